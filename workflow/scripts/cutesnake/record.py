@@ -1,0 +1,65 @@
+"""Records: one JSON file per stage and case, schema-checked, written whole or not at all."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
+
+
+class RecordError(ValueError):
+    """A record that is not JSON, is cut short, or does not fit its stage's schema."""
+
+
+@functools.cache
+def _validator(stage: str) -> jsonschema.Draft202012Validator:
+    schema = json.loads((SCHEMAS / f"{stage}.schema.json").read_text())
+    return jsonschema.Draft202012Validator(schema)
+
+
+def check(stage: str, record: Any, where: str) -> None:
+    """Raise RecordError, naming the file, the key and what is wrong, unless `record` fits the stage's schema."""
+    error = next(iter(_validator(stage).iter_errors(record)), None)
+    if error is not None:
+        key = "/".join(str(part) for part in error.absolute_path) or "the record itself"
+        raise RecordError(f"{where}: {key}: {error.message[:300]}")
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write to a temporary file beside `path`, flush it to disk and rename, so that readers never see half a file."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write(stage: str, path: Path | str, record: dict[str, Any]) -> None:
+    """Check `record` against the stage's schema and write it atomically."""
+    check(stage, record, str(path))
+    write_text(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+
+
+def read(stage: str, path: Path | str) -> dict[str, Any]:
+    """Read and check a record; RecordError says which file is damaged and that deleting it rebuilds it."""
+    try:
+        record = json.loads(Path(path).read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise RecordError(f"{path}: not a whole JSON file ({error}); delete it and run again") from error
+    check(stage, record, str(path))
+    return record
