@@ -1,0 +1,190 @@
+"""Compile stage: one build per kernel, target and variant, ahead of time and with no GPU.
+
+The kernel's `compile` runs in a process of its own: a DSL fixes its target when it initialises, and a
+compiler that crashes must not take the stage with it. Faults of the kernel become a `failed` record in the
+compiler's own words; faults of the machine (a package that is not installed, a full disk, a missing upstream
+file) are raised, because recording them would make a passing trouble look like a property of the kernel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cutesnake import record
+from cutesnake.contract import ROOT, Variant, load_kernel
+
+RECORD = "build.json"
+LOG_LINES = 40
+PARTIAL = ".partial-"  # folders of builds under way; one that is found at the start is left from a killed job
+_REPLY = "reply.json"
+
+
+class CompileError(RuntimeError):
+    """The machine, not the kernel, kept a build from being made. One line, with what would help."""
+
+
+def compile_build(
+    operator: str,
+    kernel: str,
+    target: str,
+    variant: Variant,
+    folder: Path | str,
+    log: Path | str | None = None,
+) -> None:
+    """Build `kernel` of `operator` for `target` into `folder` and describe it in `folder/build.json`.
+
+    `variant` carries the id and the values baked into the build. The artifacts are made in a folder beside
+    their final place and renamed file by file; build.json comes last, so that it always describes files that
+    are there. The compiler's output goes to `log`, if given.
+
+    Raises CompileError for faults of the machine; a kernel that does not compile gives a record with status
+    `failed`.
+    """
+    module = load_kernel(operator, kernel)
+    folder = Path(folder).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob(f"{PARTIAL}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder) as name:
+        partial = Path(name)
+        (partial / "build").mkdir()
+        started = time.monotonic()
+        reply, output = _compile_apart(operator, kernel, target, variant, partial)
+        if log is not None:
+            record.write_text(log, output)
+        if reply["error"] is None:
+            reply["error"] = _disassemble(partial / "build", reply["build"].setdefault("compilers", {}))
+        seconds = time.monotonic() - started
+        files = _install(partial / "build", folder)
+    entry = {
+        "stage": "compile",
+        "status": "failed" if reply["error"] else "ok",
+        "reason": _relative(reply["error"], partial) if reply["error"] else None,
+        "provenance": {
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "python": platform.python_version(),
+            "platform": f"{platform.system()} {platform.machine()}",
+        },
+        "operator": operator,
+        "kernel": kernel,
+        "dsl": module.DSL,
+        "source": module.SOURCE,
+        "target": target,
+        "variant": {"id": variant.id, "params": dict(variant.params)},
+        **{"symbols": [], "function": None, "launch": {}, "compilers": {}, "options": None, "notes": []},
+        **reply["build"],
+        "files": files,
+        "seconds": round(seconds, 3),
+        "log_tail": _relative("\n".join(output.splitlines()[-LOG_LINES:]), partial),
+    }
+    record.write("compile", folder / RECORD, entry)
+
+
+def _compile_apart(
+    operator: str, kernel: str, target: str, variant: Variant, partial: Path
+) -> tuple[dict[str, Any], str]:
+    """Run `_worker` in a process of its own; returns {"error": …, "build": {…}} and its output."""
+    request = {"operator": operator, "kernel": kernel, "target": target, "folder": str(partial)}
+    request["variant"] = {"id": variant.id, "params": dict(variant.params)}
+    paths = [str(Path(__file__).resolve().parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-m", "cutesnake.compile"],
+        input=json.dumps(request),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    reply = partial / _REPLY
+    if reply.exists():
+        answer = json.loads(reply.read_text())
+        if answer["machine"]:
+            raise CompileError(f"{operator}/{kernel} for {target}: {answer['machine']}")
+        return answer, done.stdout
+    if done.returncode in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT):
+        raise CompileError(f"{operator}/{kernel} for {target}: the compiler was killed (out of memory?)")
+    how = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit code {done.returncode}"
+    last = "\n".join(done.stdout.splitlines()[-5:])
+    return {"error": f"the compiler ended with {how}: {last}", "build": {}}, done.stdout
+
+
+def _worker(request: dict[str, Any]) -> dict[str, Any]:
+    """Compile in this process. `machine` is set where the fault is not the kernel's."""
+    variant = Variant(**request["variant"])
+    answer: dict[str, Any] = {"error": None, "machine": None, "build": {}}
+    try:
+        module = load_kernel(request["operator"], request["kernel"])
+        answer["build"] = module.compile(variant, request["target"], Path(request["folder"]) / "build")
+    except ModuleNotFoundError as error:
+        answer["machine"] = f"{error}; install it with: pip install -r envs/requirements.txt"
+    except OSError as error:
+        answer["machine"] = f"{type(error).__name__}: {error}"
+    except Exception as error:
+        answer["error"] = f"{type(error).__name__}: {error}"
+    return answer
+
+
+def _disassemble(folder: Path, compilers: dict[str, str]) -> str | None:
+    """Write `<name>.sass` beside every `<name>.cubin`; None, or nvdisasm's complaint about one."""
+    from cuda.pathfinder import find_nvidia_binary_utility
+
+    nvdisasm = find_nvidia_binary_utility("nvdisasm")
+    if nvdisasm is None:
+        raise CompileError("nvdisasm is not installed; install it with: pip install -r envs/requirements.txt")
+    compilers["nvidia-cuda-nvdisasm"] = importlib.metadata.version("nvidia-cuda-nvdisasm")
+    for cubin in sorted(folder.glob("*.cubin")):
+        done = subprocess.run([nvdisasm, "--print-code", str(cubin)], capture_output=True, text=True)
+        if done.returncode:
+            return f"nvdisasm could not read {cubin.name}: {done.stderr.strip()}"
+        cubin.with_suffix(".sass").write_text(done.stdout)
+    return None
+
+
+def _install(build: Path, folder: Path) -> dict[str, str]:
+    """Move a finished build to its place and drop what an earlier one left there; returns {name: sha256}."""
+    (folder / RECORD).unlink(missing_ok=True)
+    made = {path.name: path for path in sorted(build.iterdir()) if path.is_file()}
+    for path in folder.iterdir():
+        if path.is_file() and path.name not in made and not path.name.startswith("."):
+            path.unlink()
+    digests = {}
+    for name, path in made.items():
+        digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        path.replace(folder / name)
+    return digests
+
+
+def _relative(text: str, partial: Path) -> str:
+    """`text` without the absolute paths of this machine, so that records can be compared and shared."""
+    places = {
+        str(partial / "build"): ".",
+        str(partial): ".",
+        str(partial.parent): ".",
+        str(ROOT): ".",
+        sys.prefix: "<python>",
+        sys.base_prefix: "<python>",
+    }
+    places |= {str(Path(tempfile.gettempdir()).resolve()): "<tmp>", str(Path.home()): "~"}
+    for place in sorted(places, key=len, reverse=True):
+        text = text.replace(place, places[place])
+    return text
+
+
+if __name__ == "__main__":
+    _request = json.load(sys.stdin)
+    _answer = _worker(_request)
+    record.write_text(Path(_request["folder"]) / _REPLY, json.dumps(_answer))
