@@ -76,7 +76,9 @@ class Workload:
 @dataclass
 class Inputs:
     q: torch.Tensor  # [batch, query_tokens, heads, latent + rope], the dtype
-    kv_cache: torch.Tensor  # [pages, PAGE, latent + rope], the dtype; rows past a request's length hold garbage
+    kv_cache: (
+        torch.Tensor
+    )  # [pages, PAGE, latent + rope], the dtype; rows past a request's length hold garbage
     page_table: torch.Tensor  # [batch, pages_per_request], int32
     kv_lengths: torch.Tensor  # [batch], int32, each from query_tokens to kv_length
     softmax_scale: float
@@ -133,7 +135,9 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
         elif distribution == "dominant":
             keys *= 0.1
             keys[int(lengths[request]) // 2] = q[request, 0, 0] * 2.0
-        keys[position >= lengths[request]] = 64.0  # finite garbage: reading it must show, multiplying by 0 must not
+        keys[position >= lengths[request]] = (
+            64.0  # finite garbage: reading it must show, multiplying by 0 must not
+        )
         cache[page_table[request].long()] = keys.view(-1, PAGE, width).to(cache.dtype)
     return Inputs(q.to(cache.dtype), cache, page_table, lengths, w.softmax_scale)
 

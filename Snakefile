@@ -1,0 +1,33 @@
+"""One command to a report: snakemake --cores 1 results/mla_report.html"""
+
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+# A configuration given with --configfile replaces the default one instead of being merged into it.
+if "operators" not in config:
+
+    configfile: f"{workflow.basedir}/config/config.yaml"
+
+
+include: "workflow/rules/common.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        "results/mla_report.html",
+
+
+include: "workflow/rules/arch.smk"
+include: "workflow/rules/fetch.smk"
+include: "workflow/rules/compile.smk"
+include: "workflow/rules/inspect.smk"
+include: "workflow/rules/compare.smk"
+include: "workflow/rules/plot.smk"
+include: "workflow/rules/report.smk"
+
+
+rule compiled:
+    input:
+        BUILD_RECORDS,

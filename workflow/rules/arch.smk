@@ -1,0 +1,14 @@
+"""What this machine is, and what of the plan can be built and run on it."""
+
+
+rule arch:
+    output:
+        record="results/arch.json",
+    log:
+        "results/log/arch.log",
+    params:
+        plan=digest_data(PLAN.as_dict()),
+        machine=digest_data(MACHINE.as_dict()),
+        code=digest_code("cutesnake.arch", "cutesnake.matrix", "cutesnake.machine"),
+    script:
+        "../scripts/arch_check.py"

@@ -1,0 +1,15 @@
+"""Upstream kernels: pinned wheels, sha256-checked, unpacked in part."""
+
+
+rule fetch:
+    output:
+        record="results/fetch/{package}/fetched.json",
+    input:
+        upstream=workflow.source_path("../../kernels/upstream.yaml"),
+    log:
+        "results/log/fetch/{package}.log",
+    params:
+        code=digest_code("cutesnake.fetch"),
+    retries: 2
+    script:
+        "../scripts/fetch.py"

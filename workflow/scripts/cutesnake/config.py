@@ -1,0 +1,116 @@
+"""The configuration: read, check, and say in one line what is wrong, where, and what would be right."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from cutesnake.contract import ROOT, Workload, load_operator
+
+SCHEMA = Path(__file__).resolve().parents[2] / "schemas" / "config.schema.json"
+
+
+class ConfigError(ValueError):
+    """The configuration asks for something that does not exist or makes no sense."""
+
+
+def nearest(word: Any, allowed: Iterable[str]) -> str:
+    """`, did you mean 'x'?` when an allowed word is close, then the whole list."""
+    allowed = list(allowed)
+    close = difflib.get_close_matches(str(word), allowed, n=1, cutoff=0.5)
+    hint = f" did you mean {close[0]!r}?" if close else ""
+    return f"{hint} allowed: {', '.join(allowed)}"
+
+
+def check(config: dict[str, Any]) -> None:
+    """Raise ConfigError for the first thing wrong: schema, then names of operators, kernels, dtypes, workload keys."""
+    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
+    errors = sorted(validator.iter_errors(config), key=lambda error: list(map(str, error.absolute_path)))
+    if errors:
+        raise ConfigError(_explain(errors[0]))
+    for operator, section in config["operators"].items():
+        _check_operator(operator, section)
+    known = {name for operator in config["operators"] for name in load_operator(operator).DISTRIBUTIONS}
+    for name in config["correctness"]["distributions"]:
+        if name not in known:
+            raise ConfigError(f"config: correctness.distributions: {name!r} is unknown;{nearest(name, sorted(known))}")
+    for entry in config["profile"]["workloads"]:
+        if not any(is_named(w, [entry]) for operator in config["operators"] for w in workloads(config, operator)):
+            names = sorted({w.id for operator in config["operators"] for w in workloads(config, operator)})
+            raise ConfigError(
+                f"config: profile.workloads: {entry!r} is no workload of the sweep;{nearest(entry, names)}"
+            )
+
+
+def _explain(error: jsonschema.ValidationError) -> str:
+    where = ".".join(str(part) for part in error.absolute_path) or "top level"
+    if error.validator == "additionalProperties":
+        allowed = list(error.schema.get("properties", {}))
+        wrong = next(key for key in error.instance if key not in allowed)
+        return f"config: {where}: unknown key {wrong!r};{nearest(wrong, allowed)}"
+    if error.validator == "enum":
+        return f"config: {where} is {error.instance!r};{nearest(error.instance, map(str, error.validator_value))}"
+    if error.validator == "required":
+        missing = next(key for key in error.validator_value if key not in error.instance)
+        return f"config: {where}: key {missing!r} is missing; config/README.md explains it"
+    return f"config: {where}: {error.message}"
+
+
+def _check_operator(operator: str, section: dict[str, Any]) -> None:
+    here = f"config: operators.{operator}"
+    folder = ROOT / "kernels" / operator
+    if not (folder / "operator.py").exists():
+        known = sorted(path.parent.name for path in (ROOT / "kernels").glob("*/operator.py"))
+        raise ConfigError(f"config: operators: unknown operator {operator!r};{nearest(operator, known)}")
+    for kernel in section["kernels"]:
+        if kernel not in kernel_names(operator):
+            raise ConfigError(f"{here}.kernels: unknown kernel {kernel!r};{nearest(kernel, kernel_names(operator))}")
+    module = load_operator(operator)
+    for dtype in section["dtypes"]:
+        if dtype not in module.DTYPES:
+            raise ConfigError(f"{here}.dtypes: unknown dtype {dtype!r};{nearest(dtype, module.DTYPES)}")
+    allowed = [field.name for field in fields(module.Workload) if field.name != "dtype"]
+    for index, entry in enumerate(section["workloads"]):
+        for key in entry:
+            if key == "dtype":
+                raise ConfigError(f"{here}.workloads[{index}]: dtype belongs in {operator}.dtypes, not in a workload")
+            if key not in allowed:
+                raise ConfigError(f"{here}.workloads[{index}]: unknown key {key!r};{nearest(key, allowed)}")
+        try:
+            list(_expand(module, entry, section["dtypes"]))
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{here}.workloads[{index}]: {error}") from error
+
+
+def kernel_names(operator: str) -> list[str]:
+    """Kernels of an operator: the modules of its package that declare a DSL, by file name."""
+    folder = ROOT / "kernels" / operator
+    return sorted(path.stem for path in folder.glob("*.py") if "\nDSL = " in path.read_text())
+
+
+def _expand(module: Any, entry: dict[str, Any], dtypes: list[str]) -> Iterator[Workload]:
+    lists = [value if isinstance(value, list) else [value] for value in entry.values()]
+    for values in itertools.product(*lists):
+        for dtype in dtypes:
+            yield module.Workload(**dict(zip(entry, values, strict=True)), dtype=dtype)
+
+
+def workloads(config: dict[str, Any], operator: str) -> list[Workload]:
+    """The sweep of an operator in the order of the configuration, each workload once."""
+    section = config["operators"][operator]
+    module = load_operator(operator)
+    found = (w for entry in section["workloads"] for w in _expand(module, entry, section["dtypes"]))
+    return list({w.id: w for w in found}.values())
+
+
+def is_named(workload: Workload, names: list[str]) -> bool:
+    """Whether a workload is in a list of ids with or without dtype; an empty list names every workload."""
+    bare = "_".join(part for part in workload.id.split("_") if part != workload.dtype)
+    return not names or workload.id in names or bare in names

@@ -1,0 +1,236 @@
+"""The machine as it is: GPUs through NVML, tools on the PATH, packages installed. Never raises for what is missing."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+SIMULATED = "CUTESNAKE_MACHINE"  # path of a JSON file in the form of `Machine.as_dict`, used instead of probing
+NSIGHT_COMPUTE_NSYS = "host/target-linux-x64/nsys"  # Nsight Compute carries an nsys of its own
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU: what identifies it and does not change while it runs."""
+
+    index: int
+    name: str
+    compute_capability: tuple[int, int]
+    driver: str
+    memory_bytes: int
+    multiprocessors: int | None
+    uuid_hash: str  # tells two cards of one name apart without publishing a serial number
+
+    @property
+    def sm(self) -> str:
+        return "sm_{}{}".format(*self.compute_capability)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Devices in NVML order, the one the workflow uses, tools and packages found, and what went wrong in looking."""
+
+    devices: tuple[Device, ...] = ()
+    selected: int | None = None
+    problem: str | None = None
+    tools: dict[str, str | None] = field(default_factory=dict)
+    packages: dict[str, str | None] = field(default_factory=dict)
+    simulated: bool = False
+
+    @property
+    def device(self) -> Device | None:
+        return next((device for device in self.devices if device.index == self.selected), None)
+
+    @property
+    def fingerprint(self) -> str:
+        """What the results of a GPU stage depend on: the card in use and its driver; "none" without one."""
+        if self.device is None:
+            return "none"
+        d = self.device
+        return f"{d.name}|{d.sm}|{d.driver}|{d.memory_bytes}|{d.uuid_hash}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Machine:
+        devices = tuple(
+            Device(**{**device, "compute_capability": tuple(device["compute_capability"])})
+            for device in data.get("devices", ())
+        )
+        return cls(**{**data, "devices": devices})
+
+
+def probe() -> Machine:
+    """Look at this machine, or read the simulated one that CUTESNAKE_MACHINE names (for dry runs and tests)."""
+    if path := os.environ.get(SIMULATED):
+        return Machine.from_dict({**json.loads(Path(path).read_text()), "simulated": True})
+    devices, problem = _devices()
+    selected, choice = _select(devices, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return Machine(devices, selected, problem or choice, _tools(), _packages())
+
+
+def _devices() -> tuple[tuple[Device, ...], str | None]:
+    try:
+        import pynvml
+    except ImportError:
+        return (), "the package nvidia-ml-py is not installed, so GPUs cannot be looked for"
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError_LibraryNotFound:
+        return (), "no NVIDIA driver is installed"
+    except pynvml.NVMLError as error:
+        return (), f"the NVIDIA driver does not answer (NVML says: {error})"
+    try:
+        driver = pynvml.nvmlSystemGetDriverVersion()
+        found = [_device(pynvml, index, driver) for index in range(pynvml.nvmlDeviceGetCount())]
+        return tuple(found), None if found else "an NVIDIA driver is installed but it sees no GPU"
+    except pynvml.NVMLError as error:
+        return (), f"the NVIDIA driver does not answer (NVML says: {error})"
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _device(nvml: Any, index: int, driver: str) -> Device:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    capability = tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle))
+    try:  # NVML counts CUDA cores; every architecture since 8.6 has 128 in a multiprocessor, 8.0 and 7.x have 64
+        cores = nvml.nvmlDeviceGetNumGpuCores(handle)
+        multiprocessors = cores // (128 if capability >= (8, 6) else 64)
+    except nvml.NVMLError:
+        multiprocessors = None
+    return Device(
+        index=index,
+        name=nvml.nvmlDeviceGetName(handle),
+        compute_capability=capability,
+        driver=driver,
+        memory_bytes=nvml.nvmlDeviceGetMemoryInfo(handle).total,
+        multiprocessors=multiprocessors,
+        uuid_hash=hashlib.sha256(nvml.nvmlDeviceGetUUID(handle).encode()).hexdigest()[:12],
+    )
+
+
+def _select(devices: tuple[Device, ...], visible: str | None) -> tuple[int | None, str | None]:
+    """The first GPU, or the first that CUDA_VISIBLE_DEVICES names by number (NVML order)."""
+    if not devices:
+        return None, None
+    if visible is None:
+        return devices[0].index, None
+    first = visible.split(",")[0].strip()
+    if first.isdigit() and int(first) < len(devices):
+        return int(first), None
+    return (
+        None,
+        f"CUDA_VISIBLE_DEVICES is {visible!r}, which names no GPU by number (0 to {len(devices) - 1})",
+    )
+
+
+def _tools() -> dict[str, str | None]:
+    found = {tool: shutil.which(tool) for tool in ("ncu", "nsys", "compute-sanitizer", "gcc", "cc")}
+    if found["nsys"] is None and found["ncu"]:
+        inside = Path(found["ncu"]).resolve().parent
+        for folder in (inside, *inside.parents[:4]):
+            if (folder / NSIGHT_COMPUTE_NSYS).exists():
+                found["nsys"] = str(folder / NSIGHT_COMPUTE_NSYS)
+                break
+    return found
+
+
+PACKAGES = (
+    "nvidia-cutlass-dsl",
+    "cuda-tile",
+    "nvidia-cuda-tileiras",
+    "apache-tvm-ffi",
+    "cuda-bindings",
+    "cuda-bench",
+    "ncu-report",
+    "torch",
+    "snakemake",
+)
+
+
+def _packages() -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def readings(device: Device) -> dict[str, Any]:
+    """What changes while the card runs: clocks (MHz), power (W), temperature (deg C), throttle reasons. For arch.json."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(device.index)
+        ask = {
+            "sm_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
+            "sm_clock_max_mhz": lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM),
+            "memory_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM),
+            "power_w": lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+            "power_limit_w": lambda: pynvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000,
+            "temperature_c": lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
+            "throttle_reasons": lambda: throttle_reasons(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
+        }
+        return {name: _ask(pynvml, question) for name, question in ask.items()}
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _ask(nvml: Any, question: Any) -> Any:
+    try:
+        return question()
+    except nvml.NVMLError:
+        return None
+
+
+def throttle_reasons(mask: int) -> list[str]:
+    """Names of the bits of NVML's clocks-throttle mask (nvml.h, nvmlClocksEventReasons)."""
+    names = {
+        0x1: "idle",
+        0x2: "applications clocks setting",
+        0x4: "software power cap",
+        0x8: "hardware slowdown",
+        0x10: "sync boost",
+        0x20: "software thermal slowdown",
+        0x40: "hardware thermal slowdown",
+        0x80: "hardware power brake",
+        0x100: "display clocks setting",
+    }
+    return [name for bit, name in names.items() if mask & bit]
+
+
+def limits(device: Device) -> dict[str, int | None]:
+    """Limits the CUDA driver states for the device, in bytes or counts; null where it does not answer."""
+    try:
+        from cuda.bindings import driver
+    except ImportError:
+        return {}
+    attribute = driver.CUdevice_attribute
+    wanted = {
+        "multiprocessors": attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+        "shared_bytes_per_multiprocessor": attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+        "shared_bytes_per_block": attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+        "registers_per_multiprocessor": attribute.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR,
+        "l2_bytes": attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
+    }
+    # CUDA numbers the visible devices; the selected one is the first of them.
+    ordinal = 0 if os.environ.get("CUDA_VISIBLE_DEVICES") else device.index
+    if driver.cuInit(0)[0] != driver.CUresult.CUDA_SUCCESS:
+        return {}
+    return {name: _attribute(driver, key, ordinal) for name, key in wanted.items()}
+
+
+def _attribute(driver: Any, key: Any, ordinal: int) -> int | None:
+    status, value = driver.cuDeviceGetAttribute(key, ordinal)
+    return value if status == driver.CUresult.CUDA_SUCCESS else None

@@ -1,0 +1,124 @@
+"""The matrix: from configuration and machine to builds, cases and everything that is left out, with reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cutesnake.arch import Answer, Decision, decide, stage_answers
+from cutesnake.config import is_named, workloads
+from cutesnake.contract import Variant, Workload, load_kernel
+from cutesnake.machine import Machine
+
+GPU_STAGES = ("correctness", "timing", "nsys", "ncu")
+
+
+@dataclass(frozen=True)
+class Build:
+    """One kernel compiled for one target as one variant."""
+
+    operator: str
+    kernel: str
+    target: str
+    variant: Variant
+
+    @property
+    def key(self) -> str:
+        return f"{self.operator}/{self.kernel}/{self.target}/{self.variant.id}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A build run on a workload."""
+
+    build: Build
+    workload: Workload
+
+    @property
+    def key(self) -> str:
+        return f"{self.build.key}/{self.workload.id}"
+
+
+@dataclass
+class Plan:
+    """Everything asked for: what will be done, and what will not with its reason."""
+
+    machine: Machine
+    decisions: list[Decision] = field(default_factory=list)
+    stages: dict[str, Answer] = field(default_factory=dict)
+    workloads: dict[str, list[Workload]] = field(default_factory=dict)
+    builds: dict[str, Build] = field(default_factory=dict)
+    cases: dict[str, Case] = field(default_factory=dict)  # every supported one, whether or not it can run here
+    unsupported: list[dict[str, str]] = field(default_factory=list)
+    profiled: set[str] = field(default_factory=set)
+    sources: dict[tuple[str, str], str] = field(default_factory=dict)  # (operator, kernel) -> "ours" or upstream key
+
+    def run_here(self, stage: str) -> Iterator[Case]:
+        """Cases whose `stage` runs on this machine: these are the jobs, all others are rows with a reason."""
+        if not self.stages[stage].ok:
+            return
+        runnable = {(d.operator, d.kernel, d.target) for d in self.decisions if d.run.ok}
+        for case in self.cases.values():
+            build = case.build
+            chosen = stage not in ("nsys", "ncu") or case.workload.id in self.profiled
+            if chosen and (build.operator, build.kernel, build.target) in runnable:
+                yield case
+
+    def as_dict(self) -> dict[str, Any]:
+        """For arch.json: plain data."""
+        return {
+            "decisions": [decision.as_dict() for decision in self.decisions],
+            "stages": [{"stage": stage, **asdict(answer)} for stage, answer in self.stages.items()],
+            "workloads": {operator: {w.id: asdict(w) for w in found} for operator, found in self.workloads.items()},
+            "builds": [
+                {
+                    "operator": b.operator,
+                    "kernel": b.kernel,
+                    "target": b.target,
+                    "variant": {"id": b.variant.id, "params": dict(b.variant.params)},
+                }
+                for b in self.builds.values()
+            ],
+            "cases": [{"build": case.build.key, "workload": case.workload.id} for case in self.cases.values()],
+            "unsupported": self.unsupported,
+            "profiled": sorted(self.profiled),
+        }
+
+
+def make_plan(config: dict[str, Any], machine: Machine, results: Path) -> Plan:
+    """Cross operators, kernels, targets, workloads and variants; ask each kernel what it supports."""
+    plan = Plan(machine, stages=stage_answers(machine, config["stages"]))
+    for operator, section in config["operators"].items():
+        plan.workloads[operator] = workloads(config, operator)
+        plan.profiled |= {w.id for w in plan.workloads[operator] if is_named(w, config["profile"]["workloads"])}
+        for kernel in section["kernels"]:
+            _add_kernel(plan, config, operator, kernel, results)
+    return plan
+
+
+def _add_kernel(plan: Plan, config: dict[str, Any], operator: str, kernel: str, results: Path) -> None:
+    module = load_kernel(operator, kernel)
+    plan.sources[operator, kernel] = module.SOURCE
+    supported = []
+    for workload in plan.workloads[operator]:
+        reason = module.supports(workload)
+        if reason is None:
+            supported.append(workload)
+        else:
+            plan.unsupported.append({"operator": operator, "kernel": kernel, "workload": workload.id, "reason": reason})
+    every = config["operators"][operator].get("variants", "default") == "all"
+    for target in config["targets"]:
+        built = any((results / "compile" / operator / kernel / target).glob("*/build.json"))
+        decision = decide(plan.machine, operator, kernel, module, target, built)
+        plan.decisions.append(decision)
+        if not decision.build.ok:
+            continue
+        for workload in supported:
+            candidates = module.variants(workload, target)
+            for variant in candidates if every else candidates[:1]:
+                build = Build(operator, kernel, target, variant)
+                build = plan.builds.setdefault(build.key, build)
+                case = Case(build, workload)
+                plan.cases[case.key] = case

@@ -1,0 +1,105 @@
+"""Digests that tell Snakemake what a result depends on besides its input files: code, by content, not by date."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from cutesnake.contract import ROOT
+
+SCRIPTS = ROOT / "workflow" / "scripts"
+# Where modules of this repository are found, by the first part of their name.
+PLACES = {"cutesnake": SCRIPTS, "kernels": ROOT, "ptxsim": ROOT}
+# Imported nearly everywhere, but only as protocols and for writing records: nothing of them is baked into a build.
+NOT_BAKED = frozenset({SCRIPTS / "cutesnake" / "contract.py", SCRIPTS / "cutesnake" / "record.py"})
+
+
+def digest_files(paths: Iterable[Path]) -> str:
+    """sha256 (first 16 hex digits) over relative names and contents, in the order of the names."""
+    total = hashlib.sha256()
+    for path in sorted(set(paths)):
+        total.update(str(path.relative_to(ROOT)).encode() + b"\0")
+        total.update(path.read_bytes() + b"\0")
+    return total.hexdigest()[:16]
+
+
+def digest_data(data: Any) -> str:
+    """Digest of JSON-like data: comments and key order of the file it was read from do not count."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def digest_code(*modules: str) -> str:
+    """Digest of modules (`cutesnake.plot`, `kernels.mla_decode.cutile`) and of all they import, directly or not."""
+    return digest_files(closure(*modules))
+
+
+@functools.cache
+def digest_baked(operator: str, kernel: str) -> str:
+    """Digest of the code that a build depends on: the kernel without its `load` side, and the compile stage."""
+    return digest_files(closure(f"kernels.{operator}.{kernel}", "cutesnake.compile", baked=True) - NOT_BAKED)
+
+
+@functools.cache
+def closure(*modules: str, baked: bool = False) -> frozenset[Path]:
+    """Files of modules and of everything of this repository that they import, at any depth and in any function.
+
+    With `baked`, imports inside functions named `load` and inside classes are left out: that is the running side of a
+    kernel's contract, which no build depends on.
+    """
+    found: set[Path] = set()
+    waiting = list(modules)
+    while waiting:
+        for path in _module_files(waiting.pop()):
+            if path not in found:
+                found.add(path)
+                waiting += _imported(path, baked)
+    return frozenset(found)
+
+
+@functools.cache
+def _module_files(name: str) -> tuple[Path, ...]:
+    """The file of a module, or all files of a package: what a package imports lazily counts too."""
+    first, *rest = name.split(".")
+    if first not in PLACES or (not rest and first != "ptxsim"):
+        return ()
+    path = PLACES[first].joinpath(first, *rest)
+    if path.is_dir():
+        # An operator's package holds kernels that have nothing to do with each other.
+        return () if first == "kernels" else tuple(sorted(path.rglob("*.py")))
+    return (path.with_suffix(".py"),) if path.with_suffix(".py").exists() else ()
+
+
+@functools.cache
+def _imported(path: Path, baked: bool) -> tuple[str, ...]:
+    package = _name(path.parent)
+    names: list[str] = []
+    for node in _nodes(ast.parse(path.read_text()), baked):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            parts = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*parts, *([node.module] if node.module else [])])
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return tuple(name for name in names if name.split(".")[0] in PLACES)
+
+
+def _name(folder: Path) -> str:
+    base = SCRIPTS if folder.is_relative_to(SCRIPTS) else ROOT
+    return ".".join(folder.relative_to(base).parts)
+
+
+def _nodes(tree: ast.AST, baked: bool) -> Iterator[ast.AST]:
+    """All nodes, less those under `if TYPE_CHECKING` and, with `baked`, those of the running side."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        if baked and (isinstance(node, ast.ClassDef) or (isinstance(node, ast.FunctionDef) and node.name == "load")):
+            continue
+        yield node
+        yield from _nodes(node, baked)
