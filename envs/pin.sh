@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Pin envs/*.in into envs/*.txt.
+#
+# Resolved against PyPI's own torch, the CUDA build, so that the pins fit beside it; what only that build pulls in is
+# left out again, so that a machine with a CPU build does not download it.
+set -euo pipefail
+cd "$(dirname "$0")"
+only_cuda_torch='^(cuda-toolkit|triton|setuptools|nvidia-(cublas|cuda-cupti|cuda-nvrtc|cudnn-cu13|cufft|cufile|curand|cusolver|cusparse|cusparselt-cu13|nccl-cu13|nvshmem-cu13|nvtx))=='
+for name in requirements requirements-dev; do
+    uv pip compile --quiet --python-version 3.11 --no-annotate --no-header \
+        "$name.in" | grep -vE "$only_cuda_torch" >"$name.txt.new"
+    mv "$name.txt.new" "$name.txt"
+done

@@ -1,0 +1,39 @@
+"""The pins are complete, and they fit beside the CUDA build of torch that the package index serves."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ENVS = Path(__file__).resolve().parents[1] / "envs"
+
+
+def names(path: Path) -> dict[str, str]:
+    pins = (line.split("==") for line in path.read_text().splitlines() if re.match(r"[a-z0-9]", line))
+    return {name.lower().replace("_", "-"): version for name, version in pins}
+
+
+def test_every_requirement_is_pinned_to_the_version_it_names() -> None:
+    pinned = names(ENVS / "requirements.txt")
+    for name, version in names(ENVS / "requirements.in").items():
+        assert pinned[name] == version
+
+
+def test_dev_pins_are_the_workflow_pins_and_more() -> None:
+    base, dev = names(ENVS / "requirements.txt"), names(ENVS / "requirements-dev.txt")
+    assert base.items() < dev.items()
+
+
+@pytest.mark.slow
+def test_pins_resolve_beside_the_cuda_build_of_torch() -> None:
+    """uv knows nothing of a local CPU wheel, so it resolves the index's torch 2.13.0, which is the CUDA build."""
+    done = subprocess.run(
+        [sys.executable, "-m", "uv", "pip", "compile", "--quiet", str(ENVS / "requirements.txt"), "--python-version"]
+        + ["3.11"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "torch==2.13.0" in done.stdout and "cuda-toolkit==13.0.3" in done.stdout
