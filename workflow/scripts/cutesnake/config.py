@@ -35,6 +35,10 @@ def check(config: dict[str, Any]) -> None:
     errors = sorted(validator.iter_errors(config), key=lambda error: list(map(str, error.absolute_path)))
     if errors:
         raise ConfigError(_explain(errors[0]))
+    known = sorted(path.parent.name for path in (ROOT / "kernels").glob("*/operator.py"))
+    for operator in config["operators"]:
+        if operator not in known:
+            raise ConfigError(f"config: operators: unknown operator {operator!r};{nearest(operator, known)}")
     for operator, section in config["operators"].items():
         _check_operator(operator, section)
     known = {name for operator in config["operators"] for name in load_operator(operator).DISTRIBUTIONS}
@@ -65,10 +69,6 @@ def _explain(error: jsonschema.ValidationError) -> str:
 
 def _check_operator(operator: str, section: dict[str, Any]) -> None:
     here = f"config: operators.{operator}"
-    folder = ROOT / "kernels" / operator
-    if not (folder / "operator.py").exists():
-        known = sorted(path.parent.name for path in (ROOT / "kernels").glob("*/operator.py"))
-        raise ConfigError(f"config: operators: unknown operator {operator!r};{nearest(operator, known)}")
     for kernel in section["kernels"]:
         if kernel not in kernel_names(operator):
             raise ConfigError(f"{here}.kernels: unknown kernel {kernel!r};{nearest(kernel, kernel_names(operator))}")

@@ -1,0 +1,73 @@
+"""Digests follow the code that a result depends on, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+from cutesnake import staleness
+
+FILES = {
+    "kernels/add/contract.py": """
+from cutesnake.shapes import SHAPE
+class Loaded:
+    def bind(self):
+        from cutesnake.running import bind
+def compile():
+    from kernels.add.device import kernel
+def load():
+    from cutesnake.running import load
+""",
+    "kernels/add/device.py": "from cutesnake import shapes\n",
+    "kernels/add/other.py": "",
+    "scripts/cutesnake/shapes.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import cutesnake.types\n",
+    "scripts/cutesnake/types.py": "",
+    "scripts/cutesnake/running.py": "from . import pack\n",
+    "scripts/cutesnake/pack/__init__.py": "",
+    "scripts/cutesnake/pack/inner.py": "",
+}
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch) -> Path:
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setattr(staleness, "ROOT", tmp_path)
+    monkeypatch.setattr(staleness, "SCRIPTS", tmp_path / "scripts")
+    monkeypatch.setattr(staleness, "PLACES", {"cutesnake": tmp_path / "scripts", "kernels": tmp_path})
+    forget()
+    yield tmp_path
+    forget()
+
+
+def forget() -> None:
+    for cached in (staleness.closure, staleness._imported, staleness._module_files, staleness.digest_code):
+        cached.cache_clear()
+
+
+def found(tree: Path, *modules: str, **options) -> set[str]:
+    return {path.name for path in staleness.closure(*modules, **options)}
+
+
+def test_imports_are_followed_at_any_depth(tree) -> None:
+    everything = {"contract.py", "device.py", "shapes.py", "running.py", "__init__.py", "inner.py"}
+    assert found(tree, "kernels.add.contract") == everything
+
+
+def test_a_build_does_not_depend_on_the_running_side(tree) -> None:
+    assert found(tree, "kernels.add.contract", baked=True) == {"contract.py", "device.py", "shapes.py"}
+
+
+def test_the_digest_changes_with_what_it_depends_on_only(tree) -> None:
+    before = staleness.digest_code("kernels.add.contract")
+    (tree / "kernels/add/other.py").write_text("changed = 1\n")
+    forget()
+    assert staleness.digest_code("kernels.add.contract") == before
+    (tree / "scripts/cutesnake/pack/inner.py").write_text("changed = 1\n")
+    forget()
+    assert staleness.digest_code("kernels.add.contract") != before
+
+
+def test_data_digests_ignore_key_order() -> None:
+    assert staleness.digest_data({"a": 1, "b": [2]}) == staleness.digest_data({"b": [2], "a": 1})
+    assert staleness.digest_data({"a": 1}) != staleness.digest_data({"a": 2})
