@@ -1,0 +1,103 @@
+"""The plan: builds, cases, what runs here, and what is left out with a reason."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from cutesnake import matrix
+from cutesnake.contract import Variant
+
+CONFIG = {
+    "targets": ["sm_90a", "sm_100a"],
+    "stages": ["correctness", "timing", "ncu"],
+    "operators": {
+        "elementwise_add": {
+            "kernels": ["dynamic", "baked", "narrow"],
+            "dtypes": ["fp32", "bf16"],
+            "workloads": [{"rows": [1, 2], "columns": 8}],
+        }
+    },
+    "correctness": {"seeds": [0], "distributions": ["randn"]},
+    "timing": {"max_seconds": 1, "max_noise_percent": 0.5},
+    "profile": {"workloads": ["m1_n8"]},
+}
+
+
+def kernel(targets, supports, variants):
+    return SimpleNamespace(DSL="cute", SOURCE="ours", TARGETS=targets, supports=supports, variants=variants)
+
+
+KERNELS = {
+    "dynamic": kernel(
+        {"sm_90a": "", "sm_100a": ""},
+        lambda w: None,
+        lambda w, target: (
+            Variant(f"{w.dtype}_t64", {"dtype": w.dtype}),
+            Variant(f"{w.dtype}_t128", {"dtype": w.dtype}),
+        ),
+    ),
+    "baked": kernel(
+        {"sm_90a": ""}, lambda w: None, lambda w, target: (Variant(f"{w.dtype}_m{w.rows}", {"rows": w.rows}),)
+    ),
+    "narrow": kernel(
+        {"sm_100a": "tcgen05"},
+        lambda w: None if w.dtype == "bf16" else "takes bf16 only",
+        lambda w, target: (Variant("bf16", {}),),
+    ),
+}
+
+
+@pytest.fixture
+def plan(monkeypatch, tmp_path, machine):
+    monkeypatch.setattr(matrix, "load_kernel", lambda operator, name: KERNELS[name])
+
+    def make(name: str, **changes) -> matrix.Plan:
+        return matrix.make_plan({**CONFIG, **changes}, machine(name), Path(tmp_path))
+
+    return make
+
+
+def builds(plan, kernel):
+    return sorted(b.target + "/" + b.variant.id for b in plan.builds.values() if b.kernel == kernel)
+
+
+def test_one_build_serves_all_sizes_of_a_dynamic_kernel(plan) -> None:
+    found = plan("none")
+    assert builds(found, "dynamic") == [f"{t}/{d}_t64" for t in ("sm_100a", "sm_90a") for d in ("bf16", "fp32")]
+    assert builds(found, "baked") == [f"sm_90a/{d}_m{m}" for d in ("bf16", "fp32") for m in (1, 2)]
+
+
+def test_all_variants_on_request(plan) -> None:
+    section = {**CONFIG["operators"]["elementwise_add"], "variants": "all"}
+    found = plan("none", operators={"elementwise_add": section})
+    assert "sm_90a/bf16_t128" in builds(found, "dynamic")
+
+
+def test_without_a_gpu_no_job_and_every_case_has_its_reason(plan) -> None:
+    found = plan("none")
+    assert not any(list(found.run_here(stage)) for stage in matrix.GPU_STAGES)
+    assert len(found.cases) == 4 * 2 + 4 + 2
+    assert all(not d.run.ok and d.run.reason for d in found.decisions)
+
+
+def test_a_gpu_turns_its_own_cases_into_jobs(plan) -> None:
+    found = plan("h200")
+    timed = list(found.run_here("timing"))
+    assert {case.build.target for case in timed} == {"sm_90a"}
+    assert len(timed) == 4 + 4
+    assert {case.workload.id for case in found.run_here("ncu")} == {"m1_n8_fp32", "m1_n8_bf16"}
+    assert not list(found.run_here("nsys"))  # not among the stages
+
+
+def test_what_a_kernel_cannot_compute_is_listed(plan) -> None:
+    found = plan("b200").as_dict()
+    assert {entry["workload"] for entry in found["unsupported"]} == {"m1_n8_fp32", "m2_n8_fp32"}
+    assert {entry["reason"] for entry in found["unsupported"]} == {"takes bf16 only"}
+    assert {"operator", "kernel", "workload", "reason"} == set(found["unsupported"][0])
+
+
+def test_a_changed_sweep_changes_no_build_of_a_dynamic_kernel(plan) -> None:
+    section = {**CONFIG["operators"]["elementwise_add"], "workloads": [{"rows": [1, 2, 3], "columns": 8}]}
+    more = plan("none", operators={"elementwise_add": section})
+    assert builds(more, "dynamic") == builds(plan("none"), "dynamic")
+    assert len(more.cases) > len(plan("none").cases)
