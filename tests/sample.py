@@ -1,0 +1,268 @@
+"""Made-up records in the shape of the real ones, for the tests of compare, plot and report. Not measurements."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cutesnake.evidence import Evidence
+from kernels.mla_decode.operator import Workload, cost
+
+Record = dict[str, Any]
+
+NO_GPU = "no GPU here: no NVIDIA driver is installed"
+ONLY_FP16 = "takes fp16 only"
+KERNELS = {  # kernel -> dsl, source, targets, dtypes
+    "cutlass_fp16": ("cute", "cutlass_cutedsl", ("sm_100a",), ("fp16",)),
+    "tilegym": ("cutile", "tilegym", ("sm_90a", "sm_100a"), ("bf16", "fp16")),
+    "cutile": ("cutile", "ours", ("sm_90a", "sm_100a"), ("bf16", "fp16")),
+    "cute_sm90": ("cute", "ours", ("sm_90a",), ("bf16", "fp16")),
+    "torch_sdpa": ("torch", "ours", ("sm_90a", "sm_100a"), ("bf16", "fp16")),
+}
+TARGETS = ("sm_90a", "sm_100a")
+DEVICES = {  # name -> target, TFLOP/s, TB/s
+    "H200": ("sm_90a", 989.0, 4.8),
+    "B200": ("sm_100a", 2250.0, 8.0),
+}
+FAILS = ("tilegym", "sm_100a")  # this build fails, in its compiler's words
+COMPILER_SAYS = "TileError: <b>tile</b> of 512 columns does not fit\n  in kernel.py line 12"
+
+
+def workloads(batches: tuple[int, ...] = (1, 32), lengths: tuple[int, ...] = (1024, 8192)) -> list[Workload]:
+    return [
+        Workload(batch, length, dtype) for batch, length, dtype in itertools.product(batches, lengths, ("bf16", "fp16"))
+    ]
+
+
+def plan(sweep: list[Workload], gpu: bool = False) -> Record:
+    """arch.json of a machine with no GPU, or with one H200."""
+    decisions, builds, cases, unsupported = [], [], [], []
+    for kernel, (dsl, source, targets, dtypes) in KERNELS.items():
+        unsupported += [
+            {"operator": "mla_decode", "kernel": kernel, "workload": w.id, "reason": ONLY_FP16}
+            for w in sweep
+            if w.dtype not in dtypes
+        ]
+        for target in TARGETS:
+            written = target in targets
+            no = f"not written for {target}: it is for {', '.join(targets)}"
+            runs = written and gpu and target == "sm_90a"
+            why = NO_GPU if not gpu else f"code for {target} runs on another device; this device is an H200, sm_90"
+            decisions.append(
+                {
+                    **{"operator": "mla_decode", "kernel": kernel, "dsl": dsl, "source": source, "target": target},
+                    "build": {"ok": written, "reason": None if written else no},
+                    "run": {"ok": runs, "reason": None if runs else (why if written else no)},
+                }
+            )
+            if written:
+                builds += [_build_id(kernel, target, dtype) for dtype in dtypes]
+                cases += [
+                    {"build": f"mla_decode/{kernel}/{target}/{w.dtype}", "workload": w.id}
+                    for w in sweep
+                    if w.dtype in dtypes
+                ]
+    device = {
+        **{"index": 0, "name": "NVIDIA H200", "compute_capability": [9, 0], "driver": "580.159"},
+        **{"memory_bytes": 150_000_000_000, "multiprocessors": 132, "uuid_hash": "0123456789ab"},
+    }
+    stages = ("correctness", "timing", "nsys", "ncu")
+    return {
+        **{"stage": "arch", "status": "ok", "reason": None if gpu else "no NVIDIA driver is installed"},
+        "provenance": {"created": "2026-11-20T12:00:00+00:00"},
+        **{"simulated": False, "devices": [device] if gpu else [], "selected": 0 if gpu else None},
+        "fingerprint": "NVIDIA H200|sm_90" if gpu else "none",
+        **{"limits": {}, "readings": {}},
+        "tools": {"ncu": gpu, "nsys": gpu, "gcc": True},
+        "packages": {"nvidia-cutlass-dsl": "4.8.1", "cuda-tile": "1.7.0", "torch": "2.13.0+cpu", "cuda-bench": None},
+        "decisions": decisions,
+        "stages": [{"stage": s, "ok": gpu, "reason": None if gpu else NO_GPU} for s in stages],
+        "workloads": {"mla_decode": {w.id: asdict(w) for w in sweep}},
+        "builds": builds,
+        "cases": cases,
+        "unsupported": unsupported,
+        "profiled": [w.id for w in sweep if w.batch == 32],
+    }
+
+
+def _build_id(kernel: str, target: str, dtype: str) -> Record:
+    variant = {"id": dtype, "params": {"dtype": dtype, "tile_n": 64}}
+    return {"operator": "mla_decode", "kernel": kernel, "target": target, "variant": variant}
+
+
+def build(identity: Record) -> Record:
+    """build.json; the kernel and target of FAILS did not compile."""
+    dsl, source, _, _ = KERNELS[identity["kernel"]]
+    failed = (identity["kernel"], identity["target"]) == FAILS
+    compilers = {"cute": {"nvidia-cutlass-dsl": "4.8.1"}, "cutile": {"cuda-tile": "1.7.0"}, "torch": {}}[dsl]
+    names = () if failed or dsl == "torch" else ("kernel.ptx", "kernel.cubin", "kernel.sass")
+    return {
+        **{"stage": "compile", "status": "failed" if failed else "ok", "reason": COMPILER_SAYS if failed else None},
+        "provenance": {"created": "2026-11-20T12:01:00+00:00", "python": "3.11.7", "platform": "Linux x86_64"},
+        **{"operator": "mla_decode", "kernel": identity["kernel"], "dsl": dsl, "source": source},
+        **{"target": identity["target"], "variant": identity["variant"]},
+        **{"symbols": [] if failed else ["main_kernel", "combine"], "function": None, "launch": {}},
+        **{"compilers": compilers, "options": "--gpu-arch", "notes": []},
+        "files": {name: "0" * 64 for name in names},
+        **{"seconds": 2.5, "log_tail": COMPILER_SAYS if failed else ""},
+    }
+
+
+def function(kernel: str, target: str, symbol: str = "main_kernel") -> Record:
+    """Static figures of one device function."""
+    hand = KERNELS[kernel][0] == "cute"
+    registers, shared = (168, 232_448) if hand else (255, 220_636)
+    return {
+        **{"symbol": symbol, "registers_per_thread": registers, "spill_bytes": 0 if hand else 48, "stack_bytes": 0},
+        **{"static_shared_bytes": 1024 if hand else 0, "dynamic_shared_bytes": shared - (1024 if hand else 0)},
+        **{"threads_per_block": 384 if hand else 256, "cluster_size": 2 if hand else 1},
+        "tensor_memory_columns": 512 if target == "sm_100a" else None,
+        "setmaxnreg": [96, 208] if hand else [],
+        "instructions": {
+            **{"tensor_core": 56 if hand else 136, "tma_load": 59 if hand else 0, "tma_store": 4},
+            **{"tma_multicast": 12 if hand else 0, "tma_reduce": 0, "barrier": 96, "special_function": 64},
+            **{"global_memory": 20, "shared_memory": 310, "local_memory": 0 if hand else 12, "other": 4200},
+        },
+        "pipeline_stages": 3 if hand else None,
+        "occupancy": {
+            **{"blocks_per_sm": 1, "warps_per_sm": 12 if hand else 8, "percent": 18.75 if hand else 12.5},
+            "limiter": "shared memory",
+        },
+    }
+
+
+def inspected(identity: Record) -> Record:
+    kernel, target = identity["kernel"], identity["target"]
+    return {
+        **{"stage": "inspect", "status": "ok", "reason": None, "provenance": {}},
+        **{key: build(identity)[key] for key in ("operator", "kernel", "dsl", "source", "target", "variant")},
+        "functions": [function(kernel, target), function(kernel, target, "combine")],
+        "notes": [],
+    }
+
+
+def roofline(sweep: list[Workload]) -> list[Record]:
+    rows = []
+    for w, (device, (target, tflops, tbs)) in itertools.product(sweep, DEVICES.items()):
+        work = cost(w)
+        compute, memory = work.flops / tflops / 1e6, work.bytes / tbs / 1e6
+        rows.append(
+            {
+                **{"workload": w.id, "dtype": w.dtype, "device": device, "target": target},
+                **{"flops": work.flops, "bytes": work.bytes, "intensity": work.flops / work.bytes},
+                **{"peak_tflops": tflops, "peak_gb_per_s": tbs * 1e3, "ridge": tflops / tbs},
+                **{"bound": "compute" if compute > memory else "memory", "floor_us": max(compute, memory)},
+            }
+        )
+    return rows
+
+
+def _case(stage: str, kernel: str, target: str, w: Workload, metrics: Record, backend: str = "cuda") -> Record:
+    dsl, source, _, _ = KERNELS[kernel]
+    gpu = {"name": "NVIDIA H200", "compute_capability": [9, 0], "driver": "580.159", "uuid_hash": "0123456789ab"}
+    return {
+        **{"stage": stage, "status": "ok", "reason": None},
+        "provenance": {"created": "2026-11-19T10:00:00+00:00", "commit": "abcdef123456"},
+        "case": {
+            **{"operator": "mla_decode", "kernel": kernel, "dsl": dsl, "source": source, "target": target},
+            **{"variant": {"id": w.dtype, "params": {}}, "workload": w.id, "parameters": asdict(w)},
+        },
+        **{"device": gpu if backend == "cuda" else None, "backend": backend, "metrics": metrics},
+    }
+
+
+def timing(kernel: str, w: Workload, factor: float) -> Record:
+    """A time that is the floor divided by a made-up efficiency."""
+    rng = random.Random(f"{kernel}{w.id}")
+    hot = 8.0 + factor * cost(w).flops / 600e6 * (1 + 0.05 * rng.random())
+    return {
+        **{"cold_us": hot * 1.2, "hot_us": hot, "spread_percent": 0.8, "samples": 400, "throttled_samples": 0},
+        **{"second_source_us": hot * 1.01, "difference_percent": 1.0, "sm_clock_mhz": 1980, "power_w": 640.0},
+        **{"temperature_c": 51, "throttle_reasons": [], "tflops": cost(w).flops / hot / 1e6},
+        **{"bandwidth_gb_per_s": cost(w).bytes / hot / 1e3, "flags": []},
+    }
+
+
+def ncu(factor: float) -> Record:
+    return {
+        **{"duration_us": 70.0, "tensor_core_percent": 72.0 / factor, "dram_percent": 30.0, "l2_hit_percent": 44.0},
+        **{"occupancy_achieved_percent": 12.3, "occupancy_theoretical_percent": 12.5},
+        **{"occupancy_limiter": "shared memory", "registers_per_thread": 168, "shared_bytes_per_block": 230_816},
+        **{"spill_bytes": 0, "waves": 1.0, "stalls": {"long_scoreboard": 0.4, "barrier": 0.2}, "eligible_warps": 0.4},
+        **{"achieved_tflops": 500.0, "achieved_gb_per_s": 2000.0, "dram_bytes": 150_000_000},
+        "bottleneck": {"class": "compute", "rule": "tensor >= 60, DRAM < 60", "numbers": {"tensor": 72.0}},
+        "opportunities": [{"text": "Waits for memory", "metric": "stalls.long_scoreboard", "value": 0.4}],
+    }
+
+
+def nsys() -> Record:
+    return {
+        "kernels": [
+            {"name": "main_kernel", "start_us": 0.0, "duration_us": 60.0, "stream": 7},
+            {"name": "combine", "start_us": 61.5, "duration_us": 8.0, "stream": 7},
+        ],
+        **{"gaps_us": [1.5], "launch_latency_us": 4.2, "nvtx": []},
+    }
+
+
+def correctness(seeds: tuple[int, ...] = (0, 1)) -> list[Record]:
+    return [
+        {
+            **{"distribution": "randn", "seed": seed, "relative_error": 1.7e-3, "same_precision_error": 1.6e-3},
+            **{"worst_absolute_error": 0.01, "lse_absolute_error": 1e-4, "deterministic": True, "passed": True},
+        }
+        for seed in seeds
+    ]
+
+
+def measurements(sweep: list[Workload], target: str = "sm_90a") -> dict[str, Record]:
+    """Timing of every kernel of a target, profiles of the larger batch, correctness: path -> record."""
+    found = {}
+    factors = {"tilegym": 3.0, "cutile": 2.0, "cute_sm90": 1.1, "cutlass_fp16": 1.0, "torch_sdpa": 6.0}
+    for kernel, (_, _, targets, dtypes) in KERNELS.items():
+        for w in sweep:
+            if target not in targets or w.dtype not in dtypes:
+                continue
+            place = f"mla_decode/{kernel}/{target}/{w.dtype}/{w.id}.json"
+            made = {"timing": timing(kernel, w, factors[kernel]), "correctness": {"checks": correctness()}}
+            if w.batch == 32:
+                made |= {"ncu": ncu(factors[kernel]), "nsys": nsys()}
+            for stage, metrics in made.items():
+                found[f"results/{stage}/{place}"] = _case(stage, kernel, target, w, metrics)
+    return found
+
+
+def simulated(sweep: list[Workload]) -> dict[str, Record]:
+    """Correctness of one SM100 case by the PTX simulator."""
+    w = next(w for w in sweep if w.dtype == "fp16")
+    metrics = {"checks": [{**c, "schedule": "random"} for c in correctness((3, 4))]}
+    entry = _case("correctness", "cutlass_fp16", "sm_100a", w, metrics, "ptxsim")
+    return {f"results/correctness/mla_decode/cutlass_fp16/sm_100a/fp16/{w.id}.json": entry}
+
+
+def evidence(sweep: list[Workload] | None = None, gpu: bool = False, recorded: bool = False) -> Evidence:
+    sweep = sweep or workloads()
+    here = plan(sweep, gpu)
+    path = "results/compile/mla_decode/{kernel}/{target}/{id}/build.json"
+    builds = {path.format(**b, id=b["variant"]["id"]): build(b) for b in here["builds"]}
+    figures = {
+        f"results/inspect/mla_decode/{b['kernel']}/{b['target']}/{b['variant']['id']}.json": inspected(b)
+        for b in here["builds"]
+        if (b["kernel"], b["target"]) != FAILS and KERNELS[b["kernel"]][0] != "torch"
+    }
+    live = (measurements(sweep) if gpu else {}) | simulated(sweep)
+    kept = {f"recorded/h200/{p}": r for p, r in measurements(sweep).items()} if recorded else {}
+    return Evidence("mla_decode", here, builds, figures, roofline(sweep), live, kept)
+
+
+def write(folder: Path, found: Evidence) -> None:
+    """Lay the evidence out as files, as the pipeline does."""
+    every = {**found.builds, **found.inspected, **found.measured, **found.recorded}
+    every["results/arch.json"] = found.plan
+    for path, entry in every.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(json.dumps(entry))

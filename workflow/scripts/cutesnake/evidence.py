@@ -1,0 +1,186 @@
+"""What is known of one operator: the plan and every record, indexed, with the reason for whatever is absent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cutesnake import record
+
+Record = dict[str, Any]
+Records = Mapping[str, Record]  # path below the project's folder, with `/` -> record
+
+GPU_STAGES = ("correctness", "timing", "nsys", "ncu")
+
+
+def read_records(stage: str, paths: Iterable[str | Path]) -> dict[str, Record]:
+    """Read and check records of one stage, keyed by their paths as given; RecordError for a damaged one."""
+    return {Path(path).as_posix(): record.read(stage, path) for path in paths}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where measurements come from: this machine (`live`), a committed set (`recorded`), or nowhere (`none`)."""
+
+    kind: str
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """`plan` is arch.json; `roofline` a list of rows, one per workload and device; the rest are records by path."""
+
+    operator: str
+    plan: Record
+    builds: Records = field(default_factory=dict)
+    inspected: Records = field(default_factory=dict)
+    roofline: list[Record] = field(default_factory=list)
+    measured: Records = field(default_factory=dict)
+    recorded: Records = field(default_factory=dict)
+
+    @cached_property
+    def decisions(self) -> dict[tuple[str, str], Record]:
+        """(kernel, target) -> decision, in the order of the plan."""
+        mine = (d for d in self.plan["decisions"] if d["operator"] == self.operator)
+        return {(d["kernel"], d["target"]): d for d in mine}
+
+    @cached_property
+    def workloads(self) -> dict[str, Record]:
+        return self.plan["workloads"].get(self.operator, {})
+
+    @cached_property
+    def variants(self) -> dict[tuple[str, str, str], list[str]]:
+        """(kernel, target, workload) -> variants asked for, the default first."""
+        found: dict[tuple[str, str, str], list[str]] = {}
+        for case in self.plan["cases"]:
+            operator, kernel, target, variant = case["build"].split("/")
+            if operator == self.operator:
+                found.setdefault((kernel, target, case["workload"]), []).append(variant)
+        return found
+
+    @cached_property
+    def unsupported(self) -> dict[tuple[str, str], str]:
+        """(kernel, workload) -> why the kernel cannot compute it."""
+        mine = (u for u in self.plan["unsupported"] if u["operator"] == self.operator)
+        return {(u["kernel"], u["workload"]): u["reason"] for u in mine}
+
+    @cached_property
+    def _builds(self) -> dict[tuple[str, str, str], tuple[str, Record]]:
+        return {_build_key(r): (path, r) for path, r in self.builds.items() if self._mine(r)}
+
+    @cached_property
+    def _inspected(self) -> dict[tuple[str, str, str], tuple[str, Record]]:
+        return {_build_key(r): (path, r) for path, r in self.inspected.items() if self._mine(r)}
+
+    @cached_property
+    def _cases(self) -> dict[tuple[Source, str, tuple[str, str, str, str]], tuple[str, Record]]:
+        found = {}
+        for kind, records in (("recorded", self.recorded), ("live", self.measured)):
+            for path, entry in records.items():
+                if self._mine(entry):
+                    found[_source(kind, entry), entry["stage"], _case_key(entry)] = (path, entry)
+        return found
+
+    def _mine(self, entry: Record) -> bool:
+        return entry.get("operator", entry.get("case", {}).get("operator")) == self.operator
+
+    def build(self, kernel: str, target: str, variant: str) -> tuple[str, Record] | None:
+        return self._builds.get((kernel, target, variant))
+
+    def inspect(self, kernel: str, target: str, variant: str) -> tuple[str, Record] | None:
+        """Path and record of a build's static figures, if there is one with at least one device function."""
+        found = self._inspected.get((kernel, target, variant))
+        return found if found and found[1]["status"] == "ok" and found[1].get("functions") else None
+
+    def case(
+        self, source: Source, stage: str, kernel: str, target: str, variant: str, workload: str
+    ) -> tuple[str, Record] | None:
+        return self._cases.get((source, stage, (kernel, target, variant, workload)))
+
+    def cases(self, stage: str, kernel: str, target: str) -> Iterator[tuple[str, Record]]:
+        """This machine's records of a stage for a kernel and target, GPU or simulated."""
+        for (source, found, key), entry in self._cases.items():
+            if source.kind == "live" and found == stage and key[:2] == (kernel, target):
+                yield entry
+
+    def sources(self, target: str) -> list[Source]:
+        """Who measured something on a target: this machine first, then recorded devices; else `none`."""
+        stages = ("timing", "ncu")
+        found = {source: None for source, stage, key in self._cases if stage in stages and key[1] == target}
+        return sorted(found, key=lambda s: (s.kind != "live", s.device or "")) or [Source("none")]
+
+    def label(self, source: Source) -> dict[str, str | None]:
+        """A source with the day and commit of its newest record."""
+        made = [entry["provenance"] for (s, _, _), (_, entry) in self._cases.items() if s == source]
+        newest = max(made, key=lambda p: p.get("created") or "", default={})
+        date = (newest.get("created") or "")[:10] or None
+        return {"kind": source.kind, "device": source.device, "date": date, "commit": newest.get("commit")}
+
+    def floor(self, workload: str, target: str, device: str | None) -> Record | None:
+        """The roofline row of a workload on a device, or on the first listed device of the target."""
+        rows = [row for row in self.roofline if row["workload"] == workload]
+        named = [row for row in rows if device and _same_device(row["device"], device)]
+        fitting = named or [row for row in rows if row["target"] == target and not device]
+        return fitting[0] if fitting else None
+
+    def why_no_build(self, kernel: str, target: str, variant: str | None) -> str | None:
+        """Why there is no usable build; None if there is one."""
+        decision = self.decisions.get((kernel, target))
+        if decision is None:
+            return f"{kernel} is not part of this experiment for {target}"
+        if not decision["build"]["ok"]:
+            return decision["build"]["reason"]
+        found = self.build(kernel, target, variant) if variant else None
+        if found is None:
+            return "not built yet: no build record"
+        if found[1]["status"] != "ok":
+            return f"did not compile: {first_line(found[1]['reason'])}"
+        return None
+
+    def why_no_case(self, source: Source, stage: str, kernel: str, target: str, workload: str) -> str:
+        """In one sentence, why a case has no measurement of a stage."""
+        if reason := self.unsupported.get((kernel, workload)):
+            return reason
+        variant = next(iter(self.variants.get((kernel, target, workload), [])), None)
+        if source.kind == "recorded":
+            return f"not in the set recorded on {source.device}"
+        if reason := self.why_no_build(kernel, target, variant):
+            return reason
+        decision = self.decisions[kernel, target]
+        if not decision["run"]["ok"]:
+            return decision["run"]["reason"]
+        answer = next((s for s in self.plan["stages"] if s["stage"] == stage), None)
+        if answer and not answer["ok"]:
+            return answer["reason"]
+        if stage in ("nsys", "ncu") and workload not in self.plan["profiled"]:
+            return "not among the workloads that the configuration profiles"
+        return f"not measured yet: no {stage} record"
+
+
+def first_line(text: str | None) -> str:
+    """First line of a message that is not empty, shortened to 300 characters."""
+    line = next((line.strip() for line in (text or "").splitlines() if line.strip()), "no reason given")
+    return line if len(line) <= 300 else line[:299] + "…"
+
+
+def _build_key(entry: Record) -> tuple[str, str, str]:
+    return entry["kernel"], entry["target"], entry["variant"]["id"]
+
+
+def _case_key(entry: Record) -> tuple[str, str, str, str]:
+    case = entry["case"]
+    variant = case["variant"]
+    return case["kernel"], case["target"], variant["id"] if isinstance(variant, dict) else variant, case["workload"]
+
+
+def _source(kind: str, entry: Record) -> Source:
+    return Source(kind, (entry.get("device") or {}).get("name"))
+
+
+def _same_device(listed: str, found: str) -> bool:
+    """`H200` of devices.yaml and `NVIDIA H200` of the driver are one device."""
+    words = set(found.lower().replace("-", " ").split())
+    return set(listed.lower().replace("-", " ").split()) <= words
