@@ -75,7 +75,7 @@ def test_every_key_is_explained() -> None:
         ("timing/max_seconds", -1, ["timing.max_seconds", "-1", "minimum"]),
         ("operators/mla_decod", SMALL["operators"]["elementwise_add"], ["'mla_decod'", "did you mean 'mla_decode'?"]),
         ("operators/elementwise_add/kernels/0", "cut", ["unknown kernel 'cut'", "did you mean 'cute'?"]),
-        ("operators/elementwise_add/dtypes/0", "bf32", ["unknown dtype 'bf32'", "did you mean 'bf16'?"]),
+        ("operators/elementwise_add/dtypes/0", "bf32", ["unknown dtype 'bf32'", "did you mean 'fp32'?"]),
         ("operators/elementwise_add/workloads/0/row", 3, ["workloads[0]: unknown key 'row'", "did you mean 'rows'?"]),
         ("operators/elementwise_add/workloads/0/rows", 0, ["workloads[0]: rows is 0", "whole number from 1"]),
         ("operators/elementwise_add/workloads/0/dtype", "fp32", ["dtype belongs in elementwise_add.dtypes"]),
