@@ -8,6 +8,7 @@ file) are raised, because recording them would make a passing trouble look like 
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import importlib.metadata
 import json
@@ -29,6 +30,7 @@ from cutesnake.contract import ROOT, Variant, load_kernel
 RECORD = "build.json"
 LOG_LINES = 40
 PARTIAL = ".partial-"  # folders of builds under way; one that is found at the start is left from a killed job
+RUNTIME = "runtime"  # results/compile/runtime/
 _REPLY = "reply.json"
 
 
@@ -68,6 +70,7 @@ def compile_build(
         if reply["error"] is None:
             reply["error"] = _disassemble(partial / "build", reply["build"].setdefault("compilers", {}))
         seconds = time.monotonic() - started
+        _install_runtime(reply["build"].pop("runtime", []), folder)
         files = _install(partial / "build", folder)
     entry = {
         "stage": "compile",
@@ -166,6 +169,17 @@ def _install(build: Path, folder: Path) -> dict[str, str]:
         digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
         path.replace(folder / name)
     return digests
+
+
+def _install_runtime(libraries: list[str], folder: Path) -> None:
+    """Copy libraries that loading needs, and that all builds share, once to results/compile/runtime/."""
+    for library in map(Path, libraries):
+        copy = folder.parents[3] / RUNTIME / library.name
+        if copy.exists() and filecmp.cmp(library, copy, shallow=False):
+            continue
+        copy.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=copy.parent) as name:
+            shutil.copyfile(library, Path(name) / library.name).replace(copy)
 
 
 def _relative(text: str, partial: Path) -> str:

@@ -1,0 +1,78 @@
+"""`elementwise_add` in CuTe DSL: one build per dtype serves every matrix size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cutesnake.contract import Executable, Launch, Runner, Variant
+
+from kernels.elementwise_add.operator import DTYPES, Inputs, Outputs, Workload
+
+DSL = "cute"
+SOURCE = "ours"
+TARGETS = {
+    "sm_90a": "",
+    "sm_100a": "",
+    "sm_103a": "",
+    "sm_120a": "",
+}
+VECTOR_BYTES = 16
+SHAPES = ((256, 4), (256, 2), (128, 8), (512, 2))  # threads per CTA, vectors per thread
+
+
+def supports(workload: Workload) -> str | None:
+    """All workloads whose elements 32-bit coordinates can count."""
+    if workload.rows * workload.columns >= 2**31:
+        return "the kernel counts elements in 32 bits, and this matrix has 2^31 or more"
+    return None
+
+
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    return tuple(
+        Variant(
+            f"{workload.dtype}_t{threads}_v{vectors}",
+            {"dtype": workload.dtype, "threads": threads, "vectors": vectors},
+        )
+        for threads, vectors in SHAPES
+    )
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake import cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.elementwise_add import cute_kernel
+
+        return cute_kernel.program(**variant.params)
+
+    return cute_build.build(program, "elementwise_add", target, folder)
+
+
+def load(folder: Path, open_function: Callable[[Path], Callable[..., None]] | None = None) -> Executable:
+    """`open_function` loads the build elsewhere than on a GPU, a simulator for example."""
+    from cutesnake import cute_load, record
+
+    build = record.read("compile", folder / "build.json")
+    return Loaded((open_function or cute_load.open_function)(folder), build)
+
+
+class Loaded:
+    """The build's function, and what its launches are computed from."""
+
+    def __init__(self, function: Callable[..., None], build: dict[str, Any]) -> None:
+        self._function = function
+        self._symbol = build["symbols"][0]
+        self._launch = build["launch"][self._symbol]
+        params = build["variant"]["params"]
+        self._tile = params["threads"] * params["vectors"] * VECTOR_BYTES // DTYPES[params["dtype"]]
+
+    def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+        """Contiguous matrices are vectors: row ends do not matter to an elementwise operator."""
+        from cutesnake.cute_load import Call
+
+        tensors = tuple(matrix.view(-1) for matrix in (inputs.a, inputs.b, outputs.c))
+        tiles = -(-workload.rows * workload.columns // self._tile)
+        launch = Launch(self._symbol, (tiles, 1, 1), tuple(self._launch["block"]))
+        return Call(self._function, tensors, (launch,))

@@ -1,0 +1,117 @@
+"""Device code of `elementwise_add` in CuTe DSL: C = A + B over contiguous memory, of any length.
+
+Names follow the algebra: `mX` is the whole tensor X, `gX` the tile of it that one CTA works on, `tXgX` the part of that
+tile that one thread works on, `tXrX` the same part in registers, `cX` the coordinates of X, `pX` a predicate over it.
+"""
+
+import cutlass
+import cutlass.cute as cute
+from cuda.bindings.driver import CUstream
+from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+
+VECTOR_BITS = 128  # the widest load and store that one thread can ask for
+
+
+class ElementwiseAdd:
+    """C = A + B; `threads` per CTA, each adding `vectors` 128-bit vectors."""
+
+    def __init__(self, dtype: type[cutlass.Numeric], threads: int, vectors: int) -> None:
+        self.dtype = dtype
+        self.threads = threads
+        self.vectors = vectors
+        self.vector = VECTOR_BITS // dtype.width  # elements
+        self.kernel.set_name_prefix("elementwise_add")  # what a profiler shows
+
+    @cute.jit
+    def __call__(self, mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor, stream: CUstream) -> None:
+        """Host side. mA, mB, mC: (L,) of `dtype`, 16-byte aligned; L is known at launch only."""
+        # The TV layout says which element of a tile is value v of thread t. Neighbouring threads hold neighbouring
+        # vectors, so that a warp reads 512 contiguous bytes at once; further vectors lie a whole row of threads on.
+        tv_layout = cute.make_layout(
+            (self.threads, (self.vector, self.vectors)),
+            stride=(self.vector, (1, self.threads * self.vector)),
+        )
+        tiler = (cute.size(tv_layout),)
+
+        # (L,) becomes ((Tile,), (Tiles,)): first the place within a tile, then which tile. The last one may be ragged.
+        gA = cute.zipped_divide(mA, tiler)
+        gB = cute.zipped_divide(mB, tiler)
+        gC = cute.zipped_divide(mC, tiler)
+        # Divided alike, the identity tensor gives the coordinate that any element of any tile has in mC.
+        cC = cute.zipped_divide(cute.make_identity_tensor(mC.shape), tiler)
+
+        self.kernel(gA, gB, gC, cC, cute.size(mC), tv_layout, tiler).launch(
+            grid=[cute.size(gC, mode=[1]), 1, 1], block=[self.threads, 1, 1], stream=stream
+        )
+
+    @cute.kernel
+    def kernel(
+        self,
+        gA: cute.Tensor,
+        gB: cute.Tensor,
+        gC: cute.Tensor,
+        cC: cute.Tensor,
+        length: cutlass.Int32,
+        tv_layout: cute.Layout,
+        tiler: cutlass.Constexpr,
+    ) -> None:
+        """One CTA adds one tile."""
+        thread, _, _ = cute.arch.thread_idx()
+        tile, _, _ = cute.arch.block_idx()
+
+        if (tile + 1) * tiler[0] <= length:
+            # A whole tile: 128-bit copies and no questions. All loads are under way before the first addition.
+            self.add_tile(gA, gB, gC, cC, length, tv_layout, tiler, thread, tile, VECTOR_BITS, False)
+        else:
+            # The ragged last tile: a vector may straddle the end, so copy element by element, each with its predicate.
+            self.add_tile(gA, gB, gC, cC, length, tv_layout, tiler, thread, tile, self.dtype.width, True)
+
+    @cute.jit
+    def add_tile(
+        self,
+        gA: cute.Tensor,
+        gB: cute.Tensor,
+        gC: cute.Tensor,
+        cC: cute.Tensor,
+        length: cutlass.Int32,
+        tv_layout: cute.Layout,
+        tiler: cutlass.Constexpr,
+        thread: cutlass.Int32,
+        tile: cutlass.Int32,
+        copy_bits: cutlass.Constexpr,
+        predicated: cutlass.Constexpr,
+    ) -> None:
+        """Load, add and store this thread's part of a tile in copies of `copy_bits`."""
+        atom = cute.make_copy_atom(cute.nvgpu.CopyUniversalOp(), self.dtype, num_bits_per_copy=copy_bits)
+        thread_copy = cute.make_tiled_copy(atom, tv_layout, tiler).get_slice(thread)
+
+        # (Copy, Rest): the elements that one copy moves, and how many copies there are.
+        tAgA = thread_copy.partition_S(gA[((None,), tile)])
+        tBgB = thread_copy.partition_S(gB[((None,), tile)])
+        tCgC = thread_copy.partition_D(gC[((None,), tile)])
+        tArA = cute.make_fragment_like(tAgA)
+        tBrB = cute.make_fragment_like(tBgB)
+        tCrC = cute.make_fragment_like(tCgC)
+
+        if cutlass.const_expr(predicated):
+            tCcC = thread_copy.partition_D(cC[((None,), tile)])
+            tCpC = cute.make_rmem_tensor(tCcC.shape, cutlass.Boolean)
+            for i in cutlass.range_constexpr(cute.size(tCpC)):
+                tCpC[i] = cute.elem_less(tCcC[i], (length,))
+            cute.copy(atom, tAgA, tArA, pred=tCpC)
+            cute.copy(atom, tBgB, tBrB, pred=tCpC)
+            tCrC.store(tArA.load() + tBrB.load())
+            cute.copy(atom, tCrC, tCgC, pred=tCpC)
+        else:
+            cute.copy(atom, tAgA, tArA)
+            cute.copy(atom, tBgB, tBrB)
+            tCrC.store(tArA.load() + tBrB.load())
+            cute.copy(atom, tCrC, tCgC)
+
+
+def program(dtype: str, threads: int, vectors: int) -> tuple[ElementwiseAdd, tuple]:
+    """The host function and fake arguments for a build that serves every length."""
+    element = {"fp32": cutlass.Float32, "fp16": cutlass.Float16, "bf16": cutlass.BFloat16}[dtype]
+    length = cute.sym_int32()  # one symbol: the three tensors must agree
+    tensors = [make_fake_compact_tensor(element, (length,), assumed_align=16) for _ in range(3)]
+    return ElementwiseAdd(element, threads, vectors), (*tensors, make_fake_stream())

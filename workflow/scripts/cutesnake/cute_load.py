@@ -1,0 +1,83 @@
+"""Loading side of CuTe builds: needs apache-tvm-ffi, the runtime library that the compile stage put beside the builds,
+and no DSL and no compiler.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cutesnake import record
+from cutesnake.contract import Launch
+
+RUNTIME = "libcute_dsl_runtime.so"
+
+
+class LoadError(RuntimeError):
+    """A build that cannot be loaded, in one line that says what is lacking."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of a loaded build, bound to its arguments; calling it enqueues its launches on `stream`."""
+
+    function: Callable[..., None]
+    arguments: tuple[Any, ...]
+    launches: tuple[Launch, ...]
+
+    def __call__(self, stream: int) -> None:
+        self.function(*self.arguments, ctypes.c_void_p(stream))
+
+
+def open_function(folder: Path) -> Callable[..., None]:
+    """The exported function of the build in `folder`. It takes CUDA tensors (DLPack), numbers, and a stream last.
+
+    Raises LoadError if the build failed, or this machine lacks something to load it.
+    """
+    build = record.read("compile", folder / "build.json")
+    if build["status"] != "ok":
+        raise LoadError(f"{folder}: this build failed, there is nothing to load: {build['reason']}")
+    try:
+        import tvm_ffi
+    except ModuleNotFoundError:
+        raise LoadError(f"{folder}: loading needs tvm-ffi; install it with: pip install apache-tvm-ffi") from None
+    for library in (find_runtime(folder), Path(tvm_ffi.libinfo.find_libtvm_ffi())):
+        ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)  # kernel.so names no library: it finds the symbols here
+    library = folder / "kernel.so"
+    if library.exists():
+        return tvm_ffi.load_module(str(library))[build["function"]]
+    with tempfile.TemporaryDirectory() as name:  # once opened, the file is not needed any more
+        return tvm_ffi.load_module(str(_link(folder, Path(name))))[build["function"]]
+
+
+def find_runtime(folder: Path) -> Path:
+    """libcute_dsl_runtime.so: the copy in results/compile/runtime/, else the one of an installed DSL."""
+    copy = folder.resolve().parents[3] / "runtime" / RUNTIME
+    if copy.exists():
+        return copy
+    spec = importlib.util.find_spec("nvidia_cutlass_dsl")
+    for place in spec.submodule_search_locations if spec else ():
+        for found in sorted(Path(place).glob(f"cu*/lib/{RUNTIME}"), reverse=True):
+            return found
+    raise LoadError(
+        f"{folder}: {RUNTIME} is neither at {copy} (the compile stage puts it there: copy the whole results folder) "
+        "nor in an installed nvidia-cutlass-dsl"
+    )
+
+
+def _link(folder: Path, place: Path) -> Path:
+    """Link kernel.o of a build that was made on a machine without a linker."""
+    from cutesnake.cute_build import LINKERS, link
+
+    library = place / "kernel.so"
+    if link(folder / "kernel.o", library) is None:
+        raise LoadError(
+            f"{folder}: kernel.so is missing because the machine that compiled it had no C linker, and this one has "
+            f"none either ({', '.join(LINKERS)}); install one, on Debian with: apt-get install gcc"
+        )
+    return library
