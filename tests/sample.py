@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.evidence import Evidence
+
 from kernels.mla_decode.operator import Workload, cost
 
 Record = dict[str, Any]
@@ -154,7 +155,7 @@ def roofline(sweep: list[Workload]) -> list[Record]:
             {
                 **{"workload": w.id, "dtype": w.dtype, "device": device, "target": target},
                 **{"flops": work.flops, "bytes": work.bytes, "intensity": work.flops / work.bytes},
-                **{"peak_tflops": tflops, "peak_gb_per_s": tbs * 1e3, "ridge": tflops / tbs},
+                **{"peak_tflops": tflops, "memory_gb_per_s": tbs * 1e3, "ridge": tflops / tbs},
                 **{"bound": "compute" if compute > memory else "memory", "floor_us": max(compute, memory)},
             }
         )

@@ -106,6 +106,12 @@ class Evidence:
             if source.kind == "live" and found == stage and key[:2] == (kernel, target):
                 yield entry
 
+    def records(self, source: Source, stage: str) -> Iterator[Record]:
+        """Records of a stage that succeeded, from one source."""
+        for (found, name, _), (_, entry) in self._cases.items():
+            if (found, name) == (source, stage) and entry["status"] == "ok":
+                yield entry
+
     def sources(self, target: str) -> list[Source]:
         """Who measured something on a target: this machine first, then recorded devices; else `none`."""
         stages = ("timing", "ncu")

@@ -318,16 +318,16 @@ RULES = (
     Rule(
         "M1",
         "measured",
-        f"Both times are measured. They count as equal if they differ by no more than {NOISE_PERCENT:g} % or the sum of "
-        "their spreads.",
+        f"Both times are measured. They count as equal if they differ by no more than {NOISE_PERCENT:g} % or the sum "
+        "of their spreads.",
         _faster,
     ),
     Rule("M2", "measured", "A time is measured and the roofline gives a lower bound for the device.", _share),
     Rule(
         "M3",
         "measured",
-        f"Tensor-core and DRAM shares are measured. Memory: DRAM at least {BUSY:g} %, tensor under it. Tensor cores: the "
-        f"reverse. Latency: both under {IDLE:g} %.",
+        f"Tensor-core and DRAM shares are measured. Memory: DRAM at least {BUSY:g} %, tensor under it. Tensor cores: "
+        f"the reverse. Latency: both under {IDLE:g} %.",
         _bottleneck,
     ),
     Rule(

@@ -1,0 +1,94 @@
+"""Plot stage: one function per picture, one SVG file each, and a record that says what was drawn and what was not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from cutesnake import record
+from cutesnake.evidence import Evidence, Record, Source
+from cutesnake.plot.instructions import draw_instructions
+from cutesnake.plot.resources import draw_resources
+from cutesnake.plot.roofline import draw_roofline
+from cutesnake.plot.share import draw_share
+from cutesnake.plot.speedup import draw_speedup
+from cutesnake.plot.style import Drawing, NothingToShow, to_svg
+from cutesnake.plot.timeline import draw_timeline
+from cutesnake.plot.times import draw_times
+
+STATIC: dict[str, Callable[[Evidence], Drawing]] = {
+    "roofline": draw_roofline,
+    "resources": draw_resources,
+    "instructions": draw_instructions,
+}
+MEASURED: dict[str, Callable[[Evidence, Source, str], Drawing]] = {
+    "times": draw_times,
+    "share": draw_share,
+    "speedup": draw_speedup,
+    "timeline": draw_timeline,
+}
+TITLES = {
+    "roofline": "Roofline",
+    "resources": "Resources per kernel",
+    "instructions": "Instruction mix",
+    "times": "Duration",
+    "share": "Share of the roofline",
+    "speedup": "CuTe against cuTile",
+    "timeline": "Timeline of one call",
+}
+
+
+def plot(evidences: Iterable[Evidence], output: Path | str) -> Record:
+    """Draw every picture of every operator beside `output` and write the record of them there.
+
+    Raises RecordError or OSError; a picture with nothing to show is an entry with `file` null and its reason.
+    """
+    folder = Path(output).parent
+    pictures = [picture for evidence in evidences for picture in _pictures(evidence, folder)]
+    kept = {picture["file"] for picture in pictures}
+    for left in folder.glob("*.svg"):  # of an earlier run with other operators or devices
+        if left.name not in kept:
+            left.unlink()
+    entry = {"stage": "plot", "status": "ok", "reason": None, "provenance": {}, "pictures": pictures}
+    record.write("plot", output, entry)
+    return entry
+
+
+def _pictures(evidence: Evidence, folder: Path) -> Iterator[Record]:
+    for name, draw in STATIC.items():
+        yield _picture(evidence, folder, name, None, lambda draw=draw: draw(evidence))
+    targets = dict.fromkeys(target for _, target in evidence.decisions)
+    places = [(source, target) for target in targets for source in evidence.sources(target)]
+    measured = [(source, target) for source, target in places if source.kind != "none"]
+    for name, draw in MEASURED.items():
+        for source, target in measured:
+            yield _picture(
+                evidence, folder, name, (source, target), lambda d=draw, s=source, t=target: d(evidence, s, t)
+            )
+        if not measured:
+            yield _picture(evidence, folder, name, None, _no_measurements)
+
+
+def _no_measurements() -> Drawing:
+    raise NothingToShow("nothing was measured on this machine, and no recorded device has this operator")
+
+
+def _picture(
+    evidence: Evidence, folder: Path, name: str, place: tuple[Source, str] | None, draw: Callable[[], Drawing]
+) -> Record:
+    title = f"{TITLES[name]}: {evidence.operator}"
+    slug = [evidence.operator, name]
+    device = None
+    if place:
+        device = evidence.label(place[0])
+        title += f" on {device['device']} ({place[1]})"
+        slug += [device["kind"], re.sub(r"\W+", "_", f"{device['device']} {place[1]}".lower())]
+    file = "-".join(slug)
+    entry = {"name": file, "operator": evidence.operator, "title": title, "device": device}
+    try:
+        drawing = draw()
+    except NothingToShow as why:
+        return {**entry, "file": None, "alt": None, "caption": None, "reason": str(why)}
+    record.write_text(folder / f"{file}.svg", to_svg(drawing, file, title))
+    return {**entry, "file": f"{file}.svg", "alt": drawing.alt, "caption": drawing.caption, "reason": None}

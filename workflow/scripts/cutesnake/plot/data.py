@@ -1,0 +1,79 @@
+"""Records as tables for the pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas
+
+from cutesnake.evidence import Evidence, Source
+from cutesnake.plot.style import NothingToShow
+
+NUMBERS = ("registers_per_thread", "spill_bytes", "static_shared_bytes", "dynamic_shared_bytes")
+X = "kv_length"  # what decode kernels are plotted against, whatever else varies
+
+
+def sizes(evidence: Evidence) -> list[str]:
+    """Numeric parameters that vary over the workloads: X if it does, then the one with most values."""
+    values: dict[str, set[Any]] = {}
+    for parameters in evidence.workloads.values():
+        for key, value in parameters.items():
+            if isinstance(value, int) and not isinstance(value, bool):
+                values.setdefault(key, set()).add(value)
+    varying = {key: len(found) for key, found in values.items() if len(found) > 1}
+    return sorted(varying, key=lambda key: (key != X, -varying[key]))
+
+
+def label(evidence: Evidence, workload: str) -> str:
+    """A workload by what varies: `batch 32, kv length 4096`."""
+    parameters, varying = evidence.workloads[workload], sizes(evidence)
+    found = [f"{key.replace('_', ' ')} {parameters[key]}" for key in parameters if key in varying]
+    return ", ".join(found) or workload
+
+
+def times(evidence: Evidence, source: Source, target: str) -> pandas.DataFrame:
+    """One line per kernel and workload: µs of its fastest variant, spread in percent, floor, FLOPs, intensity.
+
+    Raises NothingToShow without any time.
+    """
+    rows = []
+    for entry in evidence.records(source, "timing"):
+        case, metrics = entry["case"], entry["metrics"]
+        if case["target"] != target or case["workload"] not in evidence.workloads or not metrics.get("cold_us"):
+            continue
+        floor = evidence.floor(case["workload"], target, source.device) or {}
+        rows.append(
+            {
+                **{"kernel": case["kernel"], "dsl": case["dsl"], "workload": case["workload"]},
+                **evidence.workloads[case["workload"]],
+                **{"cold_us": metrics["cold_us"], "spread_percent": metrics.get("spread_percent") or 0.0},
+                **{key: floor.get(key) for key in ("floor_us", "flops", "intensity")},
+            }
+        )
+    if not rows:
+        raise NothingToShow(f"no kernel for {target} was timed on {source.device}")
+    table = pandas.DataFrame(rows).sort_values("cold_us", kind="stable")
+    return table.drop_duplicates(["kernel", "workload"]).sort_values(["kernel", "workload"], ignore_index=True)
+
+
+def functions(evidence: Evidence) -> pandas.DataFrame:
+    """One line per build with static figures: the main device function. Raises NothingToShow without any."""
+    rows = []
+    for path in sorted(evidence.inspected):
+        entry = evidence.inspected[path]
+        if entry["operator"] != evidence.operator or entry["status"] != "ok" or not entry.get("functions"):
+            continue
+        main = entry["functions"][0]
+        rows.append(
+            {
+                **{key: entry[key] for key in ("kernel", "dsl", "target")},
+                "variant": entry["variant"]["id"],
+                **main,
+            }
+        )
+    if not rows:
+        raise NothingToShow("no build of this operator has static figures")
+    table = pandas.DataFrame(rows)
+    for column in NUMBERS:
+        table[column] = pandas.to_numeric(table[column])  # a figure that is not known becomes NaN
+    return table.sort_values(["target", "dsl", "kernel", "variant"], ignore_index=True)

@@ -1,0 +1,79 @@
+"""Instruction mix: what the instructions of each build's main device function do, by class."""
+
+from __future__ import annotations
+
+import pandas
+from matplotlib import pyplot
+
+from cutesnake.evidence import Evidence
+from cutesnake.plot.data import functions
+from cutesnake.plot.style import HATCHES, INK, SERIES, SOFT, Drawing, NothingToShow, styled
+
+# Class of the inspect record -> words. Ordinary arithmetic and control ("other") would dwarf the rest: it is a number.
+CLASSES = {
+    "tensor_core": "tensor core",
+    "tma_load": "TMA load",
+    "tma_store": "TMA store",
+    "tma_reduce": "TMA reduce",
+    "barrier": "barrier",
+    "special_function": "special function",
+    "global_memory": "global memory",
+    "shared_memory": "shared memory",
+    "local_memory": "local memory (spills)",
+}
+
+
+def draw_instructions(evidence: Evidence) -> Drawing:
+    """One stacked bar per build: share of each class among all instructions that are not ordinary arithmetic."""
+    table = functions(evidence)
+    table = table[table["instructions"].notna()]
+    if table.empty:
+        raise NothingToShow("no build's instructions could be counted")
+    names = [f"{row.kernel} · {row.target} · {row.variant}" for row in table.itertuples()]
+    counts = pandas.DataFrame(
+        [{name: mix.get(key) or 0 for key, name in CLASSES.items()} for mix in table["instructions"]], index=names
+    )
+    other = pandas.Series([mix.get("other") or 0 for mix in table["instructions"]], index=names)
+    counts = counts.loc[:, counts.sum() > 0]
+    share = 100 * counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
+    with styled():
+        figure, axis = pyplot.subplots(figsize=(9.2, 1.3 + 0.34 * len(counts)), layout="constrained")
+        left = pandas.Series(0.0, index=share.index)
+        for place, column in enumerate(share):
+            i = place % len(SERIES)
+            hatch = HATCHES[place % len(HATCHES)]
+            axis.barh(
+                share.index,
+                share[column],
+                left=left,
+                color=SERIES[i],
+                hatch=hatch,
+                label=column,
+                height=0.62,
+                linewidth=0,
+            )
+            left += share[column]
+        for row, name in enumerate(share.index):
+            axis.annotate(
+                f"of {int(counts.loc[name].sum()):,}, beside {int(other[name]):,} other",
+                (100, row),
+                (6, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8.5,
+                color=SOFT,
+            )
+        axis.invert_yaxis()
+        axis.set(xlim=(0, 100), xlabel="percent of the instructions of these classes")
+        axis.tick_params(axis="y", length=0, labelcolor=INK)
+        axis.spines["left"].set_visible(False)
+        figure.legend(loc="outside lower left", ncols=4)
+    said = (
+        f"{name}: " + ", ".join(f"{kind} {int(count)}" for kind, count in row.items() if count)
+        for name, row in counts.iterrows()
+    )
+    caption = (
+        "Instructions in the code of each build's main device function, counted once each, however often a loop runs "
+        "them. Static figures."
+    )
+    return Drawing(figure, "Stacked bars per build. " + ". ".join(said) + ".", caption)

@@ -1,0 +1,32 @@
+"""Share of the roofline: how near each kernel comes to the time that the device's peaks allow."""
+
+from __future__ import annotations
+
+import pandas
+
+from cutesnake.evidence import Evidence, Source
+from cutesnake.plot.data import label, times
+from cutesnake.plot.heat import heat_map
+from cutesnake.plot.style import Drawing, NothingToShow, styled
+
+
+def draw_share(evidence: Evidence, source: Source, target: str) -> Drawing:
+    """A heat map: lower bound over measured time, workloads down, kernels and dtypes across."""
+    table = times(evidence, source, target).dropna(subset=["floor_us"])
+    if table.empty:
+        raise NothingToShow(f"devices.yaml has no peaks for {source.device}")
+    table["share"] = table["floor_us"] / table["cold_us"]
+    table["size"] = [label(evidence, workload) for workload in table["workload"]]
+    table["column"] = table["kernel"] + " " + table["dtype"]
+    sizes = dict.fromkeys(label(evidence, w) for w in evidence.workloads)
+    grid = pandas.pivot_table(table, index="size", columns="column", values="share")
+    grid = grid.reindex([size for size in sizes if size in grid.index])
+    with styled():
+        figure = heat_map(grid, grid, cmap="cividis", vmin=0, vmax=1)
+    best = table.loc[table["share"].idxmax()]
+    return Drawing(
+        figure,
+        f"Share of the roofline on {source.device}, from {table['share'].min():.2f} to {best['share']:.2f}; "
+        f"the best is {best['kernel']} at {best['workload']}.",
+        "1.00 is the time that the device's peaks allow. Empty fields were not measured.",
+    )

@@ -1,0 +1,144 @@
+"""The look of every picture: colours that a page can switch between light and dark, and SVG that never varies."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import matplotlib
+
+matplotlib.use("svg")
+import seaborn
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+
+# Each role is drawn in its light colour and leaves as a CSS variable with that colour as the fallback. The series are
+# Okabe and Ito's palette (Color Universal Design, 2008), darkened for white and lightened for dark paper until each
+# has a contrast of 3:1; no picture tells series apart by colour alone.
+LIGHT = {
+    "ink": "#1c2126",
+    "soft": "#5a646f",
+    "line": "#d5dae0",
+    "c1": "#0072b2",
+    "c2": "#d05a00",
+    "c3": "#00805d",
+    "c4": "#b14a86",
+    "c5": "#8f6a00",
+    "c6": "#5b6471",
+    "c7": "#3b8ec3",
+    "c8": "#7a1f20",
+}
+DARK = {
+    "ink": "#e7eaee",
+    "soft": "#a3adb8",
+    "line": "#39414b",
+    "c1": "#5db8ee",
+    "c2": "#ff9248",
+    "c3": "#35c99c",
+    "c4": "#e79cc7",
+    "c5": "#e2b53a",
+    "c6": "#a9b4c1",
+    "c7": "#97d3ff",
+    "c8": "#ff9f9c",
+}
+SERIES = tuple(LIGHT[f"c{i}"] for i in range(1, 9))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+HATCHES = ("", "///", "\\\\\\", "xxx", "---", "|||", "+++", "/-/-")  # strokes only: dots make large files
+INK, SOFT, LINE = LIGHT["ink"], LIGHT["soft"], LIGHT["line"]
+DSL_NAMES = {"cutile": "cuTile", "cute": "CuTe DSL", "torch": "PyTorch"}
+
+_RC = {
+    "svg.fonttype": "none",
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "axes.edgecolor": LINE,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "grid.color": LINE,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "hatch.linewidth": 0.5,
+    "hatch.color": INK,
+    "font.family": "DejaVu Sans",
+}
+
+
+class NothingToShow(Exception):
+    """Raised by a picture's function when its records hold nothing to draw; says so in one sentence."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A finished figure, what a person who cannot see it should know, and the line under it."""
+
+    figure: Figure
+    alt: str
+    caption: str
+
+
+@contextmanager
+def styled():
+    """The style of this project for everything drawn inside."""
+    with pyplot.rc_context():
+        seaborn.set_theme(style="ticks", rc=_RC)
+        yield
+
+
+def series_of(names: Iterable[str]) -> dict[str, int]:
+    """A place in SERIES, MARKERS and HATCHES for each name, the same in every picture of an operator."""
+    return {name: index % len(SERIES) for index, name in enumerate(dict.fromkeys(names))}
+
+
+def to_svg(drawing: Drawing, name: str, title: str) -> str:
+    """The figure as SVG text: same input, same bytes; ids start with `name` so that one page can hold many."""
+    stream = io.StringIO()
+    with pyplot.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+        drawing.figure.savefig(
+            stream,
+            format="svg",
+            transparent=True,
+            bbox_inches="tight",
+            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+        )
+    pyplot.close(drawing.figure)
+    text = stream.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r"<style type=\"text/css\">.*?</style>", "", text, count=1, flags=re.DOTALL)
+    text = re.sub(r'id="', f'id="{name}-', text)
+    text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
+    text = re.sub(r"font-family: [^;\"]*;? ?", "", text)
+    text = re.sub(r"font: ([\d. a-z]*px) '[^\"]*?'(?=[;\"])", r"font-size: \1", text)
+    text = re.sub(r"(\.\d\d)\d+", r"\1", text)  # a hundredth of a point is finer than any screen
+    text = re.sub(r"\n\s*", "\n", text)
+    for role, colour in LIGHT.items():
+        text = re.sub(colour, f"var(--{role}, {colour})", text, flags=re.IGNORECASE)
+    head, body = re.match(r"<svg([^>]*)>(.*)", text, flags=re.DOTALL).groups()
+    about = f"<title>{html.escape(title)}</title><desc>{html.escape(drawing.alt)}</desc>"
+    return f'<svg class="picture" role="img"{head}>{about}{_css()}{body}'
+
+
+def _css() -> str:
+    light, dark = (";".join(f"--{k}:{v}" for k, v in colours.items()) for colours in (LIGHT, DARK))
+    return (
+        f"<style>.picture{{{light};font-family:system-ui,sans-serif;stroke-linejoin:round}}"
+        f"@media (prefers-color-scheme:dark){{.picture{{{dark}}}}}</style>"
+    )
