@@ -1,0 +1,63 @@
+"""What a launch did, counted while it ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass
+class Counts:
+    """Dynamic counts of one launch. Bytes are bytes, FLOPs count a multiply-add as two.
+
+    `global_read_bytes` and `global_write_bytes` are totals over all accesses; the `unique` ones count each byte once
+    and are filled only where byte tracking is on (`run(..., track=True)`).
+    """
+
+    instructions: dict[str, int] = field(default_factory=dict)
+    warp_instructions: int = 0
+    mma_flops: int = 0
+    mma_instructions: int = 0
+    tma_bytes: int = 0
+    tma_instructions: int = 0
+    global_read_bytes: int = 0
+    global_write_bytes: int = 0
+    global_read_unique_bytes: int | None = None
+    global_write_unique_bytes: int | None = None
+    barrier_waits: int = 0
+    barrier_sleeps: int = 0
+    tracking: bool = False
+
+    def global_access(self, allocation, offsets: np.ndarray, item: int, size: int, write: bool) -> None:
+        """Account one access of `size` bytes per lane at `offsets` of an allocation."""
+        if write:
+            self.global_write_bytes += size * len(offsets)
+        else:
+            self.global_read_bytes += size * len(offsets)
+        if self.tracking:
+            touched = allocation.write_map if write else allocation.read_map
+            for k in range(0, size, 16):
+                n = min(size - k, 16)
+                at = (offsets + np.uint64(k)).astype(np.int64)
+                for b in range(n):
+                    touched[at + b] = 1
+
+    def finish(self, blocks, visits: dict[int, int], memory) -> None:
+        """Fold block visit counts into instruction classes, and the byte maps into unique bytes."""
+        for block in blocks:
+            n = visits.get(block.index, 0)
+            if not n:
+                continue
+            for kind, k in block.counts.items():
+                self.instructions[kind] = self.instructions.get(kind, 0) + k * n
+                self.warp_instructions += k * n
+        if self.tracking:
+            self.global_read_unique_bytes = sum(int(a.read_map.sum()) for a in memory.allocations)
+            self.global_write_unique_bytes = sum(int(a.write_map.sum()) for a in memory.allocations)
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values for a record."""
+        out = {k: v for k, v in self.__dict__.items() if k != "tracking"}
+        out["instructions"] = dict(sorted(self.instructions.items()))
+        return out

@@ -1,0 +1,367 @@
+"""Number formats and arithmetic on numpy arrays, as the PTX ISA defines them (chapter 9.7).
+
+Every function takes and returns arrays of one element per lane (two for packed types, low half first). NaN
+payloads are not modelled: a NaN is a NaN.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+_U4, _U8, _F4, _F8 = np.uint32, np.uint64, np.float32, np.float64
+_HALFWAY, _LOW29 = np.uint64(0x10000000), np.uint64(0x1FFFFFFF)
+_MIN_NORMAL = np.float64(2.0 ** -126)
+
+
+def _to_odd(s: np.ndarray, err: np.ndarray) -> np.ndarray:
+    """A rounded float64 sum and its exact error, turned into the sum rounded to odd."""
+    bits = s.view(_U8).copy()
+    inexact = (err != 0) & np.isfinite(s) & (bits & np.uint64(1) == 0)
+    away = (err > 0) == (s > 0)
+    bits[inexact & away] += np.uint64(1)
+    bits[inexact & ~away] -= np.uint64(1)
+    return bits.view(_F8)
+
+
+def _two_sum_error(a: np.ndarray, b: np.ndarray, s: np.ndarray) -> np.ndarray:
+    bb = s - a
+    return (a - (s - bb)) + (b - bb)
+
+
+def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Fused multiply-add of float32, one rounding to nearest even.
+
+    The product of two float32 is exact in float64; the sum rounds once there and again to float32, which is wrong
+    only at a midpoint or among the subnormals, so those lanes go through round-to-odd (Boldo and Melquiond, 2008).
+    """
+    p = np.multiply(a, b, dtype=_F8)
+    s = np.add(p, c, dtype=_F8)
+    if np.count_nonzero(((s.view(_U8) & _LOW29) == _HALFWAY) | (np.abs(s) < _MIN_NORMAL)):
+        c = np.broadcast_to(c, s.shape).astype(_F8)
+        s = _to_odd(s, _two_sum_error(p, c, s))
+    return s.astype(_F4)
+
+
+def _directed(exact: np.ndarray, err: np.ndarray, mode: str) -> np.ndarray:
+    """float64 value plus error, rounded to float32 toward zero (rz), down (rm) or up (rp)."""
+    odd = _to_odd(np.atleast_1d(exact), np.atleast_1d(err))
+    r = odd.astype(_F4)
+    up, down = np.nextafter(r, _F4(np.inf)), np.nextafter(r, _F4(-np.inf))
+    if mode == "rp" or mode == "rz":
+        low = np.where(r < odd, up, r) if mode == "rp" else None
+    if mode == "rp":
+        return low
+    high = np.where(r > odd, down, r)
+    if mode == "rm":
+        return high
+    ceil = np.where(r < odd, up, r)
+    return np.where(odd >= 0, high, ceil)
+
+
+def _directed_odd32(exact: np.ndarray, err: np.ndarray) -> np.ndarray:
+    """float64 value plus error, rounded to odd in float32: one more rounding to a narrower format is then right."""
+    odd = _to_odd(np.atleast_1d(exact), np.atleast_1d(err))
+    down = np.ascontiguousarray(_directed(odd, np.zeros_like(odd), "rz"))
+    inexact = (down.astype(_F8) != odd) & np.isfinite(odd)
+    return (down.view(_U4) | inexact.astype(_U4)).view(_F4)
+
+
+def add32(a, b, mode: str) -> np.ndarray:
+    a, b = np.asarray(a, _F8), np.asarray(b, _F8)
+    s = a + b
+    return _directed(s, _two_sum_error(a, b, s), mode)
+
+
+def mul32(a, b, mode: str) -> np.ndarray:
+    p = np.multiply(a, b, dtype=_F8)
+    return _directed(p, np.zeros_like(p), mode)
+
+
+def fma32_directed(a, b, c, mode: str) -> np.ndarray:
+    p, c = np.multiply(a, b, dtype=_F8), np.asarray(c, _F8)
+    s = p + c
+    return _directed(s, _two_sum_error(p, np.broadcast_to(c, p.shape), s), mode)
+
+
+def fma64(a, b, c) -> np.ndarray:
+    """float64 fma, lane by lane through exact rationals (rare in these kernels)."""
+    from fractions import Fraction
+    out = np.empty(np.broadcast(a, b, c).shape, _F8)
+    for i, (x, y, z) in enumerate(np.broadcast(a, b, c)):
+        if np.isfinite(x) and np.isfinite(y) and np.isfinite(z):
+            exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
+            out[i] = float(exact) if exact else float(x) * float(y) + float(z)
+        else:
+            out[i] = x * y + z
+    return out
+
+
+def ftz(x: np.ndarray) -> np.ndarray:
+    """Subnormal float32 flushed to a zero of the same sign."""
+    x = np.asarray(x, _F4)
+    return np.where(np.abs(x) < _F4(2.0 ** -126), np.copysign(_F4(0), x), x)
+
+
+def minmax(a: np.ndarray, b: np.ndarray, largest: bool, nan: bool) -> np.ndarray:
+    """min or max of floats: -0 below +0; with `nan` any NaN wins, without it the other operand does."""
+    r = (np.maximum if nan else np.fmax)(a, b) if largest else (np.minimum if nan else np.fmin)(a, b)
+    zero = (a == b) & (a == 0)
+    if np.count_nonzero(zero):
+        negative = np.signbit(a) & np.signbit(b) if largest else np.signbit(a) | np.signbit(b)
+        r = np.where(zero, np.where(negative, r.dtype.type(-0.0), r.dtype.type(0.0)), r)
+    return r
+
+
+def bf16_to_f32(x: np.ndarray) -> np.ndarray:
+    return (x.astype(_U4) << _U4(16)).view(_F4)
+
+
+def f32_to_bf16(x: np.ndarray, mode: str = "rn") -> np.ndarray:
+    """float32 to bfloat16 bits (uint16), to nearest even or toward zero."""
+    x = np.ascontiguousarray(x, _F4)
+    u = x.view(_U4)
+    if mode == "rz":
+        r = u >> _U4(16)
+    else:
+        r = (u + _U4(0x7FFF) + ((u >> _U4(16)) & _U4(1))) >> _U4(16)
+    return np.where(np.isnan(x), _U4(0x7FFF), r).astype(np.uint16)
+
+
+def f32_to_f16(x: np.ndarray, mode: str = "rn") -> np.ndarray:
+    """float32 to float16, to nearest even or toward zero."""
+    h = x.astype(np.float16)
+    if mode == "rz":
+        over = np.abs(h.astype(_F4)) > np.abs(x)
+        h = np.where(over, np.nextafter(h, np.float16(0)), h)
+    return h
+
+
+def f32_to_tf32(x: np.ndarray, mode: str = "rna") -> np.ndarray:
+    """float32 to tf32 in a float32 container: to nearest, ties away (rna) or to even (rn), or truncated (rz)."""
+    u = np.ascontiguousarray(x, _F4).view(_U4)
+    add = {"rna": _U4(0x1000), "rz": _U4(0)}.get(mode)
+    if add is None:
+        add = _U4(0xFFF) + ((u >> _U4(13)) & _U4(1))
+    r = (u + add) & _U4(0xFFFFE000)
+    return np.where(np.isfinite(x), r, u).view(_F4)
+
+
+def _small_table(exponent: int, mantissa: int, bias: int, special: str) -> np.ndarray:
+    """float32 value of every code of a small float format (OCP FP8 and MX specifications)."""
+    n = 1 + exponent + mantissa
+    out = np.zeros(1 << n, _F4)
+    for code in range(1 << n):
+        sign = -1.0 if code >> (n - 1) else 1.0
+        e, m = (code >> mantissa) & ((1 << exponent) - 1), code & ((1 << mantissa) - 1)
+        value = m * 2.0 ** (1 - bias - mantissa) if e == 0 else (1 + m / (1 << mantissa)) * 2.0 ** (e - bias)
+        if special == "fn" and e == (1 << exponent) - 1 and m == (1 << mantissa) - 1:
+            value = np.nan
+        if special == "ieee" and e == (1 << exponent) - 1:
+            value = np.nan if m else np.inf
+        out[code] = sign * value
+    return out
+
+
+TABLES = {"e4m3": _small_table(4, 3, 7, "fn"), "e5m2": _small_table(5, 2, 15, "ieee"),
+          "e2m1": _small_table(2, 1, 1, ""), "e3m2": _small_table(3, 2, 3, ""), "e2m3": _small_table(2, 3, 1, "")}
+TABLES["ue8m0"] = np.array([2.0 ** (c - 127) for c in range(255)] + [np.nan], _F4)
+TABLES["ue4m3"] = np.concatenate([TABLES["e4m3"][:128], TABLES["e4m3"][:128]])
+
+
+def f32_to_small(x: np.ndarray, fmt: str, relu: bool = False) -> np.ndarray:
+    """float32 to e4m3, e5m2, e2m1, e3m2 or e2m3 codes (uint8), to nearest even, saturating to the finite range.
+
+    A NaN becomes the format's NaN; the formats without one take the positive maximum (PTX ISA, cvt).
+    """
+    table = TABLES[fmt]
+    half = table[: len(table) // 2]
+    finite = half[np.isfinite(half)]
+    x = np.asarray(x, _F4)
+    mag = np.minimum(np.abs(x), finite[-1])
+    hi = np.searchsorted(finite, mag).clip(1, len(finite) - 1)
+    lo = hi - 1
+    dlo, dhi = mag.astype(_F8) - finite[lo], finite[hi].astype(_F8) - mag
+    code = np.where((dhi < dlo) | ((dhi == dlo) & (hi % 2 == 0)), hi, lo)
+    code = code + np.where(np.signbit(x) & ~(relu & np.ones(x.shape, bool)), len(half), 0)
+    if relu:
+        code = np.where(x < 0, 0, code)
+    nan = len(half) - 1 if fmt in ("e4m3", "e5m2") else len(finite) - 1
+    return np.where(np.isnan(x), nan, code).astype(np.uint8)
+
+
+def f32_to_ue8m0(x: np.ndarray, mode: str) -> np.ndarray:
+    """float32 to a power-of-two scale code (uint8), toward zero (rz) or up (rp), saturating; NaN is 255."""
+    mag = np.abs(x.astype(_F8))
+    mantissa, e = np.frexp(mag)
+    code = e - 1 + 127
+    if mode == "rp":
+        code = np.where(mantissa > 0.5, code + 1, code)
+    code = np.where(mag == 0, 0, code.clip(0, 254))
+    return np.where(np.isnan(x), 255, np.where(np.isinf(x), 254, code)).astype(np.uint8)
+
+
+def float_to_int(x: np.ndarray, dtype: np.dtype, mode: str) -> np.ndarray:
+    """Rounded as rni, rzi, rmi or rpi says, clamped to the range of `dtype`; NaN gives 0."""
+    y = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[mode](x.astype(_F8))
+    info = np.iinfo(dtype)
+    y = np.where(np.isnan(y), 0.0, y)
+    low, high = y <= float(info.min), y >= float(info.max)
+    r = np.where(low | high, 0.0, y).astype(dtype)
+    return np.where(low, dtype.type(info.min), np.where(high, dtype.type(info.max), r))
+
+
+def int_to_f32(x: np.ndarray, mode: str) -> np.ndarray:
+    """Integer to float32 with the given rounding; numpy's own conversion is to nearest even."""
+    r = x.astype(_F4)
+    if mode == "rn":
+        return r
+    exact = x.astype(object)
+    out = r.copy()
+    for i, v in enumerate(exact):
+        got = int(r[i])
+        if mode == "rz" and abs(got) > abs(v):
+            out[i] = np.nextafter(r[i], _F4(0))
+        elif mode == "rm" and got > v:
+            out[i] = np.nextafter(r[i], _F4(-np.inf))
+        elif mode == "rp" and got < v:
+            out[i] = np.nextafter(r[i], _F4(np.inf))
+    return out
+
+
+def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Integer quotient truncated toward zero; a division by zero gives all ones, as compute capability 9 does."""
+    zero = b == 0
+    b = np.where(zero, b.dtype.type(1), b)
+    if a.dtype.kind == "u":
+        q = a // b
+    else:
+        q = a // b
+        q = q + ((q < 0) & (q * b != a)).astype(q.dtype)
+    return np.where(zero, ~a.dtype.type(0), q)
+
+
+def remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    zero = b == 0
+    safe = np.where(zero, b.dtype.type(1), b)
+    return np.where(zero, a, a - divide(a, safe) * safe)
+
+
+def mulhi64(a: np.ndarray, b: np.ndarray, signed: bool) -> np.ndarray:
+    """High 64 bits of the 128-bit product."""
+    m = np.uint64(0xFFFFFFFF)
+    s = np.uint64(32)
+    ua, ub = a.view(_U8), b.view(_U8)
+    al, ah, bl, bh = ua & m, ua >> s, ub & m, ub >> s
+    t = ah * bl + ((al * bl) >> s)
+    w = al * bh + (t & m)
+    hi = ah * bh + (t >> s) + (w >> s)
+    if signed:
+        hi = hi - np.where(a.view(np.int64) < 0, ub, 0).astype(_U8) - np.where(b.view(np.int64) < 0, ua, 0).astype(_U8)
+    return hi
+
+
+def prmt(a: np.ndarray, b: np.ndarray, sel: np.ndarray, mode: str = "") -> np.ndarray:
+    """Byte permute of two 32-bit words; modes f4e, b4e, rc8, ecl, ecr, rc16."""
+    ab = a.astype(_U8) | (b.astype(_U8) << np.uint64(32))
+    sel = sel.astype(_U4)
+    out = np.zeros(np.broadcast(ab, sel).shape, _U4)
+    s3 = sel & _U4(3)
+    for i in range(4):
+        if mode == "":
+            nibble = (sel >> _U4(4 * i)) & _U4(15)
+        elif mode == "f4e":
+            nibble = s3 + _U4(i)
+        elif mode == "b4e":
+            nibble = (s3 - _U4(i)) & _U4(7)
+        elif mode == "rc8":
+            nibble = s3
+        elif mode == "ecl":
+            nibble = np.maximum(s3, _U4(i))
+        elif mode == "ecr":
+            nibble = np.minimum(s3, _U4(i))
+        else:
+            nibble = (s3 & _U4(1)) * _U4(2) + _U4(i & 1)
+        byte = (ab >> ((nibble & _U4(7)).astype(_U8) * np.uint64(8))) & np.uint64(255)
+        if mode == "":
+            sign = (nibble & _U4(8)) != 0
+            byte = np.where(sign, np.where(byte & np.uint64(128), np.uint64(255), np.uint64(0)), byte)
+        out |= byte.astype(_U4) << _U4(8 * i)
+    return out
+
+
+def lop3(a, b, c, table: int) -> np.ndarray:
+    """The bitwise function of three words whose truth table is the byte `table`."""
+    out = np.zeros(np.broadcast(a, b, c).shape, _U4)
+    for i in range(8):
+        if table >> i & 1:
+            out |= (a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c)
+    return out
+
+
+def popc(x: np.ndarray) -> np.ndarray:
+    return np.bitwise_count(x).astype(_U4)
+
+
+def bfind(x: np.ndarray, shift: bool = False) -> np.ndarray:
+    """Position of the most significant non-sign bit, 0xffffffff where there is none."""
+    if x.dtype.kind == "i":
+        x = np.where(x < 0, ~x, x)
+    bits = x.dtype.itemsize * 8
+    u = x.astype(_U8)
+    pos = np.zeros(x.shape, np.int64)
+    for step in (32, 16, 8, 4, 2, 1):
+        big = u >> np.uint64(step) != 0
+        pos += np.where(big, step, 0)
+        u = np.where(big, u >> np.uint64(step), u)
+    pos = np.where(u == 0, -1, pos)
+    if shift:
+        pos = np.where(pos < 0, pos, bits - 1 - pos)
+    return pos.astype(np.int32).view(_U4)
+
+
+def brev(x: np.ndarray) -> np.ndarray:
+    bits = x.dtype.itemsize * 8
+    out = np.zeros_like(x)
+    one = x.dtype.type(1)
+    for i in range(bits):
+        out |= ((x >> x.dtype.type(i)) & one) << x.dtype.type(bits - 1 - i)
+    return out
+
+
+def funnel(lo, hi, n, left: bool, wrap: bool) -> np.ndarray:
+    """shf: a 64-bit word hi:lo shifted by n, upper (left) or lower (right) half of the result."""
+    n = np.asarray(n, _U4)
+    n = (n & _U4(31)) if wrap else np.minimum(n, _U4(32))
+    word = lo.astype(_U8) | (hi.astype(_U8) << np.uint64(32))
+    n = n.astype(_U8)
+    r = (word << n) >> np.uint64(32) if left else word >> n
+    return r.astype(_U4)
+
+
+def bfe(a: np.ndarray, pos: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """Bit field extract; sign-extended for signed types."""
+    bits = a.dtype.itemsize * 8
+    pos = np.asarray(pos).astype(np.int64) & 255
+    length = np.asarray(length).astype(np.int64) & 255
+    signed = a.dtype.kind == "i"
+    last = np.minimum(pos + length - 1, bits - 1)
+    u = a.view(f"u{bits // 8}").astype(_U8)
+    field = np.where(pos >= bits, np.uint64(0), u >> pos.clip(0, 63).astype(_U8))
+    width = np.minimum(length, (bits - pos).clip(0))
+    mask = np.where(width >= 64, np.uint64(2 ** 64 - 1), (np.uint64(1) << width.clip(0, 63).astype(_U8)) - np.uint64(1))
+    field = field & mask
+    if signed:
+        sign = (u >> last.clip(0, 63).astype(_U8)) & np.uint64(1)
+        field = np.where((sign == 1) & (length > 0), field | ~mask, field)
+    return field.astype(f"u{bits // 8}").view(a.dtype)
+
+
+def bfi(a, b, pos, length) -> np.ndarray:
+    """Bits 0..length of a, inserted into b at pos."""
+    bits = b.dtype.itemsize * 8
+    pos = np.asarray(pos).astype(np.int64) & 255
+    length = np.minimum(np.asarray(length).astype(np.int64) & 255, (bits - pos).clip(0))
+    mask = np.where(length >= 64, np.uint64(2 ** 64 - 1), (np.uint64(1) << length.clip(0, 63).astype(_U8)) - np.uint64(1))
+    mask = mask << pos.clip(0, 63).astype(_U8)
+    out = (b.astype(_U8) & ~mask) | ((a.astype(_U8) << pos.clip(0, 63).astype(_U8)) & mask)
+    return np.where(pos >= bits, b.astype(_U8), out).astype(b.dtype)

@@ -1,0 +1,60 @@
+"""Running captured launches: the call the outside makes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from .counts import Counts
+from .machine import Finding, Launch, Machine
+from .schedule import Schedule
+
+DEFAULT_CHECKS = ("uninitialised", "race")
+
+
+@dataclass
+class Result:
+    """What a run found: findings over all launches, one Counts per launch, schedule, seed, wall seconds."""
+
+    findings: list[Finding]
+    counts: list[Counts]
+    schedule: str
+    seed: int
+    seconds: float
+    kernels: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether there were no findings. It says nothing about the numbers: compare the outputs."""
+        return not self.findings
+
+
+def run(launches: Launch | Iterable[Launch], schedule: str = "random", seed: int = 0, *,
+        checks: Iterable[str] = DEFAULT_CHECKS, trace: Callable[[str], None] | None = None, track: bool = False,
+        progress: Callable[[int, int], None] | None = None) -> Result:
+    """Execute launches in order; results appear in the host memory the launches were captured with.
+
+    schedule, seed: see ptxsim.SCHEDULES. checks: any of "uninitialised" (shared and tensor memory read before it was
+    written) and "race" (accesses that nothing orders); out-of-bounds and misaligned accesses, barrier misuse and
+    deadlocks are always reported. trace: called with a line per basic block and per asynchronous completion.
+    track: count the global bytes touched once (slow). progress: called with (launches done, launches).
+    Stops after the first launch that deadlocks. Raises PtxError for what cannot be simulated, ValueError for an
+    unknown schedule or check.
+    """
+    launches = [launches] if isinstance(launches, Launch) else list(launches)
+    checks = frozenset(checks)
+    if checks - set(DEFAULT_CHECKS):
+        raise ValueError(f"unknown check {sorted(checks - set(DEFAULT_CHECKS))[0]!r}: one of {', '.join(DEFAULT_CHECKS)}")
+    start, findings, counts = time.perf_counter(), [], []
+    plan = Schedule(schedule, seed)
+    for n, launch in enumerate(launches):
+        machine = Machine(launch, plan, checks, trace, track)
+        machine.run()
+        findings += machine.findings.values()
+        counts.append(machine.counts)
+        if progress is not None:
+            progress(n + 1, len(launches))
+        if any(f.kind == "deadlock" for f in machine.findings.values()):
+            break
+    return Result(findings, counts, schedule, seed, time.perf_counter() - start, [x.name for x in launches])
