@@ -1,0 +1,132 @@
+"""NVIDIA's CUTLASS MLA decode examples for SM100, called unmodified from CuTe DSL with our operator's tensors.
+
+The examples are imported from the fetched wheel. Around them stand two things that the operator asks for and they do
+not: its packed operands (latent and rope side by side) are taken apart by layout, without a copy, and the log-sum-exp,
+which they return to base 2, is brought to base e by a kernel of one multiplication per row.
+"""
+
+import importlib
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cuda.bindings.driver import CUstream
+from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+
+HEADS, LATENT, ROPE, PAGE = 128, 512, 64, 64
+QK_TILE = (128, 128)  # heads x keys of one Q K^T product, the examples' default
+PV_TILE = (128, 256)  # heads x latent columns of one P V product, the examples' default
+EXAMPLES = {
+    "fp16": ("blackwell.mla.mla_decode_fp16", "BlackwellMultiHeadLatentAttentionForwardFP16", cutlass.Float16),
+    "fp8": ("blackwell.mla.mla_decode_fp8", "BlackwellMultiHeadLatentAttentionForwardFP8", cutlass.Float8E4M3FN),
+}
+
+
+def columns(mX: cute.Tensor, modes: list[int], first: int, count: int) -> cute.Tensor:
+    """`mX` with its modes reordered and of its mode 1 (then) only `count` columns from `first` on; the same memory."""
+    layout = cute.select(mX.layout, mode=modes)
+    shape = [count if mode == 1 else size for mode, size in enumerate(layout.shape)]
+    return cute.make_tensor(mX.iterator + first, cute.make_layout(tuple(shape), stride=layout.stride))
+
+
+class MLADecode:
+    """The operator on one of NVIDIA's examples."""
+
+    def __init__(self, example: Any) -> None:
+        self.example = example
+        self.to_natural_logarithm.set_name_prefix("lse_to_natural_logarithm")
+
+    @cute.jit
+    def __call__(
+        self,
+        mQ: cute.Tensor,
+        mKV: cute.Tensor,
+        mPages: cute.Tensor,
+        mLengths: cute.Tensor,
+        mO: cute.Tensor,
+        mLSE: cute.Tensor,
+        mWorkspace: cute.Tensor | None,
+        splits: cutlass.Int32,
+        softmax_scale: cutlass.Float32,
+        stream: CUstream,
+    ) -> None:
+        """B requests, T query tokens, H heads.
+
+        mQ (B, T, H, latent + rope), mKV (pages, page, latent + rope), mPages (B, pages per request), mLengths (B,),
+        mO (B, T, H, latent), mLSE (B, T, H), all row-major; mWorkspace (bytes,) for the splits' partial results,
+        float32, or None to write the output directly, which needs splits = 1.
+        """
+        token_modes = [2, 3, 1, 0]  # (H, columns, T, B)
+        page_modes = [1, 2, 0]  # (page, columns, pages)
+        lse = cute.make_tensor(mLSE.iterator, cute.select(mLSE.layout, mode=[2, 1, 0]))  # (H, T, B)
+        self.example(
+            columns(mQ, token_modes, 0, LATENT),
+            columns(mQ, token_modes, LATENT, ROPE),
+            columns(mKV, page_modes, 0, LATENT),
+            columns(mKV, page_modes, LATENT, ROPE),
+            cute.make_tensor(mPages.iterator, cute.select(mPages.layout, mode=[1, 0])),
+            columns(mO, token_modes, 0, LATENT),
+            lse,
+            mWorkspace,
+            splits,
+            mLengths,
+            None,  # no split counts per request: the same for all
+            softmax_scale,
+            cutlass.Float32(1.0),  # output scale
+            stream,
+        )
+        self.to_natural_logarithm(lse).launch(
+            grid=[mLSE.shape[1], mLSE.shape[0], 1], block=[HEADS, 1, 1], stream=stream
+        )
+
+    @cute.kernel
+    def to_natural_logarithm(self, mLSE: cute.Tensor) -> None:
+        """mLSE (H, T, B), one thread per head: ln x = log2 x * ln 2."""
+        head, _, _ = cute.arch.thread_idx()
+        token, request, _ = cute.arch.block_idx()
+        mLSE[head, token, request] = mLSE[head, token, request] * math.log(2.0)
+
+
+def program(
+    examples: Path, dtype: str, split: bool, persistent: bool, max_active_clusters: int
+) -> tuple[MLADecode, tuple]:
+    """The host function and fake arguments; batch, query tokens, pages, lengths and splits are known at launch only.
+
+    `examples` is the folder of the CuTe DSL examples. `split` builds for partial results in a workspace, otherwise for
+    splits = 1. `persistent` launches at most `max_active_clusters` clusters of two CTAs that take tile after tile.
+    """
+    module, name, element = EXAMPLES[dtype]
+    sys.path.insert(0, str(examples))
+    example = getattr(importlib.import_module(module), name)(
+        acc_dtype=cutlass.Float32,
+        lse_dtype=cutlass.Float32,
+        mma_qk_tiler_mn=QK_TILE,
+        mma_pv_tiler_mn=PV_TILE,
+        max_active_clusters=max_active_clusters,
+        page_size=PAGE,
+        skip_correction_threshold=0.0,
+        is_persistent=persistent,
+        is_var_seq=True,
+        is_var_split_kv=False,
+    )
+    batch, tokens = cute.sym_int32(), cute.sym_int32()
+
+    def row_major(element: type[cutlass.Numeric], *shape: Any, align: int = 16) -> Any:
+        order = tuple(reversed(range(len(shape))))
+        return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=align)
+
+    return MLADecode(example), (
+        row_major(element, batch, tokens, HEADS, LATENT + ROPE),
+        row_major(element, cute.sym_int32(), PAGE, LATENT + ROPE),
+        row_major(cutlass.Int32, batch, cute.sym_int32(), align=4),
+        row_major(cutlass.Int32, batch, align=4),
+        row_major(element, batch, tokens, HEADS, LATENT),
+        row_major(cutlass.Float32, batch, tokens, HEADS),
+        row_major(cutlass.Int8, cute.sym_int64(), align=32) if split else None,
+        cutlass.Int32(1),
+        cutlass.Float32(1.0),
+        make_fake_stream(),
+    )
