@@ -1,0 +1,152 @@
+"""Times builds of cuTile MLA decode side by side on one GPU: the whole operator, by CUDA graph replay.
+
+    python benchmarks/mla_cutile/measure.py BUILDS [--sweep small|full] [--kernels cutile,tilegym,...] [--splits 1,2,4]
+
+BUILDS is a folder like `results/compile` (or a copy of it on another machine). Every build of `mla_decode` for the
+card's architecture that supports a workload is run on it. Each result is checked against the operator's float32
+reference first; a build that is wrong is named and not timed. Figures: median of 7 replays of a graph of as many calls
+as fill 5 ms, so with a warm L2; inputs are random. One line of JSON per case goes to `--out`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
+
+from cutesnake.contract import load_kernel  # noqa: E402
+
+from kernels.mla_decode import operator as problem  # noqa: E402
+
+SWEEPS = {
+    "small": [(1, 1024), (1, 8192), (4, 4096), (16, 4096), (32, 4096), (128, 1024), (128, 4096)],
+    "full": [(b, s) for b in (1, 4, 16, 32, 64, 128) for s in (1024, 4096, 8192, 16384)] + [(1, 65536)],
+}
+KERNELS = ("cutile", "tilegym", "tilegym_split_kv")
+GRAPH_SECONDS = 5.0e-3
+REPLAYS = 7
+
+
+def runners(
+    workload: Any, builds: Path, target: str, kernels: list[str], splits: list[int], state: Any
+) -> Iterator[Any]:
+    """(kernel, variant, splits or None, bound runner) of every build there is for a workload."""
+    for kernel in kernels:
+        module = load_kernel("mla_decode", kernel)
+        if module.supports(workload) is not None:
+            continue
+        for variant in module.variants(workload, target):
+            folder = builds / "mla_decode" / kernel / target / variant.id
+            if not (folder / "build.json").exists():
+                continue
+            if folder not in state.loaded:
+                state.loaded[folder] = module.load(folder)
+            loaded = state.loaded[folder]
+            yield kernel, variant.id, None, loaded.bind(workload, state.inputs, state.outputs)
+            for count in splits if kernel == "cutile" else []:
+                yield kernel, variant.id, count, loaded.bind(workload, state.inputs, state.outputs, count)
+
+
+def errors(runner: Any, state: Any) -> tuple[float, float]:
+    """Relative error norm of the output and largest absolute error of the LSE, outputs poisoned before the run."""
+    state.outputs.out.copy_(torch.full_like(state.outputs.out, float("nan")))
+    state.outputs.lse.fill_(float("nan"))
+    runner(torch.cuda.current_stream().cuda_stream)
+    runner.finish()
+    torch.cuda.synchronize()
+    difference = state.outputs.out.float() - state.reference.out
+    relative = float(difference.norm() / state.reference.out.norm())
+    return relative, float((state.outputs.lse - state.reference.lse).abs().max())
+
+
+def time_us(runner: Any) -> tuple[float, float]:
+    """Median and spread (largest less smallest) of a call in microseconds."""
+
+    def elapsed(calls: int, work: Any) -> float:
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        work()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) * 1.0e3 / calls
+
+    stream = torch.cuda.current_stream().cuda_stream
+    elapsed(1, lambda: runner(stream))
+    once = elapsed(5, lambda: [runner(stream) for _ in range(5)])
+    calls = max(2, min(200, int(GRAPH_SECONDS * 1.0e6 / once)))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            runner(torch.cuda.current_stream().cuda_stream)
+    graph.replay()
+    times = [elapsed(calls, graph.replay) for _ in range(REPLAYS)]
+    return statistics.median(times), max(times) - min(times)
+
+
+class State:
+    """Inputs, outputs and reference of the workload in hand, and the builds loaded so far."""
+
+    def __init__(self) -> None:
+        self.loaded: dict[Path, Any] = {}
+        self.inputs: Any = None
+        self.outputs: Any = None
+        self.reference: Any = None
+
+    def prepare(self, workload: Any, distribution: str) -> None:
+        self.inputs = self.outputs = self.reference = None
+        self.inputs = problem.make_inputs(workload, 0, "cuda", distribution)
+        self.outputs = problem.make_outputs(workload, "cuda")
+        self.reference = problem.reference(self.inputs, workload)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("builds", type=Path)
+    parser.add_argument("--sweep", choices=SWEEPS, default="small")
+    parser.add_argument("--kernels", default=",".join(KERNELS))
+    parser.add_argument("--splits", default="", help="also try these numbers of splits for our kernel")
+    parser.add_argument("--dtype", default="bf16")
+    parser.add_argument("--distribution", default="randn")
+    parser.add_argument("--out", type=Path, default=None)
+    arguments = parser.parse_args()
+    major, minor = torch.cuda.get_device_capability()
+    target, state, wrong, lines = f"sm_{major}{minor}a", State(), 0, []
+    splits = [int(part) for part in arguments.splits.split(",") if part]
+    for batch, length in SWEEPS[arguments.sweep]:
+        workload = problem.Workload(batch, length, arguments.dtype)
+        state.prepare(workload, arguments.distribution)
+        flops = problem.cost(workload).flops
+        for kernel, variant, count, runner in runners(
+            workload, arguments.builds, target, arguments.kernels.split(","), splits, state
+        ):
+            grid = runner.launches[0].grid
+            relative, lse = errors(runner, state)
+            right = relative < problem.tolerance(arguments.dtype) and lse < 1.0e-2
+            wrong += not right
+            time, spread = time_us(runner) if right else (float("inf"), float("inf"))
+            line = {"batch": batch, "kv_length": length, "kernel": kernel, "variant": variant, "splits": count}
+            line |= {"grid": list(grid), "us": time, "spread_us": spread, "tflops": flops / time * 1.0e-6}
+            line |= {"relative_error": relative, "lse_error": lse}
+            lines.append(line)
+            print(
+                f"{batch:4} {length:6} {kernel:16} {variant:22} {count or ''!s:4} {grid!s:15}"
+                f"{time:9.1f} us {flops / time * 1e-6:6.1f} TFLOP/s  error {relative:.1e} lse {lse:.1e}"
+                + ("" if right else "  WRONG"),
+                flush=True,
+            )
+    if arguments.out:
+        arguments.out.write_text("".join(json.dumps(line) + "\n" for line in lines).replace("Infinity", "null"))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

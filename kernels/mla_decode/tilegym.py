@@ -1,0 +1,79 @@
+"""Adapter of TileGym's `mla_decoding` (cuTile, one block per 16 heads and request, no split of the keys)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cutesnake.contract import Executable, Runner, Variant
+
+from kernels.mla_decode import tilegym_source
+from kernels.mla_decode.operator import Inputs, Outputs, Workload
+
+DSL = "cutile"
+SOURCE = tilegym_source.SOURCE
+TARGETS = tilegym_source.TARGETS
+SYMBOL = "tilegym_mla_decoding"
+TILING = {"sm_90a": (16, 64), "sm_100a": (16, 128)}  # heads x keys, as its `_select_tile_config` answers
+
+
+def supports(workload: Workload) -> str | None:
+    return tilegym_source.supports(workload)
+
+
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """The kv length is a constant of TileGym's kernel: a build for each."""
+    w = workload
+    tile_h, tile_n = TILING[target]
+    params = {"dtype": w.dtype, "kv_length": w.kv_length, "latent": w.latent, "rope": w.rope}
+    return (Variant(f"{w.dtype}_s{w.kv_length}", {**params, "tile_h": tile_h, "tile_n": tile_n}),)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from unittest.mock import patch
+
+    from cutesnake.cutile_build import DeviceFunction, array, build, scalar
+
+    p = variant.params
+    module = tilegym_source.upstream("mla_decoding")
+    with patch("torch.cuda.get_device_capability", return_value=tilegym_source.CAPABILITY[target]):
+        chosen = module._select_tile_config()
+    if chosen != (p["tile_h"], p["tile_n"]):
+        raise ValueError(f"TileGym picks the tiling {chosen} for {target}, not {p['tile_h'], p['tile_n']}")
+    tensors = [array(p["dtype"], 3)] * 6 + [array("fp32", 2)]  # Q, QPE, K, V, KPE, Out, L
+    even = p["kv_length"] % p["tile_n"] == 0
+    constants = [p["latent"], p["tile_h"], p["tile_n"], p["rope"], p["kv_length"], even]
+    kernel = module._naive_absorb_mla_transpose_kernel
+    function = DeviceFunction("kernel", SYMBOL, kernel, [*tensors, scalar("fp32"), *constants])
+    return build([function], target, folder)
+
+
+def load(folder: Path) -> Executable:
+    from cutesnake import record
+    from cutesnake.cutile_load import Cubin
+
+    params = record.read("compile", folder / "build.json")["variant"]["params"]
+    return Loaded(Cubin(folder / "kernel.cubin").function(SYMBOL), params)
+
+
+class Loaded:
+    """The build's function and its constants."""
+
+    def __init__(self, function: Any, params: dict[str, Any]) -> None:
+        self._function = function
+        self._params = params
+
+    def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+        """The grid and arguments of TileGym's `_MlaDecodingFunction.forward`; `finish` makes its LSE natural."""
+        from cutesnake.cutile_load import Sequential, TileLaunch
+
+        if workload.kv_length != self._params["kv_length"]:
+            raise ValueError(f"this build is for kv length {self._params['kv_length']}, not {workload.kv_length}")
+        q, q_rope, kv, k_rope = tilegym_source.views(workload, inputs)
+        lse = outputs.lse[:, 0]
+        values = [q, q_rope, kv, kv, k_rope, outputs.out[:, 0], lse, inputs.softmax_scale]
+        grid = (-(-workload.heads // self._params["tile_h"]), workload.batch, 1)
+        return Sequential(
+            TileLaunch(self._function, SYMBOL, grid, values),
+            finish=lambda: lse.mul_(tilegym_source.LN_2),
+        )

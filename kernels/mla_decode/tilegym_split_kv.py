@@ -1,0 +1,109 @@
+"""Adapter of TileGym's `mla_decoding_split_kv` with its `splitk_reduce` (cuTile, 16 heads per block, split keys)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cutesnake.contract import Executable, Runner, Variant
+
+from kernels.mla_decode import tilegym_source
+from kernels.mla_decode.operator import Inputs, Outputs, Workload
+
+DSL = "cutile"
+SOURCE = tilegym_source.SOURCE
+TARGETS = tilegym_source.TARGETS
+SYMBOLS = ("tilegym_mla_decoding_split_kv", "tilegym_splitk_reduce")
+TILE_H, TILE_N = 16, 128
+MULTIPROCESSORS = {"sm_90a": 132, "sm_100a": 148}  # of H100 SXM and H200, of B200: TileGym asks the device
+REDUCE_TILE_D = 128
+
+
+def supports(workload: Workload) -> str | None:
+    return tilegym_source.supports(workload)
+
+
+def split_length(batch: int, kv_length: int, multiprocessors: int) -> int:
+    """Keys per split, by the rule of TileGym's `_MlaDecodingSplitKvFunction.forward`."""
+    keys = kv_length // max(1, multiprocessors // batch)
+    return max(_next_power_of_2(keys), TILE_N)
+
+
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """Number and length of the splits are constants of TileGym's kernels: a build for each pair in use."""
+    w = workload
+    length = split_length(w.batch, w.kv_length, MULTIPROCESSORS[target])
+    splits = -(-w.kv_length // length)
+    even = w.kv_length % TILE_N == 0
+    params = {"dtype": w.dtype, "splits": splits, "split_length": length, "even": even}
+    params |= {"heads": w.heads, "latent": w.latent, "rope": w.rope}
+    return (Variant(f"{w.dtype}_{splits}x{length}" + ("" if even else "_ragged"), params),)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.cutile_build import DeviceFunction, array, build, scalar
+
+    p = variant.params
+    split = tilegym_source.upstream("mla_decoding_split_kv")._naive_absorb_mla_transpose_kernel
+    reduce = tilegym_source.upstream("splitk_reduce")._splitk_reduce_kernel
+    tensor, partial, partial_lse = array(p["dtype"], 3), array(p["dtype"], 4), array("fp32", 3, aligned=False)
+    numbers = [scalar("fp32")] + [scalar("int32")] * 3  # scale, batch, heads, kv length
+    constants = [p["splits"], p["split_length"], p["latent"], TILE_H, TILE_N, p["rope"], p["even"]]
+    pow2 = _next_power_of_2(p["splits"])
+    # Its batch and kv length are constants too, but nothing reads them: 0 stands for any.
+    sizes = [0, 0, p["heads"], p["latent"], p["splits"], pow2, min(REDUCE_TILE_D, p["latent"]), pow2 >= 16]
+    functions = [
+        DeviceFunction("kernel", SYMBOLS[0], split, [tensor] * 5 + [partial, partial_lse] + numbers + constants),
+        DeviceFunction("reduce", SYMBOLS[1], reduce, [partial, partial_lse, tensor, *sizes]),
+    ]
+    return build(functions, target, folder)
+
+
+def load(folder: Path) -> Executable:
+    from cutesnake import record
+    from cutesnake.cutile_load import Cubin
+
+    params = record.read("compile", folder / "build.json")["variant"]["params"]
+    stems = zip(("kernel", "reduce"), SYMBOLS, strict=True)
+    return Loaded([Cubin(folder / f"{stem}.cubin").function(symbol) for stem, symbol in stems], params)
+
+
+class Loaded:
+    """The build's two functions and their constants."""
+
+    def __init__(self, functions: list[Any], params: dict[str, Any]) -> None:
+        self._functions = functions
+        self._params = params
+
+    def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+        """Workspace, grids and arguments of TileGym's `forward`; `finish` makes the LSE, which it does not return."""
+        import torch
+        from cutesnake.cutile_load import Sequential, TileLaunch
+
+        w, p = workload, self._params
+        if -(-w.kv_length // p["split_length"]) != p["splits"] or (w.kv_length % TILE_N == 0) != p["even"]:
+            raise ValueError(
+                f"this build is for {p['splits']} splits of {p['split_length']} keys, not for kv length {w.kv_length}"
+            )
+        q, q_rope, kv, k_rope = tilegym_source.views(w, inputs)
+        shape, out = (w.batch, w.heads, p["splits"]), outputs.out[:, 0]
+        partial = torch.empty(*shape, w.latent, dtype=q.dtype, device=q.device)
+        partial_lse = torch.empty(shape, dtype=torch.float32, device=q.device)
+        values = [q, q_rope, kv, kv, k_rope, partial, partial_lse]
+        values += [inputs.softmax_scale, w.batch, w.heads, w.kv_length]
+        grid = (-(-w.heads // TILE_H), w.batch, p["splits"])
+        reduce_grid = (w.batch, w.heads, -(-w.latent // REDUCE_TILE_D))
+
+        def finish() -> None:
+            outputs.lse[:, 0] = torch.logsumexp(partial_lse * tilegym_source.LN_2, dim=-1)
+
+        return Sequential(
+            TileLaunch(self._functions[0], SYMBOLS[0], grid, values),
+            TileLaunch(self._functions[1], SYMBOLS[1], reduce_grid, [partial, partial_lse, out]),
+            finish=finish,
+        )
+
+
+def _next_power_of_2(number: int) -> int:
+    """Smallest power of two from `number` up; 0 for 0, like TileGym's function of that name."""
+    return 1 << (number - 1).bit_length() if number > 0 else 0

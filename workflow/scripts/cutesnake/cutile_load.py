@@ -1,0 +1,137 @@
+"""Loads cuTile's cubins on a GPU machine and launches them: CUDA driver calls only, no cuTile.
+
+cuTile's calling convention `cutile_python_v1`, as the PTX of a build shows it: an array is its pointer, then one int32
+per extent, then one int32 per stride (in elements, constant strides included); a scalar is itself; constants do not
+appear. TMA descriptors are further, hidden parameters that the driver fills in. A launch asks for blocks of (1, 1, 1):
+the driver knows how many threads a tile block has.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from cuda.bindings import driver
+
+from cutesnake.contract import Launch
+
+
+class DriverError(RuntimeError):
+    """A CUDA driver call failed: which one, and the driver's own words."""
+
+
+def check(name: str, answer: tuple[Any, ...]) -> Any:
+    """The value of a driver call's answer; DriverError if its status is not success."""
+    status, *values = answer
+    if status != driver.CUresult.CUDA_SUCCESS:
+        words = driver.cuGetErrorString(status)[1]
+        raise DriverError(f"{name}: {words.decode() if words else status}")
+    return values[0] if values else None
+
+
+def multiprocessors() -> int:
+    """Number of multiprocessors of the current context's device."""
+    attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+    device = check("cuCtxGetDevice", driver.cuCtxGetDevice())
+    return check("cuDeviceGetAttribute", driver.cuDeviceGetAttribute(attribute, device))
+
+
+class Cubin:
+    """A cubin loaded into the current context (the first device's primary context if there is none)."""
+
+    def __init__(self, path: Path) -> None:
+        check("cuInit", driver.cuInit(0))
+        if not int(check("cuCtxGetCurrent", driver.cuCtxGetCurrent())):
+            device = check("cuDeviceGet", driver.cuDeviceGet(0))
+            context = check("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(device))
+            check("cuCtxSetCurrent", driver.cuCtxSetCurrent(context))
+        if not path.is_file():
+            raise DriverError(f"{path} is missing: run the compile stage for this build again")
+        self._module = check(f"cuModuleLoad {path.name}", driver.cuModuleLoad(str(path).encode()))
+
+    def function(self, symbol: str) -> Any:
+        """Handle of an entry point, its code already on the device (functions load lazily otherwise)."""
+        function = check(f"cuModuleGetFunction {symbol}", driver.cuModuleGetFunction(self._module, symbol.encode()))
+        check(f"cuFuncLoad {symbol}", driver.cuFuncLoad(function))
+        return function
+
+
+def flatten(values: Sequence[Any]) -> Iterator[Any]:
+    """Kernel parameters as ctypes values, in order; TypeError for what cannot be one.
+
+    A tensor is anything with `data_ptr()`, `shape` and `stride()`; int becomes int32, float becomes float32. Raises
+    ValueError for an extent or stride that needs more than 32 bits.
+    """
+    for value in values:
+        if hasattr(value, "data_ptr"):
+            extents = (*value.shape, *value.stride())
+            if max(extents, default=0) >= 2**31:
+                raise ValueError(f"an array of shape {tuple(value.shape)} needs more than 32-bit extents and strides")
+            yield ctypes.c_uint64(value.data_ptr())
+            yield from (ctypes.c_int32(extent) for extent in extents)
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{value!r} is neither a tensor nor an int nor a float")
+        else:
+            yield ctypes.c_int32(value) if isinstance(value, int) else ctypes.c_float(value)
+
+
+class TileLaunch:
+    """One launch with everything bound but the stream; calling it enqueues it and does nothing else.
+
+    With `overlap` the kernel may start while its predecessor in the stream is finishing (programmatic dependent
+    launch): the kernel itself waits for the predecessor's results.
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        symbol: str,
+        grid: tuple[int, int, int],
+        values: Sequence[Any],
+        overlap: bool = False,
+    ) -> None:
+        self.launch = Launch(symbol, grid, (1, 1, 1))
+        self._function = function
+        self._kept = tuple(values)  # tensors must outlive the launches that point at them
+        self._parameters = tuple(flatten(values))
+        pointers = [ctypes.addressof(parameter) for parameter in self._parameters]
+        self._pointers = (ctypes.c_void_p * len(pointers))(*pointers)
+        config = driver.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid
+        config.blockDimX = config.blockDimY = config.blockDimZ = 1
+        if overlap:
+            attribute = driver.CUlaunchAttribute()
+            attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+            attribute.value.programmaticStreamSerializationAllowed = 1
+            config.attrs, config.numAttrs = [attribute], 1
+        self._config = config
+
+    def __call__(self, stream: int) -> None:
+        self._config.hStream = stream
+        check(
+            f"cuLaunchKernelEx {self.launch.symbol}",
+            driver.cuLaunchKernelEx(self._config, self._function, ctypes.addressof(self._pointers), 0),
+        )
+
+
+class Sequential:
+    """Runner of launches one after the other on one stream.
+
+    `finish` is for upstream kernels that do not return all that the operator promises: what is called once after a
+    run, outside every timed region, to complete the outputs (torch operations on the current stream).
+    """
+
+    def __init__(self, *launches: TileLaunch, finish: Callable[[], Any] | None = None) -> None:
+        self._launches = launches
+        self._finish = finish
+        self.launches = tuple(launch.launch for launch in launches)
+
+    def __call__(self, stream: int) -> None:
+        for launch in self._launches:
+            launch(stream)
+
+    def finish(self) -> None:
+        if self._finish is not None:
+            self._finish()
