@@ -104,7 +104,7 @@ def _compile_apart(
     request["variant"] = {"id": variant.id, "params": dict(variant.params)}
     paths = [str(Path(__file__).resolve().parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
-        [sys.executable, "-m", "cutesnake.compile"],
+        [sys.executable, "-P", "-m", "cutesnake.compile"],
         input=json.dumps(request),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -21,6 +21,7 @@ import yaml
 from cutesnake import record
 
 RECORD = "fetched.json"
+MANIFEST = ".fetched.json"  # a second copy: Snakemake deletes a rule's output before it runs the rule again
 WHEELS = "wheels"  # beside the packages: results/fetch/wheels/
 
 
@@ -36,6 +37,8 @@ def fetch(package: str, folder: Path | str, upstream: Path | str) -> None:
     """
     folder, pin = Path(folder), _pin(package, Path(upstream))
     if _is_fetched(pin, folder):
+        if not (folder / RECORD).exists():
+            record.write("fetch", folder / RECORD, record.read("fetch", folder / MANIFEST))
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{package}.partial-"
@@ -47,7 +50,8 @@ def fetch(package: str, folder: Path | str, upstream: Path | str) -> None:
         _check_sha256(wheel, pin)
         unpacked = partial / "unpacked"
         files = _unpack(wheel, pin, unpacked)
-        record.write("fetch", unpacked / RECORD, _entry(package, pin, files))
+        for name in (RECORD, MANIFEST):
+            record.write("fetch", unpacked / name, _entry(package, pin, files))
         if folder.exists():
             folder.replace(partial / "previous")
         unpacked.replace(folder)
@@ -80,7 +84,7 @@ def _entry(package: str, pin: dict[str, Any], files: dict[str, str]) -> dict[str
 def _is_fetched(pin: dict[str, Any], folder: Path) -> bool:
     """True if the folder holds this very pin and every file of it is intact."""
     try:
-        entry = record.read("fetch", folder / RECORD)
+        entry = record.read("fetch", folder / MANIFEST)
         same = all(entry[key] == pin[key] for key in ("version", "sha256")) and entry["listed"] == pin["files"]
         return same and all(_sha256(folder / name) == digest for name, digest in entry["files"].items())
     except (OSError, record.RecordError):

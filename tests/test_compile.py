@@ -1,0 +1,293 @@
+"""Compile stage: what a build leaves behind, whatever happens to it."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cutesnake import cute_build, cute_load, record
+from cutesnake.compile import CompileError, compile_build
+from cutesnake.contract import ROOT, Variant, load_kernel, load_operator
+from cutesnake.fetch import fetch
+
+import kernels
+
+SCRIPTS = ROOT / "workflow" / "scripts"
+TOY = """
+import os, signal
+DSL, SOURCE, TARGETS = "cute", "ours", {"sm_90a": "nothing"}
+
+def compile(variant, target, folder):
+    print("compiling into", folder)
+    how = variant.params["how"]
+    (folder / "kernel.ptx").write_text(how)
+    if how == "refuses":
+        raise ValueError(f"{folder}/kernel.py:3: error: no such operand")
+    if how == "crashes":
+        os.abort()
+    if how == "lacks a package":
+        import no_such_dsl
+    if how == "fills the disk":
+        raise OSError(28, "No space left on device", str(folder))
+    if how == "damages its cubin":
+        (folder / "kernel.cubin").write_bytes(b"not an ELF file")
+    if how == "is killed":
+        os.kill(os.getppid(), signal.SIGKILL)
+    return {"symbols": ["toy"], "compilers": {"toy": "1.0"}}
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
+    """`toy(how)` builds a kernel that behaves as told, into one and the same folder; returns its build.json."""
+    package = tmp_path / "extra" / "kernels"
+    (package / "toy").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "toy" / "__init__.py").touch()
+    (package / "toy" / "kernel.py").write_text(TOY)
+    monkeypatch.setattr(kernels, "__path__", [*kernels.__path__, str(package)])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package.parent), str(ROOT)]))
+
+    def build(how: str) -> dict[str, Any]:
+        folder = tmp_path / "compile" / "toy" / "kernel" / "sm_90a" / "a"
+        compile_build("toy", "kernel", "sm_90a", Variant("a", {"how": how}), folder, log=tmp_path / "log")
+        return record.read("compile", folder / "build.json")
+
+    build.folder = tmp_path / "compile" / "toy" / "kernel" / "sm_90a" / "a"
+    build.log = tmp_path / "log"
+    yield build
+    for name in [name for name in sys.modules if name.startswith("kernels.toy")]:
+        del sys.modules[name]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_record_and_files(toy) -> None:
+    entry = toy("works")
+    assert (entry["status"], entry["reason"], entry["symbols"]) == ("ok", None, ["toy"])
+    assert entry["files"] == {"kernel.ptx": hashlib.sha256(b"works").hexdigest()}
+    assert entry["variant"] == {"id": "a", "params": {"how": "works"}}
+    assert set(entry["compilers"]) == {"toy", "nvidia-cuda-nvdisasm"}
+    assert names(toy.folder) == ["build.json", "kernel.ptx"]
+
+
+def test_failure_is_recorded_in_the_compilers_words(toy) -> None:
+    entry = toy("refuses")
+    assert entry["status"] == "failed"
+    assert entry["reason"] == "ValueError: ./kernel.py:3: error: no such operand"
+    assert entry["log_tail"] == "compiling into ."
+    assert "compiling into /" in toy.log.read_text()
+
+
+def test_crash_of_the_compiler_is_recorded(toy) -> None:
+    assert "SIGABRT" in toy("crashes")["reason"]
+
+
+def test_damaged_cubin_is_recorded(toy) -> None:
+    entry = toy("damages its cubin")
+    assert entry["status"] == "failed"
+    assert entry["reason"].startswith("nvdisasm could not read kernel.cubin: ")
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [("lacks a package", "No module named 'no_such_dsl'; install it"), ("fills the disk", "No space left")],
+)
+def test_fault_of_the_machine_is_raised_not_recorded(toy, how: str, words: str) -> None:
+    with pytest.raises(CompileError, match=words):
+        toy(how)
+    assert names(toy.folder) == []
+
+
+def test_fault_of_the_machine_leaves_the_earlier_build(toy) -> None:
+    toy("works")
+    with pytest.raises(CompileError):
+        toy("fills the disk")
+    assert (toy.folder / "kernel.ptx").read_text() == "works"
+    record.read("compile", toy.folder / "build.json")
+
+
+def test_rebuild_drops_files_of_the_earlier_build(toy) -> None:
+    toy("works")
+    (toy.folder / "kernel.cubin").write_bytes(b"of an earlier build")
+    assert list(toy("works again")["files"]) == ["kernel.ptx"]
+    assert names(toy.folder) == ["build.json", "kernel.ptx"]
+
+
+def test_killed_build_leaves_nothing_half_written(toy) -> None:
+    script = f"""
+import sys
+sys.path[:0] = [{str(SCRIPTS)!r}]
+from cutesnake.compile import compile_build
+from cutesnake.contract import Variant
+compile_build("toy", "kernel", "sm_90a", Variant("a", {{"how": "is killed"}}), {str(toy.folder)!r})
+"""
+    assert subprocess.run([sys.executable, "-c", script]).returncode == -9
+    assert [name for name in names(toy.folder) if not name.startswith(".partial-")] == []
+    toy("works")
+    assert names(toy.folder) == ["build.json", "kernel.ptx"]
+
+
+def build_add(place: Path, target: str = "sm_90a", dtype: str = "fp32") -> Path:
+    """elementwise_add in CuTe, in the folder that the workflow gives it."""
+    kernel, operator = load_kernel("elementwise_add", "cute"), load_operator("elementwise_add")
+    variant = kernel.variants(operator.Workload(100, 100, dtype), target)[0]
+    folder = place / "compile" / "elementwise_add" / "cute" / target / variant.id
+    compile_build("elementwise_add", "cute", target, variant, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def add(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_add(tmp_path_factory.mktemp("linked"))
+
+
+@pytest.fixture(scope="module")
+def unlinked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built on a machine without a C linker."""
+    empty = tmp_path_factory.mktemp("empty")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(empty))
+        return build_add(tmp_path_factory.mktemp("unlinked"))
+
+
+def test_cute_build_is_whole(add: Path) -> None:
+    entry = record.read("compile", add / "build.json")
+    assert entry["status"] == "ok"
+    artifacts = ["cubin", "mlir", "o", "ptx", "sass", "so"]
+    assert names(add) == ["build.json", *(f"kernel.{suffix}" for suffix in artifacts)]
+    for name, digest in entry["files"].items():
+        assert hashlib.sha256((add / name).read_bytes()).hexdigest() == digest
+    (symbol,) = entry["symbols"]
+    launch = {"block": [256, 1, 1], "cluster": [1, 1, 1], "dynamic_shared_bytes": 0}
+    assert entry["launch"] == {symbol: launch}
+    assert symbol in (add / "kernel.ptx").read_text()
+    assert ".target sm_90a" in (add / "kernel.ptx").read_text()
+    sass = (add / "kernel.sass").read_text()
+    assert "LDG.E.128" in sass and "STG.E.128" in sass  # vectors, not elements
+    assert "LDL" not in sass and "STL" not in sass  # no spills
+
+
+def test_no_path_of_this_machine_in_the_record(add: Path) -> None:
+    text = (add / "build.json").read_text()
+    for place in (ROOT, sys.prefix, Path.home(), add.parents[4]):
+        assert str(place) not in text
+    assert (
+        str(ROOT).encode()
+        not in subprocess.run(["readelf", "-d", add / "kernel.so"], capture_output=True, check=True).stdout
+        if shutil.which("readelf")
+        else True
+    )
+
+
+def test_runtime_library_is_shared_by_all_builds(add: Path) -> None:
+    assert cute_load.find_runtime(add) == add.parents[3] / "runtime" / cute_load.RUNTIME
+
+
+def test_loaded_build_validates_its_arguments(add: Path) -> None:
+    kernel, operator = load_kernel("elementwise_add", "cute"), load_operator("elementwise_add")
+    workload = operator.Workload(100, 100, "fp32")
+    inputs, outputs = operator.make_inputs(workload, 0), operator.make_outputs(workload)
+    runner = kernel.load(add).bind(workload, inputs, outputs)
+    assert [launch.grid for launch in runner.launches] == [(3, 1, 1)]  # 10,000 elements in tiles of 4,096
+    with pytest.raises(ValueError, match="expected device_type=cuda"):
+        runner(0)
+
+
+def test_without_a_linker_all_but_the_library_is_built(unlinked: Path) -> None:
+    entry = record.read("compile", unlinked / "build.json")
+    assert entry["status"] == "ok"
+    assert entry["notes"] == [cute_build.NO_LINKER]
+    assert names(unlinked) == ["build.json", *(f"kernel.{suffix}" for suffix in ["cubin", "mlir", "o", "ptx", "sass"])]
+
+
+def test_loading_links_what_was_not_linked(unlinked: Path) -> None:
+    before = names(unlinked)
+    assert callable(cute_load.open_function(unlinked))
+    assert names(unlinked) == before
+
+
+def test_loading_without_a_linker_says_what_is_lacking(unlinked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(cute_load.LoadError, match=r"had no C linker, and this one has none .*apt-get install gcc"):
+        cute_load.open_function(unlinked)
+
+
+def test_loading_a_failed_build_repeats_its_reason(toy) -> None:
+    toy("refuses")
+    with pytest.raises(cute_load.LoadError, match="no such operand"):
+        cute_load.open_function(toy.folder)
+
+
+def test_unknown_target_is_recorded(tmp_path: Path) -> None:
+    entry = record.read("compile", build_add(tmp_path, target="sm_10x") / "build.json")
+    assert entry["status"] == "failed"
+    assert "sm_10x" in entry["reason"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_103a", "sm_120a"])
+def test_elementwise_add_everywhere(tmp_path: Path, target: str, dtype: str) -> None:
+    folder = build_add(tmp_path, target, dtype)
+    assert record.read("compile", folder / "build.json")["status"] == "ok"
+    assert ".128" in (folder / "kernel.sass").read_text()
+
+
+@pytest.fixture(scope="module")
+def fetched_examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("upstream")
+    fetch("flashinfer-python", place / "results/fetch/flashinfer-python", ROOT / "kernels" / "upstream.yaml")
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [1, 128])  # split keys, and none
+@pytest.mark.parametrize("dtype", ["fp16", "fp8"])
+@pytest.mark.parametrize("target", ["sm_100a", "sm_103a"])
+def test_cutlass_mla_decode(
+    fetched_examples: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, batch: int, target: str
+) -> None:
+    monkeypatch.chdir(fetched_examples)
+    kernel, operator = load_kernel("mla_decode", f"cutlass_{dtype}"), load_operator("mla_decode")
+    workload = operator.Workload(batch, 4096, dtype)
+    for variant in kernel.variants(workload, target):
+        folder = Path("results/compile/mla_decode", f"cutlass_{dtype}", target, variant.id)
+        compile_build("mla_decode", f"cutlass_{dtype}", target, variant, folder)
+        entry = record.read("compile", folder / "build.json")
+        assert entry["status"] == "ok", entry["reason"]
+        assert len(entry["symbols"]) == (3 if batch == 1 else 2)
+        assert entry["launch"][entry["symbols"][0]] == {
+            "block": [384, 1, 1],
+            "cluster": [2, 1, 1],
+            "dynamic_shared_bytes": 232448,
+        }
+        ptx, sass = (folder / "kernel.ptx").read_text(), (folder / "kernel.sass").read_text()
+        assert ptx.count("tcgen05.mma.cta_group::2") >= 50
+        assert ptx.count("cp.async.bulk.tensor") >= 50
+        assert "LDL" not in sass and "STL" not in sass  # no spills
+
+
+@pytest.mark.slow
+def test_split_count_is_nvidias(fetched_examples: Path) -> None:
+    from kernels.mla_decode.cutlass_adapter import EXAMPLES, split_count
+
+    cases = [(b, q, k) for b in (1, 2, 7, 64, 128, 400) for q in (1, 4) for k in (1, 129, 4096, 65536)]
+    script = f"""
+import json, sys
+sys.path.insert(0, {str(fetched_examples / "results/fetch/flashinfer-python" / EXAMPLES)!r})
+from blackwell.mla.mla_decode_fp16 import BlackwellMultiHeadLatentAttentionForwardFP16 as fp16
+from blackwell.mla.mla_decode_fp8 import BlackwellMultiHeadLatentAttentionForwardFP8 as fp8
+print(json.dumps([[e.get_split_kv(b, q, k, (128, 128), 148) for e in (fp16, fp8)] for b, q, k in {cases}]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    theirs = json.loads(done.stdout.splitlines()[-1])
+    assert theirs == [[split_count(*case)] * 2 for case in cases]

@@ -1,0 +1,232 @@
+"""Fetch: tiny wheels made here, no network."""
+
+import hashlib
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+from cutesnake import fetch as stage
+from cutesnake import record
+from cutesnake.contract import ROOT
+from cutesnake.fetch import FetchError, fetch, fetched
+
+WHEEL = "tiny-1.0-py3-none-any.whl"
+MEMBERS = {
+    "tiny/kernel.py": "x = 1\n",
+    "tiny/more/deep.py": "y = 2\n",
+    "tiny/setup.py": "raise SystemExit('set-up code ran')\n",
+    "tiny-1.0.dist-info/METADATA": "Name: tiny\n",
+}
+LISTED = ["tiny/kernel.py", "tiny/more/"]
+
+
+def make_wheel(place: Path, members: dict[str, str] = MEMBERS) -> str:
+    """Write the wheel into `place`; returns its sha256."""
+    place.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(place / WHEEL, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return hashlib.sha256((place / WHEEL).read_bytes()).hexdigest()
+
+
+class Workplace:
+    def __init__(self, root: Path) -> None:
+        self.wheels = root / "fetch" / "wheels"
+        self.folder = root / "fetch" / "tiny"
+        self.upstream = root / "upstream.yaml"
+        self.pin(make_wheel(self.wheels))
+
+    def pin(self, sha256: str, files: list[str] = LISTED) -> None:
+        entry = {"version": "1.0", "wheel": WHEEL, "sha256": sha256, "licence": "MIT", "homepage": "none"}
+        self.upstream.write_text(yaml.safe_dump({"tiny": {**entry, "files": files}}))
+
+    def fetch(self) -> None:
+        fetch("tiny", self.folder, self.upstream)
+
+    def files(self) -> list[str]:
+        found = (path for path in self.folder.rglob("*") if path.is_file())
+        return sorted(str(path.relative_to(self.folder)) for path in found)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
+    monkeypatch.delenv("CUTESNAKE_WHEELS", raising=False)
+    monkeypatch.setattr(stage, "_download", lambda *_: pytest.fail("asked for the network"))
+    return Workplace(tmp_path)
+
+
+def refuse_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real download, with a pip that finds no index."""
+    monkeypatch.undo()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+
+
+def test_only_listed_files_are_unpacked(place: Workplace) -> None:
+    place.fetch()
+    assert place.files() == [".fetched.json", "fetched.json", "tiny/kernel.py", "tiny/more/deep.py"]
+    entry = record.read("fetch", place.folder / "fetched.json")
+    digest = hashlib.sha256(MEMBERS["tiny/kernel.py"].encode()).hexdigest()
+    assert entry["files"]["tiny/kernel.py"] == digest
+    assert (entry["package"], entry["version"], entry["licence"]) == ("tiny", "1.0", "MIT")
+    assert [path.name for path in place.folder.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_fetched_already_needs_neither_wheel_nor_network(place: Workplace) -> None:
+    place.fetch()
+    (place.wheels / WHEEL).unlink()
+    before = (place.folder / "fetched.json").stat().st_mtime_ns
+    place.fetch()
+    assert (place.folder / "fetched.json").stat().st_mtime_ns == before
+
+
+def test_record_deleted_by_snakemake_comes_back_without_network(place: Workplace) -> None:
+    place.fetch()
+    (place.wheels / WHEEL).unlink()
+    (place.folder / "fetched.json").unlink()
+    place.fetch()
+    record.read("fetch", place.folder / "fetched.json")
+
+
+@pytest.mark.parametrize("damage", ["edited", "missing"])
+def test_damaged_file_is_fetched_again(place: Workplace, damage: str) -> None:
+    place.fetch()
+    kernel = place.folder / "tiny/kernel.py"
+    if damage == "edited":
+        kernel.write_text("x = 3\n")
+    else:
+        kernel.unlink()
+    place.fetch()
+    assert kernel.read_text() == MEMBERS["tiny/kernel.py"]
+
+
+def test_changed_list_is_fetched_again(place: Workplace) -> None:
+    place.fetch()
+    place.pin(hashlib.sha256((place.wheels / WHEEL).read_bytes()).hexdigest(), ["tiny/kernel.py"])
+    place.fetch()
+    assert "tiny/more/deep.py" not in place.files()
+
+
+def test_wheel_from_a_named_folder(place: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (place.wheels / WHEEL).rename(elsewhere / WHEEL)
+    monkeypatch.setenv("CUTESNAKE_WHEELS", str(elsewhere))
+    place.fetch()
+    assert "tiny/kernel.py" in place.files()
+
+
+def test_wrong_sha256_unpacks_nothing(place: Workplace) -> None:
+    place.pin("0" * 64)
+    with pytest.raises(FetchError, match=rf"sha256 is [0-9a-f]{{64}}, expected {'0' * 64}\. Nothing"):
+        place.fetch()
+    assert not place.folder.exists()
+    assert sorted(path.name for path in place.folder.parent.iterdir()) == ["wheels"]
+
+
+def test_wrong_sha256_leaves_what_was_fetched_before(place: Workplace) -> None:
+    place.fetch()
+    place.pin("0" * 64)
+    with pytest.raises(FetchError, match="expected 0000"):
+        place.fetch()
+    assert "tiny/kernel.py" in place.files()
+
+
+def test_truncated_wheel_is_named_as_such(place: Workplace) -> None:
+    wheel = place.wheels / WHEEL
+    wheel.write_bytes(wheel.read_bytes()[:-40])
+    with pytest.raises(FetchError, match="cut short"):
+        place.fetch()
+    assert not place.folder.exists()
+
+
+def test_unknown_package(place: Workplace) -> None:
+    with pytest.raises(FetchError, match=r"'tilegim' is not in .*; it knows: tiny"):
+        fetch("tilegim", place.folder, place.upstream)
+
+
+def test_missing_member(place: Workplace) -> None:
+    place.pin(make_wheel(place.wheels), ["tiny/renamed.py"])
+    with pytest.raises(FetchError, match=r"holds no tiny/renamed\.py"):
+        place.fetch()
+    assert not place.folder.exists()
+
+
+@pytest.mark.parametrize("name", ["tiny/../../escaped.py", "/tmp/escaped.py", "tiny/..\\escaped.py"])
+def test_path_that_leaves_the_folder(place: Workplace, name: str) -> None:
+    place.pin(make_wheel(place.wheels, {"tiny/kernel.py": "", name: "bad"}), ["tiny/kernel.py", name])
+    with pytest.raises(FetchError, match="leaves the folder"):
+        place.fetch()
+    assert not place.folder.exists()
+    assert not list(place.folder.parent.rglob("escaped.py"))
+
+
+def test_no_network_says_which_file_to_put_where(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    sha256 = hashlib.sha256((place.wheels / WHEEL).read_bytes()).hexdigest()
+    (place.wheels / WHEEL).unlink()
+    refuse_network(monkeypatch)
+    with pytest.raises(FetchError) as caught:
+        place.fetch()
+    message = str(caught.value)
+    assert "\n" not in message
+    for part in ("tiny 1.0", WHEEL, sha256, str(place.wheels), "CUTESNAKE_WHEELS"):
+        assert part in message
+    assert not place.folder.exists()
+
+
+def test_download_goes_through_the_users_pip(place: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = tmp_path / "index"
+    index.mkdir()
+    (place.wheels / WHEEL).unlink()
+    members = {"tiny/kernel.py": "", "tiny/more/deep.py": "", "tiny-1.0.dist-info/RECORD": ""}
+    members["tiny-1.0.dist-info/METADATA"] = "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n"
+    members["tiny-1.0.dist-info/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    place.pin(make_wheel(index, members))
+    refuse_network(monkeypatch)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    place.fetch()
+    assert "tiny/kernel.py" in place.files()
+
+
+def test_killed_job_leaves_no_partial_folder_behind(place: Workplace) -> None:
+    script = f"""
+import os, signal
+from cutesnake import fetch
+unpack = fetch._unpack
+def die(*arguments):
+    unpack(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+fetch._unpack = die
+fetch.fetch("tiny", {str(place.folder)!r}, {str(place.upstream)!r})
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT / "workflow" / "scripts", capture_output=True)
+    assert done.returncode == -9
+    assert not place.folder.exists()
+    place.fetch()
+    assert sorted(path.name for path in place.folder.parent.iterdir()) == ["tiny", "wheels"]
+
+
+def test_fetched_says_how_to_fetch(tmp_path: Path) -> None:
+    with pytest.raises(FetchError, match=r"snakemake --cores 1 .*tiny/fetched\.json"):
+        fetched("tiny", tmp_path)
+
+
+def test_pins_of_the_repository_are_whole() -> None:
+    pins = yaml.safe_load((ROOT / "kernels" / "upstream.yaml").read_text())
+    for package, pin in pins.items():
+        entry = stage._entry(package, pin, {"some": "0" * 64})
+        record.check("fetch", json.loads(json.dumps(entry)), package)
+        assert pin["version"] in pin["wheel"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["flashinfer-python", "tilegym"])
+def test_pinned_wheels(package: str, tmp_path: Path) -> None:
+    fetch(package, tmp_path / package, ROOT / "kernels" / "upstream.yaml")
+    entry = record.read("fetch", tmp_path / package / "fetched.json")
+    assert len(entry["files"]) >= len(entry["listed"])
