@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -130,7 +129,7 @@ from cutesnake.compile import compile_build
 from cutesnake.contract import Variant
 compile_build("toy", "kernel", "sm_90a", Variant("a", {{"how": "is killed"}}), {str(toy.folder)!r})
 """
-    assert subprocess.run([sys.executable, "-c", script]).returncode == -9
+    assert subprocess.run([sys.executable, "-P", "-c", script]).returncode == -9
     assert [name for name in names(toy.folder) if not name.startswith(".partial-")] == []
     toy("works")
     assert names(toy.folder) == ["build.json", "kernel.ptx"]
@@ -180,12 +179,11 @@ def test_no_path_of_this_machine_in_the_record(add: Path) -> None:
     text = (add / "build.json").read_text()
     for place in (ROOT, sys.prefix, Path.home(), add.parents[4]):
         assert str(place) not in text
-    assert (
-        str(ROOT).encode()
-        not in subprocess.run(["readelf", "-d", add / "kernel.so"], capture_output=True, check=True).stdout
-        if shutil.which("readelf")
-        else True
-    )
+
+
+def test_library_names_no_other(add: Path) -> None:
+    """So that it loads wherever the results folder is copied to."""
+    assert b"libcute_dsl_runtime" not in (add / "kernel.so").read_bytes()
 
 
 def test_runtime_library_is_shared_by_all_builds(add: Path) -> None:
