@@ -31,7 +31,7 @@ class Limits:
     shared_bytes_per_block: int
     shared_bytes_reserved: int
     tensor_memory_columns: int
-    named_barriers: int
+    named_barriers: int | None  # None: they do not limit residency
 
 
 @dataclass(frozen=True)

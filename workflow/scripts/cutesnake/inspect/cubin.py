@@ -5,6 +5,7 @@ The attribute codes are those that `cuobjdump -elf` prints by name; tests compar
 
 from __future__ import annotations
 
+import io
 import math
 import struct
 from collections.abc import Iterator
@@ -30,6 +31,18 @@ _SIZED = 4  # format of an attribute with a payload; others hold their value in 
 # From sm_90 on, `.nv.shared.<kernel>` begins with the kilobyte that the system reserves of each block, and the file has
 # a section `.nv.shared.reserved.0`. ptxas and Nsight Compute count that kilobyte apart, and so do we.
 RESERVED_SHARED_BYTES = 1024
+
+# What pyelftools and the reading of attributes raise on bytes that are no cubin.
+_DAMAGE = (
+    ELFError,
+    ConstructError,
+    struct.error,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+)
 
 
 @dataclass(frozen=True)
@@ -58,11 +71,10 @@ class Cubin:
 
 def read_cubin(path: Path | str) -> Cubin:
     """Read a cubin; RecordError, in one line, for a file that is cut short or no cubin."""
+    data = Path(path).read_bytes()
     try:
-        size = Path(path).stat().st_size
-        with Path(path).open("rb") as stream:
-            return _read(ELFFile(stream), size)
-    except (ELFError, ConstructError, struct.error, ValueError, KeyError, AssertionError, AttributeError) as error:
+        return _read(ELFFile(io.BytesIO(data)), len(data))
+    except _DAMAGE as error:
         detail = " ".join(str(error).split()) or type(error).__name__
         raise RecordError(
             f"{path}: not a whole cubin ({detail}); delete its folder and run again to rebuild it"
@@ -72,6 +84,9 @@ def read_cubin(path: Path | str) -> Cubin:
 def _read(elf: ELFFile, size: int) -> Cubin:
     if elf["e_machine"] != "EM_CUDA":
         raise ValueError(f"its ELF header says {elf['e_machine']}, not EM_CUDA")
+    for table in ("sh", "ph"):  # of section and program headers; both lie at the end of a cubin
+        if elf[f"e_{table}off"] + elf[f"e_{table}num"] * elf[f"e_{table}entsize"] > size:
+            raise ValueError("its headers end beyond the end of the file")
     sections = {}
     for section in elf.iter_sections():
         if section["sh_type"] != "SHT_NOBITS" and section["sh_offset"] + section["sh_size"] > size:

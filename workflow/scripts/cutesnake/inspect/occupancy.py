@@ -61,8 +61,8 @@ def occupancy(usage: Usage, limits: Limits) -> Occupancy:
     )
 
 
-def _share(available: int, used: int) -> int | None:
-    return available // used if used else None
+def _share(available: int | None, used: int) -> int | None:
+    return available // used if used and available is not None else None
 
 
 def _shared(usage: Usage, limits: Limits) -> int:
