@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import functools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -185,7 +189,7 @@ class Machine:
         threads = -(-launch.threads // 32) * 32
         size = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
         pool = [RegisterFile(launch.kernel.registers, threads) for _ in range(size)]
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), one_thread():
             try:
                 for ranks in _clusters(launch):
                     self._cluster(ranks, pool)
@@ -316,6 +320,31 @@ class Machine:
         shown = "; ".join(lines[:8]) + (f"; and {len(lines) - 8} more" if len(lines) > 8 else "")
         self.report("deadlock", shown, *(first or ()))
         raise Stuck
+
+
+@contextlib.contextmanager
+def one_thread():
+    """One BLAS thread: the products are small, and a second thread that has to be waited for costs milliseconds."""
+    lib = _blas()
+    if lib is None:
+        yield
+        return
+    before = lib.scipy_openblas_get_num_threads64_()
+    lib.scipy_openblas_set_num_threads64_(1)
+    try:
+        yield
+    finally:
+        lib.scipy_openblas_set_num_threads64_(before)
+
+
+@functools.cache
+def _blas():
+    """numpy's own OpenBLAS, or None where numpy was built with something else."""
+    for path in (Path(np.__file__).parents[1] / "numpy.libs").glob("libscipy_openblas64_*"):
+        lib = ctypes.CDLL(str(path))
+        if hasattr(lib, "scipy_openblas_set_num_threads64_"):
+            return lib
+    return None
 
 
 def _clusters(launch: Launch):
