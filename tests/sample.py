@@ -29,6 +29,7 @@ DEVICES = {  # name -> target, TFLOP/s, TB/s
     "H200": ("sm_90a", 989.0, 4.8),
     "B200": ("sm_100a", 2250.0, 8.0),
 }
+LIMITS = ("shared_memory", "registers", "tensor_memory", "named_barriers", "warps", "blocks")
 FAILS = ("tilegym", "sm_100a")  # this build fails, in its compiler's words
 COMPILER_SAYS = "TileError: <b>tile</b> of 512 columns does not fit\n  in kernel.py line 12"
 
@@ -83,6 +84,7 @@ def plan(sweep: list[Workload], gpu: bool = False) -> Record:
         "decisions": decisions,
         "stages": [{"stage": s, "ok": gpu, "reason": None if gpu else NO_GPU} for s in stages],
         "workloads": {"mla_decode": {w.id: asdict(w) for w in sweep}},
+        "dtypes": {"mla_decode": {target: ["bf16", "fp16"] for target in TARGETS}},
         "builds": builds,
         "cases": cases,
         "unsupported": unsupported,
@@ -123,15 +125,24 @@ def function(kernel: str, target: str, symbol: str = "main_kernel") -> Record:
         **{"threads_per_block": 384 if hand else 256, "cluster_size": 2 if hand else 1},
         "tensor_memory_columns": 512 if target == "sm_100a" else None,
         "setmaxnreg": [96, 208] if hand else [],
+        **{"code_bytes": 39_040, "reserved_shared_bytes": 1024, "named_barriers": 1, "mbarriers": 12},
         "instructions": {
             **{"tensor_core": 56 if hand else 136, "tma_load": 59 if hand else 0, "tma_store": 4},
-            **{"tma_multicast": 12 if hand else 0, "tma_reduce": 0, "barrier": 96, "special_function": 64},
+            **{
+                "tma_multicast": 12 if hand else 0,
+                "tma_reduce": 0,
+                "tensor_memory": 0,
+                "barrier": 96,
+                "special_function": 64,
+            },
             **{"global_memory": 20, "shared_memory": 310, "local_memory": 0 if hand else 12, "other": 4200},
         },
-        "pipeline_stages": 3 if hand else None,
+        "pipeline_stages": [3, 2] if hand else None,
         "occupancy": {
             **{"blocks_per_sm": 1, "warps_per_sm": 12 if hand else 8, "percent": 18.75 if hand else 12.5},
-            "limiter": "shared memory",
+            "limiter": "shared_memory",
+            "limits": dict.fromkeys(LIMITS) | {"shared_memory": 1},
+            **{"compute_capability": "9.0", "devices": ["H200"], "assumed": []},
         },
     }
 
@@ -139,7 +150,7 @@ def function(kernel: str, target: str, symbol: str = "main_kernel") -> Record:
 def inspected(identity: Record) -> Record:
     kernel, target = identity["kernel"], identity["target"]
     return {
-        **{"stage": "inspect", "status": "ok", "reason": None, "provenance": {}},
+        **{"stage": "inspect", "status": "ok", "reason": None, "provenance": build(identity)["provenance"]},
         **{key: build(identity)[key] for key in ("operator", "kernel", "dsl", "source", "target", "variant")},
         "functions": [function(kernel, target), function(kernel, target, "combine")],
         "notes": [],
@@ -154,6 +165,8 @@ def roofline(sweep: list[Workload]) -> list[Record]:
         rows.append(
             {
                 **{"workload": w.id, "dtype": w.dtype, "device": device, "target": target},
+                "compute_capability": {"sm_90a": "9.0", "sm_100a": "10.0"}[target],
+                **{"compute_us": compute, "memory_us": memory, "reason": None},
                 **{"flops": work.flops, "bytes": work.bytes, "intensity": work.flops / work.bytes},
                 **{"peak_tflops": tflops, "memory_gb_per_s": tbs * 1e3, "ridge": tflops / tbs},
                 **{"bound": "compute" if compute > memory else "memory", "floor_us": max(compute, memory)},
@@ -210,11 +223,19 @@ def nsys() -> Record:
     }
 
 
-def correctness(seeds: tuple[int, ...] = (0, 1)) -> list[Record]:
+def correctness(workload: str, seeds: tuple[int, ...] = (0, 1)) -> list[Record]:
     return [
         {
             **{"distribution": "randn", "seed": seed, "relative_error": 1.7e-3, "same_precision_error": 1.6e-3},
-            **{"worst_absolute_error": 0.01, "lse_absolute_error": 1e-4, "deterministic": True, "passed": True},
+            **{
+                "workload": workload,
+                "reason": None,
+                "outputs": {},
+                "worst_absolute_error": 0.01,
+                "lse_absolute_error": 1e-4,
+                "deterministic": True,
+                "passed": True,
+            },
         }
         for seed in seeds
     ]
@@ -229,7 +250,10 @@ def measurements(sweep: list[Workload], target: str = "sm_90a") -> dict[str, Rec
             if target not in targets or w.dtype not in dtypes:
                 continue
             place = f"mla_decode/{kernel}/{target}/{w.dtype}/{w.id}.json"
-            made = {"timing": timing(kernel, w, factors[kernel]), "correctness": {"checks": correctness()}}
+            made = {
+                "timing": timing(kernel, w, factors[kernel]),
+                "correctness": {"checks": correctness(w.id), "skipped": []},
+            }
             if w.batch == 32:
                 made |= {"ncu": ncu(factors[kernel]), "nsys": nsys()}
             for stage, metrics in made.items():
@@ -240,7 +264,7 @@ def measurements(sweep: list[Workload], target: str = "sm_90a") -> dict[str, Rec
 def simulated(sweep: list[Workload]) -> dict[str, Record]:
     """Correctness of one SM100 case by the PTX simulator."""
     w = next(w for w in sweep if w.dtype == "fp16")
-    metrics = {"checks": [{**c, "schedule": "random"} for c in correctness((3, 4))]}
+    metrics = {"checks": [{**c, "schedule": "random"} for c in correctness(w.id, (3, 4))], "skipped": []}
     entry = _case("correctness", "cutlass_fp16", "sm_100a", w, metrics, "ptxsim")
     return {f"results/correctness/mla_decode/cutlass_fp16/sm_100a/fp16/{w.id}.json": entry}
 

@@ -176,10 +176,15 @@ def _tensor_memory(pair: Pair) -> str | None:
     )
 
 
+def _tma_loads(function: Record) -> int | None:
+    mix = function["instructions"]
+    return None if mix is None else mix["tma_load"] + mix["tma_multicast"]
+
+
 def _tma(pair: Pair) -> str | None:
     return _only_one(
         pair,
-        lambda f: _count(f, "tma_load"),
+        _tma_loads,
         lambda one, count, other: (
             f"{one} loads through the TMA unit ({number(count)} instructions in its code), {other} has no TMA load."
         ),
@@ -219,7 +224,7 @@ def _sizes(pair: Pair) -> str | None:
 
 def _bound(pair: Pair) -> str | None:
     floor = pair.floor
-    if floor is None or floor["floor_us"] is None:
+    if floor is None or floor["floor_us"] is None or floor["ridge"] is None:
         return None
     side = "above" if floor["bound"] == "compute" else "below"
     return (
@@ -344,7 +349,7 @@ RULES = (
     Rule("S3", "static", f"A kernel is allotted {REGISTER_CEILING} registers per thread.", _ceiling),
     Rule("S4", "static", "Registers per thread differ by 32 or more.", _registers),
     Rule("S5", "static", "A kernel contains setmaxnreg.", _reallocation),
-    Rule("S6", "static", "One block fits on an SM and shared memory is the limiter.", _one_block),
+    Rule("S6", "static", "One block fits on an SM, and shared memory is what runs out first.", _one_block),
     Rule("S7", "static", "Exactly one of the two has tensor-core instructions.", _tensor_cores),
     Rule("S8", "static", "A kernel allocates tensor memory.", _tensor_memory),
     Rule("S9", "static", "Exactly one of the two has TMA loads.", _tma),

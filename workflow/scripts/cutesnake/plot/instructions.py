@@ -13,13 +13,15 @@ from cutesnake.plot.style import HATCHES, INK, SERIES, SOFT, Drawing, NothingToS
 CLASSES = {
     "tensor_core": "tensor core",
     "tma_load": "TMA load",
+    "tma_multicast": "TMA multicast",
     "tma_store": "TMA store",
     "tma_reduce": "TMA reduce",
+    "tensor_memory": "tensor memory",
     "barrier": "barrier",
     "special_function": "special function",
     "global_memory": "global memory",
     "shared_memory": "shared memory",
-    "local_memory": "local memory (spills)",
+    "local_memory": "local memory",
 }
 
 
@@ -41,7 +43,7 @@ def draw_instructions(evidence: Evidence) -> Drawing:
         left = pandas.Series(0.0, index=share.index)
         for place, column in enumerate(share):
             i = place % len(SERIES)
-            hatch = HATCHES[place % len(HATCHES)]
+            hatch = HATCHES[(place + place // len(SERIES)) % len(HATCHES)]  # a colour comes back with another
             axis.barh(
                 share.index,
                 share[column],

@@ -10,7 +10,7 @@ import seaborn
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from cutesnake.evidence import Evidence
 from cutesnake.plot.data import times
@@ -97,6 +97,7 @@ def _panel(axis: Axes, rows: pandas.DataFrame, device: str) -> None:
     axis.grid(True, which="major", axis="both")
     for ticks in (axis.xaxis, axis.yaxis):
         ticks.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        ticks.set_minor_formatter(NullFormatter())
 
 
 def _measured(axis: Axes, points: pandas.DataFrame, order: dict[str, int]) -> None:

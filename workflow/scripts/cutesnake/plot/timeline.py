@@ -25,7 +25,7 @@ def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
     with styled():
         figure, axis = pyplot.subplots(figsize=(9.2, 1.2 + 0.5 * len(cases)), layout="constrained")
         for row, entry in enumerate(cases):
-            launches = sorted(entry["metrics"]["kernels"], key=lambda launch: launch["start_us"])
+            launches = _one_call(entry["metrics"]["kernels"])
             start = launches[0]["start_us"]
             for place, launch in enumerate(launches):
                 i = place % len(SERIES)
@@ -56,6 +56,12 @@ def _name(evidence: Evidence, entry: dict) -> str:
     case = entry["case"]
     size = label(evidence, case["workload"]) if case["workload"] in evidence.workloads else case["workload"]
     return f"{case['kernel']}\n{size}, {case['parameters'].get('dtype', '')}".rstrip(", ")
+
+
+def _one_call(kernels: list[dict]) -> list[dict]:
+    """Launches of the last recorded call, which is the warmest, in the order in which they started."""
+    last = max(kernel.get("call") or 0 for kernel in kernels)
+    return sorted((k for k in kernels if (k.get("call") or 0) == last), key=lambda kernel: kernel["start_us"])
 
 
 def _short(symbol: str) -> str:

@@ -80,4 +80,5 @@ def _panel(axis, group, x: str, order: dict[str, int]) -> None:
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
     axis.xaxis.set_minor_formatter(NullFormatter())
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_formatter(NullFormatter())
     axis.grid(True, axis="y")

@@ -1,0 +1,180 @@
+"""A card per kernel: where it comes from, what was built, its static figures, checks, profiles and artifacts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePosixPath
+from typing import Any
+
+from cutesnake.evidence import Evidence
+from cutesnake.insight import number
+from cutesnake.report.words import DSL_NAMES, plural, slug
+
+Record = dict[str, Any]
+MIX = ("tensor_core", "tma_load", "tma_multicast", "tma_store", "tma_reduce", "barrier", "special_function")
+MEMORY = ("global_memory", "shared_memory", "tensor_memory", "local_memory", "other")
+MOST_STALLS = 3
+
+
+def cards(evidence: Evidence, upstream: Record, base: str) -> list[Record]:
+    """Views of the kernels of one operator. `base` is the folder of the page, to which links are relative."""
+    found = []
+    for kernel in dict.fromkeys(kernel for kernel, _ in evidence.decisions):
+        decisions = [d for (k, _), d in evidence.decisions.items() if k == kernel]
+        builds = [
+            (path, entry)
+            for path, entry in sorted(evidence.builds.items())
+            if (entry["operator"], entry["kernel"]) == (evidence.operator, kernel)
+        ]
+        found.append(
+            {
+                "id": slug("kernel", evidence.operator, kernel),
+                "kernel": kernel,
+                "dsl": DSL_NAMES[decisions[0]["dsl"]],
+                "source": _source(decisions[0]["source"], upstream),
+                "targets": [d["target"] for d in decisions if d["build"]["ok"]],
+                "without": [f"{d['target']}: {d['build']['reason']}" for d in decisions if not d["build"]["ok"]],
+                "builds": [_build(evidence, path, entry, base) for path, entry in builds],
+                "checks": _checks(evidence, kernel),
+                "profiles": _profiles(evidence, kernel),
+            }
+        )
+    return found
+
+
+def _source(source: str, upstream: Record) -> Record:
+    if source == "ours":
+        return {"text": "ours, this repository", "url": None, "licence": "that of this repository"}
+    entry = upstream.get(source)
+    if entry is None:
+        return {"text": source, "url": None, "licence": "not stated in kernels/upstream.yaml"}
+    return {"text": f"{source} {entry['version']}", "url": entry["homepage"], "licence": entry["licence"]}
+
+
+def _build(evidence: Evidence, path: str, entry: Record, base: str) -> Record:
+    folder = PurePosixPath(path).parent
+    static = evidence.inspect(entry["kernel"], entry["target"], entry["variant"]["id"])
+    failed = entry["status"] != "ok"
+    return {
+        "target": entry["target"],
+        "variant": entry["variant"]["id"],
+        "params": ", ".join(f"{key} {value}" for key, value in entry["variant"]["params"].items()),
+        "failed": failed,
+        "reason": entry["reason"],
+        "log": entry["log_tail"] if failed and entry["log_tail"].strip() != (entry["reason"] or "").strip() else "",
+        "seconds": number(entry["seconds"]),
+        "files": [{"name": name, "href": os.path.relpath(folder / name, base)} for name in sorted(entry["files"])],
+        "record": os.path.relpath(path, base),
+        "functions": [_function(f) for f in static[1]["functions"]] if static else [],
+        "notes": [*entry["notes"], *(static[1]["notes"] if static else [])],
+    }
+
+
+def _known(value: Any) -> str:
+    if value is None:
+        return "not known"
+    return number(value) if isinstance(value, int | float) else str(value)
+
+
+def _several(values: list[int] | None, nothing: str) -> str:
+    return "not known" if values is None else ", ".join(map(str, values)) or nothing
+
+
+def _function(f: Record) -> Record:
+    mix = f["instructions"]
+    room = f["occupancy"]
+    shared = (f["static_shared_bytes"], f["dynamic_shared_bytes"])
+    return {
+        "symbol": f["symbol"],
+        "figures": [
+            ("registers per thread", _known(f["registers_per_thread"])),
+            ("spills per thread, bytes", _known(f["spill_bytes"])),
+            ("stack per thread, bytes", _known(f["stack_bytes"])),
+            ("shared memory per block, bytes", f"{_known(shared[0])} static, {_known(shared[1])} dynamic"),
+            ("threads per block", _known(f["threads_per_block"])),
+            ("blocks per cluster", _known(f["cluster_size"])),
+            ("tensor-memory columns", _known(f["tensor_memory_columns"])),
+            ("setmaxnreg", _several(f["setmaxnreg"], "none")),
+            ("pipeline stages", _several(f["pipeline_stages"], "none found")),
+            ("theoretical occupancy", _occupancy(room)),
+        ],
+        "mix": [(key.replace("_", " ").replace("tma", "TMA"), number(mix[key])) for key in (*MIX, *MEMORY) if mix[key]]
+        if mix
+        else [],
+    }
+
+
+def _occupancy(room: Record | None) -> str:
+    if room is None:
+        return "not known"
+    limiter = room["limiter"].replace("_", " ")
+    blocks = plural(room["blocks_per_sm"], "block")
+    return f"{number(room['percent'])} %: {blocks} per SM, limited by {limiter}"
+
+
+def _checks(evidence: Evidence, kernel: str) -> list[Record]:
+    """One sentence per target and backend. What a simulator checked is never said to have passed on hardware."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
+        for _, entry in evidence.cases("correctness", kernel, target):
+            device = (entry["device"] or {}).get("name", "")
+            groups.setdefault((target, entry["backend"], device), []).append(entry)
+    return [_check(target, backend, device, entries) for (target, backend, device), entries in groups.items()]
+
+
+def _check(target: str, backend: str, device: str, entries: list[Record]) -> Record:
+    checks = [check for entry in entries for check in (entry["metrics"] or {}).get("checks", [])]
+    good = sum(bool(check["passed"]) for check in checks)
+    errors = [check["relative_error"] for check in checks if check["relative_error"] is not None]
+    seeds = ", ".join(map(str, sorted({check["seed"] for check in checks})))
+    kinds = ", ".join(dict.fromkeys(check["distribution"] for check in checks))
+    worst = f"; largest relative error {max(errors):.1e}" if errors else ""
+    done = f"{good} of {plural(len(checks), 'check')} within tolerance, {plural(len(entries), 'workload')}{worst}"
+    if backend == "ptxsim":
+        schedules = ", ".join(dict.fromkeys(str(c["schedule"]) for c in checks if c.get("schedule")))
+        how = f"checked by simulation (ptxsim, no GPU; schedule {schedules or 'not stated'}; seeds {seeds})"
+        mark = ("◐", "part")
+    else:
+        mark = ("✓", "good")
+        how = f"checked on {device} (seeds {seeds})"
+    failed = [f"{e['case']['workload']}: {e['reason']}" for e in entries if e["status"] != "ok"]
+    mark = ("✕", "bad") if failed else mark
+    return {"target": target, "text": f"{how}: {done}. Inputs: {kinds}.", "failed": failed, "mark": mark}
+
+
+def _profiles(evidence: Evidence, kernel: str) -> list[Record]:
+    """What ncu says of each profiled workload."""
+    found = []
+    for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
+        for source in evidence.sources(target):
+            for entry in evidence.records(source, "ncu"):
+                case = entry["case"]
+                if (case["kernel"], case["target"]) == (kernel, target):
+                    found.append(_profile(source.kind, source.device, entry))
+    return found
+
+
+def _profile(kind: str, device: str | None, entry: Record) -> Record:
+    m = entry["metrics"]
+    stalls = sorted((m.get("stalls") or {}).items(), key=lambda item: -(item[1] or 0))[:MOST_STALLS]
+    bottleneck = m.get("bottleneck") or {}
+    return {
+        "where": f"{device}, {'recorded' if kind == 'recorded' else 'here'}",
+        "target": entry["case"]["target"],
+        "workload": entry["case"]["workload"],
+        "class": bottleneck.get("class") or "not classed",
+        "rule": bottleneck.get("rule") or "",
+        "figures": [
+            (name, _known(m.get(key)))
+            for name, key in (
+                ("tensor cores, %", "tensor_core_percent"),
+                ("DRAM, %", "dram_percent"),
+                ("L2 hits, %", "l2_hit_percent"),
+                ("occupancy achieved, %", "occupancy_achieved_percent"),
+                ("waves", "waves"),
+                ("eligible warps", "eligible_warps"),
+            )
+        ],
+        "stalls": ", ".join(f"{name.replace('_', ' ')} {number(share)}" for name, share in stalls if share is not None),
+        "opportunities": [f"{o['text']} ({o['metric']} = {_known(o['value'])})" for o in m.get("opportunities") or []],
+    }

@@ -1,0 +1,73 @@
+"""Numbers and states in the words of the report."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from cutesnake.insight import number
+
+Record = dict[str, Any]
+
+DSL_NAMES = {"cutile": "cuTile", "cute": "CuTe DSL", "torch": "PyTorch"}
+STAGE_NAMES = {"build": "built", "correctness": "checked", "timing": "timed", "nsys": "nsys", "ncu": "ncu"}
+
+
+def slug(*words: str) -> str:
+    """An id for an HTML element."""
+    return "-".join(re.sub(r"[^A-Za-z0-9]+", "-", word).strip("-").lower() for word in words)
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    return f"{number(count)} {one if count == 1 else many or one + 's'}"
+
+
+def signed(value: float, size: str) -> str:
+    """`size` is the absolute value as text; gets the sign of `value`, a true minus included."""
+    return "±0" if value == 0 else ("+" if value > 0 else "−") + size
+
+
+def big(value: float, unit: str) -> str:
+    """With a decimal prefix: 12.3 GFLOP."""
+    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"
+
+
+def state(count: Record) -> Record:
+    """A mark, a class and words for how a stage went: never the mark or the colour alone."""
+    expected, ok, failed, simulated = (count[key] for key in ("expected", "ok", "failed", "simulated"))
+    if failed:
+        return {"mark": "✕", "class": "bad", "text": f"{failed} of {expected} failed", "value": -failed}
+    if expected == 0:
+        return {"mark": "–", "class": "none", "text": "not asked", "value": -1}
+    if ok >= expected:
+        return {"mark": "✓", "class": "good", "text": f"{ok} of {expected}", "value": ok}
+    if simulated:
+        return {"mark": "◐", "class": "part", "text": f"{simulated} of {expected} by simulation", "value": simulated}
+    if ok:
+        return {"mark": "◐", "class": "part", "text": f"{ok} of {expected}", "value": ok}
+    return {"mark": "○", "class": "none", "text": f"0 of {expected}", "value": 0}
+
+
+def where(device: Record) -> str:
+    """Where the measurements of a table come from, in words."""
+    if device["kind"] == "live":
+        return f"measured here on {device['device']}"
+    if device["kind"] == "recorded":
+        made = ", ".join(filter(None, (device["date"], device["commit"] and f"commit {device['commit']}")))
+        return f"recorded on {device['device']}" + (f" ({made})" if made else "")
+    return "not measured: static figures"
+
+
+class Notes:
+    """Numbered footnotes of one table, each reason once."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def mark(self, text: str) -> int:
+        if text not in self.texts:
+            self.texts.append(text)
+        return self.texts.index(text) + 1
