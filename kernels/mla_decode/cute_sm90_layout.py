@@ -1,0 +1,37 @@
+"""MLA decode for Hopper in CuTe DSL: the numbers that the kernel's parts share. Imports nothing heavy."""
+
+LATENT, ROPE, PAGE = 512, 64, 64
+WIDTH = LATENT + ROPE
+ROWS = 64  # query rows of a CTA: the M of a warpgroup's matrix instruction
+TILE = 64  # columns of a TMA tile: 128 bytes, the widest swizzle
+TILES = WIDTH // TILE  # of Q and of a page
+ROPE_TILE = TILES - 1  # of a page: no part of the value, so it holds P once the page's scores are done
+HALF = LATENT // 2  # output columns of one consumer
+TILE_ELEMENTS = PAGE * TILE
+PAGE_ELEMENTS = PAGE * WIDTH
+TILE_BYTES = 2 * TILE_ELEMENTS
+
+CONSUMER_THREADS, THREADS = 256, 384
+CONSUMER_REGISTERS, PRODUCER_REGISTERS = 232, 40
+
+# Named barriers of the consumers; 0 is __syncthreads.
+P0_READY, P1_READY, ITEM_DONE = 1, 2, 3
+
+# mbarriers. A page slot is filled tile by tile, and emptied in two halves: consumer 0 is the last reader of one,
+# consumer 1 of the other.
+Q_FULL, Q_EMPTY, KV_FULL = 0, 1, 2
+KV_EMPTY = KV_FULL + 2 * TILES
+MBARRIERS = KV_EMPTY + 4
+LEFT_TILES = (0, 1, 2, 3)  # value columns of consumer 0
+RIGHT_TILES = (4, 5, 6, 7)  # value columns of consumer 1
+# The rope tile goes with the half whose reader takes P from it: consumer 1 for page 0, consumer 0 for page 1.
+SLOT_HALVES = (
+    (LEFT_TILES, (*RIGHT_TILES, ROPE_TILE)),
+    ((*LEFT_TILES, ROPE_TILE), RIGHT_TILES),
+)
+
+LN_2 = 0.6931471805599453
+NEVER = -1.0e30  # running maximum before the first key; finite, so that a wholly masked row gives 2^-inf and no NaN
+
+# Columns of a work item (int32), see cute_sm90_schedule.py
+REQUEST, ROW_BLOCK, BEGIN, END, PARTIAL, LENGTH, ITEM_COLUMNS = 0, 1, 2, 3, 4, 5, 8
