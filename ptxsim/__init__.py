@@ -3,6 +3,7 @@
 from . import access, alu, collective, convert, copies, mbarrier, tcgen05, tmem  # noqa: F401  (they register their opcodes)
 from .capture import CaptureError, Pointer, Tensor, capture
 from .counts import Counts
+from .direct import launch
 from .machine import Finding, Launch
 from .memory import Memory
 from .parser import Kernel, Module, PtxError
@@ -11,4 +12,4 @@ from .schedule import DEFAULT as DEFAULT_SCHEDULES
 from .schedule import NAMES as SCHEDULES
 
 __all__ = ["CaptureError", "Counts", "DEFAULT_CHECKS", "DEFAULT_SCHEDULES", "Finding", "Kernel", "Launch", "Memory",
-           "Module", "Pointer", "PtxError", "Result", "SCHEDULES", "Tensor", "capture", "run"]
+           "Module", "Pointer", "PtxError", "Result", "SCHEDULES", "Tensor", "capture", "launch", "run"]

@@ -115,7 +115,7 @@ EXAMPLES = {
     "mla_fp16": (_mla("mla_decode_fp16", "BlackwellMultiHeadLatentAttentionForwardFP16", "Float16"), "sm_100a"),
     "mla_fp8": (_mla("mla_decode_fp8", "BlackwellMultiHeadLatentAttentionForwardFP8", "Float8E4M3FN"), "sm_100a"),
 }
-EXAMPLES |= {f"fp16_gemm_{i}": (_tutorial_gemm(i), "sm_100a") for i in "0123456"}
+EXAMPLES |= {f"fp16_gemm_{i}": (_tutorial_gemm(i), "sm_100a") for i in ("0", "1", "2", "3", "3_1", "4", "5", "6")}
 
 
 if __name__ == "__main__":
