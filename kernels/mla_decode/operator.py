@@ -9,7 +9,7 @@ parts together, its value the latent part alone:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Cost
@@ -76,9 +76,7 @@ class Workload:
 @dataclass
 class Inputs:
     q: torch.Tensor  # [batch, query_tokens, heads, latent + rope], the dtype
-    kv_cache: (
-        torch.Tensor
-    )  # [pages, PAGE, latent + rope], the dtype; rows past a request's length hold garbage
+    kv_cache: torch.Tensor  # [pages, PAGE, latent + rope], the dtype; rows past a request's length hold garbage
     page_table: torch.Tensor  # [batch, pages_per_request], int32
     kv_lengths: torch.Tensor  # [batch], int32, each from query_tokens to kv_length
     softmax_scale: float
@@ -88,6 +86,14 @@ class Inputs:
 class Outputs:
     out: torch.Tensor  # [batch, query_tokens, heads, latent], the dtype
     lse: torch.Tensor  # [batch, query_tokens, heads], float32, natural logarithm of the sum of exp(scores)
+
+
+def relatives(workload: Workload) -> tuple[Workload, ...]:
+    """Sizes to check beside a workload: its pages shuffled, and a kv length that is no multiple of any tile."""
+    found = [] if workload.paged else [replace(workload, paged=True)]
+    if workload.kv_length - 27 >= workload.query_tokens:
+        found.append(replace(workload, kv_length=workload.kv_length - 27))
+    return tuple(found)
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -135,9 +141,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
         elif distribution == "dominant":
             keys *= 0.1
             keys[int(lengths[request]) // 2] = q[request, 0, 0] * 2.0
-        keys[position >= lengths[request]] = (
-            64.0  # finite garbage: reading it must show, multiplying by 0 must not
-        )
+        keys[position >= lengths[request]] = 64.0  # finite garbage: reading it must show, multiplying by 0 must not
         cache[page_table[request].long()] = keys.view(-1, PAGE, width).to(cache.dtype)
     return Inputs(q.to(cache.dtype), cache, page_table, lengths, w.softmax_scale)
 

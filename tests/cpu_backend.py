@@ -1,0 +1,49 @@
+"""A stand-in for a GPU build: kernels of a few lines in PyTorch on the CPU, right or wrong in a chosen way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cutesnake.case import Case
+from cutesnake.contract import Workload, load_operator
+
+SMALL = {"batch": 3, "kv_length": 200, "heads": 16, "latent": 64, "rope": 16, "query_tokens": 1, "dtype": "bf16"}
+SETTINGS = {
+    "seeds": [0, 1],
+    "distributions": ["randn", "large", "dominant", "constant", "ragged", "length_one"],
+}
+
+
+def small_case(**changes: Any) -> Case:
+    """A case of `mla_decode` that a CPU computes in milliseconds."""
+    return Case(
+        stage="correctness",
+        operator="mla_decode",
+        kernel="torch_sdpa",
+        target="sm_90a",
+        variant={"id": "eager", "params": {}},
+        parameters={**SMALL, **changes},
+        build="unused",
+        settings=SETTINGS,
+    )
+
+
+def right(workload: Workload, inputs: Any, outputs: Any) -> None:
+    """The operator in the workload's own precision, computed from what the inputs hold now."""
+    computed = load_operator("mla_decode").same_precision(inputs, workload)
+    outputs.out.copy_(computed.out)
+    outputs.lse.copy_(computed.lse)
+
+
+class CpuBackend:
+    """Runs `kernel(workload, inputs, outputs)` on CPU tensors."""
+
+    name = "cuda"
+    device = "cpu"
+
+    def __init__(self, kernel: Callable[[Workload, Any, Any], None]) -> None:
+        self._kernel = kernel
+
+    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Callable[[], None]:
+        return lambda: self._kernel(workload, inputs, outputs)

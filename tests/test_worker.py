@@ -1,0 +1,136 @@
+"""The worker: clean processes, time limits, one at a time, and what is left of a case that dies."""
+
+import concurrent.futures
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cpu_backend import small_case
+from cutesnake import gpu_lock, worker
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def own_server(monkeypatch, tmp_path_factory):
+    """A server that knows the tasks of this folder, and locks that no other run shares."""
+    folder = tmp_path_factory.getbasetemp() / "sockets"
+    folder.mkdir(exist_ok=True)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(HERE.parent)]))
+
+
+def ask(task, limit_s=20.0, **settings):
+    case = dataclasses.replace(small_case(), settings=settings)
+    return worker.ask(case.as_dict(), limit_s, f"worker_tasks:{task}")
+
+
+def test_every_case_has_a_process_of_its_own():
+    first, second = ask("fine"), ask("fine")
+    assert first["status"] == "ok" and first["reason"] is None
+    assert first["metrics"]["pid"] != second["metrics"]["pid"]
+    assert first["case"]["workload"] == small_case().workload.id
+
+
+def test_torch_is_imported_before_the_fork():
+    pytest.importorskip("torch")
+    assert ask("torch_is_there")["metrics"]["imported"]
+
+
+@pytest.mark.parametrize(
+    "task, words",
+    [
+        ("wrong", "the result is wrong"),
+        ("crash", "the process of the case was ended by SIGSEGV"),
+        ("leave", "exit code 3 and no result"),
+        ("raise_error", "RuntimeError: CUDA error: an illegal memory access was encountered"),
+    ],
+)
+def test_a_failure_is_a_record_and_the_next_case_runs(task, words):
+    failed = ask(task)
+    assert failed["status"] == "failed" and words in failed["reason"]
+    assert ask("fine")["status"] == "ok"
+
+
+def test_a_hang_is_ended_by_the_limit():
+    began = time.monotonic()
+    failed = ask("hang", limit_s=0.5)
+    assert failed["status"] == "failed" and "time limit of 0.5 s" in failed["reason"]
+    assert time.monotonic() - began < 10
+    assert ask("fine")["status"] == "ok"
+
+
+def test_a_fault_of_the_machine_is_no_record():
+    with pytest.raises(worker.WorkerError, match="No module named 'tvm_ffi'"):
+        ask("missing_package")
+
+
+def test_two_cases_never_run_at_once(tmp_path):
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        records = list(pool.map(lambda _: ask("exclusive", folder=str(tmp_path)), range(8)))
+    assert [r["reason"] for r in records] == [None] * 8
+
+
+def test_the_time_limit_does_not_count_the_wait_for_the_card():
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with gpu_lock.gpu_lock("none"):
+            waiting = pool.submit(ask, "fine", limit_s=0.5)
+            done, _ = concurrent.futures.wait([waiting], timeout=1.5)
+            assert not done
+        assert waiting.result(timeout=20)["status"] == "ok"
+
+
+@pytest.mark.slow
+def test_a_case_dies_with_its_client(tmp_path):
+    """Killing the workflow leaves nothing running on the card."""
+    ask("fine")  # the server is up
+    code = f"import test_worker as t; t.ask('slow', folder={str(tmp_path)!r})"
+    paths = os.pathsep.join([str(HERE), str(HERE.parent), str(HERE.parent / "workflow" / "scripts")])
+    client = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths})
+    started = tmp_path / "started"
+    until = time.monotonic() + 20
+    while not started.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    child = int(started.read_text())
+    client.send_signal(signal.SIGKILL)
+    client.wait()
+    until = time.monotonic() + 4
+    while Path(f"/proc/{child}").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{child}").exists() and not (tmp_path / "ended").exists()
+
+
+@pytest.mark.slow
+def test_a_socket_left_by_a_dead_server_is_no_obstacle():
+    ask("fine")
+    path = worker.socket_path()
+    path.unlink()
+    path.touch()
+    assert ask("fine")["status"] == "ok"
+
+
+def test_an_idle_server_ends_and_takes_its_socket_along(tmp_path):
+    path = tmp_path / "idle.sock"
+    worker.Server(path, idle_s=0.0).serve()
+    assert not path.exists()
+
+
+def test_the_lock_is_freed_when_its_holder_is_killed():
+    code = (
+        "from cutesnake.gpu_lock import gpu_lock\nwith gpu_lock('t'): print(1, flush=True); import time; time.sleep(60)"
+    )
+    paths = str(HERE.parent / "workflow" / "scripts")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": paths}
+    )
+    holder.stdout.read(1)
+    holder.kill()
+    holder.wait()
+    with gpu_lock.gpu_lock("t"):
+        pass

@@ -1,0 +1,131 @@
+"""The process that nsys and ncu watch: one case, warmed up, then a few calls inside the NVTX range `measured`.
+
+Every call is an NVTX range `call` of its own. Started as `python -m cutesnake.profiled CASE.json` with {"case",
+"calls", "card", "limit_s"}; the environment is minimal, because profilers copy it into their reports.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cutesnake.case import Case
+from cutesnake.contract import load_operator
+from cutesnake.gpu_lock import gpu_lock
+
+MEASURED = "measured"
+CALL = "call"
+# Needed to find the driver, the packages and the right card; nothing else of the user's environment is passed on.
+PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PYTHONPATH", "CUDA_HOME")
+
+
+class ProfilerError(RuntimeError):
+    """The profiler gave no report. One sentence, in its own words; `output` is all that was printed."""
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
+
+
+def run_under(profiler: Sequence[str], case: Case, calls: int, card: str, limit_s: float) -> str:
+    """Run the case under a profiler's command line; returns what both printed.
+
+    Raises ProfilerError when the process ended badly; the profiler's last lines say how.
+    """
+    with tempfile.TemporaryDirectory(prefix="cutesnake-") as home:
+        request = Path(home) / "case.json"
+        request.write_text(json.dumps({"case": case.as_dict(), "calls": calls, "card": card, "limit_s": limit_s}))
+        command = [*profiler, sys.executable, "-m", "cutesnake.profiled", str(request)]
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=minimal_environment(home),
+            start_new_session=True,
+        )
+        try:
+            # Generous: the wait for the card is in it. The case itself ends by its own alarm.
+            output, _ = process.communicate(timeout=20 * limit_s + 120)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            raise ProfilerError(f"the profiler did not end: {last_words(output)}") from None
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode:
+        name = Path(profiler[0]).name
+        raise ProfilerError(f"{name} ended with code {process.returncode}: {last_words(output)}", output)
+    return output
+
+
+def minimal_environment(home: str) -> dict[str, str]:
+    """An environment without anything of the user's but what running needs."""
+    scripts = str(Path(__file__).resolve().parents[1])
+    kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    path = os.pathsep.join(filter(None, [scripts, kept.get("PYTHONPATH")]))
+    # A profiler's own temporary files go with `home`: two of them must not meet in a common lock file.
+    return {**kept, "PYTHONPATH": path, "PATH": "/usr/bin:/bin", "HOME": home, "TMPDIR": home, "LC_ALL": "C"}
+
+
+def last_words(output: str) -> str:
+    """The last lines that say something: progress bars and empty lines left out."""
+    lines = [line.strip() for line in output.replace("\r", "\n").splitlines()]
+    told = [line for line in lines if line and not line.startswith(("[", "Processing ", "==PROF== Profiling"))]
+    return " | ".join(told[-4:])[:600] or "no output"
+
+
+def find_tool(name: str) -> str:
+    """Path of a profiler as the machine probe finds it; ProfilerError if there is none."""
+    from cutesnake.machine import probe
+
+    found = probe().tools.get(name)
+    if not found or not shutil.which(found):
+        raise ProfilerError(f"{name} is not installed here (not on the PATH, not in Nsight Compute)")
+    return found
+
+
+def main(path: str) -> None:
+    request = json.loads(Path(path).read_text())
+    case = Case(**request["case"])
+    import torch  # before the lock: importing needs no card
+
+    with gpu_lock(request["card"]):
+        signal.setitimer(signal.ITIMER_REAL, request["limit_s"])
+        _run(case, request["calls"], torch)
+        sys.stdout.flush()
+
+
+def _run(case: Case, calls: int, torch: Any) -> None:
+    operator, workload = load_operator(case.operator), case.workload
+    inputs, outputs = operator.make_inputs(workload, 0, "cuda"), operator.make_outputs(workload, "cuda")
+    runner = case.load().bind(workload, inputs, outputs)
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    for _ in range(3):
+        runner(stream.cuda_stream)
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()
+    torch.cuda.nvtx.range_push(MEASURED)
+    for _ in range(calls):
+        torch.cuda.nvtx.range_push(CALL)
+        runner(stream.cuda_stream)
+        torch.cuda.nvtx.range_pop()
+    stream.synchronize()
+    torch.cuda.nvtx.range_pop()
+    torch.cuda.profiler.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,144 @@
+"""Recorded sets: measurements of a device, committed, so that a machine without it can show them.
+
+`recorded/<device>/<stage>-<operator>.jsonl` holds one record of the stage's own schema per line, sorted by case;
+`set.json` says where and when they were made and how many there are. The machine's identity (serial numbers, paths,
+names) stays out: records have none, and the hash that tells two cards of one name apart is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cutesnake import record
+
+STAGES = ("correctness", "timing", "nsys", "ncu", "autotune")
+DIGITS = 6  # significant digits of measured figures: more than any measurement has
+SUMMARY = "set.json"
+NSYS_CALLS = 2  # calls kept of a timeline
+
+Record = dict[str, Any]
+
+
+class RecordedError(ValueError):
+    """Nothing to record, or a recorded set that is damaged. One line."""
+
+
+def device_folder(name: str) -> str:
+    """`NVIDIA H200` -> `nvidia_h200`."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def write_recorded(results: Path | str, folder: Path | str) -> dict[str, int]:
+    """Write the live GPU records below `results` into `folder`/<device>/; returns {device folder: records written}.
+
+    Records already there are kept unless their operator and kernel were measured anew. Raises RecordedError if there is
+    no live record.
+    """
+    by_device: dict[str, list[Record]] = defaultdict(list)
+    for stage in STAGES:
+        for path in sorted((Path(results) / stage).glob("**/*.json")):
+            entry = record.read(stage, path)
+            if entry["device"] is not None and entry["backend"] == "cuda":
+                by_device[device_folder(entry["device"]["name"])].append(slim(entry))
+    if not by_device:
+        raise RecordedError(f"{results} holds no measurement made on a GPU: run the target `measured` on one first")
+    for name, entries in by_device.items():
+        _write_set(Path(folder) / name, entries)
+    return {name: len(entries) for name, entries in by_device.items()}
+
+
+def slim(entry: Record) -> Record:
+    """A record as it is kept: rounded, without what only debugging needs, still fitting its schema."""
+    entry = _rounded(entry)
+    entry["device"] = {**entry["device"], "uuid_hash": None}
+    metrics = entry["metrics"]
+    if entry["stage"] == "correctness" and metrics:
+        for check in metrics["checks"]:
+            if check["passed"]:
+                check["outputs"] = {}
+    if entry["stage"] == "nsys" and metrics:
+        metrics["kernels"] = [k for k in metrics["kernels"] if k["call"] < NSYS_CALLS]
+    return entry
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value
+
+
+def _write_set(folder: Path, entries: list[Record]) -> None:
+    anew = {(e["stage"], e["case"]["operator"], e["case"]["kernel"]) for e in entries}
+    kept = [e for e in read_set(folder) if (e["stage"], e["case"]["operator"], e["case"]["kernel"]) not in anew]
+    files: dict[str, list[Record]] = defaultdict(list)
+    for entry in sorted(entries + kept, key=_order):
+        files[f"{entry['stage']}-{entry['case']['operator']}.jsonl"].append(entry)
+    for name, lines in files.items():
+        text = "".join(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n" for line in lines)
+        record.write_text(folder / name, text)
+    record.write_text(folder / SUMMARY, json.dumps(_summary(entries + kept), indent=1) + "\n")
+
+
+def _order(entry: Record) -> tuple[str, ...]:
+    case = entry["case"]
+    return entry["stage"], case["operator"], case["kernel"], case["target"], _variant(case), case["workload"]
+
+
+def _variant(case: Record) -> str:
+    return case["variant"]["id"] if case["variant"] else ""
+
+
+def _summary(entries: Iterable[Record]) -> Record:
+    entries = list(entries)
+    made = sorted(e["provenance"]["created"] for e in entries)
+    return {
+        "device": entries[0]["device"]["name"],
+        "drivers": sorted({e["device"]["driver"] for e in entries}),
+        "commits": sorted({e["provenance"]["commit"] or "unknown" for e in entries}),
+        "first": made[0],
+        "last": made[-1],
+        "packages": _packages(entries),
+        "records": dict(sorted(Counter(f"{e['stage']} {e['status']}" for e in entries).items())),
+    }
+
+
+def _packages(entries: Iterable[Record]) -> dict[str, list[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for entry in entries:
+        for name, version in entry["provenance"]["packages"].items():
+            if version:
+                found[name].add(version)
+    return {name: sorted(versions) for name, versions in sorted(found.items())}
+
+
+def read_set(folder: Path) -> list[Record]:
+    """All records of one device; RecordedError names the file and line of a damaged one."""
+    return [entry for _, entry in _lines(folder)]
+
+
+def read_recorded(folder: Path | str) -> Mapping[str, Record]:
+    """Every recorded set below `folder`: `<device>/<file>#<line>` -> record, as the compare stage takes them."""
+    found: dict[str, Record] = {}
+    for device in sorted(path for path in Path(folder).glob("*") if path.is_dir()):
+        found |= {f"{folder}/{device.name}/{where}": entry for where, entry in _lines(device)}
+    return found
+
+
+def _lines(folder: Path) -> Iterable[tuple[str, Record]]:
+    for path in sorted(folder.glob("*.jsonl")):
+        stage = path.name.split("-")[0]
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            where = f"{path.name}#{number}"
+            try:
+                entry = json.loads(line)
+                record.check(stage, entry, f"{folder.name}/{where}")
+            except (json.JSONDecodeError, record.RecordError) as error:
+                raise RecordedError(f"{folder.name}/{where}: {error}; record the set again") from error
+            yield where, entry
