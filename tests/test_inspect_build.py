@@ -1,7 +1,9 @@
 """The inspect record: one file per build, nothing guessed, damage named."""
 
 import json
+import runpy
 import sys
+from types import SimpleNamespace
 
 import pytest
 import tiny_build
@@ -170,6 +172,16 @@ def test_no_script_stands_in_for_a_module_of_python() -> None:
     """A script run by its path puts workflow/scripts first on sys.path: no name there may hide the standard library."""
     names = {path.stem for path in (ROOT / "workflow/scripts").iterdir() if not path.name.startswith("_")}
     assert not names & sys.stdlib_module_names
+
+
+def test_the_rules_script_writes_the_record(build) -> None:
+    folder = build()
+    snakemake = SimpleNamespace(
+        input=SimpleNamespace(build=str(tiny_build.describe(folder, "sm_90a")), devices=str(DEVICES)),
+        output=SimpleNamespace(record=str(folder.parent / "inspect.json")),
+    )
+    runpy.run_path(str(ROOT / "workflow/scripts/inspect_build.py"), {"snakemake": snakemake})
+    assert record.read("inspect", folder.parent / "inspect.json")["functions"][0]["symbol"] == "spilling"
 
 
 def test_the_record_is_plain_json(tmp_path) -> None:

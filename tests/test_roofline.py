@@ -1,8 +1,11 @@
 """The roofline record: bounds and floors from an operator's cost and the devices' peaks."""
 
 import json
+import runpy
+from types import SimpleNamespace
 
 import pytest
+from cutesnake import record
 from cutesnake.contract import ROOT
 from cutesnake.devices import DeviceError, read_devices
 from cutesnake.inspect.roofline import roofline
@@ -73,3 +76,14 @@ def test_what_is_wrong_leaves_no_record(tmp_path) -> None:
     with pytest.raises(DeviceError):
         roofline("mla_decode", [Workload(1, 1024)], tmp_path / "none.yaml", tmp_path / "roofline.json")
     assert not (tmp_path / "roofline.json").exists()
+
+
+def test_the_rules_script_writes_the_record(tmp_path) -> None:
+    snakemake = SimpleNamespace(
+        wildcards=SimpleNamespace(operator="elementwise_add"),
+        params=SimpleNamespace(workloads=[{"rows": 64, "columns": 64}]),
+        input=SimpleNamespace(devices=str(DEVICES)),
+        output=SimpleNamespace(record=str(tmp_path / "roofline.json")),
+    )
+    runpy.run_path(str(ROOT / "workflow/scripts/roofline.py"), {"snakemake": snakemake})
+    assert record.read("roofline", tmp_path / "roofline.json")["rows"]

@@ -1,0 +1,63 @@
+"""Inspect of real builds of upstream kernels, against figures that were read from them by hand."""
+
+import re
+
+import pytest
+from cutesnake import record
+from cutesnake.compile import compile_build
+from cutesnake.contract import ROOT, load_kernel, load_operator
+from cutesnake.fetch import fetch
+from cutesnake.inspect.build import inspect_build
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def built(tmp_path, monkeypatch):
+    """Fetch, compile and inspect one kernel in a folder of its own; returns the inspect record and the PTX."""
+
+    def make(kernel, target, dtype, kv_length=4096):
+        monkeypatch.chdir(tmp_path)
+        module, problem = load_kernel("mla_decode", kernel), load_operator("mla_decode")
+        fetch(module.SOURCE, f"results/fetch/{module.SOURCE}", ROOT / "kernels/upstream.yaml")
+        variant = module.variants(problem.Workload(32, kv_length, dtype), target)[0]
+        compile_build("mla_decode", kernel, target, variant, tmp_path / "build")
+        inspect_build(tmp_path / "build/build.json", ROOT / "config/devices.yaml", tmp_path / "inspect.json")
+        entry = record.read("inspect", tmp_path / "inspect.json")
+        assert entry["status"] == "ok", entry["reason"]
+        return entry, "\n".join(path.read_text() for path in sorted((tmp_path / "build").glob("*.ptx")))
+
+    return make
+
+
+def test_nvidias_fp16_mla_decode_for_sm100(built) -> None:
+    entry, ptx = built("cutlass_fp16", "sm_100a", "fp16")
+    main = entry["functions"][0]
+    assert (main["registers_per_thread"], main["spill_bytes"], main["stack_bytes"]) == (168, 0, 0)
+    assert (main["threads_per_block"], main["cluster_size"], main["dynamic_shared_bytes"]) == (384, 2, 232448)
+    counts = main["instructions"]
+    assert counts["tensor_core"] == len(re.findall(r"tcgen05\.mma\.cta_group::2\.kind::f16", ptx)) == 56
+    assert counts["tma_load"] == len(re.findall(r"cp\.async\.bulk\.tensor\.\dd\.shared::cluster", ptx)) == 59
+    assert main["setmaxnreg"] == [96, 96, 96, 96, 192, 208]  # loads, page table, MMA, idle; softmax; correction
+    assert main["tensor_memory_columns"] == 512
+    assert main["pipeline_stages"] == [15, 2, 2, 2, 4]  # load_kv, mma_s, p_mma, p_cor, load_pt of its source
+    room = main["occupancy"]
+    assert (room["blocks_per_sm"], room["percent"]) == (1, 18.75)
+    assert room["limiter"] == "shared_memory, registers, tensor_memory"
+
+
+@pytest.mark.parametrize(
+    ("target", "shared", "instruction", "tensor_core"),
+    [("sm_90a", 226568, r"wgmma\.mma_async", 136), ("sm_100a", 220636, r"tcgen05\.mma", 68)],
+)
+def test_tilegyms_mla_decode(built, target, shared, instruction, tensor_core) -> None:
+    """A kv length that no tile divides. Shared memory as cuobjdump has it, with the system's kilobyte."""
+    entry, ptx = built("tilegym", target, "bf16", kv_length=4000)
+    main = entry["functions"][0]
+    assert (main["registers_per_thread"], main["stack_bytes"], main["spill_bytes"]) == (255, 0, 0)
+    assert main["static_shared_bytes"] + main["reserved_shared_bytes"] == shared
+    assert main["dynamic_shared_bytes"] == 0
+    assert main["instructions"]["tensor_core"] == len(re.findall(instruction, ptx)) == tensor_core
+    assert (main["threads_per_block"], main["cluster_size"]) == (256, 1)
+    assert main["pipeline_stages"] is None and any("initialised together" in note for note in entry["notes"])
+    assert main["occupancy"]["blocks_per_sm"] == 1 and "registers" in main["occupancy"]["limiter"]
