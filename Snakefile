@@ -23,11 +23,17 @@ include: "workflow/rules/arch.smk"
 include: "workflow/rules/fetch.smk"
 include: "workflow/rules/compile.smk"
 include: "workflow/rules/inspect.smk"
-include: "workflow/rules/compare.smk"
-include: "workflow/rules/plot.smk"
-include: "workflow/rules/report.smk"
+# include: "workflow/rules/compare.smk"
+# include: "workflow/rules/plot.smk"
+# include: "workflow/rules/report.smk"
 
 
 rule compiled:
     input:
         BUILD_RECORDS,
+
+
+rule inspected:
+    input:
+        INSPECT_RECORDS,
+        ROOFLINES,

@@ -48,6 +48,8 @@ def test_the_default_sweep_is_the_promised_one() -> None:
     grid = {(b, s) for b in (1, 4, 16, 32, 64, 128) for s in (1024, 4096, 8192, 16384)}
     assert points == grid | {(1, 65536)}
     assert {w.dtype for w in found} == {"bf16", "fp16", "fp8"}
+    section = DEFAULT["operators"]["mla_decode"]
+    assert configuration.dtypes_for(section, "sm_90a") == ["bf16"]  # what FlashMLA's published times are in
 
 
 def test_every_key_is_explained() -> None:
@@ -93,7 +95,9 @@ def test_an_error_names_key_value_and_what_is_allowed(path, value, words) -> Non
 
 
 def test_workloads_are_the_cross_product_each_once() -> None:
-    config = changed("operators/elementwise_add/workloads", [{"rows": [1, 2], "columns": [8, 9]}, {"rows": 1, "columns": 8}])
+    config = changed(
+        "operators/elementwise_add/workloads", [{"rows": [1, 2], "columns": [8, 9]}, {"rows": 1, "columns": 8}]
+    )
     ids = [w.id for w in configuration.workloads(config, "elementwise_add")]
     assert ids == ["m1_n8_fp32", "m1_n9_fp32", "m2_n8_fp32", "m2_n9_fp32"]
 

@@ -96,6 +96,13 @@ def test_what_a_kernel_cannot_compute_is_listed(plan) -> None:
     assert {"operator", "kernel", "workload", "reason"} == set(found["unsupported"][0])
 
 
+def test_dtypes_per_target(plan) -> None:
+    section = {**CONFIG["operators"]["elementwise_add"], "dtypes": {"sm_90a": ["bf16"], "sm_100a": ["fp32"]}}
+    found = plan("none", operators={"elementwise_add": section})
+    assert builds(found, "dynamic") == ["sm_100a/fp32_t64", "sm_90a/bf16_t64"]
+    assert builds(found, "narrow") == []
+
+
 def test_a_changed_sweep_changes_no_build_of_a_dynamic_kernel(plan) -> None:
     section = {**CONFIG["operators"]["elementwise_add"], "workloads": [{"rows": [1, 2, 3], "columns": 8}]}
     more = plan("none", operators={"elementwise_add": section})

@@ -36,7 +36,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
     p = variant.params
     module = tilegym_source.upstream("mla_decoding")
-    with patch("torch.cuda.get_device_capability", return_value=tilegym_source.CAPABILITY[target]):
+    with patch.object(module.torch.cuda, "get_device_capability", return_value=tilegym_source.CAPABILITY[target]):
         chosen = module._select_tile_config()
     if chosen != (p["tile_h"], p["tile_n"]):
         raise ValueError(f"TileGym picks the tiling {chosen} for {target}, not {p['tile_h'], p['tile_n']}")

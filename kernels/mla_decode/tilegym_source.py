@@ -41,8 +41,10 @@ def upstream(module: str) -> Any:
     """Import `tilegym.ops.cutile.<module>` from the fetched wheel, by path and unmodified.
 
     Package initialisers are passed over (they import every operator of the library); of `tilegym.backend` the modules
-    need only the decorator that enters a function in its table of backends. Raises FetchError if the wheel is missing.
+    need only the decorator that enters a function in its table of backends, and of torch, at import, the names below:
+    importing torch itself would take longer than compiling the kernel. Raises FetchError if the wheel is missing.
     """
+    from cutesnake import cutile_build
     from cutesnake.fetch import fetched
 
     root = fetched("tilegym")
@@ -53,7 +55,12 @@ def upstream(module: str) -> Any:
     backend = types.ModuleType("tilegym.backend")
     backend.register_impl = lambda *_, **__: lambda function: function
     sys.modules["tilegym.backend"] = backend
-    return importlib.import_module(f"tilegym.ops.cutile.{module}")
+    torch = types.ModuleType("torch")
+    torch.Tensor = object
+    torch.autograd = types.SimpleNamespace(Function=object)
+    torch.cuda = types.SimpleNamespace(get_device_capability=None)
+    with cutile_build.without_torch(torch):
+        return importlib.import_module(f"tilegym.ops.cutile.{module}")
 
 
 def views(workload: Workload, inputs: Inputs) -> tuple[torch.Tensor, ...]:

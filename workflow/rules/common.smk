@@ -1,6 +1,7 @@
 """The plan of this run, and what several rules ask of it."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError

@@ -5,7 +5,7 @@ rule fetch:
     output:
         record="results/fetch/{package}/fetched.json",
     input:
-        upstream=workflow.source_path("../../kernels/upstream.yaml"),
+        upstream=f"{workflow.basedir}/kernels/upstream.yaml",
     log:
         "results/log/fetch/{package}.log",
     params:

@@ -105,7 +105,7 @@ def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) 
         _row(evidence, source, target, workload, left, right)
         for target in targets
         for source in evidence.sources(target)
-        for workload in evidence.workloads
+        for workload in evidence.asked(target)
         for left, right in _pairs(evidence, target, workload, chosen)
     ]
     return {

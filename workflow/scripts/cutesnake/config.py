@@ -73,7 +73,7 @@ def _check_operator(operator: str, section: dict[str, Any]) -> None:
         if kernel not in kernel_names(operator):
             raise ConfigError(f"{here}.kernels: unknown kernel {kernel!r};{nearest(kernel, kernel_names(operator))}")
     module = load_operator(operator)
-    for dtype in section["dtypes"]:
+    for dtype in all_dtypes(section):
         if dtype not in module.DTYPES:
             raise ConfigError(f"{here}.dtypes: unknown dtype {dtype!r};{nearest(dtype, module.DTYPES)}")
     allowed = [field.name for field in fields(module.Workload) if field.name != "dtype"]
@@ -84,7 +84,7 @@ def _check_operator(operator: str, section: dict[str, Any]) -> None:
             if key not in allowed:
                 raise ConfigError(f"{here}.workloads[{index}]: unknown key {key!r};{nearest(key, allowed)}")
         try:
-            list(_expand(module, entry, section["dtypes"]))
+            list(_expand(module, entry, all_dtypes(section)))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{here}.workloads[{index}]: {error}") from error
 
@@ -102,11 +102,24 @@ def _expand(module: Any, entry: dict[str, Any], dtypes: list[str]) -> Iterator[W
             yield module.Workload(**dict(zip(entry, values, strict=True)), dtype=dtype)
 
 
+def dtypes_for(section: dict[str, Any], target: str) -> list[str]:
+    """Element types that an operator's section asks for on a target."""
+    dtypes = section["dtypes"]
+    return dtypes.get(target, []) if isinstance(dtypes, dict) else dtypes
+
+
+def all_dtypes(section: dict[str, Any]) -> list[str]:
+    """Element types that an operator's section asks for on any target, in its order."""
+    dtypes = section["dtypes"]
+    lists = dtypes.values() if isinstance(dtypes, dict) else [dtypes]
+    return list(dict.fromkeys(itertools.chain.from_iterable(lists)))
+
+
 def workloads(config: dict[str, Any], operator: str) -> list[Workload]:
     """The sweep of an operator in the order of the configuration, each workload once."""
     section = config["operators"][operator]
     module = load_operator(operator)
-    found = (w for entry in section["workloads"] for w in _expand(module, entry, section["dtypes"]))
+    found = (w for entry in section["workloads"] for w in _expand(module, entry, all_dtypes(section)))
     return list({w.id: w for w in found}.values())
 
 

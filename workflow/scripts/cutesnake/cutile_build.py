@@ -19,7 +19,9 @@ import re
 import shutil
 import struct
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,7 +101,8 @@ def build(functions: Sequence[DeviceFunction], target: str, folder: Path) -> dic
     """
     launch, notes = {}, []
     for function in functions:
-        ptx = _export(function, target, folder)
+        with without_torch():
+            ptx = _export(function, target, folder)
         launch[function.symbol] = {
             "block": _directive(ptx, "reqntid"),
             "cluster": _directive(ptx, "reqnctapercluster") or [1, 1, 1],
@@ -115,6 +118,23 @@ def build(functions: Sequence[DeviceFunction], target: str, folder: Path) -> dic
         "options": f"gpu_code={gpu_code(target)}",
         "notes": notes,
     }
+
+
+@contextmanager
+def without_torch(stand_in: Any = None) -> Iterator[None]:
+    """Keep torch from being imported, unless it has been already; `stand_in` is what imports find instead.
+
+    cuTile imports torch, where it is installed, to recognise its dtypes. Builds use none of them, and the import takes
+    longer than compiling a kernel.
+    """
+    if "torch" in sys.modules:
+        yield
+        return
+    sys.modules["torch"] = stand_in  # None makes an import fail, as if torch were not installed
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
 
 
 def gpu_code(target: str) -> str:

@@ -51,6 +51,11 @@ class Evidence:
     def workloads(self) -> dict[str, Record]:
         return self.plan["workloads"].get(self.operator, {})
 
+    def asked(self, target: str) -> list[str]:
+        """Workloads whose dtype the configuration asks for on a target."""
+        dtypes = self.plan["dtypes"][self.operator][target]
+        return [workload for workload, parameters in self.workloads.items() if parameters["dtype"] in dtypes]
+
     @cached_property
     def variants(self) -> dict[tuple[str, str, str], list[str]]:
         """(kernel, target, workload) -> variants asked for, the default first."""

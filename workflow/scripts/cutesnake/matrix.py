@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.arch import Answer, Decision, decide, stage_answers
-from cutesnake.config import is_named, workloads
+from cutesnake.config import dtypes_for, is_named, workloads
 from cutesnake.contract import Variant, Workload, load_kernel
 from cutesnake.machine import Machine
 
@@ -48,6 +48,7 @@ class Plan:
     machine: Machine
     decisions: list[Decision] = field(default_factory=list)
     stages: dict[str, Answer] = field(default_factory=dict)
+    dtypes: dict[str, dict[str, list[str]]] = field(default_factory=dict)  # operator -> target -> asked for there
     workloads: dict[str, list[Workload]] = field(default_factory=dict)
     builds: dict[str, Build] = field(default_factory=dict)
     cases: dict[str, Case] = field(default_factory=dict)  # every supported one, whether or not it can run here
@@ -72,6 +73,7 @@ class Plan:
             "decisions": [decision.as_dict() for decision in self.decisions],
             "stages": [{"stage": stage, **asdict(answer)} for stage, answer in self.stages.items()],
             "workloads": {operator: {w.id: asdict(w) for w in found} for operator, found in self.workloads.items()},
+            "dtypes": self.dtypes,
             "builds": [
                 {
                     "operator": b.operator,
@@ -92,6 +94,7 @@ def make_plan(config: dict[str, Any], machine: Machine, results: Path) -> Plan:
     plan = Plan(machine, stages=stage_answers(machine, config["stages"]))
     for operator, section in config["operators"].items():
         plan.workloads[operator] = workloads(config, operator)
+        plan.dtypes[operator] = {target: dtypes_for(section, target) for target in config["targets"]}
         plan.profiled |= {w.id for w in plan.workloads[operator] if is_named(w, config["profile"]["workloads"])}
         for kernel in section["kernels"]:
             _add_kernel(plan, config, operator, kernel, results)
@@ -102,7 +105,10 @@ def _add_kernel(plan: Plan, config: dict[str, Any], operator: str, kernel: str, 
     module = load_kernel(operator, kernel)
     plan.sources[operator, kernel] = module.SOURCE
     supported = []
+    asked = {dtype for target in module.TARGETS for dtype in plan.dtypes[operator].get(target, [])}
     for workload in plan.workloads[operator]:
+        if workload.dtype not in asked:
+            continue
         reason = module.supports(workload)
         if reason is None:
             supported.append(workload)
@@ -116,6 +122,8 @@ def _add_kernel(plan: Plan, config: dict[str, Any], operator: str, kernel: str, 
         if not decision.build.ok:
             continue
         for workload in supported:
+            if workload.dtype not in plan.dtypes[operator][target]:
+                continue
             candidates = module.variants(workload, target)
             for variant in candidates if every else candidates[:1]:
                 build = Build(operator, kernel, target, variant)
