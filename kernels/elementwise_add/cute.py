@@ -50,12 +50,11 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return cute_build.build(program, "elementwise_add", target, folder)
 
 
-def load(folder: Path, open_function: Callable[[Path], Callable[..., None]] | None = None) -> Executable:
-    """`open_function` loads the build elsewhere than on a GPU, a simulator for example."""
+def load(folder: Path) -> Executable:
     from cutesnake import cute_load, record
 
     build = record.read("compile", folder / "build.json")
-    return Loaded((open_function or cute_load.open_function)(folder), build)
+    return Loaded(cute_load.open_function(folder), build)
 
 
 class Loaded:

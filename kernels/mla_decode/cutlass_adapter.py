@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.contract import Executable, Launch, Runner, Variant
+
 from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
 SOURCE = "flashinfer-python"  # the wheel that carries the examples
@@ -35,7 +36,7 @@ def supports(workload: Workload, dtype: str) -> str | None:
 
 
 def split_count(batch: int, query_tokens: int, kv_length: int) -> int:
-    """Splits of the keys, by the rule of the examples' `get_split_kv`, in which a block is one of a cluster's two CTAs."""
+    """Splits of the keys by the examples' own rule, `get_split_kv`, whose blocks are single CTAs of clusters of two."""
     tiles = -(-kv_length // KEYS_PER_TILE)
     blocks_per_request = max(1, MAX_ACTIVE_CLUSTERS * 2 // batch // (query_tokens * 2))
     waves = -(-tiles // min(tiles, blocks_per_request))
@@ -73,12 +74,11 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return cute_build.build(program, FUNCTION, target, folder, options="--opt-level 2")  # as NVIDIA's runner does
 
 
-def load(folder: Path, open_function: Callable[[Path], Callable[..., None]] | None = None) -> Executable:
-    """`open_function` loads the build elsewhere than on a GPU, a simulator for example."""
+def load(folder: Path) -> Executable:
     from cutesnake import cute_load, record
 
     build = record.read("compile", folder / "build.json")
-    return Loaded((open_function or cute_load.open_function)(folder), build)
+    return Loaded(cute_load.open_function(folder), build)
 
 
 class Loaded:

@@ -4,10 +4,12 @@ and no DSL and no compiler.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import ctypes
 import importlib.util
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,19 @@ class Call:
         self.function(*self.arguments, ctypes.c_void_p(stream))
 
 
+Opener = Callable[[Path, str], Callable[..., None]]  # (folder of a build, name of its function) -> that function
+
+
+@contextlib.contextmanager
+def opened_by(opener: Opener) -> Iterator[None]:
+    """Within the block, builds are opened by `opener` instead of for the GPU: by a simulator, for example."""
+    token = _opener.set(opener)
+    try:
+        yield
+    finally:
+        _opener.reset(token)
+
+
 def open_function(folder: Path) -> Callable[..., None]:
     """The exported function of the build in `folder`. It takes CUDA tensors (DLPack), numbers, and a stream last.
 
@@ -42,6 +57,10 @@ def open_function(folder: Path) -> Callable[..., None]:
     build = record.read("compile", folder / "build.json")
     if build["status"] != "ok":
         raise LoadError(f"{folder}: this build failed, there is nothing to load: {build['reason']}")
+    return _opener.get()(folder, build["function"])
+
+
+def _open_for_gpu(folder: Path, function: str) -> Callable[..., None]:
     try:
         import tvm_ffi
     except ModuleNotFoundError:
@@ -50,9 +69,12 @@ def open_function(folder: Path) -> Callable[..., None]:
         ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)  # kernel.so names no library: it finds the symbols here
     library = folder / "kernel.so"
     if library.exists():
-        return tvm_ffi.load_module(str(library))[build["function"]]
+        return tvm_ffi.load_module(str(library))[function]
     with tempfile.TemporaryDirectory() as name:  # once opened, the file is not needed any more
-        return tvm_ffi.load_module(str(_link(folder, Path(name))))[build["function"]]
+        return tvm_ffi.load_module(str(_link(folder, Path(name))))[function]
+
+
+_opener: contextvars.ContextVar[Opener] = contextvars.ContextVar("opener", default=_open_for_gpu)
 
 
 def find_runtime(folder: Path) -> Path:
