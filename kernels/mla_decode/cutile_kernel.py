@@ -1,12 +1,12 @@
 """Device code of `mla_decode` in cuTile. Tiles are in lower case with their shape beside them, constants in capitals.
 
-One block computes TILE_H query rows (a row is a head of a query token) over a range of KV tiles, with the whole latent
-width in its accumulators, by online softmax (Milakov and Gimelshein, arXiv:1805.02867) in base 2. `split` writes its
-share of a long sequence in float32 for `combine`; `whole` has a request to itself and writes the result.
+One block computes TILE_H query rows (a row is a head of a query token) over a range of KV tiles, by online softmax
+(Milakov and Gimelshein, arXiv:1805.02867) in base 2. `split` writes its share of a long sequence in float32 for
+`combine`; `whole` has a request to itself and writes the result.
 
-A KV tile is loaded once and used twice: transposed as keys, as it is as values. It is loaded in CHUNKS pieces along the
-latent width, each with an accumulator of its own: with one piece the compiler for sm_90 keeps a single KV buffer and
-waits for every load; with four it double-buffers them and runs the next tile's first product while the last one ends.
+PARTS blocks share the latent width of the output: each computes all scores, and its own columns of the result. The
+second product then needs a part of the KV tile only, so the tile is loaded in PARTS pieces: its own last, because that
+one is in use longest. A piece is used twice, transposed as keys and as it is as values.
 """
 
 import math
@@ -22,28 +22,31 @@ LOWEST = -1.0e30
 
 
 @ct.function
-def attend(
-    Q, KV, PageTable, KvLengths, scale_log2, splits, share, heads, causal_tokens,
-    TILE_H, TILE_N, LATENT, ROPE, CHUNKS, LATENCY,
-):  # fmt: skip
-    """Attention of one block's rows over its share of the KV tiles.
+def load_tile(Array, index, ROWS, COLUMNS, LATENCY):
+    """A (ROWS, COLUMNS) tile of a three-dimensional array."""
+    return ct.reshape(ct.load(Array, index, shape=(1, ROWS, COLUMNS), latency=LATENCY), (ROWS, COLUMNS))
 
-    Returns CHUNKS unnormalised outputs (TILE_H, LATENT / CHUNKS), maximum and sum (TILE_H, 1) of the base-2 softmax.
+
+@ct.function
+def attend(
+    Q, KV, PageTable, KvLengths, scale_log2, splits, share, row_tile, part, heads, causal_tokens,
+    TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
+):  # fmt: skip
+    """Attention of TILE_H rows over a share of the KV tiles of request `bid(1)`, for one part of the latent width.
+
+    Returns the unnormalised output (TILE_H, LATENT / PARTS), maximum and sum (TILE_H, 1) of the base-2 softmax.
     """
-    row_tile, request = ct.bid(0), ct.bid(1)
-    CHUNK = LATENT // CHUNKS
+    request = ct.bid(1)
+    WIDTH = LATENT // PARTS
     length = ct.load(KvLengths, (request,), shape=())
     tiles = ct.cdiv(length, TILE_N)
     begin = share * tiles // splits
     end = (share + 1) * tiles // splits
 
-    q_rope = ct.load(Q, (request, row_tile, LATENT // ROPE), shape=(1, TILE_H, ROPE))
-    q_rope = ct.reshape(q_rope, (TILE_H, ROPE))
-    q = ()
-    acc = ()
-    for c in ct.static_iter(range(CHUNKS)):
-        q += (ct.reshape(ct.load(Q, (request, row_tile, c), shape=(1, TILE_H, CHUNK)), (TILE_H, CHUNK)),)
-        acc += (ct.zeros((TILE_H, CHUNK), ct.float32),)
+    q_rope = load_tile(Q, (request, row_tile, LATENT // ROPE), TILE_H, ROPE, LATENCY)
+    q = ()  # this block's part of the width last
+    for i in ct.static_iter(range(1, PARTS + 1)):
+        q += (load_tile(Q, (request, row_tile, (part + i) % PARTS), TILE_H, WIDTH, LATENCY),)
 
     # Row r belongs to query token r // heads; of `causal_tokens` query tokens the last sees every key.
     rows = row_tile * TILE_H + ct.arange(TILE_H, dtype=ct.int32)[:, None]
@@ -51,109 +54,125 @@ def attend(
     keys = ct.arange(TILE_N, dtype=ct.int32)[None, :]
 
     row_max = ct.full((TILE_H, 1), LOWEST, ct.float32)
-    sums = ct.zeros((TILE_H, TILE_N), ct.float32)  # summed over keys once, after the loop
+    row_sum = ct.zeros((TILE_H, 1), ct.float32)
+    acc = ct.zeros((TILE_H, WIDTH), ct.float32)
     for tile in range(begin, end):
         page = ct.load(PageTable, (request, tile * TILE_N // PAGE), shape=(), allow_tma=False)
-        part = tile % (PAGE // TILE_N)
-        kv = ()
-        for c in ct.static_iter(range(CHUNKS)):
-            piece = ct.load(KV, (page, part, c), shape=(1, TILE_N, CHUNK), latency=LATENCY)
-            kv += (ct.reshape(piece, (TILE_N, CHUNK)),)
-        k_rope = ct.load(KV, (page, part, LATENT // ROPE), shape=(1, TILE_N, ROPE), latency=LATENCY)
-        k_rope = ct.reshape(k_rope, (TILE_N, ROPE))
+        rows_of_page = tile % (PAGE // TILE_N)
 
-        scores = ct.zeros((TILE_H, TILE_N), ct.float32)
-        for c in ct.static_iter(range(CHUNKS)):
-            scores = ct.mma(q[c], ct.transpose(kv[c]), scores)
-        scores = ct.mma(q_rope, ct.transpose(k_rope), scores)
+        k_rope = load_tile(KV, (page, rows_of_page, LATENT // ROPE), TILE_N, ROPE, LATENCY)
+        scores = ct.mma(q_rope, ct.transpose(k_rope), ct.zeros((TILE_H, TILE_N), ct.float32))
+        for i in ct.static_iter(range(1, PARTS + 1)):
+            kv = load_tile(KV, (page, rows_of_page, (part + i) % PARTS), TILE_N, WIDTH, LATENCY)
+            scores = ct.mma(q[i - 1], ct.transpose(kv), scores)
         # Masking every tile costs less than the second copy of the loop that a test would make the compiler write.
         scores = ct.where(tile * TILE_N + keys < visible, scores, -math.inf)
 
         new_max = ct.maximum(row_max, ct.max(scores, axis=1, keepdims=True) * scale_log2)
         p = ct.exp2(scores * scale_log2 - new_max)  # (TILE_H, TILE_N)
         alpha = ct.exp2(row_max - new_max)  # (TILE_H, 1)
-        sums = sums * alpha + p
-        p = ct.astype(p, Q.dtype)
-        new_acc = ()
-        for c in ct.static_iter(range(CHUNKS)):
-            new_acc += (ct.mma(p, kv[c], acc[c] * alpha),)
-        acc = new_acc
+        row_sum = row_sum * alpha + ct.sum(p, axis=1, keepdims=True)
+        acc = ct.mma(ct.astype(p, Q.dtype), kv, acc * alpha)
         row_max = new_max
-    return acc, row_max, ct.sum(sums, axis=1, keepdims=True)
+    return acc, row_max, row_sum
 
 
 @ct.kernel
 def whole(
     Q, KV, PageTable, KvLengths, Out, Lse, scale_log2: float, heads: int, causal_tokens: int,
-    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, CHUNKS: ConstInt, LATENCY: ConstInt,
+    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PARTS: ConstInt, LATENCY: ConstInt,
 ):  # fmt: skip
-    """A request per block column; grid (rows / TILE_H, batch).
+    """A request per block column; grid (row tiles x PARTS, batch).
 
     Q [batch, rows, LATENT + ROPE] with rows = query tokens x heads, KV [pages, PAGE, LATENT + ROPE], PageTable [batch,
     pages per request] int32, KvLengths [batch] int32, Out [batch, rows, LATENT], Lse [batch, rows] float32, natural.
     """
-    row_tile, request = ct.bid(0), ct.bid(1)
+    row_tile, part, request = ct.bid(0) // PARTS, ct.bid(0) % PARTS, ct.bid(1)
     acc, row_max, row_sum = attend(
-        Q, KV, PageTable, KvLengths, scale_log2, 1, 0, heads, causal_tokens,
-        TILE_H, TILE_N, LATENT, ROPE, CHUNKS, LATENCY,
+        Q, KV, PageTable, KvLengths, scale_log2, 1, 0, row_tile, part, heads, causal_tokens,
+        TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
     )  # fmt: skip
-    for c in ct.static_iter(range(CHUNKS)):
-        out = ct.astype(acc[c] / row_sum, Out.dtype)
-        ct.store(Out, (request, row_tile, c), ct.reshape(out, (1, TILE_H, LATENT // CHUNKS)))
-    lse = (row_max + ct.log2(row_sum)) * LN_2
-    ct.store(Lse, (request, row_tile), ct.reshape(lse, (1, TILE_H)))
+    out = ct.astype(acc / row_sum, Out.dtype)
+    ct.store(Out, (request, row_tile, part), ct.reshape(out, (1, TILE_H, LATENT // PARTS)))
+    if part == 0:
+        lse = (row_max + ct.log2(row_sum)) * LN_2
+        ct.store(Lse, (request, row_tile), ct.reshape(lse, (1, TILE_H)))
 
 
 @ct.kernel
 def split(
     Q, KV, PageTable, KvLengths, Partial, PartialLse, scale_log2: float, heads: int, causal_tokens: int,
-    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, CHUNKS: ConstInt, LATENCY: ConstInt,
+    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PARTS: ConstInt, LATENCY: ConstInt,
 ):  # fmt: skip
-    """A share of a request's KV tiles per block; grid (rows / TILE_H, batch, splits).
+    """A share of a request's KV tiles per block; grid (row tiles x PARTS, batch, splits).
 
-    Partial [batch, rows, splits, LATENT] float32, normalised within its share; PartialLse [batch, rows, splits]
+    Partial [batch, splits, rows, LATENT] float32, normalised within its share; PartialLse [batch, splits, rows]
     float32, base 2. A share without a visible key has zeros and -inf.
     """
-    row_tile, request, share = ct.bid(0), ct.bid(1), ct.bid(2)
+    row_tile, part, request, share = ct.bid(0) // PARTS, ct.bid(0) % PARTS, ct.bid(1), ct.bid(2)
     acc, row_max, row_sum = attend(
-        Q, KV, PageTable, KvLengths, scale_log2, ct.num_blocks(2), share, heads, causal_tokens,
-        TILE_H, TILE_N, LATENT, ROPE, CHUNKS, LATENCY,
+        Q, KV, PageTable, KvLengths, scale_log2, ct.num_blocks(2), share, row_tile, part, heads, causal_tokens,
+        TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
     )  # fmt: skip
     seen = row_sum > 0.0
-    for c in ct.static_iter(range(CHUNKS)):
-        out = acc[c] / ct.where(seen, row_sum, 1.0)
-        ct.store(Partial, (request, row_tile, share, c), ct.reshape(out, (1, TILE_H, 1, LATENT // CHUNKS)))
-    lse = ct.where(seen, row_max + ct.log2(row_sum), -math.inf)
-    ct.store(PartialLse, (request, row_tile, share), ct.reshape(lse, (1, TILE_H, 1)))
+    out = acc / ct.where(seen, row_sum, 1.0)
+    ct.store(Partial, (request, share, row_tile, part), ct.reshape(out, (1, 1, TILE_H, LATENT // PARTS)))
+    if part == 0:
+        lse = ct.where(seen, row_max + ct.log2(row_sum), -math.inf)
+        ct.store(PartialLse, (request, share, row_tile), ct.reshape(lse, (1, 1, TILE_H)))
 
 
-@ct.kernel
-def combine(Partial, PartialLse, Out, Lse, TILE_S: ConstInt, TILE_D: ConstInt):
-    """Weighted mean of the shares: out = sum_s 2^(lse_s - lse) partial_s; grid (rows, batch, LATENT / TILE_D)."""
-    row, request, column = ct.bid(0), ct.bid(1), ct.bid(2)
-    chunks = ct.cdiv(PartialLse.shape[2], TILE_S)
+@ct.kernel(occupancy=4)
+def combine_few(Partial, PartialLse, Out, Lse, TILE_R: ConstInt, TILE_D: ConstInt):
+    """Weighted mean of the shares, out = sum_s 2^(lse_s - lse) partial_s; grid (row tiles, batch, LATENT / TILE_D).
 
-    largest = ct.full((TILE_S,), LOWEST, ct.float32)
-    for chunk in range(chunks):
-        lse = ct.load(PartialLse, (request, row, chunk), shape=(1, 1, TILE_S), padding_mode=ct.PaddingMode.NEG_INF)
-        largest = ct.maximum(largest, ct.reshape(lse, (TILE_S,)))
-    largest = ct.max(largest)
-
-    total = ct.zeros((TILE_S,), ct.float32)
-    acc = ct.zeros((TILE_S, TILE_D), ct.float32)
-    for chunk in range(chunks):
-        lse = ct.load(PartialLse, (request, row, chunk), shape=(1, 1, TILE_S), padding_mode=ct.PaddingMode.NEG_INF)
-        weight = ct.exp2(ct.reshape(lse, (TILE_S,)) - largest)
-        total = total + weight
-        partial = ct.load(
-            Partial,
-            (request, row, chunk, column),
-            shape=(1, 1, TILE_S, TILE_D),
-            padding_mode=ct.PaddingMode.ZERO,
-        )
-        acc = acc + ct.reshape(partial, (TILE_S, TILE_D)) * weight[:, None]
-    total = ct.sum(total)
-    out = ct.astype(ct.sum(acc, axis=0) / total, Out.dtype)  # (TILE_D,)
-    ct.store(Out, (request, row, column), ct.reshape(out, (1, 1, TILE_D)))
+    For few shares of many rows: TILE_R rows at a time, one share after the other, as in online softmax.
+    """
+    row_tile, request, column = ct.bid(0), ct.bid(1), ct.bid(2)
+    largest = ct.full((TILE_R, 1), LOWEST, ct.float32)
+    total = ct.zeros((TILE_R, 1), ct.float32)
+    acc = ct.zeros((TILE_R, TILE_D), ct.float32)
+    for share in range(PartialLse.shape[1]):
+        lse = ct.load(PartialLse, (request, share, row_tile), shape=(1, 1, TILE_R), allow_tma=False)
+        lse = ct.reshape(lse, (TILE_R, 1))
+        partial = ct.load(Partial, (request, share, row_tile, column), shape=(1, 1, TILE_R, TILE_D), allow_tma=False)
+        new_largest = ct.maximum(largest, lse)
+        weight = ct.exp2(lse - new_largest)
+        alpha = ct.exp2(largest - new_largest)
+        total = total * alpha + weight
+        acc = acc * alpha + ct.reshape(partial, (TILE_R, TILE_D)) * weight
+        largest = new_largest
+    out = ct.astype(acc / total, Out.dtype)
+    ct.store(Out, (request, row_tile, column), ct.reshape(out, (1, TILE_R, TILE_D)), allow_tma=False)
     if column == 0:
-        ct.store(Lse, (request, row), ct.reshape((largest + ct.log2(total)) * LN_2, (1, 1)))
+        lse = (largest + ct.log2(total)) * LN_2
+        ct.store(Lse, (request, row_tile), ct.reshape(lse, (1, TILE_R)))
+
+
+@ct.kernel(occupancy=4)
+def combine_many(Partial, PartialLse, Out, Lse, TILE_S: ConstInt, TILE_D: ConstInt):
+    """The same for many shares of few rows: one row per block, TILE_S shares at a time; grid (rows, batch, ...)."""
+    row, request, column = ct.bid(0), ct.bid(1), ct.bid(2)
+    largest = ct.full((1, 1), LOWEST, ct.float32)
+    total = ct.zeros((1, 1), ct.float32)
+    acc = ct.zeros((1, TILE_D), ct.float32)
+    for chunk in range(ct.cdiv(PartialLse.shape[1], TILE_S)):
+        lse = ct.load(
+            PartialLse, (request, chunk, row), shape=(1, TILE_S, 1),
+            padding_mode=ct.PaddingMode.NEG_INF, allow_tma=False,
+        )  # fmt: skip
+        partial = ct.load(
+            Partial, (request, chunk, row, column), shape=(1, TILE_S, 1, TILE_D),
+            padding_mode=ct.PaddingMode.ZERO, allow_tma=False,
+        )  # fmt: skip
+        lse = ct.reshape(lse, (TILE_S, 1))
+        new_largest = ct.maximum(largest, ct.max(lse, axis=0, keepdims=True))
+        weight = ct.exp2(lse - new_largest)  # (TILE_S, 1)
+        alpha = ct.exp2(largest - new_largest)
+        total = total * alpha + ct.sum(weight, axis=0, keepdims=True)
+        acc = acc * alpha + ct.sum(ct.reshape(partial, (TILE_S, TILE_D)) * weight, axis=0, keepdims=True)
+        largest = new_largest
+    out = ct.astype(acc / total, Out.dtype)
+    ct.store(Out, (request, row, column), ct.reshape(out, (1, 1, TILE_D)), allow_tma=False)
+    if column == 0:
+        ct.store(Lse, (request, row), (largest + ct.log2(total)) * LN_2)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from cutesnake.contract import Runner
-from cutesnake.cutile_load import Cubin, Sequential, TileLaunch, multiprocessors
+from cutesnake.cutile_load import Sequential, TileLaunch, multiprocessors
 
 from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
@@ -16,6 +15,7 @@ from kernels.mla_decode.operator import Inputs, Outputs, Workload
 BLOCK_OVERHEAD = 2.0  # loading the queries, filling the pipeline, writing the result
 COMBINE_OVERHEAD = 2.0  # launching the second kernel
 COMBINE_PER_SPLIT = 0.05  # reading one more partial result per row
+FEW_SPLITS = 8  # up to here `combine` reads share after share; beyond, `combine_many` reads many at a time
 LOG2_E = 1.0 / math.log(2.0)
 
 
@@ -37,19 +37,19 @@ def choose_splits(blocks: int, tiles: int, multiprocessors: int) -> int:
 
 
 class Loaded:
-    """A build's three functions and its tiling."""
+    """A build's functions by name of their files, their symbols, the build's parameters, and `combine`'s tile."""
 
-    def __init__(self, folder: Path, params: Mapping[str, Any], tile_d: int) -> None:
-        self._functions = {
-            symbol: Cubin(folder / f"{stem}.cubin").function(symbol)
-            for stem, symbol in (
-                ("kernel", "mla_decode_split"),
-                ("combine", "mla_decode_combine"),
-                ("whole", "mla_decode_whole"),
-            )
-        }
+    def __init__(
+        self,
+        functions: Mapping[str, Any],
+        symbols: Mapping[str, str],
+        params: Mapping[str, Any],
+        combine_tile: tuple[int, int],
+    ) -> None:
+        self._functions = functions
+        self._symbols = symbols
         self._params = params
-        self._tile_d = min(tile_d, params["latent"])
+        self._combine_tile = combine_tile
 
     def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs, splits: int | None = None) -> Runner:
         """One launch if no request is split, two otherwise. `splits` overrides the rule, for tuning."""
@@ -58,24 +58,27 @@ class Loaded:
         p = self._params
         batch, tokens, heads, width = inputs.q.shape
         rows = tokens * heads
-        row_tiles = -(-rows // p["tile_h"])
+        blocks = -(-rows // p["tile_h"]) * p["parts"]
         if splits is None:
             tiles = -(-workload.kv_length // p["tile_n"])
-            splits = choose_splits(row_tiles * batch, tiles, multiprocessors())
+            splits = choose_splits(blocks * batch, tiles, multiprocessors())
         arrays = [inputs.q.view(batch, rows, width), inputs.kv_cache, inputs.page_table, inputs.kv_lengths]
         out = [outputs.out.view(batch, rows, p["latent"]), outputs.lse.view(batch, rows)]
         numbers = [inputs.softmax_scale * LOG2_E, heads, tokens if workload.causal else 1]
         if splits == 1:
-            return Sequential(self._launch("mla_decode_whole", (row_tiles, batch, 1), arrays + out + numbers))
+            return Sequential(self._launch("whole", (blocks, batch, 1), arrays + out + numbers))
         device = inputs.q.device
         partial = [
-            torch.empty(batch, rows, splits, p["latent"], dtype=torch.float32, device=device),
-            torch.empty(batch, rows, splits, dtype=torch.float32, device=device),
+            torch.empty(batch, splits, rows, p["latent"], dtype=torch.float32, device=device),
+            torch.empty(batch, splits, rows, dtype=torch.float32, device=device),
         ]
+        tile_rows, tile_columns = self._combine_tile
+        combine, row_tiles = ("combine", -(-rows // tile_rows)) if splits <= FEW_SPLITS else ("combine_many", rows)
+        columns = -(-p["latent"] // tile_columns)
         return Sequential(
-            self._launch("mla_decode_split", (row_tiles, batch, splits), arrays + partial + numbers),
-            self._launch("mla_decode_combine", (rows, batch, p["latent"] // self._tile_d), partial + out),
+            self._launch("kernel", (blocks, batch, splits), arrays + partial + numbers),
+            self._launch(combine, (row_tiles, batch, columns), partial + out),
         )
 
-    def _launch(self, symbol: str, grid: tuple[int, int, int], values: list[Any]) -> TileLaunch:
-        return TileLaunch(self._functions[symbol], symbol, grid, values)
+    def _launch(self, stem: str, grid: tuple[int, int, int], values: list[Any]) -> TileLaunch:
+        return TileLaunch(self._functions[stem], self._symbols[stem], grid, values)
