@@ -8,6 +8,7 @@ measurements are kept in `recorded/`), `static` (read off a build, or computed f
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -349,7 +350,7 @@ def _coverage(evidence: Evidence, kernel: str, target: str) -> Record:
         **{key: decision[key] for key in ("kernel", "dsl", "source", "target")},
         "build": _built(evidence, kernel, target, variants),
         **{stage: _ran(evidence, stage, kernel, target) for stage in GPU_STAGES},
-        "unsupported": _left_out(evidence, kernel),
+        "unsupported": _left_out(evidence, kernel, target),
     }
 
 
@@ -392,10 +393,8 @@ def _ran(evidence: Evidence, stage: str, kernel: str, target: str) -> Record:
     return {**counts, "simulated": simulated, "reason": reason}
 
 
-def _left_out(evidence: Evidence, kernel: str) -> list[Record]:
+def _left_out(evidence: Evidence, kernel: str, target: str) -> list[Record]:
     """Workloads that the kernel cannot compute, by reason."""
-    by_reason: dict[str, int] = {}
-    for (k, _), reason in evidence.unsupported.items():
-        if k == kernel:
-            by_reason[reason] = by_reason.get(reason, 0) + 1
-    return [{"reason": reason, "workloads": count} for reason, count in by_reason.items()]
+    reasons = [evidence.unsupported.get((kernel, workload)) for workload in evidence.asked(target)]
+    counts = Counter(reason for reason in reasons if reason)
+    return [{"reason": reason, "workloads": count} for reason, count in counts.items()]

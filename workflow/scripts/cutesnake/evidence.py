@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cutesnake import record
+from cutesnake import record, recorded
 
 Record = dict[str, Any]
 Records = Mapping[str, Record]  # path below the project's folder, with `/` -> record
@@ -16,9 +18,20 @@ Records = Mapping[str, Record]  # path below the project's folder, with `/` -> r
 GPU_STAGES = ("correctness", "timing", "nsys", "ncu")
 
 
-def read_records(stage: str, paths: Iterable[str | Path]) -> dict[str, Record]:
-    """Read and check records of one stage, keyed by their paths as given; RecordError for a damaged one."""
-    return {Path(path).as_posix(): record.read(stage, path) for path in paths}
+def read_records(paths: Iterable[str | Path]) -> dict[str, Record]:
+    """Records of any stage, each checked by the schema of the stage that it names, keyed by their paths as given.
+
+    Raises RecordError for a damaged one.
+    """
+    found = {}
+    for path in paths:
+        try:
+            entry = json.loads(Path(path).read_text())
+            record.check(entry["stage"], entry, str(path))
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+            raise record.RecordError(f"{path}: not a whole record ({error}); delete it and run again") from error
+        found[Path(path).as_posix()] = entry
+    return found
 
 
 @dataclass(frozen=True)
@@ -31,7 +44,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Evidence:
-    """`plan` is arch.json; `roofline` a list of rows, one per workload and device; the rest are records by path."""
+    """`plan` is arch.json; `roofline` a list of rows, one per workload and device; the rest
+    are records of this operator by path."""
 
     operator: str
     plan: Record
@@ -74,23 +88,19 @@ class Evidence:
 
     @cached_property
     def _builds(self) -> dict[tuple[str, str, str], tuple[str, Record]]:
-        return {_build_key(r): (path, r) for path, r in self.builds.items() if self._mine(r)}
+        return {_build_key(r): (path, r) for path, r in self.builds.items()}
 
     @cached_property
     def _inspected(self) -> dict[tuple[str, str, str], tuple[str, Record]]:
-        return {_build_key(r): (path, r) for path, r in self.inspected.items() if self._mine(r)}
+        return {_build_key(r): (path, r) for path, r in self.inspected.items()}
 
     @cached_property
     def _cases(self) -> dict[tuple[Source, str, tuple[str, str, str, str]], tuple[str, Record]]:
         found = {}
         for kind, records in (("recorded", self.recorded), ("live", self.measured)):
             for path, entry in records.items():
-                if self._mine(entry):
-                    found[_source(kind, entry), entry["stage"], _case_key(entry)] = (path, entry)
+                found[_source(kind, entry), entry["stage"], _case_key(entry)] = (path, entry)
         return found
-
-    def _mine(self, entry: Record) -> bool:
-        return entry.get("operator", entry.get("case", {}).get("operator")) == self.operator
 
     def build(self, kernel: str, target: str, variant: str) -> tuple[str, Record] | None:
         return self._builds.get((kernel, target, variant))
@@ -171,6 +181,44 @@ class Evidence:
         return f"not measured yet: no {stage} record"
 
 
+def load_evidence(
+    arch: str | Path,
+    records: Iterable[str | Path],
+    rooflines: Iterable[str | Path],
+    recorded_folder: str | Path | None = None,
+) -> list[Evidence]:
+    """Evidence of every operator of the plan in `arch`, in its order.
+
+    `records` are build, inspect and measurement records of any operator; `recorded_folder` holds the committed sets.
+    Raises RecordError or RecordedError for a damaged file.
+    """
+    plan = record.read("arch", arch)
+    found = read_records(records)
+    rows = {entry["operator"]: entry["rows"] for entry in map(functools.partial(record.read, "roofline"), rooflines)}
+    kept = recorded.read_recorded(recorded_folder) if recorded_folder else {}
+
+    def mine(operator: str, entries: Records, *stages: str) -> dict[str, Record]:
+        return {
+            path: entry
+            for path, entry in entries.items()
+            if (entry.get("case") or entry)["operator"] == operator and entry["stage"] in stages
+        }
+
+    measurements = (*GPU_STAGES, "autotune")
+    return [
+        Evidence(
+            operator,
+            plan,
+            mine(operator, found, "compile"),
+            mine(operator, found, "inspect"),
+            rows.get(operator, []),
+            mine(operator, found, *measurements),
+            mine(operator, kept, *measurements),
+        )
+        for operator in plan["workloads"]
+    ]
+
+
 def first_line(text: str | None) -> str:
     """First line of a message that is not empty, shortened to 300 characters."""
     line = next((line.strip() for line in (text or "").splitlines() if line.strip()), "no reason given")
@@ -184,7 +232,7 @@ def _build_key(entry: Record) -> tuple[str, str, str]:
 def _case_key(entry: Record) -> tuple[str, str, str, str]:
     case = entry["case"]
     variant = case["variant"]
-    return case["kernel"], case["target"], variant["id"] if isinstance(variant, dict) else variant, case["workload"]
+    return case["kernel"], case["target"], variant["id"] if variant else "", case["workload"]
 
 
 def _source(kind: str, entry: Record) -> Source:

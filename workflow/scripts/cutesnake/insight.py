@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cutesnake import bottleneck
+
 Record = dict[str, Any]
 
 REGISTER_CEILING = 255  # per thread, every architecture (CUDA programming guide, compute capabilities)
 NOISE_PERCENT = 3.0  # times nearer to each other than this, or than their spreads, are called equal
 POINTS = 10.0  # percentage points from which two shares of a peak are called different
-BUSY, IDLE = 60.0, 40.0  # percent of a peak: at least BUSY is near a limit, under IDLE is far from it
 CACHED = 1.15  # a cold run this many times slower than a hot one read from the L2 cache when hot
 
 
@@ -274,18 +275,13 @@ def _cached(pair: Pair) -> str | None:
 
 
 def _bottleneck(pair: Pair) -> str | None:
+    words = {"compute": "the tensor cores", "memory": "DRAM", "locality": "what it reads twice", "latency": "latency"}
     said = []
     for side in pair.sides:
-        tensor, dram = (side.cells[key]["value"] for key in ("tensor_core_percent", "dram_percent"))
-        if tensor is None or dram is None:
-            continue
-        numbers = f"(tensor {number(tensor)} %, DRAM {number(dram)} %)"
-        if dram >= BUSY and tensor < BUSY:
-            said.append(f"{side.kernel} is limited by memory {numbers}.")
-        elif tensor >= BUSY and dram < BUSY:
-            said.append(f"{side.kernel} is limited by the tensor cores {numbers}.")
-        elif tensor < IDLE and dram < IDLE:
-            said.append(f"{side.kernel} is limited by latency: neither unit is busy {numbers}.")
+        found = (side.ncu or {}).get("bottleneck") or {}
+        if found.get("class") in words:
+            numbers = ", ".join(f"{k.removesuffix('_percent')} {number(v)}" for k, v in found["numbers"].items() if v)
+            said.append(f"{side.kernel} is limited by {words[found['class']]} ({numbers.replace('_', ' ')}).")
     return " ".join(said) or None
 
 
@@ -331,8 +327,9 @@ RULES = (
     Rule(
         "M3",
         "measured",
-        f"Tensor-core and DRAM shares are measured. Memory: DRAM at least {BUSY:g} %, tensor under it. Tensor cores: "
-        f"the reverse. Latency: both under {IDLE:g} %.",
+        "ncu's record gives a bottleneck class: "
+        + "; ".join(f"{name}: {rule}" for name, rule in bottleneck.RULES)
+        + ".",
         _bottleneck,
     ),
     Rule(

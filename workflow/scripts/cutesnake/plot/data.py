@@ -61,7 +61,7 @@ def functions(evidence: Evidence) -> pandas.DataFrame:
     rows = []
     for path in sorted(evidence.inspected):
         entry = evidence.inspected[path]
-        if entry["operator"] != evidence.operator or entry["status"] != "ok" or not entry.get("functions"):
+        if entry["status"] != "ok" or not entry["functions"]:
             continue
         main = entry["functions"][0]
         rows.append(

@@ -14,6 +14,7 @@ Record = dict[str, Any]
 MIX = ("tensor_core", "tma_load", "tma_multicast", "tma_store", "tma_reduce", "barrier", "special_function")
 MEMORY = ("global_memory", "shared_memory", "tensor_memory", "local_memory", "other")
 MOST_STALLS = 3
+_WHERE = {"live": "measured here", "recorded": "recorded"}
 
 
 def cards(evidence: Evidence, upstream: Record, base: str) -> list[Record]:
@@ -21,11 +22,7 @@ def cards(evidence: Evidence, upstream: Record, base: str) -> list[Record]:
     found = []
     for kernel in dict.fromkeys(kernel for kernel, _ in evidence.decisions):
         decisions = [d for (k, _), d in evidence.decisions.items() if k == kernel]
-        builds = [
-            (path, entry)
-            for path, entry in sorted(evidence.builds.items())
-            if (entry["operator"], entry["kernel"]) == (evidence.operator, kernel)
-        ]
+        builds = [(path, entry) for path, entry in sorted(evidence.builds.items()) if entry["kernel"] == kernel]
         found.append(
             {
                 "id": slug("kernel", evidence.operator, kernel),
@@ -37,6 +34,7 @@ def cards(evidence: Evidence, upstream: Record, base: str) -> list[Record]:
                 "builds": [_build(evidence, path, entry, base) for path, entry in builds],
                 "checks": _checks(evidence, kernel),
                 "profiles": _profiles(evidence, kernel),
+                "choices": _choices(evidence, kernel),
             }
         )
     return found
@@ -154,12 +152,42 @@ def _profiles(evidence: Evidence, kernel: str) -> list[Record]:
     return found
 
 
+def _choices(evidence: Evidence, kernel: str) -> list[Record]:
+    """Which variant autotune chose per workload, and by how much."""
+    found = []
+    for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
+        for source in evidence.sources(target):
+            for entry in evidence.records(source, "autotune"):
+                if (entry["case"]["kernel"], entry["case"]["target"]) == (kernel, target):
+                    found.append(_choice(f"{source.device}, {_WHERE[source.kind]}", entry))
+    return found
+
+
+def _choice(where: str, entry: Record) -> Record:
+    m = entry["metrics"]
+    margin = m["margin_percent"]
+    return {
+        "where": where,
+        "target": entry["case"]["target"],
+        "workload": entry["case"]["workload"],
+        "chosen": m["chosen"] or "none: every variant failed",
+        "margin": "the only one" if margin is None else f"{number(margin)} % ahead",
+        "decided": m["decided"],
+        "variants": [
+            f"{v['variant']}: {number(v['cold_us'])} µs"
+            if v["status"] == "ok"
+            else f"{v['variant']} failed: {v['reason']}"
+            for v in m["variants"]
+        ],
+    }
+
+
 def _profile(kind: str, device: str | None, entry: Record) -> Record:
     m = entry["metrics"]
     stalls = sorted((m.get("stalls") or {}).items(), key=lambda item: -(item[1] or 0))[:MOST_STALLS]
     bottleneck = m.get("bottleneck") or {}
     return {
-        "where": f"{device}, {'recorded' if kind == 'recorded' else 'here'}",
+        "where": f"{device}, {_WHERE[kind]}",
         "target": entry["case"]["target"],
         "workload": entry["case"]["workload"],
         "class": bottleneck.get("class") or "not classed",

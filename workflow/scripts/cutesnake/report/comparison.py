@@ -9,6 +9,7 @@ from cutesnake.report.words import DSL_NAMES, Notes, plural, signed, slug, where
 
 Record = dict[str, Any]
 DSLS = ("cutile", "cute")
+TIMES = "\N{MULTIPLICATION SIGN}"
 Common = dict[tuple[str, str], tuple[int, list[Record]]]
 
 
@@ -132,7 +133,7 @@ def _delta(row: Record, key: str, notes: Notes) -> Record:
         return {"text": "none", "class": "missing", "value": None, "note": note, "static": False}
     if cell["unit"] == "µs":
         left, right = (row[dsl]["cells"][key]["value"] for dsl in DSLS)
-        text, value = f"{left / right:.2f}×", left / right
+        text, value = f"{left / right:.2f}{TIMES}", left / right
     else:
         value = cell["value"]
         text = signed(value, _text(abs(value), cell["unit"]))

@@ -54,7 +54,7 @@ def totals(comparisons: list[Record]) -> list[Record]:
 
 
 def coverage(comparison: Record) -> list[Record]:
-    """A view of each kernel × target."""
+    """A view of each kernel and target."""
     rows = []
     for entry in comparison["coverage"]:
         rows.append(

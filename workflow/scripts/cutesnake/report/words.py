@@ -24,7 +24,7 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 
 def signed(value: float, size: str) -> str:
     """`size` is the absolute value as text; gets the sign of `value`, a true minus included."""
-    return "±0" if value == 0 else ("+" if value > 0 else "−") + size
+    return "±0" if value == 0 else ("+" if value > 0 else "\N{MINUS SIGN}") + size
 
 
 def big(value: float, unit: str) -> str:
@@ -41,7 +41,7 @@ def state(count: Record) -> Record:
     if failed:
         return {"mark": "✕", "class": "bad", "text": f"{failed} of {expected} failed", "value": -failed}
     if expected == 0:
-        return {"mark": "–", "class": "none", "text": "not asked", "value": -1}
+        return {"mark": "\N{EN DASH}", "class": "none", "text": "not asked", "value": -1}
     if ok >= expected:
         return {"mark": "✓", "class": "good", "text": f"{ok} of {expected}", "value": ok}
     if simulated:
