@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -25,7 +26,7 @@ def compile(variant, target, folder):
     how = variant.params["how"]
     (folder / "kernel.ptx").write_text(how)
     if how == "refuses":
-        raise ValueError(f"{folder}/kernel.py:3: error: no such operand")
+        raise ValueError(f"\\x1b[91m{folder}/kernel.py:3: error:\\x1b[0m no such operand")
     if how == "crashes":
         os.abort()
     if how == "lacks a package":
@@ -101,6 +102,15 @@ def test_damaged_cubin_is_recorded(toy) -> None:
 def test_fault_of_the_machine_is_raised_not_recorded(toy, how: str, words: str) -> None:
     with pytest.raises(CompileError, match=words):
         toy(how)
+    assert names(toy.folder) == []
+
+
+def test_failure_on_a_full_disk_is_not_the_kernels(toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compilers do not always notice that what they wrote was lost."""
+    full = shutil.disk_usage(toy.log.parent)._replace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    with pytest.raises(CompileError, match="no space left on the disk"):
+        toy("refuses")
     assert names(toy.folder) == []
 
 

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from cutesnake.compile import CompileError, compile_build
+from cutesnake.compile import compile_build
 from cutesnake.contract import Variant
 
 wildcards = snakemake.wildcards  # noqa: F821
@@ -16,5 +16,5 @@ try:
         Path(snakemake.output.record).parent,  # noqa: F821
         log=snakemake.log[0],  # noqa: F821
     )
-except CompileError as error:
+except OSError as error:  # CompileError, or a disk that is full or read-only
     sys.exit(f"compile: {error}")

@@ -9,11 +9,13 @@ file) are raised, because recording them would make a passing trouble look like 
 from __future__ import annotations
 
 import filecmp
+import functools
 import hashlib
 import importlib.metadata
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -29,12 +31,15 @@ from cutesnake.contract import ROOT, Variant, load_kernel
 
 RECORD = "build.json"
 LOG_LINES = 40
+REASON_LENGTH = 4000  # characters; the log holds the rest
+SPARE_BYTES = 1 << 20  # with less free than this, a failure is put down to the disk
 PARTIAL = ".partial-"  # folders of builds under way; one that is found at the start is left from a killed job
 RUNTIME = "runtime"  # results/compile/runtime/
+UNKNOWN = {"symbols": [], "function": None, "launch": {}, "compilers": {}, "options": None, "notes": []}
 _REPLY = "reply.json"
 
 
-class CompileError(RuntimeError):
+class CompileError(OSError):
     """The machine, not the kernel, kept a build from being made. One line, with what would help."""
 
 
@@ -70,30 +75,37 @@ def compile_build(
         if reply["error"] is None:
             reply["error"] = _disassemble(partial / "build", reply["build"].setdefault("compilers", {}))
         seconds = time.monotonic() - started
+        if reply["error"] and shutil.disk_usage(folder).free < SPARE_BYTES:
+            raise CompileError(f"{operator}/{kernel} for {target}: no space left on the disk of {folder}")
         _install_runtime(reply["build"].pop("runtime", []), folder)
         files = _install(partial / "build", folder)
+    relative = functools.partial(_relative, partial=partial)
     entry = {
         "stage": "compile",
         "status": "failed" if reply["error"] else "ok",
-        "reason": _relative(reply["error"], partial) if reply["error"] else None,
-        "provenance": {
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "python": platform.python_version(),
-            "platform": f"{platform.system()} {platform.machine()}",
-        },
+        "reason": relative(reply["error"]).strip()[:REASON_LENGTH] if reply["error"] else None,
+        "provenance": _provenance(),
         "operator": operator,
         "kernel": kernel,
         "dsl": module.DSL,
         "source": module.SOURCE,
         "target": target,
         "variant": {"id": variant.id, "params": dict(variant.params)},
-        **{"symbols": [], "function": None, "launch": {}, "compilers": {}, "options": None, "notes": []},
+        **UNKNOWN,
         **reply["build"],
         "files": files,
         "seconds": round(seconds, 3),
-        "log_tail": _relative("\n".join(output.splitlines()[-LOG_LINES:]), partial),
+        "log_tail": relative("\n".join(output.splitlines()[-LOG_LINES:])),
     }
     record.write("compile", folder / RECORD, entry)
+
+
+def _provenance() -> dict[str, str]:
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
 
 
 def _compile_apart(
@@ -183,11 +195,13 @@ def _install_runtime(libraries: list[str], folder: Path) -> None:
 
 
 def _relative(text: str, partial: Path) -> str:
-    """`text` without the absolute paths of this machine, so that records can be compared and shared."""
+    """`text` without colours and the absolute paths of this machine, so that records can be compared and shared."""
+    text = re.sub(r"\x1b\[[\d;]*m", "", text)
     places = {
         str(partial / "build"): ".",
         str(partial): ".",
         str(partial.parent): ".",
+        str(Path.cwd()): ".",
         str(ROOT): ".",
         sys.prefix: "<python>",
         sys.base_prefix: "<python>",
