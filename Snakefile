@@ -23,9 +23,15 @@ include: "workflow/rules/arch.smk"
 include: "workflow/rules/fetch.smk"
 include: "workflow/rules/compile.smk"
 include: "workflow/rules/inspect.smk"
-# include: "workflow/rules/compare.smk"
-# include: "workflow/rules/plot.smk"
-# include: "workflow/rules/report.smk"
+include: "workflow/rules/correctness.smk"
+include: "workflow/rules/timing.smk"
+include: "workflow/rules/autotune.smk"
+include: "workflow/rules/nsys.smk"
+include: "workflow/rules/ncu.smk"
+include: "workflow/rules/compare.smk"
+include: "workflow/rules/plot.smk"
+include: "workflow/rules/report.smk"
+include: "workflow/rules/record.smk"
 
 
 rule compiled:
@@ -33,7 +39,11 @@ rule compiled:
         BUILD_RECORDS,
 
 
-rule inspected:
+rule checked:
     input:
-        INSPECT_RECORDS,
-        ROOFLINES,
+        CHECKED,
+
+
+rule measured:
+    input:
+        MEASURED,

@@ -11,3 +11,9 @@ for name in requirements requirements-dev; do
         "$name.in" | grep -vE "$only_cuda_torch" >"$name.txt.new"
     mv "$name.txt.new" "$name.txt"
 done
+
+{
+    echo "# Made by pin.sh from requirements.txt, for snakemake --sdm conda. The README's commands do not use it."
+    printf 'channels:\n  - conda-forge\ndependencies:\n  - python=3.11\n  - pip\n  - pip:\n'
+    sed 's/^/      - /' requirements.txt
+} >environment.yaml

@@ -6,6 +6,8 @@ rule arch:
         record="results/arch.json",
     log:
         "results/log/arch.log",
+    conda:
+        "../../envs/environment.yaml"
     params:
         plan=digest_data(PLAN.as_dict()),
         machine=digest_data(MACHINE.as_dict()),

@@ -8,8 +8,8 @@ from snakemake.exceptions import WorkflowError
 
 sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 
-from cutesnake import machine, matrix
 from cutesnake import config as configuration
+from cutesnake import machine, matrix
 from cutesnake.staleness import digest_baked, digest_code, digest_data
 
 try:
@@ -22,8 +22,13 @@ PLAN = matrix.make_plan(config, MACHINE, Path("results"))
 
 BUILD_RECORDS = [f"results/compile/{key}/build.json" for key in PLAN.builds]
 INSPECT_RECORDS = [f"results/inspect/{key}.json" for key in PLAN.builds if "inspect" in config["stages"]]
-ROOFLINES = [f"results/inspect/{operator}/roofline.json" for operator in config["operators"]]
-COMPARISONS = [f"results/compare/{operator}.json" for operator in config["operators"]]
+ROOFLINES = [f"results/inspect/{operator}/roofline.json" for operator in PLAN.workloads]
+CHECKED = [f"results/correctness/{case.key}.json" for case in PLAN.run_here("correctness")]
+TIMED = [f"results/timing/{case.key}.json" for case in PLAN.run_here("timing")]
+PROFILED = [f"results/{stage}/{case.key}.json" for stage in ("nsys", "ncu") for case in PLAN.run_here(stage)]
+TUNED = [f"results/autotune/{key}.json" for key in PLAN.choices()]
+MEASURED = [*CHECKED, *TIMED, *TUNED, *PROFILED]
+RECORDED = sorted(str(path) for path in Path(workflow.basedir, "recorded").rglob("*.json*"))
 
 
 wildcard_constraints:
@@ -38,3 +43,58 @@ wildcard_constraints:
 def build_of(wildcards):
     """The planned build that wildcards name."""
     return PLAN.builds["{0.operator}/{0.kernel}/{0.target}/{0.variant}".format(wildcards)]
+
+
+def identity_of(wildcards):
+    """The planned case that wildcards name, as plain data."""
+    case = PLAN.cases["{0.operator}/{0.kernel}/{0.target}/{0.variant}/{0.workload}".format(wildcards)]
+    return {
+        "operator": case.build.operator,
+        "kernel": case.build.kernel,
+        "target": case.build.target,
+        "variant": {"id": case.build.variant.id, "params": dict(case.build.variant.params)},
+        "parameters": asdict(case.workload),
+    }
+
+
+def running_code(stage):
+    """Digest of the code that a measurement depends on: the stage and the kernel with all they import."""
+
+    def digest(wildcards):
+        return digest_code(f"cutesnake.{stage}", f"kernels.{wildcards.operator}.{wildcards.kernel}")
+
+    return digest
+
+
+def checked_first(wildcards):
+    """The case's correctness record where that stage is wanted: what is wrong is not timed."""
+    if "correctness" not in config["stages"]:
+        return []
+    return "results/correctness/{0.operator}/{0.kernel}/{0.target}/{0.variant}/{0.workload}.json".format(wildcards)
+
+
+def upstream_of(wildcards):
+    """The fetched wheel that an upstream kernel comes from; nothing for our own kernels."""
+    source = PLAN.sources[wildcards.operator, wildcards.kernel]
+    return [] if source == "ours" else [f"results/fetch/{source}/fetched.json"]
+
+
+def variant_of(wildcards):
+    return dict(build_of(wildcards).variant.params)
+
+
+def baked_code_of(wildcards):
+    return digest_baked(wildcards.operator, wildcards.kernel)
+
+
+def workload_parameters_of(wildcards):
+    return [asdict(workload) for workload in PLAN.workloads[wildcards.operator]]
+
+
+def roofline_code_of(wildcards):
+    return digest_code("cutesnake.inspect.roofline", f"kernels.{wildcards.operator}.operator")
+
+
+def timings_of(wildcards):
+    key = "{0.operator}/{0.kernel}/{0.target}/{0.workload}".format(wildcards)
+    return [f"results/timing/{case.key}.json" for case in PLAN.choices()[key]]

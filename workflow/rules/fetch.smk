@@ -2,14 +2,16 @@
 
 
 rule fetch:
-    output:
-        record="results/fetch/{package}/fetched.json",
     input:
         upstream=f"{workflow.basedir}/kernels/upstream.yaml",
+    output:
+        record="results/fetch/{package}/fetched.json",
     log:
         "results/log/fetch/{package}.log",
+    retries: 2
+    conda:
+        "../../envs/environment.yaml"
     params:
         code=digest_code("cutesnake.fetch"),
-    retries: 2
     script:
         "../scripts/fetch.py"

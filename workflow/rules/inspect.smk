@@ -1,24 +1,16 @@
 """Static figures: what a build uses, and how fast each workload can be on each device at best."""
 
-DEVICES = f"{workflow.basedir}/config/devices.yaml"
-
-
-def workload_parameters_of(wildcards):
-    return [asdict(workload) for workload in PLAN.workloads[wildcards.operator]]
-
-
-def roofline_code_of(wildcards):
-    return digest_code("cutesnake.inspect.roofline", f"kernels.{wildcards.operator}.operator")
-
 
 rule inspect:
-    output:
-        record="results/inspect/{operator}/{kernel}/{target}/{variant}.json",
     input:
         build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
-        devices=DEVICES,
+        devices=f"{workflow.basedir}/config/devices.yaml",
+    output:
+        record="results/inspect/{operator}/{kernel}/{target}/{variant}.json",
     log:
         "results/log/inspect/{operator}/{kernel}/{target}/{variant}.log",
+    conda:
+        "../../envs/environment.yaml"
     params:
         code=digest_code("cutesnake.inspect.build"),
     script:
@@ -26,12 +18,14 @@ rule inspect:
 
 
 rule roofline:
+    input:
+        devices=f"{workflow.basedir}/config/devices.yaml",
     output:
         record="results/inspect/{operator}/roofline.json",
-    input:
-        devices=DEVICES,
     log:
         "results/log/inspect/{operator}/roofline.log",
+    conda:
+        "../../envs/environment.yaml"
     params:
         workloads=workload_parameters_of,
         code=roofline_code_of,

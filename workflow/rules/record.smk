@@ -2,15 +2,16 @@
 
 
 rule record:
-    output:
-        summary="results/recorded.txt",
     input:
         MEASURED,
+    output:
+        summary="results/recorded.txt",
     log:
         "results/log/record.log",
+    conda:
+        "../../envs/environment.yaml"
     params:
-        results="results",
-        folder="recorded",
+        folder=f"{workflow.basedir}/recorded",
         code=digest_code("cutesnake.recorded"),
     script:
         "../scripts/keep_measurements.py"

@@ -2,20 +2,22 @@
 
 
 rule timing:
-    output:
-        record="results/timing/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     input:
         build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
         checked=checked_first,
+    output:
+        record="results/timing/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:
         "results/log/timing/{operator}/{kernel}/{target}/{variant}/{workload}.log",
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=1,
     params:
         stage="timing",
         identity=identity_of,
         settings=config["timing"],
         device=MACHINE.fingerprint,
         code=running_code("timing"),
-    resources:
-        gpu=1,
     script:
         "../scripts/measure_case.py"

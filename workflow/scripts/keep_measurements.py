@@ -5,7 +5,7 @@ from pathlib import Path
 from cutesnake import record
 from cutesnake.recorded import write_recorded
 
-written = write_recorded(snakemake.params.results, snakemake.params.folder)  # noqa: F821
+written = write_recorded(Path(snakemake.output.summary).parent, snakemake.params.folder)  # noqa: F821
 text = "".join(f"recorded/{device}: {count} records\n" for device, count in sorted(written.items()))
 record.write_text(Path(snakemake.output.summary), text)  # noqa: F821
 print(text, end="")

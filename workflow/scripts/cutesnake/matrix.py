@@ -67,6 +67,14 @@ class Plan:
             if chosen and (build.operator, build.kernel, build.target) in runnable:
                 yield case
 
+    def choices(self) -> dict[str, list[Case]]:
+        """operator/kernel/target/workload -> cases timed here, where there are variants to choose from."""
+        found: dict[str, list[Case]] = {}
+        for case in self.run_here("timing"):
+            build = case.build
+            found.setdefault(f"{build.operator}/{build.kernel}/{build.target}/{case.workload.id}", []).append(case)
+        return {key: cases for key, cases in found.items() if len(cases) > 1}
+
     def as_dict(self) -> dict[str, Any]:
         """For arch.json: plain data."""
         return {

@@ -1,0 +1,20 @@
+"""cuTile beside CuTe, per workload and target, and every cell says where its value comes from."""
+
+
+rule compare:
+    input:
+        arch="results/arch.json",
+        records=[*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED],
+        rooflines=ROOFLINES,
+        recorded=RECORDED,
+    output:
+        record="results/compare/{operator}.json",
+    log:
+        "results/log/compare/{operator}.log",
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        recorded=f"{workflow.basedir}/recorded",
+        code=digest_code("cutesnake.compare", "cutesnake.evidence"),
+    script:
+        "../scripts/compare.py"
