@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 import tiny_build
-from cutesnake.inspect.cubin import read_cubin
+from cutesnake.inspect.cubin import _barriers_of_flags, read_cubin
 from cutesnake.inspect.ptx import read_ptx
 from cutesnake.inspect.sass import CLASSES, read_sass
 from cutesnake.record import RecordError
@@ -55,6 +55,10 @@ def test_a_bound_on_the_threads_is_no_requirement(tmp_path) -> None:
     assert (kernel.required_threads, kernel.max_threads) == (None, 128)
     kernel, _ = spilling(tmp_path, "sm_90a")
     assert (kernel.required_threads, kernel.max_threads, kernel.blocks_per_cluster) == (None, None, None)
+
+
+def test_named_barriers_in_the_flags_of_the_code() -> None:
+    assert (_barriers_of_flags(0x400006), _barriers_of_flags(0x6)) == (4, 0)
 
 
 def test_a_cubin_cut_short_anywhere_is_one_clear_line(everything, tmp_path) -> None:

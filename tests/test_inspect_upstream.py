@@ -1,8 +1,10 @@
-"""Inspect of real builds of upstream kernels, against figures that were read from them by hand."""
+"""Inspect of real builds of large kernels, against figures that were read from them by hand."""
 
 import re
+import subprocess
 
 import pytest
+import tiny_build
 from cutesnake import record
 from cutesnake.compile import compile_build
 from cutesnake.contract import ROOT, load_kernel, load_operator
@@ -19,7 +21,8 @@ def built(tmp_path, monkeypatch):
     def make(kernel, target, dtype, kv_length=4096):
         monkeypatch.chdir(tmp_path)
         module, problem = load_kernel("mla_decode", kernel), load_operator("mla_decode")
-        fetch(module.SOURCE, f"results/fetch/{module.SOURCE}", ROOT / "kernels/upstream.yaml")
+        if module.SOURCE != "ours":
+            fetch(module.SOURCE, f"results/fetch/{module.SOURCE}", ROOT / "kernels/upstream.yaml")
         variant = module.variants(problem.Workload(32, kv_length, dtype), target)[0]
         compile_build("mla_decode", kernel, target, variant, tmp_path / "build")
         inspect_build(tmp_path / "build/build.json", ROOT / "config/devices.yaml", tmp_path / "inspect.json")
@@ -44,6 +47,24 @@ def test_nvidias_fp16_mla_decode_for_sm100(built) -> None:
     room = main["occupancy"]
     assert (room["blocks_per_sm"], room["percent"]) == (1, 18.75)
     assert room["limiter"] == "shared_memory, registers, tensor_memory"
+
+
+def test_nvidias_fp8_mla_decode_for_sm100(built) -> None:
+    entry, ptx = built("cutlass_fp8", "sm_100a", "fp8")
+    main = entry["functions"][0]
+    assert main["pipeline_stages"] == [3, 2, 2, 2, 2, 2]  # load_k, load_v, mma_s, p_mma, p_cor, mma_o of its source
+    assert main["instructions"]["tensor_core"] == len(re.findall(r"tcgen05\.mma\.\S*kind::f8f6f4", ptx)) > 0
+    assert main["setmaxnreg"] == [48, 48, 48, 48, 192, 256]
+
+
+def test_named_barriers_of_an_older_compiler(built, tmp_path) -> None:
+    """CuTe DSL 4.8.1 compiles for sm_90a with CUDA 12.9, whose cubins keep the count elsewhere."""
+    entry, _ = built("cute_sm90", "sm_90a", "bf16")
+    command = [tiny_build.tool("cuobjdump"), "-elf", str(tmp_path / "build/kernel.cubin")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    theirs = sorted(map(int, re.findall(r"^bar = (\d+)", said, re.MULTILINE)))
+    assert sorted(function["named_barriers"] for function in entry["functions"]) == theirs
+    assert max(theirs) > 0
 
 
 @pytest.mark.parametrize(

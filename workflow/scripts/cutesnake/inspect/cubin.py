@@ -113,6 +113,7 @@ def _read(elf: ELFFile, size: int) -> Cubin:
 def _kernel(symbol: str, sections: dict, counts: dict[tuple[int, str], int], reserved: int) -> Kernel:
     info = dict(_attributes(sections[f".nv.info.{symbol}"].data()))
     shared = sections.get(f".nv.shared.{symbol}")
+    code = sections[f".text.{symbol}"]
 
     def volume(attribute: int) -> int | None:
         return math.prod(struct.unpack("<III", info[attribute])) if attribute in info else None
@@ -128,10 +129,15 @@ def _kernel(symbol: str, sections: dict, counts: dict[tuple[int, str], int], res
         required_threads=volume(REQUIRED_THREADS),
         max_threads=volume(MAX_THREADS),
         blocks_per_cluster=volume(BLOCKS_PER_CLUSTER),
-        named_barriers=value(NAMED_BARRIERS),
+        named_barriers=value(NAMED_BARRIERS) if NAMED_BARRIERS in info else _barriers_of_flags(code["sh_flags"]),
         mbarriers=value(MBARRIERS),
-        code_bytes=sections[f".text.{symbol}"]["sh_size"],
+        code_bytes=code["sh_size"],
     )
+
+
+def _barriers_of_flags(flags: int) -> int:
+    """Compilers before CUDA 13 (CuTe DSL for sm_90a) count named barriers in the flags of the code section."""
+    return flags >> 20 & 0x7F
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
