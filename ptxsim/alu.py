@@ -238,7 +238,7 @@ def _min_max(g: Generator, ins: Instruction) -> None:
     if kind in _INT:
         expr = "minimum" if ins.base == "min" else "maximum"
         if "relu" in mods:
-            raise g.fail(f"unknown opcode {ins.op}")
+            return g.write(dst, k, f"maximum({expr}({', '.join(g.read(s, k) for s in sources)}), {g.constant(0, k)})")
         return g.ufunc(dst, k, expr, *(g.read(s, k) for s in sources))
     args = _float_args(g, ins, [kind] * len(sources), tuple(sources), "ftz" in mods)
     expr = args[0]

@@ -286,7 +286,7 @@ class _Body:
                 r._advance(1)
                 if self.scope is None:
                     break
-            elif text.startswith(".loc", r.pos):
+            elif re.match(r"\.loc\s", text[r.pos:r.pos + 5]):
                 line = text[r.pos:text.index("\n", r.pos)]
                 _, f, n, *_ = line.replace(",", " ").split()
                 self.source = f"{r.files.get(int(f), f)}:{n}"

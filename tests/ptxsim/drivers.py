@@ -4,10 +4,10 @@
 were unpacked; only what the compiler makes of them is written. No GPU is needed.
 """
 
-from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -75,15 +75,100 @@ def rmsnorm(examples: Path, folder: Path, target: str) -> None:
         export(kernel, args, target, folder / str(n), "rmsnorm")
 
 
-def _tutorial_gemm(index: str):
+def _tutorial_gemm(index: str, clusters: tuple[int, ...] = ()):
     def compile_it(examples: Path, folder: Path, target: str) -> None:
         import cutlass
 
         m = load(examples, f"blackwell/tutorial_gemm/fp16_gemm_{index}.py")
         args = tuple(compact(cutlass.Float16, (None, None), (1, 0), 32) for _ in range(3))
-        export(m.host_function, args, target, folder, "gemm")
+        export(m.host_function, (*args, *clusters), target, folder, "gemm")
 
     return compile_it
+
+
+def _nvfp4_gemm(examples: Path, folder: Path, target: str) -> None:
+    import cutlass.cute as cute
+    from cutlass import Int32
+    from cutlass.cute.runtime import make_fake_stream, make_ptr
+
+    m = load(examples, "blackwell/tutorial_gemm/nvfp4_gemm_0.py")
+    kernel = m.Sm100BlockScaledDenseGemmKernel()
+
+    @cute.jit
+    def host(a: cute.Pointer, b: cute.Pointer, sfa: cute.Pointer, sfb: cute.Pointer, c: cute.Pointer, rows: Int32,
+             columns: Int32, depth: Int32, batch: Int32, stream):
+        kernel(a, b, sfa, sfb, c, (rows, columns, depth, batch), stream)
+
+    def ptr(dtype, align):
+        return make_ptr(dtype, align, cute.AddressSpace.gmem, assumed_align=align)
+    args = (ptr(m.ab_dtype, 16), ptr(m.ab_dtype, 16), ptr(m.sf_dtype, 32), ptr(m.sf_dtype, 32), ptr(m.c_dtype, 32),
+            *(Int32(x) for x in (128, 128, 256, 1)), make_fake_stream())
+    export(host, args, target, folder, "gemm")
+
+
+def _persistent_gemm(examples: Path, folder: Path, target: str) -> None:
+    import cutlass
+    from cutlass.cute.runtime import make_fake_stream
+
+    m = load(examples, "blackwell/dense_gemm_persistent.py")
+    for name, pair, tiler, store in (("pair", True, (256, 128), True), ("single", False, (128, 64), False)):
+        kernel = m.PersistentDenseGemmKernel(cutlass.Float32, pair, tiler, (2, 1) if pair else (1, 1), store)
+        a, b, c = (compact(cutlass.BFloat16, (None, None, None), (1, 0, 2), 16) for _ in range(3))
+        export(kernel, (a, b, c, 4, make_fake_stream(use_tvm_ffi_env_stream=True)), target, folder / name, "gemm")
+
+
+def _fmha(causal: bool):
+    def compile_it(examples: Path, folder: Path, target: str) -> None:
+        import cutlass
+        import cutlass.cute as cute
+        from cutlass import Float32, Int32
+        from cutlass.cute.runtime import make_fake_stream, make_ptr
+
+        m = load(examples, "blackwell/fmha.py")
+        mask = m.fmha_utils.MaskEnum.WINDOW_MASK
+        kernel = m.BlackwellFusedMultiHeadAttentionForward(Float32, Float32, (128, 128, 128), False, mask)
+        right = Int32(0) if causal else None
+
+        @cute.jit
+        def host(q: cute.Pointer, k: cute.Pointer, v: cute.Pointer, o: cute.Pointer, batch: Int32, s_q: Int32, s_k: Int32,
+                 h_q: Int32, h_k: Int32, scale_log2: Float32, scale: Float32, stream):
+            size = (batch, s_q, s_q, s_k, h_q, h_k, 128)
+            kernel(q, k, v, o, size, None, None, None, scale_log2, scale, Float32(1.0), None, right, stream)
+
+        p = make_ptr(cutlass.Float16, 16, cute.AddressSpace.gmem, assumed_align=16)
+        export(host, (p, p, p, p, *(Int32(x) for x in (1, 256, 256, 1, 1)), Float32(1.0), Float32(1.0), make_fake_stream()),
+               target, folder, "fmha")
+
+    return compile_it
+
+
+def _hopper_gemm(examples: Path, folder: Path, target: str) -> None:
+    import cutlass
+    from cutlass.cute.runtime import make_fake_stream
+
+    m = load(examples, "hopper/dense_gemm.py")
+    for name, cls, tile in (("f16", "Float16", (128, 128)), ("fp8", "Float8E4M3FN", (128, 64))):
+        kernel = m.HopperWgmmaGemmKernel(cutlass.Float32, tile, (1, 1))
+        io = getattr(cutlass, cls)
+        a, b = (compact(io, (None, None, None), (1, 0, 2), 16) for _ in range(2))
+        c = compact(cutlass.Float16, (None, None, None), (1, 0, 2), 16)
+        export(kernel, (a, b, c, make_fake_stream(use_tvm_ffi_env_stream=True)), target, folder / name, "gemm")
+
+
+def _hopper_fmha(examples: Path, folder: Path, target: str) -> None:
+    import cutlass
+    from cutlass import Float32
+    from cutlass.cute.runtime import make_fake_stream
+
+    m = load(examples, "hopper/fmha.py")
+    mask = m.fmha_utils.MaskEnum.WINDOW_MASK
+    kernel = m.HopperFusedMultiHeadAttentionForward(Float32, Float32, (64, 128, 128), False, mask)
+    order = (4, 0, 1, 2, 3)
+    q, k, v, o = (compact(cutlass.Float16, (None, 128, 1, None, None), (3, 0, 1, 2, 4)) for _ in range(4))
+    lse = compact(Float32, (None, 1, 1, None, None), (0, 1, 2, 3, 4))
+    del order
+    export(kernel, (q, k, v, o, lse, Float32(1.0), Float32(1.0), Float32(1.0), None, None,
+                    make_fake_stream(use_tvm_ffi_env_stream=True)), target, folder, "fmha")
 
 
 def _mla(stem: str, cls: str, dtype: str):
@@ -115,10 +200,21 @@ EXAMPLES = {
     "mla_fp16": (_mla("mla_decode_fp16", "BlackwellMultiHeadLatentAttentionForwardFP16", "Float16"), "sm_100a"),
     "mla_fp8": (_mla("mla_decode_fp8", "BlackwellMultiHeadLatentAttentionForwardFP8", "Float8E4M3FN"), "sm_100a"),
 }
-EXAMPLES |= {f"fp16_gemm_{i}": (_tutorial_gemm(i), "sm_100a") for i in ("0", "1", "2", "3", "3_1", "4", "5", "6")}
+EXAMPLES |= {f"fp16_gemm_{i}": (_tutorial_gemm(i, extra), "sm_100a") for i, extra in
+             (("0", ()), ("1", ()), ("2", ()), ("3", (4,)), ("3_1", (4,)), ("4", (2, 4)), ("5", (4,)))}
+EXAMPLES |= {"nvfp4_gemm_0": (_nvfp4_gemm, "sm_100a"), "persistent_gemm": (_persistent_gemm, "sm_100a"),
+             "fmha": (_fmha(False), "sm_100a"), "fmha_causal": (_fmha(True), "sm_100a"),
+             "hopper_gemm": (_hopper_gemm, "sm_90a"), "hopper_fmha": (_hopper_fmha, "sm_90a")}
 
 
 if __name__ == "__main__":
     name, examples, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     function, arch = EXAMPLES[name]
+    os.environ["CUTE_DSL_ARCH"] = arch
+    if arch == "sm_90a":  # in a fresh process an sm_90a export does not find the runtime's symbols by itself
+        import ctypes
+
+        import cutlass.cute as cute
+        for library in cute.runtime.find_runtime_libraries(enable_tvm_ffi=True):
+            ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
     function(examples, folder, arch)

@@ -1,0 +1,187 @@
+"""NVIDIA's own kernels, unmodified, against float32 references: right on real cards, so a difference is our fault."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+import ptxsim
+from ptxsim.numeric import TABLES
+
+ALL = ("eager", "late", "tma_late", "mma_late", "random")
+
+
+def capture(folder: Path, function: str, args: tuple) -> list[ptxsim.Launch]:
+    module = ptxsim.Module.from_file(folder / "kernel.ptx")
+    return ptxsim.capture(folder / "kernel.o", function, args, module)
+
+
+def clean(result: ptxsim.Result) -> None:
+    assert not result.findings, "\n".join(str(f) for f in result.findings)
+
+
+def nans(*shape: int, dtype=torch.float16) -> torch.Tensor:
+    return torch.full(shape, float("nan")).to(dtype)
+
+
+@pytest.mark.parametrize("shape", [(37, 100), (1, 4), (256, 64)])
+def test_elementwise_add(built, shape) -> None:
+    a, b, c = torch.randn(shape), torch.randn(shape), nans(*shape, dtype=torch.float32)
+    result = ptxsim.run(capture(built("elementwise_add"), "elementwise_add", (a, b, c)), track=True)
+    clean(result)
+    assert torch.equal(c, a + b)
+    n = 4 * shape[0] * shape[1]
+    counts = result.counts[0]
+    assert (counts.global_read_unique_bytes, counts.global_write_unique_bytes) == (2 * n, n)
+
+
+@pytest.mark.parametrize("columns,rows", [("1024", 5), ("16384", 2)])
+def test_rmsnorm(built, columns, rows) -> None:
+    n = int(columns)
+    x, w, o = torch.randn(rows, n).bfloat16(), torch.randn(n).bfloat16(), nans(rows, n, dtype=torch.bfloat16)
+    args = (ptxsim.Pointer(x), ptxsim.Pointer(w), ptxsim.Pointer(o), rows, 1e-6, 0)
+    clean(ptxsim.run(capture(built("rmsnorm", columns), "rmsnorm", args)))
+    want = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 1e-6) * w.float()
+    torch.testing.assert_close(o.float(), want, rtol=2 ** -8, atol=1e-6)
+
+
+def gemm(built, name: str, m: int, n: int, k: int, schedule: str, seed: int = 0) -> ptxsim.Result:
+    torch.manual_seed(1)
+    a, b, c = torch.randn(m, k).half(), torch.randn(n, k).half(), nans(m, n)
+    result = ptxsim.run(capture(built(name), "gemm", (a, b, c)), schedule=schedule, seed=seed)
+    clean(result)
+    want = a.float() @ b.float().T
+    torch.testing.assert_close(c.float(), want, rtol=2 ** -10, atol=1e-3)
+    assert (c == want.half()).float().mean() > 0.99
+    assert sum(x.mma_flops for x in result.counts) == 2 * m * n * k
+    return result
+
+
+@pytest.mark.parametrize("schedule", ALL)
+def test_tutorial_gemm_0(built, schedule) -> None:
+    gemm(built, "fp16_gemm_0", 128, 256, 320, schedule)
+
+
+@pytest.mark.parametrize("number", ["1", "2", "3"])
+def test_tutorial_gemms(built, number) -> None:
+    gemm(built, f"fp16_gemm_{number}", 512, 512, 192, "random")
+
+
+@pytest.mark.parametrize("part", ["pair", "single"])
+def test_persistent_gemm(built, part) -> None:
+    torch.manual_seed(2)
+    m, n, k, batch = 384, 192, 136, 2
+    a, b = torch.randn(batch, m, k).bfloat16().permute(1, 2, 0), torch.randn(batch, n, k).bfloat16().permute(1, 2, 0)
+    c = nans(batch, m, n, dtype=torch.bfloat16).permute(1, 2, 0)
+    clean(ptxsim.run(capture(built("persistent_gemm", part), "gemm", (a, b, c)), seed=3))
+    torch.testing.assert_close(c.float(), torch.einsum("mkl,nkl->mnl", a.float(), b.float()), rtol=2 ** -7, atol=1e-2)
+
+
+def blocked(scales: torch.Tensor) -> torch.Tensor:
+    """Scale factors (rows, blocks) in the order cuBLAS documents: 128 by 4 tiles of 32 by 4 by 4."""
+    rows, blocks = scales.shape
+    return scales.view(rows // 128, 4, 32, blocks // 4, 4).permute(0, 3, 2, 1, 4).contiguous()
+
+
+def test_nvfp4_gemm(built) -> None:
+    torch.manual_seed(3)
+    m, n, k = 128, 256, 512
+    table = torch.from_numpy(TABLES["e2m1"])
+
+    def fp4(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+        codes = torch.randint(0, 16, (rows, k), dtype=torch.uint8)
+        return (codes[:, 0::2] | codes[:, 1::2] << 4).contiguous(), table[codes.long()]
+    (a, af), (b, bf) = fp4(m), fp4(n)
+    sa, sb = (torch.rand(r, k // 16).add(0.2).to(torch.float8_e4m3fn) for r in (m, n))
+    c = nans(m, n)
+    pa, pb = blocked(sa.view(torch.uint8)), blocked(sb.view(torch.uint8))
+    args = (*(ptxsim.Pointer(x) for x in (a, b, pa, pb, c)), m, n, k, 1, 0)
+    clean(ptxsim.run(capture(built("nvfp4_gemm_0"), "gemm", args), seed=1))
+    want = (af * sa.float().repeat_interleave(16, 1)) @ (bf * sb.float().repeat_interleave(16, 1)).T
+    torch.testing.assert_close(c.float(), want, rtol=2 ** -10, atol=2e-3)
+
+
+def mla_inputs(batch: int, kv: int, split: int, dtype=torch.float16, page: int = 128, seed: int = 0) -> dict:
+    """Tensors of NVIDIA's MLA decode example, pages shuffled, outputs and unused rows poisoned with NaN."""
+    torch.manual_seed(seed)
+    pages = -(-kv // page)
+    out = torch.float16 if dtype == torch.float16 else dtype
+
+    def q(d: int) -> torch.Tensor:
+        return torch.randn(batch, 1, 128, d).to(dtype).permute(2, 3, 1, 0)
+    cache = [torch.randn(batch * pages, page, d).to(dtype).permute(1, 2, 0) for d in (512, 64)]
+    order = torch.randperm(batch * pages).to(torch.int32).reshape(batch, pages)
+    table = torch.empty_strided((pages, batch), (1, pages), dtype=torch.int32).copy_(order.T)
+    o = nans(batch, 1, 128, 512, dtype=out).permute(2, 3, 1, 0)
+    lse = nans(batch, 1, 128, dtype=torch.float32).permute(2, 1, 0)
+    space = torch.full((batch * 128 * split * 513,), float("nan")).view(torch.int8)
+    return {"q": q(512), "r": q(64), "c": cache[0], "k": cache[1], "table": table, "order": order, "o": o, "lse": lse, "space": space,
+            "seqs": torch.full((batch,), kv, dtype=torch.int32), "kv": kv, "split": split}
+
+
+def mla_capture(folder: Path, x: dict) -> list[ptxsim.Launch]:
+    args = (x["q"], x["r"], x["c"], x["k"], x["table"], x["o"], x["lse"], x["space"], x["split"], x["seqs"], None, 576 ** -0.5, 1.0)
+    return capture(folder, "mla", args)
+
+
+def mla_reference(x: dict) -> tuple[torch.Tensor, torch.Tensor]:
+    outs, sums = [], []
+    for b in range(x["q"].shape[3]):
+        keys = torch.cat([x["c"].float(), x["k"].float()], 1).permute(2, 0, 1)[x["order"][b].long()].reshape(-1, 576)[:x["kv"]]
+        s = torch.cat([x["q"].float(), x["r"].float()], 1)[:, :, 0, b] @ keys.T * 576 ** -0.5
+        outs.append(torch.softmax(s, -1) @ keys[:, :512])
+        sums.append(torch.logsumexp(s, -1) / math.log(2))
+    return torch.stack(outs, -1), torch.stack(sums, -1)
+
+
+def mla_check(folder: Path, batch: int, kv: int, split: int, schedule: str, seed: int = 0, tolerance: float = 1e-3, **kw) -> ptxsim.Result:
+    x = mla_inputs(batch, kv, split, **kw)
+    result = ptxsim.run(mla_capture(folder, x), schedule=schedule, seed=seed)
+    clean(result)
+    o, lse = mla_reference(x)
+    torch.testing.assert_close(x["o"][:, :, 0].float(), o, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(x["lse"][:, 0], lse, rtol=1e-5, atol=1e-4)
+    return result
+
+
+def test_mla_decode_fp16_one_page(built) -> None:
+    mla_check(built("mla_fp16"), 1, 128, 1, "random")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", ALL)
+def test_mla_decode_fp16(built, schedule) -> None:
+    result = mla_check(built("mla_fp16"), 1, 1024, 4, schedule)
+    assert result.seconds < 60
+    assert sum(x.mma_flops for x in result.counts) == 2 * 128 * 1024 * (576 + 512)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kv", [1, 63, 64, 65, 257])
+def test_mla_decode_fp16_ragged(built, kv) -> None:
+    mla_check(built("mla_fp16"), 2, kv, 2 if kv > 128 else 1, "random", seed=kv)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kv,split", [(128, 1), (257, 2)])
+def test_mla_decode_fp8(built, kv, split) -> None:
+    mla_check(built("mla_fp8"), 1, kv, split, "random", dtype=torch.float8_e4m3fn, tolerance=0.13)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fmha", "fmha_causal"])
+def test_fmha(built, name) -> None:
+    torch.manual_seed(4)
+    batch, s_q, s_k, heads = 1, 256, 256, 2
+    q, k, v = (torch.randn(batch, s, h, 128).half() for s, h in ((s_q, heads), (s_k, 1), (s_k, 1)))
+    o = nans(batch, s_q, heads, 128)
+    scale = 128 ** -0.5
+    args = (*(ptxsim.Pointer(x) for x in (q, k, v, o)), batch, s_q, s_k, heads, 1, scale / math.log(2), scale, 0)
+    clean(ptxsim.run(capture(built(name), "fmha", args), seed=2))
+    want = torch.nn.functional.scaled_dot_product_attention(
+        q.float().transpose(1, 2), k.float().transpose(1, 2).expand(-1, heads, -1, -1), v.float().transpose(1, 2).expand(-1, heads, -1, -1),
+        is_causal=name == "fmha_causal").transpose(1, 2)
+    torch.testing.assert_close(o.float(), want, rtol=1e-2, atol=2e-3)
