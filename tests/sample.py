@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from cutesnake.bottleneck import classify
 from cutesnake.evidence import Evidence
 
 from kernels.mla_decode.operator import Workload, cost
@@ -176,69 +177,92 @@ def roofline(sweep: list[Workload]) -> list[Record]:
 
 
 def _case(stage: str, kernel: str, target: str, w: Workload, metrics: Record, backend: str = "cuda") -> Record:
-    dsl, source, _, _ = KERNELS[kernel]
     gpu = {"name": "NVIDIA H200", "compute_capability": [9, 0], "driver": "580.159", "uuid_hash": "0123456789ab"}
     return {
         **{"stage": stage, "status": "ok", "reason": None},
-        "provenance": {"created": "2026-11-19T10:00:00+00:00", "commit": "abcdef123456"},
+        "provenance": {
+            **{"created": "2026-11-19T10:00:00+00:00", "commit": "abcdef123456", "python": "3.12.3"},
+            "packages": {"torch": "2.11.0", "cuda-bench": "0.3.0"},
+        },
         "case": {
-            **{"operator": "mla_decode", "kernel": kernel, "dsl": dsl, "source": source, "target": target},
+            **{"operator": "mla_decode", "kernel": kernel, "dsl": KERNELS[kernel][0], "target": target},
             **{"variant": {"id": w.dtype, "params": {}}, "workload": w.id, "parameters": asdict(w)},
         },
-        **{"device": gpu if backend == "cuda" else None, "backend": backend, "metrics": metrics},
+        **{"device": gpu if backend == "cuda" else None, "backend": backend, "seconds": 3.0, "metrics": metrics},
     }
 
 
 def timing(kernel: str, w: Workload, factor: float) -> Record:
-    """A time that is the floor divided by a made-up efficiency."""
-    rng = random.Random(f"{kernel}{w.id}")
-    hot = 8.0 + factor * cost(w).flops / 600e6 * (1 + 0.05 * rng.random())
+    """A made-up time: a constant, plus the work at a rate that `factor` divides."""
+    hot = 8.0 + factor * cost(w).flops / 600e6 * (1 + 0.05 * random.Random(f"{kernel}{w.id}").random())
+    cold = 1.2 * hot
     return {
-        **{"cold_us": hot * 1.2, "hot_us": hot, "spread_percent": 0.8, "samples": 400, "throttled_samples": 0},
+        **{"cold_us": cold, "cold_min_us": 0.99 * cold, "cold_max_us": 1.02 * cold, "spread_percent": 0.8},
+        **{"samples": 400, "throttled_samples": 0, "hot_us": hot, "hot_samples": 4000},
         **{"second_source_us": hot * 1.01, "difference_percent": 1.0, "sm_clock_mhz": 1980, "power_w": 640.0},
-        **{"temperature_c": 51, "throttle_reasons": [], "tflops": cost(w).flops / hot / 1e6},
-        **{"bandwidth_gb_per_s": cost(w).bytes / hot / 1e3, "flags": []},
+        **{"median_power_w": 600.0, "temperature_c": 51, "throttle_reasons": [], "kernels_per_call": 2},
+        **{"calls_per_graph": 10, "tflops": cost(w).flops / cold / 1e6, "hot_tflops": cost(w).flops / hot / 1e6},
+        **{"bandwidth_gb_per_s": cost(w).bytes / cold / 1e3, "hot_bandwidth_gb_per_s": cost(w).bytes / hot / 1e3},
+        **{"flags": [], "measuring_seconds": 2.0},
     }
 
 
-def ncu(factor: float) -> Record:
+def ncu(w: Workload, factor: float) -> Record:
+    tensor = 72.0 / factor
+    kernel = {
+        **{"duration_us": 70.0, "tensor_core_percent": tensor, "dram_percent": 30.0, "l2_hit_percent": 44.0},
+        **{"occupancy_achieved_percent": 12.3, "occupancy_theoretical_percent": 12.5, "registers_per_thread": 168},
+        **{"waves": 1.0, "eligible_warps": 0.4, "issue_active_percent": 20.0, "sm_throughput_percent": tensor},
+        **{"spill_instructions": 0, "shared_bytes_per_block": 230_816, "occupancy_limiter": "shared_memory"},
+        **{"blocks_per_sm": 1, "spill_bytes": 0, "grid": [132, 1, 1], "block": [384, 1, 1], "cluster_size": 1},
+        **{"sm_clock_mhz": 1980.0, "stalls": {"long_scoreboard": 0.4, "barrier": 0.2}, "dram_bytes": 150_000_000},
+    }
     return {
-        **{"duration_us": 70.0, "tensor_core_percent": 72.0 / factor, "dram_percent": 30.0, "l2_hit_percent": 44.0},
-        **{"occupancy_achieved_percent": 12.3, "occupancy_theoretical_percent": 12.5},
-        **{"occupancy_limiter": "shared memory", "registers_per_thread": 168, "shared_bytes_per_block": 230_816},
-        **{"spill_bytes": 0, "waves": 1.0, "stalls": {"long_scoreboard": 0.4, "barrier": 0.2}, "eligible_warps": 0.4},
-        **{"achieved_tflops": 500.0, "achieved_gb_per_s": 2000.0, "dram_bytes": 150_000_000},
-        "bottleneck": {"class": "compute", "rule": "tensor >= 60, DRAM < 60", "numbers": {"tensor": 72.0}},
-        "opportunities": [{"text": "Waits for memory", "metric": "stalls.long_scoreboard", "value": 0.4}],
+        **kernel,
+        **{"main_kernel": "main_kernel", "total_duration_us": 78.0, "achieved_tflops": 500.0},
+        **{"achieved_gb_per_s": 2000.0, "cost_bytes": cost(w).bytes, "dram_over_cost": 150e6 / cost(w).bytes},
+        **{"kernels": [{"name": "main_kernel", **kernel}], "notes": []},
+        "bottleneck": classify({**kernel, "dram_over_cost": 1.0}),
+        "opportunities": [
+            {
+                **{"rule": "WarpStall", "text": "Warps wait for <memory>", "metric": "long_scoreboard"},
+                **{"value": 0.4, "estimated_speedup_percent": 12.0},
+            }
+        ],
     }
 
 
 def nsys() -> Record:
+    def launch(name: str, call: int, start: float, duration: float) -> Record:
+        return {
+            **{"name": name, "call": call, "start_us": start, "duration_us": duration, "stream": 7},
+            **{"grid": [132, 1, 1], "block": [384, 1, 1], "registers_per_thread": 168, "shared_bytes": 230_816},
+            **{"launch_start_us": start - 4.0, "launch_call_us": 2.0, "launch_latency_us": 4.0},
+        }
+
     return {
         "kernels": [
-            {"name": "main_kernel", "start_us": 0.0, "duration_us": 60.0, "stream": 7},
-            {"name": "combine", "start_us": 61.5, "duration_us": 8.0, "stream": 7},
+            *(launch("main_kernel", 0, 0.0, 90.0), launch("combine", 0, 91.5, 8.0)),
+            *(launch("main_kernel", 1, 120.0, 60.0), launch("combine", 1, 181.5, 8.0)),
         ],
-        **{"gaps_us": [1.5], "launch_latency_us": 4.2, "nvtx": []},
+        **{"calls": 2, "kernels_per_call": 2, "gaps_us": [1.5, 1.5], "overlap_us": 0.0, "launch_latency_us": 4.0},
+        **{"launch_call_us": 2.0, "device_us": 69.5, "streams": [7], "nvtx": [], "measuring_seconds": 1.0},
     }
 
 
-def correctness(workload: str, seeds: tuple[int, ...] = (0, 1)) -> list[Record]:
-    return [
+def correctness(workload: str, seeds: tuple[int, ...] = (0, 1), **more: str) -> Record:
+    checks = [
         {
-            **{"distribution": "randn", "seed": seed, "relative_error": 1.7e-3, "same_precision_error": 1.6e-3},
-            **{
-                "workload": workload,
-                "reason": None,
-                "outputs": {},
-                "worst_absolute_error": 0.01,
-                "lse_absolute_error": 1e-4,
-                "deterministic": True,
-                "passed": True,
-            },
+            **{"workload": workload, "distribution": "randn", "seed": seed, **more},
+            **{"relative_error": 1.7e-3, "same_precision_error": 1.6e-3, "worst_absolute_error": 0.01},
+            **{"lse_absolute_error": 1e-4, "deterministic": True, "passed": True, "reason": None, "outputs": {}},
         }
         for seed in seeds
     ]
+    return {
+        **{"checks": checks, "skipped": [], "passed": len(checks), "failed": 0},
+        **{"worst_relative_error": 1.7e-3, "deterministic": True},
+    }
 
 
 def measurements(sweep: list[Workload], target: str = "sm_90a") -> dict[str, Record]:
@@ -252,10 +276,10 @@ def measurements(sweep: list[Workload], target: str = "sm_90a") -> dict[str, Rec
             place = f"mla_decode/{kernel}/{target}/{w.dtype}/{w.id}.json"
             made = {
                 "timing": timing(kernel, w, factors[kernel]),
-                "correctness": {"checks": correctness(w.id), "skipped": []},
+                "correctness": correctness(w.id),
             }
             if w.batch == 32:
-                made |= {"ncu": ncu(factors[kernel]), "nsys": nsys()}
+                made |= {"ncu": ncu(w, factors[kernel]), "nsys": nsys()}
             for stage, metrics in made.items():
                 found[f"results/{stage}/{place}"] = _case(stage, kernel, target, w, metrics)
     return found
@@ -264,7 +288,7 @@ def measurements(sweep: list[Workload], target: str = "sm_90a") -> dict[str, Rec
 def simulated(sweep: list[Workload]) -> dict[str, Record]:
     """Correctness of one SM100 case by the PTX simulator."""
     w = next(w for w in sweep if w.dtype == "fp16")
-    metrics = {"checks": [{**c, "schedule": "random"} for c in correctness(w.id, (3, 4))], "skipped": []}
+    metrics = correctness(w.id, (3, 4), schedule="random")
     entry = _case("correctness", "cutlass_fp16", "sm_100a", w, metrics, "ptxsim")
     return {f"results/correctness/mla_decode/cutlass_fp16/sm_100a/fp16/{w.id}.json": entry}
 
@@ -284,10 +308,22 @@ def evidence(sweep: list[Workload] | None = None, gpu: bool = False, recorded: b
     return Evidence("mla_decode", here, builds, figures, roofline(sweep), live, kept)
 
 
-def write(folder: Path, found: Evidence) -> None:
-    """Lay the evidence out as files, as the pipeline does."""
-    every = {**found.builds, **found.inspected, **found.measured, **found.recorded}
-    every["results/arch.json"] = found.plan
-    for path, entry in every.items():
+def replace(found: Evidence, **fields: Any) -> Evidence:
+    """A copy with other fields, and nothing cached."""
+    kept = {name: getattr(found, name) for name in Evidence.__dataclass_fields__}
+    return Evidence(**{**kept, **fields})
+
+
+def write(folder: Path, found: Evidence) -> dict[str, list[str]]:
+    """Lay the evidence out as files below `folder`, as the pipeline does; returns the paths for `load_evidence`."""
+    records = {**found.builds, **found.inspected, **found.measured}
+    roofline_path = "results/inspect/mla_decode/roofline.json"
+    made = {"created": "2026-11-20T12:00:00+00:00", "python": "3.11.7", "platform": "Linux x86_64"}
+    rows = {
+        **{"stage": "roofline", "status": "ok", "reason": None, "provenance": made},
+        **{"operator": "mla_decode", "rows": found.roofline},
+    }
+    for path, entry in {**records, "results/arch.json": found.plan, roofline_path: rows}.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(json.dumps(entry))
+    return {"records": list(records), "rooflines": [roofline_path]}

@@ -1,0 +1,171 @@
+"""Compare stage: every cell has a value or a reason, and the value of the record it names."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import sample
+from cutesnake import record
+from cutesnake.compare import METRICS, compare
+from cutesnake.evidence import Evidence, load_evidence
+
+KEYS = [metric.key for metric in METRICS]
+
+
+@pytest.fixture(scope="module")
+def none() -> Evidence:
+    return sample.evidence()
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Evidence:
+    return sample.evidence(gpu=True)
+
+
+def row(comparison, target, workload, cutile, cute, kind=None):
+    (found,) = (
+        r
+        for r in comparison["rows"]
+        if (r["target"], r["workload"], r["cutile"]["kernel"], r["cute"]["kernel"]) == (target, workload, cutile, cute)
+        and kind in (None, r["device"]["kind"])
+    )
+    return found
+
+
+@pytest.mark.parametrize("options", [{}, {"gpu": True}, {"recorded": True}, {"gpu": True, "recorded": True}])
+def test_every_record_fits_the_schema_and_no_cell_is_blank(options):
+    comparison = compare(sample.evidence(**options))
+    record.check("compare", comparison, "test")
+    assert comparison["rows"]
+    for entry in comparison["rows"]:
+        for cells in (entry["cutile"]["cells"], entry["cute"]["cells"], entry["delta"]):
+            assert list(cells) == KEYS
+            for cell in cells.values():
+                assert (cell["value"] is None) == (cell["kind"] == "missing")
+                assert cell["kind"] != "missing" or cell["reason"]
+
+
+def test_without_a_gpu_durations_are_bounds_and_resources_static(none):
+    found = row(compare(none), "sm_90a", "b1_q1_s1024_bf16", "cutile", "cute_sm90")
+    cells = found["cutile"]["cells"]
+    floor = next(r for r in none.roofline if (r["workload"], r["device"]) == ("b1_q1_s1024_bf16", "H200"))
+    assert cells["duration_us"]["kind"] == "static"
+    assert cells["duration_us"]["value"] == floor["floor_us"]
+    assert "no NVIDIA driver" in cells["duration_us"]["reason"]
+    assert cells["registers_per_thread"] == {
+        **{"value": 255, "unit": "", "kind": "static", "reason": None},
+        "source": "results/inspect/mla_decode/cutile/sm_90a/bf16.json",
+    }
+    assert cells["shared_kb_per_block"]["value"] == pytest.approx(220_636 / 1024)
+    assert cells["tensor_core_percent"]["reason"] == sample.NO_GPU
+    assert found["delta"]["duration_us"]["kind"] == "missing"  # two bounds are no difference
+    assert found["delta"]["registers_per_thread"]["value"] == 168 - 255
+    assert found["device"]["kind"] == "none"
+
+
+def test_measured_values_come_from_their_records(gpu):
+    found = row(compare(gpu), "sm_90a", "b32_q1_s8192_bf16", "cutile", "cute_sm90")
+    for dsl, kernel in (("cutile", "cutile"), ("cute", "cute_sm90")):
+        path = f"results/timing/mla_decode/{kernel}/sm_90a/bf16/b32_q1_s8192_bf16.json"
+        cell = found[dsl]["cells"]["duration_us"]
+        assert (cell["kind"], cell["source"]) == ("measured", path)
+        assert cell["value"] == gpu.measured[path]["metrics"]["cold_us"]
+    times = [found[dsl]["cells"]["duration_us"]["value"] for dsl in ("cutile", "cute")]
+    assert found["delta"]["duration_us"]["value"] == pytest.approx(times[1] - times[0])
+    assert found["cute"]["cells"]["shared_kb_per_block"]["value"] == pytest.approx(230_816 / 1024)  # ncu over static
+    assert [b["kernel"] for b in found["baselines"]] == ["torch_sdpa"]
+
+
+def test_a_workload_that_is_not_profiled_says_so(gpu):
+    found = row(compare(gpu), "sm_90a", "b1_q1_s1024_bf16", "cutile", "cute_sm90")
+    assert found["cutile"]["cells"]["dram_percent"]["reason"] == (
+        "not among the workloads that the configuration profiles"
+    )
+
+
+def test_a_target_without_a_fitting_kernel_keeps_its_rows_with_the_reason(none):
+    found = row(compare(none), "sm_100a", "b1_q1_s1024_bf16", "cutile", None)
+    assert sample.ONLY_FP16 in found["cute"]["reason"]
+    assert all(cell["kind"] == "missing" for cell in found["cute"]["cells"].values())
+
+
+def test_a_kernel_that_did_not_compile_has_its_compilers_words_and_no_bound(none):
+    found = row(compare(none), "sm_100a", "b1_q1_s1024_fp16", "tilegym", "cutlass_fp16")
+    for cell in found["cutile"]["cells"].values():
+        assert cell["kind"] == "missing"
+        assert "TileError" in cell["reason"]
+
+
+def test_a_failed_measurement_is_a_reason(gpu):
+    broken = copy.deepcopy(gpu.measured)
+    path = "results/timing/mla_decode/cutile/sm_90a/bf16/b1_q1_s1024_bf16.json"
+    broken[path] |= {"status": "failed", "reason": "the kernel did not end within 60 s", "metrics": None}
+    evidence = sample.replace(gpu, measured=broken)
+    comparison = compare(evidence)
+    found = row(comparison, "sm_90a", "b1_q1_s1024_bf16", "cutile", "cute_sm90")
+    assert found["cutile"]["cells"]["hot_duration_us"]["reason"] == "timing failed: the kernel did not end within 60 s"
+    (entry,) = (e for e in comparison["coverage"] if (e["kernel"], e["target"]) == ("cutile", "sm_90a"))
+    assert (entry["timing"]["ok"], entry["timing"]["failed"]) == (7, 1)
+
+
+def test_recorded_rows_stand_beside_live_ones_with_date_and_commit():
+    comparison = compare(sample.evidence(gpu=True, recorded=True))
+    kept = row(comparison, "sm_90a", "b1_q1_s1024_bf16", "cutile", "cute_sm90", "recorded")
+    live = row(comparison, "sm_90a", "b1_q1_s1024_bf16", "cutile", "cute_sm90", "live")
+    assert kept["device"] == {
+        **{"kind": "recorded", "device": "NVIDIA H200", "date": "2026-11-19", "commit": "abcdef123456"}
+    }
+    assert kept["cutile"]["cells"]["duration_us"]["kind"] == "recorded"
+    assert live["cutile"]["cells"]["duration_us"]["kind"] == "measured"
+
+
+def test_chosen_pairs_are_the_only_rows(none):
+    comparison = compare(none, [("cutile", "cute_sm90")])
+    pairs = {(r["cutile"]["kernel"], r["cute"]["kernel"]) for r in comparison["rows"]}
+    assert pairs == {("cutile", "cute_sm90")}
+
+
+def test_the_faster_variant_is_compared(gpu):
+    workload = "b1_q1_s1024_bf16"
+    plan = copy.deepcopy(gpu.plan)
+    plan["cases"].append({"build": "mla_decode/cutile/sm_90a/wide", "workload": workload})
+    measured = copy.deepcopy(gpu.measured)
+    slow = measured[f"results/timing/mla_decode/cutile/sm_90a/bf16/{workload}.json"]
+    fast = copy.deepcopy(slow)
+    fast["case"]["variant"]["id"] = "wide"
+    fast["metrics"]["cold_us"] = slow["metrics"]["cold_us"] / 2
+    measured["fast.json"] = fast
+    found = row(compare(sample.replace(gpu, plan=plan, measured=measured)), "sm_90a", workload, "cutile", "cute_sm90")
+    assert (found["cutile"]["variant"], found["cutile"]["cells"]["duration_us"]["source"]) == ("wide", "fast.json")
+
+
+def test_simulated_checks_are_counted_apart(none):
+    (entry,) = (e for e in compare(none)["coverage"] if (e["kernel"], e["target"]) == ("cutlass_fp16", "sm_100a"))
+    assert entry["correctness"] == {"expected": 4, "ok": 0, "failed": 0, "simulated": 1, "reason": sample.NO_GPU}
+
+
+def test_coverage_counts_and_reasons(none):
+    found = {(e["kernel"], e["target"]): e for e in compare(none)["coverage"]}
+    assert found["tilegym", "sm_100a"]["build"] == {
+        **{"expected": 2, "ok": 0, "failed": 2, "simulated": 0},
+        "reason": "TileError: <b>tile</b> of 512 columns does not fit",
+    }
+    assert found["cutlass_fp16", "sm_90a"]["build"]["reason"].startswith("not written for sm_90a")
+    assert found["cutlass_fp16", "sm_100a"]["unsupported"] == [{"reason": sample.ONLY_FP16, "workloads": 4}]
+
+
+def test_evidence_from_files_compares_the_same(tmp_path, monkeypatch, gpu):
+    paths = sample.write(tmp_path, gpu)
+    monkeypatch.chdir(tmp_path)
+    (loaded,) = load_evidence("results/arch.json", paths["records"], paths["rooflines"])
+    assert compare(loaded) == compare(gpu)
+
+
+def test_a_damaged_record_is_named(tmp_path, monkeypatch, gpu):
+    paths = sample.write(tmp_path, gpu)
+    monkeypatch.chdir(tmp_path)
+    damaged = tmp_path / paths["records"][0]
+    damaged.write_text(damaged.read_text()[:40])
+    with pytest.raises(record.RecordError, match=r"build\.json: not a whole record"):
+        load_evidence("results/arch.json", paths["records"], paths["rooflines"])

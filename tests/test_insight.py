@@ -1,0 +1,155 @@
+"""Rules: each speaks on numbers that meet its condition, and on no others."""
+
+from __future__ import annotations
+
+import pytest
+import sample
+from cutesnake.bottleneck import classify
+from cutesnake.insight import RULES, Pair, Side, insights, number
+
+KEYS = ("duration_us", "hot_duration_us", "tensor_core_percent", "dram_percent", "occupancy_percent")
+
+
+def cells(kind="measured", **values):
+    return {key: {"value": values.get(key), "kind": kind if key in values else "missing"} for key in KEYS}
+
+
+def side(dsl, function=None, kind="measured", **more):
+    values = {key: more.pop(key) for key in KEYS if key in more}
+    figures = None if function is None else {**sample.function("cutile", "sm_90a"), **PLAIN, **function}
+    name = {"cutile": "tile", "cute": "hand"}[dsl]
+    return Side(name, dsl, "v", None, cells(kind, **values), function=figures, **more)
+
+
+PLAIN = {
+    **{"registers_per_thread": 128, "spill_bytes": 0, "setmaxnreg": [], "cluster_size": 1},
+    **{"tensor_memory_columns": None, "occupancy": None, "instructions": None},
+}
+MIX = sample.function("cute_sm90", "sm_90a")["instructions"]
+NOTHING = dict.fromkeys(MIX, 0)
+ALONE = {"blocks_per_sm": 1, "limiter": "shared_memory"}
+FLOOR = {"device": "H200", "bound": "memory", "intensity": 100.0, "ridge": 206.0, "floor_us": 10.0}
+
+
+def said(left=None, right=None, floor=None, parameters=None):
+    pair = Pair(left or side("cutile", {}), right or side("cute", {}), floor, parameters or {"kv_length": 1})
+    return {entry["rule"]: entry["sentence"] for entry in insights(pair)}
+
+
+def test_plain_numbers_say_nothing():
+    assert said() == {}
+
+
+@pytest.mark.parametrize(
+    ("rule", "left", "right", "words"),
+    [
+        ("S2", {"spill_bytes": 48}, {}, "tile spills 48 bytes"),
+        ("S3", {"registers_per_thread": 255}, {}, "tile uses all 255 registers that a thread can have, and does so"),
+        (
+            "S4",
+            {"registers_per_thread": 160},
+            {},
+            "hand needs 32 registers per thread fewer than tile (128 against 160)",
+        ),
+        (
+            "S5",
+            {},
+            {"setmaxnreg": [240, 24]},
+            "hand moves registers between its warpgroups while it runs (setmaxnreg 24, 240)",
+        ),
+        ("S6", {}, {"occupancy": ALONE}, "Shared memory lets one block onto an SM: hand (215 KB)"),
+        ("S7", {"instructions": MIX}, {"instructions": NOTHING}, "tile has 56 tensor-core instructions, hand has none"),
+        ("S8", {}, {"tensor_memory_columns": 256}, "hand keeps accumulators in tensor memory (256 of 512"),
+        ("S9", {"instructions": NOTHING}, {"instructions": MIX}, "hand loads through the TMA unit (71 instructions"),
+        ("S10", {"instructions": NOTHING}, {"instructions": MIX}, "hand loads tiles once for several blocks"),
+        ("S11", {}, {"cluster_size": 2}, "hand runs in clusters of 2 blocks"),
+    ],
+)
+def test_static_rules(rule, left, right, words):
+    assert words in said(side("cutile", left), side("cute", right))[rule]
+
+
+@pytest.mark.parametrize(
+    ("rule", "left", "right"),
+    [
+        ("S3", {"registers_per_thread": 254}, {}),
+        ("S4", {"registers_per_thread": 159}, {}),
+        ("S6", {}, {"occupancy": {"blocks_per_sm": 2, "limiter": "shared_memory"}}),
+        ("S6", {}, {"occupancy": {"blocks_per_sm": 1, "limiter": "registers"}}),
+        ("S7", {"instructions": MIX}, {"instructions": None}),  # not known is not none
+        ("S9", {"instructions": MIX}, {"instructions": MIX}),
+    ],
+)
+def test_static_rules_stay_silent(rule, left, right):
+    assert rule not in said(side("cutile", left), side("cute", right))
+
+
+def test_spills_at_the_ceiling_are_not_said_to_be_absent():
+    text = said(side("cutile", {"registers_per_thread": 255, "spill_bytes": None}))["S3"]
+    assert "without spilling" not in text
+
+
+def test_sizes_baked_in_or_served():
+    baked = side("cutile", {}, params={"kv_length": 4096, "tile_n": 64}, served=1)
+    text = said(baked, side("cute", {}, params={"tile_n": 64}, served=24))["S12"]
+    assert text == (
+        "tile bakes in kv_length: another value is another build. "
+        "One build of hand serves 24 workloads: their sizes are arguments."
+    )
+
+
+def test_bound_names_the_side_of_the_ridge():
+    assert said(floor=FLOOR)["S1"] == ("100 FLOP/B lies below the 206 FLOP/B of H200: memory-bound, at least 10 µs.")
+
+
+def test_faster_and_share_of_the_peaks():
+    found = said(side("cutile", duration_us=40.0), side("cute", duration_us=20.0), FLOOR)
+    assert found["M1"] == "hand is 2.00 times as fast as tile."
+    assert found["M2"] == "tile reaches 25 % and hand reaches 50 % of what the device's peaks allow."
+
+
+@pytest.mark.parametrize(("spread", "equal"), [(0.1, False), (4.0, True)])
+def test_times_within_the_noise_are_equal(spread, equal):
+    noisy = {"spread_percent": spread}
+    text = said(side("cutile", duration_us=105.0, timing=noisy), side("cute", duration_us=100.0, timing=noisy))["M1"]
+    assert ("within the noise" in text) == equal
+
+
+def test_a_bound_is_not_a_time():
+    found = said(side("cutile", kind="static", duration_us=40.0), side("cute", duration_us=20.0), FLOOR)
+    assert "M1" not in found
+    assert found["M2"].startswith("hand")
+
+
+def test_bottleneck_is_that_of_the_profile():
+    profile = {"tensor_core_percent": 20.0, "dram_percent": 75.0, "l2_hit_percent": 80.0, "dram_over_cost": 1.0}
+    found = said(side("cutile", ncu={"bottleneck": classify(profile)}))
+    assert found["M3"].startswith("tile is limited by DRAM (tensor core 20, dram 75")
+
+
+def test_shares_occupancy_cache_and_flags():
+    left = side("cutile", duration_us=40.0, hot_duration_us=20.0, tensor_core_percent=30.0, occupancy_percent=50.0)
+    right = side(
+        "cute",
+        **{"duration_us": 20.0, "tensor_core_percent": 70.0, "occupancy_percent": 12.5},
+        timing={"flags": ["two clocks differ by 7 %"]},
+    )
+    found = said(left, right)
+    assert found["M4"] == "hand keeps the tensor cores busier by 40 percentage points."
+    assert found["M5"] == "hand is faster with fewer resident warps (12.5 % against 50 %)."
+    assert found["M6"] == "tile is 2.00 times as fast when its inputs lie in the L2 cache."
+    assert found["M7"] == "hand: two clocks differ by 7 %."
+
+
+def test_rules_have_ids_of_their_own_and_conditions():
+    assert len({rule.id for rule in RULES}) == len(RULES)
+    for rule in RULES:
+        assert rule.id[0] == {"static": "S", "measured": "M"}[rule.basis]
+        assert rule.condition.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.12345, "0.123"), (51.68, "51.7"), (100.4, "100"), (12_345, "12\u202f345"), (0, "0")]
+)
+def test_number(value, text):
+    assert number(value) == text

@@ -1,0 +1,133 @@
+"""Pictures: drawn where there is something to show, the same bytes each time, and colours left to the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from xml.etree import ElementTree
+
+import pytest
+import sample
+from cutesnake.palette import DARK, LIGHT
+from cutesnake.plot import plot
+from cutesnake.plot.data import label, sizes, times
+from cutesnake.plot.style import NothingToShow
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Record and folder of the pictures of a machine with an H200 and a recorded set."""
+    folder = tmp_path_factory.mktemp("plot")
+    sweep = sample.workloads((32,), (1024, 8192))
+    return plot([sample.evidence(sweep, gpu=True, recorded=True)], folder / "pictures.json"), folder
+
+
+def test_everything_is_drawn_where_there_are_measurements(drawn):
+    entry, folder = drawn
+    assert [p["name"] for p in entry["pictures"] if not p["file"]] == []
+    kinds = {p["name"].split("-")[1] for p in entry["pictures"]}
+    assert kinds == {"roofline", "resources", "instructions", "times", "share", "speedup", "timeline"}
+    assert {p["file"] for p in entry["pictures"]} == {path.name for path in folder.glob("*.svg")}
+    assert json.loads((folder / "pictures.json").read_text()) == entry
+
+
+def test_measured_pictures_say_where_from(drawn):
+    devices = [p["device"] for p in drawn[0]["pictures"] if "-times-" in p["name"]]
+    assert [(d["kind"], d["date"]) for d in devices] == [("live", "2026-11-19"), ("recorded", "2026-11-19")]
+
+
+def test_pictures_are_svg_with_title_text_and_switchable_colours(drawn):
+    entry, folder = drawn
+    for picture in entry["pictures"]:
+        text = (folder / picture["file"]).read_text()
+        root = ElementTree.fromstring(text)
+        assert root.tag == f"{SVG}svg" and root.get("role") == "img"
+        assert root.find(f"{SVG}title").text == picture["title"]
+        assert root.find(f"{SVG}desc").text == picture["alt"]
+        assert "<metadata" not in text
+        body = text[text.index("</style>") :]
+        for role, colour in LIGHT.items():  # every use of a role's colour is a variable with it as the fallback
+            assert body.count(colour) == body.count(f"var(--{role}, {colour})")
+        assert "var(--ink" in body
+        ids = re.findall(r'id="([^"]*)"', text)
+        assert len(ids) == len(set(ids)) and all(name.startswith(picture["name"]) for name in ids)
+
+
+def test_same_input_gives_the_same_bytes(tmp_path):
+    for name in "ab":
+        plot([sample.evidence()], tmp_path / name / "pictures.json")
+    drawn = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert len(drawn) == 4
+    for name in drawn:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_without_measurements_the_measured_pictures_have_a_reason(tmp_path):
+    (tmp_path / "mla_decode-times-left-over.svg").write_text("from an earlier run")
+    entry = plot([sample.evidence()], tmp_path / "pictures.json")
+    missing = {p["name"].split("-")[1]: p["reason"] for p in entry["pictures"] if not p["file"]}
+    assert set(missing) == {"times", "share", "speedup", "timeline"}
+    assert all("nothing was measured" in reason for reason in missing.values())
+    assert len(list(tmp_path.glob("*.svg"))) == 3
+
+
+def test_nothing_inspected_and_no_roofline(tmp_path):
+    bare = sample.replace(sample.evidence(), inspected={}, roofline=[])
+    reasons = {p["name"]: p["reason"] for p in plot([bare], tmp_path / "pictures.json")["pictures"]}
+    assert reasons["mla_decode-resources"] == "no build of this operator has static figures"
+    assert reasons["mla_decode-instructions"] == "no build of this operator has static figures"
+    assert "no device" in reasons["mla_decode-roofline"]
+
+
+def test_figures_that_are_not_known_are_drawn_as_such(tmp_path):
+    evidence = sample.evidence()
+    for entry in evidence.inspected.values():
+        entry["functions"][0] |= {"dynamic_shared_bytes": None, "spill_bytes": None, "instructions": None}
+    pictures = {p["name"]: p for p in plot([evidence], tmp_path / "pictures.json")["pictures"]}
+    assert "smem/block not known, spills/thread not known" in pictures["mla_decode-resources"]["alt"]
+    assert pictures["mla_decode-instructions"]["reason"] == "no build's instructions could be counted"
+
+
+def test_names_of_kernels_are_escaped(tmp_path):
+    evidence = sample.evidence()
+    for entry in evidence.inspected.values():
+        entry["kernel"] = f"<b>{entry['kernel']}&"
+    plot([evidence], tmp_path / "pictures.json")
+    ElementTree.fromstring((tmp_path / "mla_decode-resources.svg").read_text())
+
+
+def test_times_take_the_fastest_variant_and_know_the_floor():
+    evidence = sample.evidence(gpu=True)
+    (source,) = evidence.sources("sm_90a")
+    table = times(evidence, source, "sm_90a")
+    assert len(table) == 8 * 4  # workloads x kernels
+    one = table[(table["kernel"] == "cutile") & (table["workload"] == "b32_q1_s8192_bf16")].iloc[0]
+    entry = evidence.measured["results/timing/mla_decode/cutile/sm_90a/bf16/b32_q1_s8192_bf16.json"]
+    assert one["cold_us"] == entry["metrics"]["cold_us"]
+    assert one["floor_us"] == evidence.floor("b32_q1_s8192_bf16", "sm_90a", "NVIDIA H200")["floor_us"]
+    with pytest.raises(NothingToShow):
+        times(evidence, source, "sm_100a")
+
+
+def test_sizes_and_labels():
+    evidence = sample.evidence()
+    assert sizes(evidence) == ["kv_length", "batch"]
+    assert label(evidence, "b32_q1_s8192_bf16") == "batch 32, kv length 8192"
+
+
+@pytest.mark.parametrize(("colours", "paper"), [(LIGHT, "#ffffff"), (DARK, "#14171b")])
+def test_colours_stand_out_from_the_paper(colours, paper):
+    """WCAG 2.2: 3:1 for graphics, 4.5:1 for text."""
+
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for role, colour in colours.items():
+        high, low = sorted((luminance(colour), luminance(paper)), reverse=True)
+        contrast = (high + 0.05) / (low + 0.05)
+        wanted = {"ink": 4.5, "soft": 4.5, "line": 1.0}.get(role, 3.0)
+        assert contrast >= wanted, (role, contrast)
