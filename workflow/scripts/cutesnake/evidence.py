@@ -196,6 +196,7 @@ def load_evidence(
     found = read_records(records)
     rows = {entry["operator"]: entry["rows"] for entry in map(functools.partial(record.read, "roofline"), rooflines)}
     kept = recorded.read_recorded(recorded_folder) if recorded_folder else {}
+    kept = {f"recorded{path.removeprefix(str(recorded_folder))}": entry for path, entry in kept.items()}
 
     def mine(operator: str, entries: Records, *stages: str) -> dict[str, Record]:
         return {
