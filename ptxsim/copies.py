@@ -90,6 +90,8 @@ def _cp_group(g: Generator, ins: Instruction) -> None:
 def cp_commit(f) -> None:
     for warp in f.warps():
         f.cta.machine.post((f.cta.rank, "cp", warp), Task("copy", _nothing, "cp.async group"))
+        if f.cta.machine.order is not None:
+            f.cta.machine.order.cp_commit(f, warp)
 
 
 def _nothing() -> None:
@@ -110,7 +112,7 @@ def cp_wait(f, left: int) -> None:
                     break
             machine._task(key)
         if machine.order is not None:
-            machine.order.joined(f, warp, ("cp", f.cta.rank, warp))
+            machine.order.joined(f, warp, left)
 
 
 @emits("cp.async.mbarrier")
@@ -288,8 +290,7 @@ def fetch_box(machine, f, i: int, tm: TensorMap, coords: tuple[int, ...]) -> np.
 
 def _tma_run(machine, f, i: int, tm: TensorMap, coords, at: int, targets, token) -> None:
     box = fetch_box(machine, f, i, tm, coords)
-    index = places(at % 1024 if (at + SHARED_BASE) % 1024 == at % 1024 else (at + SHARED_BASE) % 1024, box.size,
-                   tm.swizzle, tm.atom)
+    index = places(at % 1024, box.size, tm.swizzle, tm.atom)  # SHARED_BASE is a multiple of 1024
     for target, barrier in targets:
         if index is None:
             target.shared[at:at + box.size] = box
@@ -305,7 +306,7 @@ def _tma_run(machine, f, i: int, tm: TensorMap, coords, at: int, targets, token)
 def gather_box(cta, tm: TensorMap, at: int) -> np.ndarray:
     """The bytes of a box out of shared memory, in linear order."""
     n = tm.box_bytes
-    index = places((at + SHARED_BASE) % 1024, n, tm.swizzle, tm.atom)
+    index = places(at % 1024, n, tm.swizzle, tm.atom)
     if index is None:
         return cta.shared[at:at + n].copy()
     chunks = cta.shared.view(np.uint64).reshape(-1, 2)
@@ -315,16 +316,17 @@ def gather_box(cta, tm: TensorMap, at: int) -> np.ndarray:
 class Transfer:
     """A bulk store on its way: the read of shared memory, then the write to global memory."""
 
-    __slots__ = ("key", "read", "written", "lag")
+    __slots__ = ("key", "read", "written", "serial")
 
     def __init__(self) -> None:
-        self.key, self.read, self.written, self.lag = object(), False, False, None
+        self.key, self.read, self.written, self.serial = object(), False, False, 0
 
 
-def _begin_store(f, i: int, lane: int, read, write, label: str) -> None:
+def _begin_store(f, i: int, lane: int, read, write, label: str, token) -> None:
     """Queue the two halves of a bulk store and put it into the thread's open group."""
     machine, thread = f.cta.machine, f.lo + lane
     transfer = Transfer()
+    transfer.serial = token.serial if token is not None else 0
     box: list = []
 
     def first() -> None:
@@ -364,7 +366,7 @@ def tma_store(f, i: int, src, soff: int, tensor, toff: int, coords, op: str) -> 
                 cta.shadow.async_read(at, at + tm.box_bytes, token, i, f)
             return gather_box(cta, tm, at)
         _begin_store(f, i, int(lane), read, lambda box, tm=tm, w=where: _put_box(machine, f, i, tm, w, box, op),
-                     f"TMA store, line {machine.program.instructions[i].line}")
+                     f"TMA store, line {machine.program.instructions[i].line}", token)
 
 
 def _put_box(machine, f, i: int, tm: TensorMap, coords, box: np.ndarray, op: str) -> None:
@@ -480,7 +482,7 @@ def bulk_store(f, i: int, dst, doff: int, src, soff: int, size, op: str, kind: s
             if machine.counts.tracking:
                 a.write_map[to - a.start:to - a.start + n] = 1
             target[...] = data if not op else combine(target, data, kind, op)
-        _begin_store(f, i, int(lane), read, write, "bulk store")
+        _begin_store(f, i, int(lane), read, write, "bulk store", token)
 
 
 @emits("cp.async.bulk.commit_group", "cp.async.bulk.wait_group")
