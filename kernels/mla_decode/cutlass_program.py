@@ -1,12 +1,10 @@
 """NVIDIA's CUTLASS MLA decode examples for SM100, called unmodified from CuTe DSL with our operator's tensors.
 
-The examples are imported from the fetched wheel. Around them stand two things that the operator asks for and they do
-not: its packed operands (latent and rope side by side) are taken apart by layout, without a copy, and the log-sum-exp,
-which they return to base 2, is brought to base e by a kernel of one multiplication per row.
+The examples are imported from the fetched wheel. They want latent and rope as tensors of their own, which the operator
+packs side by side: they are taken apart by layout, in place.
 """
 
 import importlib
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,7 +35,6 @@ class MLADecode:
 
     def __init__(self, example: Any) -> None:
         self.example = example
-        self.to_natural_logarithm.set_name_prefix("lse_to_natural_logarithm")
 
     @cute.jit
     def __call__(
@@ -57,19 +54,19 @@ class MLADecode:
 
         mQ (B, T, H, latent + rope), mKV (pages, page, latent + rope), mPages (B, pages per request), mLengths (B,),
         mO (B, T, H, latent), mLSE (B, T, H), all row-major; mWorkspace (bytes,) for the splits' partial results,
-        float32, or None to write the output directly, which needs splits = 1.
+        float32, or None to write the output directly, which needs splits = 1. The examples write the log-sum-exp to
+        base 2.
         """
         token_modes = [2, 3, 1, 0]  # (H, columns, T, B)
         page_modes = [1, 2, 0]  # (page, columns, pages)
-        lse = cute.make_tensor(mLSE.iterator, cute.select(mLSE.layout, mode=[2, 1, 0]))  # (H, T, B)
         self.example(
             columns(mQ, token_modes, 0, LATENT),
             columns(mQ, token_modes, LATENT, ROPE),
             columns(mKV, page_modes, 0, LATENT),
             columns(mKV, page_modes, LATENT, ROPE),
-            cute.make_tensor(mPages.iterator, cute.select(mPages.layout, mode=[1, 0])),
+            cute.make_tensor(mPages.iterator, cute.select(mPages.layout, mode=[1, 0])),  # (pages of a request, B)
             columns(mO, token_modes, 0, LATENT),
-            lse,
+            cute.make_tensor(mLSE.iterator, cute.select(mLSE.layout, mode=[2, 1, 0])),  # (H, T, B)
             mWorkspace,
             splits,
             mLengths,
@@ -78,16 +75,6 @@ class MLADecode:
             cutlass.Float32(1.0),  # output scale
             stream,
         )
-        self.to_natural_logarithm(lse).launch(
-            grid=[mLSE.shape[1], mLSE.shape[0], 1], block=[HEADS, 1, 1], stream=stream
-        )
-
-    @cute.kernel
-    def to_natural_logarithm(self, mLSE: cute.Tensor) -> None:
-        """mLSE (H, T, B), one thread per head: ln x = log2 x * ln 2."""
-        head, _, _ = cute.arch.thread_idx()
-        token, request, _ = cute.arch.block_idx()
-        mLSE[head, token, request] = mLSE[head, token, request] * math.log(2.0)
 
 
 def program(
