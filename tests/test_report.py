@@ -113,7 +113,7 @@ def test_sections_come_in_the_order_of_a_newcomers_questions(none):
 def test_what_ran_comes_first_with_counts_and_reasons(none):
     text = Page(none).text
     assert "No GPU here: no NVIDIA driver is installed." in text
-    assert "13 of 15 ✕ kernels built 2 failed" in text
+    assert "13 of 15 ✕ builds compiled 2 failed" in text
     assert "0 of 60 ◐ cases checked on a GPU 1 checked by simulation" in text
     assert "2 of 2 failed" in text
     assert "Not checked, timed or profiled: no GPU here" in text

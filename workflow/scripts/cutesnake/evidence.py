@@ -141,11 +141,12 @@ class Evidence:
         return {"kind": source.kind, "device": source.device, "date": date, "commit": newest.get("commit")}
 
     def floor(self, workload: str, target: str, device: str | None) -> Record | None:
-        """The roofline row of a workload on a device, or on the first listed device of the target."""
+        """The roofline row of a workload on `device`; without one, on the listed device of the target with the best."""
         rows = [row for row in self.roofline if row["workload"] == workload]
-        named = [row for row in rows if device and _same_device(row["device"], device)]
-        fitting = named or [row for row in rows if row["target"] == target and not device]
-        return fitting[0] if fitting else None
+        if device:
+            return next((row for row in rows if _same_device(row["device"], device)), None)
+        fitting = [row for row in rows if row["target"] == target and row["floor_us"] is not None]
+        return min(fitting, key=lambda row: row["floor_us"], default=None)
 
     def why_no_build(self, kernel: str, target: str, variant: str | None) -> str | None:
         """Why there is no usable build; None if there is one."""

@@ -23,6 +23,7 @@ CLASSES = {
     "shared_memory": "shared memory",
     "local_memory": "local memory",
 }
+PLACES = {name: place for place, name in enumerate(CLASSES.values())}  # a class looks the same in every picture
 
 
 def draw_instructions(evidence: Evidence) -> Drawing:
@@ -41,14 +42,14 @@ def draw_instructions(evidence: Evidence) -> Drawing:
     with styled():
         figure, axis = pyplot.subplots(figsize=(9.2, 1.3 + 0.34 * len(counts)), layout="constrained")
         left = pandas.Series(0.0, index=share.index)
-        for place, column in enumerate(share):
-            i = place % len(SERIES)
-            hatch = HATCHES[(place + place // len(SERIES)) % len(HATCHES)]  # a colour comes back with another
+        for column in share:
+            place = PLACES[column]
+            hatch = HATCHES[(place + place // len(SERIES)) % len(HATCHES)]  # a colour comes back with another hatch
             axis.barh(
                 share.index,
                 share[column],
                 left=left,
-                color=SERIES[i],
+                color=SERIES[place % len(SERIES)],
                 hatch=hatch,
                 label=column,
                 height=0.62,

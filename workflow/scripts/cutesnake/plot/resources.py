@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from cutesnake.evidence import Evidence
 from cutesnake.insight import REGISTER_CEILING
 from cutesnake.plot.data import functions
-from cutesnake.plot.style import DSL_NAMES, HATCHES, INK, SERIES, SOFT, Drawing, styled
+from cutesnake.plot.style import DSL_NAMES, HATCHES, INK, SERIES, SOFT, Drawing, series_of, styled
 
 SHARED_LIMIT_KB = {"sm_90a": 227, "sm_100a": 227, "sm_103a": 227, "sm_120a": 99}  # CUDA guide, per block
+PLACES = series_of(DSL_NAMES)  # a DSL looks the same in every picture
 PANELS = (  # column, name, unit
     ("registers_per_thread", "Registers/thread", ""),
     ("shared_kb", "SMEM/block", "KB"),
@@ -47,16 +48,16 @@ def _panel(axis: Axes, table: pandas.DataFrame, panel: tuple[str, str, str], dsl
         x=column,
         hue="dsl",
         hue_order=dsls,
-        palette=list(SERIES[: len(dsls)]),
+        palette=[SERIES[PLACES[dsl]] for dsl in dsls],
         dodge=False,
         ax=axis,
         legend=False,
         saturation=1,
         width=0.62,
     )
-    for bars, hatch in zip(axis.containers, HATCHES, strict=False):
+    for bars, dsl in zip(axis.containers, dsls, strict=True):
         for bar in bars:
-            bar.set(hatch=hatch, edgecolor="none")
+            bar.set(hatch=HATCHES[PLACES[dsl]], edgecolor="none")
     for limit in limits:
         axis.axvline(limit, color=INK, linewidth=0.9, linestyle=":")
     for index, value in enumerate(table[column]):
@@ -75,8 +76,11 @@ def _panel(axis: Axes, table: pandas.DataFrame, panel: tuple[str, str, str], dsl
 
 def _legend(figure, dsls: list[str]) -> None:
     handles = [
-        pyplot.Rectangle((0, 0), 1, 1, facecolor=SERIES[i], hatch=HATCHES[i], edgecolor=SOFT, label=DSL_NAMES[dsl])
-        for i, dsl in enumerate(dsls)
+        pyplot.Rectangle(
+            (0, 0), 1, 1, facecolor=SERIES[i], hatch=HATCHES[i], edgecolor=SOFT, linewidth=0, label=DSL_NAMES[dsl]
+        )
+        for dsl, i in PLACES.items()
+        if dsl in dsls
     ]
     figure.legend(handles=handles, loc="outside lower left", ncols=len(handles))
 

@@ -82,22 +82,28 @@ def _panel(axis: Axes, rows: pandas.DataFrame, device: str) -> None:
         axis.annotate(
             f"{dtypes} {peak:,.0f}", (x[-1], peak), (0, 4), textcoords="offset points", ha="right", fontsize=8.5
         )
-        ridge = peak / rate
-        axis.annotate(
-            f"{rate:.2g} TB/s",
-            (numpy.sqrt(x[0] * ridge), numpy.sqrt(x[0] * ridge) * rate),
-            (-5, 5),
-            textcoords="offset points",
-            ha="right",
-            fontsize=8.5,
-            color=SOFT,
-        )
+    _bandwidth(axis, x[0], max(_roofs(rows), key=lambda roof: roof[1] / roof[2]))
     y = numpy.minimum(rows["peak_tflops"], rows["intensity"] * rows["memory_gb_per_s"] / 1e3)
     axis.plot(rows["intensity"], y, linestyle="none", marker="|", markersize=11, color=INK, markeredgewidth=1.1)
     axis.grid(True, which="major", axis="both")
     for ticks in (axis.xaxis, axis.yaxis):
         ticks.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
         ticks.set_minor_formatter(NullFormatter())
+
+
+def _bandwidth(axis: Axes, start: float, roof: tuple[str, float, float]) -> None:
+    """Name the slope, in the middle of its longest visible part."""
+    _, peak, rate = roof
+    middle = numpy.sqrt(start * peak / rate)
+    axis.annotate(
+        f"{rate:.3g} TB/s",
+        (middle, middle * rate),
+        (-5, 5),
+        textcoords="offset points",
+        ha="right",
+        fontsize=8.5,
+        color=SOFT,
+    )
 
 
 def _measured(axis: Axes, points: pandas.DataFrame, order: dict[str, int]) -> None:

@@ -6,6 +6,7 @@ import os
 from pathlib import PurePosixPath
 from typing import Any
 
+from cutesnake.compare import shared_kb
 from cutesnake.evidence import Evidence
 from cutesnake.insight import number
 from cutesnake.report.words import DSL_NAMES, plural, slug
@@ -31,7 +32,8 @@ def cards(evidence: Evidence, upstream: Record, base: str) -> list[Record]:
                 "source": _source(decisions[0]["source"], upstream),
                 "targets": [d["target"] for d in decisions if d["build"]["ok"]],
                 "without": [f"{d['target']}: {d['build']['reason']}" for d in decisions if not d["build"]["ok"]],
-                "builds": [_build(evidence, path, entry, base) for path, entry in builds],
+                "builds": [_build(evidence, path, entry, base) for path, entry in builds if entry["status"] == "ok"],
+                "failed": [_build(evidence, path, entry, base) for path, entry in builds if entry["status"] != "ok"],
                 "checks": _checks(evidence, kernel),
                 "profiles": _profiles(evidence, kernel),
                 "choices": _choices(evidence, kernel),
@@ -63,9 +65,22 @@ def _build(evidence: Evidence, path: str, entry: Record, base: str) -> Record:
         "seconds": number(entry["seconds"]),
         "files": [{"name": name, "href": os.path.relpath(folder / name, base)} for name in sorted(entry["files"])],
         "record": os.path.relpath(path, base),
+        "glance": _glance(static[1]["functions"][0]) if static else "",
         "functions": [_function(f) for f in static[1]["functions"]] if static else [],
         "notes": [*entry["notes"], *(static[1]["notes"] if static else [])],
     }
+
+
+def _glance(f: Record) -> str:
+    """The main device function in a line."""
+    shared = shared_kb(f)
+    return ", ".join(
+        [
+            f"{f['registers_per_thread']} registers",
+            "shared memory not known" if shared is None else f"{number(round(shared, 1))} KB shared",
+            "spills not known" if f["spill_bytes"] is None else f"{number(f['spill_bytes'])} B spills",
+        ]
+    )
 
 
 def _known(value: Any) -> str:

@@ -64,7 +64,7 @@ def render(contents: Contents, base: str = "results") -> str:
             for evidence, compared in zip(contents.evidences, contents.comparisons, strict=True)
         ],
         pictures=[_picture(p, contents.picture_folder) for p in contents.pictures if p["file"]],
-        undrawn=[p for p in contents.pictures if not p["file"]],
+        undrawn=_undrawn(contents.pictures),
         rules=contents.comparisons[0]["rules"] if contents.comparisons else [],
         recorded=_recorded(contents.comparisons),
         provenance=_provenance(contents),
@@ -91,6 +91,15 @@ def _picture(picture: Record, folder: Path) -> Record:
     text = re.sub(r"<style>.*?</style>", "", text, count=1, flags=re.DOTALL)
     source = where(picture["device"]) if picture["device"] else None
     return {**picture, "svg": Markup(text), "where": source}
+
+
+def _undrawn(pictures: list[Record]) -> list[tuple[str, list[str]]]:
+    """Reason -> titles of the pictures that there is nothing to show for."""
+    found: dict[str, list[str]] = {}
+    for picture in pictures:
+        if not picture["file"]:
+            found.setdefault(picture["reason"], []).append(picture["title"])
+    return list(found.items())
 
 
 def _recorded(comparisons: Iterable[Record]) -> list[str]:

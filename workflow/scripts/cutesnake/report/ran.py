@@ -9,7 +9,7 @@ from cutesnake.report.words import DSL_NAMES, STAGE_NAMES, plural, slug, state
 Record = dict[str, Any]
 
 TILES = {
-    "build": "kernels built",
+    "build": "builds compiled",
     "correctness": "cases checked on a GPU",
     "timing": "cases timed",
     "nsys": "cases profiled with nsys",
