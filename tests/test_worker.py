@@ -122,12 +122,13 @@ def test_an_idle_server_ends_and_takes_its_socket_along(tmp_path):
 
 
 def test_the_lock_is_freed_when_its_holder_is_killed():
-    code = (
-        "from cutesnake.gpu_lock import gpu_lock\nwith gpu_lock('t'): print(1, flush=True); import time; time.sleep(60)"
-    )
+    code = "from cutesnake.gpu_lock import gpu_lock\nwith gpu_lock('t'): print(1, flush=True); input()"
     paths = str(HERE.parent / "workflow" / "scripts")
     holder = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": paths}
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": paths},
     )
     holder.stdout.read(1)
     holder.kill()

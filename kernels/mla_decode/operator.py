@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DTYPES = {"bf16": 2, "fp16": 2, "fp8": 1}
 DISTRIBUTIONS = ("randn", "large", "dominant", "constant", "ragged", "length_one")
+PLANNED = ("kv_lengths",)  # inputs that a binding may look at, to make its schedule: others need a new binding
 PAGE = 64  # tokens per page of the KV cache
 
 

@@ -144,7 +144,6 @@ def compare_field(
     difference = (found - true).abs()
     same_difference = (same - true).abs()
     worst = int(torch.nan_to_num(difference, nan=torch.inf).argmax())
-    index = torch.unravel_index(torch.tensor(worst), difference.shape)
     same_error = _norm_ratio(same_difference, true)
     same_row = _worst_row(same_difference, true)
     return FieldError(
@@ -152,11 +151,20 @@ def compare_field(
         same_precision_error=same_error,
         limit=max(SLACK * same_error, tolerance),
         worst_absolute_error=float(difference.flatten()[worst]),
-        worst_index=tuple(int(i) for i in index),
+        worst_index=_unravel(worst, tuple(difference.shape)),
         worst_row_error=_worst_row(difference, true),
         row_limit=SLACK * max(same_row, tolerance),
         unwritten=int((found.isnan() & ~true.isnan()).sum()),
     )
+
+
+def _unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Index of a position in a row-major tensor (torch.unravel_index imports sympy, which takes seconds)."""
+    index = []
+    for extent in reversed(shape):
+        position, coordinate = divmod(position, extent)
+        index.append(coordinate)
+    return tuple(reversed(index))
 
 
 def _norm_ratio(difference: torch.Tensor, true: torch.Tensor) -> float:

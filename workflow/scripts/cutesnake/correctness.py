@@ -1,7 +1,8 @@
 """Correctness stage: a build against the operator's float32 reference, on every distribution, seed and related size.
 
-The build is bound once per problem size; inputs then change in place between launches, so that a launch that is not
-made, or a stale result, cannot pass. How a launch is made is the backend's: a GPU here, a simulator elsewhere.
+Inputs change in place between launches of one binding, so that a launch that is not made, or a stale result, cannot
+pass. Only the operator's PLANNED inputs (lengths, from which a schedule may be made) ask for a new binding when they
+change. How a launch is made is the backend's: a GPU here, a simulator elsewhere.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ class Backend(Protocol):
     device: str
 
     def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Callable[[], None]:
-        """A call that computes outputs from inputs and returns when they are there."""
+        """A call that computes outputs from inputs and returns when they are there.
+
+        Raises ValueError where the kernel does not take such inputs (requests of unequal length, say).
+        """
 
 
 class CudaBackend:
@@ -43,11 +47,15 @@ class CudaBackend:
             self._loaded = (case.build, case.load())
         stream = torch.cuda.Stream()
         runner = self._loaded[1].bind(workload, inputs, outputs)
+        finish = getattr(runner, "finish", None)  # completes what an upstream kernel leaves undone, untimed
 
         def run() -> None:
             torch.cuda.synchronize()  # inputs and poison are written on the default stream
             runner(stream.cuda_stream)
             stream.synchronize()
+            if finish is not None:
+                finish()
+                torch.cuda.synchronize()
 
         return run
 
@@ -60,7 +68,11 @@ def check_case(case: Case, backend: Backend) -> tuple[dict[str, Any], str | None
         problem = _Problem(case, workload, backend)
         for distribution in distributions:
             for seed in seeds:
-                checks.append(problem.check(distribution, seed))
+                try:
+                    checks.append(problem.check(distribution, seed))
+                except _NotTakenError as error:
+                    skipped.append({"workload": workload.id, "distribution": distribution, "reason": str(error)})
+                    break
                 if problem.broken:
                     return _metrics(checks, skipped), _first_reason(checks)
     return _metrics(checks, skipped), _first_reason(checks)
@@ -77,13 +89,20 @@ def _problems(case: Case, skipped: list[dict[str, str]]) -> Iterator[tuple[Workl
         if reason is None and case.variant["id"] not in {v.id for v in kernel.variants(workload, case.target)}:
             reason = "needs a build of its own"
         if reason is not None:
-            skipped.append({"workload": workload.id, "reason": reason})
+            skipped.append({"workload": workload.id, "distribution": None, "reason": reason})
             continue
         yield workload, [name for name in RELATIVE_DISTRIBUTIONS if name in wanted] or wanted[:1], seeds[:1]
 
 
+class _NotTakenError(Exception):
+    """The kernel says that it does not take these inputs."""
+
+
 class _Problem:
-    """One problem size, bound once. `broken` after an exception: the context may be lost, nothing more can run."""
+    """One problem size, bound as seldom as its inputs allow.
+
+    `broken` after an exception: the context may be lost, nothing more can run.
+    """
 
     def __init__(self, case: Case, workload: Workload, backend: Backend) -> None:
         self._case = case
@@ -108,6 +127,8 @@ class _Problem:
             inputs = self._operator.make_inputs(self._workload, seed, self._backend.device, distribution)
             first, deterministic = self._compute(inputs)
             errors = self._errors(inputs, first)
+        except _NotTakenError:
+            raise
         except checker.GuardError as error:
             return {**entry, "reason": str(error)}
         except Exception as error:
@@ -117,12 +138,18 @@ class _Problem:
 
     def _compute(self, inputs: Any) -> tuple[dict[str, Any], bool]:
         """Outputs of a poisoned launch, and whether a second one gave the same bits."""
-        if self._run is None:
+        if self._inputs is None:
             self._inputs = checker.Guarded(inputs)
             self._outputs = checker.Guarded(self._operator.make_outputs(self._workload, self._backend.device))
-            self._run = self._backend.bind(self._case, self._workload, self._inputs.values, self._outputs.values)
         else:
+            if not self._planned_alike(inputs):
+                self._run = None
             self._inputs.assign(inputs)
+        if self._run is None:
+            try:
+                self._run = self._backend.bind(self._case, self._workload, self._inputs.values, self._outputs.values)
+            except ValueError as error:
+                raise _NotTakenError(str(error)) from error
         snapshots = []
         for _ in range(2):
             self._outputs.poison()
@@ -132,6 +159,11 @@ class _Problem:
         self._inputs.check_bands("the input")
         self._inputs.check_same(inputs, "input")
         return snapshots[0], checker.equal_bits(*snapshots)
+
+    def _planned_alike(self, inputs: Any) -> bool:
+        """Whether the inputs that a binding may have looked at are those that it saw."""
+        names = getattr(self._operator, "PLANNED", ())
+        return all(bool((getattr(inputs, n) == getattr(self._inputs.values, n)).all()) for n in names)
 
     def _errors(self, inputs: Any, computed: dict[str, Any]) -> dict[str, checker.FieldError]:
         operator, workload = self._operator, self._workload

@@ -6,22 +6,31 @@ import contextlib
 import fcntl
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+FOLDER = Path("/tmp")  # not TMPDIR: it must be the same for all users and for profiled processes
 
 
 def lock_path(card: str) -> Path:
     """The lock file of a card, named by `uuid_hash`, common to all users and checkouts of this machine."""
-    return Path(tempfile.gettempdir()) / f"cutesnake-gpu-{re.sub(r'[^A-Za-z0-9]', '_', card)}.lock"
+    return FOLDER / f"cutesnake-gpu-{re.sub(r'[^A-Za-z0-9]', '_', card)}.lock"
 
 
 @contextlib.contextmanager
-def gpu_lock(card: str) -> Iterator[None]:
-    """Wait for the card and hold it. Children that are forked without exec hold it too until they end."""
-    handle = os.open(lock_path(card), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+def gpu_lock(card: str) -> Iterator[int]:
+    """Wait for the card and hold it.
+
+    Yields the lock's file descriptor: a process that inherits it (fork, or `pass_fds`) holds the card until it ends,
+    even if its parent is killed.
+    """
+    path = lock_path(card)
+    try:  # a sticky /tmp lets nobody open another user's file for creation, but anyone for reading
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        handle = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        yield handle
     finally:
         os.close(handle)

@@ -140,6 +140,9 @@ def _tools() -> dict[str, str | None]:
             if (folder / NSIGHT_COMPUTE_NSYS).exists():
                 found["nsys"] = str(folder / NSIGHT_COMPUTE_NSYS)
                 break
+        else:  # CUDA's own ncu is a script on the PATH; what it starts is installed apart
+            apart = sorted(Path("/opt/nvidia/nsight-compute").glob(f"*/{NSIGHT_COMPUTE_NSYS}"))
+            found["nsys"] = str(apart[-1]) if apart else None
     return found
 
 

@@ -8,7 +8,6 @@ those of the timing stage. Clocks are left alone.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,14 +62,13 @@ LIMITS = {
 def profile(case: Case, folder: Path, card: str, limit_s: float) -> tuple[dict[str, Any], str | None]:
     """Run one call of the case under ncu, keep the report in `folder`; metrics, and None or why there are none."""
     folder.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
     report = folder / "report.ncu-rep"
     report.unlink(missing_ok=True)
     command = [find_tool("ncu"), "--clock-control", "none", "--profile-from-start", "off", "--nvtx"]
     command += [part for section in SECTIONS for part in ("--section", section)]
     command += ["--metrics", ",".join(EXTRA_METRICS), "--force-overwrite", "--export", str(report)]
     try:
-        output = run_under(command, case, 1, card, limit_s)
+        output, seconds = run_under(command, case, 1, card, limit_s, alone=True)
     except ProfilerError as error:
         if NOT_PERMITTED in error.output:
             raise ProfilerError(f"reading GPU counters is not permitted here ({NOT_PERMITTED})", error.output) from None
@@ -80,7 +78,7 @@ def profile(case: Case, folder: Path, card: str, limit_s: float) -> tuple[dict[s
     if not report.exists():
         raise ProfilerError(f"ncu wrote no report: {last_words(output)}", output)
     metrics = read_report(report, load_operator(case.operator).cost(case.workload))
-    return {**metrics, "measuring_seconds": round(time.monotonic() - started, 3)}, None
+    return {**metrics, "measuring_seconds": round(seconds, 3)}, None
 
 
 def read_report(path: Path, cost: Any) -> dict[str, Any]:

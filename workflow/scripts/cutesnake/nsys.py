@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import sqlite3
 import statistics
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,17 +49,16 @@ class Range:
 def profile(case: Case, folder: Path, card: str, limit_s: float) -> tuple[dict[str, Any], str | None]:
     """Run the case under nsys, keep report and sqlite in `folder`; metrics, and None or why there are none."""
     folder.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
     report = folder / "report"
     command = [find_tool("nsys"), "profile", "--sample=none", "--cpuctxsw=none", "--trace=cuda,nvtx"]
     command += ["--export=sqlite", "--force-overwrite=true", f"--output={report}"]
     for suffix in (".sqlite", ".nsys-rep"):
         report.with_suffix(suffix).unlink(missing_ok=True)
-    output = run_under(command, case, CALLS, card, limit_s)
+    output, seconds = run_under(command, case, CALLS, card, limit_s)
     if not report.with_suffix(".sqlite").exists():
         raise ProfilerError(f"nsys wrote no report (it needs libdw.so.1 and libelf.so.1): {last_words(output)}")
     metrics = read_timeline(report.with_suffix(".sqlite"))
-    return {**metrics, "measuring_seconds": round(time.monotonic() - started, 3)}, None
+    return {**metrics, "measuring_seconds": round(seconds, 3)}, None
 
 
 def read_timeline(path: Path) -> dict[str, Any]:

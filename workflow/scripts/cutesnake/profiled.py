@@ -6,6 +6,8 @@ Every call is an NVTX range `call` of its own. Started as `python -m cutesnake.p
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -13,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,8 @@ from cutesnake.gpu_lock import gpu_lock
 
 MEASURED = "measured"
 CALL = "call"
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+START_SECONDS = 120.0  # of a profiler and of importing torch, until the case's own time limit runs
 # Needed to find the driver, the packages and the right card; nothing else of the user's environment is passed on.
 PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PYTHONPATH", "CUDA_HOME")
 
@@ -35,39 +40,53 @@ class ProfilerError(RuntimeError):
         self.output = output
 
 
-def run_under(profiler: Sequence[str], case: Case, calls: int, card: str, limit_s: float) -> str:
-    """Run the case under a profiler's command line; returns what both printed.
+def run_under(
+    profiler: Sequence[str], case: Case, calls: int, card: str, limit_s: float, alone: bool = False
+) -> tuple[str, float]:
+    """Run the case under a profiler's command line; returns what both printed, and the seconds it took.
 
-    Raises ProfilerError when the process ended badly; the profiler's last lines say how.
+    The watched process takes the card when it has imported what it needs. With `alone` the card is held from before the
+    profiler starts: two processes under ncu disturb each other even before they touch the card. Raises ProfilerError
+    when the process ended badly; the profiler's last lines say how.
     """
     with tempfile.TemporaryDirectory(prefix="cutesnake-") as home:
         request = Path(home) / "case.json"
-        request.write_text(json.dumps({"case": case.as_dict(), "calls": calls, "card": card, "limit_s": limit_s}))
+        content = {"case": case.as_dict(), "calls": calls, "card": None if alone else card, "limit_s": limit_s}
+        request.write_text(json.dumps(content))
         command = [*profiler, sys.executable, "-m", "cutesnake.profiled", str(request)]
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=minimal_environment(home),
-            start_new_session=True,
-        )
-        try:
-            # Generous: the wait for the card is in it. The case itself ends by its own alarm.
-            output, _ = process.communicate(timeout=20 * limit_s + 120)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
-            raise ProfilerError(f"the profiler did not end: {last_words(output)}") from None
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
+        with gpu_lock(card) if alone else contextlib.nullcontext() as held:
+            began = time.monotonic()
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env=minimal_environment(home),
+                start_new_session=True,
+                pass_fds=() if held is None else (held,),
+                preexec_fn=die_with_parent,
+            )
+            try:
+                # Where others may hold the card meanwhile there is no telling how long; the case has its own alarm.
+                output, _ = process.communicate(timeout=limit_s + START_SECONDS if alone else None)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                output, _ = process.communicate()
+                raise ProfilerError(f"the profiler did not end: {last_words(output)}", output) from None
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
     if process.returncode:
         name = Path(profiler[0]).name
         raise ProfilerError(f"{name} ended with code {process.returncode}: {last_words(output)}", output)
-    return output
+    return output, time.monotonic() - began
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent ends: a killed workflow leaves nothing on the card."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def minimal_environment(home: str) -> dict[str, str]:
@@ -99,9 +118,9 @@ def find_tool(name: str) -> str:
 def main(path: str) -> None:
     request = json.loads(Path(path).read_text())
     case = Case(**request["case"])
-    import torch  # before the lock: importing needs no card
+    import torch
 
-    with gpu_lock(request["card"]):
+    with gpu_lock(request["card"]) if request["card"] else contextlib.nullcontext():
         signal.setitimer(signal.ITIMER_REAL, request["limit_s"])
         _run(case, request["calls"], torch)
         sys.stdout.flush()

@@ -113,6 +113,7 @@ def check_graph(graph: Any, runner: Any, outputs: checker.Guarded, stream: Any) 
     with torch.cuda.stream(stream):
         graph.replay()
     stream.synchronize()
+    getattr(runner, "finish", lambda: None)()
     for name, tensor in checker.tensors(outputs.values):
         if bool(tensor.float().isnan().any()):
             raise TimingError(f"a replay of the timed graph left parts of {name} unwritten")
