@@ -10,7 +10,7 @@ import pytest
 import sample
 from cutesnake.palette import DARK, LIGHT
 from cutesnake.plot import plot
-from cutesnake.plot.data import label, sizes, times
+from cutesnake.plot.data import functions, label, merged, sizes, times
 from cutesnake.plot.style import NothingToShow
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -109,6 +109,21 @@ def test_times_take_the_fastest_variant_and_know_the_floor():
     assert one["floor_us"] == evidence.floor("b32_q1_s8192_bf16", "sm_90a", "NVIDIA H200")["floor_us"]
     with pytest.raises(NothingToShow):
         times(evidence, source, "sm_100a")
+
+
+def test_builds_with_the_same_figures_share_a_line():
+    table = functions(sample.evidence())
+    assert table["variant"].tolist().count("bf16") == 4
+    alike = merged(table, ["registers_per_thread"])
+    assert alike["build"].tolist() == [
+        "cutlass_fp16 · sm_100a · fp16",
+        "cutile · sm_100a · 2 builds alike",
+        "cute_sm90 · sm_90a · 2 builds alike",
+        "cutile · sm_90a · 2 builds alike",
+        "tilegym · sm_90a · 2 builds alike",
+    ]
+    table["registers_per_thread"] = range(len(table))
+    assert len(merged(table, ["registers_per_thread"])) == len(table)
 
 
 def test_sizes_and_labels():

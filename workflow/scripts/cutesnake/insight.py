@@ -346,7 +346,7 @@ RULES = (
     Rule("S3", "static", f"A kernel is allotted {REGISTER_CEILING} registers per thread.", _ceiling),
     Rule("S4", "static", "Registers per thread differ by 32 or more.", _registers),
     Rule("S5", "static", "A kernel contains setmaxnreg.", _reallocation),
-    Rule("S6", "static", "One block fits on an SM, and shared memory is what runs out first.", _one_block),
+    Rule("S6", "static", "One block fits on an SM, and shared memory is among what runs out first.", _one_block),
     Rule("S7", "static", "Exactly one of the two has tensor-core instructions.", _tensor_cores),
     Rule("S8", "static", "A kernel allocates tensor memory.", _tensor_memory),
     Rule("S9", "static", "Exactly one of the two has TMA loads.", _tma),

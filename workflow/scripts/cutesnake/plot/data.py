@@ -77,3 +77,18 @@ def functions(evidence: Evidence) -> pandas.DataFrame:
     for column in NUMBERS:
         table[column] = pandas.to_numeric(table[column])  # a figure that is not known becomes NaN
     return table.sort_values(["target", "dsl", "kernel", "variant"], ignore_index=True)
+
+
+def merged(table: pandas.DataFrame, columns: list[str]) -> pandas.DataFrame:
+    """One line for all builds of a kernel and target that do not differ in `columns`; `build` names them."""
+    rows = []
+    for (kernel, target), group in table.groupby(["kernel", "target"], sort=False):
+        keys = group[columns].map(str).agg("|".join, axis=1)
+        for _, same in group.groupby(keys, sort=False):
+            variants = same["variant"].tolist()
+            name = variants[0] if len(variants) == 1 else f"{len(variants)} builds alike"
+            rows.append({**same.iloc[0].to_dict(), "build": f"{kernel} · {target} · {name}"})
+    found = pandas.DataFrame(rows)
+    again = found.duplicated("build", keep=False)  # several groups of as many builds: name their first ones
+    found.loc[again, "build"] += ", " + found.loc[again, "variant"] + " …"
+    return found

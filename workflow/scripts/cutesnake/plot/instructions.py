@@ -6,7 +6,7 @@ import pandas
 from matplotlib import pyplot
 
 from cutesnake.evidence import Evidence
-from cutesnake.plot.data import functions
+from cutesnake.plot.data import functions, merged
 from cutesnake.plot.style import HATCHES, INK, SERIES, SOFT, Drawing, NothingToShow, styled
 
 # Class of the inspect record -> words. Ordinary arithmetic and control ("other") would dwarf the rest: it is a number.
@@ -27,12 +27,13 @@ PLACES = {name: place for place, name in enumerate(CLASSES.values())}  # a class
 
 
 def draw_instructions(evidence: Evidence) -> Drawing:
-    """One stacked bar per build: share of each class among all instructions that are not ordinary arithmetic."""
+    """One stacked bar per build, or per builds with the same counts: share of each class, ordinary arithmetic left out."""
     table = functions(evidence)
     table = table[table["instructions"].notna()]
     if table.empty:
         raise NothingToShow("no build's instructions could be counted")
-    names = [f"{row.kernel} · {row.target} · {row.variant}" for row in table.itertuples()]
+    table = merged(table, ["instructions"])
+    names = table["build"].tolist()
     counts = pandas.DataFrame(
         [{name: mix.get(key) or 0 for key, name in CLASSES.items()} for mix in table["instructions"]], index=names
     )

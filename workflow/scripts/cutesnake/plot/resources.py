@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from cutesnake.evidence import Evidence
 from cutesnake.insight import REGISTER_CEILING
-from cutesnake.plot.data import functions
+from cutesnake.plot.data import functions, merged
 from cutesnake.plot.style import DSL_NAMES, HATCHES, INK, SERIES, SOFT, Drawing, series_of, styled
 
 SHARED_LIMIT_KB = {"sm_90a": 227, "sm_100a": 227, "sm_103a": 227, "sm_120a": 99}  # CUDA guide, per block
@@ -22,10 +22,10 @@ PANELS = (  # column, name, unit
 
 
 def draw_resources(evidence: Evidence) -> Drawing:
-    """Three bar panels with one bar per build, from its main device function."""
+    """Three bar panels with a bar per build, or per builds with the same figures, from the main device function."""
     table = functions(evidence)
     table["shared_kb"] = (table["static_shared_bytes"] + table["dynamic_shared_bytes"]) / 1024
-    table["build"] = [f"{row.kernel} · {row.target} · {row.variant}" for row in table.itertuples()]
+    table = merged(table, [column for column, _, _ in PANELS])
     dsls = [dsl for dsl in DSL_NAMES if dsl in set(table["dsl"])]
     limits = {SHARED_LIMIT_KB[target] for target in table["target"] if target in SHARED_LIMIT_KB}
     with styled():
