@@ -27,7 +27,7 @@ PLACES = {name: place for place, name in enumerate(CLASSES.values())}  # a class
 
 
 def draw_instructions(evidence: Evidence) -> Drawing:
-    """One stacked bar per build, or per builds with the same counts: share of each class, ordinary arithmetic left out."""
+    """One stacked bar per build, or per builds with the same counts: share by class, ordinary arithmetic left out."""
     table = functions(evidence)
     table = table[table["instructions"].notna()]
     if table.empty:
