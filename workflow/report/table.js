@@ -65,7 +65,7 @@
     label.append("Filter ");
     var input = document.createElement("input");
     input.type = "search";
-    input.placeholder = table.classList.contains("pairs") ? "b32 bf16 cutile" : "b32 bf16 H200";
+    input.placeholder = "words that must all be in a row's names";
     label.append(input);
     var shown = document.createElement("output");
     tools.append(label);
