@@ -36,7 +36,10 @@ def big(value: float, unit: str) -> str:
 
 
 def state(count: Record) -> Record:
-    """A mark, a class and words for how a stage went: never the mark or the colour alone."""
+    """A mark, a class and words for how a stage went: never the mark or the colour alone.
+
+    Simulated cases are told apart, not added: the simulator may run other, smaller workloads than the sweep's.
+    """
     expected, ok, failed, simulated = (count[key] for key in ("expected", "ok", "failed", "simulated"))
     if failed:
         return {"mark": "✕", "class": "bad", "text": f"{failed} of {expected} failed", "value": -failed}
@@ -45,7 +48,12 @@ def state(count: Record) -> Record:
     if ok >= expected:
         return {"mark": "✓", "class": "good", "text": f"{ok} of {expected}", "value": ok}
     if simulated:
-        return {"mark": "◐", "class": "part", "text": f"{simulated} of {expected} by simulation", "value": simulated}
+        return {
+            "mark": "◐",
+            "class": "part",
+            "text": f"{ok} of {expected}, {simulated} by simulation",
+            "value": simulated,
+        }
     if ok:
         return {"mark": "◐", "class": "part", "text": f"{ok} of {expected}", "value": ok}
     return {"mark": "○", "class": "none", "text": f"0 of {expected}", "value": 0}
