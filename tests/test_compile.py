@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -225,6 +226,30 @@ def test_loading_without_a_linker_says_what_is_lacking(unlinked: Path, monkeypat
     monkeypatch.setenv("PATH", "")
     with pytest.raises(cute_load.LoadError, match=r"had no C linker, and this one has none .*apt-get install gcc"):
         cute_load.open_function(unlinked)
+
+
+@pytest.mark.parametrize("damage", ["cut short", "missing"])
+def test_loading_a_damaged_build_says_how_to_mend_it(add: Path, tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "build"
+    shutil.copytree(add, folder)
+    library = folder / "kernel.so"
+    if damage == "missing":
+        library.unlink()
+    else:
+        library.write_bytes(library.read_bytes()[:-1000])
+    with pytest.raises(cute_load.LoadError, match=r"kernel\.so is missing or damaged: delete .*build\.json"):
+        cute_load.open_function(folder)
+
+
+def test_loading_with_a_damaged_runtime_names_it(add: Path, tmp_path: Path) -> None:
+    """As when copying the results folder to the GPU machine broke off."""
+    folder = tmp_path / "compile" / "operator" / "kernel" / "target" / "variant"
+    shutil.copytree(add, folder)
+    runtime = tmp_path / "compile" / "runtime" / cute_load.RUNTIME
+    runtime.parent.mkdir()
+    runtime.write_bytes(b"\x7fELF")
+    with pytest.raises(cute_load.LoadError, match=re.escape(str(runtime))):
+        cute_load.open_function(folder)
 
 
 def test_loading_a_failed_build_repeats_its_reason(toy) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import ctypes
+import hashlib
 import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator
@@ -57,11 +58,14 @@ def opened_by(opener: Opener) -> Iterator[None]:
 def open_function(folder: Path) -> Callable[..., None]:
     """The exported function of the build in `folder`. It takes CUDA tensors (DLPack), numbers, and a stream last.
 
-    Raises LoadError if the build failed, or this machine lacks something to load it.
+    Raises LoadError if the build failed or is damaged, or this machine lacks something to load it.
     """
     build = record.read("compile", folder / "build.json")
     if build["status"] != "ok":
         raise LoadError(f"{folder}: this build failed, there is nothing to load: {build['reason']}")
+    for name in ("kernel.o", "kernel.so"):
+        if name in build["files"] and _sha256(folder / name) != build["files"][name]:
+            raise LoadError(f"{folder / name} is missing or damaged: delete {folder / 'build.json'} and compile again")
     return _opener.get()(folder, build["function"])
 
 
@@ -71,7 +75,10 @@ def _open_for_gpu(folder: Path, function: str) -> Callable[..., None]:
     except ModuleNotFoundError:
         raise LoadError(f"{folder}: loading needs tvm-ffi; install it with: pip install apache-tvm-ffi") from None
     for library in (find_runtime(folder), Path(tvm_ffi.libinfo.find_libtvm_ffi())):
-        ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)  # kernel.so names no library: it finds the symbols here
+        try:
+            ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)  # kernel.so names no library: it finds the symbols here
+        except OSError as error:
+            raise LoadError(f"{folder}: {error}") from error
     library = folder / "kernel.so"
     if library.exists():
         return tvm_ffi.load_module(str(library))[function]
@@ -95,6 +102,10 @@ def find_runtime(folder: Path) -> Path:
         f"{folder}: {RUNTIME} is neither at {copy} (the compile stage puts it there: copy the whole results folder) "
         "nor in an installed nvidia-cutlass-dsl"
     )
+
+
+def _sha256(path: Path) -> str | None:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
 
 
 def _link(folder: Path, place: Path) -> Path:
