@@ -1,8 +1,9 @@
 """`mla_decode` in cuTile, ours: paged cache, any batch and kv length from one build, split-KV with its own combine.
 
-A build holds four device functions: `kernel` (a share of a request per block, float32 partial results), `combine` and
-`combine_many` (their weighted mean, for few and for many shares) and `whole` (a request per block, no partial results).
-Which of them run is decided when a workload is bound: see `cutile_run.choose_splits`.
+A build holds five device functions: `kernel` and `kernel_narrow` (a share of a request per block, float32 partial
+results, in two tilings), `combine` and `combine_many` (their weighted mean, for few and for many shares) and `whole` (a
+request per block, no partial results). Which of them run is decided when a workload is bound: see
+`cutile_run.choose_plan`.
 """
 
 from __future__ import annotations
@@ -25,19 +26,26 @@ TARGETS = {
 # Device functions of a build: the name of its files and its symbol.
 SYMBOLS = {
     "kernel": "mla_decode_split",
+    "kernel_narrow": "mla_decode_split_narrow",
+    "whole": "mla_decode_whole",
     "combine": "mla_decode_combine",
     "combine_many": "mla_decode_combine_many",
-    "whole": "mla_decode_whole",
 }
-# Candidate tilings per target, the default first: query rows x keys per tile, blocks that share the latent width, warps
-# that compute (0: the compiler's choice), latency hint of the loads. See README.md for what each was worth.
-TILINGS = {
-    "sm_90a": ((128, 64, 2, 8, 1), (128, 64, 2, 8, 3), (64, 64, 1, 8, 2)),
-    "sm_100a": ((128, 64, 2, 0, 2), (64, 64, 1, 0, 2)),
-    "sm_103a": ((128, 64, 2, 0, 2), (64, 64, 1, 0, 2)),
-    "sm_120a": ((16, 32, 1, 0, 2), (32, 32, 2, 0, 2)),
+# A tiling: query rows x keys per tile, blocks that share the latent width, warps that compute (0: the compiler's
+# choice). A candidate is a wide tiling, a narrow one, and the latency hint of the loads; the default comes first.
+# README.md says what each was worth.
+CANDIDATES = {
+    "sm_90a": (
+        ((128, 64, 2, 8), (64, 64, 4, 4), 1),
+        ((128, 64, 2, 8), (64, 64, 2, 4), 1),
+        ((64, 64, 1, 8), (64, 64, 4, 4), 2),
+    ),
+    "sm_100a": (((128, 64, 2, 0), (64, 64, 2, 0), 2), ((64, 64, 2, 0), (64, 64, 4, 0), 2)),
+    "sm_103a": (((128, 64, 2, 0), (64, 64, 2, 0), 2), ((64, 64, 2, 0), (64, 64, 4, 0), 2)),
+    "sm_120a": (((16, 32, 2, 0), (16, 32, 4, 0), 2), ((32, 32, 2, 8), (16, 32, 4, 0), 2)),
 }
-COMBINE_ROWS, COMBINE_SPLITS, COMBINE_COLUMNS = 16, 16, 256  # tiles of `combine` and `combine_many`
+# Shares x rows x latent columns that a block of `combine` and of `combine_many` takes at a time.
+COMBINE_TILES = {"combine": (4, 4, 256), "combine_many": (16, 1, 512)}
 
 
 def supports(workload: Workload) -> str | None:
@@ -52,14 +60,16 @@ def supports(workload: Workload) -> str | None:
 
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """One build per dtype and tiling, for every batch and kv length."""
+    """One build per dtype and candidate, for every batch and kv length."""
     found = []
-    for rows, keys, parts, warps, latency in TILINGS[target]:
-        name = f"{workload.dtype}_{rows}x{keys}_p{parts}_w{warps}_t{latency}"
+    for wide, narrow, latency in CANDIDATES[target]:
+        name = "_".join([workload.dtype, *("x".join(map(str, tiling)) for tiling in (wide, narrow)), f"t{latency}"])
         if (workload.latent, workload.rope) != (512, 64):
             name += f"_l{workload.latent}_r{workload.rope}"
-        params = {"dtype": workload.dtype, "tile_h": rows, "tile_n": keys, "parts": parts, "warps": warps}
-        params |= {"latency": latency, "latent": workload.latent, "rope": workload.rope}
+        params = {"dtype": workload.dtype, "latent": workload.latent, "rope": workload.rope, "latency": latency}
+        for prefix, tiling in (("wide", wide), ("narrow", narrow)):
+            keys = (f"{prefix}_{key}" for key in ("rows", "keys", "parts", "warps"))
+            params |= dict(zip(keys, tiling, strict=True))
         found.append(Variant(name, params))
     return tuple(found)
 
@@ -70,26 +80,25 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from kernels.mla_decode import cutile_kernel as device
 
     p = variant.params
-    hints = {"num_worker_warps": p["warps"] or None}
-    query = [
-        array(p["dtype"], 3),
-        array(p["dtype"], 3),
-        array("int32", 2, aligned=False),
-        array("int32", 1, aligned=False),
-    ]
+    pages, lengths = array("int32", 2, aligned=False), array("int32", 1, aligned=False)
+    query = [array(p["dtype"], 3), array(p["dtype"], 3), pages, lengths]
     out = [array(p["dtype"], 3), array("fp32", 2, aligned=False)]
     partial = [array("fp32", 4), array("fp32", 3, aligned=False)]
     numbers = [scalar("fp32"), scalar("int32"), scalar("int32")]
-    tiling = [p["tile_h"], p["tile_n"], p["latent"], p["rope"], p["parts"], p["latency"]]
-    attention = query + partial + numbers + tiling, query + out + numbers + tiling
-    columns = min(COMBINE_COLUMNS, p["latent"])
-    few, many = ([*partial, *out, tile, columns] for tile in (COMBINE_ROWS, COMBINE_SPLITS))
+
+    def attention(stem: str, kernel: Any, results: list[Any], prefix: str) -> DeviceFunction:
+        tiling = [p[f"{prefix}_rows"], p[f"{prefix}_keys"], p["latent"], p["rope"], p[f"{prefix}_parts"], p["latency"]]
+        hinted = kernel.replace_hints(num_worker_warps=p[f"{prefix}_warps"] or None)
+        return DeviceFunction(stem, SYMBOLS[stem], hinted, query + results + numbers + tiling)
+
     functions = [
-        DeviceFunction("kernel", SYMBOLS["kernel"], device.split.replace_hints(**hints), attention[0]),
-        DeviceFunction("combine", SYMBOLS["combine"], device.combine_few, few),
-        DeviceFunction("combine_many", SYMBOLS["combine_many"], device.combine_many, many),
-        DeviceFunction("whole", SYMBOLS["whole"], device.whole.replace_hints(**hints), attention[1]),
+        attention("kernel", device.split, partial, "wide"),
+        attention("kernel_narrow", device.split, partial, "narrow"),
+        attention("whole", device.whole, out, "wide"),
     ]
+    for stem, (shares, rows, columns) in COMBINE_TILES.items():
+        tile = [shares, rows, min(columns, p["latent"])]
+        functions.append(DeviceFunction(stem, SYMBOLS[stem], device.combine, partial + out + tile))
     return build(functions, target, folder)
 
 
@@ -101,4 +110,4 @@ def load(folder: Path) -> Executable:
 
     params = record.read("compile", folder / "build.json")["variant"]["params"]
     functions = {stem: Cubin(folder / f"{stem}.cubin").function(symbol) for stem, symbol in SYMBOLS.items()}
-    return Loaded(functions, SYMBOLS, params, (COMBINE_ROWS, COMBINE_COLUMNS))
+    return Loaded(functions, SYMBOLS, params, COMBINE_TILES)

@@ -44,8 +44,8 @@ def attend(
     end = (share + 1) * tiles // splits
 
     q_rope = load_tile(Q, (request, row_tile, LATENT // ROPE), TILE_H, ROPE, LATENCY)
-    q = ()  # this block's part of the width last
-    for i in ct.static_iter(range(1, PARTS + 1)):
+    q = ()
+    for i in ct.static_iter(range(1, PARTS + 1)):  # this block's part of the width last
         q += (load_tile(Q, (request, row_tile, (part + i) % PARTS), TILE_H, WIDTH, LATENCY),)
 
     # Row r belongs to query token r // heads; of `causal_tokens` query tokens the last sees every key.
@@ -122,57 +122,45 @@ def split(
         ct.store(PartialLse, (request, share, row_tile), ct.reshape(lse, (1, 1, TILE_H)))
 
 
-@ct.kernel(occupancy=4)
-def combine_few(Partial, PartialLse, Out, Lse, TILE_R: ConstInt, TILE_D: ConstInt):
+@ct.kernel
+def combine(
+    Partial, PartialLse, Out, Lse, TILE_S: ConstInt, TILE_R: ConstInt, TILE_D: ConstInt,
+):  # fmt: skip
     """Weighted mean of the shares, out = sum_s 2^(lse_s - lse) partial_s; grid (row tiles, batch, LATENT / TILE_D).
 
-    For few shares of many rows: TILE_R rows at a time, one share after the other, as in online softmax.
+    TILE_R rows and TILE_D columns per block, TILE_S shares at a time, written out one after the other so that all
+    their loads are under way before the first is used. Maximum and sum are kept as in online softmax.
     """
+    ct.grid_dependency_control_wait()  # may be launched while `split` still runs: its results are there from here on
     row_tile, request, column = ct.bid(0), ct.bid(1), ct.bid(2)
+    shares = PartialLse.shape[1]
     largest = ct.full((TILE_R, 1), LOWEST, ct.float32)
     total = ct.zeros((TILE_R, 1), ct.float32)
     acc = ct.zeros((TILE_R, TILE_D), ct.float32)
-    for share in range(PartialLse.shape[1]):
-        lse = ct.load(PartialLse, (request, share, row_tile), shape=(1, 1, TILE_R), allow_tma=False)
-        lse = ct.reshape(lse, (TILE_R, 1))
-        partial = ct.load(Partial, (request, share, row_tile, column), shape=(1, 1, TILE_R, TILE_D), allow_tma=False)
-        new_largest = ct.maximum(largest, lse)
-        weight = ct.exp2(lse - new_largest)
+    for chunk in range(ct.cdiv(shares, TILE_S)):
+        lses = ()
+        partials = ()
+        new_largest = largest
+        for i in ct.static_iter(range(TILE_S)):
+            share = ct.minimum(chunk * TILE_S + i, shares - 1)
+            lse = ct.load(PartialLse, (request, share, row_tile), shape=(1, 1, TILE_R), allow_tma=False)
+            partial = ct.load(
+                Partial, (request, share, row_tile, column), shape=(1, 1, TILE_R, TILE_D), allow_tma=False
+            )
+            lses += (ct.where(chunk * TILE_S + i < shares, ct.reshape(lse, (TILE_R, 1)), -math.inf),)
+            partials += (ct.reshape(partial, (TILE_R, TILE_D)),)
+        for i in ct.static_iter(range(TILE_S)):
+            new_largest = ct.maximum(new_largest, lses[i])
         alpha = ct.exp2(largest - new_largest)
-        total = total * alpha + weight
-        acc = acc * alpha + ct.reshape(partial, (TILE_R, TILE_D)) * weight
+        total = total * alpha
+        acc = acc * alpha
+        for i in ct.static_iter(range(TILE_S)):
+            weight = ct.exp2(lses[i] - new_largest)
+            total = total + weight
+            acc = acc + partials[i] * weight
         largest = new_largest
     out = ct.astype(acc / total, Out.dtype)
     ct.store(Out, (request, row_tile, column), ct.reshape(out, (1, TILE_R, TILE_D)), allow_tma=False)
     if column == 0:
         lse = (largest + ct.log2(total)) * LN_2
         ct.store(Lse, (request, row_tile), ct.reshape(lse, (1, TILE_R)))
-
-
-@ct.kernel(occupancy=4)
-def combine_many(Partial, PartialLse, Out, Lse, TILE_S: ConstInt, TILE_D: ConstInt):
-    """The same for many shares of few rows: one row per block, TILE_S shares at a time; grid (rows, batch, ...)."""
-    row, request, column = ct.bid(0), ct.bid(1), ct.bid(2)
-    largest = ct.full((1, 1), LOWEST, ct.float32)
-    total = ct.zeros((1, 1), ct.float32)
-    acc = ct.zeros((1, TILE_D), ct.float32)
-    for chunk in range(ct.cdiv(PartialLse.shape[1], TILE_S)):
-        lse = ct.load(
-            PartialLse, (request, chunk, row), shape=(1, TILE_S, 1),
-            padding_mode=ct.PaddingMode.NEG_INF, allow_tma=False,
-        )  # fmt: skip
-        partial = ct.load(
-            Partial, (request, chunk, row, column), shape=(1, TILE_S, 1, TILE_D),
-            padding_mode=ct.PaddingMode.ZERO, allow_tma=False,
-        )  # fmt: skip
-        lse = ct.reshape(lse, (TILE_S, 1))
-        new_largest = ct.maximum(largest, ct.max(lse, axis=0, keepdims=True))
-        weight = ct.exp2(lse - new_largest)  # (TILE_S, 1)
-        alpha = ct.exp2(largest - new_largest)
-        total = total * alpha + ct.sum(weight, axis=0, keepdims=True)
-        acc = acc * alpha + ct.sum(ct.reshape(partial, (TILE_S, TILE_D)) * weight, axis=0, keepdims=True)
-        largest = new_largest
-    out = ct.astype(acc / total, Out.dtype)
-    ct.store(Out, (request, row, column), ct.reshape(out, (1, 1, TILE_D)), allow_tma=False)
-    if column == 0:
-        ct.store(Lse, (request, row), (largest + ct.log2(total)) * LN_2)

@@ -1,9 +1,10 @@
-"""The running side of `mla_decode/cutile.py`: how many splits, workspace, grid and arguments. No cuTile here."""
+"""The running side of `mla_decode/cutile.py`: tiling, splits, workspace, grid and arguments. No cuTile here."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cutesnake.contract import Runner
@@ -11,74 +12,125 @@ from cutesnake.cutile_load import Sequential, TileLaunch, multiprocessors
 
 from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
-# Costs in units of the time that one block takes for one KV tile, fitted to runs on an H200 (README.md).
-BLOCK_OVERHEAD = 2.0  # loading the queries, filling the pipeline, writing the result
-COMBINE_OVERHEAD = 2.0  # launching the second kernel
-COMBINE_PER_SPLIT = 0.05  # reading one more partial result per row
-FEW_SPLITS = 8  # up to here `combine` reads share after share; beyond, `combine_many` reads many at a time
 LOG2_E = 1.0 / math.log(2.0)
+# Microseconds on an H200, fitted to the runs that README.md tells of; elsewhere only their proportions count.
+TILE_US, TILE_PRODUCT_US = 0.35, 0.31e-6  # a KV tile: barriers and latencies, and per multiplication
+BLOCK_US, BLOCK_BYTE_US = 4.6, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and partial results
+COMBINE_US, COMBINE_SPLIT_US, COMBINE_BYTE_US = 2.5, 0.1, 0.3e-6  # the second launch; per split or per byte, the larger
+MANY_SPLITS, FEW_ROWS = 8, 512  # `combine_many` is the faster one for more splits than this of fewer rows than this
 
 
-def choose_splits(blocks: int, tiles: int, multiprocessors: int) -> int:
-    """How many blocks share the KV tiles of one request: the smallest number of the least estimated time.
+@dataclass(frozen=True)
+class Tiling:
+    """Query rows x keys per tile, and how many blocks share the latent width."""
 
-    `blocks` is the number of blocks without splitting, `tiles` the KV tiles of the longest request. One block runs on a
-    multiprocessor at a time, so the time is the number of waves times the tiles of the longest share; more than one
-    split costs the combine as well.
-    """
+    rows: int
+    keys: int
+    parts: int
 
-    def time(splits: int) -> float:
-        waves = -(-blocks * splits // multiprocessors)
-        combine = COMBINE_OVERHEAD + COMBINE_PER_SPLIT * splits if splits > 1 else 0.0
-        return waves * (-(-tiles // splits) + BLOCK_OVERHEAD) + combine
+    @classmethod
+    def of(cls, params: Mapping[str, Any], prefix: str) -> Tiling:
+        return cls(*(params[f"{prefix}_{key}"] for key in ("rows", "keys", "parts")))
 
-    most = max(1, min(tiles, 2 * multiprocessors // blocks))
-    return min(range(1, most + 1), key=time)
+    def blocks(self, rows: int) -> int:
+        """Blocks per request and split, for `rows` query rows."""
+        return math.ceil(rows / self.rows) * self.parts
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to launch: `stem` names the device function, `splits` the blocks that share a request's keys."""
+
+    stem: str
+    tiling: Tiling
+    splits: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Sizes that a plan depends on: `length` is the longest request in tokens."""
+
+    batch: int
+    rows: int
+    length: int
+    latent: int
+    rope: int
+
+
+def choose_plan(problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors: int) -> Plan:
+    """The plan of the least estimated time, by `estimate_us`; the fewer splits of two alike."""
+    plans = candidates(problem, wide, narrow, multiprocessors)
+    return min(plans, key=lambda plan: (estimate_us(problem, plan, multiprocessors), plan.splits))
+
+
+def candidates(problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors: int) -> Iterator[Plan]:
+    """No split, or splits in either tiling, up to two waves of blocks and never more than tiles."""
+    yield Plan("whole", wide, 1)
+    for stem, tiling in (("kernel", wide), ("kernel_narrow", narrow)):
+        tiles = math.ceil(problem.length / tiling.keys)
+        most = 2 * multiprocessors // (tiling.blocks(problem.rows) * problem.batch)
+        for splits in range(1, max(1, min(tiles, most)) + 1):
+            yield Plan(stem, tiling, splits)
+
+
+def estimate_us(problem: Problem, plan: Plan, multiprocessors: int) -> float:
+    """Waves of one block per multiprocessor, each as long as the longest share, and the combine if there is one."""
+    tiling, latent = plan.tiling, problem.latent
+    width = latent // tiling.parts
+    products = tiling.rows * tiling.keys * (latent + problem.rope + width)
+    block_bytes = tiling.rows * (2 * (latent + problem.rope) + 4 * width)
+    waves = math.ceil(tiling.blocks(problem.rows) * problem.batch * plan.splits / multiprocessors)
+    tiles = math.ceil(math.ceil(problem.length / tiling.keys) / plan.splits)
+    attention = waves * (BLOCK_US + BLOCK_BYTE_US * block_bytes + tiles * (TILE_US + TILE_PRODUCT_US * products))
+    if plan.stem == "whole":
+        return attention
+    partial_bytes = 4 * problem.batch * plan.splits * problem.rows * latent
+    return attention + COMBINE_US + max(COMBINE_SPLIT_US * plan.splits, COMBINE_BYTE_US * partial_bytes)
 
 
 class Loaded:
-    """A build's functions by name of their files, their symbols, the build's parameters, and `combine`'s tile."""
+    """A build's functions by the name of their files, their symbols, the build's parameters, the tiles of `combine`."""
 
     def __init__(
         self,
         functions: Mapping[str, Any],
         symbols: Mapping[str, str],
         params: Mapping[str, Any],
-        combine_tile: tuple[int, int],
+        combine_tiles: Mapping[str, tuple[int, int, int]],
     ) -> None:
         self._functions = functions
         self._symbols = symbols
         self._params = params
-        self._combine_tile = combine_tile
+        self._combine_tiles = combine_tiles
 
-    def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs, splits: int | None = None) -> Runner:
-        """One launch if no request is split, two otherwise. `splits` overrides the rule, for tuning."""
+    def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs, plan: Plan | None = None) -> Runner:
+        """One launch if no request is split, two otherwise. `plan` overrides `choose_plan`, for tuning."""
         import torch
 
-        p = self._params
         batch, tokens, heads, width = inputs.q.shape
-        rows = tokens * heads
-        blocks = -(-rows // p["tile_h"]) * p["parts"]
-        if splits is None:
-            tiles = -(-workload.kv_length // p["tile_n"])
-            splits = choose_splits(blocks * batch, tiles, multiprocessors())
+        rows, latent = tokens * heads, self._params["latent"]
+        if plan is None:
+            problem = Problem(batch, rows, workload.kv_length, latent, self._params["rope"])
+            tilings = Tiling.of(self._params, "wide"), Tiling.of(self._params, "narrow")
+            plan = choose_plan(problem, *tilings, multiprocessors())
         arrays = [inputs.q.view(batch, rows, width), inputs.kv_cache, inputs.page_table, inputs.kv_lengths]
-        out = [outputs.out.view(batch, rows, p["latent"]), outputs.lse.view(batch, rows)]
+        out = [outputs.out.view(batch, rows, latent), outputs.lse.view(batch, rows)]
         numbers = [inputs.softmax_scale * LOG2_E, heads, tokens if workload.causal else 1]
-        if splits == 1:
-            return Sequential(self._launch("whole", (blocks, batch, 1), arrays + out + numbers))
-        device = inputs.q.device
+        grid = (plan.tiling.blocks(rows), batch, plan.splits)
+        if plan.stem == "whole":
+            return Sequential(self._launch("whole", grid, arrays + out + numbers))
         partial = [
-            torch.empty(batch, splits, rows, p["latent"], dtype=torch.float32, device=device),
-            torch.empty(batch, splits, rows, dtype=torch.float32, device=device),
+            torch.empty(batch, plan.splits, rows, latent, dtype=torch.float32, device=inputs.q.device),
+            torch.empty(batch, plan.splits, rows, dtype=torch.float32, device=inputs.q.device),
         ]
-        tile_rows, tile_columns = self._combine_tile
-        combine, row_tiles = ("combine", -(-rows // tile_rows)) if splits <= FEW_SPLITS else ("combine_many", rows)
-        columns = -(-p["latent"] // tile_columns)
+        many = plan.splits > MANY_SPLITS and batch * rows < FEW_ROWS
+        combine = "combine_many" if many else "combine"
+        _, tile_rows, tile_columns = self._combine_tiles[combine]
+        combine_grid = (math.ceil(rows / tile_rows), batch, math.ceil(latent / tile_columns))
         return Sequential(
-            self._launch("kernel", (blocks, batch, splits), arrays + partial + numbers),
-            self._launch(combine, (row_tiles, batch, columns), partial + out),
+            self._launch(plan.stem, grid, arrays + partial + numbers),
+            self._launch(combine, combine_grid, partial + out, overlap=True),
         )
 
-    def _launch(self, stem: str, grid: tuple[int, int, int], values: list[Any]) -> TileLaunch:
-        return TileLaunch(self._functions[stem], self._symbols[stem], grid, values)
+    def _launch(self, stem: str, grid: tuple[int, int, int], values: list[Any], overlap: bool = False) -> TileLaunch:
+        return TileLaunch(self._functions[stem], self._symbols[stem], grid, values, overlap)

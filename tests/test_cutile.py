@@ -1,0 +1,155 @@
+"""cuTile: argument packing, the split rule, TileGym's rules, and builds ahead of time."""
+
+import ctypes
+import itertools
+import json
+
+import pytest
+from cutesnake import cutile_build, cutile_load
+from cutesnake.compile import compile_build
+from cutesnake.contract import load_kernel, load_operator
+from cutesnake.fetch import FetchError
+
+from kernels.mla_decode import cutile_run, tilegym_source, tilegym_split_kv
+
+MLA = load_operator("mla_decode").Workload
+ADD = load_operator("elementwise_add").Workload
+
+
+class FakeTensor:
+    """What `flatten` asks of a tensor."""
+
+    def __init__(self, pointer: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        self.shape, self._pointer, self._strides = shape, pointer, strides
+
+    def data_ptr(self) -> int:
+        return self._pointer
+
+    def stride(self) -> tuple[int, ...]:
+        return self._strides
+
+
+def test_an_array_is_its_pointer_its_extents_and_its_strides() -> None:
+    packed = list(cutile_load.flatten([FakeTensor(2**40, (3, 5), (8, 1)), 7, 0.5]))
+    assert [type(value) for value in packed] == [
+        ctypes.c_uint64,
+        *[ctypes.c_int32] * 4,
+        ctypes.c_int32,
+        ctypes.c_float,
+    ]
+    assert [value.value for value in packed] == [2**40, 3, 5, 8, 1, 7, 0.5]
+
+
+@pytest.mark.parametrize("value", [True, "4096", None, [1]])
+def test_what_cannot_be_an_argument_is_refused(value) -> None:
+    with pytest.raises(TypeError, match="neither a tensor nor"):
+        list(cutile_load.flatten([value]))
+
+
+def test_an_array_too_large_for_its_extents_is_refused() -> None:
+    with pytest.raises(ValueError, match="32-bit"):
+        list(cutile_load.flatten([FakeTensor(0, (2, 2**31), (2**31, 1))]))
+
+
+def test_a_missing_cubin_says_what_to_do(tmp_path, monkeypatch) -> None:
+    success = cutile_load.driver.CUresult.CUDA_SUCCESS
+    monkeypatch.setattr(cutile_load.driver, "cuInit", lambda _: (success,))
+    monkeypatch.setattr(cutile_load.driver, "cuCtxGetCurrent", lambda: (success, 1))
+    with pytest.raises(cutile_load.DriverError, match="run the compile stage"):
+        cutile_load.Cubin(tmp_path / "kernel.cubin")
+
+
+@pytest.mark.parametrize("multiprocessors", [132, 148, 170])
+def test_splits_are_between_one_and_the_tiles(multiprocessors) -> None:
+    for blocks in (1, 2, 3, 8, 32, 64, 128, 256, 1000):
+        for tiles in range(1, 1025):
+            assert 1 <= cutile_run.choose_splits(blocks, tiles, multiprocessors) <= tiles
+
+
+def test_one_request_fills_the_device_and_many_are_not_split() -> None:
+    assert 33 <= cutile_run.choose_splits(2, 1024, 132) <= 66
+    assert cutile_run.choose_splits(256, 64, 132) == 1
+    assert cutile_run.choose_splits(2, 1, 132) == 1
+
+
+def test_shares_cover_every_tile_once() -> None:
+    """The kernel's arithmetic: share s of a request of `tiles` tiles is [s tiles // splits, (s+1) tiles // splits)."""
+    for splits in (1, 2, 3, 16, 43, 66):
+        for tiles in range(200):
+            bounds = [share * tiles // splits for share in range(splits + 1)]
+            assert bounds[0] == 0 and bounds[-1] == tiles and bounds == sorted(bounds)
+            assert max(b - a for a, b in itertools.pairwise(bounds)) <= -(-tiles // splits)
+
+
+def test_one_build_of_ours_serves_every_batch_and_length() -> None:
+    kernel = load_kernel("mla_decode", "cutile")
+    workloads = [MLA(1, 1), MLA(128, 16384), MLA(3, 65, paged=True), MLA(2, 9, query_tokens=4)]
+    assert len({kernel.variants(w, "sm_90a")[0].id for w in workloads}) == 1
+
+
+@pytest.mark.parametrize(
+    ("batch", "length", "splits", "keys"),
+    [(1, 8192, 64, 128), (1, 65536, 128, 512), (32, 4096, 4, 1024), (128, 1024, 1, 1024), (4, 65, 1, 128)],
+)
+def test_tilegym_splits_as_its_own_host_code_does(batch, length, splits, keys) -> None:
+    """Expected values by hand: next power of two of S // (132 // B), at least 128."""
+    params = tilegym_split_kv.variants(MLA(batch, length), "sm_90a")[0].params
+    assert (params["splits"], params["split_length"]) == (splits, keys)
+
+
+@pytest.mark.parametrize(
+    ("workload", "word"),
+    [
+        (MLA(1, 64, dtype="fp8"), "16-bit"),
+        (MLA(1, 64, paged=True), "paged"),
+        (MLA(1, 64, query_tokens=2), "query token"),
+        (MLA(1, 64, heads=24), "tiles of 16"),
+    ],
+)
+def test_tilegym_says_what_it_cannot_do(workload, word) -> None:
+    assert word in tilegym_source.supports(workload)
+    assert tilegym_source.supports(MLA(3, 65)) is None
+
+
+def test_tilegym_without_its_wheel_names_the_command(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FetchError, match="snakemake"):
+        tilegym_source.upstream("mla_decoding")
+
+
+def test_targets_lose_their_suffix() -> None:
+    assert [cutile_build.gpu_code(t) for t in ("sm_90a", "sm_100a", "sm_120a")] == ["sm_90", "sm_100", "sm_120"]
+
+
+def build(operator, target, workload, folder) -> dict:
+    variant = load_kernel(operator, "cutile").variants(workload, target)[0]
+    compile_build(operator, "cutile", target, variant, folder)
+    return json.loads((folder / "build.json").read_text())
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_elementwise_add_compiles_without_a_gpu(target, tmp_path) -> None:
+    entry = build("elementwise_add", target, ADD(1000, 4096), tmp_path)
+    assert entry["status"] == "ok", entry["reason"]
+    stems = ("cubin", "ptx", "sass", "tileir", "tileirbc")
+    assert set(entry["files"]) == {f"kernel.{stem}" for stem in stems}
+    assert entry["symbols"] == ["elementwise_add"] and entry["launch"]["elementwise_add"]["block"] == [128, 1, 1]
+    ptx = (tmp_path / "kernel.ptx").read_text()
+    assert f".target {target}" in ptx and ".entry elementwise_add(" in ptx
+    assert "LDG.E.128" in (tmp_path / "kernel.sass").read_text(), "16-byte loads are lost"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "dtype", "matrix"),
+    [("sm_90a", "bf16", "HGMMA"), ("sm_90a", "fp16", "HGMMA"), ("sm_100a", "bf16", "UTC"), ("sm_120a", "bf16", "HMMA")],
+)
+def test_mla_decode_compiles_to_tensor_core_code(target, dtype, matrix, tmp_path) -> None:
+    entry = build("mla_decode", target, MLA(3, 65, dtype=dtype), tmp_path)
+    assert entry["status"] == "ok", entry["reason"]
+    assert entry["symbols"][0] == "mla_decode_split" and (tmp_path / "combine.sass").exists()
+    for stem in ("kernel", "whole"):
+        sass = (tmp_path / f"{stem}.sass").read_text()
+        assert matrix in sass
+        if target == "sm_90a":
+            assert "STL" not in sass, f"{stem} spills registers"
