@@ -1,0 +1,108 @@
+"""The correctness stage around the checker: bindings, related sizes, refusals, and the record that comes of them."""
+
+import dataclasses
+import json
+
+import pytest
+from cpu_backend import CpuBackend, right, small_case
+from cutesnake import record
+from cutesnake.case import make_record
+from cutesnake.contract import load_kernel, load_operator
+from cutesnake.correctness import check_case
+
+torch = pytest.importorskip("torch")
+
+
+class CountingBackend(CpuBackend):
+    """Counts bindings, and refuses or plans as told."""
+
+    def __init__(self, kernel=right, refuses=None):
+        super().__init__(kernel)
+        self.bindings = []
+        self._refuses = refuses
+
+    def bind(self, case, workload, inputs, outputs):
+        self.bindings.append((workload.id, tuple(inputs.kv_lengths.tolist())))
+        if self._refuses and self._refuses(inputs):
+            raise ValueError("every request must be as long as the others")
+        return super().bind(case, workload, inputs, outputs)
+
+
+def unequal(inputs):
+    return bool((inputs.kv_lengths != inputs.kv_lengths[0]).any())
+
+
+def test_only_lengths_ask_for_a_new_binding():
+    backend = CountingBackend()
+    case = dataclasses.replace(small_case(), settings={"seeds": [0, 1], "distributions": ["randn", "large", "ragged"]})
+    check_case(case, backend)
+    mine = [lengths for workload, lengths in backend.bindings if workload == case.workload.id]
+    assert len(mine) == 3 and mine[0] == (200, 200, 200), "one for equal lengths, one for each ragged draw"
+
+
+def test_a_schedule_made_for_other_lengths_would_show():
+    """A kernel that keeps the lengths of its first launch and is not bound anew computes the wrong thing."""
+    kept = {}
+
+    def forgetful(workload, inputs, outputs):
+        lengths = kept.setdefault(workload.id, inputs.kv_lengths.clone())
+        right(workload, dataclasses.replace(inputs, kv_lengths=lengths), outputs)
+
+    case = dataclasses.replace(small_case(), settings={"seeds": [0], "distributions": ["randn", "ragged"]})
+    metrics, _ = check_case(case, CpuBackend(forgetful))
+    assert [c["passed"] for c in metrics["checks"][:2]] == [True, False]
+
+
+def test_what_a_kernel_refuses_is_skipped_with_its_words():
+    metrics, reason = check_case(small_case(), CountingBackend(refuses=unequal))
+    assert reason is None and metrics["failed"] == 0
+    refused = [s for s in metrics["skipped"] if s["distribution"] == "ragged"]
+    assert refused and "as long as the others" in refused[0]["reason"]
+
+
+def test_a_kernel_that_refuses_everything_has_not_passed():
+    metrics, reason = check_case(small_case(), CountingBackend(refuses=lambda inputs: True))
+    assert metrics["checks"] == [] and reason is not None
+
+
+def test_related_sizes_that_the_build_is_not_for_are_named(monkeypatch):
+    kernel = load_kernel("mla_decode", "torch_sdpa")
+    monkeypatch.setattr(kernel, "supports", lambda w: "no shuffled pages" if w.paged else None)
+    metrics, reason = check_case(small_case(), CpuBackend(right))
+    assert reason is None
+    assert {
+        "workload": f"{small_case().workload.id}_paged",
+        "distribution": None,
+        "reason": "no shuffled pages",
+    } in metrics["skipped"]
+
+
+def test_the_record_fits_its_schema():
+    metrics, reason = check_case(small_case(), CpuBackend(right))
+    entry = make_record(small_case(), metrics, reason)
+    record.check("correctness", json.loads(json.dumps(entry, allow_nan=False)), "record")
+
+
+def test_a_failed_record_with_nan_fits_its_schema():
+    metrics, reason = check_case(small_case(), CpuBackend(lambda *_: None))
+    entry = make_record(small_case(), metrics, reason)
+    record.check("correctness", json.loads(json.dumps(entry, allow_nan=False)), "record")
+    assert entry["status"] == "failed" and "NaN" in entry["reason"]
+
+
+@pytest.mark.parametrize("changes", [{}, {"query_tokens": 3}, {"query_tokens": 3, "causal": False}, {"dtype": "fp16"}])
+def test_the_pytorch_baseline_is_right(changes):
+    """The very code that is timed, on the CPU."""
+    bound = load_kernel("mla_decode", "torch_sdpa").load(None)
+
+    class Baseline(CpuBackend):
+        def bind(self, case, workload, inputs, outputs):
+            runner = bound.bind(workload, inputs, outputs)
+            return lambda: runner(0)
+
+    case = small_case(**changes)
+    metrics, reason = check_case(case, Baseline(right))
+    assert reason is None, [c for c in metrics["checks"] if not c["passed"]][:1]
+    assert (
+        tuple(dict.fromkeys(c["distribution"] for c in metrics["checks"])) == load_operator("mla_decode").DISTRIBUTIONS
+    )

@@ -1,0 +1,98 @@
+"""Recorded sets: what is kept of live measurements, and that a damaged set is named."""
+
+import dataclasses
+import json
+
+import pytest
+from cpu_backend import CpuBackend, right, small_case
+from cutesnake import record, recorded
+from cutesnake.case import make_record
+from cutesnake.correctness import check_case
+
+H200 = {"name": "NVIDIA H200", "compute_capability": [9, 0], "driver": "580.159.04", "uuid_hash": "0123456789ab"}
+
+
+def tuned(kernel="cutile", workload="b1_q1_s1024_bf16", device=H200, backend="cuda", cold_us=12.345678901):
+    row = {"variant": "a", "params": {}, "status": "ok", "reason": None}
+    entry = make_record(dataclasses.replace(small_case(), stage="autotune"), None, None, device, backend)
+    entry.pop("seconds")
+    entry["case"] |= {"kernel": kernel, "workload": workload}
+    entry["metrics"] = {
+        "criterion": "cold_us",
+        "variants": [{**row, "cold_us": cold_us, "hot_us": 10.0, "spread_percent": 0.5}],
+        **{"chosen": "a", "margin_percent": None, "decided": True},
+    }
+    return entry
+
+
+def live(results, *entries):
+    for entry in entries:
+        case = entry["case"]
+        path = results / entry["stage"] / case["operator"] / case["kernel"] / "sm_90a" / f"{case['workload']}.json"
+        record.write(entry["stage"], path, entry)
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    live(tmp_path / "results", tuned("cutile"), tuned("tilegym"))
+    assert recorded.write_recorded(tmp_path / "results", tmp_path / "recorded") == {"nvidia_h200": 2}
+    found = recorded.read_recorded(tmp_path / "recorded")
+    assert [entry["case"]["kernel"] for entry in found.values()] == ["cutile", "tilegym"]
+    assert next(iter(found)).endswith("nvidia_h200/autotune-mla_decode.jsonl#1")
+    summary = json.loads((tmp_path / "recorded" / "nvidia_h200" / "set.json").read_text())
+    assert summary["device"] == "NVIDIA H200" and summary["records"] == {"autotune ok": 2}
+    assert summary["drivers"] == ["580.159.04"] and summary["first"] <= summary["last"]
+
+
+def test_the_cards_identity_and_needless_digits_stay_out(tmp_path):
+    live(tmp_path / "results", tuned())
+    recorded.write_recorded(tmp_path / "results", tmp_path / "recorded")
+    text = (tmp_path / "recorded" / "nvidia_h200" / "autotune-mla_decode.jsonl").read_text()
+    assert "0123456789ab" not in text and "12.3457" in text and "12.34567" not in text
+
+
+def test_kernels_measured_anew_replace_their_rows_and_others_stay(tmp_path):
+    folder = tmp_path / "recorded"
+    live(tmp_path / "one", tuned("cutile", "b1_q1_s1024_bf16"), tuned("cutile", "b4_q1_s1024_bf16"), tuned("tilegym"))
+    recorded.write_recorded(tmp_path / "one", folder)
+    live(tmp_path / "two", tuned("cutile", "b1_q1_s1024_bf16", cold_us=9.0))
+    recorded.write_recorded(tmp_path / "two", folder)
+    rows = [
+        (e["case"]["kernel"], e["metrics"]["variants"][0]["cold_us"]) for e in recorded.read_set(folder / "nvidia_h200")
+    ]
+    assert rows == [("cutile", 9.0), ("tilegym", 12.3457)]
+
+
+def test_simulated_and_deviceless_records_are_not_measurements(tmp_path):
+    live(tmp_path / "results", tuned(backend="ptxsim"), tuned("tilegym", device=None))
+    with pytest.raises(recorded.RecordedError, match="no measurement made on a GPU"):
+        recorded.write_recorded(tmp_path / "results", tmp_path / "recorded")
+
+
+def test_every_device_has_its_folder(tmp_path):
+    live(tmp_path / "results", tuned(), tuned("tilegym", device={**H200, "name": "NVIDIA GeForce RTX 5090"}))
+    written = recorded.write_recorded(tmp_path / "results", tmp_path / "recorded")
+    assert written == {"nvidia_h200": 1, "nvidia_geforce_rtx_5090": 1}
+
+
+def test_details_of_passed_checks_are_left_out_and_those_of_failed_ones_kept():
+    metrics, reason = check_case(small_case(), CpuBackend(right))
+    metrics["checks"][1]["passed"] = False
+    entry = make_record(small_case(), metrics, reason, H200)
+    kept = recorded.slim(entry)
+    record.check("correctness", kept, "kept")
+    assert kept["metrics"]["checks"][0]["outputs"] == {} and kept["metrics"]["checks"][1]["outputs"]
+    assert entry["metrics"]["checks"][0]["outputs"], "the live record was changed"
+
+
+@pytest.mark.parametrize("damage", ["{", '{"stage": "autotune"}'])
+def test_a_damaged_line_is_named(tmp_path, damage):
+    live(tmp_path / "results", tuned(), tuned("tilegym"))
+    recorded.write_recorded(tmp_path / "results", tmp_path / "recorded")
+    path = tmp_path / "recorded" / "nvidia_h200" / "autotune-mla_decode.jsonl"
+    path.write_text(path.read_text().splitlines()[0] + f"\n{damage}\n")
+    with pytest.raises(recorded.RecordedError, match="autotune-mla_decode.jsonl#2"):
+        recorded.read_recorded(tmp_path / "recorded")
+
+
+def test_no_sets_is_no_records(tmp_path):
+    assert recorded.read_recorded(tmp_path / "none") == {}
