@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from cutesnake.case import Case
 from cutesnake.contract import Workload, load_operator
+
+with contextlib.suppress(ImportError):
+    import torch
+
+    torch.set_num_threads(1)  # tensors are tiny: threads cost more than they give
 
 SMALL = {"batch": 3, "kv_length": 200, "heads": 16, "latent": 64, "rope": 16, "query_tokens": 1, "dtype": "bf16"}
 SETTINGS = {

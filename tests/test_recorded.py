@@ -90,7 +90,7 @@ def test_a_damaged_line_is_named(tmp_path, damage):
     recorded.write_recorded(tmp_path / "results", tmp_path / "recorded")
     path = tmp_path / "recorded" / "nvidia_h200" / "autotune-mla_decode.jsonl"
     path.write_text(path.read_text().splitlines()[0] + f"\n{damage}\n")
-    with pytest.raises(recorded.RecordedError, match="autotune-mla_decode.jsonl#2"):
+    with pytest.raises(recorded.RecordedError, match=r"autotune-mla_decode\.jsonl#2"):
         recorded.read_recorded(tmp_path / "recorded")
 
 
