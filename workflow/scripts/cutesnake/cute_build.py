@@ -6,6 +6,7 @@ stage gives every build a process of its own.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.metadata
 import os
@@ -13,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +39,15 @@ def build(
     """
     dump = folder / "dump"
     dump.mkdir()
-    _configure(target, dump)
-    host, arguments = program()
-
-    import cutlass.cute as cute
-
     options = " ".join(
         f"--gpu-arch {target} --enable-tvm-ffi --generate-line-info --keep-ptx --keep-cubin {options}".split()
     )
-    compiled = cute.compile(host, *arguments, options=f"{options} --dump-dir {dump}")
+    _configure(target, dump)
+    with _without_torch():
+        host, arguments = program()
+        import cutlass.cute as cute
+
+        compiled = cute.compile(host, *arguments, options=f"{options} --dump-dir {dump}")
     for suffix, name in (("ptx", "kernel.ptx"), ("cubin", "kernel.cubin"), ("mlir", "kernel.mlir")):
         _only(dump, suffix).rename(folder / name)
     shutil.rmtree(dump)
@@ -91,6 +92,19 @@ def _configure(target: str, dump: Path) -> None:
         raise RuntimeError(f"CuTe DSL was set up for {was} in this process; build for {target} in a process of its own")
     os.environ |= {"CUTE_DSL_ARCH": target, "CUTE_DSL_KEEP": "ir", "CUTE_DSL_DUMP_DIR": str(dump)}
     os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"  # Snakemake decides what is built again
+
+
+@contextlib.contextmanager
+def _without_torch() -> Iterator[None]:
+    """Let imports of torch fail unless it is there already: tvm-ffi tries, and it takes longer than most kernels."""
+    if "torch" in sys.modules:
+        yield
+        return
+    sys.modules["torch"] = None
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
 
 
 def _only(folder: Path, suffix: str) -> Path:
