@@ -1,6 +1,6 @@
 """ptxsim: a functional simulator of PTX for sm_90a and sm_100a on a CPU. See docs/ptxsim.md."""
 
-from . import access, alu, collective, convert, copies, mbarrier, tcgen05, tmem  # noqa: F401  (they register their opcodes)
+from . import access, alu, collective, convert, copies, mbarrier, tcgen05, tmem, wgmma  # noqa: F401  (they register their opcodes)
 from .capture import CaptureError, Pointer, Tensor, capture
 from .counts import Counts
 from .direct import launch

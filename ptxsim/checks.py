@@ -37,7 +37,8 @@ class Order:
         self.seen: dict[tuple[int, int], np.ndarray] = {}
         self.groups: dict[tuple[int, int], list[int]] = {}
         self.issued: dict[tuple[int, int], int] = {}
-        self.cluster_clock = self.cluster_seen = None
+        self.cluster_clock = None
+        self.wgmma_done: dict[tuple[int, int], int] = {}
         for c in ctas:
             for w in range(-(-machine.launch.threads // 32)):
                 me = self.actor((c.rank, w), f"warp {w} of CTA {c.rank}", True)
@@ -116,6 +117,12 @@ class Order:
 
     def pipe(self, rank: int) -> int:
         return self.actor(("mma", rank), f"the tensor pipe of CTA {rank}")
+
+    def wgmma(self, rank: int, group: int) -> int:
+        return self.actor(("wgmma", rank, group), f"wgmma of warpgroup {group} of CTA {rank}")
+
+    def wgmma_waited(self, rank: int, warp: int, group: int) -> None:
+        self.clocks[rank, warp][self.wgmma(rank, group)] = self.wgmma_done.get((rank, group), 0)
 
     # cp.async, bulk stores, tcgen05.st
     def side(self, kind: str, rank: int, warp: int) -> int:
@@ -317,10 +324,11 @@ class SharedShadow:
         self.words.read(slice(start // 4, -(-end // 4)), self.order.side("store", token.rank, token.warp), token.serial,
                         token.clock, token.seen, i, f)
 
-    def async_chunks(self, index: np.ndarray, token: Token, i: int, f) -> None:
-        """An MMA's operand, as 16-byte chunk numbers."""
+    def async_chunks(self, index: np.ndarray, token: Token, i: int, f, actor: int | None = None) -> None:
+        """An MMA's operand, as 16-byte chunk numbers; `actor` is the tensor pipe of the token's CTA by default."""
         words = (index.reshape(-1, 1) * 4 + np.arange(4)).ravel()
-        self.words.read(words, self.order.pipe(token.rank), token.serial, token.clock, token.seen, i, f)
+        actor = self.order.pipe(token.rank) if actor is None else actor
+        self.words.read(words, actor, token.serial, token.clock, token.seen, i, f)
 
     def barrier(self, offset: int) -> None:
         """Eight bytes became an mbarrier: what they held before is no data any more."""

@@ -51,7 +51,7 @@ class NamedBarrier:
             self.cta.machine.order.barrier_release(self, sleepers)
         for s in sleepers:
             s.state, s.why = RUNNING, None
-        if len(sleepers) > 1:
+        if len(sleepers) > 1 and not self.cta.machine.schedule.apart:
             join_ranges(sleepers)
 
 
@@ -101,7 +101,8 @@ class ClusterBarrier:
             by_cta.setdefault(s.cta.rank, []).append(s)
         self.sleepers = []
         for group in by_cta.values():
-            join_ranges(group)
+            if not self.machine.schedule.apart:
+                join_ranges(group)
 
 
 class CTA:
@@ -139,6 +140,8 @@ class CTA:
         if first.mask is not None:
             first.family = [first]
         self.fragments: list[Fragment] = [first]
+        if machine.schedule.apart and first.mask is None:
+            self.fragments = [Fragment(self, w, w + 32, 0) for w in range(0, n, 32)]
 
     def add(self, f: Fragment) -> None:
         self.fragments.append(f)

@@ -232,12 +232,12 @@ class Machine:
                     if idle > 20000 or self._resting(ready):
                         self._stuck(ctas)
             if keys and idle > 2 * len(ready) + 2:
-                ready_for = 0  # threads only poll: let asynchronous work go on
+                candidates = []  # threads only poll: let asynchronous work go on
             else:
-                ready_for = len(ready)
-            n = schedule.choose(ready_for, [self.queues[k][0].kind for k in keys])
-            if n >= ready_for:
-                self._task(keys[n - ready_for])
+                candidates = ready
+            n = schedule.choose(candidates, [self.queues[k][0].kind for k in keys])
+            if n >= len(candidates):
+                self._task(keys[n - len(candidates)])
             else:
                 self._run(ready[(n + idle) % len(ready)], schedule.quantum(), blocks)
 
@@ -303,20 +303,20 @@ class Machine:
     def _stuck(self, ctas: list[CTA]) -> None:
         """Report who waits for what, then give the launch up."""
         lines, first = [], None
-        for c in ctas:
-            for f in c.fragments:
-                what = f.why
-                ins = self.program.instructions[self.program.blocks[f.pc].first]
-                if what == "whole":
-                    text = f"for the other lanes of its warp, at PTX line {ins.line}"
-                elif isinstance(what, tuple):
-                    ins = self.program.instructions[what[1]]
-                    phase = f", waiting for the phase of parity {what[2]}" if len(what) > 3 and what[3] else ""
-                    text = f"for {what[0]}{phase}, at PTX line {ins.line}" + (f" ({ins.source})" if ins.source else "")
-                else:
-                    text = f"polling near PTX line {ins.line}"
-                first = first or (f, what[1] if isinstance(what, tuple) else self.program.blocks[f.pc].first)
-                lines.append(f"CTA {c.index} warps {f.lo // 32}..{(f.hi - 1) // 32} {text}")
+        owed = [f for c in ctas for f in c.fragments if isinstance(f.why, tuple) and getattr(f.why[0], "tx", 0)]
+        for f in owed + [f for c in ctas for f in c.fragments if f not in owed]:  # an unpaid transaction is a likely cause
+            c, what = f.cta, f.why
+            ins = self.program.instructions[self.program.blocks[f.pc].first]
+            if what == "whole":
+                text = f"for the other lanes of its warp, at PTX line {ins.line}"
+            elif isinstance(what, tuple):
+                ins = self.program.instructions[what[1]]
+                phase = f", waiting for the phase of parity {what[2]}" if len(what) > 3 and what[3] else ""
+                text = f"for {what[0]}{phase}, at PTX line {ins.line}" + (f" ({ins.source})" if ins.source else "")
+            else:
+                text = f"polling near PTX line {ins.line}"
+            first = first or (f, what[1] if isinstance(what, tuple) else self.program.blocks[f.pc].first)
+            lines.append(f"CTA {c.index} warps {f.lo // 32}..{(f.hi - 1) // 32} {text}")
         shown = "; ".join(lines[:8]) + (f"; and {len(lines) - 8} more" if len(lines) > 8 else "")
         self.report("deadlock", shown, *(first or ()))
         raise Stuck

@@ -24,6 +24,7 @@ class TensorMemory:
         self.owned = np.zeros(COLUMNS, bool)
         self.blocks: dict[int, int] = {}
         self.permit = True
+        self.arrived = self.done = 0
 
     def allocate(self, columns: int) -> int | None:
         """First column of a free, aligned run, or None. Granularity and order of placement are the allocator's own."""
@@ -63,7 +64,8 @@ def _alloc(g: Generator, ins: Instruction) -> None:
     gather_warp(g)
     if ins.parts[1] == "alloc":
         addr, offset = g.address(ins.operands[0])
-        g.line(f"if not tmem_alloc(f, {g.at}, {addr}, {offset}, {g.read(ins.operands[1], 'u4')}): return {g.block.index}")
+        pair = "cta_group::2" in ins.parts
+        g.line(f"if not tmem_alloc(f, {g.at}, {addr}, {offset}, {g.read(ins.operands[1], 'u4')}, {pair}): return {g.block.index}")
     elif ins.parts[1] == "dealloc":
         g.line(f"tmem_dealloc(f, {g.at}, {g.read(ins.operands[0], 'u4')}, {g.read(ins.operands[1], 'u4')})")
     else:
@@ -76,10 +78,21 @@ def _first(f, value) -> int:
 
 
 @runtime
-def tmem_alloc(f, i: int, addr, offset: int, columns) -> bool:
-    """Allocate and write the address to shared memory; False when the warp has to wait for columns."""
+def tmem_alloc(f, i: int, addr, offset: int, columns, pair: bool) -> bool:
+    """Allocate and write the address to shared memory; False when the warp has to wait.
+
+    It waits for columns, and with cta_group::2 for the peer CTA to come to its own alloc.
+    """
     cta, n = f.cta, _first(f, columns)
     tm = tensor_memory(cta)
+    if pair and cta.peer(cta.rank ^ 1) is not None:
+        if f.polled != ("alloc", i, tm.done):
+            f.polled = ("alloc", i, tm.done)
+            tm.arrived += 1
+            cta.machine.progress += 1
+        if tensor_memory(cta.peer(cta.rank ^ 1)).arrived <= tm.done:
+            cta.machine.rest = True
+            return False
     if n < 32 or n > COLUMNS or n & (n - 1):
         cta.machine.report("out-of-bounds", f"tcgen05.alloc of {n} columns: a power of two from 32 to 512 is needed", f, i)
         n = max(32, min(COLUMNS, 1 << (n - 1).bit_length()))
@@ -89,6 +102,8 @@ def tmem_alloc(f, i: int, addr, offset: int, columns) -> bool:
     if start is None:
         cta.machine.rest = True
         return False
+    tm.done += 1
+    cta.machine.progress += 1
     lanes = f.lanes()
     keep = f.mask
     one = np.zeros(f.n, bool)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,16 @@ def capture(folder: Path, function: str, args: tuple) -> list[ptxsim.Launch]:
     return ptxsim.capture(folder / "kernel.o", function, args, module)
 
 
-def clean(result: ptxsim.Result) -> None:
-    assert not result.findings, "\n".join(str(f) for f in result.findings)
+# What the checks find in NVIDIA's kernels as shipped, each looked into (docs/ptxsim.md, «Findings in intact kernels»):
+# the softmax warps of MLA decode write the row maxima of the next tile without waiting until all have read the last.
+EXCHANGE = r"warp \d of CTA \d writes shared offset (4|5|6|7|8|9|2304)\d\d of CTA \d, and nothing orders that after the read by warp \d"
+# rmsnorm's warps past the last row reduce shared memory that no copy filled; nothing of it is stored.
+PAST_THE_END = r"warp \d of CTA 0 reads shared offset \d+ of CTA 0, which nobody wrote"
+
+
+def clean(result: ptxsim.Result, explained: str | None = None) -> None:
+    rest = [str(f) for f in result.findings if not (explained and re.search(explained, f.message))]
+    assert not rest, "\n".join(rest)
 
 
 def nans(*shape: int, dtype=torch.float16) -> torch.Tensor:
@@ -38,12 +47,12 @@ def test_elementwise_add(built, shape) -> None:
     assert (counts.global_read_unique_bytes, counts.global_write_unique_bytes) == (2 * n, n)
 
 
-@pytest.mark.parametrize("columns,rows", [("1024", 5), ("16384", 2)])
+@pytest.mark.parametrize("columns,rows", [("1024", 5), ("1024", 8), ("16384", 2)])
 def test_rmsnorm(built, columns, rows) -> None:
     n = int(columns)
     x, w, o = torch.randn(rows, n).bfloat16(), torch.randn(n).bfloat16(), nans(rows, n, dtype=torch.bfloat16)
     args = (ptxsim.Pointer(x), ptxsim.Pointer(w), ptxsim.Pointer(o), rows, 1e-6, 0)
-    clean(ptxsim.run(capture(built("rmsnorm", columns), "rmsnorm", args)))
+    clean(ptxsim.run(capture(built("rmsnorm", columns), "rmsnorm", args)), PAST_THE_END if rows % 4 and n == 1024 else None)
     want = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 1e-6) * w.float()
     torch.testing.assert_close(o.float(), want, rtol=2 ** -8, atol=1e-6)
 
@@ -140,7 +149,7 @@ def mla_reference(x: dict) -> tuple[torch.Tensor, torch.Tensor]:
 def mla_check(folder: Path, batch: int, kv: int, split: int, schedule: str, seed: int = 0, tolerance: float = 1e-3, **kw) -> ptxsim.Result:
     x = mla_inputs(batch, kv, split, **kw)
     result = ptxsim.run(mla_capture(folder, x), schedule=schedule, seed=seed)
-    clean(result)
+    clean(result, EXCHANGE if kv > 128 * split else None)
     o, lse = mla_reference(x)
     torch.testing.assert_close(x["o"][:, :, 0].float(), o, rtol=tolerance, atol=tolerance)
     torch.testing.assert_close(x["lse"][:, 0], lse, rtol=1e-5, atol=1e-4)
@@ -185,3 +194,12 @@ def test_fmha(built, name) -> None:
         q.float().transpose(1, 2), k.float().transpose(1, 2).expand(-1, heads, -1, -1), v.float().transpose(1, 2).expand(-1, heads, -1, -1),
         is_causal=name == "fmha_causal").transpose(1, 2)
     torch.testing.assert_close(o.float(), want, rtol=1e-2, atol=2e-3)
+
+
+@pytest.mark.slow
+def test_the_race_in_mla_decode_is_real(built) -> None:
+    """A schedule that stalls single warps turns the race the checks report into wrong numbers."""
+    x = mla_inputs(1, 512, 1)
+    result = ptxsim.run(mla_capture(built("mla_fp16"), x), schedule="warps", seed=6)
+    assert any(re.search(EXCHANGE, f.message) for f in result.findings)
+    assert (x["o"][:, :, 0].float() - mla_reference(x)[0]).abs().max() > 0.05

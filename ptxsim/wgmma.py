@@ -1,0 +1,247 @@
+"""wgmma: Hopper's asynchronous warpgroup matrix products, and ldmatrix and stmatrix (PTX ISA 9.7.15, 9.7.14.5).
+
+A product is a task of its warpgroup, run in order at a moment the schedule picks, at the latest when a wait_group
+needs it; only then do its registers change. Sums are taken in float32 by the CPU's matrix product; NVIDIA documents
+neither order nor precision of the accumulation.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import numpy as np
+
+from .access import load, store
+from .collective import gather_warp
+from .machine import Task
+
+from .parser import Imm, Instruction, Reg, Vec
+from .tcgen05 import operand_values, values
+from .translate import Generator, emits, runtime
+
+_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
+
+
+@emits("wgmma.fence", "wgmma.commit_group", "wgmma.wait_group", boundary=True)
+def _group(g: Generator, ins: Instruction) -> None:
+    if set(ins.parts[2:]) - {"sync", "aligned"}:
+        raise g.fail(f"unknown opcode {ins.op}")
+    gather_warp(g)
+    if ins.parts[1] == "commit_group":
+        g.line("wg_commit(f)")
+    elif ins.parts[1] == "wait_group":
+        g.line(f"wg_wait(f, {ins.operands[0].value})")
+
+
+class Group(Task):
+    """The end of a wgmma group of some warps."""
+
+    __slots__ = ("warps",)
+
+    def __init__(self, warps: list[int]) -> None:
+        super().__init__("mma", lambda: None, "wgmma group")
+        self.warps = warps
+
+
+def _groups_of(f) -> dict[int, list[int]]:
+    out: dict[int, list[int]] = {}
+    for w in f.warps():
+        out.setdefault(w // 4, []).append(w)
+    return out
+
+
+@runtime
+def wg_commit(f) -> None:
+    for group, warps in _groups_of(f).items():
+        f.cta.machine.post(("wgmma", f.cta.rank, group), Group(warps))
+
+
+@runtime
+def wg_wait(f, left: int) -> None:
+    machine = f.cta.machine
+    for group, warps in _groups_of(f).items():
+        key = ("wgmma", f.cta.rank, group)
+        while key in machine.queues:
+            queue = machine.queues[key]
+            if all(sum(isinstance(t, Group) and w in t.warps for t in queue) <= left for w in warps):
+                break
+            machine._task(key)
+        if machine.order is not None:
+            for w in warps:
+                machine.order.wgmma_waited(f.cta.rank, w, group)
+
+
+@emits("wgmma.mma_async", boundary=True)
+def _mma(g: Generator, ins: Instruction) -> None:
+    gather_warp(g)
+    parts = ins.parts[2:]
+    shape = next((m for p in parts if (m := re.fullmatch(r"m64n(\d+)k(\d+)", p))), None)
+    types = [p for p in parts if p in ("f32", "s32", *_BITS)]
+    if shape is None or len(types) != 3 or set(parts) - {"sync", "aligned", "satfinite", shape[0], *types}:
+        raise g.fail(f"unknown opcode {ins.op}")
+    d, a, b, scale, *imm = ins.operands
+    if not all(isinstance(x, Imm) for x in imm):
+        raise g.fail("scale and transpose operands of wgmma are constants")
+    flags = [x.value for x in imm]
+    integer = types[0] == "s32"
+    negate = (1, 1) if integer else tuple(flags[:2])
+    trans = flags[2:] if not integer else []
+    registers = isinstance(a, Vec)
+    trans_a, trans_b = (0, trans[0] if trans else 0) if registers else (*trans, 0, 0)[:2]
+    if any(not isinstance(x, Reg) for x in d.items) or (registers and any(not isinstance(x, Reg) for x in a.items)):
+        raise g.fail("wgmma needs registers here")
+    slots = tuple(x.slot for x in d.items)
+    source = tuple(x.slot for x in a.items) if registers else g.read(a, "u8")
+    g.line(f"wg_mma(f, {g.at}, {int(shape[1])}, {int(shape[2])}, {types!r}, {slots}, {source}, {registers}, {g.read(b, 'u8')}, "
+           f"{g.read(scale, 'p')}, {negate}, {bool(trans_a)}, {bool(trans_b)}, {'satfinite' in parts})")
+
+
+@lru_cache(maxsize=64)
+def accumulator(n: int, packed: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(row within 16, first column) of each accumulator register in each lane: (registers, 32)."""
+    t = np.arange(32)[None, :]
+    r = np.arange(n // 4 if packed else n // 2)[:, None]
+    if packed:
+        return t // 4 + 8 * (r % 2), t % 4 * 2 + 8 * (r // 2)
+    return t // 4 + 8 * (r // 2 % 2), t % 4 * 2 + r % 2 + 8 * (r // 4)
+
+
+def fragment_a(words: np.ndarray, k: int, fmt: str) -> np.ndarray:
+    """Rows of A held in registers: words (4, lanes) of whole warps to float32 (16 * warps, k)."""
+    per = 32 // _BITS[fmt]
+    warps = words.shape[1] // 32
+    w = words.reshape(2, 2, warps, 8, 4)  # (k half, row half, warp, row, column group)
+    w = np.ascontiguousarray(w.transpose(2, 1, 3, 0, 4)).reshape(16 * warps, 8)
+    v = values(w.view(np.uint8).reshape(16 * warps, 32), fmt)
+    assert v.shape[1] == 8 * per == k
+    return v
+
+
+@runtime
+def wg_mma(f, i, n, k, types, slots, source, registers, b, scale, negate, trans_a, trans_b, satfinite) -> None:
+    machine, cta = f.cta.machine, f.cta
+
+    def first(x, lane):
+        x = np.asarray(x)
+        return int(x[lane]) if x.ndim else int(x)
+    for group, warps in _groups_of(f).items():
+        lane = 32 * warps[0] - f.lo
+        lo, hi = 32 * warps[0], 32 * warps[-1] + 32
+        token = machine.order.issue(f, i, warps[0]) if machine.order is not None else None
+        args = (first(b, lane), bool(first(scale, lane)), source if registers else first(source, lane))
+        if warps[0] % 4 == 0:
+            machine.counts.mma_instructions += 1
+        machine.counts.mma_flops += 2 * 16 * len(warps) * n * k
+        machine.post(("wgmma", cta.rank, group), Task("mma", lambda w=warps, lo=lo, hi=hi, x=args, t=token, gr=group: _run(
+            cta, f, i, n, k, types, slots, registers, x, negate, trans_a, trans_b, w, lo, hi, t, gr),
+            f"wgmma, line {machine.program.instructions[i].line}"))
+
+
+def _run(cta, f, i, n, k, types, slots, registers, args, negate, trans_a, trans_b, warps, lo, hi, token, group) -> None:
+    desc_b, accumulate, source = args
+    dtype, ta, tb = types
+    file = cta.registers.arrays[32]
+    machine = cta.machine
+    try:
+        bm, index = operand_values(cta, desc_b, False, trans_b, n, k, _BITS[tb], tb)
+        actor = machine.order.wgmma(cta.rank, group) if machine.order is not None else None
+        if cta.shadow is not None:
+            cta.shadow.async_chunks(index, token, i, f, actor)
+        if registers:
+            am = fragment_a(file[list(source), lo:hi], k, ta)
+        else:
+            am, index = operand_values(cta, source, False, trans_a, 64, k, _BITS[ta], ta)
+            if cta.shadow is not None:
+                cta.shadow.async_chunks(index, token, i, f, actor)
+            am = am[16 * (warps[0] % 4):16 * (warps[-1] % 4) + 16]
+    except (IndexError, ValueError) as error:
+        return machine.report("out-of-bounds", f"wgmma: {error}", f, i)
+    if machine.order is not None:
+        machine.order.wgmma_done[cta.rank, group] = token.serial
+    if negate[0] == -1:
+        am = -am
+    if negate[1] == -1:
+        bm = -bm
+    product = am @ bm.T
+    rows, cols = accumulator(n, dtype == "f16")
+    product = product.reshape(len(warps), 16, n)
+    at = np.array(slots)
+    if dtype == "f16":
+        pair = np.stack([product[:, rows, cols], product[:, rows, cols + 1]], -1)
+        pair = pair.transpose(1, 0, 2, 3).reshape(len(slots), hi - lo, 2)
+        if accumulate:
+            pair = pair + np.ascontiguousarray(file[at, lo:hi]).view(np.float16).reshape(len(slots), hi - lo, 2).astype(np.float32)
+        file[at, lo:hi] = np.ascontiguousarray(pair.astype(np.float16)).view(np.uint32)[..., 0]
+        return None
+    new = product[:, rows, cols].transpose(1, 0, 2).reshape(len(slots), hi - lo)
+    if dtype == "s32":
+        new = new.astype(np.int64)
+        if accumulate:
+            new = new + file[at, lo:hi].view(np.int32)
+        file[at, lo:hi] = new.astype(np.int32).view(np.uint32)
+        return None
+    if accumulate:
+        new = new + np.ascontiguousarray(file[at, lo:hi]).view(np.float32)
+    file[at, lo:hi] = np.ascontiguousarray(new, np.float32).view(np.uint32)
+    return None
+
+
+@emits("ldmatrix", "stmatrix", boundary=True)
+def _matrix(g: Generator, ins: Instruction) -> None:
+    gather_warp(g)
+    parts = ins.parts[1:]
+    count = next((int(p[1]) for p in parts if p in ("x1", "x2", "x4")), 0)
+    known = {"sync", "aligned", "m8n8", f"x{count}", "trans", "shared", "shared::cta", "b16"}
+    if not count or set(parts) - known:
+        raise g.fail(f"unknown opcode {ins.op}")
+    regs, mem = ins.operands if ins.base == "ldmatrix" else ins.operands[::-1]
+    items = regs.items if isinstance(regs, Vec) else (regs,)
+    addr, offset = g.address(mem)
+    call = f"f, {g.at}, {addr}, {offset}, {count}, {'trans' in parts}"
+    if ins.base == "stmatrix":
+        return g.line(f"matrix_store({call}, ({', '.join(g.read(x, 'u4') for x in items)},))")
+    t = g.temp()
+    g.line(f"{t} = matrix_load({call})")
+    for j, item in enumerate(items):
+        g.write(item, "u4", f"{t}[{j}]")
+    return None
+
+
+def _row_addresses(f, addr, j: int, trans: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Addresses of the two halves each lane holds of matrix j."""
+    a = np.asarray(addr).astype(np.uint64).reshape(-1, 32)[:, 8 * j:8 * j + 8]
+    t = np.arange(32)
+    if trans:
+        low = a[:, t % 4 * 2] + np.uint64(2) * (t // 4).astype(np.uint64)
+        high = a[:, t % 4 * 2 + 1] + np.uint64(2) * (t // 4).astype(np.uint64)
+        return low.ravel(), high.ravel()
+    low = a[:, t // 4] + np.uint64(4) * (t % 4).astype(np.uint64)
+    return low.ravel(), (low + np.uint64(2)).ravel()
+
+
+@runtime
+def matrix_store(f, i: int, addr, offset: int, count: int, trans: bool, regs: tuple) -> None:
+    for j in range(count):
+        low, high = _row_addresses(f, addr, j, trans)
+        if trans:
+            store(f, i, "shared", low, offset, "u2", ((regs[j] & np.uint32(0xFFFF)).astype(np.uint16),))
+            store(f, i, "shared", high, offset, "u2", ((regs[j] >> np.uint32(16)).astype(np.uint16),))
+        else:
+            store(f, i, "shared", low, offset, "u4", (regs[j],))
+
+
+@runtime
+def matrix_load(f, i: int, addr, offset: int, count: int, trans: bool) -> list[np.ndarray]:
+    out = []
+    for j in range(count):
+        low, high = _row_addresses(f, addr, j, trans)
+        if trans:
+            lo, hi = (load(f, i, "shared", x, offset, "u2", 1)[0].astype(np.uint32) for x in (low, high))
+            out.append(lo | hi << np.uint32(16))
+        else:
+            out.append(load(f, i, "shared", low, offset, "u4", 1)[0])
+    return out
+
+
+__all__ = ["accumulator", "fragment_a"]
