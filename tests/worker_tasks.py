@@ -58,3 +58,28 @@ def torch_is_there(case):
     import sys
 
     return {"imported": "torch" in sys.modules}, None
+
+
+def use_the_gpu(case):
+    import torch
+
+    return {"sum": float(torch.ones(1024, device="cuda").sum())}, None
+
+
+def corrupt_context(case):
+    """An index outside a tensor: the device asserts, and the context is lost."""
+    import torch
+
+    values = torch.ones(16, device="cuda")
+    lost = values[torch.tensor([1 << 20], device="cuda")]
+    torch.cuda.synchronize()
+    return {"sum": float(lost.sum())}, None
+
+
+def hang_on_the_gpu(case):
+    import torch
+
+    for _ in range(100):
+        torch.cuda._sleep(1 << 40)
+    torch.cuda.synchronize()
+    return {}, None

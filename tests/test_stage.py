@@ -1,0 +1,161 @@
+"""The GPU stages end to end: what is not worth running here, and real runs on a GPU machine."""
+
+import dataclasses
+import os
+import statistics
+from pathlib import Path
+
+import pytest
+from cpu_backend import SETTINGS
+from cutesnake import checker, record, stage, timing, worker
+from cutesnake.case import Case, make_record
+
+TIMING = {"max_seconds": 2, "max_noise_percent": 0.5}
+IDENTITY = {
+    "operator": "mla_decode",
+    "kernel": "torch_sdpa",
+    "target": "sm_90a",
+    "variant": {"id": "eager", "params": {}},
+    "parameters": {"batch": 4, "kv_length": 1024},
+}
+
+
+def build(folder, status="ok", reason=None):
+    """build.json of the PyTorch baseline, which needs no build."""
+    entry = {
+        "stage": "compile",
+        "status": status,
+        "reason": reason,
+        "provenance": {"created": "2026-11-20T00:00:00+00:00", "python": "3.11.0", "platform": "Linux x86_64"},
+        **{key: IDENTITY[key] for key in ("operator", "kernel", "target", "variant")},
+        **{"dsl": "torch", "source": "ours", "symbols": [], "function": None, "launch": {}, "compilers": {}},
+        **{"options": None, "notes": [], "files": {}, "seconds": 0.0, "log_tail": ""},
+    }
+    record.write("compile", folder / "build.json", entry)
+    return folder / "build.json"
+
+
+def test_what_did_not_compile_is_not_run(tmp_path):
+    made = build(tmp_path, "failed", "error: tile of 512 columns\nmore")
+    stage.run_stage("timing", IDENTITY, TIMING, made, tmp_path / "out.json")
+    entry = record.read("timing", tmp_path / "out.json")
+    assert entry["status"] == "failed" and "did not compile (error: tile of 512 columns)" in entry["reason"]
+
+
+def test_what_is_wrong_is_not_timed(tmp_path):
+    case = Case(stage="correctness", build="", settings=SETTINGS, **IDENTITY)
+    record.write("correctness", tmp_path / "c.json", make_record(case, None, "error of out is 1.0"))
+    stage.run_stage("timing", IDENTITY, TIMING, build(tmp_path), tmp_path / "out.json", [tmp_path / "c.json"])
+    assert record.read("timing", tmp_path / "out.json")["reason"] == "not run: it is not correct (error of out is 1.0)"
+
+
+def test_a_profiler_that_is_missing_is_a_status(tmp_path, monkeypatch, machine):
+    for place in ("cutesnake.machine.probe", "cutesnake.stage.probe"):
+        monkeypatch.setattr(place, lambda: machine("none"))
+    stage.run_stage("ncu", IDENTITY, {}, build(tmp_path), tmp_path / "out.json")
+    entry = record.read("ncu", tmp_path / "out.json")
+    assert entry["status"] == "failed" and "ncu is not installed here" in entry["reason"]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """`run("timing")` runs a stage on this machine's GPU and returns its record."""
+    made = build(tmp_path)
+
+    def running(name, settings, **parameters):
+        identity = {**IDENTITY, "parameters": {**IDENTITY["parameters"], **parameters}}
+        stage.run_stage(name, identity, settings, made, tmp_path / f"{name}.json")
+        return record.read(name, tmp_path / f"{name}.json")
+
+    return running
+
+
+@pytest.mark.gpu
+def test_correctness_on_the_gpu(run):
+    entry = run("correctness", SETTINGS)
+    assert entry["reason"] is None and entry["metrics"]["failed"] == 0 and entry["device"]["name"]
+
+
+@pytest.mark.gpu
+def test_timing_on_the_gpu(run):
+    entry = run("timing", TIMING, batch=32, kv_length=4096)
+    assert entry["reason"] is None
+    metrics = entry["metrics"]
+    assert metrics["kernels_per_call"] >= 3 and metrics["samples"] >= 20
+    assert 0 < metrics["hot_us"] <= 1.1 * metrics["cold_us"]
+    assert metrics["difference_percent"] < timing.DIFFERENCE_LIMIT_PERCENT
+    assert metrics["sm_clock_mhz"] > 500 and metrics["power_w"] > 20 and metrics["temperature_c"] > 10
+
+
+@pytest.mark.gpu
+def test_three_runs_agree_within_three_percent(run):
+    times = [run("timing", TIMING, batch=32, kv_length=4096)["metrics"]["cold_us"] for _ in range(3)]
+    middle = statistics.median(times)
+    assert max(abs(t - middle) for t in times) / middle < 0.03, times
+
+
+@pytest.mark.gpu
+def test_nsys_on_the_gpu(run):
+    entry = run("nsys", {})
+    assert entry["reason"] is None, entry["reason"]
+    assert entry["metrics"]["calls"] == 6 and entry["metrics"]["launch_latency_us"] > 0
+
+
+@pytest.mark.gpu
+def test_ncu_on_the_gpu(run):
+    entry = run("ncu", {}, batch=32, kv_length=4096)
+    if entry["reason"] and "not permitted" in entry["reason"]:
+        pytest.skip(entry["reason"])
+    assert entry["reason"] is None, entry["reason"]
+    metrics = entry["metrics"]
+    assert metrics["dram_bytes"] > metrics["cost_bytes"] * 0.5 and metrics["bottleneck"]["class"] != "unknown"
+    assert any(kernel["tensor_core_percent"] > 5 for kernel in metrics["kernels"])
+
+
+@pytest.mark.gpu
+def test_a_launch_on_another_stream_is_caught():
+    import torch
+
+    stream, other = torch.cuda.Stream(), torch.cuda.Stream()
+
+    @dataclasses.dataclass
+    class Outputs:
+        c: torch.Tensor
+
+    outputs = checker.Guarded(Outputs(torch.zeros(1024, device="cuda")))
+
+    class Astray:
+        launches = ("one",)
+
+        def __call__(self, given):
+            with torch.cuda.stream(other):
+                outputs.values.c.fill_(1.0)
+
+    runner = Astray()
+    runner(stream.cuda_stream)
+    torch.cuda.synchronize()
+    with pytest.raises(timing.TimingError, match="went to another stream"):
+        timing.check_graph(timing.capture(runner, stream, 1), runner, outputs, stream)
+
+
+@pytest.fixture
+def ask(monkeypatch):
+    here = Path(__file__).parent
+    paths = [str(here), str(here.parent), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    case = Case(stage="correctness", build="", settings={}, **IDENTITY)
+    return lambda task, limit_s=30.0: worker.ask(case.as_dict(), limit_s, f"worker_tasks:{task}")
+
+
+@pytest.mark.gpu
+def test_a_corrupted_context_fails_alone(ask):
+    failed = ask("corrupt_context")
+    assert failed["status"] == "failed" and "CUDA error" in failed["reason"], failed["reason"]
+    assert ask("use_the_gpu")["metrics"] == {"sum": 1024.0}
+
+
+@pytest.mark.gpu
+def test_a_kernel_that_hangs_is_ended(ask):
+    failed = ask("hang_on_the_gpu", limit_s=3.0)
+    assert "time limit of 3 s" in failed["reason"]
+    assert ask("use_the_gpu")["metrics"] == {"sum": 1024.0}
