@@ -12,7 +12,7 @@ class NVMLError(Exception):
     pass
 
 
-class NVMLError_LibraryNotFound(NVMLError):  # noqa: N801 (pynvml's own name)
+class NVMLError_LibraryNotFound(NVMLError):  # pynvml's own name
     pass
 
 

@@ -30,8 +30,17 @@ def test_dev_pins_are_the_workflow_pins_and_more() -> None:
 def test_pins_resolve_beside_the_cuda_build_of_torch() -> None:
     """uv knows nothing of a local CPU wheel, so it resolves the index's torch 2.13.0, which is the CUDA build."""
     done = subprocess.run(
-        [sys.executable, "-m", "uv", "pip", "compile", "--quiet", str(ENVS / "requirements.txt"), "--python-version"]
-        + ["3.11"],
+        [
+            sys.executable,
+            "-m",
+            "uv",
+            "pip",
+            "compile",
+            "--quiet",
+            "--python-version",
+            "3.11",
+            ENVS / "requirements.txt",
+        ],
         capture_output=True,
         text=True,
     )

@@ -11,6 +11,6 @@ rule autotune:
     conda:
         "../../envs/environment.yaml"
     params:
-        code=digest_code("cutesnake.autotune"),
+        code=digest_code("choose_variant.py"),
     script:
         "../scripts/choose_variant.py"

@@ -1,5 +1,6 @@
 """The plan of this run, and what several rules ask of it."""
 
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -9,12 +10,14 @@ from snakemake.exceptions import WorkflowError
 sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 
 from cutesnake import config as configuration
-from cutesnake import machine, matrix
+from cutesnake import folder, machine, matrix
 from cutesnake.staleness import digest_baked, digest_code, digest_data
 
 try:
     configuration.check(config)
-except configuration.ConfigError as error:
+    if not workflow.dryrun:
+        folder.claim()
+except (configuration.ConfigError, folder.FolderError) as error:
     raise WorkflowError(str(error)) from None
 
 MACHINE = machine.probe()
@@ -28,7 +31,11 @@ TIMED = [f"results/timing/{case.key}.json" for case in PLAN.run_here("timing")]
 PROFILED = [f"results/{stage}/{case.key}.json" for stage in ("nsys", "ncu") for case in PLAN.run_here(stage)]
 TUNED = [f"results/autotune/{key}.json" for key in PLAN.choices()]
 MEASURED = [*CHECKED, *TIMED, *TUNED, *PROFILED]
-RECORDED = sorted(str(path) for path in Path(workflow.basedir, "recorded").rglob("*.json*"))
+
+# Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.
+PROJECT = Path(os.path.relpath(workflow.basedir))
+RECORDED = sorted(str(path) for path in Path(PROJECT, "recorded").rglob("*.json*"))
+TEMPLATES = sorted(str(path) for path in Path(PROJECT, "workflow/report").iterdir())
 
 
 wildcard_constraints:
@@ -92,7 +99,7 @@ def workload_parameters_of(wildcards):
 
 
 def roofline_code_of(wildcards):
-    return digest_code("cutesnake.inspect.roofline", f"kernels.{wildcards.operator}.operator")
+    return digest_code("roofline.py", f"kernels.{wildcards.operator}.operator")
 
 
 def timings_of(wildcards):

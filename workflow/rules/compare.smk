@@ -14,7 +14,7 @@ rule compare:
     conda:
         "../../envs/environment.yaml"
     params:
-        recorded=f"{workflow.basedir}/recorded",
-        code=digest_code("cutesnake.compare", "cutesnake.evidence"),
+        recorded=str(PROJECT / "recorded"),
+        code=digest_code("compare.py"),
     script:
         "../scripts/compare.py"

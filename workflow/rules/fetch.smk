@@ -3,7 +3,7 @@
 
 rule fetch:
     input:
-        upstream=f"{workflow.basedir}/kernels/upstream.yaml",
+        upstream=str(PROJECT / "kernels/upstream.yaml"),
     output:
         record="results/fetch/{package}/fetched.json",
     log:
@@ -12,6 +12,6 @@ rule fetch:
     conda:
         "../../envs/environment.yaml"
     params:
-        code=digest_code("cutesnake.fetch"),
+        code=digest_code("fetch.py"),
     script:
         "../scripts/fetch.py"

@@ -4,7 +4,7 @@
 rule inspect:
     input:
         build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
-        devices=f"{workflow.basedir}/config/devices.yaml",
+        devices=str(PROJECT / "config/devices.yaml"),
     output:
         record="results/inspect/{operator}/{kernel}/{target}/{variant}.json",
     log:
@@ -12,14 +12,14 @@ rule inspect:
     conda:
         "../../envs/environment.yaml"
     params:
-        code=digest_code("cutesnake.inspect.build"),
+        code=digest_code("inspect_build.py"),
     script:
         "../scripts/inspect_build.py"
 
 
 rule roofline:
     input:
-        devices=f"{workflow.basedir}/config/devices.yaml",
+        devices=str(PROJECT / "config/devices.yaml"),
     output:
         record="results/inspect/{operator}/roofline.json",
     log:

@@ -14,7 +14,7 @@ rule plot:
     conda:
         "../../envs/environment.yaml"
     params:
-        recorded=f"{workflow.basedir}/recorded",
-        code=digest_code("cutesnake.plot", "cutesnake.evidence"),
+        recorded=str(PROJECT / "recorded"),
+        code=digest_code("plot.py"),
     script:
         "../scripts/plot.py"

@@ -11,7 +11,7 @@ rule record:
     conda:
         "../../envs/environment.yaml"
     params:
-        folder=f"{workflow.basedir}/recorded",
-        code=digest_code("cutesnake.recorded"),
+        folder=str(PROJECT / "recorded"),
+        code=digest_code("keep_measurements.py"),
     script:
         "../scripts/keep_measurements.py"

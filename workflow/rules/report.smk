@@ -9,8 +9,8 @@ rule report:
         recorded=RECORDED,
         comparisons=[f"results/compare/{operator}.json" for operator in PLAN.workloads],
         pictures="results/plot/pictures.json",
-        upstream=f"{workflow.basedir}/kernels/upstream.yaml",
-        templates=sorted(str(path) for path in Path(workflow.basedir, "workflow/report").iterdir()),
+        upstream=str(PROJECT / "kernels/upstream.yaml"),
+        templates=TEMPLATES,
     output:
         page="results/mla_report.html",
     log:
@@ -18,8 +18,8 @@ rule report:
     conda:
         "../../envs/environment.yaml"
     params:
-        recorded=f"{workflow.basedir}/recorded",
+        recorded=str(PROJECT / "recorded"),
         config=digest_data(config),
-        code=digest_code("cutesnake.report", "cutesnake.evidence"),
+        code=digest_code("report.py"),
     script:
         "../scripts/report.py"

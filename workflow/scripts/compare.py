@@ -2,13 +2,15 @@
 
 from cutesnake.compare import write_comparison
 from cutesnake.evidence import load_evidence
+from cutesnake.fault import one_line
 
-operator = snakemake.wildcards.operator  # noqa: F821
-evidences = load_evidence(
-    snakemake.input.arch,  # noqa: F821
-    snakemake.input.records,  # noqa: F821
-    snakemake.input.rooflines,  # noqa: F821
-    snakemake.params.recorded,  # noqa: F821
-)
-evidence = next(evidence for evidence in evidences if evidence.operator == operator)
-write_comparison(evidence, snakemake.output.record)  # noqa: F821
+with one_line("compare", snakemake.log[0]):
+    operator = snakemake.wildcards.operator
+    evidences = load_evidence(
+        snakemake.input.arch,
+        snakemake.input.records,
+        snakemake.input.rooflines,
+        snakemake.params.recorded,
+    )
+    evidence = next(evidence for evidence in evidences if evidence.operator == operator)
+    write_comparison(evidence, snakemake.output.record)

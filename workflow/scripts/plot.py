@@ -1,12 +1,14 @@
 """Snakemake script of the rule plot: every picture of every operator, and the record of them."""
 
 from cutesnake.evidence import load_evidence
+from cutesnake.fault import one_line
 from cutesnake.plot import plot
 
-evidences = load_evidence(
-    snakemake.input.arch,  # noqa: F821
-    snakemake.input.records,  # noqa: F821
-    snakemake.input.rooflines,  # noqa: F821
-    snakemake.params.recorded,  # noqa: F821
-)
-plot(evidences, snakemake.output.record)  # noqa: F821
+with one_line("plot", snakemake.log[0]):
+    evidences = load_evidence(
+        snakemake.input.arch,
+        snakemake.input.records,
+        snakemake.input.rooflines,
+        snakemake.params.recorded,
+    )
+    plot(evidences, snakemake.output.record)

@@ -1,10 +1,12 @@
 """Snakemake script of the rule roofline: `params.workloads` holds the parameters of each workload of an operator."""
 
+from cutesnake.fault import one_line
 from cutesnake.inspect.roofline import roofline
 
-roofline(
-    snakemake.wildcards.operator,  # noqa: F821
-    snakemake.params.workloads,  # noqa: F821
-    snakemake.input.devices,  # noqa: F821
-    snakemake.output.record,  # noqa: F821
-)
+with one_line("roofline", snakemake.log[0]):
+    roofline(
+        snakemake.wildcards.operator,
+        snakemake.params.workloads,
+        snakemake.input.devices,
+        snakemake.output.record,
+    )

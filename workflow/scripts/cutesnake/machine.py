@@ -170,7 +170,7 @@ def _packages() -> dict[str, str | None]:
 
 
 def readings(device: Device) -> dict[str, Any]:
-    """What changes while the card runs: clocks (MHz), power (W), temperature (deg C), throttle reasons. For arch.json."""
+    """What changes while the card runs: clocks (MHz), power (W), temperature (deg C), throttle reasons."""
     import pynvml
 
     pynvml.nvmlInit()

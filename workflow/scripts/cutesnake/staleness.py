@@ -15,8 +15,8 @@ from cutesnake.contract import ROOT
 SCRIPTS = ROOT / "workflow" / "scripts"
 # Where modules of this repository are found, by the first part of their name.
 PLACES = {"cutesnake": SCRIPTS, "kernels": ROOT, "ptxsim": ROOT}
-# Imported nearly everywhere, but only as protocols and for writing records: nothing of them is baked into a build.
-NOT_BAKED = frozenset({SCRIPTS / "cutesnake" / "contract.py", SCRIPTS / "cutesnake" / "record.py"})
+# Imported nearly everywhere, but only as protocols, for writing records and for messages: nothing of them is baked in.
+NOT_BAKED = frozenset(SCRIPTS / "cutesnake" / name for name in ("contract.py", "record.py", "fault.py"))
 
 
 def digest_files(paths: Iterable[Path]) -> str:
@@ -35,14 +35,14 @@ def digest_data(data: Any) -> str:
 
 @functools.cache
 def digest_code(*modules: str) -> str:
-    """Digest of modules (`cutesnake.plot`, `kernels.mla_decode.cutile`) and of all they import, directly or not."""
+    """Digest of modules (`cutesnake.plot`) or scripts (`plot.py`) and of all they import, directly or not."""
     return digest_files(closure(*modules))
 
 
 @functools.cache
 def digest_baked(operator: str, kernel: str) -> str:
     """Digest of the code that a build depends on: the kernel without its `load` side, and the compile stage."""
-    return digest_files(closure(f"kernels.{operator}.{kernel}", "cutesnake.compile", baked=True) - NOT_BAKED)
+    return digest_files(closure(f"kernels.{operator}.{kernel}", "compile.py", baked=True) - NOT_BAKED)
 
 
 @functools.cache
@@ -65,6 +65,8 @@ def closure(*modules: str, baked: bool = False) -> frozenset[Path]:
 @functools.cache
 def _module_files(name: str) -> tuple[Path, ...]:
     """The file of a module, or all files of a package: what a package imports lazily counts too."""
+    if name.endswith(".py"):
+        return (SCRIPTS / name,)
     first, *rest = name.split(".")
     if first not in PLACES or (not rest and first != "ptxsim"):
         return ()

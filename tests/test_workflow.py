@@ -1,0 +1,204 @@
+"""The workflow as a whole, on a copy of the project: what runs, what goes stale, what survives."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TINY = "tests/configs/tiny.yaml"
+TREE = (
+    "Snakefile",
+    "kernels",
+    "workflow",
+    "config",
+    "envs",
+    "tests/configs",
+    "tests/machines",
+    "recorded",
+    "ptxsim",
+    "profiles",
+)
+
+
+def snakemake(project: Path, *arguments: str, machine: str = "none", **environment: str) -> subprocess.CompletedProcess:
+    env = {**os.environ, "CUTESNAKE_MACHINE": str(project / "tests/machines" / f"{machine}.json"), **environment}
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments, "--configfile", TINY]
+    return subprocess.run(command, cwd=project, env=env, capture_output=True, text=True)
+
+
+def jobs(project: Path, *arguments: str, **options: str) -> dict[str, int]:
+    """Rule -> number of jobs that a dry run announces."""
+    done = snakemake(project, "--dry-run", *arguments, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = re.search(r"Job stats:\njob +count\n-+ +-+\n(.*?)\n\n", done.stdout, re.DOTALL)
+    rows = (line.split() for line in table.group(1).splitlines()) if table else ()
+    return {rule: int(count) for rule, count in rows if rule not in ("total", "all")}
+
+
+@pytest.fixture
+def fresh(tmp_path) -> Path:
+    """A copy of the project without results."""
+    for name in TREE:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        elif source.exists():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, tmp_path / name)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """A copy of the project in which the tiny experiment has run; tests copy it before they change anything."""
+    project = tmp_path_factory.mktemp("built")
+    for name in TREE:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+        elif (ROOT / name).exists():
+            shutil.copy(ROOT / name, project / name)
+    done = snakemake(project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return project
+
+
+@pytest.fixture
+def project(built, tmp_path) -> Iterator[Path]:
+    """What `built` left, copied with its dates: like a folder that a user comes back to."""
+    shutil.copytree(built, tmp_path / "project", symlinks=True, copy_function=shutil.copy2)
+    yield tmp_path / "project"
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as stream:
+        stream.write(text)
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_without_a_gpu_no_measuring_job_is_planned(fresh) -> None:
+    planned = jobs(fresh)
+    assert planned == {
+        **{"arch": 1, "compile": 2, "inspect": 2, "roofline": 1, "compare": 1, "plot": 1, "report": 1},
+    }
+
+
+def test_with_a_gpu_every_case_is_planned(fresh) -> None:
+    planned = jobs(fresh, machine="h200")
+    assert {stage: planned.get(stage) for stage in ("correctness", "timing", "nsys", "ncu")} == {
+        **{"correctness": 4, "timing": 4, "nsys": 2, "ncu": 2},
+    }
+
+
+def test_another_gpu_costs_no_job(fresh) -> None:
+    assert "timing" not in jobs(fresh, machine="rtx5090")
+
+
+def test_a_wrong_key_is_one_clear_line(fresh) -> None:
+    replace(fresh / TINY, "max_seconds", "max_second")
+    done = snakemake(fresh, "--dry-run")
+    assert done.returncode != 0
+    text = done.stdout + done.stderr
+    assert "unknown key 'max_second'; did you mean 'max_seconds'?" in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.slow
+def test_the_report_is_there_and_says_why_nothing_was_measured(built) -> None:
+    page = (built / "results/mla_report.html").read_text()
+    assert "no GPU here: no NVIDIA driver is installed" in page
+    for kernel in ("cute", "cutile"):
+        assert (
+            json.loads(next((built / f"results/compile/elementwise_add/{kernel}").rglob("build.json")).read_text())[
+                "status"
+            ]
+            == "ok"
+        )
+
+
+@pytest.mark.slow
+def test_a_second_run_does_nothing(project) -> None:
+    assert jobs(project) == {}
+
+
+@pytest.mark.slow
+def test_a_comment_in_the_configuration_changes_nothing(project) -> None:
+    append(project / TINY, "# a comment\n")
+    assert jobs(project) == {}
+
+
+@pytest.mark.slow
+def test_touched_files_with_the_same_content_change_nothing(project) -> None:
+    for path in (*project.glob("kernels/**/*.py"), *project.glob("workflow/**/*.py"), project / "Snakefile"):
+        path.touch()
+    assert jobs(project) == {}
+
+
+@pytest.mark.slow
+def test_a_changed_workload_rebuilds_nothing(project) -> None:
+    replace(project / TINY, "[1000, 4096]", "[1001, 4096]")
+    assert jobs(project) == {"arch": 1, "roofline": 1, "compare": 1, "plot": 1, "report": 1}
+
+
+@pytest.mark.slow
+def test_a_changed_workload_reruns_only_its_cases(project) -> None:
+    """Measurements of the old sweep are stood in for by files: a dry run looks at no content."""
+    case = "results/{}/elementwise_add/{}/sm_90a/{}/m{}_n4096_fp32.json"
+    for stage in ("correctness", "timing", "nsys", "ncu"):
+        for kernel in ("cute", "cutile"):
+            (variant,) = (
+                path.name for path in (project / f"results/compile/elementwise_add/{kernel}/sm_90a").iterdir()
+            )
+            for rows in (1000, 4096):
+                path = project / case.format(stage, kernel, variant, rows)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("{}")
+    before = jobs(project, machine="h200")
+    assert not {"correctness", "timing", "nsys", "ncu"} & set(before)
+    replace(project / TINY, "[1000, 4096]", "[1001, 4096]")
+    after = jobs(project, machine="h200")
+    assert {stage: after.get(stage) for stage in ("compile", "correctness", "timing", "nsys", "ncu")} == {
+        **{"compile": None, "correctness": 2, "timing": 2, "nsys": None, "ncu": None},
+    }
+
+
+@pytest.mark.slow
+def test_a_kernels_source_rebuilds_that_kernel_only(project) -> None:
+    append(project / "kernels/elementwise_add/cute_kernel.py", "\nCHANGED = 1\n")
+    assert jobs(project) == {"compile": 1, "inspect": 1, "compare": 1, "plot": 1, "report": 1}
+
+
+@pytest.mark.slow
+def test_the_loading_side_rebuilds_nothing(project) -> None:
+    append(project / "workflow/scripts/cutesnake/cute_load.py", "\nCHANGED = 1\n")
+    assert jobs(project) == {}
+
+
+@pytest.mark.slow
+def test_plot_code_redraws_and_reports_only(project) -> None:
+    append(project / "workflow/scripts/cutesnake/plot/style.py", "\nCHANGED = 1\n")
+    assert jobs(project) == {"plot": 1, "report": 1}
+
+
+@pytest.mark.slow
+def test_moving_to_a_gpu_turns_skips_into_runs_and_rebuilds_nothing(project) -> None:
+    planned = jobs(project, machine="h200")
+    assert "compile" not in planned and "inspect" not in planned
+    assert planned["timing"] == 4 and planned["arch"] == 1
+
+
+@pytest.mark.slow
+def test_a_copied_folder_with_new_dates_rebuilds_nothing(built, tmp_path) -> None:
+    shutil.copytree(built, tmp_path / "copy", copy_function=shutil.copy)  # cp -r: every file is dated now
+    assert "compile" not in jobs(tmp_path / "copy", machine="h200")
