@@ -1,90 +1,10 @@
-"""The workflow as a whole, on a copy of the project: what runs, what goes stale, what survives."""
+"""What runs, what goes stale and what does not, shown by dry runs on a copy of the project."""
 
 import json
-import os
-import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
-TINY = "tests/configs/tiny.yaml"
-TREE = (
-    "Snakefile",
-    "kernels",
-    "workflow",
-    "config",
-    "envs",
-    "tests/configs",
-    "tests/machines",
-    "recorded",
-    "ptxsim",
-    "profiles",
-)
-
-
-def snakemake(project: Path, *arguments: str, machine: str = "none", **environment: str) -> subprocess.CompletedProcess:
-    env = {**os.environ, "CUTESNAKE_MACHINE": str(project / "tests/machines" / f"{machine}.json"), **environment}
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments, "--configfile", TINY]
-    return subprocess.run(command, cwd=project, env=env, capture_output=True, text=True)
-
-
-def jobs(project: Path, *arguments: str, **options: str) -> dict[str, int]:
-    """Rule -> number of jobs that a dry run announces."""
-    done = snakemake(project, "--dry-run", *arguments, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    table = re.search(r"Job stats:\njob +count\n-+ +-+\n(.*?)\n\n", done.stdout, re.DOTALL)
-    rows = (line.split() for line in table.group(1).splitlines()) if table else ()
-    return {rule: int(count) for rule, count in rows if rule not in ("total", "all")}
-
-
-@pytest.fixture
-def fresh(tmp_path) -> Path:
-    """A copy of the project without results."""
-    for name in TREE:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-        elif source.exists():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, tmp_path / name)
-    return tmp_path
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Path:
-    """A copy of the project in which the tiny experiment has run; tests copy it before they change anything."""
-    project = tmp_path_factory.mktemp("built")
-    for name in TREE:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
-        elif (ROOT / name).exists():
-            shutil.copy(ROOT / name, project / name)
-    done = snakemake(project)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return project
-
-
-@pytest.fixture
-def project(built, tmp_path) -> Iterator[Path]:
-    """What `built` left, copied with its dates: like a folder that a user comes back to."""
-    shutil.copytree(built, tmp_path / "project", symlinks=True, copy_function=shutil.copy2)
-    yield tmp_path / "project"
-
-
-def append(path: Path, text: str) -> None:
-    with path.open("a") as stream:
-        stream.write(text)
-
-
-def replace(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
+from project import TINY, append, jobs, replace, snakemake
 
 
 def test_without_a_gpu_no_measuring_job_is_planned(fresh) -> None:

@@ -1,0 +1,60 @@
+"""A copy of the project to run Snakemake in, and what it says it would do."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TINY = "tests/configs/tiny.yaml"
+TREE = (
+    "Snakefile",
+    "kernels",
+    "workflow",
+    "config",
+    "envs",
+    "tests/configs",
+    "tests/machines",
+    "recorded",
+    "ptxsim",
+    "profiles",
+)
+
+
+def snakemake(project: Path, *arguments: str, machine: str = "none", **environment: str) -> subprocess.CompletedProcess:
+    env = {**os.environ, "CUTESNAKE_MACHINE": str(project / "tests/machines" / f"{machine}.json"), **environment}
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments, "--configfile", TINY]
+    return subprocess.run(command, cwd=project, env=env, capture_output=True, text=True)
+
+
+def jobs(project: Path, *arguments: str, **options: str) -> dict[str, int]:
+    """Rule -> number of jobs that a dry run announces."""
+    done = snakemake(project, "--dry-run", *arguments, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = re.search(r"Job stats:\njob +count\n-+ +-+\n(.*?)\n\n", done.stdout, re.DOTALL)
+    rows = (line.split() for line in table.group(1).splitlines()) if table else ()
+    return {rule: int(count) for rule, count in rows if rule not in ("total", "all")}
+
+
+def copy_project(to: Path) -> Path:
+    """The project as it is in the working tree, without results."""
+    for name in TREE:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, to / name, ignore=shutil.ignore_patterns("__pycache__"))
+        elif source.exists():
+            shutil.copy(source, to / name)
+    return to
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as stream:
+        stream.write(text)
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
