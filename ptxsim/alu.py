@@ -165,6 +165,10 @@ def _mad(g: Generator, ins: Instruction) -> None:
         w = k[0] + str(2 * int(k[1]))
         expr = f"multiply({g.read(a, k)}, {g.read(b, k)}, dtype='{w}')"
         return g.write(dst, w, f"add({expr}, {g.read(c, w)})")
+    if "hi" not in mods and not g.masked and not (isinstance(c, Reg) and c.slot == dst.slot):
+        to = g.target(dst, k)
+        g.line(f"multiply({g.read(a, k)}, {g.read(b, k)}, {to})")
+        return g.line(f"add({to}, {g.read(c, k)}, {to})")
     product = _mulhi(g, a, b, k) if "hi" in mods else f"multiply({g.read(a, k)}, {g.read(b, k)})"
     g.write(dst, k, f"add({product}, {g.read(c, k)})")
 
@@ -239,7 +243,8 @@ def _min_max(g: Generator, ins: Instruction) -> None:
         expr = "minimum" if ins.base == "min" else "maximum"
         if "relu" in mods:
             return g.write(dst, k, f"maximum({expr}({', '.join(g.read(s, k) for s in sources)}), {g.constant(0, k)})")
-        return g.ufunc(dst, k, expr, *(g.read(s, k) for s in sources))
+        t = ", ".join(g.read(s, k) for s in sources)  # these two take their third positional argument badly
+        return g.write(dst, k, f"{expr}({t})") if g.masked else g.line(f"{expr}({t}, out={g.target(dst, k)})")
     args = _float_args(g, ins, [kind] * len(sources), tuple(sources), "ftz" in mods)
     expr = args[0]
     for arg in args[1:]:
@@ -403,6 +408,10 @@ def _selp(g: Generator, ins: Instruction) -> None:
     else:
         kc = TYPE_KIND[kinds[1]]
         cond = f"greater_equal({g.read(c, kc)}, {g.constant(0, kc)})"
+    if not g.masked and not (isinstance(a, Reg) and a.slot == dst.slot):  # two copies are faster than where()
+        to = g.target(dst, k)
+        g.line(f"{to}[...] = {g.read(b, k)}")
+        return g.line(f"copyto({to}, {g.read(a, k)}, where={cond})")
     g.write(dst, k, f"where({cond}, {g.read(a, k)}, {g.read(b, k)})")
 
 

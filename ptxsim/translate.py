@@ -284,7 +284,7 @@ class Generator:
             self.line(f"{to}[...] = {expr}")
 
     def ufunc(self, op: Reg, kind: str, name: str, *args: str) -> None:
-        """dst = name(args), written in place where every lane is active."""
+        """dst = name(args) for a numpy ufunc, written in place where every lane is active."""
         if op is None:
             return
         to = self.target(op, kind)
@@ -292,7 +292,7 @@ class Generator:
         if self.masked:
             self.line(f"copyto({to}, {call}), where={self.mask_for(kind)})")
         else:
-            self.line(f"{call}, out={to})" if args else f"{call}out={to})")
+            self.line(f"{call}, {to})")
 
     def address(self, mem: Mem, kind: str | None = None) -> tuple[str, int]:
         """(array expression, byte offset) of a memory operand."""

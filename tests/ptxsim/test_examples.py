@@ -203,3 +203,30 @@ def test_the_race_in_mla_decode_is_real(built) -> None:
     result = ptxsim.run(mla_capture(built("mla_fp16"), x), schedule="warps", seed=6)
     assert any(re.search(EXCHANGE, f.message) for f in result.findings)
     assert (x["o"][:, :, 0].float() - mla_reference(x)[0]).abs().max() > 0.05
+
+
+@pytest.mark.parametrize("part,dtype", [("f16", torch.float16), ("fp8", torch.float8_e4m3fn)])
+@pytest.mark.parametrize("schedule", ["eager", "late"])
+def test_hopper_gemm(built, part, dtype, schedule) -> None:
+    torch.manual_seed(5)
+    m, n, k, batch = 192, 160, 256, 1
+    a, b = (torch.randn(batch, x, k).to(dtype).permute(1, 2, 0) for x in (m, n))
+    c = nans(batch, m, n).permute(1, 2, 0)
+    clean(ptxsim.run(capture(built("hopper_gemm", part), "gemm", (a, b, c)), schedule=schedule))
+    torch.testing.assert_close(c.float(), torch.einsum("mkl,nkl->mnl", a.float(), b.float()), rtol=2 ** -10, atol=1e-3)
+
+
+def test_hopper_fmha(built) -> None:
+    torch.manual_seed(6)
+    batch, heads, s = 1, 2, 256
+    q, k, v = (torch.randn(batch, s, heads, 128).half() for _ in range(3))
+    o, lse = nans(batch, s, heads, 128), nans(batch, heads, 1, 1, s, dtype=torch.float32)
+
+    def five(x: torch.Tensor) -> torch.Tensor:
+        return x.permute(1, 3, 2, 0).unsqueeze(2)
+    scale = 128 ** -0.5
+    args = (five(q), five(k), five(v), five(o), lse.permute(4, 2, 3, 1, 0), scale / math.log(2), scale, 1.0, None, None)
+    clean(ptxsim.run(capture(built("hopper_fmha"), "fmha", args), seed=1))
+    q, k, v = (x.float().transpose(1, 2) for x in (q, k, v))
+    want = torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+    torch.testing.assert_close(o.float(), want, rtol=1e-2, atol=2e-3)

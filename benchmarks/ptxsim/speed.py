@@ -1,0 +1,64 @@
+"""How fast ptxsim runs on one core: ALU code, and NVIDIA's MLA decode FP16 at batch 1, kv 1024, split 4.
+
+`python benchmarks/ptxsim/speed.py [FOLDER]` prints one line per measurement; FOLDER is a compiled mla_fp16 (a folder
+with kernel.o and kernel.ptx, such as the tests leave in results/ptxsim/mla_fp16); without it only ALU code is timed.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from pathlib import Path
+
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/ptxsim")]
+
+import ptxsim  # noqa: E402
+
+HEAD = ".version 8.8\n.target sm_100a\n.address_size 64\n"
+STEP = """add.s32 %r1, %r1, %r2; xor.b32 %r2, %r2, %r3; shl.b32 %r4, %r1, 3; mad.lo.s32 %r3, %r4, %r2, %r1; and.b32 %r5, %r3, 1023;
+mul.f32 %f1, %f1, %f2; add.f32 %f2, %f2, %f3; sub.s32 %r2, %r3, %r5; """
+
+
+def alu(threads: int, loops: int = 300) -> float:
+    """Warp instructions a second of a loop of 8 × 8 integer and float instructions on `threads` threads."""
+    body = (f"{HEAD}.visible .entry k()\n{{.reg .pred %p<2>; .reg .b32 %r<9>; .reg .f32 %f<4>;\nmov.u32 %r1, %tid.x; mov.u32 %r2, 7;"
+            f"mov.u32 %r3, 9; mov.b32 %f1, 0f3F800001; mov.b32 %f2, 0f3F800000; mov.b32 %f3, 0f00800000; mov.u32 %r8, 0;\n"
+            f"L: {STEP * 8} add.u32 %r8, %r8, 1; setp.lt.u32 %p1, %r8, {loops}; @%p1 bra L; ret; }}")
+    launch = ptxsim.launch(ptxsim.Module.from_text(body), "k", (1,), (threads,), ())
+    rates = []
+    for _ in range(4):  # the first run also compiles; CPU time, so that other programs on the core do not count
+        start = time.process_time()
+        result = ptxsim.run(launch, schedule="eager")
+        rates.append(result.counts[0].warp_instructions / (time.process_time() - start))
+    return max(rates)
+
+
+def main() -> None:
+    for threads in (32, 128, 512):
+        print(f"ALU code, {threads:3d} threads in step: {alu(threads) / 1e6:6.2f} million warp instructions/s")
+    if len(sys.argv) > 1:
+        import torch
+        from test_examples import mla_capture, mla_inputs, mla_reference
+
+        torch.set_num_threads(1)
+        x = mla_inputs(1, 1024, 4)
+        start = time.perf_counter()
+        launches = mla_capture(Path(sys.argv[1]), x)
+        ready = time.perf_counter() - start
+        for checks in ((), ptxsim.DEFAULT_CHECKS):
+            start = time.process_time()
+            result = ptxsim.run(launches, schedule="random", checks=checks)
+            cpu = time.process_time() - start
+            error = float((x["o"][:, :, 0].float() - mla_reference(x)[0]).abs().max())
+            n = sum(c.warp_instructions for c in result.counts)
+            print(f"MLA decode FP16 b1 kv1024 split4, checks {'on ' if checks else 'off'}: {cpu:5.1f} s of CPU, "
+                  f"{result.seconds:5.1f} s of wall time, {n} warp "
+                  f"instructions, largest error {error:.1e}")
+        print(f"parse and capture: {ready:.1f} s; peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2 ** 20:.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()
