@@ -59,17 +59,40 @@ def test_a_missing_cubin_says_what_to_do(tmp_path, monkeypatch) -> None:
         cutile_load.Cubin(tmp_path / "kernel.cubin")
 
 
+WIDE, NARROW = cutile_run.Tiling(128, 64, 2), cutile_run.Tiling(64, 64, 4)
+
+
+def plan(batch: int, length: int, rows: int = 128, multiprocessors: int = 132) -> cutile_run.Plan:
+    problem = cutile_run.Problem(batch, rows, length, 512, 64)
+    return cutile_run.choose_plan(problem, WIDE, NARROW, multiprocessors)
+
+
 @pytest.mark.parametrize("multiprocessors", [132, 148, 170])
-def test_splits_are_between_one_and_the_tiles(multiprocessors) -> None:
-    for blocks in (1, 2, 3, 8, 32, 64, 128, 256, 1000):
-        for tiles in range(1, 1025):
-            assert 1 <= cutile_run.choose_splits(blocks, tiles, multiprocessors) <= tiles
+def test_a_plan_splits_into_no_more_shares_than_tiles(multiprocessors) -> None:
+    for batch in (1, 3, 16, 33, 64, 128, 1000):
+        for length in (*range(1, 200), 257, 1024, 4097, 65536):
+            chosen = plan(batch, length, multiprocessors=multiprocessors)
+            assert 1 <= chosen.splits <= -(-length // chosen.tiling.keys)
+            assert chosen.stem.startswith("whole") == (chosen.splits == 1)
+            assert chosen.stem.endswith("narrow") == (chosen.tiling == NARROW)
 
 
-def test_one_request_fills_the_device_and_many_are_not_split() -> None:
-    assert 33 <= cutile_run.choose_splits(2, 1024, 132) <= 66
-    assert cutile_run.choose_splits(256, 64, 132) == 1
-    assert cutile_run.choose_splits(2, 1, 132) == 1
+def test_a_long_request_fills_the_device_and_many_are_not_split() -> None:
+    assert plan(1, 65536) == cutile_run.Plan("kernel", WIDE, 64)
+    assert plan(1, 1024).stem == "kernel_narrow"
+    assert plan(128, 4096) == cutile_run.Plan("whole", WIDE, 1)
+    assert plan(1, 64).splits == 1
+
+
+def test_blocks_cover_every_row_and_part() -> None:
+    assert [WIDE.blocks(rows) for rows in (1, 128, 129, 512)] == [2, 2, 4, 8]
+    assert NARROW.blocks(128) == 8
+
+
+def test_a_plan_of_less_work_is_estimated_shorter() -> None:
+    problem = cutile_run.Problem(1, 128, 8192, 512, 64)
+    times = [cutile_run.estimate_us(problem, cutile_run.Plan("kernel", WIDE, splits), 132) for splits in (2, 8, 32)]
+    assert times == sorted(times, reverse=True)
 
 
 def test_shares_cover_every_tile_once() -> None:

@@ -1,6 +1,6 @@
 """Times builds of cuTile MLA decode side by side on one GPU: the whole operator, by CUDA graph replay.
 
-    python benchmarks/mla_cutile/measure.py BUILDS [--sweep small|full] [--kernels cutile,tilegym,...] [--splits 1,2,4]
+    python benchmarks/mla_cutile/measure.py BUILDS [--sweep small|full] [--kernels cutile,...] [--plans kernel:16,...]
 
 BUILDS is a folder like `results/compile` (or a copy of it on another machine). Every build of `mla_decode` for the
 card's architecture that supports a workload is run on it. Each result is checked against the operator's float32
@@ -26,6 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 from cutesnake.contract import load_kernel  # noqa: E402
 
 from kernels.mla_decode import operator as problem  # noqa: E402
+from kernels.mla_decode.cutile_run import Plan, Tiling  # noqa: E402
 
 SWEEPS = {
     "small": [(1, 1024), (1, 8192), (4, 4096), (16, 4096), (32, 4096), (128, 1024), (128, 4096)],
@@ -37,9 +38,9 @@ REPLAYS = 7
 
 
 def runners(
-    workload: Any, builds: Path, target: str, kernels: list[str], splits: list[int], state: Any
+    workload: Any, builds: Path, target: str, kernels: list[str], plans: list[str], state: Any
 ) -> Iterator[Any]:
-    """(kernel, variant, splits or None, bound runner) of every build there is for a workload."""
+    """(kernel, variant, bound runner) of every build there is for a workload."""
     for kernel in kernels:
         module = load_kernel("mla_decode", kernel)
         if module.supports(workload) is not None:
@@ -51,9 +52,12 @@ def runners(
             if folder not in state.loaded:
                 state.loaded[folder] = module.load(folder)
             loaded = state.loaded[folder]
-            yield kernel, variant.id, None, loaded.bind(workload, state.inputs, state.outputs)
-            for count in splits if kernel == "cutile" else []:
-                yield kernel, variant.id, count, loaded.bind(workload, state.inputs, state.outputs, count)
+            runner = loaded.bind(workload, state.inputs, state.outputs)
+            yield kernel, variant.id, runner
+            for stem, splits in (plan.split(":") for plan in (plans if kernel == "cutile" else [])):
+                tiling = Tiling.of(variant.params, "narrow" if stem.endswith("narrow") else "wide")
+                plan = Plan(stem, tiling, int(splits))
+                yield kernel, variant.id, loaded.bind(workload, state.inputs, state.outputs, plan)
 
 
 def errors(runner: Any, state: Any) -> tuple[float, float]:
@@ -113,33 +117,34 @@ def main() -> int:
     parser.add_argument("builds", type=Path)
     parser.add_argument("--sweep", choices=SWEEPS, default="small")
     parser.add_argument("--kernels", default=",".join(KERNELS))
-    parser.add_argument("--splits", default="", help="also try these numbers of splits for our kernel")
+    parser.add_argument("--plans", default="", help="also try these plans of our kernel: function:splits,...")
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--distribution", default="randn")
     parser.add_argument("--out", type=Path, default=None)
     arguments = parser.parse_args()
     major, minor = torch.cuda.get_device_capability()
     target, state, wrong, lines = f"sm_{major}{minor}a", State(), 0, []
-    splits = [int(part) for part in arguments.splits.split(",") if part]
+    plans = [part for part in arguments.plans.split(",") if part]
     for batch, length in SWEEPS[arguments.sweep]:
         workload = problem.Workload(batch, length, arguments.dtype)
         state.prepare(workload, arguments.distribution)
         flops = problem.cost(workload).flops
-        for kernel, variant, count, runner in runners(
-            workload, arguments.builds, target, arguments.kernels.split(","), splits, state
+        for kernel, variant, runner in runners(
+            workload, arguments.builds, target, arguments.kernels.split(","), plans, state
         ):
-            grid = runner.launches[0].grid
+            first = runner.launches[0]
             relative, lse = errors(runner, state)
             right = relative < problem.tolerance(arguments.dtype) and lse < 1.0e-2
             wrong += not right
             time, spread = time_us(runner) if right else (float("inf"), float("inf"))
-            line = {"batch": batch, "kv_length": length, "kernel": kernel, "variant": variant, "splits": count}
-            line |= {"grid": list(grid), "us": time, "spread_us": spread, "tflops": flops / time * 1.0e-6}
-            line |= {"relative_error": relative, "lse_error": lse}
+            tflops = flops / time * 1.0e-6
+            line = {"batch": batch, "kv_length": length, "kernel": kernel, "variant": variant}
+            line |= {"function": first.symbol, "grid": list(first.grid), "us": time, "spread_us": spread}
+            line |= {"tflops": tflops, "relative_error": relative, "lse_error": lse}
             lines.append(line)
             print(
-                f"{batch:4} {length:6} {kernel:16} {variant:22} {count or ''!s:4} {grid!s:15}"
-                f"{time:9.1f} us {flops / time * 1e-6:6.1f} TFLOP/s  error {relative:.1e} lse {lse:.1e}"
+                f"{batch:4} {length:6} {kernel:16} {variant:32} {first.symbol:29} {first.grid!s:15}"
+                f"{time:9.1f} us {tflops:6.1f} TFLOP/s  error {relative:.1e} lse {lse:.1e}"
                 + ("" if right else "  WRONG"),
                 flush=True,
             )

@@ -1,9 +1,9 @@
 """`mla_decode` in cuTile, ours: paged cache, any batch and kv length from one build, split-KV with its own combine.
 
-A build holds five device functions: `kernel` and `kernel_narrow` (a share of a request per block, float32 partial
-results, in two tilings), `combine` and `combine_many` (their weighted mean, for few and for many shares) and `whole` (a
-request per block, no partial results). Which of them run is decided when a workload is bound: see
-`cutile_run.choose_plan`.
+A build holds six device functions: `kernel` and `kernel_narrow` (a share of a request per block, float32 partial
+results, in two tilings), `whole` and `whole_narrow` (all of a request, no partial results) and `combine` and
+`combine_many` (the weighted mean of partial results, for few and for many shares). Which of them run is decided when a
+workload is bound: see `cutile_run.choose_plan`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ SYMBOLS = {
     "kernel": "mla_decode_split",
     "kernel_narrow": "mla_decode_split_narrow",
     "whole": "mla_decode_whole",
+    "whole_narrow": "mla_decode_whole_narrow",
     "combine": "mla_decode_combine",
     "combine_many": "mla_decode_combine_many",
 }
@@ -95,6 +96,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
         attention("kernel", device.split, partial, "wide"),
         attention("kernel_narrow", device.split, partial, "narrow"),
         attention("whole", device.whole, out, "wide"),
+        attention("whole_narrow", device.whole, out, "narrow"),
     ]
     for stem, (shares, rows, columns) in COMBINE_TILES.items():
         tile = [shares, rows, min(columns, p["latent"])]

@@ -15,8 +15,8 @@ from kernels.mla_decode.operator import Inputs, Outputs, Workload
 LOG2_E = 1.0 / math.log(2.0)
 # Microseconds on an H200, fitted to the runs that README.md tells of; elsewhere only their proportions count.
 TILE_US, TILE_PRODUCT_US = 0.35, 0.31e-6  # a KV tile: barriers and latencies, and per multiplication
-BLOCK_US, BLOCK_BYTE_US = 4.6, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and partial results
-COMBINE_US, COMBINE_SPLIT_US, COMBINE_BYTE_US = 2.5, 0.1, 0.3e-6  # the second launch; per split or per byte, the larger
+BLOCK_US, BLOCK_BYTE_US = 4.6, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and results
+COMBINE_US, COMBINE_SPLIT_US, COMBINE_BYTE_US = 2.5, 0.1, 0.4e-6  # the second launch; per split or per byte, the larger
 MANY_SPLITS, FEW_ROWS = 8, 512  # `combine_many` is the faster one for more splits than this of fewer rows than this
 
 
@@ -39,7 +39,7 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to launch: `stem` names the device function, `splits` the blocks that share a request's keys."""
+    """What to launch: `stem` names the device function, `splits` counts the blocks that share a request's keys."""
 
     stem: str
     tiling: Tiling
@@ -64,13 +64,13 @@ def choose_plan(problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors:
 
 
 def candidates(problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors: int) -> Iterator[Plan]:
-    """No split, or splits in either tiling, up to two waves of blocks and never more than tiles."""
-    yield Plan("whole", wide, 1)
-    for stem, tiling in (("kernel", wide), ("kernel_narrow", narrow)):
+    """No split, or splits up to two waves of blocks and never more than tiles, in either tiling."""
+    for suffix, tiling in (("", wide), ("_narrow", narrow)):
+        yield Plan(f"whole{suffix}", tiling, 1)
         tiles = math.ceil(problem.length / tiling.keys)
         most = 2 * multiprocessors // (tiling.blocks(problem.rows) * problem.batch)
-        for splits in range(1, max(1, min(tiles, most)) + 1):
-            yield Plan(stem, tiling, splits)
+        for splits in range(2, min(tiles, most) + 1):
+            yield Plan(f"kernel{suffix}", tiling, splits)
 
 
 def estimate_us(problem: Problem, plan: Plan, multiprocessors: int) -> float:
@@ -78,11 +78,11 @@ def estimate_us(problem: Problem, plan: Plan, multiprocessors: int) -> float:
     tiling, latent = plan.tiling, problem.latent
     width = latent // tiling.parts
     products = tiling.rows * tiling.keys * (latent + problem.rope + width)
-    block_bytes = tiling.rows * (2 * (latent + problem.rope) + 4 * width)
+    block_bytes = tiling.rows * (2 * (latent + problem.rope) + (2 if plan.splits == 1 else 4) * width)
     waves = math.ceil(tiling.blocks(problem.rows) * problem.batch * plan.splits / multiprocessors)
     tiles = math.ceil(math.ceil(problem.length / tiling.keys) / plan.splits)
     attention = waves * (BLOCK_US + BLOCK_BYTE_US * block_bytes + tiles * (TILE_US + TILE_PRODUCT_US * products))
-    if plan.stem == "whole":
+    if plan.splits == 1:
         return attention
     partial_bytes = 4 * problem.batch * plan.splits * problem.rows * latent
     return attention + COMBINE_US + max(COMBINE_SPLIT_US * plan.splits, COMBINE_BYTE_US * partial_bytes)
@@ -117,8 +117,8 @@ class Loaded:
         out = [outputs.out.view(batch, rows, latent), outputs.lse.view(batch, rows)]
         numbers = [inputs.softmax_scale * LOG2_E, heads, tokens if workload.causal else 1]
         grid = (plan.tiling.blocks(rows), batch, plan.splits)
-        if plan.stem == "whole":
-            return Sequential(self._launch("whole", grid, arrays + out + numbers))
+        if plan.splits == 1:
+            return Sequential(self._launch(plan.stem, grid, arrays + out + numbers))
         partial = [
             torch.empty(batch, plan.splits, rows, latent, dtype=torch.float32, device=inputs.q.device),
             torch.empty(batch, plan.splits, rows, dtype=torch.float32, device=inputs.q.device),
