@@ -42,10 +42,12 @@ def test_what_did_not_compile_is_not_run(tmp_path):
     assert entry["status"] == "failed" and "did not compile (error: tile of 512 columns)" in entry["reason"]
 
 
-def test_what_is_wrong_is_not_timed(tmp_path):
+@pytest.mark.parametrize("wrap", [list, str], ids=["a list", "one path, as Snakemake gives it"])
+def test_what_is_wrong_is_not_timed(tmp_path, wrap):
     case = Case(stage="correctness", build="", settings=SETTINGS, **IDENTITY)
     record.write("correctness", tmp_path / "c.json", make_record(case, None, "error of out is 1.0"))
-    stage.run_stage("timing", IDENTITY, TIMING, build(tmp_path), tmp_path / "out.json", [tmp_path / "c.json"])
+    needs = [tmp_path / "c.json"] if wrap is list else str(tmp_path / "c.json")
+    stage.run_stage("timing", IDENTITY, TIMING, build(tmp_path), tmp_path / "out.json", needs)
     assert record.read("timing", tmp_path / "out.json")["reason"] == "not run: it is not correct (error of out is 1.0)"
 
 

@@ -23,7 +23,7 @@ def run_stage(
     settings: Mapping[str, Any],
     build: Path | str,
     output: Path | str,
-    needs: Iterable[Path | str] = (),
+    needs: Path | str | Iterable[Path | str] = (),
 ) -> None:
     """Run `stage` on a case and write its record to `output`.
 
@@ -31,6 +31,7 @@ def run_stage(
     path of build.json; `needs` are correctness records of this case that must be ok first. Faults of the machine
     raise; everything else is a record, failed or not.
     """
+    needs = [needs] if isinstance(needs, str | Path) else list(needs)  # Snakemake hands one file as a string
     case = Case(stage=stage, build=str(Path(build).resolve().parent), settings=dict(settings), **identity)
     reason = _not_worth_running(build, needs)
     if reason is not None:
