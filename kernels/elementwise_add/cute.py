@@ -19,13 +19,14 @@ TARGETS = {
     "sm_120a": "",
 }
 VECTOR_BYTES = 16
+MOST_ELEMENTS = 2**31 - 2**14  # no tile has 2^14 elements
 SHAPES = ((256, 4), (256, 2), (128, 8), (512, 2))  # threads per CTA, vectors per thread
 
 
 def supports(workload: Workload) -> str | None:
-    """All workloads whose elements 32-bit coordinates can count."""
-    if workload.rows * workload.columns >= 2**31:
-        return "the kernel counts elements in 32 bits, and this matrix has 2^31 or more"
+    """All whose elements, with those of a last tile that reaches past the end, 32-bit coordinates can count."""
+    if workload.rows * workload.columns > MOST_ELEMENTS:
+        return f"the kernel counts elements in 32 bits and takes up to {MOST_ELEMENTS:,}"
     return None
 
 

@@ -32,72 +32,65 @@ class ElementwiseAdd:
             stride=(self.vector, (1, self.threads * self.vector)),
         )
         tiler = (cute.size(tv_layout),)
-
-        # (L,) becomes ((Tile,), (Tiles,)): first the place within a tile, then which tile. The last one may be ragged.
-        gA = cute.zipped_divide(mA, tiler)
-        gB = cute.zipped_divide(mB, tiler)
-        gC = cute.zipped_divide(mC, tiler)
-        # Divided alike, the identity tensor gives the coordinate that any element of any tile has in mC.
-        cC = cute.zipped_divide(cute.make_identity_tensor(mC.shape), tiler)
-
-        self.kernel(gA, gB, gC, cC, cute.size(mC), tv_layout, tiler).launch(
-            grid=[cute.size(gC, mode=[1]), 1, 1], block=[self.threads, 1, 1], stream=stream
+        self.kernel(mA, mB, mC, tv_layout, tiler).launch(
+            grid=[cute.ceil_div(cute.size(mC), tiler[0]), 1, 1], block=[self.threads, 1, 1], stream=stream
         )
 
     @cute.kernel
     def kernel(
-        self,
-        gA: cute.Tensor,
-        gB: cute.Tensor,
-        gC: cute.Tensor,
-        cC: cute.Tensor,
-        length: cutlass.Int32,
-        tv_layout: cute.Layout,
-        tiler: cutlass.Constexpr,
+        self, mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor, tv_layout: cute.Layout, tiler: cutlass.Constexpr
     ) -> None:
         """One CTA adds one tile."""
         thread, _, _ = cute.arch.thread_idx()
         tile, _, _ = cute.arch.block_idx()
 
-        if (tile + 1) * tiler[0] <= length:
-            # A whole tile: 128-bit copies and no questions. All loads are under way before the first addition.
-            self.add_tile(gA, gB, gC, cC, length, tv_layout, tiler, thread, tile, VECTOR_BITS, False)
+        # zipped_divide turns (L,) into ((Tile,), (Tiles,)): first the place within a tile, then which tile. Fixing the
+        # second leaves this CTA's tile, (Tile,). The last tile may reach past the end of the tensor.
+        gA = cute.zipped_divide(mA, tiler)[((None,), tile)]
+        gB = cute.zipped_divide(mB, tiler)[((None,), tile)]
+        gC = cute.zipped_divide(mC, tiler)[((None,), tile)]
+        # Divided alike, the identity tensor gives the coordinate that each element of the tile has in mC.
+        cC = cute.zipped_divide(cute.make_identity_tensor(mC.shape), tiler)[((None,), tile)]
+
+        if (tile + 1) * tiler[0] <= mC.shape[0]:
+            # A whole tile: 128-bit copies and no questions asked.
+            self.add(gA, gB, gC, cC, mC.shape, tv_layout, tiler, thread, VECTOR_BITS, False)
         else:
             # The ragged last tile: a vector may straddle the end, so copy element by element, each with its predicate.
-            self.add_tile(gA, gB, gC, cC, length, tv_layout, tiler, thread, tile, self.dtype.width, True)
+            self.add(gA, gB, gC, cC, mC.shape, tv_layout, tiler, thread, self.dtype.width, True)
 
     @cute.jit
-    def add_tile(
+    def add(
         self,
         gA: cute.Tensor,
         gB: cute.Tensor,
         gC: cute.Tensor,
         cC: cute.Tensor,
-        length: cutlass.Int32,
+        shape: cute.Shape,
         tv_layout: cute.Layout,
         tiler: cutlass.Constexpr,
         thread: cutlass.Int32,
-        tile: cutlass.Int32,
         copy_bits: cutlass.Constexpr,
         predicated: cutlass.Constexpr,
     ) -> None:
-        """Load, add and store this thread's part of a tile in copies of `copy_bits`."""
+        """Load, add and store this thread's part of the tile in copies of `copy_bits`; `shape` is that of mC."""
         atom = cute.make_copy_atom(cute.nvgpu.CopyUniversalOp(), self.dtype, num_bits_per_copy=copy_bits)
         thread_copy = cute.make_tiled_copy(atom, tv_layout, tiler).get_slice(thread)
 
-        # (Copy, Rest): the elements that one copy moves, and how many copies there are.
-        tAgA = thread_copy.partition_S(gA[((None,), tile)])
-        tBgB = thread_copy.partition_S(gB[((None,), tile)])
-        tCgC = thread_copy.partition_D(gC[((None,), tile)])
+        # (Copy, Copies): the elements that one copy moves, and how many copies there are.
+        tAgA = thread_copy.partition_S(gA)
+        tBgB = thread_copy.partition_S(gB)
+        tCgC = thread_copy.partition_D(gC)
         tArA = cute.make_fragment_like(tAgA)
         tBrB = cute.make_fragment_like(tBgB)
         tCrC = cute.make_fragment_like(tCgC)
 
+        # All loads are under way before the first addition waits for one.
         if cutlass.const_expr(predicated):
-            tCcC = thread_copy.partition_D(cC[((None,), tile)])
+            tCcC = thread_copy.partition_D(cC)
             tCpC = cute.make_rmem_tensor(tCcC.shape, cutlass.Boolean)
             for i in cutlass.range_constexpr(cute.size(tCpC)):
-                tCpC[i] = cute.elem_less(tCcC[i], (length,))
+                tCpC[i] = cute.elem_less(tCcC[i], shape)
             cute.copy(atom, tAgA, tArA, pred=tCpC)
             cute.copy(atom, tBgB, tBrB, pred=tCpC)
             tCrC.store(tArA.load() + tBrB.load())

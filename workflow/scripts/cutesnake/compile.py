@@ -8,6 +8,7 @@ file) are raised, because recording them would make a passing trouble look like 
 
 from __future__ import annotations
 
+import ctypes
 import filecmp
 import functools
 import hashlib
@@ -36,6 +37,7 @@ SPARE_BYTES = 1 << 20  # with less free than this, a failure is put down to the 
 PARTIAL = ".partial-"  # folders of builds under way; one that is found at the start is left from a killed job
 RUNTIME = "runtime"  # results/compile/runtime/
 UNKNOWN = {"symbols": [], "function": None, "launch": {}, "compilers": {}, "options": None, "notes": []}
+PR_SET_PDEATHSIG = 1  # of prctl(2)
 _REPLY = "reply.json"
 
 
@@ -125,7 +127,7 @@ def _compile_apart(
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
     reply = partial / _REPLY
-    if reply.exists():
+    if done.returncode == 0:
         answer = json.loads(reply.read_text())
         if answer["machine"]:
             raise CompileError(f"{operator}/{kernel} for {target}: {answer['machine']}")
@@ -213,6 +215,8 @@ def _relative(text: str, partial: Path) -> str:
 
 
 if __name__ == "__main__":
+    # Where the stage is killed, its compiler must not go on alone: Linux sends this signal when the parent dies.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     _request = json.load(sys.stdin)
     _answer = _worker(_request)
-    record.write_text(Path(_request["folder"]) / _REPLY, json.dumps(_answer))
+    (Path(_request["folder"]) / _REPLY).write_text(json.dumps(_answer))
