@@ -217,6 +217,9 @@ def _first_reason(checks: list[dict[str, Any]]) -> str | None:
 
 def measure(case: Case) -> tuple[dict[str, Any], str | None]:
     """The stage in a GPU worker."""
+    import torch
+
+    torch.cuda.synchronize()  # makes the context: the workflow's cost, not the measurement's
     started = time.monotonic()
     metrics, reason = check_case(case, CudaBackend())
     return {**metrics, "measuring_seconds": round(time.monotonic() - started, 3)}, reason

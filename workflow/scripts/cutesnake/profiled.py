@@ -43,7 +43,7 @@ class ProfilerError(RuntimeError):
 def run_under(
     profiler: Sequence[str], case: Case, calls: int, card: str, limit_s: float, alone: bool = False
 ) -> tuple[str, float]:
-    """Run the case under a profiler's command line; returns what both printed, and the seconds it took.
+    """Run the case under a profiler's command line; returns what both printed, and the seconds without waiting.
 
     The watched process takes the card when it has imported what it needs. With `alone` the card is held from before the
     profiler starts: two processes under ncu disturb each other even before they touch the card. Raises ProfilerError
@@ -53,6 +53,7 @@ def run_under(
         request = Path(home) / "case.json"
         content = {"case": case.as_dict(), "calls": calls, "card": None if alone else card, "limit_s": limit_s}
         request.write_text(json.dumps(content))
+        waited = request.with_suffix(".waited")  # written by the watched process: seconds until the card was its own
         command = [*profiler, sys.executable, "-m", "cutesnake.profiled", str(request)]
         with gpu_lock(card) if alone else contextlib.nullcontext() as held:
             began = time.monotonic()
@@ -78,10 +79,11 @@ def run_under(
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise
+        seconds = time.monotonic() - began - (float(waited.read_text()) if waited.exists() else 0.0)
     if process.returncode:
         name = Path(profiler[0]).name
         raise ProfilerError(f"{name} ended with code {process.returncode}: {last_words(output)}", output)
-    return output, time.monotonic() - began
+    return output, seconds
 
 
 def die_with_parent() -> None:
@@ -120,7 +122,9 @@ def main(path: str) -> None:
     case = Case(**request["case"])
     import torch
 
+    began = time.monotonic()
     with gpu_lock(request["card"]) if request["card"] else contextlib.nullcontext():
+        Path(path).with_suffix(".waited").write_text(str(time.monotonic() - began))
         signal.setitimer(signal.ITIMER_REAL, request["limit_s"])
         _run(case, request["calls"], torch)
         sys.stdout.flush()

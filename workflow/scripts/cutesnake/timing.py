@@ -44,6 +44,7 @@ def measure(case: Case) -> tuple[dict[str, Any], str | None]:
     """The stage in a GPU worker: metrics, and None or why the row is rejected."""
     import torch
 
+    torch.cuda.synchronize()  # makes the context: the workflow's cost, not the measurement's
     started = time.monotonic()
     operator, workload = load_operator(case.operator), case.workload
     inputs = operator.make_inputs(workload, 0, "cuda")
