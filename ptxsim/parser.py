@@ -189,7 +189,9 @@ class _Reader:
                 self._advance(m.end())
             elif m := re.match(r"\.file[^\n]*", rest):
                 self._advance(len(self.text[self.pos:].split("\n", 1)[0]))
-            elif rest.startswith(".section"):
+            elif rest.startswith((".section", ".nv_intermediate_source_section")):  # debug information, after all code; cuTile's holds its source text
+                if ".entry" not in self.text[self.pos:]:
+                    break
                 self._advance(self.text.index("}", self.pos) + 1 - self.pos)
             elif m := re.match(r"(?:\.(?:visible|weak|extern)\s+)*\.entry\s+", rest):
                 self._advance(m.end())
