@@ -154,6 +154,20 @@ def carry_op(f, a, b, subtract: bool, use: bool, keep: bool):
     return r
 
 
+@emits("mul24", "mad24")
+def _mul24(g: Generator, ins: Instruction) -> None:
+    """Products of the low 24 bits, sign-extended for signed types."""
+    mods, (kind,) = g.mods(ins, {"lo", "hi"})
+    if kind not in ("u32", "s32") or len(mods) != 1:
+        raise g.fail(f"unknown opcode {ins.op}")
+    dst, a, b, *c = ins.operands
+    k = TYPE_KIND[kind]
+    wide = k[0] + "8"
+    x, y = (f"(({g.read(op, k)} << {g.constant(8, k)}) >> {g.constant(8, k)}).astype('{wide}')" for op in (a, b))
+    product = f"({x} * {y})" if "lo" in mods else f"(({x} * {y}) >> {g.constant(16, wide)})"
+    g.write(dst, k, f"({product}.astype('{k}'){f' + {g.read(c[0], k)}' if c else ''})")
+
+
 @emits("mad")
 def _mad(g: Generator, ins: Instruction) -> None:
     mods, (kind,) = g.mods(ins, {"lo", "hi", "wide", "rn", "ftz", "sat"})
