@@ -7,7 +7,7 @@ from typing import Any
 
 from cutesnake.contract import Executable, Runner, Variant
 
-from kernels.elementwise_add.operator import Inputs, Outputs, Workload
+from kernels.elementwise_add.operator import DTYPES, Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
@@ -30,8 +30,7 @@ def supports(workload: Workload) -> str | None:
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """One build per dtype and tile; `aligned` builds promise rows that start at multiples of 16 bytes, for TMA."""
-    size = {"fp32": 4, "fp16": 2, "bf16": 2}[workload.dtype]
-    aligned = workload.columns * size % 16 == 0
+    aligned = workload.columns * DTYPES[workload.dtype] % 16 == 0
     return tuple(
         Variant(
             f"{workload.dtype}_{rows}x{columns}" + ("" if aligned else "_unaligned"),
