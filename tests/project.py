@@ -40,6 +40,7 @@ def jobs(project: Path, *arguments: str, **options: str) -> dict[str, int]:
 
 def copy_project(to: Path) -> Path:
     """The project as it is in the working tree, without results."""
+    to.mkdir(parents=True, exist_ok=True)
     for name in TREE:
         source = ROOT / name
         if source.is_dir():
