@@ -1,4 +1,4 @@
-"""Kernel `cute_sm90`: our MLA decode for Hopper in CuTe DSL. Contract only; the device code is in `cute_sm90_kernel.py`."""
+"""Kernel `cute_sm90`: our MLA decode for Hopper in CuTe DSL. The contract; device code is in `cute_sm90_kernel.py`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
-TARGETS = {"sm_90a": "wgmma and TMA of Hopper (H100, H200, GH200)"}
+TARGETS = {"sm_90a": "TMA and wgmma"}
 SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm90"
+COMBINE_WARPS = 8
+CLUSTER_BYTES = 500_000_000  # between 302 MB, where single CTAs were faster, and 604 MB, where clusters were
 DTYPES = ("bf16", "fp16")
 
 
@@ -38,9 +40,13 @@ def supports(workload: Workload) -> str | None:
 
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Clusters of two share their page loads; they need two row blocks (of 64) of one request."""
+    """Single CTAs; and clusters of two that share their page loads, where a request has two row blocks (of 64).
+
+    Clusters draw less power, but wait for each other: on the H200 they pay once the cache is far larger than its L2.
+    """
     rows = workload.query_tokens * workload.heads
-    clusters = (2, 1) if rows > layout.ROWS else (1,)
+    cache_bytes = workload.batch * workload.kv_length * layout.WIDTH * 2
+    clusters = (1,) if rows <= layout.ROWS else (2, 1) if cache_bytes > CLUSTER_BYTES else (1, 2)
     return tuple(
         Variant(f"{workload.dtype}_cluster{cluster}", {"dtype": workload.dtype, "cluster": cluster})
         for cluster in clusters
@@ -97,7 +103,7 @@ class Executable:
     build: dict[str, Any]
 
     def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-        """Make the schedule for these kv lengths (read here, once: other lengths need another bind) and the workspace."""
+        """Make the workspace, and the schedule for these kv lengths: other lengths need another bind."""
         import torch
 
         device = inputs.q.device
@@ -116,7 +122,10 @@ class Executable:
         for symbol in self.build["symbols"]:
             fixed = self.build["launch"][symbol]
             split = "split_kernel" in symbol
-            grid = (cluster * (len(schedule.offsets) - 1), 1, 1) if split else (rows, len(schedule.merges), 1)
+            if split:
+                grid = (cluster * (len(schedule.offsets) - 1), 1, 1)
+            else:
+                grid = (-(-rows * _row_warps(schedule) // COMBINE_WARPS), len(schedule.merges), 1)
             if split or schedule.merges:
                 launches.append(
                     Launch(
@@ -124,6 +133,12 @@ class Executable:
                     )
                 )
         return tuple(sorted(launches, key=lambda launch: "split_kernel" not in launch.symbol))
+
+
+def _row_warps(schedule: Schedule) -> int:
+    """Warps of the combine kernel that share a row: about half as many as the most split request has pieces."""
+    most = max((partials for _, _, partials, _ in schedule.merges), default=0)
+    return 0 if most == 0 else 2 if most < 4 else 4 if most < 8 else 8
 
 
 def arguments(workload: Workload, inputs: Inputs, outputs: Outputs, schedule: Schedule) -> tuple[Any, ...]:
@@ -154,5 +169,5 @@ def arguments(workload: Workload, inputs: Inputs, outputs: Outputs, schedule: Sc
         inputs.softmax_scale * math.log2(math.e),
         workload.heads,
         workload.query_tokens - 1 if workload.causal else 0,
-        rows if schedule.merges else 0,
+        _row_warps(schedule),
     )

@@ -6,15 +6,20 @@ import cuda.bindings.driver as cuda
 import cutlass
 import cutlass.cute as cute
 from cutlass import Float32, Int32
+from cutlass.utils import SmemAllocator
 
 LATENT = 512
-THREADS = 128
-COLUMNS = LATENT // THREADS  # 4: one 16-byte load per partial and thread
+WARPS = 8
+LOADS = LATENT // (4 * 32)  # 16-byte loads of a lane for one partial result
 LN_2 = 0.6931471805599453
 
 
 class CombineSm90:
-    """out = sum_i w_i out_i / sum_i w_i with w_i = 2^(lse_i - max lse); a CTA per row of each split request."""
+    """out = sum_i w_i out_i / sum_i w_i with w_i = 2^(lse_i - max lse).
+
+    `row_warps` of a CTA's 8 warps share a row, each taking every row_warps-th partial result; so a request in many
+    pieces is read by many warps, and one in two pieces does not leave warps idle.
+    """
 
     def __init__(self, dtype: type[cutlass.Numeric]):
         self.dtype = dtype
@@ -27,12 +32,13 @@ class CombineSm90:
         lse_partial: cute.Tensor,  # [partials, rows] fp32, base 2
         out: cute.Tensor,  # [batch, rows, 512]
         lse: cute.Tensor,  # [batch, rows] fp32, natural
-        merge_rows: Int32,  # 0: nothing was split, no launch
+        row_warps: Int32,  # 1, 2, 4 or 8; 0: nothing was split, no launch
         stream: cuda.CUstream,
     ):
-        if merge_rows > 0:
-            self.combine_kernel(merges, out_partial, lse_partial, out, lse).launch(
-                grid=[merge_rows, merges.shape[0], 1], block=[THREADS, 1, 1], stream=stream, use_pdl=True
+        if row_warps > 0:
+            blocks = cute.ceil_div(out.shape[1] * row_warps, WARPS)
+            self.combine_kernel(merges, out_partial, lse_partial, out, lse, row_warps).launch(
+                grid=[blocks, merges.shape[0], 1], block=[32 * WARPS, 1, 1], stream=stream, use_pdl=True
             )
 
     @cute.kernel
@@ -43,31 +49,63 @@ class CombineSm90:
         lse_partial: cute.Tensor,
         out: cute.Tensor,
         lse: cute.Tensor,
+        row_warps: Int32,
     ):
-        thread = cute.arch.thread_idx()[0]
-        row, merge, _ = cute.arch.block_idx()
+        smem = SmemAllocator()
+        sums = smem.allocate_tensor(Float32, cute.make_layout((LATENT, WARPS)), byte_alignment=16)
+        weights = smem.allocate_tensor(Float32, cute.make_layout(WARPS))
+        lane = cute.arch.lane_idx()
+        warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+        block, merge, _ = cute.arch.block_idx()
+        row = (block * WARPS + warp) // row_warps
+        share = warp % row_warps
         request, first, partials = merges[merge, 0], merges[merge, 1], merges[merge, 2]
-        # The schedule above was written before the split kernel; its partial results only exist once it has ended.
+        inside = row < out.shape[1]
+        # The schedule was written before the split kernel; its partial results only exist once it has ended.
         cute.arch.griddepcontrol_wait()
+        cute.arch.griddepcontrol_launch_dependents()
 
         top = -Float32.inf
-        for i in cutlass.range(partials, unroll=8):
-            top = cute.arch.fmax(top, lse_partial[first + i, row])
-
-        gO = cute.local_tile(out_partial, (1, 1, COLUMNS), (None, row, thread))  # (1, 1, 4, partials)
-        total = cute.make_rmem_tensor((COLUMNS,), Float32)
+        weight_sum = Float32(0.0)
+        total = cute.make_rmem_tensor((4, LOADS), Float32)
         total.fill(0.0)
-        weights = Float32(0.0)
-        for i in cutlass.range(partials, unroll=8):
-            weight = cute.math.exp2(lse_partial[first + i, row] - top, fastmath=True)
-            part = cute.make_rmem_tensor((COLUMNS,), Float32)
-            cute.autovec_copy(gO[0, 0, None, first + i], part)
-            for c in cutlass.range_constexpr(COLUMNS):
-                total[c] += weight * part[c]
-            weights += weight
+        if inside:
+            for i in cutlass.range(lane, partials, 32):
+                top = cute.arch.fmax(top, lse_partial[first + i, row])
+            top = cute.arch.warp_reduction_max(top)
+            gO = cute.local_tile(out_partial, (1, 1, 4), (None, row, None))  # (1, 1, 4, partials, 128)
+            for i in cutlass.range(share, partials, row_warps, unroll=4):
+                weight = cute.math.exp2(lse_partial[first + i, row] - top, fastmath=True)
+                part = cute.make_rmem_tensor((4, LOADS), Float32)
+                for n in cutlass.range_constexpr(LOADS):
+                    cute.autovec_copy(gO[0, 0, None, first + i, lane + 32 * n], part[None, n])
+                for n in cutlass.range_constexpr(4 * LOADS):
+                    total[n] = total[n] + weight * part[n]
+                weight_sum += weight
 
-        result = cute.make_rmem_tensor((COLUMNS,), self.dtype)
-        result.store((total.load() * (1.0 / weights)).to(self.dtype))
-        cute.autovec_copy(result, cute.local_tile(out, (1, 1, COLUMNS), (request, row, thread))[0, 0, None])
-        if thread == 0:
-            lse[request, row] = (top + cute.math.log2(weights, fastmath=True)) * LN_2
+        chunks = cute.local_tile(sums, (4, 1), (None, warp))  # (4, 1, 128)
+        for n in cutlass.range_constexpr(LOADS):
+            cute.autovec_copy(total[None, n], chunks[None, 0, lane + 32 * n])
+        if lane == 0:
+            weights[warp] = weight_sum
+        cute.arch.sync_threads()
+
+        # The first warp of each row adds what its fellows found.
+        if inside and share == 0:
+            for other in cutlass.range(1, row_warps):
+                weight_sum += weights[warp + other]
+                fellow = cute.local_tile(sums, (4, 1), (None, warp + other))
+                for n in cutlass.range_constexpr(LOADS):
+                    part = cute.make_rmem_tensor((4,), Float32)
+                    cute.autovec_copy(fellow[None, 0, lane + 32 * n], part)
+                    for c in cutlass.range_constexpr(4):
+                        total[c, n] = total[c, n] + part[c]
+            inverse = 1.0 / weight_sum
+            gOut = cute.local_tile(out, (1, 1, 4), (request, row, None))  # (1, 1, 4, 128)
+            for n in cutlass.range_constexpr(LOADS):
+                result = cute.make_rmem_tensor((4,), self.dtype)
+                for c in cutlass.range_constexpr(4):
+                    result[c] = (total[c, n] * inverse).to(self.dtype)
+                cute.autovec_copy(result, gOut[0, 0, None, lane + 32 * n])
+            if lane == 0:
+                lse[request, row] = (top + cute.math.log2(weight_sum, fastmath=True)) * LN_2

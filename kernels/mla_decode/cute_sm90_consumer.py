@@ -7,10 +7,12 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Float32, Int32, const_expr
+from cutlass import Float32, Int32, const_expr
 from cutlass.cute.nvgpu import warpgroup
+from cutlass.cutlass_dsl import select_
 
 from kernels.mla_decode.cute_sm90_layout import (
+    ALL_TILES,
     BEGIN,
     CONSUMER_THREADS,
     END,
@@ -33,6 +35,7 @@ from kernels.mla_decode.cute_sm90_layout import (
     ROPE_TILE,
     ROW_BLOCK,
     ROWS,
+    SLACK,
     TILES,
 )
 
@@ -70,14 +73,15 @@ class Consumer:
         qk, pv = self.mma_qk.get_slice(self.thread), self.mma_local.get_slice(self.thread)
         self.S = cute.make_rmem_tensor(qk.partition_shape_C((ROWS, PAGE)), Float32)
         self.O = cute.make_rmem_tensor(pv.partition_shape_C((ROWS, HALF)), Float32)
-        # Accumulator and A operand order a row's columns alike, so P needs no shuffle: only a view with K split in four.
+        # Accumulator and A operand order a row's columns alike: P needs no shuffle, only a view with K split in four.
         self.P = cute.make_rmem_tensor(self.S.layout, self.dtype)
         self.p_local = cute.make_tensor(self.P.iterator, cute.make_layout(((2, 2, 2), 1, 4), stride=((1, 2, 4), 0, 8)))
-        self.m = cute.make_rmem_tensor((2,), Float32)
-        self.top = cute.make_rmem_tensor((2,), Float32)
-        self.factor = cute.make_rmem_tensor((2,), Float32)
-        self.l = cute.make_rmem_tensor((2,), Float32)
-        self.limit = cute.make_rmem_tensor((2,), Int32)
+        self.m = cute.make_rmem_tensor((2,), Float32)  # running maximum
+        self.top = cute.make_rmem_tensor((2,), Float32)  # maximum of the page
+        self.own = cute.make_rmem_tensor((2,), Float32)  # factor that this consumer's page puts on O
+        self.factor = cute.make_rmem_tensor((2,), Float32)  # the same of the other consumer's page
+        self.l = cute.make_rmem_tensor((2,), Float32)  # this lane's share of the sum of P over this consumer's pages
+        self.limit = cute.make_rmem_tensor((2,), Int32)  # keys from here on are hidden from the row
         self.lane = self.thread % 32
         self.row0 = (self.thread // 32) * 16 + self.lane // 4
 
@@ -86,8 +90,8 @@ class Consumer:
 
     # -- matrix products (asynchronous: each ends in a commit) ---------------------------------------------------
 
-    def scores(self, tiles: tuple[int, ...], phase: Int32, first: bool) -> None:
-        """S (+)= Q K^T over some 64-column tiles of this consumer's page, each as soon as TMA has delivered it."""
+    def scores(self, tiles: tuple[int, ...], phase: Int32, first: bool = True) -> None:
+        """S = Q K^T of this consumer's page, 64 columns at a time, each as soon as TMA has delivered them."""
         for number, tile in enumerate(tiles):
             slot_tile = TILES * self.index + tile
             cute.arch.mbarrier_wait(self.mbarriers + KV_FULL + slot_tile, phase)
@@ -109,7 +113,7 @@ class Consumer:
 
     @cute.jit
     def row_maximum(self, first_key: Int32, unmasked_keys: Int32) -> None:
-        """Mask the keys that a row must not see (only a range's last pages have any), then top = row maximum, scaled."""
+        """Mask the keys that a row must not see (in a request's last pages), then top = scaled row maximum."""
         S = self.S  # a name of its own: what a dynamic branch writes must not hang on `self`
         if first_key + PAGE > unmasked_keys:
             column = first_key + 2 * (self.lane % 4)
@@ -120,44 +124,48 @@ class Consumer:
 
     def reduce_maximum(self) -> None:
         for r in range(2):
-            top = self.S[2 * r]
-            for i in (i for i in range(32) if (i // 2) % 2 == r):
-                top = cute.arch.fmax(top, self.S[i])
+            tops = [self.S[2 * r], self.S[2 * r + 1], self.S[2 * r + 4], self.S[2 * r + 5]]
+            for i in range(8 + 2 * r, 32, 8):  # four chains: one would be a wait of 16 latencies
+                tops = [cute.arch.fmax(top, self.S[i + n]) for top, n in zip(tops, (0, 1, 4, 5), strict=True)]
+            top = cute.arch.fmax(cute.arch.fmax(tops[0], tops[1]), cute.arch.fmax(tops[2], tops[3]))
             for offset in (1, 2):  # the four lanes of a quad share a row
                 top = cute.arch.fmax(top, cute.arch.shuffle_sync_bfly(top, offset=offset))
             self.top[r] = top * self.scale_log2
 
     @cute.jit
     def raise_maximum(self) -> None:
-        """Take this page's maximum in: publish the new maximum and the factor it puts on what was summed before."""
+        """Take this page's maximum in: publish the running maximum and the factor it puts on what was summed before.
+
+        A maximum that grows by no more than SLACK is left as it is: P then reaches 2^SLACK at most, which every format
+        here holds with the same relative precision, and the factor is 1, so that O need not be multiplied.
+        """
         for r in cutlass.range_constexpr(2):
-            new = cute.arch.fmax(self.m[r], self.top[r])
-            self.factor[r] = cute.math.exp2(self.m[r] - new, fastmath=True)
+            higher = self.top[r] > self.m[r] + SLACK
+            new = Float32(select_(higher, self.top[r], self.m[r]))
+            self.own[r] = cute.math.exp2(self.m[r] - new, fastmath=True)
             self.m[r] = new
-            self.l[r] = self.l[r] * self.factor[r]
+            self.l[r] = self.l[r] * self.own[r]
         maximum, scale = self.maximum, self.scale[self.index]
         if self.lane % 4 == 0:
             for r in cutlass.range_constexpr(2):
-                scale[self.row(r)] = self.factor[r]
+                scale[self.row(r)] = self.own[r]
                 maximum[self.row(r)] = self.m[r]
 
     def exponentiate(self) -> None:
-        """P = 2^(S - m), rounded to the dtype; its fp32 sum is added to l."""
+        """P = 2^(S - m), rounded to the dtype, into registers and shared memory; its fp32 sum is added to l."""
+        sums = [Float32(0.0)] * 4  # two chains for each row
         for i in range(32):
-            r = (i // 2) % 2
-            self.S[i] = cute.math.exp2(self.S[i] * self.scale_log2 - self.m[r], fastmath=True)
+            self.S[i] = cute.math.exp2(self.S[i] * self.scale_log2 - self.m[(i // 2) % 2], fastmath=True)
+            sums[i % 4] = sums[i % 4] + self.S[i]
         for r in range(2):
-            total = self.S[2 * r] + self.S[2 * r + 1]
-            for i in range(4 + 2 * r, 32, 4):
-                total = total + (self.S[i] + self.S[i + 1])
-            self.l[r] = self.l[r] + total
+            self.l[r] = self.l[r] + (sums[2 * r] + sums[2 * r + 1])
         self.P.store(self.S.load().to(self.dtype))
-
-    def share(self, barrier: int) -> None:
-        """Put P into shared memory for the other consumer's tensor cores and say so."""
         copy = self.p_store.get_slice(self.thread)
         cute.copy(self.p_store, copy.retile(self.P), copy.partition_D(self.p_shared))
-        cute.arch.fence_proxy("async.shared", space="cta")  # ordinary stores, read by wgmma
+
+    def share(self, barrier: int) -> None:
+        """Let the other consumer's tensor cores see P in shared memory. The fence takes time: issue a product first."""
+        cute.arch.fence_proxy("async.shared", space="cta")
         cute.arch.barrier_arrive(barrier_id=barrier, number_of_threads=CONSUMER_THREADS)
 
     def follow(self, slot: int) -> None:
@@ -167,9 +175,15 @@ class Consumer:
             self.factor[r] = self.scale[slot][self.row(r)]
             self.l[r] = self.l[r] * self.factor[r]
 
-    def rescale(self) -> None:
-        for i in range(128):
-            self.O[i] = self.O[i] * self.factor[(i // 2) % 2]
+    @cute.jit
+    def rescale(self, factor: cute.Tensor, in_flight: bool) -> None:
+        """O *= factor, if any row of the warp has one other than 1; first wait for a product into O, if one runs."""
+        acc = self.O
+        if cute.arch.vote_any_sync(cutlass.Boolean((factor[0] != 1.0) | (factor[1] != 1.0))):
+            if const_expr(in_flight):
+                warpgroup.wait_group(0)
+            for i in cutlass.range_constexpr(128):
+                acc[i] = acc[i] * factor[(i // 2) % 2]
 
     @cute.jit
     def release(self, slot: int) -> None:
@@ -206,6 +220,8 @@ class Consumer:
                 kv_phase = self.run_odd(begin, end, length - hidden_tokens, kv_phase)
             self.finish(q_phase, request, first_row, partial, outputs)
             q_phase ^= 1
+        # The combine kernel may take this SM. Not earlier: it would crowd the few idle SMs, and wait there.
+        cute.arch.griddepcontrol_launch_dependents()
 
     def start(self, length: Int32, first_row: Int32, heads: Int32, hidden_tokens: Int32) -> None:
         self.O.fill(0.0)
@@ -219,17 +235,14 @@ class Consumer:
     def run_even(self, begin: Int32, end: Int32, unmasked: Int32, phase: Int32) -> Int32:
         """Consumer 0 over pages [begin, end) of one item; returns the phase of its page slot's mbarriers."""
         pairs = (end - begin + 1) // 2
-        self.scores((*LEFT_TILES, *RIGHT_TILES, ROPE_TILE), phase, first=True)
+        self.scores(ALL_TILES, phase)
         warpgroup.wait_group(0)
         phase ^= 1
         for pair in cutlass.range(pairs - 1, unroll=1):
             self.even_page((begin + 2 * pair) * PAGE, unmasked)
-            cute.arch.barrier(barrier_id=P1_READY, number_of_threads=CONSUMER_THREADS)
-            self.follow(1)
-            self.rescale()
-            self.values(1)
-            self.scores(LEFT_TILES, phase, first=True)
-            warpgroup.wait_group(1)  # P1 V1_L is done, the scores may go on
+            self.take_odd_page()
+            self.scores(LEFT_TILES, phase)
+            warpgroup.wait_group(1)  # P1 V1_L is done, the scores go on: the tensor cores always have work queued
             self.release(1)
             self.scores((*RIGHT_TILES, ROPE_TILE), phase, first=False)
             warpgroup.wait_group(0)
@@ -237,47 +250,52 @@ class Consumer:
         self.release_q()
         self.even_page((begin + 2 * (pairs - 1)) * PAGE, unmasked)
         if (end - begin) % 2 == 0:
-            cute.arch.barrier(barrier_id=P1_READY, number_of_threads=CONSUMER_THREADS)
-            self.follow(1)
-            self.rescale()
-            self.values(1)
+            self.take_odd_page()
             warpgroup.wait_group(0)
             self.release(1)
         return phase
 
     def even_page(self, first_key: Int32, unmasked: Int32) -> None:
-        """Softmax of an even page and P0 V0_L, while consumer 1 multiplies Q K1^T and then P0 V0_R."""
+        """Softmax of an even page and P0 V0_L, while consumer 1 multiplies Q K1^T."""
         self.row_maximum(first_key, unmasked)
         self.raise_maximum()
         self.exponentiate()
-        self.share(P0_READY)
-        self.rescale()
+        self.rescale(self.own, in_flight=False)
         self.values(0)
+        self.share(P0_READY)
         warpgroup.wait_group(0)
         self.release(0)
+
+    def take_odd_page(self) -> None:
+        """Issue P1 V1_L once consumer 1 has P1."""
+        cute.arch.barrier(barrier_id=P1_READY, number_of_threads=CONSUMER_THREADS)
+        self.follow(1)
+        self.rescale(self.factor, in_flight=False)
+        self.values(1)
 
     @cute.jit
     def run_odd(self, begin: Int32, end: Int32, unmasked: Int32, phase: Int32) -> Int32:
         """Consumer 1 over pages [begin, end) of one item; returns the phase of its page slot's mbarriers."""
         pages = end - begin
         full_pairs = pages // 2
-        order = (*RIGHT_TILES, *LEFT_TILES, ROPE_TILE)  # the right half is refilled first
+        order = (
+            *RIGHT_TILES,
+            *LEFT_TILES,
+            ROPE_TILE,
+        )  # as they are loaded: consumer 1 itself frees the right half first
         if full_pairs > 0:
-            self.scores(order, phase, first=True)
+            self.scores(order, phase)
             warpgroup.wait_group(0)
             phase ^= 1
             for pair in cutlass.range(full_pairs - 1, unroll=1):
                 self.odd_page((begin + 2 * pair + 1) * PAGE, unmasked)
-                self.scores(order, phase, first=True)
+                self.scores(order, phase)
                 warpgroup.wait_group(0)
                 phase ^= 1
             self.odd_page((begin + 2 * full_pairs - 1) * PAGE, unmasked)
         self.release_q()
         if pages % 2 == 1:  # the last page is an even one
-            cute.arch.barrier(barrier_id=P0_READY, number_of_threads=CONSUMER_THREADS)
-            self.follow(0)
-            self.rescale()
-            self.values(0)
+            self.take_even_page()
             warpgroup.wait_group(0)
             self.release(0)
         return phase
@@ -285,23 +303,27 @@ class Consumer:
     def odd_page(self, first_key: Int32, unmasked: Int32) -> None:
         """P0 V0_R with the softmax of the odd page under it, then P1 V1_R."""
         self.row_maximum(first_key, unmasked)
-        cute.arch.barrier(barrier_id=P0_READY, number_of_threads=CONSUMER_THREADS)
-        self.follow(0)
-        self.rescale()
-        self.values(0)
+        self.take_even_page()
         self.raise_maximum()
         self.exponentiate()
-        self.share(P1_READY)
-        warpgroup.wait_group(0)
-        self.release(0)
-        self.rescale()
+        self.rescale(self.own, in_flight=True)
         self.values(1)
+        self.share(P1_READY)
+        warpgroup.wait_group(1)
+        self.release(0)
         warpgroup.wait_group(0)
         self.release(1)
 
+    def take_even_page(self) -> None:
+        """Issue P0 V0_R once consumer 0 has P0."""
+        cute.arch.barrier(barrier_id=P0_READY, number_of_threads=CONSUMER_THREADS)
+        self.follow(0)
+        self.rescale(self.factor, in_flight=False)
+        self.values(0)
+
     @cute.jit
     def finish(self, parity: Int32, request: Int32, first_row: Int32, partial: Int32, outputs: Any) -> None:
-        """Add the two consumers' sums, normalise, store: to the output, or as a partial result if the request is split."""
+        """Add the two consumers' sums, normalise, store: to the output, or a partial result if the request is split."""
         out, lse, out_partial, lse_partial = outputs
         sums, factor = self.sums, self.factor
         for r in cutlass.range_constexpr(2):
@@ -321,20 +343,59 @@ class Consumer:
                     factor[r] = 1.0 / total
                 if partial < 0:
                     self.store_row(r, out[request, row, None])
-                    if const_expr(self.index == 0):
-                        if self.lane % 4 == 0:
-                            lse[request, row] = log2_sum * LN_2
+                    if (self.lane % 4 == 0) & (self.index == 0):
+                        lse[request, row] = log2_sum * LN_2
                 else:
                     self.store_row(r, out_partial[partial, row, None])
-                    if const_expr(self.index == 0):
-                        if self.lane % 4 == 0:
-                            lse_partial[partial, row] = log2_sum
+                    if (self.lane % 4 == 0) & (self.index == 0):
+                        lse_partial[partial, row] = log2_sum
 
     def store_row(self, r: int, target: cute.Tensor) -> None:
-        """target[256 index + ...] = O of row r times its factor; a quad of lanes writes 8 neighbouring columns."""
-        pairs = cute.local_tile(target, (2,), (None,))  # (2, 256)
-        for octet in range(32):
-            value = cute.make_rmem_tensor((2,), target.element_type)
-            for c in range(2):
-                value[c] = (self.O[4 * octet + 2 * r + c] * self.factor[r]).to(target.element_type)
-            cute.autovec_copy(value, pairs[None, HALF // 2 * self.index + 4 * octet + self.lane % 4])
+        """target[256 index + ...] = O of row r times its factor, 16 bytes at a time.
+
+        A lane holds two neighbouring columns of every octet of columns; lanes of a quad swap until each holds 16 bytes
+        that lie side by side, so that a quad writes 64 bytes of a row at once and not 8 or 16.
+        """
+        odd, upper = self.lane % 2 == 1, self.lane % 4 >= 2
+        half = 2 * (self.lane % 4 // 2)
+        if const_expr(target.element_type.width == 32):
+            chunks = cute.local_tile(target, (4,), (None,))
+            for octet in range(0, 32, 2):
+                a, b = ([self.O[4 * (octet + n) + 2 * r + c] * self.factor[r] for c in (0, 1)] for n in (0, 1))
+                a, b = self._swap(a, b, odd, 1)
+                value = cute.make_rmem_tensor((4,), Float32)
+                for c in range(4):
+                    value[c] = (a + b)[c]
+                chunk = HALF // 4 * self.index + 2 * (octet + self.lane % 2) + self.lane % 4 // 2
+                cute.autovec_copy(value, chunks[None, chunk])
+        else:
+            chunks = cute.local_tile(target, (8,), (None,))
+            for octet in range(0, 32, 4):
+                words = []
+                for n in range(4):
+                    pair = cute.make_rmem_tensor((2,), target.element_type)
+                    for c in range(2):
+                        value = self.O[4 * (octet + n) + 2 * r + c] * self.factor[r]
+                        pair[c] = value.to(target.element_type)
+                    words.append([cute.recast_tensor(pair, Int32)[0]])
+                a, b = self._swap(words[0], words[1], odd, 1)  # octet + odd, this lane's half of it
+                c, d = self._swap(words[2], words[3], odd, 1)  # octet + 2 + odd
+                e, f = self._swap(a + b, c + d, upper, 2)
+                value = cute.make_rmem_tensor((4,), Int32)
+                for n in range(4):
+                    value[n] = (e + f)[n]
+                chunk = HALF // 8 * self.index + octet + self.lane % 2 + half
+                cute.autovec_copy(cute.recast_tensor(value, target.element_type), chunks[None, chunk])
+
+    def _swap(self, low: list, high: list, is_high: cutlass.Boolean, offset: int) -> tuple[list, list]:
+        """Lanes `offset` apart: the low one keeps `low` and gets the other's `low`, the high one the two `high`.
+
+        Returns both parts in the order of the lanes they come from.
+        """
+        kind = type(low[0])
+        keep = [kind(select_(is_high, b, a)) for a, b in zip(low, high, strict=True)]
+        send = [kind(select_(is_high, a, b)) for a, b in zip(low, high, strict=True)]
+        got = [cute.arch.shuffle_sync_bfly(value, offset=offset) for value in send]
+        first = [kind(select_(is_high, g, k)) for g, k in zip(got, keep, strict=True)]
+        second = [kind(select_(is_high, k, g)) for g, k in zip(got, keep, strict=True)]
+        return first, second

@@ -1,7 +1,7 @@
 """MLA decode for Hopper in CuTe DSL: device code of the kernel `cute_sm90`.
 
-One CTA owns 64 query rows (heads of one request, query tokens packed behind each other) and walks over a range of 64-key
-pages. Three warpgroups:
+One CTA owns 64 query rows (heads of one request, query tokens packed behind each other) and walks over a range of
+64-key pages. Three warpgroups:
 
     producer      one warp issues TMA loads of Q and of the pages
     consumer 0    O_L = out[:, :256];  scores and softmax of the even pages of the range
@@ -14,6 +14,9 @@ one's matrix products keep the tensor cores busy:
 
     consumer 0:  softmax(S0)   P0 V0_L ............... P1 V1_L   S0' = Q K0'^T   softmax(S0') ...
     consumer 1:  S1 = Q K1^T   P0 V0_R  softmax(S1) .. P1 V1_R   S1' = Q K1'^T   P0' V0'_R ...
+
+Both halves of page 0 are read, and its memory is filled again, before page 1's: the next scores start early.
+(FlashMLA's "seesaw" lets consumer 1 multiply its own page first; it was built and timed, too: README.md.)
 
 Key and value are one tensor (the value is the latent part of the key), so a page is loaded once, in nine 64 x 64 tiles
 with an mbarrier each: a score product starts with the first tile that arrives.
@@ -72,7 +75,7 @@ class MlaDecodeSm90:
         scale_log2: Float32,  # softmax scale times log2(e)
         heads: Int32,
         hidden_tokens: Int32,  # query tokens - 1 if they are causal among themselves, else 0
-        merge_rows: Int32,  # rows if any request was split, else 0
+        row_warps: Int32,  # of the combine kernel; 0 if no request was split
         stream: cuda.CUstream,
     ):
         atom_k = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, self.dtype)
@@ -117,10 +120,10 @@ class MlaDecodeSm90:
             min_blocks_per_mp=1,
             use_pdl=True,
         )
-        CombineSm90(self.dtype)(merges, out_partial, lse_partial, out, lse, merge_rows, stream)
+        CombineSm90(self.dtype)(merges, out_partial, lse_partial, out, lse, row_warps, stream)
 
     def _products(self) -> tuple[cute.TiledMma, ...]:
-        """Q K^T twice (overwriting and adding), P V with P in registers, P V with P in shared memory: one warpgroup each, 64 rows."""
+        """Q K^T, overwriting and adding; P V with P in registers and in shared memory. One warpgroup, 64 rows, each."""
         k_major, mn_major = warpgroup.OperandMajorMode.K, warpgroup.OperandMajorMode.MN
         shared, registers = warpgroup.OperandSource.SMEM, warpgroup.OperandSource.RMEM
         return tuple(
@@ -183,9 +186,6 @@ class MlaDecodeSm90:
             cute.arch.cluster_wait()
         else:
             cute.arch.sync_threads()
-        # All above overlaps the end of the kernel before this one in the stream, whose results are read from here on.
-        cute.arch.griddepcontrol_wait()
-
         # Set once, outside every branch and loop: the field is rebound in the place where it is set.
         mma_qk_first.set(warpgroup.Field.ACCUMULATE, False)
         for mma in (mma_qk, mma_local, mma_remote):
@@ -196,11 +196,9 @@ class MlaDecodeSm90:
 
         if warp >= 8:
             cute.arch.setmaxregister_decrease(layout.PRODUCER_REGISTERS)
+            loads = (tma_q, q_tma, tma_kv, kv_tma, sQ, sKV, mbarriers, page_table, items, first_item, end_item, rank)
             if warp == 8:
-                self.produce(
-                    *(tma_q, q_tma, tma_kv, kv_tma, sQ, sKV, mbarriers, page_table),
-                    *(items, first_item, end_item, rank),
-                )
+                self.produce(*loads)
         else:
             cute.arch.setmaxregister_increase(layout.CONSUMER_REGISTERS)
             work = (items, first_item, end_item, heads, hidden_tokens, (out, lse, out_partial, lse_partial))
@@ -268,47 +266,59 @@ class MlaDecodeSm90:
         tKs, tKg = cpasync.tma_partition(
             tma_kv, rank, cute.make_layout(self.cluster), cute.group_modes(sKV, 0, 2), cute.group_modes(gKV, 0, 2)
         )
+        loads = (tma_kv, tKg, tKs, mbarriers)
+        lane = cute.arch.lane_idx()
         q_phase, phase0, phase1 = Int32(1), Int32(1), Int32(1)  # a fresh mbarrier lets a wait for phase 1 pass
+        next_request, next_block = items[first_item, layout.REQUEST], items[first_item, layout.ROW_BLOCK]
+        next_begin, next_end = items[first_item, layout.BEGIN], items[first_item, layout.END]
+        # All above overlaps the end of the kernel before this one in the stream. What that may have written is read
+        # from here on, and the consumers write nothing before they have got something that was loaded here.
+        cute.arch.griddepcontrol_wait()
         for number in cutlass.range(first_item, end_item, unroll=1):
-            request = items[number, layout.REQUEST]
-            row_block = items[number, layout.ROW_BLOCK] + rank
-            begin, end = items[number, layout.BEGIN], items[number, layout.END]
+            request, row_block, begin, end = next_request, next_block + rank, next_begin, next_end
             page0 = page_table[request, begin]
             page1 = page_table[request, cutlass.min(begin + 1, end - 1)]
-
             cute.arch.mbarrier_wait(mbarriers + layout.Q_EMPTY, q_phase)
             q_phase ^= 1
-            with cute.arch.elect_one():
+            for q_tile in cutlass.range_constexpr(TILES):
+                cute.copy(
+                    tma_q,
+                    tQg[None, row_block, q_tile, request],
+                    tQs[None, q_tile],
+                    tma_bar_ptr=mbarriers + layout.Q_FULL,
+                )
+            if lane == 0:
                 cute.arch.mbarrier_arrive_and_expect_tx(mbarriers + layout.Q_FULL, TILES * layout.TILE_BYTES)
-            for tile in cutlass.range_constexpr(TILES):
-                cute.copy(
-                    tma_q, tQg[None, row_block, tile, request], tQs[None, tile], tma_bar_ptr=mbarriers + layout.Q_FULL
-                )
-            for page in cutlass.range(begin, end, 2, unroll=1):
-                self.load_half(0, 0, page0, phase0, tma_kv, tKg, tKs, mbarriers)
-                self.load_half(0, 1, page0, phase0, tma_kv, tKg, tKs, mbarriers)
+            following = cutlass.min(number + 1, end_item - 1)
+            next_request, next_block = items[following, layout.REQUEST], items[following, layout.ROW_BLOCK]
+            next_begin, next_end = items[following, layout.BEGIN], items[following, layout.END]
+            for index in cutlass.range(begin, end, 2, unroll=1):
+                self.load_half(0, 0, page0, phase0, lane, *loads)
+                self.load_half(0, 1, page0, phase0, lane, *loads)
                 phase0 ^= 1
-                page0 = page_table[request, cutlass.min(page + 2, end - 1)]
-                if page + 1 < end:
-                    self.load_half(1, 1, page1, phase1, tma_kv, tKg, tKs, mbarriers)
-                    self.load_half(1, 0, page1, phase1, tma_kv, tKg, tKs, mbarriers)
+                page0 = page_table[request, cutlass.min(index + 2, end - 1)]
+                if index + 1 < end:
+                    self.load_half(1, 1, page1, phase1, lane, *loads)
+                    self.load_half(1, 0, page1, phase1, lane, *loads)
                     phase1 ^= 1
-                    page1 = page_table[request, cutlass.min(page + 3, end - 1)]
+                    page1 = page_table[request, cutlass.min(index + 3, end - 1)]
 
-    def load_half(self, slot, consumer, page, phase, tma_kv, tKg, tKs, mbarriers):
-        """The tiles of a page that `consumer` reads last, into page slot `slot`, once it (in all CTAs) is done there."""
-        cute.arch.mbarrier_wait(mbarriers + layout.KV_EMPTY + 2 * slot + consumer, phase)
-        for tile in layout.SLOT_HALVES[slot][consumer]:
-            full = mbarriers + layout.KV_FULL + TILES * slot + tile
-            with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(full, layout.TILE_BYTES)
-            if self.cluster == 1:
-                cute.copy(tma_kv, tKg[None, 0, tile, page], tKs[None, TILES * slot + tile], tma_bar_ptr=full)
-            else:
-                cute.copy(
-                    tma_kv,
-                    tKg[None, 0, tile, page],
-                    tKs[None, TILES * slot + tile],
-                    tma_bar_ptr=full,
-                    mcast_mask=cutlass.Int16((1 << self.cluster) - 1),
-                )
+    @cute.jit
+    def load_half(self, slot, half, page, phase, lane, tma_kv, tKg, tKs, mbarriers):
+        """The tiles of a page that consumer `half` reads last, into `slot`, once it (in all CTAs) is done there."""
+        cute.arch.mbarrier_wait(mbarriers + layout.KV_EMPTY + 2 * slot + half, phase)
+        full = mbarriers + layout.KV_FULL + TILES * slot
+        tiles = layout.SLOT_HALVES[slot][half]
+        self._load_tiles(tma_kv, tKg, tKs, page, slot, tiles, full)
+        # Said after the copies are on their way: an mbarrier may count bytes before it is told how many to expect.
+        tile = tiles[0] + lane
+        if const_expr(tiles == (*layout.LEFT_TILES, layout.ROPE_TILE)):
+            tile = lane if lane < 4 else Int32(layout.ROPE_TILE)
+        if lane < len(tiles):
+            cute.arch.mbarrier_arrive_and_expect_tx(full + tile, layout.TILE_BYTES)
+
+    def _load_tiles(self, tma_kv, tKg, tKs, page, slot, tiles, full) -> None:
+        everyone = {} if self.cluster == 1 else {"mcast_mask": cutlass.Int16((1 << self.cluster) - 1)}
+        for tile in tiles:
+            source, target = tKg[None, 0, tile, page], tKs[None, TILES * slot + tile]
+            cute.copy(tma_kv, source, target, tma_bar_ptr=full + tile, **everyone)

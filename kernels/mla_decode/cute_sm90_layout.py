@@ -30,6 +30,9 @@ SLOT_HALVES = (
     ((*LEFT_TILES, ROPE_TILE), RIGHT_TILES),
 )
 
+ALL_TILES = (*LEFT_TILES, *RIGHT_TILES, ROPE_TILE)
+
+SLACK = 8.0  # growth of the running maximum (base 2) up to which O is not rescaled
 LN_2 = 0.6931471805599453
 NEVER = -1.0e30  # running maximum before the first key; finite, so that a wholly masked row gives 2^-inf and no NaN
 

@@ -9,6 +9,7 @@ one *lane* of workers, and every row block gets a lane of its own.
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -68,8 +69,11 @@ def make_schedule(
 def make_lane(
     pages: Sequence[int], workers: int, item_pages: float, merge_pages: float
 ) -> tuple[tuple[Piece, ...], ...]:
-    """The cheapest of a few plans: for each chunk size cut every request into equal chunks and give the longest first to
-    the least loaded worker; and one walk that fills one worker after the other."""
+    """The cheapest of a few plans.
+
+    For each chunk size: every request cut into equal chunks, the longest first to the least loaded worker. And a walk
+    that fills one worker after the other.
+    """
     best = None
     for chunk in _chunk_sizes(pages, workers):
         cuts = [_equal_cuts(count, chunk) for count in pages]
@@ -92,7 +96,7 @@ def _chunk_sizes(pages: Sequence[int], workers: int) -> list[int]:
 def _equal_cuts(count: int, chunk: int) -> list[tuple[int, int]]:
     pieces = -(-count // chunk)
     edges = [count * i // pieces for i in range(pieces + 1)]
-    return list(zip(edges, edges[1:], strict=False))
+    return list(itertools.pairwise(edges))
 
 
 def _pack(cuts: list[list[tuple[int, int]]], workers: int, item_pages: float) -> list[list[tuple[int, int, int]]]:

@@ -127,4 +127,4 @@ def load_kernel(operator: str, kernel: str) -> ModuleType:
 def kernel_sources(operator: str, kernel: str) -> list[Path]:
     """The files whose content a build of this kernel depends on, besides the library: contract and device code."""
     folder = ROOT / "kernels" / operator
-    return [path for path in (folder / f"{kernel}.py", folder / f"{kernel}_kernel.py") if path.exists()]
+    return [path for path in (folder / f"{kernel}.py", *sorted(folder.glob(f"{kernel}_*.py"))) if path.exists()]

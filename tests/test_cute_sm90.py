@@ -1,0 +1,163 @@
+"""Kernel `cute_sm90`: the schedule and the contract (fast), the build (slow), the results (gpu)."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+from cutesnake.contract import ROOT
+
+from kernels.mla_decode import cute_sm90
+from kernels.mla_decode import cute_sm90_layout as layout
+from kernels.mla_decode.cute_sm90_schedule import make_lane, make_schedule
+from kernels.mla_decode.operator import DISTRIBUTIONS, Workload
+
+RAGGED = random.Random(7)
+BATCHES = {
+    "one token": [1],
+    "one page": [64],
+    "one key more than a page": [65],
+    "one long request": [65536],
+    "as many as workers": [4096] * 66,
+    "uniform": [4096] * 128,
+    "ragged": [RAGGED.randint(1, 9000) for _ in range(150)],
+    "one giant among dwarfs": [100_000] + [1] * 200,
+    "many dwarfs": [3] * 1000,
+}
+
+
+def pages(length: int) -> int:
+    return -(-length // layout.PAGE)
+
+
+@pytest.mark.parametrize("lengths", BATCHES.values(), ids=BATCHES)
+@pytest.mark.parametrize(("rows", "cluster"), [(16, 1), (64, 1), (128, 1), (128, 2), (192, 2), (512, 1), (512, 2)])
+def test_every_page_of_every_row_block_is_computed_once(lengths, rows, cluster):
+    schedule = make_schedule(lengths, rows, 132, cluster)
+    seen: dict[tuple[int, int], list[int]] = {}
+    for item in schedule.items:
+        assert item[layout.LENGTH] == lengths[item[layout.REQUEST]]
+        assert item[layout.BEGIN] < item[layout.END]
+        for rank in range(cluster):
+            key = (item[layout.REQUEST], item[layout.ROW_BLOCK] + rank)
+            seen.setdefault(key, []).extend(range(item[layout.BEGIN], item[layout.END]))
+    blocks = -(-rows // layout.ROWS)
+    blocks += -blocks % cluster  # a cluster computes pairs of row blocks; rows past the end are not stored
+    assert seen.keys() == {(request, block) for request in range(len(lengths)) for block in range(blocks)}
+    for (request, _), found in seen.items():
+        assert sorted(found) == list(range(pages(lengths[request])))
+    assert schedule.offsets[0] == 0 and schedule.offsets[-1] == len(schedule.items)
+    assert cluster * (len(schedule.offsets) - 1) <= 132
+
+
+@pytest.mark.parametrize("lengths", BATCHES.values(), ids=BATCHES)
+def test_partial_results_are_numbered_without_gaps_and_merged_once(lengths):
+    schedule = make_schedule(lengths, 128, 132)
+    partials = {(item[layout.REQUEST], item[layout.PARTIAL]) for item in schedule.items}
+    split = {pair for pair in partials if pair[1] >= 0}
+    whole = {request for request, partial in partials if partial < 0}
+    merged = {(request, first + i) for request, first, count, _ in schedule.merges for i in range(count)}
+    assert merged == split
+    assert sorted(partial for _, partial in split) == list(range(schedule.partials))
+    assert whole | {request for request, _ in split} == set(range(len(lengths)))
+    assert not whole & {request for request, _ in split}
+
+
+@pytest.mark.parametrize("lengths", BATCHES.values(), ids=BATCHES)
+def test_the_load_is_balanced(lengths):
+    """No worker has more than the mean load and one item's overhead, or than the plan without any split."""
+    overhead = 3.0
+    lane = make_lane([pages(length) for length in lengths], 66, overhead, 0.0)
+    loads = [sum(piece.end - piece.begin + overhead for piece in worker) for worker in lane]
+    mean = sum(pages(length) + overhead for length in lengths) / 66
+    assert max(loads) <= max(1.1 * mean + overhead + 1, 1 + overhead)
+
+
+def test_splitting_must_pay_for_the_merge():
+    assert make_schedule([4096] * 64, 128, 132).merges == []
+    assert len(make_schedule([65536], 128, 132).merges) == 1
+
+
+def test_the_contract_is_imported_without_dsl_and_torch():
+    code = "import sys; from kernels.mla_decode import cute_sm90; print(*sys.modules)"
+    paths = f"{ROOT}:{ROOT / 'workflow' / 'scripts'}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": paths}
+    )
+    assert not {"torch", "cutlass", "numpy"} & set(done.stdout.split())
+
+
+def test_what_it_supports():
+    assert cute_sm90.supports(Workload(1, 64)) is None
+    assert "fp8" in cute_sm90.supports(Workload(1, 64, "fp8"))
+    assert "latent 512" in cute_sm90.supports(Workload(1, 64, latent=256))
+
+
+@pytest.mark.parametrize("heads", [16, 64, 128])
+def test_variants_have_clusters_only_for_several_row_blocks(heads):
+    found = cute_sm90.variants(Workload(1, 64, heads=heads), "sm_90a")
+    assert {variant.params["cluster"] for variant in found} == ({1, 2} if heads > 64 else {1})
+
+
+@pytest.fixture(scope="module", params=["bf16", "fp16"])
+def built(request, tmp_path_factory):
+    """One build of each dtype, made as the compile stage makes it."""
+    from cutesnake.compile import compile_build
+
+    variant = cute_sm90.variants(Workload(1, 64, request.param), "sm_90a")[0]
+    folder = tmp_path_factory.mktemp(request.param) / "compile" / "mla_decode" / "cute_sm90" / "sm_90a" / variant.id
+    compile_build("mla_decode", "cute_sm90", "sm_90a", variant, folder)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_build_spills_nothing_and_fits_its_stated_budget(built):
+    build = json.loads((built / "build.json").read_text())
+    assert build["status"] == "ok", build["reason"]
+    split = next(symbol for symbol in build["symbols"] if "split_kernel" in symbol)
+    sass = (built / "kernel.sass").read_text()
+    assert not {"LDL", "STL"} & {word.split(".")[0] for word in sass.split()}
+    ptx = (built / "kernel.ptx").read_text()
+    assert "wgmma.mma_async.sync.aligned.m64n256k16" in ptx
+    stated = layout.TILE_BYTES * 3 * layout.TILES + 7 * layout.ROWS * 4 + layout.MBARRIERS * 8
+    assert build["launch"][split]["block"] == [layout.THREADS, 1, 1]
+    assert stated <= build["launch"][split]["dynamic_shared_bytes"] < stated + 1024
+    registers = 128 * (2 * layout.CONSUMER_REGISTERS + layout.PRODUCER_REGISTERS)
+    assert registers <= layout.THREADS * 168  # what a launch of 384 threads gets: setmaxnreg only moves it around
+
+
+def shapes(dtype: str) -> list[Workload]:
+    lengths = [Workload(2, length, dtype) for length in (1, 63, 64, 65, 129, 257, 1024)]
+    heads = [Workload(2, 520, dtype, heads=count, paged=True) for count in (16, 32, 64, 96)]
+    tokens = [
+        Workload(3, 64 * count + count - 1, dtype, heads=heads, query_tokens=count, paged=True)
+        for count in (2, 3, 4)
+        for heads in (16, 64, 128)
+    ]
+    return [*lengths, *heads, *tokens, Workload(3, 1000, dtype, paged=True), Workload(2, 130, dtype, 2, causal=False)]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_results_on_the_gpu(built, distribution):
+    import torch
+    from cutesnake import checker
+
+    from kernels.mla_decode import operator
+
+    dtype = json.loads((built / "build.json").read_text())["variant"]["params"]["dtype"]
+    executable = cute_sm90.load(built)
+    for seed, work in enumerate(shapes(dtype)):
+        inputs = operator.make_inputs(work, seed, "cuda", distribution)
+        outputs = operator.make_outputs(work, "cuda")
+        executable.bind(work, inputs, outputs)(torch.cuda.current_stream().cuda_stream)
+        torch.cuda.synchronize()
+        expected, yardstick = operator.reference(inputs, work), operator.same_precision(inputs, work)
+        error, allowed = (
+            ((got.float() - expected.out).norm() / expected.out.norm()).item() for got in (outputs.out, yardstick.out)
+        )
+        assert error <= max(checker.SLACK * allowed, operator.tolerance(dtype)), work.id
+        assert torch.allclose(outputs.lse, expected.lse, atol=2e-2, rtol=1e-3), work.id
