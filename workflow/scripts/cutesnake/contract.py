@@ -70,7 +70,9 @@ class Runner(Protocol):
     """Inputs and outputs bound to a loaded build; calling it enqueues the whole operator on `stream`.
 
     Everything that depends only on shapes (workspace, schedule, grid) is done before the first call, so that a call
-    is launches and nothing else and may be captured in a CUDA graph.
+    is launches and nothing else and may be captured in a CUDA graph. A runner may have a method `finish()` that brings
+    outputs into the operator's terms (a base-2 LSE to base e, say): the checker calls it after the launches, the timing
+    stage leaves it out.
     """
 
     launches: tuple[Launch, ...]
