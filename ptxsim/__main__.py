@@ -22,8 +22,18 @@ from .run import DEFAULT_CHECKS
 from .schedule import NAMES
 
 _TENSOR = re.compile(r"(\*?)(\w+)\[([\d,]*)\](?::([\d,]+))?(?:=(\S+))?$")
-_TORCH = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "e4m3": "float8_e4m3fn",
-          "e5m2": "float8_e5m2", "i8": "int8", "u8": "uint8", "i32": "int32", "i64": "int64"}
+_TORCH = {
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+    "i8": "int8",
+    "u8": "uint8",
+    "i32": "int32",
+    "i64": "int64",
+}
 
 
 def argument(text: str, number: int):
@@ -50,7 +60,11 @@ def argument(text: str, number: int):
     elif fill == "arange":
         x = torch.arange(x.numel()).reshape(x.shape)
     else:
-        x.fill_({"zeros": 0.0, "ones": 1.0, "nan": float("nan")}.get(fill) if fill in ("zeros", "ones", "nan") else float(fill))
+        x.fill_(
+            {"zeros": 0.0, "ones": 1.0, "nan": float("nan")}.get(fill)
+            if fill in ("zeros", "ones", "nan")
+            else float(fill)
+        )
     place = {d: n for n, d in enumerate(reversed(order))}
     tensor = x.to(dtype).permute([place[d] for d in range(len(shape))]) if shape else x.to(dtype)
     name = f"argument {number}"
@@ -66,16 +80,21 @@ def folder(path: Path) -> tuple[Path, Path, str]:
     function = record.get("function") or next(iter(record.get("symbols") or []), None)
     objects, texts = sorted(path.glob("*.o")), sorted(path.glob("*.ptx"))
     if not function or len(objects) != 1 or len(texts) != 1:
-        raise FileNotFoundError(f"{path} needs a function name in build.json, one .o and one .ptx "
-                                f"(found {function}, {len(objects)} and {len(texts)})")
+        raise FileNotFoundError(
+            f"{path} needs a function name in build.json, one .o and one .ptx "
+            f"(found {function}, {len(objects)} and {len(texts)})"
+        )
     return objects[0], texts[0], function
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m ptxsim", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m ptxsim", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--arg", action="append", default=[], metavar="SPEC", help="an argument of the function, in order")
+    parser.add_argument(
+        "--arg", action="append", default=[], metavar="SPEC", help="an argument of the function, in order"
+    )
     parser.add_argument("--schedule", choices=NAMES, default="random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checks", default=",".join(DEFAULT_CHECKS), help="comma-separated; empty for none")
@@ -88,22 +107,38 @@ def main(argv: list[str] | None = None) -> int:
         args = [argument(a, n) for n, a in enumerate(options.arg)]
         launches = capture(obj, function, args, Module.from_file(text))
         for x in launches:
-            print(f"launch {x.name[:72]}: grid {x.grid}, block {x.block}, cluster {x.cluster}, {x.dynamic_shared} B shared")
+            print(
+                f"launch {x.name[:72]}: grid {x.grid}, block {x.block}, cluster {x.cluster}, "
+                f"{x.dynamic_shared} B shared"
+            )
         trace = (lambda line: print(line, file=sys.stderr)) if options.trace else None
-        result = run(launches, options.schedule, options.seed, checks=[c for c in options.checks.split(",") if c],
-                     trace=trace, track=options.track)
+        result = run(
+            launches,
+            options.schedule,
+            options.seed,
+            checks=[c for c in options.checks.split(",") if c],
+            trace=trace,
+            track=options.track,
+        )
     except (CaptureError, PtxError, FileNotFoundError, ValueError) as error:
         print(f"ptxsim: {error}", file=sys.stderr)
         return 2
     for f in result.findings:
         print(f"{f}{f' ({f.count} times)' if f.count > 1 else ''}")
     for n, c in enumerate(result.counts):
-        print(f"launch {n}: {c.warp_instructions} warp instructions, {c.mma_flops} MMA FLOPs, {c.tma_bytes} TMA bytes, "
-              f"{c.global_read_bytes} bytes read and {c.global_write_bytes} written, {c.barrier_waits} barrier waits")
+        print(
+            f"launch {n}: {c.warp_instructions} warp instructions, {c.mma_flops} MMA FLOPs, {c.tma_bytes} TMA bytes, "
+            f"{c.global_read_bytes} bytes read and {c.global_write_bytes} written, {c.barrier_waits} barrier waits"
+        )
     print(f"schedule {result.schedule}, seed {result.seed}, {result.seconds:.1f} s: {len(result.findings)} findings")
     if options.json:
-        record = {"schedule": result.schedule, "seed": result.seed, "seconds": result.seconds,
-                  "findings": [f.__dict__ for f in result.findings], "counts": [c.as_dict() for c in result.counts]}
+        record = {
+            "schedule": result.schedule,
+            "seed": result.seed,
+            "seconds": result.seconds,
+            "findings": [f.__dict__ for f in result.findings],
+            "counts": [c.as_dict() for c in result.counts],
+        }
         options.json.write_text(json.dumps(record, indent=1))
     return 1 if result.findings else 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from .convert import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
-from .parser import Instruction, Mem, Sym, Vec
+from .syntax import Instruction, Mem, Sym, Vec
 from .translate import KIND_DTYPE, TYPE_KIND, Generator, emits, runtime
 
 _ORDER = {"weak", "volatile", "relaxed", "acquire", "release", "mmio", "cta", "cluster", "gpu", "sys", "nc", "unified"}
@@ -36,8 +36,13 @@ def _checked(g: Generator, ins: Instruction, extra: set[str] = frozenset()) -> s
             if kind:
                 raise g.fail(f"unknown opcode {ins.op}")
             kind = part
-        elif not (part in _ORDER or part in _SPACES or part in ("v2", "v4", "v8", "param::entry") or part in extra
-                  or part.startswith(("L1::", "L2::", "level::"))):
+        elif not (
+            part in _ORDER
+            or part in _SPACES
+            or part in ("v2", "v4", "v8", "param::entry")
+            or part in extra
+            or part.startswith(("L1::", "L2::", "level::"))
+        ):
             raise g.fail(f"unknown opcode {ins.op} (.{part})")
     if kind is None:
         raise g.fail(f"unknown opcode {ins.op}")
@@ -95,7 +100,7 @@ def _st(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def ld_param(f, offset: int, kind: str, count: int):
-    raw = f.cta.launch.params[offset:offset + np.dtype(KIND_DTYPE[kind]).itemsize * count]
+    raw = f.cta.launch.params[offset : offset + np.dtype(KIND_DTYPE[kind]).itemsize * count]
     return np.frombuffer(raw, KIND_DTYPE[kind])
 
 
@@ -128,14 +133,15 @@ def store(f, i: int, space: str, addr, offset: int, kind: str, values: tuple) ->
     dtype = np.dtype(KIND_DTYPE[kind])
     count = len(values)
     f.cta.machine.progress += 1
-    for words, index, lanes, _ in _targets(f, i, space, addr, offset, dtype.itemsize, count, dtype.itemsize * count, True):
+    for words, index, lanes, _ in _targets(
+        f, i, space, addr, offset, dtype.itemsize, count, dtype.itemsize * count, True
+    ):
         for j, value in enumerate(values):
             words[index + j if j else index] = value if lanes is None or np.ndim(value) == 0 else value[lanes]
 
 
 def _targets(f, i, space, addr, offset, item, count, size, write):
     """Yields (words, index of each lane's first word, lanes or None for all, byte offsets) per memory reached."""
-    cta = f.cta
     addr = np.asarray(addr)
     if addr.ndim == 0:
         addr = np.full(f.n, addr)
@@ -184,9 +190,9 @@ def _global(f, i, addr, lanes, item, size, write):
     if a is not None:
         o = addr - a.start8
         top = int(np.bitwise_or.reduce(o))
-        if not (top + size <= a.limit and top & (size - 1) == 0 and a.slack == 0):
-            if int(o.max()) + size > a.limit or int(o.min()) < a.slack or top & (size - 1):
-                a = None
+        easy = top + size <= a.limit and top & (size - 1) == 0 and a.slack == 0
+        if not easy and (int(o.max()) + size > a.limit or int(o.min()) < a.slack or top & (size - 1)):
+            a = None
     if a is None:
         yield from _global_slow(f, i, addr, lanes, item, size, write)
         return
@@ -202,16 +208,26 @@ def _global_slow(f, i, addr, lanes, item, size, write):
     misaligned = addr & np.uint64(size - 1) != 0
     if misaligned.any():
         bad = int(addr[misaligned][0])
-        machine.report("misaligned", f"{size}-byte {'store to' if write else 'load from'} global address "
-                       f"{bad:#x} ({machine.memory.place(bad)})", f, i, own[misaligned])
+        machine.report(
+            "misaligned",
+            f"{size}-byte {'store to' if write else 'load from'} global address {bad:#x} ({machine.memory.place(bad)})",
+            f,
+            i,
+            own[misaligned],
+        )
         todo &= ~misaligned
     while todo.any():
         first = int(addr[todo][0])
         a = machine.memory.find(first, size)
         if a is None:
             low = addr == np.uint64(first)
-            machine.report("out-of-bounds", f"{size}-byte {'store' if write else 'load'} at {first:#x}: "
-                           f"{machine.memory.place(first)}", f, i, own[low])
+            machine.report(
+                "out-of-bounds",
+                f"{size}-byte {'store' if write else 'load'} at {first:#x}: {machine.memory.place(first)}",
+                f,
+                i,
+                own[low],
+            )
             todo &= ~low
             continue
         inside = todo & (addr >= np.uint64(a.address)) & (addr + np.uint64(size) <= np.uint64(a.address + a.size))
@@ -234,8 +250,13 @@ def _shared(f, i, addr, lanes, item, size, write):
     for r, where, a in groups:
         target = cta.peer(r)
         if target is None:
-            cta.machine.report("out-of-bounds", f"shared address {int(a[0]):#x} names CTA rank {r} of a cluster of "
-                               f"{len(cta.cluster)}", f, i, where)
+            cta.machine.report(
+                "out-of-bounds",
+                f"shared address {int(a[0]):#x} names CTA rank {r} of a cluster of {len(cta.cluster)}",
+                f,
+                i,
+                where,
+            )
             continue
         o = (a & _OFFSET) - _BASE  # below the base this wraps to a huge number
         top = int(np.bitwise_or.reduce(o))
@@ -246,8 +267,14 @@ def _shared(f, i, addr, lanes, item, size, write):
                 own = np.arange(f.n) if where is None else where
                 bad = int(o[~ok][0])
                 kind = "misaligned" if bad & (size - 1) else "out-of-bounds"
-                cta.machine.report(kind, f"{size}-byte {'store' if write else 'load'} at shared offset "
-                                   f"{int(np.int64(np.uint64(bad)))} of {target.shared_bytes}", f, i, own[~ok])
+                cta.machine.report(
+                    kind,
+                    f"{size}-byte {'store' if write else 'load'} at shared offset "
+                    f"{int(np.int64(np.uint64(bad)))} of {target.shared_bytes}",
+                    f,
+                    i,
+                    own[~ok],
+                )
                 o, where = o[ok], own[ok]
                 if not len(o):
                     continue
@@ -295,8 +322,10 @@ def _atom(g: Generator, ins: Instruction) -> None:
             raise g.fail(f"unknown opcode {ins.op}")
         width = np.dtype(KIND_DTYPE[k]).itemsize * (2 if k in ("h4", "w4", "s8") else 1)
         for j, item in enumerate(rest[0].items):
-            g.line(f"atomic(f, {g.at}, '{_space(ins)}', {addr}, {offset + j * width}, '{k}', '{kind}', '{op}', "
-                   f"({g.read(item, k)},))")
+            g.line(
+                f"atomic(f, {g.at}, '{_space(ins)}', {addr}, {offset + j * width}, '{k}', '{kind}', '{op}', "
+                f"({g.read(item, k)},))"
+            )
         return
     values = ", ".join(g.read(x, k) for x in rest)
     call = f"atomic(f, {g.at}, '{_space(ins)}', {addr}, {offset}, '{k}', '{kind}', '{op}', ({values},))"
@@ -307,6 +336,7 @@ def _atom(g: Generator, ins: Instruction) -> None:
 def atomic(f, i: int, space: str, addr, offset: int, k: str, kind: str, op: str, values: tuple):
     """Lane after lane; returns what was there before (PTX leaves the order of lanes open)."""
     from .numeric import bf16_to_f32, f32_to_bf16
+
     dtype = np.dtype(KIND_DTYPE[k])
     pack = 2 if k in ("h4", "w4", "s8") else 1
     item = dtype.itemsize * pack
@@ -316,7 +346,7 @@ def atomic(f, i: int, space: str, addr, offset: int, k: str, kind: str, op: str,
     for words, index, lanes, _ in _targets(f, i, space, addr, offset, item, 1, item, True):
         cells = words.view(dtype).reshape(-1, pack)
         own = range(f.n) if lanes is None else lanes
-        for lane, at in zip(own, index):
+        for lane, at in zip(own, index, strict=False):
             old = cells[at].copy()
             out[lane] = old
             b = lanewise[0][lane]

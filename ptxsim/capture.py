@@ -23,8 +23,14 @@ from .parser import Module
 
 CUDA = 2  # DLPack's device type: the object refuses host tensors, so host tensors claim to be device tensors
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-_NAMED = {"bfloat16": (4, 16), "float8_e4m3fn": (10, 8), "float8_e5m2": (12, 8), "float8_e8m0fnu": (14, 8),
-          "float4_e2m1fn_x2": (17, 4), "float4_e2m1fn": (17, 4)}
+_NAMED = {
+    "bfloat16": (4, 16),
+    "float8_e4m3fn": (10, 8),
+    "float8_e5m2": (12, 8),
+    "float8_e8m0fnu": (14, 8),
+    "float4_e2m1fn_x2": (17, 4),
+    "float4_e2m1fn": (17, 4),
+}
 
 
 class CaptureError(Exception):
@@ -32,10 +38,18 @@ class CaptureError(Exception):
 
 
 class _DLTensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
-                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("byte_offset", ctypes.c_uint64)]
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
 
 
 class _Any(ctypes.Structure):
@@ -54,8 +68,14 @@ class _Attribute(ctypes.Structure):
 
 
 class _Config(ctypes.Structure):
-    _fields_ = [("grid", _Dim3), ("block", _Dim3), ("shared", ctypes.c_size_t), ("stream", ctypes.c_void_p),
-                ("attributes", ctypes.POINTER(_Attribute)), ("count", ctypes.c_uint32)]
+    _fields_ = [
+        ("grid", _Dim3),
+        ("block", _Dim3),
+        ("shared", ctypes.c_size_t),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint32),
+    ]
 
 
 @dataclass
@@ -85,12 +105,16 @@ def _buffer(x) -> tuple[int, int, str, tuple, tuple, object]:
     """(address, bytes spanned, dtype name, shape, strides in elements, keep-alive) of an array or tensor."""
     if isinstance(x, np.ndarray):
         strides = tuple(s // x.itemsize for s in x.strides)
-        span = (1 + sum((n - 1) * s for n, s in zip(x.shape, strides))) * x.itemsize if x.size else 0
+        span = (1 + sum((n - 1) * s for n, s in zip(x.shape, strides, strict=False))) * x.itemsize if x.size else 0
         return x.ctypes.data, span, x.dtype.str[1:], x.shape, strides, x
     if hasattr(x, "data_ptr"):
         if x.device.type != "cpu":
             raise CaptureError(f"a tensor on {x.device}: the simulator takes host tensors")
-        span = (1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride()))) * x.element_size() if x.numel() else 0
+        span = (
+            (1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=False))) * x.element_size()
+            if x.numel()
+            else 0
+        )
         return x.data_ptr(), span, str(x.dtype).removeprefix("torch."), tuple(x.shape), tuple(x.stride()), x
     raise CaptureError(f"cannot take a {type(x).__name__} as a tensor")
 
@@ -103,8 +127,8 @@ def _dtype(name: str) -> tuple[int, int]:
     if name[0] in _CODES and name[1:].isdigit():
         return _CODES[name[0]], 8 * int(name[1:])
     for prefix, code in (("float", 2), ("uint", 1), ("int", 0)):
-        if name.startswith(prefix) and name[len(prefix):].isdigit():
-            return code, int(name[len(prefix):])
+        if name.startswith(prefix) and name[len(prefix) :].isdigit():
+            return code, int(name[len(prefix) :])
     raise CaptureError(f"unknown element type {name}")
 
 
@@ -124,7 +148,7 @@ class _Arguments:
         elif isinstance(arg, bool):
             slot.type_index, slot.value = 2, int(arg)
         elif isinstance(arg, (int, np.integer)):
-            slot.type_index, slot.value = 1, int(arg) & (2 ** 64 - 1)
+            slot.type_index, slot.value = 1, int(arg) & (2**64 - 1)
         elif isinstance(arg, (float, np.floating)):
             slot.type_index = 3
             slot.value = int(np.array(float(arg)).view(np.uint64))
@@ -140,7 +164,7 @@ class _Arguments:
         code, bits = _dtype(t.dtype or name)
         shape, strides = t.shape or shape, t.strides or strides
         if t.shape and not t.strides:
-            strides = tuple(int(np.prod(shape[k + 1:])) for k in range(len(shape)))
+            strides = tuple(int(np.prod(shape[k + 1 :])) for k in range(len(shape)))
         if size:
             self.memory.add(t.name or f"argument {n}", address, size, keep)
         dims = (ctypes.c_int64 * max(len(shape), 1))(*shape)
@@ -177,8 +201,15 @@ def link(obj: str | Path) -> Path:
     return out
 
 
-def capture(obj: str | Path, function: str, args: tuple | list, module: Module, *, sm_count: int = 148,
-            compute_capability: tuple[int, int] | None = None) -> list[Launch]:
+def capture(
+    obj: str | Path,
+    function: str,
+    args: tuple | list,
+    module: Module,
+    *,
+    sm_count: int = 148,
+    compute_capability: tuple[int, int] | None = None,
+) -> list[Launch]:
     """The launches that the exported function makes when called with `args`, in order.
 
     obj: the object (.o) that CuTe DSL exported with --enable-tvm-ffi. args: numpy arrays or torch CPU tensors (of the
@@ -203,7 +234,9 @@ def capture(obj: str | Path, function: str, args: tuple | list, module: Module, 
     try:
         entry = getattr(lib, f"__tvm_ffi_{function}")
     except AttributeError:
-        raise CaptureError(f"{obj} has no exported function {function} (was it exported with --enable-tvm-ffi?)") from None
+        raise CaptureError(
+            f"{obj} has no exported function {function} (was it exported with --enable-tvm-ffi?)"
+        ) from None
     packed, result = _Arguments(tuple(args), memory), _Any()
     entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p]
     entry.restype = ctypes.c_int
@@ -223,11 +256,21 @@ def _launch(name: str, config: int, params: int, module: Module, memory: Memory)
     cfg = _Config.from_address(config)
     pointers = (ctypes.c_void_p * len(kernel.params)).from_address(params)
     block = bytearray(kernel.param_bytes)
-    for p, where in zip(kernel.params, pointers):
-        block[p.offset:p.offset + p.size] = ctypes.string_at(where, p.size)
+    for p, where in zip(kernel.params, pointers, strict=False):
+        block[p.offset : p.offset + p.size] = ctypes.string_at(where, p.size)
     attributes = {cfg.attributes[k].id: tuple(cfg.attributes[k].value[:3]) for k in range(cfg.count)}
     cluster = attributes.get(4, (1, 1, 1))
     if "reqnctapercluster" in kernel.directives:
         cluster = (*kernel.directives["reqnctapercluster"], 1, 1)[:3]
-    return Launch(module, kernel, cfg.grid.tuple(), cfg.block.tuple(), bytes(block), cfg.shared, cluster,
-                  {f"attribute_{k}": v for k, v in attributes.items()}, memory, explicit_cluster=4 in attributes)
+    return Launch(
+        module,
+        kernel,
+        cfg.grid.tuple(),
+        cfg.block.tuple(),
+        bytes(block),
+        cfg.shared,
+        cluster,
+        {f"attribute_{k}": v for k, v in attributes.items()},
+        memory,
+        explicit_cluster=4 in attributes,
+    )

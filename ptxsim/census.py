@@ -44,8 +44,12 @@ def table(paths: list[Path]) -> str:
     """The census as a Markdown table."""
     rows = census(paths)
     bad = sum(bool(why) for *_, why in rows.values())
-    out = [f"{len(rows)} opcodes in {len(paths)} files; {len(rows) - bad} simulated, {bad} not.", "",
-           "| opcode | uses | files | simulated |", "|---|---|---|---|"]
+    out = [
+        f"{len(rows)} opcodes in {len(paths)} files; {len(rows) - bad} simulated, {bad} not.",
+        "",
+        "| opcode | uses | files | simulated |",
+        "|---|---|---|---|",
+    ]
     out += [f"| {op} | {n} | {k} | {'yes' if not why else 'no: ' + why[:80]} |" for op, (n, k, why) in rows.items()]
     return "\n".join(out)
 

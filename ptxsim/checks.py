@@ -17,7 +17,7 @@ CAPACITY = 512
 class Token:
     """The state of a warp's clocks when it issued asynchronous work, and the work's serial number."""
 
-    __slots__ = ("clock", "seen", "warp", "rank", "serial", "phases", "line")
+    __slots__ = ("clock", "line", "phases", "rank", "seen", "serial", "warp")
 
     def __init__(self, clock: np.ndarray, seen: np.ndarray, rank: int, warp: int, serial: int, line: int) -> None:
         self.clock, self.seen, self.rank, self.warp, self.serial, self.line = clock, seen, rank, warp, serial, line
@@ -89,8 +89,10 @@ class Order:
         bar.next_clock = [np.zeros(CAPACITY, np.int64), np.zeros(CAPACITY, np.int64)]
 
     def bar_actor(self, bar) -> int:
-        return self.actor(("bar", bar.cta.rank, bar.offset), f"a copy signalling the mbarrier at shared offset {bar.offset} of "
-                          f"CTA {bar.cta.rank}")
+        return self.actor(
+            ("bar", bar.cta.rank, bar.offset),
+            f"a copy signalling the mbarrier at shared offset {bar.offset} of CTA {bar.cta.rank}",
+        )
 
     def release(self, f, bar, lanes) -> None:
         for key in self.warps(f, lanes):
@@ -101,7 +103,7 @@ class Order:
             self._learn(key, *bar.clock)
 
     def phase_completed(self, bar) -> None:
-        for have, new in zip(bar.clock, bar.next_clock):
+        for have, new in zip(bar.clock, bar.next_clock, strict=False):
             np.maximum(have, new, out=have)
             new[:] = 0
         bar.clock[0][self.bar_actor(bar)] = bar.phase
@@ -223,7 +225,8 @@ class Words:
 
     def place(self, index: int) -> str:
         if self.what == "tensor memory":
-            return f"tensor-memory column {index % 512} (lanes {index // 512 * 32} to {index // 512 * 32 + 31}) of CTA {self.cta.rank}"
+            lane = index // 512 * 32
+            return f"tensor-memory column {index % 512} (lanes {lane} to {lane + 31}) of CTA {self.cta.rank}"
         return f"shared offset {4 * index} of CTA {self.cta.rank}"
 
     def _at(self, line: int) -> str:
@@ -234,18 +237,29 @@ class Words:
 
     def _race(self, index: int, what: str, other: str, line: int, actor: int, i: int, f, why: str = "") -> None:
         names = self.order.names
-        self.cta.machine.report("race", f"{names[actor]} {what} {self.place(index)}, and nothing orders that after the {other}"
-                                f"{self._at(line)}{why}", f, i)
+        self.cta.machine.report(
+            "race",
+            f"{names[actor]} {what} {self.place(index)}, and nothing orders that after the {other}"
+            f"{self._at(line)}{why}",
+            f,
+            i,
+        )
 
     def read(self, index, actor: int, epoch: int, clock: np.ndarray, seen: np.ndarray | None, i: int, f) -> None:
-        """A read by `actor` whose clock is `clock`; `seen` is its async-proxy clock when it reads through that proxy."""
+        """A read by `actor` with clock `clock`; `seen` is its async-proxy clock when it reads through that proxy."""
         writer = self.writer[index]
         checks = self.cta.machine.checks
         if self.what != "tensor memory" and "uninitialised" in checks:
             nobody = writer == 0
             if np.count_nonzero(nobody):
-                first = int(np.asarray(index)[nobody].flat[0]) if not isinstance(index, slice) else index.start + int(nobody.argmax())
-                self.cta.machine.report("uninitialised", f"{self.order.names[actor]} reads {self.place(first)}, which nobody wrote", f, i)
+                first = (
+                    int(np.asarray(index)[nobody].flat[0])
+                    if not isinstance(index, slice)
+                    else index.start + int(nobody.argmax())
+                )
+                self.cta.machine.report(
+                    "uninitialised", f"{self.order.names[actor]} reads {self.place(first)}, which nobody wrote", f, i
+                )
         if "race" in checks:
             bad = (self.epoch[index] > clock[writer]) & (writer != actor)
             if np.count_nonzero(bad):
@@ -255,8 +269,16 @@ class Words:
                 bad = (self.epoch[index] > seen[writer]) & self.order.generic[writer]
                 if np.count_nonzero(bad):
                     n = self._first(index, bad)
-                    self._race(n, "reads", f"write by {self.order.names[self.writer[n]]}", int(self.line[n]), actor, i, f,
-                               ": no fence.proxy.async lies between them")
+                    self._race(
+                        n,
+                        "reads",
+                        f"write by {self.order.names[self.writer[n]]}",
+                        int(self.line[n]),
+                        actor,
+                        i,
+                        f,
+                        ": no fence.proxy.async lies between them",
+                    )
             rows = self.readers.get(actor)
             if rows is None:
                 rows = self.readers[actor] = np.zeros(len(self.writer), np.int64)
@@ -316,13 +338,27 @@ class SharedShadow:
         """Bytes start..end written by a copy that signals `barrier`, or by a cp.async."""
         index = slice(start // 4, -(-end // 4))
         if barrier is not None:
-            self.words.write(index, self.order.bar_actor(barrier), token.phases.get(id(barrier), barrier.phase + 1), token.clock, i, None)
+            self.words.write(
+                index,
+                self.order.bar_actor(barrier),
+                token.phases.get(id(barrier), barrier.phase + 1),
+                token.clock,
+                i,
+                None,
+            )
         else:
             self.words.write(index, self.order.side("cp", token.rank, token.warp), token.serial, token.clock, i, None)
 
     def async_read(self, start: int, end: int, token: Token, i: int, f) -> None:
-        self.words.read(slice(start // 4, -(-end // 4)), self.order.side("store", token.rank, token.warp), token.serial,
-                        token.clock, token.seen, i, f)
+        self.words.read(
+            slice(start // 4, -(-end // 4)),
+            self.order.side("store", token.rank, token.warp),
+            token.serial,
+            token.clock,
+            token.seen,
+            i,
+            f,
+        )
 
     def async_chunks(self, index: np.ndarray, token: Token, i: int, f, actor: int | None = None) -> None:
         """An MMA's operand, as 16-byte chunk numbers; `actor` is the tensor pipe of the token's CTA by default."""
@@ -332,8 +368,8 @@ class SharedShadow:
 
     def barrier(self, offset: int) -> None:
         """Eight bytes became an mbarrier: what they held before is no data any more."""
-        self.words.writer[offset // 4:offset // 4 + 2] = 0
-        self.words.epoch[offset // 4:offset // 4 + 2] = 0
+        self.words.writer[offset // 4 : offset // 4 + 2] = 0
+        self.words.epoch[offset // 4 : offset // 4 + 2] = 0
 
 
 def attach(machine, ctas: list) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .parser import Imm, Instruction, Pair
+from .syntax import Imm, Instruction, Pair
 from .translate import TYPE_KIND, Generator, emits, runtime
 
 
@@ -79,9 +79,9 @@ def _by_warp(f, p) -> tuple[np.ndarray, np.ndarray]:
     """Predicate and activity as (warps, 32), padded with inactive lanes."""
     n = -(-f.n // 32) * 32
     pad = np.zeros(n, bool)
-    pad[:f.n] = p
+    pad[: f.n] = p
     active = np.zeros(n, bool)
-    active[:f.n] = f.cta.alive[f.lo:f.hi] if f.mask is None else f.mask
+    active[: f.n] = f.cta.alive[f.lo : f.hi] if f.mask is None else f.mask
     return pad.reshape(-1, 32), active.reshape(-1, 32)
 
 
@@ -90,14 +90,14 @@ def vote(f, p, mode: str):
     p, active = _by_warp(f, p)
     if mode == "ballot":
         words = np.packbits(p & active, axis=1, bitorder="little").view(np.uint32)
-        return np.repeat(words.ravel(), 32)[:f.n]
+        return np.repeat(words.ravel(), 32)[: f.n]
     if mode == "all":
         r = (p | ~active).all(1)
     elif mode == "any":
         r = (p & active).any(1)
     else:
         r = (p | ~active).all(1) | ~(p & active).any(1)
-    return np.repeat(r, 32)[:f.n]
+    return np.repeat(r, 32)[: f.n]
 
 
 @emits("activemask")
@@ -129,13 +129,13 @@ def elect(f):
         return _LEADERS[f.n]
     _, active = _by_warp(f, False)
     first = active & (np.cumsum(active, 1) == 1)
-    return first.ravel()[:f.n]
+    return first.ravel()[: f.n]
 
 
 @runtime
 def vote_leader(f):
     _, active = _by_warp(f, False)
-    return np.repeat(active.argmax(1).astype(np.uint32), 32)[:f.n]
+    return np.repeat(active.argmax(1).astype(np.uint32), 32)[: f.n]
 
 
 @emits("match", boundary=True)
@@ -172,8 +172,14 @@ def redux(f, a, op: str, magnitude: bool, nan: bool):
     a = np.broadcast_to(a, (f.n,)).reshape(-1, 32)
     a = np.abs(a) if magnitude else a
     out = np.zeros(len(a), a.dtype)
-    fns = {"add": np.add, "min": np.minimum if nan else np.fmin, "max": np.maximum if nan else np.fmax,
-           "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+    fns = {
+        "add": np.add,
+        "min": np.minimum if nan else np.fmin,
+        "max": np.maximum if nan else np.fmax,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }
     for w in range(len(a)):
         if active[w].any():
             out[w] = fns[op].reduce(a[w][active[w]], dtype=a.dtype)
@@ -231,8 +237,25 @@ def cluster_barrier(f, i: int, wait: bool, relaxed: bool, nxt: int) -> int:
 @emits("membar", "fence", boundary=False)
 def _fence(g: Generator, ins: Instruction) -> None:
     """Memory is sequentially consistent here; a proxy fence only matters to the checks."""
-    known = {"proxy", "async", "alias", "tensormap", "acq_rel", "sc", "acquire", "release", "cta", "cluster", "gpu", "sys",
-             "mbarrier_init", "gl", "async::generic", "sync_restrict::shared::cta", "sync_restrict::shared::cluster"}
+    known = {
+        "proxy",
+        "async",
+        "alias",
+        "tensormap",
+        "acq_rel",
+        "sc",
+        "acquire",
+        "release",
+        "cta",
+        "cluster",
+        "gpu",
+        "sys",
+        "mbarrier_init",
+        "gl",
+        "async::generic",
+        "sync_restrict::shared::cta",
+        "sync_restrict::shared::cluster",
+    }
     for part in ins.parts[1:]:
         if part not in known and part.split("::")[0] not in ("tensormap", "async", "shared", "global"):
             raise g.fail(f"unknown opcode {ins.op} (.{part})")
@@ -264,7 +287,11 @@ def _mapa(g: Generator, ins: Instruction) -> None:
     k = TYPE_KIND[ins.parts[-1]]
     if not any(p == "shared::cluster" for p in ins.parts):
         raise g.fail(f"unknown opcode {ins.op}")
-    g.write(dst, k, f"({g.read(a, k)} & {g.constant(0xFFFFFF, k)} | ({g.read(rank, 'u4')}.astype('{k}') << {g.constant(24, k)}))")
+    g.write(
+        dst,
+        k,
+        f"({g.read(a, k)} & {g.constant(0xFFFFFF, k)} | ({g.read(rank, 'u4')}.astype('{k}') << {g.constant(24, k)}))",
+    )
 
 
 @emits("getctarank")

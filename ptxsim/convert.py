@@ -5,10 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from . import numeric
-from .parser import Instruction, Reg
+from .syntax import Instruction, Reg
 from .translate import RUNTIME, TYPE_KIND, Generator, emits, runtime
 
-for _fn in (numeric.f32_to_f16, numeric.f32_to_small, numeric.f32_to_ue8m0, numeric.f32_to_tf32, numeric.float_to_int):
+for _fn in (
+    numeric.int_to_f32,
+    numeric.f32_to_f16,
+    numeric.f32_to_small,
+    numeric.f32_to_ue8m0,
+    numeric.f32_to_tf32,
+    numeric.float_to_int,
+):
     runtime(_fn)
 
 SHARED_WINDOW, LOCAL_WINDOW, PARAM_WINDOW = 1 << 56, 2 << 56, 3 << 56

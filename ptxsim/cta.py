@@ -26,7 +26,9 @@ class NamedBarrier:
         machine = self.cta.machine
         machine.progress += 1
         if self.arrived and expected != self.expected:
-            machine.report("barrier", f"{self}: a thread count of {expected} where the others gave {self.expected}", f, i)
+            machine.report(
+                "barrier", f"{self}: a thread count of {expected} where the others gave {self.expected}", f, i
+            )
         self.expected = expected
         # a barrier counts whole warps: lanes that have exited count as there
         self.arrived += 32 * len(f.warps()) if expected is not None else f.count
@@ -73,13 +75,13 @@ class ClusterBarrier:
     def arrive(self, f: Fragment, i: int, relaxed: bool) -> None:
         self.arrived += f.count
         self.machine.progress += 1
-        f.cta.cluster_tokens[f.lo:f.hi][f.lanes()] = self.phase + 1
+        f.cta.cluster_tokens[f.lo : f.hi][f.lanes()] = self.phase + 1
         if self.machine.order is not None:
             self.machine.order.cluster_arrive(f, self, relaxed)
         self.check()
 
     def wait(self, f: Fragment, i: int, nxt: int) -> None:
-        wanted = int(f.cta.cluster_tokens[f.lo:f.hi][f.lanes()].max())
+        wanted = int(f.cta.cluster_tokens[f.lo : f.hi][f.lanes()].max())
         if self.phase >= wanted:
             if self.machine.order is not None:
                 self.machine.order.cluster_wait(f, self)
@@ -108,10 +110,17 @@ class ClusterBarrier:
 class CTA:
     """One CTA: index in the grid, rank in its cluster, registers, memories and fragments."""
 
-    VOLATILE = {"%clock", "%clock64", "%globaltimer", "%lanemask_lt", "%clock_hi", "%globaltimer_lo"}
+    VOLATILE = frozenset({"%clock", "%clock64", "%globaltimer", "%lanemask_lt", "%clock_hi", "%globaltimer_lo"})
 
-    def __init__(self, machine, index: tuple[int, int, int], rank: int, cluster: list[CTA], registers: RegisterFile,
-                 barrier: ClusterBarrier) -> None:
+    def __init__(
+        self,
+        machine,
+        index: tuple[int, int, int],
+        rank: int,
+        cluster: list[CTA],
+        registers: RegisterFile,
+        barrier: ClusterBarrier,
+    ) -> None:
         self.machine, self.launch, self.index, self.rank, self.cluster = machine, machine.launch, index, rank, cluster
         self.registers = registers
         registers_views = registers._views.values()
@@ -119,7 +128,7 @@ class CTA:
             v.special.clear()
         n = registers.threads
         self.alive = np.zeros(n, bool)
-        self.alive[:machine.launch.threads] = True
+        self.alive[: machine.launch.threads] = True
         self.shared_bytes = machine.shared_bytes
         self.shared = np.zeros(-(-self.shared_bytes // 16) * 16, np.uint8)
         if machine.poison:
@@ -189,13 +198,25 @@ class CTA:
         if base == "tid":
             return (t % bx, t // bx % by, t // (bx * by))[k].astype(np.uint32)
         cx = launch.cluster
-        per = [g // c for g, c in zip(launch.grid, cx)]
-        values = {"ntid": launch.block[k], "ctaid": self.index[k], "nctaid": launch.grid[k],
-                  "cluster_ctaid": self.index[k] % cx[k], "cluster_nctaid": cx[k], "clusterid": self.index[k] // cx[k],
-                  "nclusterid": per[k], "cluster_ctarank": self.rank, "cluster_nctarank": len(self.cluster),
-                  "nwarpid": -(-launch.threads // 32), "smid": 0, "nsmid": self.machine.sm_count, "gridid": 0,
-                  "dynamic_smem_size": launch.dynamic_shared, "total_smem_size": self.shared_bytes,
-                  "is_explicit_cluster": int(launch.explicit_cluster)}
+        per = [g // c for g, c in zip(launch.grid, cx, strict=False)]
+        values = {
+            "ntid": launch.block[k],
+            "ctaid": self.index[k],
+            "nctaid": launch.grid[k],
+            "cluster_ctaid": self.index[k] % cx[k],
+            "cluster_nctaid": cx[k],
+            "clusterid": self.index[k] // cx[k],
+            "nclusterid": per[k],
+            "cluster_ctarank": self.rank,
+            "cluster_nctarank": len(self.cluster),
+            "nwarpid": -(-launch.threads // 32),
+            "smid": 0,
+            "nsmid": self.machine.sm_count,
+            "gridid": 0,
+            "dynamic_smem_size": launch.dynamic_shared,
+            "total_smem_size": self.shared_bytes,
+            "is_explicit_cluster": int(launch.explicit_cluster),
+        }
         if base == "laneid":
             return t % np.uint32(32)
         if base == "warpid":
@@ -211,9 +232,10 @@ class CTA:
             wide = base in ("clock64", "globaltimer")
             return np.full(hi - lo, self.machine.clock, np.uint64 if wide else np.uint32)
         if base not in values:
-            from .parser import PtxError
+            from .syntax import PtxError
+
             raise PtxError(f"kernel {launch.kernel.name[:80]}: unknown special register {name}")
         return np.full(hi - lo, values[base], np.uint32)
 
 
-__all__ = ["CTA", "ClusterBarrier", "NamedBarrier", "DONE"]
+__all__ = ["CTA", "DONE", "ClusterBarrier", "NamedBarrier"]

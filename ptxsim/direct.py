@@ -12,8 +12,16 @@ from .memory import Memory
 from .parser import Module
 
 
-def launch(module: Module, kernel: str | None, grid: tuple[int, ...], block: tuple[int, ...], args: tuple | list, *,
-           dynamic_shared: int = 0, cluster: tuple[int, ...] = (1, 1, 1)) -> Launch:
+def launch(
+    module: Module,
+    kernel: str | None,
+    grid: tuple[int, ...],
+    block: tuple[int, ...],
+    args: tuple | list,
+    *,
+    dynamic_shared: int = 0,
+    cluster: tuple[int, ...] = (1, 1, 1),
+) -> Launch:
     """A Launch of `kernel` (None: the module's only one).
 
     args: one per .param: a numpy array or torch CPU tensor (its address is passed), an int or float of the
@@ -24,7 +32,7 @@ def launch(module: Module, kernel: str | None, grid: tuple[int, ...], block: tup
     if len(args) != len(k.params):
         raise ValueError(f"{len(args)} arguments for the {len(k.params)} parameters of {name}")
     memory, block_bytes = Memory(), bytearray(k.param_bytes)
-    for n, (p, arg) in enumerate(zip(k.params, args)):
+    for n, (p, arg) in enumerate(zip(k.params, args, strict=False)):
         if isinstance(arg, (bytes, bytearray)):
             raw = bytes(arg)
         elif isinstance(arg, (float, np.floating)):
@@ -38,9 +46,20 @@ def launch(module: Module, kernel: str | None, grid: tuple[int, ...], block: tup
             raw = struct.pack("<Q", address)
         if len(raw) != p.size:
             raise ValueError(f"argument {n} of {name}: {len(raw)} bytes for a parameter of {p.size}")
-        block_bytes[p.offset:p.offset + p.size] = raw
+        block_bytes[p.offset : p.offset + p.size] = raw
 
     def three(x: tuple[int, ...]) -> tuple[int, int, int]:
         return (*x, 1, 1, 1)[:3]
-    return Launch(module, k, three(grid), three(block), bytes(block_bytes), dynamic_shared, three(cluster), {}, memory,
-                  explicit_cluster=three(cluster) != (1, 1, 1))
+
+    return Launch(
+        module,
+        k,
+        three(grid),
+        three(block),
+        bytes(block_bytes),
+        dynamic_shared,
+        three(cluster),
+        {},
+        memory,
+        explicit_cluster=three(cluster) != (1, 1, 1),
+    )

@@ -15,8 +15,9 @@ import numpy as np
 from .counts import Counts
 from .cta import CTA, ClusterBarrier
 from .memory import Memory
-from .parser import Kernel, Module, PtxError
+from .parser import Module
 from .schedule import Schedule
+from .syntax import Kernel, PtxError
 from .translate import Program
 from .warp import RUNNING, RegisterFile
 
@@ -81,7 +82,7 @@ class Launch:
 class Task:
     """A piece of asynchronous work, run once; `kind` is what schedules distinguish it by."""
 
-    __slots__ = ("kind", "run", "label")
+    __slots__ = ("kind", "label", "run")
 
     def __init__(self, kind: str, run: Callable[[], None], label: str) -> None:
         self.kind, self.run, self.label = kind, run, label
@@ -103,8 +104,15 @@ class Machine:
 
     LIMIT = 400  # findings kept per launch
 
-    def __init__(self, launch: Launch, schedule: Schedule, checks: frozenset[str] = frozenset(), trace=None,
-                 track: bool = False, sm_count: int = 148) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        schedule: Schedule,
+        checks: frozenset[str] = frozenset(),
+        trace=None,
+        track: bool = False,
+        sm_count: int = 148,
+    ) -> None:
         self.launch, self.schedule, self.trace = launch, schedule, trace
         self.program = program_of(launch.module, launch.kernel)
         self.memory = launch.memory
@@ -142,7 +150,7 @@ class Machine:
                 buffer = np.zeros(var.size + 256, np.uint8)
                 start = -buffer.ctypes.data % 256
                 if var.init:
-                    buffer[start:start + len(var.init)] = np.frombuffer(var.init, np.uint8)
+                    buffer[start : start + len(var.init)] = np.frombuffer(var.init, np.uint8)
                 self._globals[var.name] = buffer
                 self.memory.add(f"{var.space} {var.name}", buffer.ctypes.data + start, var.size, buffer)
                 self._symbols[var.name] = ("global", buffer.ctypes.data + start)
@@ -154,7 +162,7 @@ class Machine:
         for p in kernel.params:
             self._symbols[p.name] = ("param", p.offset)
         words = np.zeros(-(-max(kernel.param_bytes, len(launch.params)) // 16) * 16 + 16, np.uint8)
-        words[:len(launch.params)] = np.frombuffer(launch.params, np.uint8)
+        words[: len(launch.params)] = np.frombuffer(launch.params, np.uint8)
         launch.param_words = {k: words.view(f"u{k}") for k in (1, 2, 4, 8)}
 
     def symbol(self, name: str, cta: CTA) -> int:
@@ -175,9 +183,17 @@ class Machine:
             return
         own = () if f is None or lanes is None else tuple(int(x) + f.lo for x in np.atleast_1d(lanes)[:8])
         warp = own[0] // 32 if own else (f.lo // 32 if f is not None else None)
-        self.findings[key] = Finding(kind, message, self.launch.name, ins.line if ins else None, ins.source if ins else None,
-                                     ins.text[:160] if ins else None, f.cta.index if f is not None else None, warp,
-                                     tuple(x % 32 for x in own))
+        self.findings[key] = Finding(
+            kind,
+            message,
+            self.launch.name,
+            ins.line if ins else None,
+            ins.source if ins else None,
+            ins.text[:160] if ins else None,
+            f.cta.index if f is not None else None,
+            warp,
+            tuple(x % 32 for x in own),
+        )
 
     def post(self, key: object, task: Task) -> None:
         """Queue asynchronous work: in order after what is queued under the same key, unordered with the rest."""
@@ -208,6 +224,7 @@ class Machine:
         self.stores: dict = {}
         if self.checks:
             from .checks import attach
+
             attach(self, ctas)
         self._loop(ctas)
         for cta in ctas:
@@ -215,7 +232,7 @@ class Machine:
                 cta.tmem.finish()
 
     def _loop(self, ctas: list[CTA]) -> None:
-        schedule, idle, last = self.schedule, 0, -1
+        schedule, idle, busy, last = self.schedule, 0, 0, -1
         blocks = self.program.blocks
         while True:
             ready = [f for c in ctas for f in c.fragments if f.state == RUNNING and f.why is None]
@@ -225,12 +242,13 @@ class Machine:
                     return
                 self._stuck(ctas)
             if self.progress != last:
-                idle, last = 0, self.progress
-            else:
+                idle, busy, last = 0, 0, self.progress
+            elif self.rest:
                 idle += 1
-                if idle > 50 + 8 * len(ready) and not (keys and idle < 4000):
-                    if idle > 20000 or self._resting(ready):
-                        self._stuck(ctas)
+            else:
+                busy += 1  # a turn of plain computation: it may yet lead somewhere
+            if not keys and (idle > 50 + 8 * len(ready) + 8 * busy or busy > 20000):
+                self._stuck(ctas)
             if keys and idle > 2 * len(ready) + 2:
                 candidates = []  # threads only poll: let asynchronous work go on
             else:
@@ -239,10 +257,7 @@ class Machine:
             if n >= len(candidates):
                 self._task(keys[n - len(candidates)])
             else:
-                self._run(ready[(n + idle) % len(ready)], schedule.quantum(), blocks)
-
-    def _resting(self, ready) -> bool:
-        return self.rest
+                self._run(ready[(n + idle + busy) % len(ready)], schedule.quantum(), blocks)
 
     def _task(self, key) -> None:
         queue = self.queues[key]
@@ -281,10 +296,10 @@ class Machine:
                 fn = block.masked or self.program.compile(block, True)
             visits[pc] = visits.get(pc, 0) + (f.n >> 5 if f.mask is None else len(f.warps()))
             if trace is not None:
-                trace(f"CTA {f.cta.index} threads {f.lo}..{f.hi - 1}{'' if f.mask is None else f' ({f.count} lanes)'}: "
-                      f"line {self.program.instructions[block.first].line}")
-            if f.cta is None:
-                raise AssertionError
+                trace(
+                    f"CTA {f.cta.index} threads {f.lo}..{f.hi - 1}{'' if f.mask is None else f' ({f.count} lanes)'}: "
+                    f"line {self.program.instructions[block.first].line}"
+                )
             nxt = fn(f)
             if nxt < 0:
                 if f.state == RUNNING:
@@ -304,7 +319,9 @@ class Machine:
         """Report who waits for what, then give the launch up."""
         lines, first = [], None
         owed = [f for c in ctas for f in c.fragments if isinstance(f.why, tuple) and getattr(f.why[0], "tx", 0)]
-        for f in owed + [f for c in ctas for f in c.fragments if f not in owed]:  # an unpaid transaction is a likely cause
+        for f in owed + [
+            f for c in ctas for f in c.fragments if f not in owed
+        ]:  # an unpaid transaction is a likely cause
             c, what = f.cta, f.why
             ins = self.program.instructions[self.program.blocks[f.pc].first]
             if what == "whole":

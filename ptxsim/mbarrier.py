@@ -6,7 +6,7 @@ import numpy as np
 
 from .access import SHARED_BASE
 from .convert import SHARED_WINDOW
-from .parser import Instruction
+from .syntax import Instruction
 from .translate import Generator, emits, runtime
 from .warp import RUNNING, WAITING
 
@@ -16,8 +16,20 @@ TX_LIMIT = (1 << 20) - 1
 class MBarrier:
     """One mbarrier: expected and pending arrivals, pending transaction bytes, completed phases, sleepers."""
 
-    __slots__ = ("cta", "offset", "expected", "pending", "tx", "phase", "sleepers", "clock", "drops", "next_clock",
-                 "arrivals", "line")
+    __slots__ = (
+        "arrivals",
+        "clock",
+        "cta",
+        "drops",
+        "expected",
+        "line",
+        "next_clock",
+        "offset",
+        "pending",
+        "phase",
+        "sleepers",
+        "tx",
+    )
 
     def __init__(self, cta, offset: int, count: int) -> None:
         self.cta, self.offset = cta, offset
@@ -28,8 +40,10 @@ class MBarrier:
         self.arrivals = 0
 
     def __str__(self) -> str:
-        return (f"mbarrier at shared offset {self.offset} of CTA {self.cta.rank} (phase {self.phase}, {self.pending} of "
-                f"{self.expected} arrivals and {self.tx} transaction bytes outstanding)")
+        return (
+            f"mbarrier at shared offset {self.offset} of CTA {self.cta.rank} (phase {self.phase}, {self.pending} of "
+            f"{self.expected} arrivals and {self.tx} transaction bytes outstanding)"
+        )
 
     def arrive(self, count: int, f=None, i: int = -1) -> None:
         if count > self.pending:
@@ -71,13 +85,16 @@ def locate(f, i: int, addr, offset: int) -> list[tuple[MBarrier, np.ndarray]]:
     a = (addr[lanes] if addr.ndim else np.full(len(lanes), addr)).astype(np.uint64)
     a = a & np.uint64(SHARED_WINDOW - 1)
     first = a[0]
-    groups = [(int(first), lanes)] if len(a) == 1 or (a == first).all() else \
-        [(int(x), lanes[a == x]) for x in np.unique(a)]
+    groups = (
+        [(int(first), lanes)] if len(a) == 1 or (a == first).all() else [(int(x), lanes[a == x]) for x in np.unique(a)]
+    )
     out = []
     for x, where in groups:
         bar = f.cta.mbarrier(x + offset)
         if bar is None:
-            f.cta.machine.report("barrier", f"no mbarrier was initialised at shared address {x + offset:#x}", f, i, where)
+            f.cta.machine.report(
+                "barrier", f"no mbarrier was initialised at shared address {x + offset:#x}", f, i, where
+            )
         else:
             out.append((bar, where))
     return out
@@ -111,7 +128,7 @@ def mbar_init(f, i: int, addr, offset: int, count) -> None:
         target = cta.peer(x >> 24)
         at = (x & 0xFFFFFF) - SHARED_BASE
         if target is None or at < 0 or at + 8 > target.shared_bytes or at % 8:
-            cta.machine.report("out-of-bounds", f"mbarrier at shared address {x:#x}", f, i, lanes[n:n + 1])
+            cta.machine.report("out-of-bounds", f"mbarrier at shared address {x:#x}", f, i, lanes[n : n + 1])
         elif counts is None:
             target.mbarriers.pop(at, None)
         else:
@@ -128,13 +145,24 @@ def _arrive(g: Generator, ins: Instruction) -> None:
     mods, _ = g.mods(ins, _MODS | {"expect_tx", "noComplete"}, skip=2)
     name = ins.parts[1]
     operands = list(ins.operands)
-    state = operands.pop(0) if name.startswith("arrive") and (operands[0] is None or not hasattr(operands[0], "coords")) else None
+    state = (
+        operands.pop(0)
+        if name.startswith("arrive") and (operands[0] is None or not hasattr(operands[0], "coords"))
+        else None
+    )
     addr, offset = g.address(operands[0])
     value = g.read(operands[1], "u4") if len(operands) > 1 else "None"
     if name == "arrive_drop" or "noComplete" in mods:
         raise g.fail(f"unknown opcode {ins.op}")
-    kind = "expect" if name == "expect_tx" else "complete" if name == "complete_tx" else \
-        "arrive_expect" if "expect_tx" in mods else "arrive"
+    kind = (
+        "expect"
+        if name == "expect_tx"
+        else "complete"
+        if name == "complete_tx"
+        else "arrive_expect"
+        if "expect_tx" in mods
+        else "arrive"
+    )
     call = f"mbar_arrive(f, {g.at}, {addr}, {offset}, {value}, '{kind}', {'relaxed' in mods})"
     if state is not None:
         g.write(state, "u8", call)

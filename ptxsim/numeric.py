@@ -10,7 +10,7 @@ import numpy as np
 
 _U4, _U8, _F4, _F8 = np.uint32, np.uint64, np.float32, np.float64
 _HALFWAY, _LOW29 = np.uint64(0x10000000), np.uint64(0x1FFFFFFF)
-_MIN_NORMAL = np.float64(2.0 ** -126)
+_MIN_NORMAL = np.float64(2.0**-126)
 
 
 def _to_odd(s: np.ndarray, err: np.ndarray) -> np.ndarray:
@@ -86,6 +86,7 @@ def fma32_directed(a, b, c, mode: str) -> np.ndarray:
 def fma64(a, b, c) -> np.ndarray:
     """float64 fma, lane by lane through exact rationals (rare in these kernels)."""
     from fractions import Fraction
+
     out = np.empty(np.broadcast(a, b, c).shape, _F8)
     for i, (x, y, z) in enumerate(np.broadcast(a, b, c)):
         if np.isfinite(x) and np.isfinite(y) and np.isfinite(z):
@@ -99,7 +100,7 @@ def fma64(a, b, c) -> np.ndarray:
 def ftz(x: np.ndarray) -> np.ndarray:
     """Subnormal float32 flushed to a zero of the same sign."""
     x = np.asarray(x, _F4)
-    return np.where(np.abs(x) < _F4(2.0 ** -126), np.copysign(_F4(0), x), x)
+    return np.where(np.abs(x) < _F4(2.0**-126), np.copysign(_F4(0), x), x)
 
 
 def minmax(a: np.ndarray, b: np.ndarray, largest: bool, nan: bool) -> np.ndarray:
@@ -162,8 +163,13 @@ def _small_table(exponent: int, mantissa: int, bias: int, special: str) -> np.nd
     return out
 
 
-TABLES = {"e4m3": _small_table(4, 3, 7, "fn"), "e5m2": _small_table(5, 2, 15, "ieee"),
-          "e2m1": _small_table(2, 1, 1, ""), "e3m2": _small_table(3, 2, 3, ""), "e2m3": _small_table(2, 3, 1, "")}
+TABLES = {
+    "e4m3": _small_table(4, 3, 7, "fn"),
+    "e5m2": _small_table(5, 2, 15, "ieee"),
+    "e2m1": _small_table(2, 1, 1, ""),
+    "e3m2": _small_table(3, 2, 3, ""),
+    "e2m3": _small_table(2, 3, 1, ""),
+}
 TABLES["ue8m0"] = np.array([2.0 ** (c - 127) for c in range(255)] + [np.nan], _F4)
 TABLES["ue4m3"] = np.concatenate([TABLES["e4m3"][:128], TABLES["e4m3"][:128]])
 
@@ -348,7 +354,7 @@ def bfe(a: np.ndarray, pos: np.ndarray, length: np.ndarray) -> np.ndarray:
     u = a.view(f"u{bits // 8}").astype(_U8)
     field = np.where(pos >= bits, np.uint64(0), u >> pos.clip(0, 63).astype(_U8))
     width = np.minimum(length, (bits - pos).clip(0))
-    mask = np.where(width >= 64, np.uint64(2 ** 64 - 1), (np.uint64(1) << width.clip(0, 63).astype(_U8)) - np.uint64(1))
+    mask = np.where(width >= 64, np.uint64(2**64 - 1), (np.uint64(1) << width.clip(0, 63).astype(_U8)) - np.uint64(1))
     field = field & mask
     if signed:
         sign = (u >> last.clip(0, 63).astype(_U8)) & np.uint64(1)
@@ -361,7 +367,7 @@ def bfi(a, b, pos, length) -> np.ndarray:
     bits = b.dtype.itemsize * 8
     pos = np.asarray(pos).astype(np.int64) & 255
     length = np.minimum(np.asarray(length).astype(np.int64) & 255, (bits - pos).clip(0))
-    mask = np.where(length >= 64, np.uint64(2 ** 64 - 1), (np.uint64(1) << length.clip(0, 63).astype(_U8)) - np.uint64(1))
+    mask = np.where(length >= 64, np.uint64(2**64 - 1), (np.uint64(1) << length.clip(0, 63).astype(_U8)) - np.uint64(1))
     mask = mask << pos.clip(0, 63).astype(_U8)
     out = (b.astype(_U8) & ~mask) | ((a.astype(_U8) << pos.clip(0, 63).astype(_U8)) & mask)
     return np.where(pos >= bits, b.astype(_U8), out).astype(b.dtype)

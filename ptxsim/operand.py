@@ -2,7 +2,8 @@
 
 Canonical layouts: PTX ISA, «Matrix descriptor» of wgmma and tcgen05, and CUTLASS's BSD headers
 (mma_traits_sm90_gmma.hpp, mma_sm100_desc.hpp), in 16-byte chunks with W = 1, 2, 4 or 8 chunks per swizzled row:
-K-major ((8,n),c):((W,SBO),1 or LBO); MN-major ((W,n),(8,k)):((1,LBO),(W,SBO)), without swizzle ((1,n),(8,k)):((-,SBO),(1,LBO)).
+K-major ((8,n),c):((W,SBO),1 or LBO); MN-major ((W,n),(8,k)):((1,LBO),(W,SBO)), and without swizzle
+((1,n),(8,k)):((-,SBO),(1,LBO)).
 """
 
 from __future__ import annotations
@@ -37,12 +38,19 @@ def matrix(desc: int, sm100: bool) -> Matrix:
     table = _WIDTH_SM100 if sm100 else _WIDTH
     if layout not in table or desc >> 49 & 7 or (sm100 and desc >> 52 & 1):
         raise ValueError(f"shared-memory descriptor {desc:#x}")
-    return Matrix((desc & 0x3FFF) << 4, (desc >> 16 & 0x3FFF) << 4, (desc >> 32 & 0x3FFF) << 4, table[layout],
-                  sm100 and layout == 1)
+    return Matrix(
+        (desc & 0x3FFF) << 4,
+        (desc >> 16 & 0x3FFF) << 4,
+        (desc >> 32 & 0x3FFF) << 4,
+        table[layout],
+        sm100 and layout == 1,
+    )
 
 
 @lru_cache(maxsize=4096)
-def _chunks(low: int, lbo: int, sbo: int, width: int, wide_atom: bool, mn_major: bool, rows: int, row_chunks: int) -> np.ndarray:
+def _chunks(
+    low: int, lbo: int, sbo: int, width: int, wide_atom: bool, mn_major: bool, rows: int, row_chunks: int
+) -> np.ndarray:
     """Chunk numbers (rows, row_chunks) from the start rounded down to 1024 bytes; `low` is the start modulo 1024.
 
     K-major: a row is one M or N index, its chunks run along K. MN-major: a row is one K index, chunks run along M or N.
@@ -82,5 +90,7 @@ def gather(cta, m: Matrix, mn_major: bool, extent: int, k: int, bits: int) -> tu
     index = chunks(m, mn_major, extent, k, bits)
     words = cta.shared.view(np.uint64).reshape(-1, 2)
     if int(index.min()) < 0 or int(index.max()) >= len(words):
-        raise IndexError(f"operand at shared offset {m.start - SHARED_BASE} reaches chunk {int(index.max())} of {len(words)}")
+        raise IndexError(
+            f"operand at shared offset {m.start - SHARED_BASE} reaches chunk {int(index.max())} of {len(words)}"
+        )
     return words[index].reshape(index.shape[0], -1).view(np.uint8), index

@@ -1,129 +1,13 @@
-"""Reader of PTX text: module, kernels, scopes, registers, instructions (PTX ISA 9, chapters 4 to 7)."""
+"""Reader of PTX text: scopes, registers, labels, directives, line information (PTX ISA, chapters 4 to 7)."""
 
 from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-
-class PtxError(Exception):
-    """A PTX text or instruction this simulator cannot take; the message names kernel, line and instruction."""
-
-
-WIDTHS = {"pred": 1, "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "b32": 32, "u32": 32,
-          "s32": 32, "f32": 32, "f16x2": 32, "b64": 64, "u64": 64, "s64": 64, "f64": 64, "b128": 128}
-
-
-@dataclass(frozen=True, slots=True)
-class Reg:
-    """A virtual register: slot in its width's register file, declared width in bits (1 for predicates)."""
-
-    slot: int
-    width: int
-    name: str
-    negated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Imm:
-    """An immediate: an int, or a float given as its value and, when written in hex, its exact bits."""
-
-    value: int | float
-    bits: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Sym:
-    """The address of a variable or parameter, plus a byte offset."""
-
-    name: str
-    offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Special:
-    """A special register such as %tid.x."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Mem:
-    """[base+offset], with the coordinate operands of a tensor access where it has some."""
-
-    base: object
-    offset: int = 0
-    coords: tuple = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Vec:
-    """{a, b, ...}; None stands for the sink _."""
-
-    items: tuple
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """a|b, two destinations of one instruction."""
-
-    first: object
-    second: object
-
-
-@dataclass(slots=True)
-class Instruction:
-    """One instruction, with its guard (a Reg or None), its operands and its place in the PTX and the source."""
-
-    op: str
-    parts: tuple[str, ...]
-    operands: tuple
-    guard: Reg | None
-    line: int
-    source: str | None
-    text: str
-    target: int = -1  # of a branch: index of the instruction jumped to
-
-    @property
-    def base(self) -> str:
-        return self.parts[0]
-
-
-@dataclass(slots=True)
-class Variable:
-    """A module or kernel variable: state space, alignment and size in bytes, initial bytes or None."""
-
-    name: str
-    space: str
-    align: int
-    size: int
-    init: bytes | None = None
-
-
-@dataclass(slots=True)
-class Param:
-    name: str
-    offset: int
-    size: int
-
-
-@dataclass(slots=True)
-class Kernel:
-    """An .entry: parameters with their offsets, directives, instructions, register counts by width."""
-
-    name: str
-    params: list[Param]
-    directives: dict[str, tuple[int, ...]]
-    instructions: list[Instruction] = field(default_factory=list)
-    registers: dict[int, int] = field(default_factory=dict)
-    variables: dict[str, Variable] = field(default_factory=dict)
-    line: int = 0
-
-    @property
-    def param_bytes(self) -> int:
-        return max((p.offset + p.size for p in self.params), default=0)
+from .syntax import WIDTHS, Imm, Instruction, Kernel, Mem, Pair, Param, PtxError, Reg, Special, Sym, Variable, Vec
 
 
 @dataclass(slots=True)
@@ -147,15 +31,33 @@ class Module:
 
 
 _SPACE = re.compile(r"\s+")
+
+
 _LABEL = re.compile(r"([A-Za-z_$%][\w$]*)\s*:(?!:)")
+
+
 _REGDECL = re.compile(r"\.reg\s+\.(\w+)\s+(.*)", re.S)
+
+
 _RANGE = re.compile(r"([%\w$]+)<(\d+)>$")
+
+
 _VARDECL = re.compile(
     r"(?:\.(?:visible|extern|weak|common)\s+)*\.(shared|global|const|local)\s+(?:\.attribute\([^)]*\)\s+)?(?:\.align\s+(\d+)\s+)?"
-    r"\.(\w+)\s+([\w$%]+)\s*(?:\[(\d*)\])?\s*(?:=\s*(.*))?$", re.S)
-_PARAM = re.compile(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)(?:\s+\.ptr(?:\s+\.\w+)?(?:\s+\.align\s+\d+)?)?\s+"
-                    r"([\w$%]+)\s*(?:\[(\d+)\])?")
+    r"\.(\w+)\s+([\w$%]+)\s*(?:\[(\d*)\])?\s*(?:=\s*(.*))?$",
+    re.S,
+)
+
+
+_PARAM = re.compile(
+    r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)(?:\s+\.ptr(?:\s+\.\w+)?(?:\s+\.align\s+\d+)?)?\s+"
+    r"([\w$%]+)\s*(?:\[(\d+)\])?"
+)
+
+
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|\d+)U?$")
+
+
 _FLOAT = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?$")
 
 
@@ -173,7 +75,9 @@ class _Scope:
 class _Reader:
     def __init__(self, text: str, path: str) -> None:
         self.text, self.path = _comments_out(text), path
-        self.files: dict[int, str] = {int(n): f for n, f in re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', self.text, re.M)}
+        self.files: dict[int, str] = {
+            int(n): f for n, f in re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', self.text, re.M)
+        }
         self.pos, self.line, self.kernel = 0, 1, "module"
 
     def fail(self, what: str) -> PtxError:
@@ -182,15 +86,17 @@ class _Reader:
     def module(self) -> Module:
         out = Module("", "", {}, {}, self.path)
         while self._skip():
-            rest = self.text[self.pos:self.pos + 400]
+            rest = self.text[self.pos : self.pos + 400]
             if m := re.match(r"\.(version|target|address_size)\s+([^\n]+)", rest):
                 if m[1] in ("version", "target"):
                     setattr(out, m[1], m[2].strip())
                 self._advance(m.end())
             elif m := re.match(r"\.file[^\n]*", rest):
-                self._advance(len(self.text[self.pos:].split("\n", 1)[0]))
-            elif rest.startswith((".section", ".nv_intermediate_source_section")):  # debug information, after all code; cuTile's holds its source text
-                if ".entry" not in self.text[self.pos:]:
+                self._advance(len(self.text[self.pos :].split("\n", 1)[0]))
+            elif rest.startswith(
+                (".section", ".nv_intermediate_source_section")
+            ):  # debug information, after all code; cuTile's holds its source text
+                if ".entry" not in self.text[self.pos :]:
                     break
                 self._advance(self.text.index("}", self.pos) + 1 - self.pos)
             elif m := re.match(r"(?:\.(?:visible|weak|extern)\s+)*\.entry\s+", rest):
@@ -221,7 +127,7 @@ class _Reader:
         end = self.text.find(";", self.pos)
         if end < 0:
             raise self.fail("a statement without its semicolon")
-        statement = self.text[self.pos:end].strip()
+        statement = self.text[self.pos : end].strip()
         self._advance(end + 1 - self.pos)
         return statement
 
@@ -258,7 +164,7 @@ class _Reader:
         self._advance(m.end() - self.pos)
         brace = self.text.index("{", self.pos)
         directives = {}
-        for d in re.finditer(r"\.(\w+)\s*([\d, ]*)", self.text[self.pos:brace]):
+        for d in re.finditer(r"\.(\w+)\s*([\d, ]*)", self.text[self.pos : brace]):
             directives[d[1]] = tuple(int(v) for v in d[2].split(",") if v.strip())
         kernel = Kernel(m[1], params, directives, line=start)
         self._advance(brace - self.pos)
@@ -288,8 +194,8 @@ class _Body:
                 r._advance(1)
                 if self.scope is None:
                     break
-            elif re.match(r"\.loc\s", text[r.pos:r.pos + 5]):
-                line = text[r.pos:text.index("\n", r.pos)]
+            elif re.match(r"\.loc\s", text[r.pos : r.pos + 5]):
+                line = text[r.pos : text.index("\n", r.pos)]
                 _, f, n, *_ = line.replace(",", " ").split()
                 self.source = f"{r.files.get(int(f), f)}:{n}"
                 r._advance(len(line))
@@ -300,11 +206,11 @@ class _Body:
                 self._registers(r._statement())
             elif text.startswith(".pragma", r.pos):
                 r._statement()
-            elif re.match(r"\.(shared|local|global|const)\b", text[r.pos:r.pos + 8]):
+            elif re.match(r"\.(shared|local|global|const)\b", text[r.pos : r.pos + 8]):
                 var = r._variable(r._statement())
                 self.k.variables[var.name] = var
             elif c == ".":
-                raise r.fail(f"unknown directive «{text[r.pos:r.pos + 40].split(chr(10))[0]}»")
+                raise r.fail(f"unknown directive «{text[r.pos : r.pos + 40].split(chr(10))[0]}»")
             else:
                 line = r.line
                 self._instruction(" ".join(r._statement().split()), line)

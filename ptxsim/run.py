@@ -30,9 +30,16 @@ class Result:
         return not self.findings
 
 
-def run(launches: Launch | Iterable[Launch], schedule: str = "random", seed: int = 0, *,
-        checks: Iterable[str] = DEFAULT_CHECKS, trace: Callable[[str], None] | None = None, track: bool = False,
-        progress: Callable[[int, int], None] | None = None) -> Result:
+def run(
+    launches: Launch | Iterable[Launch],
+    schedule: str = "random",
+    seed: int = 0,
+    *,
+    checks: Iterable[str] = DEFAULT_CHECKS,
+    trace: Callable[[str], None] | None = None,
+    track: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Result:
     """Execute launches in order; results appear in the host memory the launches were captured with.
 
     schedule, seed: see ptxsim.SCHEDULES. checks: any of "uninitialised" (shared and tensor memory read before it was
@@ -45,7 +52,9 @@ def run(launches: Launch | Iterable[Launch], schedule: str = "random", seed: int
     launches = [launches] if isinstance(launches, Launch) else list(launches)
     checks = frozenset(checks)
     if checks - set(DEFAULT_CHECKS):
-        raise ValueError(f"unknown check {sorted(checks - set(DEFAULT_CHECKS))[0]!r}: one of {', '.join(DEFAULT_CHECKS)}")
+        raise ValueError(
+            f"unknown check {sorted(checks - set(DEFAULT_CHECKS))[0]!r}: one of {', '.join(DEFAULT_CHECKS)}"
+        )
     start, findings, counts = time.perf_counter(), [], []
     plan = Schedule(schedule, seed)
     for n, launch in enumerate(launches):

@@ -6,111 +6,35 @@ taken in float32 by the CPU's matrix product. NVIDIA documents neither order nor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
-
 import numpy as np
 
 from .access import SHARED_BASE
 from .convert import SHARED_WINDOW
+from .descriptor import Descriptor, instruction, operand_values, values
 from .machine import Task
-from .numeric import TABLES, bf16_to_f32
+from .numeric import TABLES
 from .operand import gather, matrix
-from .parser import Imm, Instruction, Mem, Vec
+from .syntax import Imm, Instruction, Mem, Vec
 from .tmem import LANES, tensor_memory
 from .translate import Generator, emits, runtime
 
-_F8F6F4 = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}
 _KINDS = {"kind::f16", "kind::tf32", "kind::f8f6f4", "kind::i8", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4"}
-
-
-@dataclass(frozen=True)
-class Descriptor:
-    """A decoded instruction descriptor."""
-
-    kind: str
-    m: int
-    n: int
-    k: int
-    a: str
-    b: str
-    d: str
-    a_mn: bool
-    b_mn: bool
-    a_negate: bool
-    b_negate: bool
-    scale: str
-    a_id: int
-    b_id: int
-
-    @property
-    def bits(self) -> int:
-        """Bits an element takes in shared memory (4- and 6-bit types of f8f6f4 take 8)."""
-        return {"f16": 16, "tf32": 32, "mxf4": 4, "mxf4nvf4": 4}.get(self.kind, 8)
-
-
-@lru_cache(maxsize=4096)
-def instruction(kind: str, v: int) -> Descriptor:
-    """Decode the 32-bit instruction descriptor of a kind. Raises ValueError for sparse or unknown forms."""
-    if v >> 2 & 1:
-        raise ValueError("sparse tcgen05.mma")
-    a, b = v >> 7 & 7, v >> 10 & 7
-    scaled = kind.startswith("mx")
-    if kind == "f16":
-        names = {0: "f16", 1: "bf16"}
-    elif kind == "tf32":
-        names = {2: "tf32"}
-    elif kind == "i8":
-        names = {0: "u8", 1: "s8"}
-    elif kind in ("mxf4", "mxf4nvf4"):
-        names = {1: "e2m1"}
-    else:
-        names = _F8F6F4
-    d = "f32" if scaled else {0: "f16", 1: "f32", 2: "s32"}.get(v >> 4 & 3)
-    if a not in names or b not in names or d is None or (not scaled and v >> 3 & 1) or (not scaled and v >> 30):
-        raise ValueError(f"instruction descriptor {v:#x} of kind::{kind}")
-    k = {"f16": 16, "tf32": 8, "mxf4": 64, "mxf4nvf4": 64}.get(kind, 32)
-    if scaled and v >> 31:
-        raise ValueError(f"instruction descriptor {v:#x}: K of 96")
-    return Descriptor(kind, (v >> 24 & 31) << 4, (v >> 17 & 63) << 3, k, names[a], names[b], d, bool(v >> 15 & 1),
-                      bool(v >> 16 & 1), bool(v >> 13 & 1), bool(v >> 14 & 1),
-                      ("ue8m0" if v >> 23 & 1 else "ue4m3") if scaled else "", v >> 29 & 3 if scaled else 0,
-                      v >> 4 & 3 if scaled else 0)
-
-
-def values(raw: np.ndarray, fmt: str) -> np.ndarray:
-    """Elements of a format out of bytes (rows, bytes), as float32 (rows, elements)."""
-    if fmt == "f16":
-        return raw.view(np.float16).astype(np.float32)
-    if fmt == "bf16":
-        return bf16_to_f32(raw.view(np.uint16))
-    if fmt == "tf32":
-        return (raw.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
-    if fmt == "u8":
-        return raw.astype(np.float32)
-    if fmt == "s8":
-        return raw.view(np.int8).astype(np.float32)
-    if fmt == "e2m1x2":
-        out = np.empty((raw.shape[0], raw.shape[1] * 2), np.float32)
-        out[:, 0::2], out[:, 1::2] = TABLES["e2m1"][raw & 15], TABLES["e2m1"][raw >> 4]
-        return out
-    table = TABLES[fmt]
-    return table[raw & np.uint8(len(table) - 1)]
-
-
-def operand_values(cta, desc: int, sm100: bool, mn: bool, extent: int, k: int, bits: int, fmt: str):
-    """(float32 (extent, k), chunk numbers) of a shared-memory operand."""
-    raw, index = gather(cta, matrix(desc, sm100), mn, extent, k, bits)
-    v = values(raw, "e2m1x2" if bits == 4 else fmt)
-    return (v.T if mn else v), index
 
 
 @emits("tcgen05.mma")
 def _mma(g: Generator, ins: Instruction) -> None:
     parts = ins.parts[2:]
     kind = next((p for p in parts if p in _KINDS), None)
-    known = _KINDS | {"cta_group::1", "cta_group::2", "block_scale", "scale_vec::1X", "scale_vec::2X", "scale_vec::4X",
-                      "block16", "block32"}
+    known = _KINDS | {
+        "cta_group::1",
+        "cta_group::2",
+        "block_scale",
+        "scale_vec::1X",
+        "scale_vec::2X",
+        "scale_vec::4X",
+        "block16",
+        "block32",
+    }
     if kind is None or any(p not in known and not p.startswith("collector::") for p in parts):
         raise g.fail(f"unknown opcode {ins.op}")
     d, a, b, idesc, *rest = ins.operands
@@ -139,8 +63,10 @@ def _mma(g: Generator, ins: Instruction) -> None:
         per = {"mxf8f6f4": 32, "mxf4": 64, "mxf4nvf4": 64}[name] // per
     elif not per and "block_scale" in parts:
         per = {"mxf8f6f4": 1, "mxf4": 2, "mxf4nvf4": 4}[name]
-    g.line(f"tc_mma(f, {g.at}, '{name}', {2 if 'cta_group::2' in parts else 1}, {da}, {do}, {av}, {at}, {g.read(b, 'u8')}, "
-           f"{g.read(idesc, 'u4')}, {off_lanes}, {scales}, {per}, {enable}, {shift})")
+    g.line(
+        f"tc_mma(f, {g.at}, '{name}', {2 if 'cta_group::2' in parts else 1}, {da}, {do}, {av}, {at}, "
+        f"{g.read(b, 'u8')}, {g.read(idesc, 'u4')}, {off_lanes}, {scales}, {per}, {enable}, {shift})"
+    )
 
 
 @runtime
@@ -152,20 +78,40 @@ def tc_mma(f, i, kind, group, d, doff, a, a_tmem, b, idesc, off_lanes, scales, p
     def at(x, lane):
         x = np.asarray(x)
         return int(x[lane]) if x.ndim else int(x)
+
     for lane in f.lanes():
         try:
             what = instruction(kind, at(idesc, lane))
         except ValueError as error:
-            from .parser import PtxError
-            raise PtxError(f"kernel {machine.launch.name[:80]}, line {machine.program.instructions[i].line}: {error}") from None
+            from .syntax import PtxError
+
+            raise PtxError(
+                f"kernel {machine.launch.name[:80]}, line {machine.program.instructions[i].line}: {error}"
+            ) from None
         off = [at(x, lane) for x in off_lanes]
         sc = None if scales is None else (at(scales[0], lane) + scales[1], at(scales[2], lane) + scales[3])
-        args = (at(d, lane) + doff, at(a, lane), a_tmem, at(b, lane), off if any(off) else None, sc, per, bool(at(enable, lane)), shift)
+        args = (
+            at(d, lane) + doff,
+            at(a, lane),
+            a_tmem,
+            at(b, lane),
+            off if any(off) else None,
+            sc,
+            per,
+            bool(at(enable, lane)),
+            shift,
+        )
         token = machine.order.issue(f, i, (f.lo + int(lane)) // 32) if machine.order is not None else None
         machine.counts.mma_instructions += 1
         machine.counts.mma_flops += 2 * what.m * what.n * what.k
-        machine.post(("mma", cta.rank), Task("mma", lambda w=what, x=args, t=token: _run(cta, f, i, w, group, x, t),
-                                             f"MMA, line {machine.program.instructions[i].line}"))
+        machine.post(
+            ("mma", cta.rank),
+            Task(
+                "mma",
+                lambda w=what, x=args, t=token: _run(cta, f, i, w, group, x, t),
+                f"MMA, line {machine.program.instructions[i].line}",
+            ),
+        )
 
 
 def _run(cta, f, i: int, w: Descriptor, group: int, args, token) -> None:
@@ -177,7 +123,7 @@ def _run(cta, f, i: int, w: Descriptor, group: int, args, token) -> None:
     m, n = w.m // group, w.n // group
     try:
         bs = [operand_values(c, b, True, w.b_mn, n, w.k, w.bits, w.b) for c in pair]
-        for c, (_, index) in zip(pair, bs):
+        for c, (_, index) in zip(pair, bs, strict=False):
             if c.shadow is not None:
                 c.shadow.async_chunks(index, token, i, f)
         bmat = bs[0][0] if group == 1 else np.concatenate([x for x, _ in bs])
@@ -200,8 +146,12 @@ def _a_operand(c, f, i: int, w: Descriptor, a: int, a_tmem: bool, m: int, token)
     tm.check(f, i, column, column + cols, "tcgen05.mma reads")
     cells = (rows[:, None], np.arange(column, column + cols)[None, :])
     if "uninitialised" in c.machine.checks and not tm.written[cells].all():
-        c.machine.report("uninitialised", f"tcgen05.mma reads matrix A from tensor-memory columns {column} to {column + cols}, "
-                         "which nobody wrote", f, i)
+        c.machine.report(
+            "uninitialised",
+            f"tcgen05.mma reads matrix A from tensor-memory columns {column} to {column + cols}, which nobody wrote",
+            f,
+            i,
+        )
     if c.machine.order is not None:
         c.machine.order.tmem_async(token, i, f, tm, *cells, False)
     return values(np.ascontiguousarray(tm.words[cells]).view(np.uint8), "e2m1x2" if w.bits == 4 else w.a)
@@ -215,7 +165,9 @@ def _scale(c, f, i: int, column: int, rows: int, ident: int, per: int, fmt: str,
     tm.check(f, i, int(col.min()), int(col.max()) + 1, "tcgen05.mma reads scale factors in")
     words = tm.words[r % 32, col % 512]
     if "uninitialised" in c.machine.checks and not tm.written[r % 32, col % 512].all():
-        c.machine.report("uninitialised", f"tcgen05.mma reads scale factors from column {int(col.min())}, which nobody wrote", f, i)
+        c.machine.report(
+            "uninitialised", f"tcgen05.mma reads scale factors from column {int(col.min())}, which nobody wrote", f, i
+        )
     codes = words[:, None] >> (np.uint32(8) * (np.uint32(ident) + np.arange(per, dtype=np.uint32))) & np.uint32(255)
     return np.repeat(TABLES[fmt][codes], k // per, axis=1)
 
@@ -242,23 +194,30 @@ def _accumulate(c, f, i, w, group, d, m, amat, bmat, off, scales, per, enable, s
         return
     where = slice(column, column + cols)
     if enable and "uninitialised" in machine.checks and not tm.written[rows, where].all():
-        machine.report("uninitialised", f"tcgen05.mma accumulates onto columns {column} to {column + cols}, which nobody wrote", f, i)
+        machine.report(
+            "uninitialised",
+            f"tcgen05.mma accumulates onto columns {column} to {column + cols}, which nobody wrote",
+            f,
+            i,
+        )
     old = tm.words[rows, where]
     if w.d == "s32":
         new = product.astype(np.int64).astype(np.int32) + (old.view(np.int32) if enable else 0)
         new = new.astype(np.int32).view(np.uint32)
     elif w.d == "f16":
-        base = (old & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16).astype(np.float32) if enable else np.float32(0)
+        base = (
+            (old & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16).astype(np.float32) if enable else np.float32(0)
+        )
         new = (product + base).astype(np.float16).view(np.uint16).astype(np.uint32)
     else:
         if enable:
             base = np.ascontiguousarray(old).view(np.float32)
-            product += base * np.float32(2.0 ** -shift) if shift else base
+            product += base * np.float32(2.0**-shift) if shift else base
         new = product.astype(np.float32, copy=False).view(np.uint32)
     if off is not None:
         words = off if group == 1 else off[:4] if c.rank % 2 == 0 else off[4:]
         keep = np.unpackbits(np.array(words, "<u4").view(np.uint8), bitorder="little")[:LANES].astype(bool)
-        keep = keep[rows] if not isinstance(rows, slice) else keep[:len(new)]
+        keep = keep[rows] if not isinstance(rows, slice) else keep[: len(new)]
         new = np.where(keep[:, None], old, new)
     tm.words[rows, where] = new
     tm.written[rows, where] = True
@@ -278,8 +237,10 @@ def _cp(g: Generator, ins: Instruction) -> None:
     if shape is None or set(parts) - {shape, spread, "cta_group::1", "cta_group::2"} or shape == "4x256b":
         raise g.fail(f"unknown opcode {ins.op}")
     addr, off = g.address(ins.operands[0])
-    g.line(f"tc_cp(f, {g.at}, {2 if 'cta_group::2' in parts else 1}, '{shape}', '{spread}', {addr}, {off}, "
-           f"{g.read(ins.operands[1], 'u8')})")
+    g.line(
+        f"tc_cp(f, {g.at}, {2 if 'cta_group::2' in parts else 1}, '{shape}', '{spread}', {addr}, {off}, "
+        f"{g.read(ins.operands[1], 'u8')})"
+    )
 
 
 @runtime
@@ -306,11 +267,13 @@ def tc_cp(f, i: int, group: int, shape: str, spread: str, addr, off: int, desc) 
                     order = np.concatenate([words[:32], words[32:], words[:32], words[32:]])
                 elif spread == "warpx2::01_23":
                     order = np.concatenate([words[:32], words[:32], words[32:], words[32:]])
-                tm.words[:, column:column + cols] = order
-                tm.written[:, column:column + cols] = True
+                tm.words[:, column : column + cols] = order
+                tm.written[:, column : column + cols] = True
                 if machine.order is not None:
-                    machine.order.tmem_async(token, i, f, tm, np.arange(LANES)[:, None],
-                                             np.arange(column, column + cols)[None, :], True)
+                    machine.order.tmem_async(
+                        token, i, f, tm, np.arange(LANES)[:, None], np.arange(column, column + cols)[None, :], True
+                    )
+
         machine.post(("mma", cta.rank), Task("mma", go, "tcgen05.cp"))
 
 
@@ -344,10 +307,16 @@ def tc_commit(f, i: int, addr, off: int, mask) -> None:
             for r in ranks:
                 bar = cta.mbarrier(r << 24 | where & 0xFFFFFF)
                 if bar is None:
-                    machine.report("barrier", f"tcgen05.commit to shared offset {(where & 0xFFFFFF) - SHARED_BASE} of CTA rank "
-                                   f"{r}, where no mbarrier is", f, i)
+                    machine.report(
+                        "barrier",
+                        f"tcgen05.commit to shared offset {(where & 0xFFFFFF) - SHARED_BASE} of CTA rank "
+                        f"{r}, where no mbarrier is",
+                        f,
+                        i,
+                    )
                     continue
                 if machine.order is not None:
                     machine.order.commit(bar, token, ("mma", cta.rank))
                 bar.arrive(1, f, i)
+
         machine.post(("mma", cta.rank), Task("mma", arrive, f"commit, line {machine.program.instructions[i].line}"))

@@ -60,9 +60,16 @@ def decode(raw: bytes) -> TensorMap:
     if dtype not in DTYPE_BITS or rank > 5:
         raise ValueError(f"TMA descriptor with element type {dtype} and rank {rank}")
     strides = [_bits(v, 96 + 32 * k, 32) | _bits(v, 224 + 4 * k, 4) << 32 for k in range(4)]
-    return TensorMap(_bits(v, 0, 64), dtype, DTYPE_BITS[dtype], tuple(_bits(v, 256 + 32 * k, 32) + 1 for k in range(rank)),
-                     (0, *(16 * s for s in strides[:rank - 1])), tuple(_bits(v, 440 + 8 * k, 8) + 1 for k in range(rank)),
-                     _bits(v, 77, 2), _bits(v, 83, 2))
+    return TensorMap(
+        _bits(v, 0, 64),
+        dtype,
+        DTYPE_BITS[dtype],
+        tuple(_bits(v, 256 + 32 * k, 32) + 1 for k in range(rank)),
+        (0, *(16 * s for s in strides[: rank - 1])),
+        tuple(_bits(v, 440 + 8 * k, 8) + 1 for k in range(rank)),
+        _bits(v, 77, 2),
+        _bits(v, 83, 2),
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -87,7 +94,7 @@ def places(start: int, nbytes: int, swizzle: int, atom: int) -> np.ndarray | Non
 def window(tm: TensorMap, coords: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[int, ...], tuple[int, ...]] | None:
     """(slices of the box inside the tensor, first coordinates, extents), innermost first; None when all is outside."""
     slices, first, extent = [], [], []
-    for c, n, b in zip(coords, tm.sizes, tm.box):
+    for c, n, b in zip(coords, tm.sizes, tm.box, strict=False):
         lo, hi = max(0, -c), min(b, n - c)
         if lo >= hi:
             return None
@@ -99,13 +106,18 @@ def window(tm: TensorMap, coords: tuple[int, ...]) -> tuple[tuple[slice, ...], t
 
 def region(tm: TensorMap, buffer: np.ndarray, base: int, first: tuple[int, ...], extent: tuple[int, ...]) -> np.ndarray:
     """The part of a tensor as a byte array view, outermost dimension first; `base` is the address of buffer[0]."""
-    offset = tm.address - base + first[0] * tm.bits // 8 + sum(c * s for c, s in zip(first[1:], tm.strides[1:]))
+    offset = (
+        tm.address
+        - base
+        + first[0] * tm.bits // 8
+        + sum(c * s for c, s in zip(first[1:], tm.strides[1:], strict=False))
+    )
     shape = (*extent[:0:-1], extent[0] * tm.bits // 8)
     return np.ndarray(shape, np.uint8, buffer, offset, (*tm.strides[:0:-1], 1))
 
 
 def last_byte(tm: TensorMap, first: tuple[int, ...], extent: tuple[int, ...]) -> tuple[int, int]:
     """(first address, one past the last address) that a region touches."""
-    start = tm.address + first[0] * tm.bits // 8 + sum(c * s for c, s in zip(first[1:], tm.strides[1:]))
-    end = start + sum((n - 1) * s for n, s in zip(extent[1:], tm.strides[1:])) + extent[0] * tm.bits // 8
+    start = tm.address + first[0] * tm.bits // 8 + sum(c * s for c, s in zip(first[1:], tm.strides[1:], strict=False))
+    end = start + sum((n - 1) * s for n, s in zip(extent[1:], tm.strides[1:], strict=False)) + extent[0] * tm.bits // 8
     return start, end

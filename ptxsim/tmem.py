@@ -8,7 +8,7 @@ import numpy as np
 
 from .access import SHARED_BASE, store
 from .collective import gather_warp
-from .parser import Imm, Instruction, Vec
+from .syntax import Imm, Instruction, Vec
 from .translate import Generator, emits, runtime
 
 COLUMNS, LANES = 512, 128
@@ -29,18 +29,19 @@ class TensorMemory:
     def allocate(self, columns: int) -> int | None:
         """First column of a free, aligned run, or None. Granularity and order of placement are the allocator's own."""
         for start in range(0, COLUMNS - columns + 1, max(columns, 32)):
-            if not self.owned[start:start + columns].any():
-                self.owned[start:start + columns] = True
+            if not self.owned[start : start + columns].any():
+                self.owned[start : start + columns] = True
                 self.blocks[start] = columns
-                self.written[:, start:start + columns] = False
+                self.written[:, start : start + columns] = False
                 return start
         return None
 
     def check(self, f, i: int, first: int, end: int, what: str) -> bool:
         if first < 0 or end > COLUMNS or not self.owned[first:end].all():
-            self.cta.machine.report("out-of-bounds", f"{what} tensor-memory columns {first} to {end}, not all of them "
-                                    "allocated", f, i)
-            return 0 <= first and end <= COLUMNS
+            self.cta.machine.report(
+                "out-of-bounds", f"{what} tensor-memory columns {first} to {end}, not all of them allocated", f, i
+            )
+            return first >= 0 and end <= COLUMNS
         return True
 
     def finish(self) -> None:
@@ -65,7 +66,10 @@ def _alloc(g: Generator, ins: Instruction) -> None:
     if ins.parts[1] == "alloc":
         addr, offset = g.address(ins.operands[0])
         pair = "cta_group::2" in ins.parts
-        g.line(f"if not tmem_alloc(f, {g.at}, {addr}, {offset}, {g.read(ins.operands[1], 'u4')}, {pair}): return {g.block.index}")
+        g.line(
+            f"if not tmem_alloc(f, {g.at}, {addr}, {offset}, {g.read(ins.operands[1], 'u4')}, {pair}): "
+            f"return {g.block.index}"
+        )
     elif ins.parts[1] == "dealloc":
         g.line(f"tmem_dealloc(f, {g.at}, {g.read(ins.operands[0], 'u4')}, {g.read(ins.operands[1], 'u4')})")
     else:
@@ -94,7 +98,9 @@ def tmem_alloc(f, i: int, addr, offset: int, columns, pair: bool) -> bool:
             cta.machine.rest = True
             return False
     if n < 32 or n > COLUMNS or n & (n - 1):
-        cta.machine.report("out-of-bounds", f"tcgen05.alloc of {n} columns: a power of two from 32 to 512 is needed", f, i)
+        cta.machine.report(
+            "out-of-bounds", f"tcgen05.alloc of {n} columns: a power of two from 32 to 512 is needed", f, i
+        )
         n = max(32, min(COLUMNS, 1 << (n - 1).bit_length()))
     if not tm.permit:
         cta.machine.report("barrier", "tcgen05.alloc after the permit was given up", f, i)
@@ -119,10 +125,12 @@ def tmem_dealloc(f, i: int, addr, columns) -> None:
     tm = tensor_memory(f.cta)
     at, n = _first(f, addr) & 0xFFFF, _first(f, columns)
     if tm.blocks.get(at) != n:
-        f.cta.machine.report("leak", f"tcgen05.dealloc of {n} columns at {at}, where {tm.blocks or 'nothing'} is allocated", f, i)
+        f.cta.machine.report(
+            "leak", f"tcgen05.dealloc of {n} columns at {at}, where {tm.blocks or 'nothing'} is allocated", f, i
+        )
         return
     del tm.blocks[at]
-    tm.owned[at:at + n] = False
+    tm.owned[at : at + n] = False
     f.cta.machine.progress += 1
 
 
@@ -191,7 +199,7 @@ def _cells(f, i: int, addr, offset: int, shape: str, num: int, pack: str, split:
     tm = tensor_memory(cta)
     addr = np.asarray(addr)
     for w in range(f.n // 32):
-        if f.mask is not None and not f.mask[32 * w:32 * w + 32].any():
+        if f.mask is not None and not f.mask[32 * w : 32 * w + 32].any():
             continue
         a = (int(addr[32 * w]) if addr.ndim else int(addr)) + offset
         lane, column = a >> 16 & 0xFFFF, a & 0xFFFF
@@ -204,8 +212,13 @@ def _cells(f, i: int, addr, offset: int, shape: str, num: int, pack: str, split:
             rows, cols = shape_index(shape, num * wide)
         span = 32 if shape == "32x32b" else 16
         if lane // 32 != quarter or lane % 32 + span > 32:
-            cta.machine.report("tensor-memory lanes", f"{what} of tensor-memory lanes {lane} to {lane + span - 1} by warp "
-                               f"{f.lo // 32 + w}, which owns lanes {32 * quarter} to {32 * quarter + 31}", f, i)
+            cta.machine.report(
+                "tensor-memory lanes",
+                f"{what} of tensor-memory lanes {lane} to {lane + span - 1} by warp "
+                f"{f.lo // 32 + w}, which owns lanes {32 * quarter} to {32 * quarter + 31}",
+                f,
+                i,
+            )
         tm.check(f, i, column, column + int(cols.max()) + 1, what)
         yield tm, slice(32 * w, 32 * w + 32), (rows + lane) % LANES, (cols + column) % COLUMNS
 
@@ -219,8 +232,12 @@ def tmem_ld(f, i: int, addr, offset: int, shape: str, num: int, pack: str, split
         words = tm.words[rows, cols]
         if "uninitialised" in checks and not tm.written[rows, cols].all():
             bad = ~tm.written[rows, cols]
-            tm.cta.machine.report("uninitialised", f"tcgen05.ld of tensor memory nobody wrote: lane {int(rows[bad][0])}, "
-                                  f"column {int(cols[bad][0])}", f, i)
+            tm.cta.machine.report(
+                "uninitialised",
+                f"tcgen05.ld of tensor memory nobody wrote: lane {int(rows[bad][0])}, column {int(cols[bad][0])}",
+                f,
+                i,
+            )
         if tm.cta.machine.order is not None:
             tm.cta.machine.order.tmem_access(f, i, (f.lo + lanes.start) // 32, tm, rows, cols, False)
         if pack:

@@ -12,29 +12,68 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .parser import Imm, Instruction, Kernel, Mem, Module, PtxError, Reg, Special, Sym
+from .parser import Module
+from .syntax import Imm, Instruction, Kernel, Mem, PtxError, Reg, Special, Sym
 
 EMITTERS: dict[str, Callable] = {}
 RUNTIME: dict[str, object] = {}
 BOUNDARY: set[str] = set()
 
-KIND_DTYPE = {"p": np.bool_, "u1": np.uint8, "i1": np.int8, "u2": np.uint16, "i2": np.int16, "f2": np.float16,
-              "u4": np.uint32, "i4": np.int32, "f4": np.float32, "h4": np.float16, "u8": np.uint64, "i8": np.int64,
-              "f8": np.float64, "s8": np.float32, "w8": np.uint16, "w4": np.uint16}
-TYPE_KIND = {"pred": "p", "b8": "u1", "u8": "u1", "s8": "i1", "b16": "u2", "u16": "u2", "s16": "i2", "f16": "f2",
-             "bf16": "u2", "b32": "u4", "u32": "u4", "s32": "i4", "f32": "f4", "f16x2": "h4", "bf16x2": "w4",
-             "b64": "u8", "u64": "u8", "s64": "i8", "f64": "f8", "f32x2": "s8", "tf32": "u4", "b128": "q"}
+KIND_DTYPE = {
+    "p": np.bool_,
+    "u1": np.uint8,
+    "i1": np.int8,
+    "u2": np.uint16,
+    "i2": np.int16,
+    "f2": np.float16,
+    "u4": np.uint32,
+    "i4": np.int32,
+    "f4": np.float32,
+    "h4": np.float16,
+    "u8": np.uint64,
+    "i8": np.int64,
+    "f8": np.float64,
+    "s8": np.float32,
+    "w8": np.uint16,
+    "w4": np.uint16,
+}
+TYPE_KIND = {
+    "pred": "p",
+    "b8": "u1",
+    "u8": "u1",
+    "s8": "i1",
+    "b16": "u2",
+    "u16": "u2",
+    "s16": "i2",
+    "f16": "f2",
+    "bf16": "u2",
+    "b32": "u4",
+    "u32": "u4",
+    "s32": "i4",
+    "f32": "f4",
+    "f16x2": "h4",
+    "bf16x2": "w4",
+    "b64": "u8",
+    "u64": "u8",
+    "s64": "i8",
+    "f64": "f8",
+    "f32x2": "s8",
+    "tf32": "u4",
+    "b128": "q",
+}
 UNSIGNED = {1: "p", 8: "u1", 16: "u2", 32: "u4", 64: "u8", 128: "q"}
 
 
 def emits(*names: str, boundary: bool = False) -> Callable:
     """Register an emitter for opcodes; `boundary` makes each of them start a block of its own."""
+
     def register(fn: Callable) -> Callable:
         for name in names:
             EMITTERS[name] = fn
             if boundary:
                 BOUNDARY.add(name)
         return fn
+
     return register
 
 
@@ -44,11 +83,46 @@ def runtime(fn: Callable) -> Callable:
     return fn
 
 
-for _name in ("add", "subtract", "multiply", "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "negative",
-              "left_shift", "right_shift", "minimum", "maximum", "copyto", "less", "less_equal", "greater",
-              "greater_equal", "equal", "not_equal", "logical_not", "logical_and", "logical_or", "logical_xor",
-              "absolute", "where", "exp2", "log2", "sqrt", "divide", "reciprocal", "full", "sin", "cos", "tanh",
-              "isnan", "fmax", "fmin", "copysign"):
+for _name in (
+    "add",
+    "subtract",
+    "multiply",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "invert",
+    "negative",
+    "left_shift",
+    "right_shift",
+    "minimum",
+    "maximum",
+    "copyto",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "equal",
+    "not_equal",
+    "logical_not",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "absolute",
+    "where",
+    "exp2",
+    "log2",
+    "sqrt",
+    "divide",
+    "reciprocal",
+    "full",
+    "sin",
+    "cos",
+    "tanh",
+    "isnan",
+    "fmax",
+    "fmin",
+    "copysign",
+):
     RUNTIME[_name] = getattr(np, _name)
 
 
@@ -94,7 +168,7 @@ class Program:
                 leaders.add(i)
                 leaders.add(i + 1)
         starts = sorted(x for x in leaders if x < len(code))
-        blocks = [Block(a, b, n, n + 1) for n, (a, b) in enumerate(zip(starts, [*starts[1:], len(code)]))]
+        blocks = [Block(a, b, n, n + 1) for n, (a, b) in enumerate(zip(starts, [*starts[1:], len(code)], strict=False))]
         if any(ins.base == "bra" and ins.target >= len(code) for ins in code):
             raise self.fail(code[-1], "a branch past the end of the kernel")
         return blocks
@@ -131,7 +205,9 @@ def _unguarded(code: list[Instruction]) -> list[Instruction]:
         moved[n] = len(out)
         if ins.guard is not None and ins.base != "bra":
             g = ins.guard
-            skip = Instruction("bra", ("bra",), (), Reg(g.slot, 1, g.name, not g.negated), ins.line, ins.source, ins.text)
+            skip = Instruction(
+                "bra", ("bra",), (), Reg(g.slot, 1, g.name, not g.negated), ins.line, ins.source, ins.text
+            )
             skip.target = -2
             out += [skip, Instruction(ins.op, ins.parts, ins.operands, None, ins.line, ins.source, ins.text)]
         else:
@@ -230,7 +306,13 @@ class Generator:
             return self._immediate(op, kind)
         if isinstance(op, Special):
             expr = f"f.special({op.name!r})"
-            return expr if kind == "u4" else f"{expr}.astype('{kind}')" if kind in ("u8", "i8", "u2") else f"{expr}.view('{kind}')"
+            return (
+                expr
+                if kind == "u4"
+                else f"{expr}.astype('{kind}')"
+                if kind in ("u8", "i8", "u2")
+                else f"{expr}.view('{kind}')"
+            )
         if isinstance(op, Sym):
             return f"f.symbol({op.name!r}, {op.offset}, '{kind}')"
         raise self.fail(f"operand {op!r} is not understood here")
@@ -324,7 +406,9 @@ def _class(ins: Instruction) -> str:
     if base in ("tcgen05", "wgmma"):
         return ".".join(ins.parts[:2])
     if base in ("ld", "st", "atom", "red", "ldmatrix", "stmatrix", "prefetch"):
-        space = next((p for p in ins.parts if p.split("::")[0] in ("global", "shared", "local", "param", "const")), "generic")
+        space = next(
+            (p for p in ins.parts if p.split("::")[0] in ("global", "shared", "local", "param", "const")), "generic"
+        )
         return f"{base}.{space.split('::')[0]}"
     if base in ("cp", "mbarrier", "fence", "bar", "barrier"):
         return ".".join(p.split("::")[0] for p in ins.parts[:3]) if base == "cp" else ".".join(ins.parts[:2])

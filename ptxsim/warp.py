@@ -9,13 +9,30 @@ again when a barrier releases them side by side.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from .translate import KIND_DTYPE, runtime
 
 RUNNING, WAITING, DONE = 0, 1, 2
-_WIDTH_OF = {"p": 1, "u2": 16, "i2": 16, "f2": 16, "u4": 32, "i4": 32, "f4": 32, "h4": 32, "w4": 32, "u8": 64,
-             "i8": 64, "f8": 64, "s8": 64, "w8": 64, "q": 128}
+_WIDTH_OF = {
+    "p": 1,
+    "u2": 16,
+    "i2": 16,
+    "f2": 16,
+    "u4": 32,
+    "i4": 32,
+    "f4": 32,
+    "h4": 32,
+    "w4": 32,
+    "u8": 64,
+    "i8": 64,
+    "f8": 64,
+    "s8": 64,
+    "w8": 64,
+    "q": 128,
+}
 
 
 class _Lazy(dict):
@@ -26,7 +43,7 @@ class _Lazy(dict):
         self.array, self.kind, self.lo, self.hi = array, kind, lo, hi
 
     def __missing__(self, slot: int) -> np.ndarray:
-        row = self.array[slot, self.lo:self.hi]
+        row = self.array[slot, self.lo : self.hi]
         view = row if self.kind in ("p", "q") else row.view(KIND_DTYPE[self.kind])
         self[slot] = view
         return view
@@ -46,9 +63,13 @@ class RegisterFile:
 
     def __init__(self, counts: dict[int, int], threads: int) -> None:
         self.threads = threads
-        self.arrays = {1: np.zeros((counts[1], threads), np.bool_), 16: np.zeros((counts[16], threads), np.uint16),
-                       32: np.zeros((counts[32], threads), np.uint32), 64: np.zeros((counts[64], threads), np.uint64),
-                       128: np.zeros((counts[128], threads, 2), np.uint64)}
+        self.arrays = {
+            1: np.zeros((counts[1], threads), np.bool_),
+            16: np.zeros((counts[16], threads), np.uint16),
+            32: np.zeros((counts[32], threads), np.uint32),
+            64: np.zeros((counts[64], threads), np.uint64),
+            128: np.zeros((counts[128], threads, 2), np.uint64),
+        }
         self._views: dict[tuple[int, int], Views] = {}
 
     def views(self, lo: int, hi: int) -> Views:
@@ -61,8 +82,26 @@ class RegisterFile:
 class Fragment:
     """Threads [lo, hi) of a CTA at block `pc`; `mask` is None when all of them are here."""
 
-    __slots__ = ("cta", "lo", "hi", "n", "pc", "mask", "count", "v", "state", "family", "_m2", "_m4", "why",
-                 "polled", "stamp", "wake", "alive", "local")
+    __slots__ = (
+        "_m2",
+        "_m4",
+        "alive",
+        "count",
+        "cta",
+        "family",
+        "hi",
+        "lo",
+        "local",
+        "mask",
+        "n",
+        "pc",
+        "polled",
+        "stamp",
+        "state",
+        "v",
+        "wake",
+        "why",
+    )
 
     def __init__(self, cta, lo: int, hi: int, pc: int, mask: np.ndarray | None = None) -> None:
         self.cta, self.lo, self.hi, self.n, self.pc = cta, lo, hi, hi - lo, pc
@@ -98,18 +137,21 @@ class Fragment:
         if self.mask is None:
             return range(self.lo // 32, -(-self.hi // 32))
         m = self.mask
-        return [self.lo // 32 + w for w in range(-(-self.n // 32)) if m[32 * w:32 * w + 32].any()]
+        return [self.lo // 32 + w for w in range(-(-self.n // 32)) if m[32 * w : 32 * w + 32].any()]
 
     def whole(self) -> bool:
         """Whether every warp with an active lane has all its living lanes here."""
         if self.mask is None:
             return True
-        live = self.cta.alive[self.lo:self.hi]
+        live = self.cta.alive[self.lo : self.hi]
         missing = live & ~self.mask
         if not missing.any():
             return True
-        return all(not missing[32 * w:32 * w + 32].any() for w in range(-(-self.n // 32))
-                   if self.mask[32 * w:32 * w + 32].any())
+        return all(
+            not missing[32 * w : 32 * w + 32].any()
+            for w in range(-(-self.n // 32))
+            if self.mask[32 * w : 32 * w + 32].any()
+        )
 
     def special(self, name: str) -> np.ndarray:
         """A special register's value in each lane of the range (uint32; uint64 for clocks)."""
@@ -136,7 +178,7 @@ class Fragment:
     def _split(self, p: np.ndarray, target: int, fall: int) -> int:
         cta = self.cta
         if self.mask is None and self.n > 32:
-            warps = [p[i:i + 32] for i in range(0, self.n, 32)]
+            warps = [p[i : i + 32] for i in range(0, self.n, 32)]
             status = [0 if not w.any() else 1 if w.all() else 2 for w in warps]
             if len(set(status)) > 1:
                 pieces, start = [], 0
@@ -172,9 +214,9 @@ class Fragment:
         """The active lanes leave the kernel."""
         cta = self.cta
         if self.mask is None:
-            cta.alive[self.lo:self.hi] = False
+            cta.alive[self.lo : self.hi] = False
         else:
-            cta.alive[self.lo:self.hi] &= ~self.mask
+            cta.alive[self.lo : self.hi] &= ~self.mask
         self.state = DONE
         if self.family is not None:
             self.family.remove(self)
@@ -212,7 +254,7 @@ class Fragment:
 def join_ranges(fragments: list[Fragment]) -> None:
     """Join whole, adjacent fragments at the same block into one; the others are left as they are."""
     fragments = sorted((f for f in fragments if f.mask is None and f.family is None), key=lambda f: f.lo)
-    for a, b in zip(fragments, fragments[1:]):
+    for a, b in itertools.pairwise(fragments):
         if a.hi == b.lo and a.pc == b.pc and a.state == b.state and a.state != DONE:
             b.lo, b.n = a.lo, b.hi - a.lo
             b.v = b.cta.registers.views(b.lo, b.hi)

@@ -14,10 +14,9 @@ import numpy as np
 
 from .access import load, store
 from .collective import gather_warp
+from .descriptor import operand_values, values
 from .machine import Task
-
-from .parser import Imm, Instruction, Reg, Vec
-from .tcgen05 import operand_values, values
+from .syntax import Imm, Instruction, Reg, Vec
 from .translate import Generator, emits, runtime
 
 _BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
@@ -93,8 +92,10 @@ def _mma(g: Generator, ins: Instruction) -> None:
         raise g.fail("wgmma needs registers here")
     slots = tuple(x.slot for x in d.items)
     source = tuple(x.slot for x in a.items) if registers else g.read(a, "u8")
-    g.line(f"wg_mma(f, {g.at}, {int(shape[1])}, {int(shape[2])}, {types!r}, {slots}, {source}, {registers}, {g.read(b, 'u8')}, "
-           f"{g.read(scale, 'p')}, {negate}, {bool(trans_a)}, {bool(trans_b)}, {'satfinite' in parts})")
+    g.line(
+        f"wg_mma(f, {g.at}, {int(shape[1])}, {int(shape[2])}, {types!r}, {slots}, {source}, {registers}, "
+        f"{g.read(b, 'u8')}, {g.read(scale, 'p')}, {negate}, {bool(trans_a)}, {bool(trans_b)}, {'satfinite' in parts})"
+    )
 
 
 @lru_cache(maxsize=64)
@@ -125,6 +126,7 @@ def wg_mma(f, i, n, k, types, slots, source, registers, b, scale, negate, trans_
     def first(x, lane):
         x = np.asarray(x)
         return int(x[lane]) if x.ndim else int(x)
+
     for group, warps in _groups_of(f).items():
         lane = 32 * warps[0] - f.lo
         lo, hi = 32 * warps[0], 32 * warps[-1] + 32
@@ -133,9 +135,16 @@ def wg_mma(f, i, n, k, types, slots, source, registers, b, scale, negate, trans_
         if warps[0] % 4 == 0:
             machine.counts.mma_instructions += 1
         machine.counts.mma_flops += 2 * 16 * len(warps) * n * k
-        machine.post(("wgmma", cta.rank, group), Task("mma", lambda w=warps, lo=lo, hi=hi, x=args, t=token, gr=group: _run(
-            cta, f, i, n, k, types, slots, registers, x, negate, trans_a, trans_b, w, lo, hi, t, gr),
-            f"wgmma, line {machine.program.instructions[i].line}"))
+        machine.post(
+            ("wgmma", cta.rank, group),
+            Task(
+                "mma",
+                lambda w=warps, lo=lo, hi=hi, x=args, t=token, gr=group: _run(
+                    cta, f, i, n, k, types, slots, registers, x, negate, trans_a, trans_b, w, lo, hi, t, gr
+                ),
+                f"wgmma, line {machine.program.instructions[i].line}",
+            ),
+        )
 
 
 def _run(cta, f, i, n, k, types, slots, registers, args, negate, trans_a, trans_b, warps, lo, hi, token, group) -> None:
@@ -154,7 +163,7 @@ def _run(cta, f, i, n, k, types, slots, registers, args, negate, trans_a, trans_
             am, index = operand_values(cta, source, False, trans_a, 64, k, _BITS[ta], ta)
             if cta.shadow is not None:
                 cta.shadow.async_chunks(index, token, i, f, actor)
-            am = am[16 * (warps[0] % 4):16 * (warps[-1] % 4) + 16]
+            am = am[16 * (warps[0] % 4) : 16 * (warps[-1] % 4) + 16]
     except (IndexError, ValueError) as error:
         return machine.report("out-of-bounds", f"wgmma: {error}", f, i)
     if machine.order is not None:
@@ -171,7 +180,9 @@ def _run(cta, f, i, n, k, types, slots, registers, args, negate, trans_a, trans_
         pair = np.stack([product[:, rows, cols], product[:, rows, cols + 1]], -1)
         pair = pair.transpose(1, 0, 2, 3).reshape(len(slots), hi - lo, 2)
         if accumulate:
-            pair = pair + np.ascontiguousarray(file[at, lo:hi]).view(np.float16).reshape(len(slots), hi - lo, 2).astype(np.float32)
+            pair = pair + np.ascontiguousarray(file[at, lo:hi]).view(np.float16).reshape(len(slots), hi - lo, 2).astype(
+                np.float32
+            )
         file[at, lo:hi] = np.ascontiguousarray(pair.astype(np.float16)).view(np.uint32)[..., 0]
         return None
     new = product[:, rows, cols].transpose(1, 0, 2).reshape(len(slots), hi - lo)
@@ -210,7 +221,7 @@ def _matrix(g: Generator, ins: Instruction) -> None:
 
 def _row_addresses(f, addr, j: int, trans: bool) -> tuple[np.ndarray, np.ndarray]:
     """Addresses of the two halves each lane holds of matrix j."""
-    a = np.asarray(addr).astype(np.uint64).reshape(-1, 32)[:, 8 * j:8 * j + 8]
+    a = np.asarray(addr).astype(np.uint64).reshape(-1, 32)[:, 8 * j : 8 * j + 8]
     t = np.arange(32)
     if trans:
         low = a[:, t % 4 * 2] + np.uint64(2) * (t // 4).astype(np.uint64)

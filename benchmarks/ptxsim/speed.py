@@ -11,22 +11,25 @@ import sys
 import time
 from pathlib import Path
 
-
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests/ptxsim")]
 
 import ptxsim  # noqa: E402
 
 HEAD = ".version 8.8\n.target sm_100a\n.address_size 64\n"
-STEP = """add.s32 %r1, %r1, %r2; xor.b32 %r2, %r2, %r3; shl.b32 %r4, %r1, 3; mad.lo.s32 %r3, %r4, %r2, %r1; and.b32 %r5, %r3, 1023;
+STEP = """add.s32 %r1, %r1, %r2; xor.b32 %r2, %r2, %r3; shl.b32 %r4, %r1, 3; mad.lo.s32 %r3, %r4, %r2, %r1;
+and.b32 %r5, %r3, 1023;
 mul.f32 %f1, %f1, %f2; add.f32 %f2, %f2, %f3; sub.s32 %r2, %r3, %r5; """
 
 
 def alu(threads: int, loops: int = 300) -> float:
-    """Warp instructions a second of a loop of 8 × 8 integer and float instructions on `threads` threads."""
-    body = (f"{HEAD}.visible .entry k()\n{{.reg .pred %p<2>; .reg .b32 %r<9>; .reg .f32 %f<4>;\nmov.u32 %r1, %tid.x; mov.u32 %r2, 7;"
-            f"mov.u32 %r3, 9; mov.b32 %f1, 0f3F800001; mov.b32 %f2, 0f3F800000; mov.b32 %f3, 0f00800000; mov.u32 %r8, 0;\n"
-            f"L: {STEP * 8} add.u32 %r8, %r8, 1; setp.lt.u32 %p1, %r8, {loops}; @%p1 bra L; ret; }}")
+    """Warp instructions a second of a loop of 8 times 8 integer and float instructions on `threads` threads."""
+    body = (
+        f"{HEAD}.visible .entry k()\n{{.reg .pred %p<2>; .reg .b32 %r<9>; .reg .f32 %f<4>;\n"
+        "mov.u32 %r1, %tid.x; mov.u32 %r2, 7;"
+        "mov.u32 %r3, 9; mov.b32 %f1, 0f3F800001; mov.b32 %f2, 0f3F800000; mov.b32 %f3, 0f00800000; mov.u32 %r8, 0;\n"
+        f"L: {STEP * 8} add.u32 %r8, %r8, 1; setp.lt.u32 %p1, %r8, {loops}; @%p1 bra L; ret; }}"
+    )
     launch = ptxsim.launch(ptxsim.Module.from_text(body), "k", (1,), (threads,), ())
     rates = []
     for _ in range(4):  # the first run also compiles; CPU time, so that other programs on the core do not count
@@ -54,10 +57,13 @@ def main() -> None:
             cpu = time.process_time() - start
             error = float((x["o"][:, :, 0].float() - mla_reference(x)[0]).abs().max())
             n = sum(c.warp_instructions for c in result.counts)
-            print(f"MLA decode FP16 b1 kv1024 split4, checks {'on ' if checks else 'off'}: {cpu:5.1f} s of CPU, "
-                  f"{result.seconds:5.1f} s of wall time, {n} warp "
-                  f"instructions, largest error {error:.1e}")
-        print(f"parse and capture: {ready:.1f} s; peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2 ** 20:.2f} GiB")
+            print(
+                f"MLA decode FP16 b1 kv1024 split4, checks {'on ' if checks else 'off'}: {cpu:5.1f} s of CPU, "
+                f"{result.seconds:5.1f} s of wall time, {n} warp "
+                f"instructions, largest error {error:.1e}"
+            )
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(f"parse and capture: {ready:.1f} s; peak memory {peak:.2f} GiB")
 
 
 if __name__ == "__main__":

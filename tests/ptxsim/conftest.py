@@ -24,12 +24,24 @@ def kernel_text(body: str, params: int = 2, shared: int = 0, registers: str = ""
     """A module with one kernel `k` of `params` 64-bit parameters p0, p1, ... around `body`."""
     args = ", ".join(f".param .u64 p{n}" for n in range(params))
     extern = ".extern .shared .align 1024 .b8 dyn[];\n"
-    return (f"{HEAD}{extern}.visible .entry k({args})\n{{\n.reg .pred %p<40>;\n.reg .b16 %h<40>;\n.reg .b32 %r<80>;\n"
-            f".reg .b64 %d<80>;\n.reg .b128 %q<4>;\n{registers}\n{body}\nret;\n}}\n")
+    return (
+        f"{HEAD}{extern}.visible .entry k({args})\n{{\n.reg .pred %p<40>;\n.reg .b16 %h<40>;\n.reg .b32 %r<80>;\n"
+        f".reg .b64 %d<80>;\n.reg .b128 %q<4>;\n{registers}\n{body}\nret;\n}}\n"
+    )
 
 
-def run_kernel(body: str, *args, threads: int = 32, grid: tuple = (1,), shared: int = 0, cluster: tuple = (1,),
-               schedule: str = "random", seed: int = 0, checks: tuple = (), registers: str = "") -> ptxsim.Result:
+def run_kernel(
+    body: str,
+    *args,
+    threads: int = 32,
+    grid: tuple = (1,),
+    shared: int = 0,
+    cluster: tuple = (1,),
+    schedule: str = "random",
+    seed: int = 0,
+    checks: tuple = (),
+    registers: str = "",
+) -> ptxsim.Result:
     """Run a kernel made of `body` over the given arguments."""
     module = ptxsim.Module.from_text(kernel_text(body, len(args), shared, registers))
     launch = ptxsim.launch(module, "k", grid, (threads,), args, dynamic_shared=shared, cluster=cluster)
@@ -57,11 +69,14 @@ def built(examples: Path):
         folder = ROOT / "results/ptxsim" / name
         stamp, digest = folder / "stamp", hashlib.sha256(drivers.read_bytes() + str(examples).encode()).hexdigest()
         if not stamp.exists() or stamp.read_text() != digest:
-            done = subprocess.run([sys.executable, str(drivers), name, str(examples), str(folder)], capture_output=True, text=True)
+            done = subprocess.run(
+                [sys.executable, str(drivers), name, str(examples), str(folder)], capture_output=True, text=True
+            )
             if done.returncode:
                 pytest.fail(f"{name} does not compile: {done.stdout[-600:]}{done.stderr[-600:]}")
             stamp.write_text(digest)
         return folder / part
+
     return build
 
 

@@ -4,7 +4,6 @@
 were unpacked; only what the compiler makes of them is written. No GPU is needed.
 """
 
-
 import importlib.util
 import json
 import os
@@ -95,14 +94,32 @@ def _nvfp4_gemm(examples: Path, folder: Path, target: str) -> None:
     kernel = m.Sm100BlockScaledDenseGemmKernel()
 
     @cute.jit
-    def host(a: cute.Pointer, b: cute.Pointer, sfa: cute.Pointer, sfb: cute.Pointer, c: cute.Pointer, rows: Int32,
-             columns: Int32, depth: Int32, batch: Int32, stream):
+    def host(
+        a: cute.Pointer,
+        b: cute.Pointer,
+        sfa: cute.Pointer,
+        sfb: cute.Pointer,
+        c: cute.Pointer,
+        rows: Int32,
+        columns: Int32,
+        depth: Int32,
+        batch: Int32,
+        stream,
+    ):
         kernel(a, b, sfa, sfb, c, (rows, columns, depth, batch), stream)
 
     def ptr(dtype, align):
         return make_ptr(dtype, align, cute.AddressSpace.gmem, assumed_align=align)
-    args = (ptr(m.ab_dtype, 16), ptr(m.ab_dtype, 16), ptr(m.sf_dtype, 32), ptr(m.sf_dtype, 32), ptr(m.c_dtype, 32),
-            *(Int32(x) for x in (128, 128, 256, 1)), make_fake_stream())
+
+    args = (
+        ptr(m.ab_dtype, 16),
+        ptr(m.ab_dtype, 16),
+        ptr(m.sf_dtype, 32),
+        ptr(m.sf_dtype, 32),
+        ptr(m.c_dtype, 32),
+        *(Int32(x) for x in (128, 128, 256, 1)),
+        make_fake_stream(),
+    )
     export(host, args, target, folder, "gemm")
 
 
@@ -130,14 +147,31 @@ def _fmha(causal: bool):
         right = Int32(0) if causal else None
 
         @cute.jit
-        def host(q: cute.Pointer, k: cute.Pointer, v: cute.Pointer, o: cute.Pointer, batch: Int32, s_q: Int32, s_k: Int32,
-                 h_q: Int32, h_k: Int32, scale_log2: Float32, scale: Float32, stream):
+        def host(
+            q: cute.Pointer,
+            k: cute.Pointer,
+            v: cute.Pointer,
+            o: cute.Pointer,
+            batch: Int32,
+            s_q: Int32,
+            s_k: Int32,
+            h_q: Int32,
+            h_k: Int32,
+            scale_log2: Float32,
+            scale: Float32,
+            stream,
+        ):
             size = (batch, s_q, s_q, s_k, h_q, h_k, 128)
             kernel(q, k, v, o, size, None, None, None, scale_log2, scale, Float32(1.0), None, right, stream)
 
         p = make_ptr(cutlass.Float16, 16, cute.AddressSpace.gmem, assumed_align=16)
-        export(host, (p, p, p, p, *(Int32(x) for x in (1, 256, 256, 1, 1)), Float32(1.0), Float32(1.0), make_fake_stream()),
-               target, folder, "fmha")
+        export(
+            host,
+            (p, p, p, p, *(Int32(x) for x in (1, 256, 256, 1, 1)), Float32(1.0), Float32(1.0), make_fake_stream()),
+            target,
+            folder,
+            "fmha",
+        )
 
     return compile_it
 
@@ -167,8 +201,25 @@ def _hopper_fmha(examples: Path, folder: Path, target: str) -> None:
     q, k, v, o = (compact(cutlass.Float16, (None, 128, 1, None, None), (3, 0, 1, 2, 4)) for _ in range(4))
     lse = compact(Float32, (None, 1, 1, None, None), (0, 1, 2, 3, 4))
     del order
-    export(kernel, (q, k, v, o, lse, Float32(1.0), Float32(1.0), Float32(1.0), None, None,
-                    make_fake_stream(use_tvm_ffi_env_stream=True)), target, folder, "fmha")
+    export(
+        kernel,
+        (
+            q,
+            k,
+            v,
+            o,
+            lse,
+            Float32(1.0),
+            Float32(1.0),
+            Float32(1.0),
+            None,
+            None,
+            make_fake_stream(use_tvm_ffi_env_stream=True),
+        ),
+        target,
+        folder,
+        "fmha",
+    )
 
 
 def _mla(stem: str, cls: str, dtype: str):
@@ -186,8 +237,20 @@ def _mla(stem: str, cls: str, dtype: str):
         o = compact(io, (128, 512, None, None), (1, 0, 2, 3))
         lse = compact(Float32, (128, None, None), (0, 1, 2))
         space, seqs = compact(cutlass.Int8, (None,), (0,), 32), compact(Int32, (None,), (0,))
-        args = (*q, *c, table, o, lse, space, Int32(1), seqs, None, Float32(1.0), Float32(1.0),
-                make_fake_stream(use_tvm_ffi_env_stream=True))
+        args = (
+            *q,
+            *c,
+            table,
+            o,
+            lse,
+            space,
+            Int32(1),
+            seqs,
+            None,
+            Float32(1.0),
+            Float32(1.0),
+            make_fake_stream(use_tvm_ffi_env_stream=True),
+        )
         export(kernel, args, target, folder, "mla", "--opt-level 2")
 
     return compile_it
@@ -200,11 +263,18 @@ EXAMPLES = {
     "mla_fp16": (_mla("mla_decode_fp16", "BlackwellMultiHeadLatentAttentionForwardFP16", "Float16"), "sm_100a"),
     "mla_fp8": (_mla("mla_decode_fp8", "BlackwellMultiHeadLatentAttentionForwardFP8", "Float8E4M3FN"), "sm_100a"),
 }
-EXAMPLES |= {f"fp16_gemm_{i}": (_tutorial_gemm(i, extra), "sm_100a") for i, extra in
-             (("0", ()), ("1", ()), ("2", ()), ("3", (4,)), ("3_1", (4,)), ("4", (2, 4)), ("5", (4,)))}
-EXAMPLES |= {"nvfp4_gemm_0": (_nvfp4_gemm, "sm_100a"), "persistent_gemm": (_persistent_gemm, "sm_100a"),
-             "fmha": (_fmha(False), "sm_100a"), "fmha_causal": (_fmha(True), "sm_100a"),
-             "hopper_gemm": (_hopper_gemm, "sm_90a"), "hopper_fmha": (_hopper_fmha, "sm_90a")}
+EXAMPLES |= {
+    f"fp16_gemm_{i}": (_tutorial_gemm(i, extra), "sm_100a")
+    for i, extra in (("0", ()), ("1", ()), ("2", ()), ("3", (4,)), ("3_1", (4,)), ("4", (2, 4)), ("5", (4,)))
+}
+EXAMPLES |= {
+    "nvfp4_gemm_0": (_nvfp4_gemm, "sm_100a"),
+    "persistent_gemm": (_persistent_gemm, "sm_100a"),
+    "fmha": (_fmha(False), "sm_100a"),
+    "fmha_causal": (_fmha(True), "sm_100a"),
+    "hopper_gemm": (_hopper_gemm, "sm_90a"),
+    "hopper_fmha": (_hopper_fmha, "sm_90a"),
+}
 
 
 if __name__ == "__main__":
@@ -215,6 +285,7 @@ if __name__ == "__main__":
         import ctypes
 
         import cutlass.cute as cute
+
         for library in cute.runtime.find_runtime_libraries(enable_tvm_ffi=True):
             ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
     function(examples, folder, arch)

@@ -17,7 +17,11 @@ def test_float_to_integer_clamps(mode, want, to, info) -> None:
     x[10:20] = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 3e9, -3e9, 70000, -1, 4294967040.0], np.float32)
     limits = np.iinfo(info)
     with np.errstate(all="ignore"):
-        y = np.clip(np.nan_to_num(want(x.astype(np.float64)), nan=0.0, posinf=limits.max, neginf=limits.min), limits.min, limits.max)
+        y = np.clip(
+            np.nan_to_num(want(x.astype(np.float64)), nan=0.0, posinf=limits.max, neginf=limits.min),
+            limits.min,
+            limits.max,
+        )
     got = through(f"cvt.{mode}.{to}.f32 {{d}}, {{0}};", info, x)
     np.testing.assert_array_equal(got, y.astype(np.int64).astype(info))
 
@@ -51,7 +55,9 @@ def test_bf16_rounding_of_every_kind() -> None:
 def test_fp8_tables_and_rounding(fmt, dtype) -> None:
     codes = torch.arange(256, dtype=torch.uint8).view(dtype)
     assert torch.equal(torch.from_numpy(numeric.TABLES[fmt]).nan_to_num(7, 8, 9), codes.float().nan_to_num(7, 8, 9))
-    x = np.concatenate([np.linspace(-500, 500, 4001), np.linspace(-0.1, 0.1, 2001), [np.nan, np.inf, -np.inf]]).astype(np.float32)
+    x = np.concatenate([np.linspace(-500, 500, 4001), np.linspace(-0.1, 0.1, 2001), [np.nan, np.inf, -np.inf]]).astype(
+        np.float32
+    )
     got = numeric.f32_to_small(x, fmt)
     top = float(torch.finfo(dtype).max)
     want = torch.from_numpy(np.clip(x, -top, top)).to(dtype).view(torch.uint8).numpy()
@@ -77,18 +83,20 @@ def test_small_formats_round_to_nearest_even(fmt: str) -> None:
     got = table[numeric.f32_to_small(x, fmt)]
     best = np.abs(table[None, :] - np.clip(x, -table.max(), table.max())[:, None]).min(1)
     np.testing.assert_array_equal(np.abs(got - np.clip(x, -table.max(), table.max())), best)
-    half = table[:len(table) // 2]
+    half = table[: len(table) // 2]
     ties = ((half[:-1] + half[1:]) / 2).astype(np.float32)
     assert (numeric.f32_to_small(ties, fmt) % 2 == 0).all()
 
 
 def test_scale_codes() -> None:
-    x = np.array([1.0, 1.5, 2.0, 3.0, 2.0 ** -127, 0.0, np.inf, np.nan], np.float32)
+    x = np.array([1.0, 1.5, 2.0, 3.0, 2.0**-127, 0.0, np.inf, np.nan], np.float32)
     np.testing.assert_array_equal(numeric.f32_to_ue8m0(x, "rp"), [127, 128, 128, 129, 0, 0, 254, 255])
     np.testing.assert_array_equal(numeric.f32_to_ue8m0(x, "rz"), [127, 127, 128, 128, 0, 0, 254, 255])
 
 
 def test_tf32() -> None:
-    x = np.array([1.0, 1 + 2.0 ** -11, 1 + 2.0 ** -12, 1 + 3 * 2.0 ** -11], np.float32)
-    np.testing.assert_array_equal(numeric.f32_to_tf32(x, "rna"), np.array([1, 1 + 2.0 ** -10, 1, 1 + 2 * 2.0 ** -10], np.float32))
-    np.testing.assert_array_equal(numeric.f32_to_tf32(x, "rn"), np.array([1, 1, 1, 1 + 2 * 2.0 ** -10], np.float32))
+    x = np.array([1.0, 1 + 2.0**-11, 1 + 2.0**-12, 1 + 3 * 2.0**-11], np.float32)
+    np.testing.assert_array_equal(
+        numeric.f32_to_tf32(x, "rna"), np.array([1, 1 + 2.0**-10, 1, 1 + 2 * 2.0**-10], np.float32)
+    )
+    np.testing.assert_array_equal(numeric.f32_to_tf32(x, "rn"), np.array([1, 1, 1, 1 + 2 * 2.0**-10], np.float32))

@@ -22,49 +22,64 @@ def tensor_map(x: np.ndarray, box: tuple[int, ...], swizzle: int = 0) -> np.ndar
         v |= (n - 1) << (440 + 8 * k)
     raw = np.zeros(256, np.uint8)
     start = -raw.ctypes.data % 64
-    raw[start:start + 128] = np.frombuffer(v.to_bytes(128, "little"), np.uint8)
-    return raw[start:start + 128]
+    raw[start : start + 128] = np.frombuffer(v.to_bytes(128, "little"), np.uint8)
+    return raw[start : start + 128]
 
 
 def box_of(x: np.ndarray, box: tuple[int, ...], at: tuple[int, ...]) -> np.ndarray:
     """The box, zeros outside, by plain indexing."""
     out = np.zeros(box[::-1], x.dtype)
     for index in np.ndindex(*out.shape):
-        where = tuple(a + i for a, i in zip(at[::-1], index))
-        if all(0 <= w < n for w, n in zip(where, x.shape)):
+        where = tuple(a + i for a, i in zip(at[::-1], index, strict=False))
+        if all(0 <= w < n for w, n in zip(where, x.shape, strict=False)):
             out[index] = x[where]
     return out
 
 
 def swizzled(linear: np.ndarray, bits: int) -> np.ndarray:
-    """Bytes as they lie in shared memory from a 1024-byte boundary: address bits 4.. exclusive-or bits 7.., byte by byte."""
+    """Bytes as they lie in shared memory from a 1024-byte boundary: address bits 4.. exclusive-or bits 7.., byte
+    by byte."""
     out = np.zeros(-(-linear.size // 1024) * 1024, np.uint8)
     for address, byte in enumerate(linear):
         out[address ^ ((address >> 7 & ((1 << bits) - 1)) << 4)] = byte
-    return out[:linear.size]
+    return out[: linear.size]
 
 
-LOAD = """ld.param.u64 %d1, [p0]; ld.param.u64 %d3, [p2]; mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; add.u32 %r3, %r1, BYTES; setp.ne.u32 %p1, %r2, 0;
+LOAD = """ld.param.u64 %d1, [p0]; ld.param.u64 %d3, [p2]; mov.u32 %r1, dyn; mov.u32 %r2, %tid.x;
+add.u32 %r3, %r1, BYTES; setp.ne.u32 %p1, %r2, 0;
 @%p1 bra WAIT; mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster;
 mbarrier.arrive.expect_tx.shared.b64 %d9, [%r3], BYTES;
 cp.async.bulk.tensor.DIMd.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r1], [%d1, {COORDS}], [%r3];
 WAIT: bar.sync 0; L: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra L; mov.u32 %r4, %r2;
-C: add.u32 %r5, %r1, %r4; ld.shared.u8 %r6, [%r5]; cvt.u64.u32 %d4, %r4; add.u64 %d5, %d3, %d4; st.global.u8 [%d5], %r6; add.u32 %r4, %r4, 32;
+C: add.u32 %r5, %r1, %r4; ld.shared.u8 %r6, [%r5]; cvt.u64.u32 %d4, %r4; add.u64 %d5, %d3, %d4;
+st.global.u8 [%d5], %r6; add.u32 %r4, %r4, 32;
 setp.lt.u32 %p3, %r4, BYTES; @%p3 bra C;"""
 
 
-@pytest.mark.parametrize("dtype,shape,box,at,swizzle", [
-    (np.float16, (40, 96), (64, 8), (0, 0), 3), (np.float16, (40, 96), (64, 16), (48, 30), 3), (np.float16, (40, 96), (32, 16), (16, 3), 2),
-    (np.uint8, (64, 64), (32, 24), (0, 8), 1), (np.float32, (64, 32), (16, 8), (-8, -4), 0), (np.uint16, (5, 24, 64), (64, 4, 2), (0, 22, 4), 3),
-    (np.uint32, (3, 4, 8, 16), (16, 2, 2, 2), (0, 7, 1, 2), 0), (np.uint16, (2, 3, 4, 4, 32), (32, 2, 1, 2, 1), (0, 3, 0, 2, 1), 2),
-    (np.uint8, (256,), (128,), (192,), 0), (np.float16, (40, 96), (64, 8), (200, 0), 3)])
+@pytest.mark.parametrize(
+    "dtype,shape,box,at,swizzle",
+    [
+        (np.float16, (40, 96), (64, 8), (0, 0), 3),
+        (np.float16, (40, 96), (64, 16), (48, 30), 3),
+        (np.float16, (40, 96), (32, 16), (16, 3), 2),
+        (np.uint8, (64, 64), (32, 24), (0, 8), 1),
+        (np.float32, (64, 32), (16, 8), (-8, -4), 0),
+        (np.uint16, (5, 24, 64), (64, 4, 2), (0, 22, 4), 3),
+        (np.uint32, (3, 4, 8, 16), (16, 2, 2, 2), (0, 7, 1, 2), 0),
+        (np.uint16, (2, 3, 4, 4, 32), (32, 2, 1, 2, 1), (0, 3, 0, 2, 1), 2),
+        (np.uint8, (256,), (128,), (192,), 0),
+        (np.float16, (40, 96), (64, 8), (200, 0), 3),
+    ],
+)
 @pytest.mark.parametrize("schedule", ["eager", "late"])
 def test_tma_load(dtype, shape, box, at, swizzle, schedule, rng) -> None:
     x = rng.integers(0, 200, shape).astype(dtype)
     n = int(np.prod(box)) * x.itemsize
     out = np.full(n, 255, np.uint8)
     body = LOAD.replace("BYTES", str(n)).replace("DIM", str(x.ndim)).replace("COORDS", ", ".join(map(str, at)))
-    result = run_kernel(body, tensor_map(x, box, swizzle), x, out, shared=n + 1024, schedule=schedule, checks=("uninitialised", "race"))
+    result = run_kernel(
+        body, tensor_map(x, box, swizzle), x, out, shared=n + 1024, schedule=schedule, checks=("uninitialised", "race")
+    )
     assert not result.findings, [str(f) for f in result.findings]
     np.testing.assert_array_equal(out, swizzled(box_of(x, box, at).reshape(-1).view(np.uint8), swizzle))
     assert result.counts[0].tma_bytes == n
@@ -73,12 +88,21 @@ def test_tma_load(dtype, shape, box, at, swizzle, schedule, rng) -> None:
 def test_descriptor_fields() -> None:
     x = np.zeros((7, 5, 64), np.float16)
     tm = decode(tensor_map(x, (64, 5, 1), 3).tobytes())
-    assert (tm.address, tm.sizes, tm.strides, tm.box, tm.bits, tm.swizzle) == (x.ctypes.data, (64, 5, 7), (0, 128, 640), (64, 5, 1), 16, 3)
+    assert (tm.address, tm.sizes, tm.strides, tm.box, tm.bits, tm.swizzle) == (
+        x.ctypes.data,
+        (64, 5, 7),
+        (0, 128, 640),
+        (64, 5, 1),
+        16,
+        3,
+    )
 
 
 STORE = """ld.param.u64 %d1, [p0]; mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; mad.lo.u32 %r3, %r2, 4, %r1;
-mov.b32 %f1, 0f3F800000; st.shared.b32 [%r3], %f1; fence.proxy.async.shared::cta; bar.sync 0; setp.ne.u32 %p1, %r2, 0; @%p1 bra END;
-OP.global.shared::ctaADD.tile.bulk_group [%d1, {X, Y}], [%r1]; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; END:"""
+mov.b32 %f1, 0f3F800000; st.shared.b32 [%r3], %f1; fence.proxy.async.shared::cta; bar.sync 0;
+setp.ne.u32 %p1, %r2, 0; @%p1 bra END;
+OP.global.shared::ctaADD.tile.bulk_group [%d1, {X, Y}], [%r1]; cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0; END:"""
 
 
 @pytest.mark.parametrize("op,add", [("cp.async.bulk.tensor.2d", ""), ("cp.reduce.async.bulk.tensor.2d", ".add")])
@@ -87,59 +111,97 @@ OP.global.shared::ctaADD.tile.bulk_group [%d1, {X, Y}], [%r1]; cp.async.bulk.com
 def test_tma_store_and_reduce(op, add, x, y, schedule) -> None:
     target = np.full((8, 16), 5, np.float32)
     body = STORE.replace("OP", op).replace("ADD", add).replace("X", str(x)).replace("Y", str(y))
-    result = run_kernel(body, tensor_map(target, (8, 4)), target, shared=1024, schedule=schedule, checks=("race", "uninitialised"),
-                        registers=".reg .f32 %f<4>;")
+    result = run_kernel(
+        body,
+        tensor_map(target, (8, 4)),
+        target,
+        shared=1024,
+        schedule=schedule,
+        checks=("race", "uninitialised"),
+        registers=".reg .f32 %f<4>;",
+    )
     assert not result.findings, [str(f) for f in result.findings]
     want = np.full((8, 16), 5, np.float32)
-    want[y:y + 4, x:x + 8] = 6 if add else 1
+    want[y : y + 4, x : x + 8] = 6 if add else 1
     np.testing.assert_array_equal(target, want)
 
 
 def test_a_store_without_its_proxy_fence_is_a_race() -> None:
     target = np.full((8, 16), 5, np.float32)
-    body = STORE.replace("OP", "cp.async.bulk.tensor.2d").replace("ADD", "").replace("X", "0").replace("Y", "0").replace("fence.proxy.async.shared::cta;", "")
-    result = run_kernel(body, tensor_map(target, (8, 4)), target, shared=1024, checks=("race",), registers=".reg .f32 %f<4>;")
+    body = (
+        STORE.replace("OP", "cp.async.bulk.tensor.2d")
+        .replace("ADD", "")
+        .replace("X", "0")
+        .replace("Y", "0")
+        .replace("fence.proxy.async.shared::cta;", "")
+    )
+    result = run_kernel(
+        body, tensor_map(target, (8, 4)), target, shared=1024, checks=("race",), registers=".reg .f32 %f<4>;"
+    )
     assert [f.kind for f in result.findings] == ["race"] and "no fence.proxy.async" in result.findings[0].message
 
 
 def test_bulk_copies_there_and_back(rng) -> None:
     x, y = rng.integers(0, 255, 512).astype(np.uint8), np.zeros(512, np.uint8)
-    body = """ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1]; mov.u32 %r1, dyn; add.u32 %r3, %r1, 1024; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0;
+    body = """ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1]; mov.u32 %r1, dyn; add.u32 %r3, %r1, 1024;
+    mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0;
     @%p1 bra END; mbarrier.init.shared.b64 [%r3], 1; mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 512;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], 512, [%r3];
     L: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra L;
-    cp.async.bulk.global.shared::cta.bulk_group [%d2], [%r1], 512; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; END:"""
+    cp.async.bulk.global.shared::cta.bulk_group [%d2], [%r1], 512; cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0; END:"""
     for schedule in ("eager", "late"):
         result = run_kernel(body, x, y, shared=2048, schedule=schedule, checks=("race", "uninitialised"))
         assert not result.findings, [str(f) for f in result.findings]
         np.testing.assert_array_equal(x, y)
 
 
-MULTICAST = """ld.param.u64 %d1, [p0]; ld.param.u64 %d3, [p2]; mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; add.u32 %r3, %r1, 1024; mov.u32 %r7, %cluster_ctarank;
-setp.ne.u32 %p1, %r2, 0; @%p1 bra SYNC; mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster; mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 128;
-SYNC: barrier.cluster.arrive.release; barrier.cluster.wait.acquire; setp.ne.u32 %p4, %r7, 0; @%p4 bra WAIT; @%p1 bra WAIT; mov.b16 %h1, MASK;
-cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%d1, {0}], [%r3], %h1;
-WAIT: bar.sync 0; L: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra L; mad.lo.u32 %r4, %r2, 4, %r1; ld.shared.b32 %r5, [%r4]; mad.lo.u32 %r6, %r7, 32, %r2;
+MULTICAST = """ld.param.u64 %d1, [p0]; ld.param.u64 %d3, [p2]; mov.u32 %r1, dyn; mov.u32 %r2, %tid.x;
+add.u32 %r3, %r1, 1024; mov.u32 %r7, %cluster_ctarank;
+setp.ne.u32 %p1, %r2, 0; @%p1 bra SYNC; mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster;
+mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 128;
+SYNC: barrier.cluster.arrive.release; barrier.cluster.wait.acquire; setp.ne.u32 %p4, %r7, 0; @%p4 bra WAIT;
+@%p1 bra WAIT; mov.b16 %h1, MASK;
+cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%d1,
+{0}], [%r3], %h1;
+WAIT: bar.sync 0; L: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra L; mad.lo.u32 %r4, %r2, 4, %r1;
+ld.shared.b32 %r5, [%r4]; mad.lo.u32 %r6, %r7, 32, %r2;
 mad.wide.u32 %d4, %r6, 4, %d3; st.global.b32 [%d4], %r5; barrier.cluster.arrive; barrier.cluster.wait;"""
 
 
 def test_multicast_reaches_every_cta_and_its_barrier() -> None:
     x, out = np.arange(32, dtype=np.uint32), np.zeros((2, 32), np.uint32)
     for seed in range(3):
-        result = run_kernel(MULTICAST.replace("MASK", "3"), tensor_map(x, (32,)), x, out, shared=2048, grid=(2,), cluster=(2,), seed=seed,
-                            checks=("race", "uninitialised"))
+        result = run_kernel(
+            MULTICAST.replace("MASK", "3"),
+            tensor_map(x, (32,)),
+            x,
+            out,
+            shared=2048,
+            grid=(2,),
+            cluster=(2,),
+            seed=seed,
+            checks=("race", "uninitialised"),
+        )
         assert not result.findings, [str(f) for f in result.findings]
         np.testing.assert_array_equal(out, np.stack([x, x]))
 
 
 def test_a_multicast_mask_short_of_a_cta_deadlocks() -> None:
     x, out = np.arange(32, dtype=np.uint32), np.zeros((2, 32), np.uint32)
-    result = run_kernel(MULTICAST.replace("MASK", "1"), tensor_map(x, (32,)), x, out, shared=2048, grid=(2,), cluster=(2,))
+    result = run_kernel(
+        MULTICAST.replace("MASK", "1"), tensor_map(x, (32,)), x, out, shared=2048, grid=(2,), cluster=(2,)
+    )
     (finding,) = result.findings
-    assert finding.kind == "deadlock" and "128 transaction bytes outstanding" in finding.message and "CTA 1" in finding.message
+    assert (
+        finding.kind == "deadlock"
+        and "128 transaction bytes outstanding" in finding.message
+        and "CTA 1" in finding.message
+    )
 
 
-CP = """ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1]; mov.u32 %r1, %tid.x; mov.u32 %r2, dyn; mad.lo.u32 %r3, %r1, 16, %r2; mad.wide.u32 %d3, %r1, 16, %d1;
+CP = """ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1]; mov.u32 %r1, %tid.x; mov.u32 %r2, dyn;
+mad.lo.u32 %r3, %r1, 16, %r2; mad.wide.u32 %d3, %r1, 16, %d1;
 cp.async.cg.shared.global [%r3], [%d3], 16, SIZE; cp.async.commit_group; WAIT ld.shared.v4.b32 {%r4,%r5,%r6,%r7}, [%r3];
 mad.wide.u32 %d4, %r1, 16, %d2; st.global.v4.b32 [%d4], {%r4,%r5,%r6,%r7};"""
 
@@ -147,7 +209,13 @@ mad.wide.u32 %d4, %r1, 16, %d2; st.global.v4.b32 [%d4], {%r4,%r5,%r6,%r7};"""
 @pytest.mark.parametrize("size", [16, 8, 0])
 def test_cp_async_fills_with_zeros(size, rng) -> None:
     x, y = rng.integers(1, 255, (32, 16)).astype(np.uint8), np.zeros((32, 16), np.uint8)
-    result = run_kernel(CP.replace("SIZE", str(size)).replace("WAIT", "cp.async.wait_group 0;"), x, y, shared=1024, checks=("race", "uninitialised"))
+    result = run_kernel(
+        CP.replace("SIZE", str(size)).replace("WAIT", "cp.async.wait_group 0;"),
+        x,
+        y,
+        shared=1024,
+        checks=("race", "uninitialised"),
+    )
     assert not result.findings
     np.testing.assert_array_equal(y, np.where(np.arange(16) < size, x, 0))
 
@@ -155,13 +223,22 @@ def test_cp_async_fills_with_zeros(size, rng) -> None:
 def test_cp_async_without_a_wait_is_noticed(rng) -> None:
     x, y = rng.integers(1, 255, (32, 16)).astype(np.uint8), np.zeros((32, 16), np.uint8)
     for schedule in ("eager", "late"):
-        result = run_kernel(CP.replace("SIZE", "16").replace("WAIT", ""), x, y, shared=1024, schedule=schedule, checks=("race", "uninitialised"))
+        result = run_kernel(
+            CP.replace("SIZE", "16").replace("WAIT", ""),
+            x,
+            y,
+            shared=1024,
+            schedule=schedule,
+            checks=("race", "uninitialised"),
+        )
         assert {f.kind for f in result.findings} & {"race", "uninitialised"}, schedule
 
 
-PHASES = """mov.u32 %r1, %tid.x; mov.u32 %r2, dyn; setp.ne.u32 %p1, %r1, 0; @%p1 bra GO; mbarrier.init.shared.b64 [%r2], 64; GO: bar.sync 0;
+PHASES = """mov.u32 %r1, %tid.x; mov.u32 %r2, dyn; setp.ne.u32 %p1, %r1, 0; @%p1 bra GO;
+mbarrier.init.shared.b64 [%r2], 64; GO: bar.sync 0;
 mov.u32 %r3, 0; mov.u32 %r9, 0; R: mbarrier.arrive.shared.b64 %d9, [%r2]; and.b32 %r4, %r3, 1;
-L: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], %r4; @!%p2 bra L; add.u32 %r9, %r9, 1; add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 5; @%p3 bra R;
+L: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], %r4; @!%p2 bra L; add.u32 %r9, %r9, 1; add.u32 %r3, %r3, 1;
+setp.lt.u32 %p3, %r3, 5; @%p3 bra R;
 ld.param.u64 %d1, [p0]; mad.wide.u32 %d2, %r1, 4, %d1; st.global.b32 [%d2], %r9;"""
 
 
@@ -173,7 +250,8 @@ def test_mbarrier_phases_alternate() -> None:
 
 
 def test_wait_by_state_token_and_too_many_arrivals() -> None:
-    body = """mov.u32 %r2, dyn; mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra GO; mbarrier.init.shared.b64 [%r2], COUNT; GO: bar.sync 0;
+    body = """mov.u32 %r2, dyn; mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra GO;
+    mbarrier.init.shared.b64 [%r2], COUNT; GO: bar.sync 0;
     mbarrier.arrive.shared.b64 %d9, [%r2]; L: mbarrier.test_wait.shared.b64 %p2, [%r2], %d9; @!%p2 bra L;"""
     assert not run_kernel(body.replace("COUNT", "32"), np.zeros(1), shared=64).findings
     result = run_kernel(body.replace("COUNT", "31"), np.zeros(1), shared=64)
@@ -182,4 +260,6 @@ def test_wait_by_state_token_and_too_many_arrivals() -> None:
 
 def test_an_mbarrier_that_was_never_initialised() -> None:
     result = run_kernel("mov.u32 %r2, dyn; mbarrier.arrive.shared.b64 %d9, [%r2];", np.zeros(1), shared=64)
-    assert [f.kind for f in result.findings] == ["barrier"] and "no mbarrier was initialised" in result.findings[0].message
+    assert [f.kind for f in result.findings] == ["barrier"] and "no mbarrier was initialised" in result.findings[
+        0
+    ].message

@@ -22,7 +22,10 @@ def capture(folder: Path, function: str, args: tuple) -> list[ptxsim.Launch]:
 
 # What the checks find in NVIDIA's kernels as shipped, each looked into (docs/ptxsim.md, «Findings in intact kernels»):
 # the softmax warps of MLA decode write the row maxima of the next tile without waiting until all have read the last.
-EXCHANGE = r"warp \d of CTA \d writes shared offset (4|5|6|7|8|9|2304)\d\d of CTA \d, and nothing orders that after the read by warp \d"
+EXCHANGE = (
+    r"warp \d of CTA \d writes shared offset (4|5|6|7|8|9|2304)\d\d of CTA \d, "
+    r"and nothing orders that after the read by warp \d"
+)
 # rmsnorm's warps past the last row reduce shared memory that no copy filled; nothing of it is stored.
 PAST_THE_END = r"warp \d of CTA 0 reads shared offset \d+ of CTA 0, which nobody wrote"
 
@@ -52,9 +55,12 @@ def test_rmsnorm(built, columns, rows) -> None:
     n = int(columns)
     x, w, o = torch.randn(rows, n).bfloat16(), torch.randn(n).bfloat16(), nans(rows, n, dtype=torch.bfloat16)
     args = (ptxsim.Pointer(x), ptxsim.Pointer(w), ptxsim.Pointer(o), rows, 1e-6, 0)
-    clean(ptxsim.run(capture(built("rmsnorm", columns), "rmsnorm", args)), PAST_THE_END if rows % 4 and n == 1024 else None)
+    clean(
+        ptxsim.run(capture(built("rmsnorm", columns), "rmsnorm", args)),
+        PAST_THE_END if rows % 4 and n == 1024 else None,
+    )
     want = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 1e-6) * w.float()
-    torch.testing.assert_close(o.float(), want, rtol=2 ** -8, atol=1e-6)
+    torch.testing.assert_close(o.float(), want, rtol=2**-8, atol=1e-6)
 
 
 def gemm(built, name: str, m: int, n: int, k: int, schedule: str, seed: int = 0) -> ptxsim.Result:
@@ -63,7 +69,7 @@ def gemm(built, name: str, m: int, n: int, k: int, schedule: str, seed: int = 0)
     result = ptxsim.run(capture(built(name), "gemm", (a, b, c)), schedule=schedule, seed=seed)
     clean(result)
     want = a.float() @ b.float().T
-    torch.testing.assert_close(c.float(), want, rtol=2 ** -10, atol=1e-3)
+    torch.testing.assert_close(c.float(), want, rtol=2**-10, atol=1e-3)
     assert (c == want.half()).float().mean() > 0.99
     assert sum(x.mma_flops for x in result.counts) == 2 * m * n * k
     return result
@@ -74,11 +80,13 @@ def test_tutorial_gemm_0(built, schedule) -> None:
     gemm(built, "fp16_gemm_0", 128, 256, 320, schedule)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ["1", "2", "3"])
 def test_tutorial_gemms(built, number) -> None:
     gemm(built, f"fp16_gemm_{number}", 512, 512, 192, "random")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["pair", "single"])
 def test_persistent_gemm(built, part) -> None:
     torch.manual_seed(2)
@@ -86,7 +94,7 @@ def test_persistent_gemm(built, part) -> None:
     a, b = torch.randn(batch, m, k).bfloat16().permute(1, 2, 0), torch.randn(batch, n, k).bfloat16().permute(1, 2, 0)
     c = nans(batch, m, n, dtype=torch.bfloat16).permute(1, 2, 0)
     clean(ptxsim.run(capture(built("persistent_gemm", part), "gemm", (a, b, c)), seed=3))
-    torch.testing.assert_close(c.float(), torch.einsum("mkl,nkl->mnl", a.float(), b.float()), rtol=2 ** -7, atol=1e-2)
+    torch.testing.assert_close(c.float(), torch.einsum("mkl,nkl->mnl", a.float(), b.float()), rtol=2**-7, atol=1e-2)
 
 
 def blocked(scales: torch.Tensor) -> torch.Tensor:
@@ -95,6 +103,7 @@ def blocked(scales: torch.Tensor) -> torch.Tensor:
     return scales.view(rows // 128, 4, 32, blocks // 4, 4).permute(0, 3, 2, 1, 4).contiguous()
 
 
+@pytest.mark.slow
 def test_nvfp4_gemm(built) -> None:
     torch.manual_seed(3)
     m, n, k = 128, 256, 512
@@ -103,6 +112,7 @@ def test_nvfp4_gemm(built) -> None:
     def fp4(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
         codes = torch.randint(0, 16, (rows, k), dtype=torch.uint8)
         return (codes[:, 0::2] | codes[:, 1::2] << 4).contiguous(), table[codes.long()]
+
     (a, af), (b, bf) = fp4(m), fp4(n)
     sa, sb = (torch.rand(r, k // 16).add(0.2).to(torch.float8_e4m3fn) for r in (m, n))
     c = nans(m, n)
@@ -110,7 +120,7 @@ def test_nvfp4_gemm(built) -> None:
     args = (*(ptxsim.Pointer(x) for x in (a, b, pa, pb, c)), m, n, k, 1, 0)
     clean(ptxsim.run(capture(built("nvfp4_gemm_0"), "gemm", args), seed=1))
     want = (af * sa.float().repeat_interleave(16, 1)) @ (bf * sb.float().repeat_interleave(16, 1)).T
-    torch.testing.assert_close(c.float(), want, rtol=2 ** -10, atol=2e-3)
+    torch.testing.assert_close(c.float(), want, rtol=2**-10, atol=2e-3)
 
 
 def mla_inputs(batch: int, kv: int, split: int, dtype=torch.float16, page: int = 128, seed: int = 0) -> dict:
@@ -121,32 +131,65 @@ def mla_inputs(batch: int, kv: int, split: int, dtype=torch.float16, page: int =
 
     def q(d: int) -> torch.Tensor:
         return torch.randn(batch, 1, 128, d).to(dtype).permute(2, 3, 1, 0)
+
     cache = [torch.randn(batch * pages, page, d).to(dtype).permute(1, 2, 0) for d in (512, 64)]
     order = torch.randperm(batch * pages).to(torch.int32).reshape(batch, pages)
     table = torch.empty_strided((pages, batch), (1, pages), dtype=torch.int32).copy_(order.T)
     o = nans(batch, 1, 128, 512, dtype=out).permute(2, 3, 1, 0)
     lse = nans(batch, 1, 128, dtype=torch.float32).permute(2, 1, 0)
     space = torch.full((batch * 128 * split * 513,), float("nan")).view(torch.int8)
-    return {"q": q(512), "r": q(64), "c": cache[0], "k": cache[1], "table": table, "order": order, "o": o, "lse": lse, "space": space,
-            "seqs": torch.full((batch,), kv, dtype=torch.int32), "kv": kv, "split": split}
+    return {
+        "q": q(512),
+        "r": q(64),
+        "c": cache[0],
+        "k": cache[1],
+        "table": table,
+        "order": order,
+        "o": o,
+        "lse": lse,
+        "space": space,
+        "seqs": torch.full((batch,), kv, dtype=torch.int32),
+        "kv": kv,
+        "split": split,
+    }
 
 
 def mla_capture(folder: Path, x: dict) -> list[ptxsim.Launch]:
-    args = (x["q"], x["r"], x["c"], x["k"], x["table"], x["o"], x["lse"], x["space"], x["split"], x["seqs"], None, 576 ** -0.5, 1.0)
+    args = (
+        x["q"],
+        x["r"],
+        x["c"],
+        x["k"],
+        x["table"],
+        x["o"],
+        x["lse"],
+        x["space"],
+        x["split"],
+        x["seqs"],
+        None,
+        576**-0.5,
+        1.0,
+    )
     return capture(folder, "mla", args)
 
 
 def mla_reference(x: dict) -> tuple[torch.Tensor, torch.Tensor]:
     outs, sums = [], []
     for b in range(x["q"].shape[3]):
-        keys = torch.cat([x["c"].float(), x["k"].float()], 1).permute(2, 0, 1)[x["order"][b].long()].reshape(-1, 576)[:x["kv"]]
-        s = torch.cat([x["q"].float(), x["r"].float()], 1)[:, :, 0, b] @ keys.T * 576 ** -0.5
+        keys = (
+            torch.cat([x["c"].float(), x["k"].float()], 1)
+            .permute(2, 0, 1)[x["order"][b].long()]
+            .reshape(-1, 576)[: x["kv"]]
+        )
+        s = torch.cat([x["q"].float(), x["r"].float()], 1)[:, :, 0, b] @ keys.T * 576**-0.5
         outs.append(torch.softmax(s, -1) @ keys[:, :512])
         sums.append(torch.logsumexp(s, -1) / math.log(2))
     return torch.stack(outs, -1), torch.stack(sums, -1)
 
 
-def mla_check(folder: Path, batch: int, kv: int, split: int, schedule: str, seed: int = 0, tolerance: float = 1e-3, **kw) -> ptxsim.Result:
+def mla_check(
+    folder: Path, batch: int, kv: int, split: int, schedule: str, seed: int = 0, tolerance: float = 1e-3, **kw
+) -> ptxsim.Result:
     x = mla_inputs(batch, kv, split, **kw)
     result = ptxsim.run(mla_capture(folder, x), schedule=schedule, seed=seed)
     clean(result, EXCHANGE if kv > 128 * split else None)
@@ -187,12 +230,15 @@ def test_fmha(built, name) -> None:
     batch, s_q, s_k, heads = 1, 256, 256, 2
     q, k, v = (torch.randn(batch, s, h, 128).half() for s, h in ((s_q, heads), (s_k, 1), (s_k, 1)))
     o = nans(batch, s_q, heads, 128)
-    scale = 128 ** -0.5
+    scale = 128**-0.5
     args = (*(ptxsim.Pointer(x) for x in (q, k, v, o)), batch, s_q, s_k, heads, 1, scale / math.log(2), scale, 0)
     clean(ptxsim.run(capture(built(name), "fmha", args), seed=2))
     want = torch.nn.functional.scaled_dot_product_attention(
-        q.float().transpose(1, 2), k.float().transpose(1, 2).expand(-1, heads, -1, -1), v.float().transpose(1, 2).expand(-1, heads, -1, -1),
-        is_causal=name == "fmha_causal").transpose(1, 2)
+        q.float().transpose(1, 2),
+        k.float().transpose(1, 2).expand(-1, heads, -1, -1),
+        v.float().transpose(1, 2).expand(-1, heads, -1, -1),
+        is_causal=name == "fmha_causal",
+    ).transpose(1, 2)
     torch.testing.assert_close(o.float(), want, rtol=1e-2, atol=2e-3)
 
 
@@ -205,6 +251,7 @@ def test_the_race_in_mla_decode_is_real(built) -> None:
     assert (x["o"][:, :, 0].float() - mla_reference(x)[0]).abs().max() > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part,dtype", [("f16", torch.float16), ("fp8", torch.float8_e4m3fn)])
 @pytest.mark.parametrize("schedule", ["eager", "late"])
 def test_hopper_gemm(built, part, dtype, schedule) -> None:
@@ -213,9 +260,10 @@ def test_hopper_gemm(built, part, dtype, schedule) -> None:
     a, b = (torch.randn(batch, x, k).to(dtype).permute(1, 2, 0) for x in (m, n))
     c = nans(batch, m, n).permute(1, 2, 0)
     clean(ptxsim.run(capture(built("hopper_gemm", part), "gemm", (a, b, c)), schedule=schedule))
-    torch.testing.assert_close(c.float(), torch.einsum("mkl,nkl->mnl", a.float(), b.float()), rtol=2 ** -10, atol=1e-3)
+    torch.testing.assert_close(c.float(), torch.einsum("mkl,nkl->mnl", a.float(), b.float()), rtol=2**-10, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_hopper_fmha(built) -> None:
     torch.manual_seed(6)
     batch, heads, s = 1, 2, 256
@@ -224,7 +272,8 @@ def test_hopper_fmha(built) -> None:
 
     def five(x: torch.Tensor) -> torch.Tensor:
         return x.permute(1, 3, 2, 0).unsqueeze(2)
-    scale = 128 ** -0.5
+
+    scale = 128**-0.5
     args = (five(q), five(k), five(v), five(o), lse.permute(4, 2, 3, 1, 0), scale / math.log(2), scale, 1.0, None, None)
     clean(ptxsim.run(capture(built("hopper_fmha"), "fmha", args), seed=1))
     q, k, v = (x.float().transpose(1, 2) for x in (q, k, v))

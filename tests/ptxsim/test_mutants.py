@@ -17,27 +17,35 @@ from test_examples import EXCHANGE, capture, mla_capture, mla_inputs, mla_refere
 
 import ptxsim
 
-WAIT = re.compile(r"\{\s*\.reg \.pred\s+P1;\s*LAB_WAIT:\s*mbarrier\.try_wait\.parity\.shared\.b64 P1, \[([^\]]*)\], [^;]*;.*?DONE:\s*\}", re.S)
+WAIT = re.compile(
+    r"\{\s*\.reg \.pred\s+P1;\s*LAB_WAIT:\s*mbarrier\.try_wait\.parity\.shared\.b64 P1, \[([^\]]*)\], ["
+    r"^;]*;.*?DONE:\s*\}",
+    re.S,
+)
 
 
 def without_waits(*which: int) -> Callable[[str], str]:
     """Delete the waits with these numbers, in the order of the text."""
+
     def edit(text: str) -> str:
         spots = list(WAIT.finditer(text))
         for n in sorted(which, reverse=True):
-            text = text[:spots[n].start()] + text[spots[n].end():]
+            text = text[: spots[n].start()] + text[spots[n].end() :]
         return text
+
     return edit
 
 
 def swap(pattern: str, new: str, nth: int | None = None) -> Callable[[str], str]:
     """Replace every match of a pattern, or only the nth; a pattern that matches nothing is an error of the test."""
+
     def edit(text: str) -> str:
         spots = list(re.finditer(pattern, text))
         assert spots, pattern
         for m in reversed(spots if nth is None else [spots[nth]]):
-            text = text[:m.start()] + m.expand(new) + text[m.end():]
+            text = text[: m.start()] + m.expand(new) + text[m.end() :]
         return text
+
     return edit
 
 
@@ -51,7 +59,9 @@ def mutant(folder: Path, launches: list[ptxsim.Launch], edit: Callable[[str], st
     return [dataclasses.replace(x, module=module, kernel=module.kernels[x.name]) for x in launches]
 
 
-def caught(folder: Path, make: Callable, edit: Callable[[str], str] | None, schedules=ptxsim.DEFAULT_SCHEDULES) -> str | None:
+def caught(
+    folder: Path, make: Callable, edit: Callable[[str], str] | None, schedules=ptxsim.DEFAULT_SCHEDULES
+) -> str | None:
     """How the first schedule that notices anything does so."""
     for name, seed in schedules:
         launches, wrong = make()
@@ -69,14 +79,18 @@ def gemm_0(folder: Path) -> Callable:
         torch.manual_seed(1)
         a, b, c = torch.randn(128, 384).half(), torch.randn(256, 384).half(), nans(128, 256)
         want = a.float() @ b.float().T
-        return capture(folder, "gemm", (a, b, c)), lambda: not torch.allclose(c.float(), want, rtol=2 ** -9, atol=1e-2)
+        return capture(folder, "gemm", (a, b, c)), lambda: not torch.allclose(c.float(), want, rtol=2**-9, atol=1e-2)
+
     return make
 
 
 GEMM_0 = {
-    "full-barrier waits deleted": without_waits(3, 5, 7), "accumulator wait deleted": without_waits(8),
-    "empty waits deleted, stage reused early": without_waits(2, 4, 6), "transaction count too small": swap("49152", "49136"),
-    "transaction count too large": swap("49152", "49168"), "one transaction count too small": swap("49152", "32768", 0),
+    "full-barrier waits deleted": without_waits(3, 5, 7),
+    "accumulator wait deleted": without_waits(8),
+    "empty waits deleted, stage reused early": without_waits(2, 4, 6),
+    "transaction count too small": swap("49152", "49136"),
+    "transaction count too large": swap("49152", "49168"),
+    "one transaction count too small": swap("49152", "32768", 0),
     "arrival count of a full barrier off by one": swap(r"mov\.b32\s+(%r62), 1;", r"mov.b32 \1, 2;"),
     "operand index shifted": swap(r"add\.s32\s+%r117, %r26, 2;", "add.s32 %r117, %r26, 4;"),
     "operand outside shared memory": swap(r"add\.s32\s+%r117, %r26, 2;", "add.s32 %r117, %r26, 9000;"),
@@ -84,9 +98,12 @@ GEMM_0 = {
     "stage commit deleted": swap(r"tcgen05\.commit[^;]*\[%r23\+32\];", "", 0),
     "TMA coordinate shifted": swap(r"\[%rd17, \{%r408, %r7\}\]", "[%rd17, {%r7, %r408}]"),
     "TMA destination shifted": swap(r"\[%r16\+65664\]", "[%r16+65152]"),
-    "barriers after the set-up deleted": swap(r"bar\.sync\s+(0|1, 128);", ""), "too few columns allocated": swap(r"mov\.b32\s+%r60, 512;", "mov.b32 %r60, 128;"),
-    "tensor memory leaked": swap(r"tcgen05\.dealloc[^;]*;", ""), "wrong warp's tensor-memory lanes": swap(r"shl\.b32\s+%r9, %r3, 21;", "shl.b32 %r9, %r3, 20;"),
-    "first MMA accumulates onto nothing": swap(r", %p103;", ", 1;"), "arrive.expect_tx deleted": swap(r"mbarrier\.arrive\.expect_tx[^;]*;", "", 0),
+    "barriers after the set-up deleted": swap(r"bar\.sync\s+(0|1, 128);", ""),
+    "too few columns allocated": swap(r"mov\.b32\s+%r60, 512;", "mov.b32 %r60, 128;"),
+    "tensor memory leaked": swap(r"tcgen05\.dealloc[^;]*;", ""),
+    "wrong warp's tensor-memory lanes": swap(r"shl\.b32\s+%r9, %r3, 21;", "shl.b32 %r9, %r3, 20;"),
+    "first MMA accumulates onto nothing": swap(r", %p103;", ", 1;"),
+    "arrive.expect_tx deleted": swap(r"mbarrier\.arrive\.expect_tx[^;]*;", "", 0),
     "output index shifted": swap(r"st\.global\.b16\s+\[(%rd\d+)\+(\d+)\]", "st.global.b16 [%rd100+131072]", 3),
 }
 
@@ -104,10 +121,14 @@ def persistent(folder: Path) -> Callable:
     def make():
         torch.manual_seed(2)
         m, n, k, batch = 256, 256, 128, 2
-        a, b = torch.randn(batch, m, k).bfloat16().permute(1, 2, 0), torch.randn(batch, n, k).bfloat16().permute(1, 2, 0)
+        a, b = (
+            torch.randn(batch, m, k).bfloat16().permute(1, 2, 0),
+            torch.randn(batch, n, k).bfloat16().permute(1, 2, 0),
+        )
         c = nans(batch, m, n, dtype=torch.bfloat16).permute(1, 2, 0)
         want = torch.einsum("mkl,nkl->mnl", a.float(), b.float())
-        return capture(folder, "gemm", (a, b, c)), lambda: not torch.allclose(c.float(), want, rtol=2 ** -6, atol=5e-2)
+        return capture(folder, "gemm", (a, b, c)), lambda: not torch.allclose(c.float(), want, rtol=2**-6, atol=5e-2)
+
     return make
 
 
@@ -116,7 +137,9 @@ PERSISTENT = {
     "store staging reused early": swap(r"cp\.async\.bulk\.wait_group\.read\s+3;", ""),
     "barrier before the TMA store deleted": swap(r"bar\.sync\s+1, 128;", "", 0),
     "commit reaches one CTA only": swap(r"(tcgen05\.commit[^;]*\[%r249\+64\]), %rs1;", r"\1, 1;"),
-    "accumulator released to the wrong CTA": swap(r"mapa\.shared::cluster\.u32\s+%r593, %r592, %r56;", "mov.u32 %r593, %r592;"),
+    "accumulator released to the wrong CTA": swap(
+        r"mapa\.shared::cluster\.u32\s+%r593, %r592, %r56;", "mov.u32 %r593, %r592;"
+    ),
     "store at the wrong coordinate": swap(r"\[%rd63, \{%r622, %r64, %r61\}\]", "[%rd63, {%r64, %r622, %r61}]"),
 }
 
@@ -136,14 +159,18 @@ def rmsnorm(folder: Path) -> Callable:
         x, w, o = torch.randn(2, 16384).bfloat16(), torch.randn(16384).bfloat16(), nans(2, 16384, dtype=torch.bfloat16)
         want = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 1e-6) * w.float()
         args = (ptxsim.Pointer(x), ptxsim.Pointer(w), ptxsim.Pointer(o), 2, 1e-6, 0)
-        return capture(folder, "rmsnorm", args), lambda: not torch.allclose(o.float(), want, rtol=2 ** -7, atol=1e-5)
+        return capture(folder, "rmsnorm", args), lambda: not torch.allclose(o.float(), want, rtol=2**-7, atol=1e-5)
+
     return make
 
 
 RMSNORM = {
-    "cp.async wait deleted": swap(r"cp\.async\.wait_group\s+0;", ""), "barrier of the reduction deleted": swap(r"bar\.sync\s+0;", "", 0),
+    "cp.async wait deleted": swap(r"cp\.async\.wait_group\s+0;", ""),
+    "barrier of the reduction deleted": swap(r"bar\.sync\s+0;", "", 0),
     "one copy deleted": swap(r"cp\.async\.ca\.shared\.global \[%r4\+8192\][^;]*;", ""),
-    "shuffle distance wrong": swap(r"(shfl\.sync\.bfly\.b32\s+%r\d+\|?%?p?\d*, %r\d+), 8,|(shfl\.sync\.bfly\.b32[^;]*?), 8,", r"\1\2, 4,", 0),
+    "shuffle distance wrong": swap(
+        r"(shfl\.sync\.bfly\.b32\s+%r\d+\|?%?p?\d*, %r\d+), 8,|(shfl\.sync\.bfly\.b32[^;]*?), 8,", r"\1\2, 4,", 0
+    ),
 }
 
 
@@ -160,6 +187,7 @@ def mla(folder: Path, kv: int = 256) -> Callable:
         x = mla_inputs(1, kv, 1)
         want, _ = mla_reference(x)
         return mla_capture(folder, x), lambda: not torch.allclose(x["o"][:, :, 0].float(), want, rtol=1e-3, atol=1e-3)
+
     return make
 
 
@@ -182,8 +210,15 @@ def test_mutants_of_mla_decode(built, name) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kernel,part,make", [("fp16_gemm_0", "", gemm_0), ("persistent_gemm", "pair", persistent),
-                                              ("rmsnorm", "16384", rmsnorm), ("mla_fp16", "", mla)])
+@pytest.mark.parametrize(
+    "kernel,part,make",
+    [
+        ("fp16_gemm_0", "", gemm_0),
+        ("persistent_gemm", "pair", persistent),
+        ("rmsnorm", "16384", rmsnorm),
+        ("mla_fp16", "", mla),
+    ],
+)
 def test_no_default_schedule_notices_anything_in_the_intact_kernel(built, kernel, part, make) -> None:
     folder = built(kernel, part)
     assert caught(folder, make(folder), None) is None

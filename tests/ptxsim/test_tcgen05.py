@@ -9,8 +9,18 @@ from conftest import run_kernel
 from ptxsim.numeric import TABLES, bf16_to_f32, f32_to_bf16
 from ptxsim.tmem import shape_index
 
-FORMATS = {"f16": ("f16", 0, 16), "bf16": ("f16", 1, 16), "tf32": ("tf32", 2, 32), "e4m3": ("f8f6f4", 0, 8), "e5m2": ("f8f6f4", 1, 8),
-           "e2m3": ("f8f6f4", 3, 8), "e3m2": ("f8f6f4", 4, 8), "e2m1": ("f8f6f4", 5, 8), "u8": ("i8", 0, 8), "s8": ("i8", 1, 8)}
+FORMATS = {
+    "f16": ("f16", 0, 16),
+    "bf16": ("f16", 1, 16),
+    "tf32": ("tf32", 2, 32),
+    "e4m3": ("f8f6f4", 0, 8),
+    "e5m2": ("f8f6f4", 1, 8),
+    "e2m3": ("f8f6f4", 3, 8),
+    "e3m2": ("f8f6f4", 4, 8),
+    "e2m1": ("f8f6f4", 5, 8),
+    "u8": ("i8", 0, 8),
+    "s8": ("i8", 1, 8),
+}
 
 
 def random_matrix(fmt: str, rows: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -35,7 +45,8 @@ def random_matrix(fmt: str, rows: int, k: int, seed: int) -> tuple[np.ndarray, n
 
 
 def core_matrices(raw: np.ndarray) -> np.ndarray:
-    """Rows of bytes in the canonical layout without swizzle: 8 rows by 16 bytes together, chunks of a row 128 bytes apart."""
+    """Rows of bytes in the canonical layout without swizzle: 8 rows by 16 bytes together, chunks of a row 128
+    bytes apart."""
     rows, width = raw.shape
     return np.ascontiguousarray(raw.reshape(rows // 8, 8, width // 16, 16).transpose(0, 2, 1, 3)).reshape(-1)
 
@@ -46,13 +57,15 @@ def smem_descriptor(offset: str, width: int) -> str:
     return f"add.u32 %r20, %r1, {offset}; shr.u32 %r20, %r20, 4; cvt.u64.u32 %d20, %r20; or.b64 %d20, %d20, {bits};"
 
 
-MMA = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; add.u32 %r4, %r1, BAR; setp.ne.u32 %p1, %r2, 0; setp.ne.u32 %p2, %r3, 0;
+MMA = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; add.u32 %r4, %r1, BAR;
+setp.ne.u32 %p1, %r2, 0; setp.ne.u32 %p2, %r3, 0;
 @%p2 bra A; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r4+16], 256; @%p1 bra A;
 mbarrier.init.shared.b64 [%r4], 1; mbarrier.init.shared.b64 [%r4+8], 1;
 mbarrier.arrive.expect_tx.shared.b64 _, [%r4], BYTES; ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1];
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], ABYTES, [%r4]; add.u32 %r5, %r1, ABYTES;
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r5], [%d2], BBYTES, [%r4];
-A: bar.sync 0; ld.shared.b32 %r6, [%r4+16]; SETUP bar.sync 0; @%p1 bra W; L: mbarrier.try_wait.parity.shared.b64 %p3, [%r4], 0; @!%p3 bra L;
+A: bar.sync 0; ld.shared.b32 %r6, [%r4+16]; SETUP bar.sync 0; @%p1 bra W;
+L: mbarrier.try_wait.parity.shared.b64 %p3, [%r4], 0; @!%p3 bra L;
 ADESC mov.b64 %d21, %d20; BDESC setp.ne.u32 %p4, 0, 0; setp.eq.u32 %p5, 0, 0;
 mov.u32 %r7, IDESC; MMAS tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r4+8];
 W: mbarrier.try_wait.parity.shared.b64 %p3, [%r4+8], 0; @!%p3 bra W; shl.b32 %r8, %r3, 21; add.u32 %r8, %r8, %r6;
@@ -60,23 +73,54 @@ ld.param.u64 %d3, [p2]; mul.wide.u32 %d4, %r2, ROW; add.u64 %d3, %d3, %d4;
 LOADS bar.sync 0; @%p2 bra Z; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r6, 256; Z:"""
 
 
-def mma(a: np.ndarray, b: np.ndarray, kind: str, idesc: int, n: int, times: int = 1, extra: str = "", setup: str = "",
-        block: str = "", args: tuple = ()) -> np.ndarray:
+def mma(
+    a: np.ndarray,
+    b: np.ndarray,
+    kind: str,
+    idesc: int,
+    n: int,
+    times: int = 1,
+    extra: str = "",
+    setup: str = "",
+    block: str = "",
+    args: tuple = (),
+) -> np.ndarray:
     """D as (128 lanes, n columns) of 32-bit words after `times` products."""
     out = np.zeros((128, n), np.uint32)
     regs = [f"%r{30 + j}" for j in range(16)]
-    loads = "".join(f"tcgen05.ld.sync.aligned.32x32b.x16.b32 {{{', '.join(regs)}}}, [%r8+{c}]; tcgen05.wait::ld.sync.aligned;"
-                    + "".join(f"st.global.b32 [%d3+{4 * (c + j)}], {r};" for j, r in enumerate(regs)) for c in range(0, n, 16))
+    loads = "".join(
+        f"tcgen05.ld.sync.aligned.32x32b.x16.b32 {{{', '.join(regs)}}}, [%r8+{c}]; tcgen05.wait::ld.sync.aligned;"
+        + "".join(f"st.global.b32 [%d3+{4 * (c + j)}], {r};" for j, r in enumerate(regs))
+        for c in range(0, n, 16)
+    )
     one = f"tcgen05.mma.cta_group::1.kind::{kind}{block} [%r6], %d21, %d20, %r7, {extra}%p"
     mmas = "".join(f"{one}{4 if t == 0 else 5};" for t in range(times))
     pa, pb = core_matrices(a), core_matrices(b)
     body = MMA
-    for name, value in {"SETUP": setup, "ADESC": smem_descriptor("0", a.shape[1]), "BDESC": smem_descriptor(str(pa.size), b.shape[1]),
-                        "ABYTES": pa.size, "BBYTES": pb.size, "BYTES": pa.size + pb.size, "BAR": pa.size + pb.size + 64 - (pa.size + pb.size) % 64,
-                        "IDESC": idesc, "MMAS": mmas, "LOADS": loads, "ROW": 4 * n}.items():
+    for name, value in {
+        "SETUP": setup,
+        "ADESC": smem_descriptor("0", a.shape[1]),
+        "BDESC": smem_descriptor(str(pa.size), b.shape[1]),
+        "ABYTES": pa.size,
+        "BBYTES": pb.size,
+        "BYTES": pa.size + pb.size,
+        "BAR": pa.size + pb.size + 64 - (pa.size + pb.size) % 64,
+        "IDESC": idesc,
+        "MMAS": mmas,
+        "LOADS": loads,
+        "ROW": 4 * n,
+    }.items():
         body = body.replace(name, str(value))
-    result = run_kernel(body, pa, pb, out, *args, threads=128, shared=pa.size + pb.size + 1024,
-                        checks=("uninitialised", "race") if a.shape[0] == 128 else ("race",))  # M = 64 fills half of the lanes read back
+    result = run_kernel(
+        body,
+        pa,
+        pb,
+        out,
+        *args,
+        threads=128,
+        shared=pa.size + pb.size + 1024,
+        checks=("uninitialised", "race") if a.shape[0] == 128 else ("race",),
+    )  # M = 64 fills half of the lanes read back
     assert not result.findings, [str(f) for f in result.findings]
     return out
 
@@ -85,7 +129,9 @@ def encode(kind: str, a: int, b: int, d: int, m: int, n: int) -> int:
     return d << 4 | a << 7 | b << 10 | n // 8 << 17 | m // 16 << 24
 
 
-@pytest.mark.parametrize("fa,fb", [("f16", "f16"), ("bf16", "bf16"), ("tf32", "tf32"), ("e4m3", "e5m2"), ("e2m3", "e3m2"), ("e2m1", "e4m3")])
+@pytest.mark.parametrize(
+    "fa,fb", [("f16", "f16"), ("bf16", "bf16"), ("tf32", "tf32"), ("e4m3", "e5m2"), ("e2m3", "e3m2"), ("e2m1", "e4m3")]
+)
 @pytest.mark.parametrize("m,n", [(128, 48), (64, 16)])
 def test_float_kinds(fa, fb, m, n) -> None:
     kind, ca, bits = FORMATS[fa]
@@ -117,22 +163,34 @@ def test_negated_operands() -> None:
     np.testing.assert_allclose(got, -av @ bv.T, rtol=1e-5, atol=1e-5)
 
 
-SCALES = """mul.wide.u32 %d7, %r2, 8; ld.param.u64 %d5, [p3]; add.u64 %d5, %d5, %d7; ld.global.v2.b32 {%r60,%r61}, [%d5]; shl.b32 %r62, %r3, 21;
-add.u32 %r62, %r62, %r6; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r62+128], {%r60}; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r62+129], {%r61};
+SCALES = """mul.wide.u32 %d7, %r2, 8; ld.param.u64 %d5, [p3]; add.u64 %d5, %d5, %d7;
+ld.global.v2.b32 {%r60,%r61}, [%d5]; shl.b32 %r62, %r3, 21;
+add.u32 %r62, %r62, %r6; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r62+128], {%r60};
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%r62+129], {%r61};
 tcgen05.st.sync.aligned.32x32b.x1.b32 [%r62+130], {%r60}; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r62+131], {%r61};
 tcgen05.st.sync.aligned.32x32b.x1.b32 [%r62+136], {%r61}; tcgen05.wait::st.sync.aligned;"""
 
 
 @pytest.mark.parametrize("ident", [0, 2])
 def test_block_scaled_mxf8(ident) -> None:
-    """One ue8m0 scale per row and 32 values: row r's in lane r % 32 of column r // 32, in the byte the descriptor names."""
+    """One ue8m0 scale per row and 32 values: row r's in lane r % 32 of column r // 32, in the byte the
+    descriptor names."""
     (a, av), (b, bv) = random_matrix("e4m3", 128, 32, 7), random_matrix("e5m2", 32, 32, 8)
     rng = np.random.default_rng(9)
     words = rng.integers(120, 134, (32, 8)).astype(np.uint8)
     table = np.tile(words, (4, 1)).view(np.uint32)
     idesc = encode("mxf8f6f4", 0, 1, 0, 128, 32) | 1 << 23 | ident << 29 | ident << 4
-    got = mma(a, b, "mxf8f6f4", idesc, 32, extra="[%r63], [%r64], ", block=".block_scale.scale_vec::1X", args=(table,),
-              setup=SCALES + "add.u32 %r63, %r6, 128; add.u32 %r64, %r6, 136;").view(np.float32)
+    got = mma(
+        a,
+        b,
+        "mxf8f6f4",
+        idesc,
+        32,
+        extra="[%r63], [%r64], ",
+        block=".block_scale.scale_vec::1X",
+        args=(table,),
+        setup=SCALES + "add.u32 %r63, %r6, 128; add.u32 %r64, %r6, 136;",
+    ).view(np.float32)
     scale = 2.0 ** (words.astype(float) - 127)
     sa = np.stack([scale[r % 32, ident + 4 * (r // 32 % 2)] for r in range(128)])
     sb = np.stack([scale[r, 4 + ident] for r in range(32)])
@@ -144,11 +202,15 @@ def test_operand_a_in_tensor_memory() -> None:
     (a, av), (b, bv) = random_matrix("f16", 128, 16, 5), random_matrix("f16", 32, 16, 6)
     words = np.ascontiguousarray(a).view(np.uint32)
     regs = [f"%r{60 + j}" for j in range(8)]
-    setup = ("mul.wide.u32 %d7, %r2, 32; ld.param.u64 %d5, [p3]; add.u64 %d5, %d5, %d7;"
-             + "".join(f"ld.global.b32 {r}, [%d5+{4 * j}];" for j, r in enumerate(regs))
-             + "shl.b32 %r70, %r3, 21; add.u32 %r70, %r70, %r6; tcgen05.st.sync.aligned.32x32b.x8.b32 [%r70+200], {" + ", ".join(regs)
-             + "}; tcgen05.wait::st.sync.aligned; add.u32 %r71, %r6, 200;")
+    setup = (
+        "mul.wide.u32 %d7, %r2, 32; ld.param.u64 %d5, [p3]; add.u64 %d5, %d5, %d7;"
+        + "".join(f"ld.global.b32 {r}, [%d5+{4 * j}];" for j, r in enumerate(regs))
+        + "shl.b32 %r70, %r3, 21; add.u32 %r70, %r70, %r6; tcgen05.st.sync.aligned.32x32b.x8.b32 [%r70+200], {"
+        + ", ".join(regs)
+        + "}; tcgen05.wait::st.sync.aligned; add.u32 %r71, %r6, 200;"
+    )
     import test_tcgen05 as me
+
     text, me.MMA = me.MMA, me.MMA.replace("MMAS", "tcgen05.mma.cta_group::1.kind::f16 [%r6], [%r71], %d20, %r7, %p4;")
     try:
         got = mma(a, b, "f16", encode("f16", 0, 0, 1, 128, 32), 32, setup=setup, args=(words,)).view(np.float32)
@@ -157,23 +219,29 @@ def test_operand_a_in_tensor_memory() -> None:
     np.testing.assert_allclose(got, av @ bv.T, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("shape,count,columns", [("32x32b", 4, 4), ("16x64b", 2, 4), ("16x128b", 2, 8), ("16x256b", 2, 16)])
+@pytest.mark.parametrize(
+    "shape,count,columns", [("32x32b", 4, 4), ("16x64b", 2, 4), ("16x128b", 2, 8), ("16x256b", 2, 16)]
+)
 def test_load_shapes_cover_their_cells_once(shape, count, columns) -> None:
     rows, cols = shape_index(shape, count)
-    seen = {(int(r), int(c)) for r, c in zip(rows.ravel(), cols.ravel())}
-    assert len(seen) == rows.size and seen == {(r, c) for r in range(32 if shape == "32x32b" else 16) for c in range(columns)}
+    seen = {(int(r), int(c)) for r, c in zip(rows.ravel(), cols.ravel(), strict=False)}
+    assert len(seen) == rows.size and seen == {
+        (r, c) for r in range(32 if shape == "32x32b" else 16) for c in range(columns)
+    }
 
 
 def test_store_and_load_shapes_agree() -> None:
     """What 16x256b writes, 32x32b reads back where PTX's picture of the shape has it."""
     out = np.zeros((32, 8), np.uint32)
     regs = ", ".join(f"%r{30 + j}" for j in range(8))
-    body = f"""mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32; ld.shared.b32 %r6, [%r1];
+    body = f"""mov.u32 %r1, dyn; mov.u32 %r2, %tid.x;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32; ld.shared.b32 %r6, [%r1];
     mul.lo.u32 %r30, %r2, 4; add.u32 %r31, %r30, 1; add.u32 %r32, %r30, 2; add.u32 %r33, %r30, 3;
     tcgen05.st.sync.aligned.16x256b.x1.b32 [%r6], {{%r30,%r31,%r32,%r33}}; add.u32 %r7, %r6, 1048576;
     tcgen05.st.sync.aligned.16x256b.x1.b32 [%r7], {{%r30,%r31,%r32,%r33}}; tcgen05.wait::st.sync.aligned;
     tcgen05.ld.sync.aligned.32x32b.x8.b32 {{{regs}}}, [%r6]; ld.param.u64 %d1, [p0]; mad.wide.u32 %d1, %r2, 32, %d1;
-    {"".join(f"st.global.b32 [%d1+{4 * j}], %r{30 + j};" for j in range(8))} tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r6, 32;"""
+    {"".join(f"st.global.b32 [%d1+{4 * j}], %r{30 + j};" for j in range(8))}
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r6, 32;"""
     result = run_kernel(body, out, shared=64, checks=("uninitialised", "race"))
     assert not result.findings, [str(f) for f in result.findings]
     want = np.zeros((16, 8), np.uint32)

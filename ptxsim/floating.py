@@ -1,0 +1,141 @@
+"""Emitters of floating-point instructions: fma, approximations, and what the others share (PTX ISA 9.7.3 to 9.7.5)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import numeric
+from .syntax import Instruction, Reg
+from .translate import TYPE_KIND, Generator, emits, runtime
+
+for _fn in (
+    numeric.fma32,
+    numeric.fma64,
+    numeric.fma32_directed,
+    numeric.add32,
+    numeric.mul32,
+    numeric.ftz,
+    numeric.minmax,
+    numeric.bf16_to_f32,
+    numeric.f32_to_bf16,
+):
+    runtime(_fn)
+
+_ROUND = {"rn", "rz", "rm", "rp"}
+
+
+def _float_args(g: Generator, ins: Instruction, kinds: list[str], ops: tuple, ftz: bool) -> list[str]:
+    """Source expressions of a float operation, bf16 widened to float32, flushed where .ftz asks for it."""
+    out = []
+    for op, kind in zip(ops, kinds, strict=False):
+        if kind in ("bf16", "bf16x2"):
+            out.append(f"bf16_to_f32({g.read(op, TYPE_KIND[kind])})")
+        else:
+            x = g.read(op, TYPE_KIND[kind])
+            out.append(f"ftz({x})" if ftz and kind in ("f32", "f32x2") else x)
+    return out
+
+
+def _float_result(g: Generator, dst: Reg, kind: str, expr: str, mods: set[str]) -> None:
+    """Write a float result in its format, with .ftz, .sat and .relu applied."""
+    if "ftz" in mods and kind in ("f32", "f32x2"):
+        expr = f"ftz({expr})"
+    if "sat" in mods:
+        expr = f"saturate({expr})"
+    if "relu" in mods:
+        expr = f"relu({expr})"
+    if kind in ("bf16", "bf16x2"):
+        expr = f"f32_to_bf16({expr})"
+    g.write(dst, TYPE_KIND[kind], expr)
+
+
+@runtime
+def saturate(x):
+    return np.fmin(np.fmax(x, x.dtype.type(0)), x.dtype.type(1))
+
+
+@runtime
+def relu(x):
+    return np.where(np.isnan(x), x, np.maximum(x, x.dtype.type(0)))
+
+
+@runtime
+def bf16_add(a, b):
+    """Sum of two bf16 held as float32, rounded to odd in float32 so that the rounding to bf16 is the only one."""
+    s = np.add(a, b, dtype=np.float64)
+    err = numeric._two_sum_error(np.asarray(a, np.float64), np.asarray(b, np.float64), s)
+    return numeric._directed_odd32(s, err)
+
+
+@emits("fma")
+def _fma(g: Generator, ins: Instruction) -> None:
+    types = sum(p in TYPE_KIND for p in ins.parts)
+    mods, kinds = g.mods(ins, _ROUND | {"ftz", "sat", "relu"}, types=types)
+    dst, a, b, c = ins.operands
+    kind = kinds[0]
+    sources = [kinds[-1], kinds[-1], kind]
+    x, y, z = _float_args(g, ins, sources, (a, b, c), "ftz" in mods)
+    mode = next(iter(mods & _ROUND), "rn")
+    if kind == "f64":
+        expr = f"fma64({x}, {y}, {z})"
+    elif kind in ("f16", "f16x2"):  # exact in float64 up to the last rounding, which goes through odd
+        expr = f"fma16({x}, {y}, {z})"
+    elif kind in ("bf16", "bf16x2"):
+        expr = f"fma_bf16({x}, {y}, {z})"
+    elif mode != "rn":
+        expr = f"fma32_directed({x}, {y}, {z}, '{mode}')"
+    else:
+        if sources[0] == "f16":
+            x, y = f"{x}.astype('f4')", f"{y}.astype('f4')"
+        expr = f"fma32({x}, {y}, {z})"
+    _float_result(g, dst, kind, expr, mods)
+
+
+@runtime
+def fma16(a, b, c):
+    p = np.multiply(a, b, dtype=np.float64)
+    c = np.broadcast_to(np.asarray(c, np.float64), p.shape)
+    s = p + c
+    return numeric._to_odd(s, numeric._two_sum_error(p, c, s)).astype(np.float16)
+
+
+@runtime
+def fma_bf16(a, b, c):
+    p = np.multiply(a, b, dtype=np.float64)
+    c = np.broadcast_to(np.asarray(c, np.float64), p.shape)
+    s = p + c
+    return numeric._directed_odd32(s, numeric._two_sum_error(p, c, s))
+
+
+_UNARY = {
+    "ex2": "exp2",
+    "lg2": "log2",
+    "rcp": "reciprocal",
+    "sqrt": "sqrt",
+    "sin": "sin",
+    "cos": "cos",
+    "tanh": "tanh",
+    "rsqrt": "inverse_sqrt",
+}
+
+
+@runtime
+def inverse_sqrt(x):
+    return (1 / np.sqrt(x.astype(np.float64))).astype(x.dtype)
+
+
+@emits(*_UNARY)
+def _unary(g: Generator, ins: Instruction) -> None:
+    """Approximate functions are computed as numpy rounds them: inside the error PTX documents for each."""
+    mods, (kind,) = g.mods(ins, {"approx", "rn", "ftz"})
+    dst, a = ins.operands
+    (x,) = _float_args(g, ins, [kind], (a,), "ftz" in mods)
+    _float_result(g, dst, kind, f"{_UNARY[ins.base]}({x})", mods)
+
+
+@emits("copysign")
+def _copysign(g: Generator, ins: Instruction) -> None:
+    _, (kind,) = g.mods(ins, set())
+    dst, a, b = ins.operands
+    k = TYPE_KIND[kind]
+    g.write(dst, k, f"copysign({g.read(b, k)}, {g.read(a, k)})")

@@ -1,0 +1,141 @@
+"""What PTX text is made of: operands, instructions, variables, kernels (PTX ISA, chapters 4 to 7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+class PtxError(Exception):
+    """A PTX text or instruction this simulator cannot take; the message names kernel, line and instruction."""
+
+
+WIDTHS = {
+    "pred": 1,
+    "b8": 8,
+    "u8": 8,
+    "s8": 8,
+    "b16": 16,
+    "u16": 16,
+    "s16": 16,
+    "f16": 16,
+    "b32": 32,
+    "u32": 32,
+    "s32": 32,
+    "f32": 32,
+    "f16x2": 32,
+    "b64": 64,
+    "u64": 64,
+    "s64": 64,
+    "f64": 64,
+    "b128": 128,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reg:
+    """A virtual register: slot in its width's register file, declared width in bits (1 for predicates)."""
+
+    slot: int
+    width: int
+    name: str
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Imm:
+    """An immediate: an int, or a float given as its value and, when written in hex, its exact bits."""
+
+    value: int | float
+    bits: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sym:
+    """The address of a variable or parameter, plus a byte offset."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A special register such as %tid.x."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mem:
+    """[base+offset], with the coordinate operands of a tensor access where it has some."""
+
+    base: object
+    offset: int = 0
+    coords: tuple = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Vec:
+    """{a, b, ...}; None stands for the sink _."""
+
+    items: tuple
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """a|b, two destinations of one instruction."""
+
+    first: object
+    second: object
+
+
+@dataclass(slots=True)
+class Instruction:
+    """One instruction, with its guard (a Reg or None), its operands and its place in the PTX and the source."""
+
+    op: str
+    parts: tuple[str, ...]
+    operands: tuple
+    guard: Reg | None
+    line: int
+    source: str | None
+    text: str
+    target: int = -1  # of a branch: index of the instruction jumped to
+
+    @property
+    def base(self) -> str:
+        return self.parts[0]
+
+
+@dataclass(slots=True)
+class Variable:
+    """A module or kernel variable: state space, alignment and size in bytes, initial bytes or None."""
+
+    name: str
+    space: str
+    align: int
+    size: int
+    init: bytes | None = None
+
+
+@dataclass(slots=True)
+class Param:
+    name: str
+    offset: int
+    size: int
+
+
+@dataclass(slots=True)
+class Kernel:
+    """An .entry: parameters with their offsets, directives, instructions, register counts by width."""
+
+    name: str
+    params: list[Param]
+    directives: dict[str, tuple[int, ...]]
+    instructions: list[Instruction] = field(default_factory=list)
+    registers: dict[int, int] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    line: int = 0
+
+    @property
+    def param_bytes(self) -> int:
+        return max((p.offset + p.size for p in self.params), default=0)
