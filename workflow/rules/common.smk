@@ -35,6 +35,7 @@ MEASURED = [*CHECKED, *TIMED, *TUNED, *PROFILED]
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.
 PROJECT = Path(os.path.relpath(workflow.basedir))
 RECORDED = sorted(str(path) for path in Path(PROJECT, "recorded").rglob("*.json*"))
+REFERENCE_TIMES = sorted(str(path) for path in Path(PROJECT, "kernels").glob("*/reference_times.yaml"))
 TEMPLATES = sorted(str(path) for path in Path(PROJECT, "workflow/report").iterdir())
 
 

@@ -10,6 +10,7 @@ rule report:
         comparisons=[f"results/compare/{operator}.json" for operator in PLAN.workloads],
         pictures="results/plot/pictures.json",
         upstream=str(PROJECT / "kernels/upstream.yaml"),
+        references=REFERENCE_TIMES,
         templates=TEMPLATES,
     output:
         page="results/mla_report.html",

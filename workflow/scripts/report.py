@@ -9,6 +9,11 @@ from cutesnake.evidence import load_evidence
 from cutesnake.fault import one_line
 from cutesnake.report import Contents, write_report
 
+
+def read_yaml(path):
+    return yaml.safe_load(Path(path).read_text())
+
+
 with one_line("report", snakemake.log[0]):
     evidences = load_evidence(
         snakemake.input.arch,
@@ -24,7 +29,10 @@ with one_line("report", snakemake.log[0]):
         pictures=record.read("plot", snakemake.input.pictures)["pictures"],
         picture_folder=Path(snakemake.input.pictures).parent,
         config=yaml.safe_dump(snakemake.config, sort_keys=False),
-        upstream=yaml.safe_load(Path(snakemake.input.upstream).read_text()),
+        upstream=read_yaml(snakemake.input.upstream),
+        references={
+            Path(path).parent.name: yaml.safe_load(Path(path).read_text()) for path in snakemake.input.references
+        },
         commit=commit(),
     )
     write_report(contents, snakemake.output.page)

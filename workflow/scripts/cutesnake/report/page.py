@@ -15,7 +15,7 @@ from cutesnake import record
 from cutesnake.evidence import Evidence
 from cutesnake.insight import number
 from cutesnake.palette import DARK, LIGHT
-from cutesnake.report import cards, comparison, ran
+from cutesnake.report import cards, comparison, ran, times
 from cutesnake.report.words import big, plural, slug, where
 
 Record = dict[str, Any]
@@ -34,6 +34,7 @@ class Contents:
     picture_folder: Path
     config: str  # as used, YAML
     upstream: Record = field(default_factory=dict)  # kernels/upstream.yaml
+    references: dict[str, list[Record]] = field(default_factory=dict)  # operator -> its reference_times.yaml
     commit: str | None = None
 
 
@@ -81,6 +82,7 @@ def _operator(evidence: Evidence, compared: Record, contents: Contents, base: st
         "coverage": ran.coverage(compared),
         "tables": comparison.tables(compared),
         "cards": cards.cards(evidence, contents.upstream, base),
+        "times": times.times(evidence, contents.references.get(evidence.operator, [])),
         "roofline": evidence.roofline,
     }
 
