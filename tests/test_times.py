@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-import sample
 import yaml
+
+import sample
 from cutesnake.contract import ROOT
 from cutesnake.report.times import times
 from kernels.mla_decode.operator import Workload
