@@ -1,6 +1,7 @@
 """Autotune: the fastest variant with its margin; failures stay as rows."""
 
 import pytest
+
 from cpu_backend import small_case
 from cutesnake import record
 from cutesnake.autotune import choose, write_choice

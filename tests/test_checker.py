@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 import pytest
+
 from cpu_backend import SMALL, CpuBackend, right, small_case
 from cutesnake import checker
 from cutesnake.contract import load_operator

@@ -6,6 +6,7 @@ import types
 from pathlib import Path
 
 import pytest
+
 from cpu_backend import small_case
 from cutesnake import bottleneck, ncu, record
 from cutesnake.case import make_record

@@ -5,6 +5,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+
 from cpu_backend import small_case
 from cutesnake import nsys, profiled, record
 from cutesnake.case import make_record

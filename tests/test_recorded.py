@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import pytest
+
 from cpu_backend import CpuBackend, right, small_case
 from cutesnake import record, recorded
 from cutesnake.case import make_record

@@ -6,6 +6,7 @@ import statistics
 from pathlib import Path
 
 import pytest
+
 from cpu_backend import SETTINGS
 from cutesnake import checker, record, stage, timing, worker
 from cutesnake.case import Case, make_record

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from cpu_backend import small_case
 from cutesnake import record, timing
 from cutesnake.case import make_record

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from cpu_backend import small_case
 from cutesnake import gpu_lock, worker
 

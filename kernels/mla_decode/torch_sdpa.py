@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.contract import Executable, Launch, Runner, Variant
-
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
 
 DSL = "torch"
