@@ -86,6 +86,7 @@ def test_timing_on_the_gpu(run):
     metrics = entry["metrics"]
     assert metrics["kernels_per_call"] >= 3 and metrics["samples"] >= 20
     assert 0 < metrics["hot_us"] <= 1.1 * metrics["cold_us"]
+    assert metrics["burst_us"] == pytest.approx(metrics["hot_us"], rel=0.25)
     assert metrics["difference_percent"] < timing.DIFFERENCE_LIMIT_PERCENT
     assert metrics["sm_clock_mhz"] > 500 and metrics["power_w"] > 20 and metrics["temperature_c"] > 10
 

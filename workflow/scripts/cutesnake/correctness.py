@@ -2,13 +2,13 @@
 
 Inputs change in place between launches of one binding, so that a launch that is not made, or a stale result, cannot
 pass. Only the operator's PLANNED inputs (lengths, from which a schedule may be made) ask for a new binding when they
-change. How a launch is made is the backend's: a GPU here, a simulator elsewhere.
+change. How a launch is made is the backend's: a GPU here, a simulator (`cutesnake.simulation`) elsewhere.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from cutesnake import checker
@@ -18,14 +18,25 @@ from cutesnake.contract import Workload, load_kernel, load_operator
 RELATIVE_DISTRIBUTIONS = ("randn", "ragged")  # on related sizes, with the first seed only
 
 
+# A bound call: computes outputs from inputs in the order of events that a schedule and a seed stand for, where the
+# backend can choose it; returns when they are there, with what the backend found wrong on the way, in sentences.
+Run = Callable[[str | None, int], Sequence[str] | None]
+
+
 class Backend(Protocol):
-    """Where a build runs. `device` is the torch device of its tensors, `name` goes into the record."""
+    """Where a build runs. `device` is the torch device of its tensors, `name` goes into the record.
+
+    Every check launches once for each of `schedules`; a GPU has none, and None twice. `relatives` says whether sizes
+    that the operator relates to a case's are checked with it.
+    """
 
     name: str
     device: str
+    schedules: Sequence[str | None]
+    relatives: bool
 
-    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Callable[[], None]:
-        """A call that computes outputs from inputs and returns when they are there.
+    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Run:
+        """A call that computes outputs from inputs.
 
         Raises ValueError where the kernel does not take such inputs (requests of unequal length, say).
         """
@@ -36,11 +47,13 @@ class CudaBackend:
 
     name = "cuda"
     device = "cuda"
+    schedules = (None, None)
+    relatives = True
 
     def __init__(self) -> None:
         self._loaded: tuple[str, Any] | None = None
 
-    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Callable[[], None]:
+    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Run:
         import torch
 
         if self._loaded is None or self._loaded[0] != case.build:
@@ -49,7 +62,7 @@ class CudaBackend:
         runner = self._loaded[1].bind(workload, inputs, outputs)
         finish = getattr(runner, "finish", None)  # completes what an upstream kernel leaves undone, untimed
 
-        def run() -> None:
+        def run(schedule: str | None, seed: int) -> None:
             torch.cuda.synchronize()  # inputs and poison are written on the default stream
             runner(stream.cuda_stream)
             stream.synchronize()
@@ -64,7 +77,7 @@ def check_case(case: Case, backend: Backend) -> tuple[dict[str, Any], str | None
     """Metrics of the case, and None or in one sentence what failed first."""
     checks: list[dict[str, Any]] = []
     skipped: list[dict[str, str]] = []
-    for workload, distributions, seeds in _problems(case, skipped):
+    for workload, distributions, seeds in _problems(case, backend, skipped):
         problem = _Problem(case, workload, backend)
         for distribution in distributions:
             for seed in seeds:
@@ -74,17 +87,20 @@ def check_case(case: Case, backend: Backend) -> tuple[dict[str, Any], str | None
                     skipped.append({"workload": workload.id, "distribution": distribution, "reason": str(error)})
                     break
                 if problem.broken:
-                    return _metrics(checks, skipped), _first_reason(checks)
-    return _metrics(checks, skipped), _first_reason(checks)
+                    return _metrics(checks, skipped), _first_reason(checks, skipped)
+    return _metrics(checks, skipped), _first_reason(checks, skipped)
 
 
-def _problems(case: Case, skipped: list[dict[str, str]]) -> Iterator[tuple[Workload, list[str], list[int]]]:
+def _problems(
+    case: Case, backend: Backend, skipped: list[dict[str, str]]
+) -> Iterator[tuple[Workload, list[str], list[int]]]:
     """The workload itself, then the sizes its operator relates to it as far as this very build supports them."""
     operator, kernel = load_operator(case.operator), load_kernel(case.operator, case.kernel)
     seeds = list(case.settings["seeds"])
     wanted = [name for name in case.settings["distributions"] if name in operator.DISTRIBUTIONS]
     yield case.workload, wanted, seeds
-    for workload in getattr(operator, "relatives", lambda _: ())(case.workload):
+    related = getattr(operator, "relatives", lambda _: ()) if backend.relatives else lambda _: ()
+    for workload in related(case.workload):
         reason = kernel.supports(workload)
         if reason is None and case.variant["id"] not in {v.id for v in kernel.variants(workload, case.target)}:
             reason = "needs a build of its own"
@@ -111,7 +127,7 @@ class _Problem:
         self._operator = load_operator(case.operator)
         self._inputs: checker.Guarded | None = None
         self._outputs: checker.Guarded | None = None
-        self._run: Callable[[], None] | None = None
+        self._run: Run | None = None
         self.broken = False
 
     def check(self, distribution: str, seed: int) -> dict[str, Any]:
@@ -125,8 +141,8 @@ class _Problem:
         }
         try:
             inputs = self._operator.make_inputs(self._workload, seed, self._backend.device, distribution)
-            first, deterministic = self._compute(inputs)
-            errors = self._errors(inputs, first)
+            computed, found = self._compute(inputs, seed)
+            errors = self._worst_errors(inputs, computed)
         except _NotTakenError:
             raise
         except checker.GuardError as error:
@@ -134,10 +150,19 @@ class _Problem:
         except Exception as error:
             self.broken = True
             return {**entry, "reason": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
-        return {**entry, **_entry(errors), "deterministic": deterministic}
+        deterministic = len(computed) == 1 if len(self._backend.schedules) > 1 else None
+        return {**entry, **_entry(errors), "deterministic": deterministic, **self._found(found)}
 
-    def _compute(self, inputs: Any) -> tuple[dict[str, Any], bool]:
-        """Outputs of a poisoned launch, and whether a second one gave the same bits."""
+    def _found(self, found: dict[str, list[str]]) -> dict[str, Any]:
+        """What an entry says beyond the numbers where launches have schedules: any finding fails it."""
+        if None in self._backend.schedules:
+            return {}
+        told = [f"schedule {schedule}: {finding}" for schedule, findings in found.items() for finding in findings]
+        extra = {"schedules": list(self._backend.schedules), "findings": told}
+        return {**extra, "passed": False, "reason": told[0]} if told else extra
+
+    def _compute(self, inputs: Any, seed: int) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
+        """Outputs of poisoned launches as far as their bits differ, and what the backend found, by schedule."""
         if self._inputs is None:
             self._inputs = checker.Guarded(inputs)
             self._outputs = checker.Guarded(self._operator.make_outputs(self._workload, self._backend.device))
@@ -150,27 +175,38 @@ class _Problem:
                 self._run = self._backend.bind(self._case, self._workload, self._inputs.values, self._outputs.values)
             except ValueError as error:
                 raise _NotTakenError(str(error)) from error
-        snapshots = []
-        for _ in range(2):
+        distinct: list[dict[str, Any]] = []
+        found: dict[str, list[str]] = {}
+        for schedule in self._backend.schedules:
             self._outputs.poison()
-            self._run()
-            snapshots.append(checker.snapshot(self._outputs.values))
+            found[str(schedule)] = list(self._run(schedule, seed) or ())
+            snapshot = checker.snapshot(self._outputs.values)
+            if not any(checker.equal_bits(snapshot, other) for other in distinct):
+                distinct.append(snapshot)
         self._outputs.check_bands("the output")
         self._inputs.check_bands("the input")
         self._inputs.check_same(inputs, "input")
-        return snapshots[0], checker.equal_bits(*snapshots)
+        return distinct, found
 
     def _planned_alike(self, inputs: Any) -> bool:
         """Whether the inputs that a binding may have looked at are those that it saw."""
         names = getattr(self._operator, "PLANNED", ())
         return all(bool((getattr(inputs, n) == getattr(self._inputs.values, n)).all()) for n in names)
 
-    def _errors(self, inputs: Any, computed: dict[str, Any]) -> dict[str, checker.FieldError]:
+    def _worst_errors(self, inputs: Any, computed: list[dict[str, Any]]) -> dict[str, checker.FieldError]:
+        """Errors of the launch that is furthest off: launches whose bits differ are judged each."""
         operator, workload = self._operator, self._workload
         reference = operator.reference(inputs, workload)
         same = operator.same_precision(inputs, workload)
         tolerance = operator.tolerance(workload.dtype)
-        return checker.compare_outputs(operator.Outputs(**computed), reference, same, tolerance)
+        compared = (checker.compare_outputs(operator.Outputs(**c), reference, same, tolerance) for c in computed)
+        return max(compared, key=_badness)
+
+
+def _badness(errors: dict[str, checker.FieldError]) -> tuple[bool, float]:
+    """Failed before passed, then by the first output's error; no number is the worst."""
+    error = next(iter(errors.values())).relative_error
+    return not all(e.passed for e in errors.values()), error if error == error else float("inf")
 
 
 def _entry(errors: dict[str, checker.FieldError]) -> dict[str, Any]:
@@ -208,10 +244,15 @@ def _metrics(checks: list[dict[str, Any]], skipped: list[dict[str, str]]) -> dic
     }
 
 
-def _first_reason(checks: list[dict[str, Any]]) -> str | None:
+def _first_reason(checks: list[dict[str, Any]], skipped: list[dict[str, Any]]) -> str | None:
     failed = next((c for c in checks if not c["passed"]), None)
+    if failed is None and checks:
+        return None
     if failed is None:
-        return None if checks else "no distribution of the configuration is one that the operator has"
+        refused = next(
+            (s["reason"] for s in skipped), "no distribution of the configuration is one that the operator has"
+        )
+        return f"nothing could be checked: {refused}"
     return f"{failed['workload']}, {failed['distribution']}, seed {failed['seed']}: {failed['reason']}"
 
 
