@@ -5,8 +5,8 @@ of its kernel nodes proves that the launches are on the timed stream. Host time 
 
 - cold: NVBench's isolated samples, L2 flushed before each; throttled samples are discarded by NVBench and counted.
 - hot: NVBench's batches of a graph that holds `calls_per_graph` operators one after the other, per call.
-- burst: a few replays of that graph before anything else has run, so before power or heat can hold the card back: what a
-  short benchmark reports. The other figures are of a card that works on and on.
+- burst: a few replays of that graph before anything else has run, so before power or heat can hold the card back: what
+  a short benchmark reports. The other figures are of a card that works on and on.
 - second source: CUDA events around replays of a graph with another number of operators, on a stream of our own.
 """
 
