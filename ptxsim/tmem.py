@@ -25,6 +25,7 @@ class TensorMemory:
         self.blocks: dict[int, int] = {}
         self.permit = True
         self.arrived = self.done = 0
+        self.granted: list[int] = []
 
     def allocate(self, columns: int) -> int | None:
         """First column of a free, aligned run, or None. Granularity and order of placement are the allocator's own."""
@@ -104,10 +105,16 @@ def tmem_alloc(f, i: int, addr, offset: int, columns, pair: bool) -> bool:
         n = max(32, min(COLUMNS, 1 << (n - 1).bit_length()))
     if not tm.permit:
         cta.machine.report("barrier", "tcgen05.alloc after the permit was given up", f, i)
-    start = tm.allocate(n)
-    if start is None:
-        cta.machine.rest = True
-        return False
+    if tm.granted:
+        start = tm.granted.pop(0)
+    else:
+        start = tm.allocate(n)
+        if start is None:
+            cta.machine.rest = True
+            return False
+        if pair and cta.peer(cta.rank ^ 1) is not None:  # both CTAs have it from the same moment on
+            other = tensor_memory(cta.peer(cta.rank ^ 1))
+            other.granted.append(other.allocate(n))
     tm.done += 1
     cta.machine.progress += 1
     lanes = f.lanes()

@@ -120,7 +120,7 @@ def test_mutants_of_the_tutorial_gemm(built, name) -> None:
 def persistent(folder: Path) -> Callable:
     def make():
         torch.manual_seed(2)
-        m, n, k, batch = 256, 256, 128, 2
+        m, n, k, batch = 512, 256, 128, 2
         a, b = (
             torch.randn(batch, m, k).bfloat16().permute(1, 2, 0),
             torch.randn(batch, n, k).bfloat16().permute(1, 2, 0),

@@ -1,0 +1,153 @@
+"""What callers rely on: capture's errors, findings, counts, schedules, the command line, the census."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import ptxsim
+from conftest import kernel_text, run_kernel
+from ptxsim.__main__ import argument, main
+from ptxsim.census import census
+from ptxsim.schedule import Schedule
+
+
+@pytest.fixture(scope="module")
+def adder(built) -> tuple:
+    folder = built("elementwise_add")
+    return folder, ptxsim.Module.from_file(folder / "kernel.ptx")
+
+
+def test_capture_passes_on_the_object_s_own_message(adder) -> None:
+    folder, module = adder
+    x = torch.zeros(4, 8)
+    with pytest.raises(ptxsim.CaptureError, match="Expects 3 parameters"):
+        ptxsim.capture(folder / "kernel.o", "elementwise_add", (x, x), module)
+    with pytest.raises(ptxsim.CaptureError, match="float32"):
+        ptxsim.capture(folder / "kernel.o", "elementwise_add", (x, x, x.half()), module)
+
+
+def test_capture_names_what_is_missing(adder, monkeypatch, tmp_path) -> None:
+    folder, module = adder
+    x = torch.zeros(4, 8)
+    with pytest.raises(ptxsim.CaptureError, match="no exported function other"):
+        ptxsim.capture(folder / "kernel.o", "other", (x, x, x), module)
+    stranger = ptxsim.Module.from_text(kernel_text("nop;", 0))
+    with pytest.raises(ptxsim.CaptureError, match="is not in"):
+        ptxsim.capture(folder / "kernel.o", "elementwise_add", (x, x, x), stranger)
+    monkeypatch.setenv("PTXSIM_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(ptxsim.CaptureError, match="needs a C compiler"):
+        ptxsim.capture(folder / "kernel.o", "elementwise_add", (x, x, x), module)
+
+
+def test_findings_carry_the_source_line_and_the_tensor_s_name(adder) -> None:
+    folder, module = adder
+    a, b, c = (torch.zeros(64, 128) for _ in range(3))
+    (launch,) = ptxsim.capture(folder / "kernel.o", "elementwise_add", (a, ptxsim.Tensor(b, name="b"), c), module)
+    memory = launch.memory
+    name = next(x for x in memory.allocations if x.name == "b")
+    name.limit -= 512  # as if the tensor were smaller than the kernel was told
+    name.size -= 512
+    result = ptxsim.run(launch, checks=())
+    assert result.findings and not result.ok
+    finding = result.findings[0]
+    assert finding.kind == "out-of-bounds" and "past the end of b" in finding.message
+    assert "elementwise_add.py:" in finding.source and finding.ptx_line > 0
+
+
+def test_runs_repeat_exactly_for_a_seed() -> None:
+    def trace(seed: int) -> list[str]:
+        lines: list[str] = []
+        body = "shr.u32 %r2, %r1, 5; bar.sync 0; setp.eq.u32 %p1, %r2, 1; @%p1 bra E; bar.arrive 1, 64; E: bar.sync 0;"
+        module = ptxsim.Module.from_text(kernel_text("mov.u32 %r1, %tid.x; " + body, 0))
+        launch = ptxsim.launch(module, "k", (2,), (128,), ())
+        ptxsim.run(launch, schedule="warps", seed=seed, trace=lines.append)
+        return lines
+
+    assert trace(1) == trace(1)
+    assert trace(1) != trace(2)
+
+
+def test_unknown_schedules_and_checks_are_refused() -> None:
+    with pytest.raises(ValueError, match="unknown schedule 'lazy'"):
+        Schedule("lazy")
+    with pytest.raises(ValueError, match="unknown check 'luck'"):
+        run_kernel("nop;", checks=("luck",))
+
+
+def test_launch_checks_its_arguments() -> None:
+    module = ptxsim.Module.from_text(kernel_text("nop;", 2))
+    with pytest.raises(ValueError, match="1 arguments for the 2 parameters"):
+        ptxsim.launch(module, "k", (1,), (32,), (3,))
+
+
+def test_counts_by_hand() -> None:
+    x, y = np.zeros(64, np.uint32), np.zeros(64, np.uint32)
+    body = """ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1]; mov.u32 %r1, %tid.x; mad.wide.u32 %d1, %r1, 4, %d1;
+    mad.wide.u32 %d2, %r1, 4, %d2;
+    ld.global.b32 %r2, [%d1]; ld.global.b32 %r3, [%d1]; st.global.b32 [%d2], %r2;"""
+    module = ptxsim.Module.from_text(kernel_text(body, 2))
+    (counts,) = ptxsim.run(ptxsim.launch(module, "k", (1,), (64,), (x, y)), track=True).counts
+    assert counts.instructions == {"ld.param": 4, "mov": 2, "mad": 4, "ld.global": 4, "st.global": 2, "ret": 2}
+    assert counts.warp_instructions == 18
+    assert (counts.global_read_bytes, counts.global_read_unique_bytes) == (512, 256)
+    assert (counts.global_write_bytes, counts.global_write_unique_bytes) == (256, 256)
+    assert json.dumps(counts.as_dict())
+
+
+def test_the_command_line_runs_a_folder(built, capsys, tmp_path) -> None:
+    folder = str(built("fp16_gemm_0"))
+    args = ["--arg", "f16[128,64]", "--arg", "f16[256,64]", "--arg", "f16[128,256]=nan"]
+    record = tmp_path / "record.json"
+    assert main([folder, *args, "--schedule", "late", "--json", str(record)]) == 0
+    out = capsys.readouterr().out
+    assert "grid (1, 1, 1), block (128, 1, 1)" in out and "schedule late, seed 0" in out and "0 findings" in out
+    assert json.loads(record.read_text())["counts"][0]["mma_flops"] == 2 * 128 * 256 * 64
+    assert main([folder, *args[:4]]) == 2 and "Expects 3 parameters" in capsys.readouterr().err
+    assert main([str(tmp_path)]) == 2 and "no build.json" in capsys.readouterr().err
+    assert main([folder, *args, "--trace"]) == 0 and "TMA load" in capsys.readouterr().err
+
+
+def test_argument_specifications() -> None:
+    t = argument("bf16[4,6]:0,1=arange", 0)
+    assert t.array.shape == (4, 6) and t.array.stride() == (1, 4) and t.array.dtype == torch.bfloat16
+    assert argument("int:0x10", 0) == 16 and argument("float:0.5", 0) == 0.5 and argument("none", 0) is None
+    assert isinstance(argument("*f32[3]=2", 0), ptxsim.Pointer)
+    with pytest.raises(ValueError, match="cannot read the argument"):
+        argument("f17[3]", 0)
+
+
+def test_the_census_tells_what_is_not_simulated(tmp_path) -> None:
+    path = tmp_path / "k.ptx"
+    path.write_text(kernel_text("add.s32 %r1, %r2, 3; frob.b32 %r1, %r2; add.odd.s32 %r1, %r1, %r1;", 0))
+    rows = census([path])
+    assert (
+        rows["add.s32"] == (1, 1, "")
+        and "unknown opcode" in rows["frob.b32"][2]
+        and "unknown opcode" in rows["add.odd.s32"][2]
+    )
+
+
+def test_shadows_tell_uninitialised_words_apart() -> None:
+    body = (
+        "mov.u32 %r1, dyn; mov.u32 %r2, 1; st.shared.b32 [%r1+8], %r2; ld.shared.b32 %r3, [%r1+8]; "
+        "ld.shared.b32 %r4, [%r1+12];"
+    )
+    (finding,) = run_kernel(body, shared=64, checks=("uninitialised",)).findings
+    assert finding.kind == "uninitialised" and "shared offset 12 " in finding.message
+
+
+def test_a_long_computation_beside_a_poller_is_no_deadlock() -> None:
+    body = """mov.u32 %r1, %tid.x; mov.u32 %r2, dyn; setp.ne.u32 %p1, %r1, 0; @%p1 bra GO;
+    mbarrier.init.shared.b64 [%r2], 1; GO: bar.sync 0;
+    setp.ge.u32 %p2, %r1, 32; @%p2 bra POLL; mov.u32 %r3, 0; A: add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 60000;
+    @%p3 bra A; @%p1 bra END;
+    mbarrier.arrive.shared.b64 %d1, [%r2]; bra END; POLL: mbarrier.test_wait.parity.shared.b64 %p4, [%r2], 0;
+    add.u32 %r5, %r5, 1; @!%p4 bra POLL; END:"""
+    for schedule in ("eager", "warps"):
+        assert not run_kernel(body, threads=64, shared=64, schedule=schedule).findings
