@@ -7,6 +7,8 @@ each is compiled when first run. The emitters of the single opcodes register the
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,6 +17,7 @@ import numpy as np
 from .parser import Module
 from .syntax import Imm, Instruction, Kernel, Mem, PtxError, Reg, Special, Sym
 
+_REGISTER = re.compile(r"\b(p|u2|i2|f2|u4|i4|f4|h4|w4|u8|i8|f8|s8|w8)\[(\d+)\]")
 EMITTERS: dict[str, Callable] = {}
 RUNTIME: dict[str, object] = {}
 BOUNDARY: set[str] = set()
@@ -253,7 +256,14 @@ class Generator:
         if self.kinds:
             head.append(" v = f.v")
         head += [f" {k} = v.{k}" for k in sorted(self.kinds)]
-        return "\n".join(head + [" " + x for x in self.lines])
+        uses = Counter(x for line in self.lines for x in _REGISTER.findall(line))
+        often = {x for x, n in uses.items() if n > 1}  # looked up once, not at every use
+        head += [f" {kind}_{slot} = {kind}[{slot}]" for kind, slot in sorted(often)]
+
+        def short(found: re.Match) -> str:
+            return f"{found[1]}_{found[2]}" if found.groups() in often else found[0]
+
+        return "\n".join(head + [" " + _REGISTER.sub(short, x) for x in self.lines])
 
     # what emitters use
     def line(self, text: str) -> None:
