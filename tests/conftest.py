@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from cutesnake.machine import Machine
 from project import copy_project, snakemake
 

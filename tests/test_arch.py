@@ -4,6 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+
 from cutesnake.arch import can_build, can_run, decide, stage_answers
 
 TCGEN05 = SimpleNamespace(DSL="cute", SOURCE="ours", TARGETS={"sm_100a": "tcgen05 and tensor memory"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+
 import sample
 from cutesnake import record
 from cutesnake.compare import METRICS, compare

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import kernels
 from cutesnake import cute_build, cute_load, record
 from cutesnake.compile import CompileError, compile_build
 from cutesnake.contract import ROOT, Variant, load_kernel, load_operator
-
-import kernels
 
 SCRIPTS = ROOT / "workflow" / "scripts"
 TOY = """

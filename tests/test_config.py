@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from cutesnake import config as configuration
 from cutesnake.config import ConfigError
 

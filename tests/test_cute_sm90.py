@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from cutesnake.contract import ROOT
 
+from cutesnake.contract import ROOT
 from kernels.mla_decode import cute_sm90
 from kernels.mla_decode import cute_sm90_layout as layout
 from kernels.mla_decode.cute_sm90_schedule import make_lane, make_schedule
@@ -144,8 +144,8 @@ def shapes(dtype: str) -> list[Workload]:
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_results_on_the_gpu(built, distribution):
     import torch
-    from cutesnake import checker
 
+    from cutesnake import checker
     from kernels.mla_decode import operator
 
     dtype = json.loads((built / "build.json").read_text())["variant"]["params"]["dtype"]

@@ -5,11 +5,11 @@ import itertools
 import json
 
 import pytest
+
 from cutesnake import cutile_build, cutile_load
 from cutesnake.compile import compile_build
 from cutesnake.contract import load_kernel, load_operator
 from cutesnake.fetch import FetchError
-
 from kernels.mla_decode import cutile_run, tilegym_source, tilegym_split_kv
 
 MLA = load_operator("mla_decode").Workload

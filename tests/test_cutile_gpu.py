@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from cutesnake.contract import ROOT, load_kernel, load_operator
 
+from cutesnake.contract import ROOT, load_kernel, load_operator
 from kernels.mla_decode.cutile_run import Plan, Tiling
 
 pytestmark = pytest.mark.gpu

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import yaml
+
 from cutesnake.arch import TARGET_CAPABILITY
 from cutesnake.contract import ROOT
 from cutesnake.devices import DeviceError, read_devices

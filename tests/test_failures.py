@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from project import TINY, copy_project, snakemake
 
 pytestmark = pytest.mark.slow

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from cutesnake import fetch as stage
 from cutesnake import record
 from cutesnake.contract import ROOT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 import sample
 from cutesnake.bottleneck import classify
 from cutesnake.insight import RULES, Pair, Side, insights, number

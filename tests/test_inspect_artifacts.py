@@ -4,6 +4,7 @@ import re
 import subprocess
 
 import pytest
+
 import tiny_build
 from cutesnake.inspect.cubin import _barriers_of_flags, read_cubin
 from cutesnake.inspect.ptx import read_ptx

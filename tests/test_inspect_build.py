@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+
 import tiny_build
 from cutesnake import record
 from cutesnake.contract import ROOT

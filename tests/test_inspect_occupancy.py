@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cuda.pathfinder import find_nvidia_header_directory
+
 from cutesnake.contract import ROOT
 from cutesnake.devices import read_devices
 from cutesnake.inspect.occupancy import Usage, occupancy

@@ -4,6 +4,7 @@ import re
 import subprocess
 
 import pytest
+
 import tiny_build
 from cutesnake import record
 from cutesnake.compile import compile_build

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from cutesnake.arch import FEATURES, TARGET_CAPABILITY
 from cutesnake.config import kernel_names
 from cutesnake.contract import ROOT, load_kernel, load_operator

@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from cutesnake import matrix
 from cutesnake.contract import Variant
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from cutesnake import cute_load, record
 from cutesnake.compile import compile_build
 from cutesnake.contract import ROOT, Variant, load_kernel, load_operator
 from cutesnake.fetch import fetch
-
 from kernels.mla_decode.cutlass_adapter import EXAMPLES, split_count
 from kernels.mla_decode.operator import Workload
 

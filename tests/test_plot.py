@@ -7,6 +7,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+
 import sample
 from cutesnake.palette import DARK, LIGHT
 from cutesnake.plot import plot

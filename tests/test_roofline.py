@@ -5,11 +5,11 @@ import runpy
 from types import SimpleNamespace
 
 import pytest
+
 from cutesnake import record
 from cutesnake.contract import ROOT
 from cutesnake.devices import DeviceError, read_devices
 from cutesnake.inspect.roofline import roofline
-
 from kernels.mla_decode.operator import Workload
 
 DEVICES = ROOT / "config/devices.yaml"

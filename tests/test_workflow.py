@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+
 from project import TINY, append, jobs, replace, snakemake
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda.pathfinder import find_nvidia_binary_utility
+
 from cutesnake import record
 
 # One of nearly everything that the instruction classes tell apart; never meant to run. Two mbarriers make a pipeline of

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import yaml
+
 from cutesnake import record
 from cutesnake.case import commit
 from cutesnake.evidence import load_evidence
