@@ -139,6 +139,7 @@ class CTA:
         self.cluster_barrier = barrier
         self.cluster_tokens = np.zeros(n, np.int64)
         self.carry = np.zeros(n, bool)
+        self.wgmma_commits: dict[int, int] = {}
         self.shadow = None
         self.tmem = None
         self.local_bytes = machine.local_bytes

@@ -30,20 +30,21 @@ def _group(g: Generator, ins: Instruction) -> None:
     if ins.parts[1] == "commit_group":
         g.line("wg_commit(f)")
     elif ins.parts[1] == "wait_group":
-        g.line(f"wg_wait(f, {ins.operands[0].value})")
+        g.line(f"if not wg_wait(f, {ins.operands[0].value}): return {g.block.index}")
 
 
 class Group(Task):
-    """The end of a wgmma group of some warps."""
+    """The end of a wgmma group: its ordinal in each of the warps that committed it."""
 
-    __slots__ = ("warps",)
+    __slots__ = ("ordinals",)
 
-    def __init__(self, warps: list[int]) -> None:
+    def __init__(self, ordinals: dict[int, int]) -> None:
         super().__init__("mma", lambda: None, "wgmma group")
-        self.warps = warps
+        self.ordinals = ordinals
 
 
 def _groups_of(f) -> dict[int, list[int]]:
+    """Warpgroup → those of its warps that are in the fragment."""
     out: dict[int, list[int]] = {}
     for w in f.warps():
         out.setdefault(w // 4, []).append(w)
@@ -52,23 +53,39 @@ def _groups_of(f) -> dict[int, list[int]]:
 
 @runtime
 def wg_commit(f) -> None:
+    commits = f.cta.wgmma_commits
     for group, warps in _groups_of(f).items():
-        f.cta.machine.post(("wgmma", f.cta.rank, group), Group(warps))
+        for w in warps:
+            commits[w] = commits.get(w, 0) + 1
+        f.cta.machine.post(("wgmma", f.cta.rank, group), Group({w: commits[w] for w in warps}))
+    f.cta.machine.progress += 1
 
 
 @runtime
-def wg_wait(f, left: int) -> None:
-    machine = f.cta.machine
-    for group, warps in _groups_of(f).items():
-        key = ("wgmma", f.cta.rank, group)
-        while key in machine.queues:
-            queue = machine.queues[key]
-            if all(sum(isinstance(t, Group) and w in t.warps for t in queue) <= left for w in warps):
-                break
+def wg_wait(f, left: int) -> bool:
+    """Complete all but the newest `left` groups; False while a warp of the warpgroup has yet to issue its part.
+
+    A product is one instruction of four warps: it is not complete for one of them before all have issued it.
+    """
+    cta, machine = f.cta, f.cta.machine
+    commits = cta.wgmma_commits
+    present = -(-machine.launch.threads // 32)
+    groups = _groups_of(f)
+    for group, warps in groups.items():
+        target = max(commits.get(w, 0) for w in warps) - left
+        members = [w for w in range(4 * group, min(4 * group + 4, present)) if cta.alive[32 * w]]
+        if any(commits.get(w, 0) < target for w in members):
+            machine.rest = True
+            return False
+    for group, warps in groups.items():
+        key = ("wgmma", cta.rank, group)
+        target = max(commits.get(w, 0) for w in warps) - left
+        while any(isinstance(t, Group) and min(t.ordinals.values()) <= target for t in machine.queues.get(key, ())):
             machine._task(key)
         if machine.order is not None:
             for w in warps:
-                machine.order.wgmma_waited(f.cta.rank, w, group)
+                machine.order.wgmma_waited(cta.rank, w, group)
+    return True
 
 
 @emits("wgmma.mma_async", boundary=True)

@@ -258,7 +258,7 @@ def test_the_race_in_mla_decode_is_real(built) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part,dtype", [("f16", torch.float16), ("fp8", torch.float8_e4m3fn)])
-@pytest.mark.parametrize("schedule", ["eager", "late"])
+@pytest.mark.parametrize("schedule", ["eager", "late", "warps"])
 def test_hopper_gemm(built, part, dtype, schedule) -> None:
     torch.manual_seed(5)
     m, n, k, batch = 192, 160, 256, 1
