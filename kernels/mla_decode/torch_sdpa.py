@@ -4,8 +4,8 @@
 456 us and its math backend 1,712 us where the three library calls below take half the former (batch 32, kv 4096, bf16).
 So this is what the baseline does: matrix product, softmax, matrix product, scores and probabilities in the dtype.
 
-Scores in 16 bits cost accuracy: at batch 1 with 16,384 keys or more, where one key holds about half the weight of a few
-heads, its error comes out above twice that of the yardstick (5.7e-3, 5.0e-3 allowed). Those cases fail and have no time.
+Scores in 16 bits cost accuracy: at batch 1 with 16,384 keys or more, where one key holds about half the weight of a
+few heads, its error comes out above twice that of the yardstick (5.7e-3, 5.0e-3 allowed). Those cases have no time.
 """
 
 from __future__ import annotations
