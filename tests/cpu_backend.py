@@ -47,9 +47,11 @@ class CpuBackend:
 
     name = "cuda"
     device = "cpu"
+    schedules = (None, None)
+    relatives = True
 
     def __init__(self, kernel: Callable[[Workload, Any, Any], None]) -> None:
         self._kernel = kernel
 
-    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Callable[[], None]:
-        return lambda: self._kernel(workload, inputs, outputs)
+    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Callable[..., None]:
+        return lambda schedule, seed: self._kernel(workload, inputs, outputs)

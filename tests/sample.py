@@ -11,7 +11,6 @@ from typing import Any
 
 from cutesnake.bottleneck import classify
 from cutesnake.evidence import Evidence
-
 from kernels.mla_decode.operator import Workload, cost
 
 Record = dict[str, Any]
@@ -41,6 +40,12 @@ def workloads(batches: tuple[int, ...] = (1, 32), lengths: tuple[int, ...] = (10
     ]
 
 
+def _not_simulated(dsl: str, written: bool, no: str) -> str | None:
+    if not written:
+        return no
+    return None if dsl == "cute" else f"{dsl} builds cannot be simulated"
+
+
 def plan(sweep: list[Workload], gpu: bool = False) -> Record:
     """arch.json of a machine with no GPU, or with one H200."""
     decisions, builds, cases, unsupported = [], [], [], []
@@ -60,6 +65,7 @@ def plan(sweep: list[Workload], gpu: bool = False) -> Record:
                     **{"operator": "mla_decode", "kernel": kernel, "dsl": dsl, "source": source, "target": target},
                     "build": {"ok": written, "reason": None if written else no},
                     "run": {"ok": runs, "reason": None if runs else (why if written else no)},
+                    "simulate": {"ok": written and dsl == "cute", "reason": _not_simulated(dsl, written, no)},
                 }
             )
             if written:
@@ -88,6 +94,7 @@ def plan(sweep: list[Workload], gpu: bool = False) -> Record:
         "dtypes": {"mla_decode": {target: ["bf16", "fp16"] for target in TARGETS}},
         "builds": builds,
         "cases": cases,
+        "simulated_cases": [],
         "unsupported": unsupported,
         "profiled": [w.id for w in sweep if w.batch == 32],
     }
@@ -250,7 +257,7 @@ def nsys() -> Record:
     }
 
 
-def correctness(workload: str, seeds: tuple[int, ...] = (0, 1), **more: str) -> Record:
+def correctness(workload: str, seeds: tuple[int, ...] = (0, 1), **more: list[str]) -> Record:
     checks = [
         {
             **{"workload": workload, "distribution": "randn", "seed": seed, **more},
@@ -288,7 +295,7 @@ def measurements(sweep: list[Workload], target: str = "sm_90a") -> dict[str, Rec
 def simulated(sweep: list[Workload]) -> dict[str, Record]:
     """Correctness of one SM100 case by the PTX simulator."""
     w = next(w for w in sweep if w.dtype == "fp16")
-    metrics = correctness(w.id, (3, 4), schedule="random")
+    metrics = correctness(w.id, (3, 4), schedules=["random"], findings=[])
     entry = _case("correctness", "cutlass_fp16", "sm_100a", w, metrics, "ptxsim")
     return {f"results/correctness/mla_decode/cutlass_fp16/sm_100a/fp16/{w.id}.json": entry}
 

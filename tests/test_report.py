@@ -11,8 +11,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-import sample
 import yaml
+
+import sample
 from cutesnake.compare import compare
 from cutesnake.plot import plot
 from cutesnake.report import Contents, render, write_report
@@ -141,7 +142,7 @@ def test_every_missing_cell_has_a_note(gpu):
 
 def test_simulated_checks_are_never_called_passed(none):
     text = Page(none).text
-    assert "checked by simulation (ptxsim, no GPU; schedule random; seeds 3, 4)" in text
+    assert "checked by simulation (ptxsim, no GPU; schedules random; seeds 3, 4)" in text
     assert "0 of 4, 1 by simulation" in text
     assert not re.search(r"\bpassed\b(?! on hardware)", text)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake import cute_build, cute_load
 from cutesnake.contract import Launch, Runner, Variant
-
 from kernels.mla_decode import cute_sm90_layout as layout
 from kernels.mla_decode.cute_sm90_schedule import Schedule, make_schedule
 
@@ -104,12 +103,10 @@ class Executable:
 
     def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
         """Make the workspace, and the schedule for these kv lengths: other lengths need another bind."""
-        import torch
-
         device = inputs.q.device
         cluster = self.build["variant"]["params"]["cluster"]
         rows = workload.query_tokens * workload.heads
-        processors = torch.cuda.get_device_properties(device).multi_processor_count
+        processors = cute_load.multiprocessors(device)
         schedule = make_schedule(inputs.kv_lengths.tolist(), rows, processors, cluster)
         return cute_load.Call(
             self.function,

@@ -10,7 +10,7 @@ from snakemake.exceptions import WorkflowError
 sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 
 from cutesnake import config as configuration
-from cutesnake import folder, machine, matrix
+from cutesnake import folder, machine, matrix, simulation
 from cutesnake.staleness import digest_baked, digest_code, digest_data
 
 try:
@@ -26,7 +26,8 @@ PLAN = matrix.make_plan(config, MACHINE, Path("results"))
 BUILD_RECORDS = [f"results/compile/{key}/build.json" for key in PLAN.builds]
 INSPECT_RECORDS = [f"results/inspect/{key}.json" for key in PLAN.builds if "inspect" in config["stages"]]
 ROOFLINES = [f"results/inspect/{operator}/roofline.json" for operator in PLAN.workloads]
-CHECKED = [f"results/correctness/{case.key}.json" for case in PLAN.run_here("correctness")]
+SIMULATED = [f"results/correctness/{key}.json" for key in PLAN.simulated]
+CHECKED = [f"results/correctness/{case.key}.json" for case in PLAN.run_here("correctness")] + SIMULATED
 TIMED = [f"results/timing/{case.key}.json" for case in PLAN.run_here("timing")]
 PROFILED = [f"results/{stage}/{case.key}.json" for stage in ("nsys", "ncu") for case in PLAN.run_here(stage)]
 TUNED = [f"results/autotune/{key}.json" for key in PLAN.choices()]
@@ -53,9 +54,13 @@ def build_of(wildcards):
     return PLAN.builds["{0.operator}/{0.kernel}/{0.target}/{0.variant}".format(wildcards)]
 
 
+def key_of(wildcards):
+    return "{0.operator}/{0.kernel}/{0.target}/{0.variant}/{0.workload}".format(wildcards)
+
+
 def identity_of(wildcards):
     """The planned case that wildcards name, as plain data."""
-    case = PLAN.cases["{0.operator}/{0.kernel}/{0.target}/{0.variant}/{0.workload}".format(wildcards)]
+    case = PLAN.case(key_of(wildcards))
     return {
         "operator": case.build.operator,
         "kernel": case.build.kernel,
@@ -74,11 +79,36 @@ def running_code(stage):
     return digest
 
 
+def backend_of(wildcards):
+    """What a case is checked on: `cuda`, the card in use, or `ptxsim`, for want of the target's card."""
+    return simulation.NAME if key_of(wildcards) in PLAN.simulated else "cuda"
+
+
+def checking_settings(wildcards):
+    if backend_of(wildcards) == "cuda":
+        return config["correctness"]
+    chosen = configuration.simulation(config)
+    return {key: chosen[key] for key in ("schedules", "seeds", "distributions")}
+
+
+def checking_device(wildcards):
+    return MACHINE.fingerprint if backend_of(wildcards) == "cuda" else simulation.NAME
+
+
+def checking_code(wildcards):
+    return running_code("correctness" if backend_of(wildcards) == "cuda" else "simulation")(wildcards)
+
+
+def cards_of(wildcards):
+    """Cards that checking a case occupies."""
+    return int(backend_of(wildcards) == "cuda")
+
+
 def checked_first(wildcards):
     """The case's correctness record where that stage is wanted: what is wrong is not timed."""
     if "correctness" not in config["stages"]:
         return []
-    return "results/correctness/{0.operator}/{0.kernel}/{0.target}/{0.variant}/{0.workload}.json".format(wildcards)
+    return f"results/correctness/{key_of(wildcards)}.json"
 
 
 def upstream_of(wildcards):

@@ -1,4 +1,4 @@
-"""Every build that runs here against the operator's reference, on every workload."""
+"""Builds against their operator's reference: on the card in use, and by simulation for targets whose card is missing."""
 
 
 rule correctness:
@@ -11,12 +11,13 @@ rule correctness:
     conda:
         "../../envs/environment.yaml"
     resources:
-        gpu=1,
+        gpu=cards_of,
     params:
         stage="correctness",
+        backend=backend_of,
         identity=identity_of,
-        settings=config["correctness"],
-        device=MACHINE.fingerprint,
-        code=running_code("correctness"),
+        settings=checking_settings,
+        device=checking_device,
+        code=checking_code,
     script:
         "../scripts/measure_case.py"

@@ -11,4 +11,6 @@ with one_line(snakemake.params.stage, snakemake.log[0]):
         snakemake.input.build,
         snakemake.output.record,
         needs=snakemake.input.get("checked", []),
+        backend=snakemake.params.get("backend", "cuda"),
+        log=snakemake.log[0],
     )

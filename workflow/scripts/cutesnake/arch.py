@@ -30,6 +30,11 @@ RUN_PACKAGES = {
     "torch": ("torch",),
 }
 
+# Targets that ptxsim executes, with the multiprocessors of the card that it stands for there: an H200, a B200.
+SIMULATED_PROCESSORS = {"sm_90a": 132, "sm_100a": 148}
+SIMULATION_PACKAGES = ("torch",)  # any build of it
+C_COMPILERS = ("cc", "gcc", "clang")
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -50,6 +55,7 @@ class Decision:
     target: str
     build: Answer
     run: Answer
+    simulate: Answer  # whether ptxsim can check it here; asked where it cannot run
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -65,7 +71,8 @@ def decide(machine: Machine, operator: str, kernel: str, module: Any, target: st
     run = can_run(machine, module, target) if target in module.TARGETS else Answer(False, build.reason)
     if run.ok and not build.ok:
         run = Answer(False, build.reason)
-    return Decision(operator, kernel, module.DSL, module.SOURCE, target, build, run)
+    simulate = can_simulate(machine, module, target) if build.ok else Answer(False, build.reason)
+    return Decision(operator, kernel, module.DSL, module.SOURCE, target, build, run, simulate)
 
 
 def can_build(machine: Machine, module: Any, target: str, built: bool) -> Answer:
@@ -97,6 +104,26 @@ def can_run(machine: Machine, module: Any, target: str) -> Answer:
         return Answer(False, f"{join(lacking)} is not installed here: running needs it")
     if (machine.packages.get("torch") or "").endswith("+cpu"):
         return Answer(False, f"torch {machine.packages['torch']} is a CPU build: running needs one built for CUDA")
+    return Answer(True)
+
+
+def can_simulate(machine: Machine, module: Any, target: str) -> Answer:
+    """ptxsim captures the launches of CuTe builds, for which it needs a C compiler, and keeps tensors with torch."""
+    if module.DSL == "torch":
+        return Answer(False, "PyTorch's own kernels come with its library: there is no build to simulate")
+    if module.DSL == "cutile":
+        return Answer(
+            False,
+            "cuTile's TMA descriptors are made by the driver at launch, so ptxsim, which has no driver, cannot "
+            "simulate its builds",
+        )
+    if target not in SIMULATED_PROCESSORS:
+        return Answer(False, f"ptxsim simulates {join(list(SIMULATED_PROCESSORS))}, not {target}")
+    lacking = [package for package in SIMULATION_PACKAGES if not machine.packages.get(package)]
+    if not any(machine.tools.get(tool) for tool in C_COMPILERS):
+        lacking.append(f"a C compiler ({', '.join(C_COMPILERS)})")
+    if lacking:
+        return Answer(False, f"{join(lacking)} is not installed here: checking by simulation needs it")
     return Answer(True)
 
 

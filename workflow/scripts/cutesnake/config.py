@@ -14,6 +14,7 @@ import jsonschema
 
 from cutesnake.contract import ROOT, Workload, load_operator
 
+EXTENTS = ("short", "full")  # lists of simulated checks
 SCHEMA = Path(__file__).resolve().parents[2] / "schemas" / "config.schema.json"
 
 
@@ -45,6 +46,7 @@ def check(config: dict[str, Any]) -> None:
     for name in config["correctness"]["distributions"]:
         if name not in known:
             raise ConfigError(f"config: correctness.distributions: {name!r} is unknown;{nearest(name, sorted(known))}")
+    _check_simulation(config)
     for entry in config["profile"]["workloads"]:
         if not any(is_named(w, [entry]) for operator in config["operators"] for w in workloads(config, operator)):
             names = sorted({w.id for operator in config["operators"] for w in workloads(config, operator)})
@@ -76,17 +78,44 @@ def _check_operator(operator: str, section: dict[str, Any]) -> None:
     for dtype in all_dtypes(section):
         if dtype not in module.DTYPES:
             raise ConfigError(f"{here}.dtypes: unknown dtype {dtype!r};{nearest(dtype, module.DTYPES)}")
+    _check_workloads(f"{here}.workloads", operator, section["workloads"], all_dtypes(section))
+
+
+def _check_workloads(here: str, operator: str, entries: list[dict[str, Any]], dtypes: list[str]) -> None:
+    module = load_operator(operator)
     allowed = [field.name for field in fields(module.Workload) if field.name != "dtype"]
-    for index, entry in enumerate(section["workloads"]):
+    for index, entry in enumerate(entries):
         for key in entry:
             if key == "dtype":
-                raise ConfigError(f"{here}.workloads[{index}]: dtype belongs in {operator}.dtypes, not in a workload")
+                raise ConfigError(f"{here}[{index}]: dtype belongs in {operator}.dtypes, not in a workload")
             if key not in allowed:
-                raise ConfigError(f"{here}.workloads[{index}]: unknown key {key!r};{nearest(key, allowed)}")
+                raise ConfigError(f"{here}[{index}]: unknown key {key!r};{nearest(key, allowed)}")
         try:
-            list(_expand(module, entry, all_dtypes(section)))
+            list(_expand(module, entry, dtypes))
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"{here}.workloads[{index}]: {error}") from error
+            raise ConfigError(f"{here}[{index}]: {error}") from error
+
+
+def _check_simulation(config: dict[str, Any]) -> None:
+    """Both lists, whichever is chosen: names of operators of the experiment, workload keys, distributions."""
+    for extent in EXTENTS:
+        section = config.get("simulation", {}).get(extent)
+        if section is None:
+            continue
+        here = f"config: simulation.{extent}"
+        for operator, entries in section["workloads"].items():
+            if operator not in config["operators"]:
+                raise ConfigError(
+                    f"{here}.workloads: {operator!r} is no operator of the experiment;"
+                    f"{nearest(operator, config['operators'])}"
+                )
+            _check_workloads(
+                f"{here}.workloads.{operator}", operator, entries, all_dtypes(config["operators"][operator])
+            )
+        known = {name for operator in section["workloads"] for name in load_operator(operator).DISTRIBUTIONS}
+        for name in section["distributions"]:
+            if name not in known:
+                raise ConfigError(f"{here}.distributions: {name!r} is unknown;{nearest(name, sorted(known))}")
 
 
 def kernel_names(operator: str) -> list[str]:
@@ -121,6 +150,20 @@ def workloads(config: dict[str, Any], operator: str) -> list[Workload]:
     module = load_operator(operator)
     found = (w for entry in section["workloads"] for w in _expand(module, entry, all_dtypes(section)))
     return list({w.id: w for w in found}.values())
+
+
+def simulation(config: dict[str, Any]) -> dict[str, Any] | None:
+    """The list of simulated checks that the configuration chooses; None for none."""
+    section = config.get("simulation", {"extent": "none"})
+    return None if section["extent"] == "none" else section[section["extent"]]
+
+
+def simulated_workloads(config: dict[str, Any], operator: str) -> list[Workload]:
+    """What is checked by simulation where a kernel's card is missing, in the order of the configuration."""
+    chosen = simulation(config)
+    entries = chosen["workloads"].get(operator, []) if chosen else []
+    module, dtypes = load_operator(operator), all_dtypes(config["operators"][operator])
+    return list({w.id: w for entry in entries for w in _expand(module, entry, dtypes)}.values())
 
 
 def is_named(workload: Workload, names: list[str]) -> bool:

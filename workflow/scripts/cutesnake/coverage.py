@@ -15,6 +15,7 @@ def coverage(evidence: Evidence, kernel: str, target: str) -> Record:
         **{key: decision[key] for key in ("kernel", "dsl", "source", "target")},
         "build": _built(evidence, kernel, target, variants),
         **{stage: _ran(evidence, stage, kernel, target) for stage in GPU_STAGES},
+        "not_simulated": _not_simulated(decision),
         "unsupported": _left_out(evidence, kernel, target),
     }
 
@@ -56,6 +57,12 @@ def _ran(evidence: Evidence, stage: str, kernel: str, target: str) -> Record:
         reason = evidence.why_no_case(live, stage, kernel, target, wanted[0][0])
     counts = {"expected": len(wanted), "ok": len(fine) - simulated, "failed": len(failed)}
     return {**counts, "simulated": simulated, "reason": reason}
+
+
+def _not_simulated(decision: Record) -> str | None:
+    """Why a simulator cannot stand in for the card that is missing; None where it can, or need not."""
+    wanted = decision["build"]["ok"] and not decision["run"]["ok"]
+    return decision["simulate"]["reason"] if wanted else None
 
 
 def _left_out(evidence: Evidence, kernel: str, target: str) -> list[Record]:

@@ -46,13 +46,24 @@ Opener = Callable[[Path, str], Callable[..., None]]  # (folder of a build, name 
 
 
 @contextlib.contextmanager
-def opened_by(opener: Opener) -> Iterator[None]:
-    """Within the block, builds are opened by `opener` instead of for the GPU: by a simulator, for example."""
-    token = _opener.set(opener)
+def opened_by(opener: Opener, processors: int | None = None) -> Iterator[None]:
+    """Within the block, builds are opened by `opener` instead of for the GPU: by a simulator, for example.
+
+    `processors` is then what `multiprocessors` answers.
+    """
+    tokens = _opener.set(opener), _processors.set(processors)
     try:
         yield
     finally:
-        _opener.reset(token)
+        _opener.reset(tokens[0])
+        _processors.reset(tokens[1])
+
+
+def multiprocessors(device: Any) -> int:
+    """Multiprocessors that a binding may plan for: of the GPU `device`, or of the one that a simulator stands for."""
+    import torch
+
+    return _processors.get() or torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def open_function(folder: Path) -> Callable[..., None]:
@@ -87,6 +98,7 @@ def _open_for_gpu(folder: Path, function: str) -> Callable[..., None]:
 
 
 _opener: contextvars.ContextVar[Opener] = contextvars.ContextVar("opener", default=_open_for_gpu)
+_processors: contextvars.ContextVar[int | None] = contextvars.ContextVar("processors", default=None)
 
 
 def find_runtime(folder: Path) -> Path:

@@ -133,7 +133,7 @@ def _select(devices: tuple[Device, ...], visible: str | None) -> tuple[int | Non
 
 
 def _tools() -> dict[str, str | None]:
-    found = {tool: shutil.which(tool) for tool in ("ncu", "nsys", "compute-sanitizer", "gcc", "cc")}
+    found = {tool: shutil.which(tool) for tool in ("ncu", "nsys", "compute-sanitizer", "gcc", "cc", "clang")}
     if found["nsys"] is None and found["ncu"]:
         inside = Path(found["ncu"]).resolve().parent
         for folder in (inside, *inside.parents[:4]):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.arch import Answer, Decision, decide, stage_answers
-from cutesnake.config import dtypes_for, is_named, workloads
+from cutesnake.config import dtypes_for, is_named, simulated_workloads, workloads
 from cutesnake.contract import Variant, Workload, load_kernel
 from cutesnake.machine import Machine
 
@@ -52,6 +52,7 @@ class Plan:
     workloads: dict[str, list[Workload]] = field(default_factory=dict)
     builds: dict[str, Build] = field(default_factory=dict)
     cases: dict[str, Case] = field(default_factory=dict)  # every supported one, whether or not it can run here
+    simulated: dict[str, Case] = field(default_factory=dict)  # checked by ptxsim, for want of the target's card
     unsupported: list[dict[str, str]] = field(default_factory=list)
     profiled: set[str] = field(default_factory=set)
     sources: dict[tuple[str, str], str] = field(default_factory=dict)  # (operator, kernel) -> "ours" or upstream key
@@ -66,6 +67,10 @@ class Plan:
             chosen = stage not in ("nsys", "ncu") or case.workload.id in self.profiled
             if chosen and (build.operator, build.kernel, build.target) in runnable:
                 yield case
+
+    def case(self, key: str) -> Case:
+        """A case by its key, of the sweep or simulated; KeyError if it is not planned."""
+        return self.simulated[key] if key in self.simulated else self.cases[key]
 
     def choices(self) -> dict[str, list[Case]]:
         """operator/kernel/target/workload -> cases timed here, where there are variants to choose from."""
@@ -92,6 +97,9 @@ class Plan:
                 for b in self.builds.values()
             ],
             "cases": [{"build": case.build.key, "workload": case.workload.id} for case in self.cases.values()],
+            "simulated_cases": [
+                {"build": case.build.key, "workload": case.workload.id} for case in self.simulated.values()
+            ],
             "unsupported": self.unsupported,
             "profiled": sorted(self.profiled),
         }
@@ -138,3 +146,18 @@ def _add_kernel(plan: Plan, config: dict[str, Any], operator: str, kernel: str, 
                 build = plan.builds.setdefault(build.key, build)
                 case = Case(build, workload)
                 plan.cases[case.key] = case
+        if decision.simulate.ok and not decision.run.ok and "correctness" in config["stages"]:
+            _add_simulated(plan, config, operator, kernel, target)
+
+
+def _add_simulated(plan: Plan, config: dict[str, Any], operator: str, kernel: str, target: str) -> None:
+    """Simulated cases of a kernel, with a build of the sweep where one of the workload's candidates is among them."""
+    module = load_kernel(operator, kernel)
+    for workload in simulated_workloads(config, operator):
+        if workload.dtype not in plan.dtypes[operator][target] or module.supports(workload) is not None:
+            continue
+        candidates = [Build(operator, kernel, target, variant) for variant in module.variants(workload, target)]
+        build = next((plan.builds[b.key] for b in candidates if b.key in plan.builds), candidates[0])
+        plan.builds.setdefault(build.key, build)
+        case = Case(build, workload)
+        plan.simulated[case.key] = case

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cutesnake import ncu, nsys, record, worker
+from cutesnake import ncu, nsys, record, simulation, worker
 from cutesnake.case import Case, device_section, make_record
 from cutesnake.machine import probe
 from cutesnake.profiled import ProfilerError
@@ -24,18 +24,24 @@ def run_stage(
     build: Path | str,
     output: Path | str,
     needs: Path | str | Iterable[Path | str] = (),
+    backend: str = "cuda",
+    log: Path | str | None = None,
 ) -> None:
     """Run `stage` on a case and write its record to `output`.
 
     `identity` holds operator, kernel, target, variant {id, params} and parameters (of the workload); `build` is the
-    path of build.json; `needs` are correctness records of this case that must be ok first. Faults of the machine
-    raise; everything else is a record, failed or not.
+    path of build.json; `needs` are correctness records of this case that must be ok first; `backend` is `cuda`, or
+    `ptxsim` for a correctness case to be simulated, whose progress goes to `log`. Faults of the machine raise;
+    everything else is a record, failed or not.
     """
     needs = [needs] if isinstance(needs, str | Path) else list(needs)  # Snakemake hands one file as a string
     case = Case(stage=stage, build=str(Path(build).resolve().parent), settings=dict(settings), **identity)
     reason = _not_worth_running(build, needs)
     if reason is not None:
-        done = make_record(case, None, reason, device_section(probe().device))
+        device = None if backend == simulation.NAME else device_section(probe().device)
+        done = make_record(case, None, reason, device, backend)
+    elif backend == simulation.NAME:
+        done = simulation.simulate(case, log)
     elif stage in PROFILERS:
         done = _profile(case, Path(output).with_suffix(""))
     else:

@@ -58,7 +58,7 @@ def closure(*modules: str, baked: bool = False) -> frozenset[Path]:
         for path in _module_files(waiting.pop()):
             if path not in found:
                 found.add(path)
-                waiting += _imported(path, baked)
+                waiting += _imported(path, baked) if path.suffix == ".py" else ()
     return frozenset(found)
 
 
@@ -73,7 +73,7 @@ def _module_files(name: str) -> tuple[Path, ...]:
     path = PLACES[first].joinpath(first, *rest)
     if path.is_dir():
         # An operator's package holds kernels that have nothing to do with each other.
-        return () if first == "kernels" else tuple(sorted(path.rglob("*.py")))
+        return () if first == "kernels" else tuple(sorted((*path.rglob("*.py"), *path.rglob("*.c"))))
     return (path.with_suffix(".py"),) if path.with_suffix(".py").exists() else ()
 
 

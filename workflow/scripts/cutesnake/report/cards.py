@@ -9,7 +9,7 @@ from typing import Any
 from cutesnake.compare import shared_kb
 from cutesnake.evidence import Evidence
 from cutesnake.insight import number
-from cutesnake.report.words import DSL_NAMES, plural, slug
+from cutesnake.report.words import DSL_NAMES, big, plural, slug
 
 Record = dict[str, Any]
 MIX = ("tensor_core", "tma_load", "tma_multicast", "tma_store", "tma_reduce", "barrier", "special_function")
@@ -144,15 +144,44 @@ def _check(target: str, backend: str, device: str, entries: list[Record]) -> Rec
     worst = f"; largest relative error {max(errors):.1e}" if errors else ""
     done = f"{good} of {plural(len(checks), 'check')} within tolerance, {plural(len(entries), 'workload')}{worst}"
     if backend == "ptxsim":
-        schedules = ", ".join(dict.fromkeys(str(c["schedule"]) for c in checks if c.get("schedule")))
-        how = f"checked by simulation (ptxsim, no GPU; schedule {schedules or 'not stated'}; seeds {seeds})"
+        schedules = ", ".join(dict.fromkeys(name for check in checks for name in check.get("schedules", [])))
+        how = f"checked by simulation (ptxsim, no GPU; schedules {schedules or 'not stated'}; seeds {seeds})"
         mark = ("◐", "part")
     else:
         mark = ("✓", "good")
         how = f"checked on {device} (seeds {seeds})"
     failed = [f"{e['case']['workload']}: {e['reason']}" for e in entries if e["status"] != "ok"]
+    counted = [_counted(e) for e in entries if ((e["metrics"] or {}).get("simulated") or {}).get("launches")]
     mark = ("✕", "bad") if failed else mark
-    return {"target": target, "text": f"{how}: {done}. Inputs: {kinds}.", "failed": failed, "mark": mark}
+    return {
+        "target": target,
+        "text": f"{how}: {done}. Inputs: {kinds}.",
+        "failed": failed,
+        "mark": mark,
+        "counted": counted,
+    }
+
+
+def _counted(entry: Record) -> Record:
+    """What a simulator counted in one run of a case, and how that compares with the operator's cost."""
+    simulated = entry["metrics"]["simulated"]
+
+    def total(key: str) -> int:
+        return sum(launch[key] or 0 for launch in simulated["launches"])
+
+    read, written = big(total("global_read_bytes"), "B"), big(total("global_write_bytes"), "B")
+    parts = [
+        plural(len(simulated["launches"]), "launch", "launches"),
+        f"{number(total('warp_instructions'))} warp instructions",
+        f"{read} read and {written} written in global memory",
+    ]
+    if matrix := total("mma_instructions"):
+        parts.append(f"{big(total('mma_flops'), 'FLOP')} in {plural(matrix, 'matrix instruction')}")
+    if copies := total("tma_instructions"):
+        parts.append(f"{big(total('tma_bytes'), 'B')} by TMA in {plural(copies, 'instruction')}")
+    if waits := total("barrier_waits"):
+        parts.append(plural(waits, "barrier wait"))
+    return {"workload": entry["case"]["workload"], "text": ", ".join(parts), "notes": simulated["notes"]}
 
 
 def _profiles(evidence: Evidence, kernel: str) -> list[Record]:

@@ -85,6 +85,8 @@ def _reasons(entry: Record) -> list[str]:
             told.append(f"The compiler says: {reason}")
         else:
             told.append(f"Not {', '.join(names[:-1])}{' or ' * (len(names) > 1)}{names[-1]}: {reason}")
+    if entry["not_simulated"]:
+        told.append(f"Not checked by simulation: {entry['not_simulated']}")
     if entry["build"]["expected"]:
         told += [f"{plural(left['workloads'], 'workload')} left out: {left['reason']}" for left in entry["unsupported"]]
     return told

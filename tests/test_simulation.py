@@ -1,0 +1,312 @@
+"""Correctness by simulation: which cases are planned where, what a record says, and that what is wrong fails."""
+
+import ctypes
+import dataclasses
+import json
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+import ptxsim
+from cutesnake import arch, record, simulation, stage
+from cutesnake import config as configuration
+from cutesnake.case import Case
+from cutesnake.compile import compile_build
+from cutesnake.contract import ROOT, Cost, Variant, load_kernel
+from cutesnake.fetch import fetch
+from cutesnake.matrix import Plan, make_plan
+from cutesnake.staleness import closure, digest_code
+
+DEFAULT = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
+SETTINGS = {"schedules": ["random", "late"], "seeds": [0], "distributions": ["randn"]}
+
+
+@pytest.fixture
+def plan(machine, tmp_path):
+    def make(name: str, tools: dict | None = None, **changes) -> Plan:
+        here = machine(name)
+        here = dataclasses.replace(here, tools=tools) if tools is not None else here
+        return make_plan({**DEFAULT, **changes}, here, Path(tmp_path))
+
+    return make
+
+
+def simulated(found: Plan) -> dict[tuple[str, str], list[str]]:
+    """(kernel, target) -> workloads."""
+    cases: dict[tuple[str, str], list[str]] = {}
+    for case in found.simulated.values():
+        cases.setdefault((case.build.kernel, case.build.target), []).append(case.workload.id)
+    return cases
+
+
+ADD, FP16, FP8, SM90 = "cute", "cutlass_fp16", "cutlass_fp8", "cute_sm90"
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [
+        ("none", {(ADD, "sm_90a"), (ADD, "sm_100a"), (FP16, "sm_100a"), (FP8, "sm_100a"), (SM90, "sm_90a")}),
+        ("rtx5090", {(ADD, "sm_90a"), (ADD, "sm_100a"), (FP16, "sm_100a"), (FP8, "sm_100a"), (SM90, "sm_90a")}),
+        ("h200", {(ADD, "sm_100a"), (FP16, "sm_100a"), (FP8, "sm_100a")}),
+        ("b200", {(ADD, "sm_90a"), (SM90, "sm_90a")}),
+    ],
+)
+def test_what_the_card_here_does_not_run_is_simulated(plan, name, kernels) -> None:
+    assert set(simulated(plan(name))) == kernels
+
+
+def test_a_simulated_case_needs_no_card_and_a_case_for_the_card_is_not_simulated(plan) -> None:
+    found = plan("h200")
+    on_the_card = {case.key for case in found.run_here("correctness")}
+    assert on_the_card and not on_the_card & set(found.simulated)
+    for key in found.simulated:
+        assert found.case(key).build.target == "sm_100a"
+
+
+def test_the_short_list_needs_no_build_of_its_own(plan) -> None:
+    """Simulation is on by default: it must not make the default experiment compile more."""
+    without = plan("none", simulation={**DEFAULT["simulation"], "extent": "none"})
+    assert not without.simulated
+    assert set(plan("none").builds) == set(without.builds)
+
+
+def test_both_ways_through_nvidias_kernels_are_checked(plan) -> None:
+    """Split over CTAs with a reduction, and directly; and shuffled pages."""
+    variants = {case.build.variant.id for case in plan("none").simulated.values() if case.build.kernel in (FP16, FP8)}
+    assert variants == {"fp16_split", "fp16_direct", "fp8_split", "fp8_direct"}
+    assert any(w.endswith("paged") for w in simulated(plan("none"))[FP16, "sm_100a"])
+
+
+def test_the_full_list_is_one_switch_away(plan) -> None:
+    found = simulated(plan("none", simulation={**DEFAULT["simulation"], "extent": "full"}))
+    lengths = (1, 63, 64, 65, 257, 1024)
+    wanted = {f"b{b}_q1_s{s}_fp16{pages}" for b in (1, 2) for s in lengths for pages in ("", "_paged")}
+    assert set(found[FP16, "sm_100a"]) == wanted
+    assert {"b1_q1_s65_fp8", "b2_q1_s1024_fp8_paged"} <= set(found[FP8, "sm_100a"])  # page tables of odd length: no
+
+
+def test_only_where_correctness_is_wanted(plan) -> None:
+    assert not plan("none", stages=["inspect"]).simulated
+    without = {key: value for key, value in DEFAULT.items() if key != "simulation"}
+    assert configuration.simulation(without) is None and configuration.simulated_workloads(without, "mla_decode") == []
+
+
+def test_arch_lists_them(plan) -> None:
+    listed = plan("none").as_dict()["simulated_cases"]
+    assert {"build": "mla_decode/cutlass_fp16/sm_100a/fp16_direct", "workload": "b1_q1_s65_fp16"} in listed
+
+
+@pytest.mark.parametrize(
+    ("dsl", "target", "lacking", "words"),
+    [
+        ("cutile", "sm_100a", (), "TMA descriptors are made by the driver"),
+        ("torch", "sm_90a", (), "there is no build to simulate"),
+        ("cute", "sm_120a", (), "ptxsim simulates sm_90a and sm_100a, not sm_120a"),
+        ("cute", "sm_100a", ("gcc",), "a C compiler (cc, gcc, clang) is not installed here"),
+        ("cute", "sm_100a", ("torch",), "torch is not installed here"),
+    ],
+)
+def test_why_something_cannot_be_simulated_is_a_sentence(machine, dsl, target, lacking, words) -> None:
+    here = machine("none")
+    here = dataclasses.replace(
+        here,
+        tools={tool: path for tool, path in here.tools.items() if tool not in lacking},
+        packages={name: version for name, version in here.packages.items() if name not in lacking},
+    )
+    answer = arch.can_simulate(here, SimpleNamespace(DSL=dsl), target)
+    assert not answer.ok and words in answer.reason
+
+
+def test_without_a_compiler_nothing_is_simulated(plan) -> None:
+    found = plan("none", tools={})
+    assert not found.simulated
+    assert {d.simulate.reason for d in found.decisions if d.dsl == "cute" and d.build.ok} == {
+        "a C compiler (cc, gcc, clang) is not installed here: checking by simulation needs it"
+    }
+
+
+def test_the_schedules_of_the_configuration_are_those_of_the_simulator() -> None:
+    schema = json.loads(configuration.SCHEMA.read_text())
+    known = schema["$defs"]["simulated"]["properties"]["schedules"]["items"]["enum"]
+    assert set(known) == set(ptxsim.SCHEDULES)
+
+
+def test_the_simulators_code_makes_simulated_cases_stale_and_no_others() -> None:
+    files = {path.name for path in closure("cutesnake.simulation")}
+    assert {"tcgen05.py", "stub.c"} <= files
+    assert "tcgen05.py" not in {path.name for path in closure("cutesnake.correctness")}
+    assert digest_code("cutesnake.simulation") != digest_code("cutesnake.correctness")
+
+
+def test_less_work_than_the_operator_calls_unavoidable_is_noted() -> None:
+    launch = {"mma_flops": 200, "global_read_unique_bytes": 90, "global_write_unique_bytes": 50}
+    notes = simulation.compare_cost([launch], Cost(flops=100, bytes_read=100, bytes_written=50))
+    assert "2.00 times" in notes[0] and "fewer than the operator says" in notes[1] and "1.00 times" in notes[2]
+    assert len(simulation.compare_cost([{**launch, "mma_flops": 0}], Cost(1, 1, 1))) == 2
+
+
+# Builds: `elementwise_add` takes seconds to compile, NVIDIA's kernels longer.
+
+
+def identity(operator: str, kernel: str, target: str, variant: Variant, **parameters) -> dict:
+    return {
+        **{"operator": operator, "kernel": kernel, "target": target, "parameters": parameters},
+        "variant": {"id": variant.id, "params": dict(variant.params)},
+    }
+
+
+@pytest.fixture(scope="session")
+def add(tmp_path_factory) -> tuple[Path, dict]:
+    """(folder of a build, identity of a small case)."""
+    module = load_kernel("elementwise_add", "cute")
+    known = identity("elementwise_add", "cute", "sm_100a", Variant("", {}), rows=3, columns=1000)
+    case = Case(stage="correctness", build="", settings=SETTINGS, **known)
+    variant = module.variants(case.workload, "sm_100a")[0]
+    folder = tmp_path_factory.mktemp("add") / "results/compile/elementwise_add/cute/sm_100a" / variant.id
+    compile_build("elementwise_add", "cute", "sm_100a", variant, folder)
+    return folder, {**known, "variant": {"id": variant.id, "params": dict(variant.params)}}
+
+
+def check(folder: Path, known: dict, output: Path, **settings) -> dict:
+    stage.run_stage(
+        "correctness",
+        known,
+        {**SETTINGS, **settings},
+        folder / "build.json",
+        output / "record.json",
+        backend="ptxsim",
+        log=output / "log",
+    )
+    return record.read("correctness", output / "record.json")
+
+
+def test_a_right_kernel_is_right_and_its_record_says_how_that_is_known(add, tmp_path) -> None:
+    found = check(*add, tmp_path, distributions=["randn", "large"], seeds=[0, 1])
+    assert (found["status"], found["backend"], found["device"]) == ("ok", "ptxsim", None)
+    metrics = found["metrics"]
+    assert metrics["passed"] == 4 and metrics["deterministic"]
+    assert all(c["schedules"] == ["random", "late"] and c["findings"] == [] for c in metrics["checks"])
+    counted = metrics["simulated"]
+    assert counted["launches_run"] == 8 and len(counted["launches"]) == 1
+    assert counted["launches"][0]["global_read_unique_bytes"] == counted["cost"]["bytes_read"] == 24_000
+    assert "schedule late" in (tmp_path / "log").read_text()
+
+
+def edit(ptx: Path, pattern: str, replacement: str) -> None:
+    text, count = re.subn(pattern, replacement, ptx.read_text())
+    assert count
+    ptx.write_text(text)
+
+
+def test_a_wrong_instruction_is_a_wrong_result(add, tmp_path) -> None:
+    folder, known = add
+    mutant = Path(shutil.copytree(folder, tmp_path / "mutant"))
+    edit(mutant / "kernel.ptx", r"\badd\.(rn\.)?f32x2\b", "mul.rn.f32x2")
+    found = check(mutant, known, tmp_path)
+    assert found["status"] == "failed" and "error of c is" in found["reason"]
+
+
+@pytest.fixture
+def meddle(monkeypatch):
+    """`meddle(change)`: after every simulated run, `change(launches, result, schedule)`."""
+    run = ptxsim.run
+
+    def use(change) -> None:
+        def running(launches, schedule, seed, **options):
+            result = run(launches, schedule, seed, **options)
+            change(launches, result, schedule)
+            return result
+
+        monkeypatch.setattr(ptxsim, "run", running)
+
+    return use
+
+
+def test_an_element_that_is_wrong_under_one_schedule_only_fails(add, tmp_path, meddle) -> None:
+    def spoil(launches, result, schedule) -> None:
+        if schedule == "late":
+            (output,) = (a for a in launches[0].memory.allocations if a.name == "c")
+            ctypes.memset(output.address + 4000, 0x7F, 4)
+
+    meddle(spoil)
+    found = check(*add, tmp_path)
+    assert found["status"] == "failed" and found["metrics"]["deterministic"] is False
+    assert found["metrics"]["checks"][0]["outputs"]["c"]["worst_index"] == [1, 0]
+
+
+def test_a_finding_fails_a_case_whose_numbers_are_right(add, tmp_path, meddle) -> None:
+    def find(launches, result, schedule) -> None:
+        if schedule == "late":
+            result.findings.append(ptxsim.Finding("race", "warp 1 reads what warp 0 writes", "kernel", 12))
+
+    meddle(find)
+    found = check(*add, tmp_path)
+    assert found["status"] == "failed" and found["metrics"]["checks"][0]["relative_error"] == 0
+    assert "schedule late: race: warp 1 reads what warp 0 writes (kernel, PTX line 12)" in found["reason"]
+
+
+def test_what_the_simulator_does_not_know_fails_with_its_words(add, tmp_path, monkeypatch) -> None:
+    def refuse(*_, **__):
+        raise ptxsim.PtxError(f"{ROOT}/kernel.ptx:7: unknown opcode foo")
+
+    monkeypatch.setattr(ptxsim, "run", refuse)
+    found = check(*add, tmp_path)
+    assert found["status"] == "failed" and "ptxsim cannot run it: kernel.ptx:7: unknown opcode foo" in found["reason"]
+
+
+def test_a_case_that_takes_too_long_is_ended(add, tmp_path, monkeypatch) -> None:
+    def forever(*_, **__):
+        while True:
+            pass
+
+    monkeypatch.setattr(ptxsim, "run", forever)
+    folder, known = add
+    case = Case(stage="correctness", build=str(folder), settings=SETTINGS, **known)
+    found = simulation.simulate(case, limit_s=0.5)
+    assert found["status"] == "failed" and "time limit of 0.5 s" in found["reason"]
+
+
+@pytest.fixture(scope="session")
+def cutlass(tmp_path_factory) -> tuple[Path, dict]:
+    """(folder of a build of NVIDIA's FP16 kernel that does not split, identity of its smallest default workload)."""
+    place = tmp_path_factory.mktemp("cutlass")
+    fetch("flashinfer-python", place / "results/fetch/flashinfer-python", ROOT / "kernels" / "upstream.yaml")
+    known = {"batch": 1, "kv_length": 65, "dtype": "fp16"}
+    case = Case("correctness", "mla_decode", FP16, "sm_100a", {"id": "", "params": {}}, known, "")
+    variant = load_kernel("mla_decode", FP16).variants(case.workload, "sm_100a")[0]
+    folder = place / "results/compile/mla_decode" / FP16 / "sm_100a" / variant.id
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        compile_build("mla_decode", FP16, "sm_100a", variant, folder)
+    return folder, identity("mla_decode", FP16, "sm_100a", variant, **known)
+
+
+@pytest.mark.slow
+def test_nvidias_kernel_is_right_without_an_sm100_card(cutlass, tmp_path) -> None:
+    found = check(*cutlass, tmp_path, schedules=["random", "tma_late"])
+    assert found["reason"] is None
+    counted = found["metrics"]["simulated"]
+    assert sum(launch["mma_flops"] for launch in counted["launches"]) == 2 * 128 * 128 * (576 + 512)  # one tile of keys
+    assert not any("fewer" in note for note in counted["notes"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "words"),
+    [
+        (r"tcgen05\.dealloc[^;]*;", "", "leak: "),
+        (r"cp\.async\.mbarrier\.arrive\.noinc\.shared\.b64\s+\[[^\]]*\];", "", "deadlock: "),
+        (r"\blg2\.approx\.(ftz\.)?f32\b", "neg.f32", "of lse is"),
+    ],
+    ids=["tensor memory is never freed", "an arrival is missing", "another function than log2"],
+)
+def test_what_is_wrong_with_nvidias_kernel_fails_with_its_words(cutlass, tmp_path, pattern, replacement, words) -> None:
+    folder, known = cutlass
+    mutant = Path(shutil.copytree(folder, tmp_path / "mutant"))
+    edit(mutant / "kernel.ptx", pattern, replacement)
+    found = check(mutant, known, tmp_path)
+    assert found["status"] == "failed" and words in found["reason"]
