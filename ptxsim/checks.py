@@ -188,8 +188,7 @@ class Order:
     # tensor memory
     def tmem_access(self, f, i: int, warp: int, tm, rows, cols, write: bool) -> None:
         key = (f.cta.rank, warp)
-        quarter = int(rows.flat[0]) // 32
-        cells = quarter * 512 + np.unique(cols)
+        cells = _cells(rows, cols)
         shadow = self._tmem_shadow(tm)
         if write:
             self.serial += 1
@@ -198,8 +197,7 @@ class Order:
             shadow.read(cells, self.ids[key], int(self.clocks[key][self.ids[key]]), self.clocks[key], None, i, f)
 
     def tmem_async(self, token: Token, i: int, f, tm, rows, cols, write: bool) -> None:
-        quarters = np.unique(np.asarray(rows) // 32)
-        cells = (quarters[:, None] * 512 + np.unique(cols)[None, :]).ravel()
+        cells = _cells(rows, cols)
         shadow, pipe = self._tmem_shadow(tm), self.pipe(token.rank)
         if write:
             shadow.write(cells, pipe, token.serial, token.clock, i, f)
@@ -208,8 +206,14 @@ class Order:
 
     def _tmem_shadow(self, tm) -> Words:
         if not hasattr(tm, "shadow"):
-            tm.shadow = Words(self, tm.cta, 4 * 512, "tensor memory")
+            tm.shadow = Words(self, tm.cta, 8 * 512, "tensor memory")
         return tm.shadow
+
+
+def _cells(rows, cols) -> np.ndarray:
+    """Tensor memory is watched in cells of 16 lanes by one column."""
+    blocks = np.unique(np.asarray(rows) // 16)
+    return (blocks[:, None] * 512 + np.unique(cols)[None, :]).ravel()
 
 
 class Words:
@@ -225,8 +229,8 @@ class Words:
 
     def place(self, index: int) -> str:
         if self.what == "tensor memory":
-            lane = index // 512 * 32
-            return f"tensor-memory column {index % 512} (lanes {lane} to {lane + 31}) of CTA {self.cta.rank}"
+            lane = index // 512 * 16
+            return f"tensor-memory column {index % 512} (lanes {lane} to {lane + 15}) of CTA {self.cta.rank}"
         return f"shared offset {4 * index} of CTA {self.cta.rank}"
 
     def _at(self, line: int) -> str:

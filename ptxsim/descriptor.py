@@ -31,6 +31,7 @@ class Descriptor:
     scale: str
     a_id: int
     b_id: int
+    saturate: bool = False
 
     @property
     def bits(self) -> int:
@@ -56,7 +57,13 @@ def instruction(kind: str, v: int) -> Descriptor:
     else:
         names = _F8F6F4
     d = "f32" if scaled else {0: "f16", 1: "f32", 2: "s32"}.get(v >> 4 & 3)
-    if a not in names or b not in names or d is None or (not scaled and v >> 3 & 1) or (not scaled and v >> 30):
+    if (
+        a not in names
+        or b not in names
+        or d is None
+        or (kind != "i8" and not scaled and v >> 3 & 1)
+        or (not scaled and v >> 30)
+    ):
         raise ValueError(f"instruction descriptor {v:#x} of kind::{kind}")
     k = {"f16": 16, "tf32": 8, "mxf4": 64, "mxf4nvf4": 64}.get(kind, 32)
     if scaled and v >> 31:
@@ -76,6 +83,7 @@ def instruction(kind: str, v: int) -> Descriptor:
         ("ue8m0" if v >> 23 & 1 else "ue4m3") if scaled else "",
         v >> 29 & 3 if scaled else 0,
         v >> 4 & 3 if scaled else 0,
+        kind == "i8" and bool(v >> 3 & 1),
     )
 
 

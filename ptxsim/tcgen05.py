@@ -142,7 +142,7 @@ def _a_operand(c, f, i: int, w: Descriptor, a: int, a_tmem: bool, m: int, token)
         return amat
     tm, column = tensor_memory(c), a & 0xFFFF
     cols = w.k * w.bits // 32
-    rows = np.arange(m) if m == 128 else np.arange(m) % 16 + np.arange(m) // 16 * 32
+    rows = np.arange(m) if m == 128 else sparse_rows(m, a)
     tm.check(f, i, column, column + cols, "tcgen05.mma reads")
     cells = (rows[:, None], np.arange(column, column + cols)[None, :])
     if "uninitialised" in c.machine.checks and not tm.written[cells].all():
@@ -155,6 +155,12 @@ def _a_operand(c, f, i: int, w: Descriptor, a: int, a_tmem: bool, m: int, token)
     if c.machine.order is not None:
         c.machine.order.tmem_async(token, i, f, tm, *cells, False)
     return values(np.ascontiguousarray(tm.words[cells]).view(np.uint8), "e2m1x2" if w.bits == 4 else w.a)
+
+
+def sparse_rows(m: int, address: int) -> np.ndarray:
+    """Lanes of the rows of a 64-row matrix: 16 in each quarter, above or below as the address's lane says."""
+    rows = np.arange(m)
+    return rows % 16 + rows // 16 * 32 + (address >> 16 & 16)
 
 
 def _scale(c, f, i: int, column: int, rows: int, ident: int, per: int, fmt: str, k: int) -> np.ndarray:
@@ -188,7 +194,7 @@ def _accumulate(c, f, i, w, group, d, m, amat, bmat, off, scales, per, enable, s
         product = np.concatenate([product[:, :cols], product[:, cols:]])
         rows = slice(0, LANES)
     else:
-        cols, rows = w.n, slice(0, m) if m == 128 else (np.arange(m) % 16 + np.arange(m) // 16 * 32)
+        cols, rows = w.n, slice(0, m) if m == 128 else sparse_rows(m, d)
     tm.check(f, i, column, column + cols, "tcgen05.mma writes")
     if column + cols > 512:
         return
@@ -202,7 +208,9 @@ def _accumulate(c, f, i, w, group, d, m, amat, bmat, off, scales, per, enable, s
         )
     old = tm.words[rows, where]
     if w.d == "s32":
-        new = product.astype(np.int64).astype(np.int32) + (old.view(np.int32) if enable else 0)
+        new = product.astype(np.int64) + (old.view(np.int32) if enable else 0)
+        if w.saturate:
+            new = new.clip(-(2**31), 2**31 - 1)
         new = new.astype(np.int32).view(np.uint32)
     elif w.d == "f16":
         base = (

@@ -123,14 +123,29 @@ def _nvfp4_gemm(examples: Path, folder: Path, target: str) -> None:
     export(host, args, target, folder, "gemm")
 
 
+# name: two CTAs, tile, TMA store, element type, accumulator, output, A and B with M and N contiguous
+PERSISTENT = {
+    "pair": (True, (256, 128), True, "BFloat16", "Float32", "BFloat16", False),
+    "single": (False, (128, 64), False, "BFloat16", "Float32", "BFloat16", False),
+    "mn": (True, (256, 128), True, "Float16", "Float32", "Float16", True),
+    "half": (False, (128, 128), True, "Float16", "Float16", "Float16", False),
+    "tf32": (False, (128, 64), True, "TFloat32", "Float32", "Float32", False),
+    "tf32_mn": (False, (128, 64), True, "TFloat32", "Float32", "Float32", True),
+    "int8": (False, (64, 64), True, "Int8", "Int32", "Int32", False),
+    "fp8_mn": (True, (128, 128), True, "Float8E5M2", "Float32", "Float16", True),
+}
+
+
 def _persistent_gemm(examples: Path, folder: Path, target: str) -> None:
     import cutlass
     from cutlass.cute.runtime import make_fake_stream
 
     m = load(examples, "blackwell/dense_gemm_persistent.py")
-    for name, pair, tiler, store in (("pair", True, (256, 128), True), ("single", False, (128, 64), False)):
-        kernel = m.PersistentDenseGemmKernel(cutlass.Float32, pair, tiler, (2, 1) if pair else (1, 1), store)
-        a, b, c = (compact(cutlass.BFloat16, (None, None, None), (1, 0, 2), 16) for _ in range(3))
+    for name, (pair, tiler, store, element, accumulator, output, mn) in PERSISTENT.items():
+        io, out = getattr(cutlass, element), getattr(cutlass, output)
+        kernel = m.PersistentDenseGemmKernel(getattr(cutlass, accumulator), pair, tiler, (2 if pair else 1, 1), store)
+        a, b = (compact(io, (None, None, None), (0, 1, 2) if mn else (1, 0, 2), 16) for _ in range(2))
+        c = compact(out, (None, None, None), (1, 0, 2), 16)
         export(kernel, (a, b, c, 4, make_fake_stream(use_tvm_ffi_env_stream=True)), target, folder / name, "gemm")
 
 
@@ -265,8 +280,8 @@ EXAMPLES = {
 }
 EXAMPLES |= {
     f"fp16_gemm_{i}": (_tutorial_gemm(i, extra), "sm_100a")
-    for i, extra in (("0", ()), ("1", ()), ("2", ()), ("3", (4,)), ("3_1", (4,)), ("4", (2, 4)), ("5", (4,)))
-}
+    for i, extra in (("0", ()), ("1", ()), ("2", ()), ("3", (4,)))
+}  # 3_1, 4, 5 and 6 fail in DSL 4.8.1: a 128-bit copy from a pointer of 64-bit alignment
 EXAMPLES |= {
     "nvfp4_gemm_0": (_nvfp4_gemm, "sm_100a"),
     "persistent_gemm": (_persistent_gemm, "sm_100a"),

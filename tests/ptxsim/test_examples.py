@@ -97,6 +97,38 @@ def test_persistent_gemm(built, part) -> None:
     torch.testing.assert_close(c.float(), torch.einsum("mkl,nkl->mnl", a.float(), b.float()), rtol=2**-7, atol=1e-2)
 
 
+FORMS = {
+    "mn": (torch.float16, torch.float16, True, 2**-9),
+    "half": (torch.float16, torch.float16, False, 2**-8),
+    "tf32": (torch.float32, torch.float32, False, 1e-5),
+    "tf32_mn": (torch.float32, torch.float32, True, 1e-5),
+    "int8": (torch.int8, torch.int32, False, 0.0),
+    "fp8_mn": (torch.float8_e5m2, torch.float16, True, 2**-9),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", FORMS)
+def test_persistent_gemm_of_every_form(built, part) -> None:
+    """Element types, an f16 accumulator, and operands whose M and N are contiguous."""
+    dtype, out, mn, tolerance = FORMS[part]
+    torch.manual_seed(7)
+    m, n, k = 256, 192, 96
+
+    def operand(rows: int) -> torch.Tensor:
+        x = torch.randint(-100, 100, (1, rows, k)) if dtype == torch.int8 else torch.randn(1, rows, k)
+        if dtype == torch.float32:  # tf32 keeps ten bits
+            x = (x * 64).round() / 64
+        x = x.to(dtype)
+        return x.transpose(1, 2).contiguous().permute(2, 1, 0) if mn else x.permute(1, 2, 0)
+
+    a, b = operand(m), operand(n)
+    c = torch.full((1, m, n), 77).to(out).permute(1, 2, 0)
+    clean(ptxsim.run(capture(built("persistent_gemm", part), "gemm", (a, b, c)), seed=1))
+    want = torch.einsum("mkl,nkl->mnl", a.double(), b.double())
+    torch.testing.assert_close(c.double(), want, rtol=tolerance, atol=tolerance * float(want.abs().max()))
+
+
 def blocked(scales: torch.Tensor) -> torch.Tensor:
     """Scale factors (rows, blocks) in the order cuBLAS documents: 128 by 4 tiles of 32 by 4 by 4."""
     rows, blocks = scales.shape

@@ -84,6 +84,7 @@ def mma(
     setup: str = "",
     block: str = "",
     args: tuple = (),
+    first: bool = False,
 ) -> np.ndarray:
     """D as (128 lanes, n columns) of 32-bit words after `times` products."""
     out = np.zeros((128, n), np.uint32)
@@ -94,7 +95,7 @@ def mma(
         for c in range(0, n, 16)
     )
     one = f"tcgen05.mma.cta_group::1.kind::{kind}{block} [%r6], %d21, %d20, %r7, {extra}%p"
-    mmas = "".join(f"{one}{4 if t == 0 else 5};" for t in range(times))
+    mmas = "".join(f"{one}{4 if t == 0 and not first else 5};" for t in range(times))
     pa, pb = core_matrices(a), core_matrices(b)
     body = MMA
     for name, value in {
@@ -148,6 +149,21 @@ def test_integer_kind_is_exact(fa, fb) -> None:
     (a, av), (b, bv) = random_matrix(fa, 128, 32, 3), random_matrix(fb, 32, 32, 4)
     got = mma(a, b, "i8", encode("i8", FORMATS[fa][1], FORMATS[fb][1], 2, 128, 32), 32, times=3).view(np.int32)
     np.testing.assert_array_equal(got, (3 * av @ bv.T).astype(np.int64))
+
+
+def test_integer_saturation() -> None:
+    """With the descriptor's bit 3 a sum past the range of int32 stays at its end; without it, it wraps."""
+    a, b = np.full((128, 32), 127, np.uint8), np.full((32, 32), 127, np.uint8)
+    times = 5
+    setup = (
+        "shl.b32 %r70, %r3, 21; add.u32 %r70, %r70, %r6; mov.u32 %r71, 2147483000;"
+        + "".join(f"tcgen05.st.sync.aligned.32x32b.x1.b32 [%r70+{c}], {{%r71}};" for c in range(32))
+        + "tcgen05.wait::st.sync.aligned;"
+    )
+    idesc = encode("i8", 1, 1, 2, 128, 32)
+    for bit, want in ((1 << 3, 2**31 - 1), (0, (2147483000 + times * 32 * 127 * 127 + 2**31) % 2**32 - 2**31)):
+        got = mma(a, b, "i8", idesc | bit, 32, times=times, setup=setup, first=True).view(np.int32)
+        assert (got == want).all()
 
 
 def test_half_precision_accumulator() -> None:
