@@ -1,6 +1,7 @@
 """What runs, what goes stale and what does not, shown by dry runs on a copy of the project."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -8,11 +9,24 @@ import pytest
 from project import TINY, append, jobs, replace, snakemake
 
 
-def test_without_a_gpu_no_measuring_job_is_planned(fresh) -> None:
+def test_without_a_gpu_nothing_is_measured_and_cute_is_checked_by_simulation(fresh) -> None:
     planned = jobs(fresh)
     assert planned == {
         **{"arch": 1, "compile": 2, "inspect": 2, "roofline": 1, "compare": 1, "plot": 1, "report": 1},
+        "correctness": 1,
     }
+
+
+def test_simulation_occupies_no_card(fresh) -> None:
+    cards = r"rule correctness:.*?resources: ([^\n]*)"
+    (here,) = re.findall(cards, snakemake(fresh, "--dry-run").stdout, re.DOTALL)
+    assert "gpu=1" not in here
+    assert all("gpu=1" in r for r in re.findall(cards, snakemake(fresh, "-n", machine="h200").stdout, re.DOTALL))
+
+
+def test_simulation_can_be_switched_off(fresh) -> None:
+    replace(fresh / TINY, "extent: short", "extent: none")
+    assert "correctness" not in jobs(fresh)
 
 
 def test_with_a_gpu_every_case_is_planned(fresh) -> None:
@@ -23,7 +37,8 @@ def test_with_a_gpu_every_case_is_planned(fresh) -> None:
 
 
 def test_another_gpu_costs_no_job(fresh) -> None:
-    assert "timing" not in jobs(fresh, machine="rtx5090")
+    planned = jobs(fresh, machine="rtx5090")
+    assert "timing" not in planned and planned["correctness"] == 1  # by simulation
 
 
 def test_a_wrong_key_is_one_clear_line(fresh) -> None:
@@ -97,13 +112,29 @@ def test_a_changed_workload_reruns_only_its_cases(project) -> None:
 @pytest.mark.slow
 def test_a_kernels_source_rebuilds_that_kernel_only(project) -> None:
     append(project / "kernels/elementwise_add/cute_kernel.py", "\nCHANGED = 1\n")
-    assert jobs(project) == {"compile": 1, "inspect": 1, "compare": 1, "plot": 1, "report": 1}
+    assert jobs(project) == {"compile": 1, "inspect": 1, "correctness": 1, "compare": 1, "plot": 1, "report": 1}
 
 
 @pytest.mark.slow
 def test_the_loading_side_rebuilds_nothing(project) -> None:
     append(project / "workflow/scripts/cutesnake/cute_load.py", "\nCHANGED = 1\n")
-    assert jobs(project) == {}
+    assert jobs(project) == {"correctness": 1, "compare": 1, "plot": 1, "report": 1}  # what loads builds here simulates
+
+
+@pytest.mark.slow
+def test_the_simulators_code_checks_again_what_is_simulated(project) -> None:
+    append(project / "ptxsim/run.py", "\nCHANGED = 1\n")
+    assert jobs(project) == {"correctness": 1, "compare": 1, "plot": 1, "report": 1}
+    assert jobs(project, machine="h200")["correctness"] == 4  # those that were never run: on the card
+
+
+@pytest.mark.slow
+def test_the_report_says_what_was_checked_by_simulation(built) -> None:
+    entry = json.loads(next((built / "results/correctness").rglob("*.json")).read_text())
+    assert (entry["status"], entry["backend"]) == ("ok", "ptxsim")
+    page = (built / "results/mla_report.html").read_text()
+    assert "checked by simulation (ptxsim, no GPU; schedules random, late; seeds 0)" in page
+    assert "TMA descriptors are made by the driver" in page  # why cuTile is not
 
 
 @pytest.mark.slow
