@@ -20,7 +20,7 @@ def files(project: Path) -> dict[str, str]:
     """Results by name, with digests of those that hold neither the time nor the folder they were made at and in."""
     found = {}
     for path in sorted((project / "results").rglob("*")):
-        if path.is_file() and "log" not in path.relative_to(project).parts:
+        if path.is_file() and not {"log", "store"} & set(path.relative_to(project).parts):
             timeless = path.suffix in (".sass", ".svg")
             name = str(path.relative_to(project))
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest() if timeless else "exists"

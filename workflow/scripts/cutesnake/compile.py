@@ -29,6 +29,7 @@ from typing import Any
 
 from cutesnake import record
 from cutesnake.contract import ROOT, Variant, load_kernel
+from cutesnake.store import VARIABLE, reuse
 
 RECORD = "build.json"
 LOG_LINES = 40
@@ -36,6 +37,7 @@ REASON_LENGTH = 4000  # characters; the log holds the rest
 SPARE_BYTES = 1 << 20  # with less free than this, a failure is put down to the disk
 PARTIAL = ".partial-"  # folders of builds under way; one that is found at the start is left from a killed job
 RUNTIME = "runtime"  # results/compile/runtime/
+STORE = "store"  # results/compile/store/
 UNKNOWN = {"symbols": [], "function": None, "launch": {}, "compilers": {}, "options": None, "notes": []}
 PR_SET_PDEATHSIG = 1  # of prctl(2)
 _REPLY = "reply.json"
@@ -67,6 +69,7 @@ def compile_build(
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(f"{PARTIAL}*"):
         shutil.rmtree(leftover, ignore_errors=True)
+    os.environ[VARIABLE] = str(folder.parents[3] / STORE)  # for this process and the compiler's
     with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder) as name:
         partial = Path(name)
         (partial / "build").mkdir()
@@ -164,10 +167,16 @@ def _disassemble(folder: Path, compilers: dict[str, str]) -> str | None:
         raise CompileError("nvdisasm is not installed; install it with: pip install -r envs/requirements.txt")
     compilers["nvidia-cuda-nvdisasm"] = importlib.metadata.version("nvidia-cuda-nvdisasm")
     for cubin in sorted(folder.glob("*.cubin")):
-        done = subprocess.run([nvdisasm, "--print-code", str(cubin)], capture_output=True, text=True)
-        if done.returncode:
-            return f"nvdisasm could not read {cubin.name}: {done.stderr.strip()}"
-        cubin.with_suffix(".sass").write_text(done.stdout)
+        command = [nvdisasm, "--print-code", str(cubin)]
+        sass = cubin.with_suffix(".sass")
+
+        def disassemble(command: list[str] = command, sass: Path = sass) -> None:
+            sass.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+        try:
+            reuse(sass, [cubin.read_bytes(), "--print-code", compilers["nvidia-cuda-nvdisasm"]], disassemble)
+        except subprocess.CalledProcessError as error:
+            return f"nvdisasm could not read {cubin.name}: {error.stderr.strip()}"
     return None
 
 

@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cutesnake.store import reuse
+
 # Read when cuTile is imported. Its own cache would lie outside the build's folder and hide the compiler's time.
 os.environ.setdefault("CUDA_TILE_CACHE_DIR", "0")
 
@@ -152,7 +154,13 @@ def _export(function: DeviceFunction, target: str, folder: Path) -> str:
     code = gpu_code(target)
     export_kernel(function.kernel, [signature], bytecode, gpu_code=code, output_format="tileir_bytecode")
     _disassemble(bytecode)
-    export_kernel(function.kernel, [signature], cubin, gpu_code=code, output_format="cubin")
+    # The bytecode holds the kernel with its constants and hints; tileiras gets nothing else but flags of cuTile's.
+    tools = [f"{name}=={importlib.metadata.version(name)}" for name in COMPILERS]
+    reuse(
+        cubin,
+        [bytecode.read_bytes(), code, *tools],
+        lambda: export_kernel(function.kernel, [signature], cubin, gpu_code=code, output_format="cubin"),
+    )
     ptx = _section(cubin.read_bytes(), b".nv_debug_ptx_txt").replace(b"\0", b"\n").decode().strip()
     if ptx:
         cubin.with_suffix(".ptx").write_text(re.sub(r"\n{2,}", "\n", ptx) + "\n")
