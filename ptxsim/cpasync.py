@@ -1,12 +1,13 @@
-"""cp.async: copies of single threads, their groups and their arrivals on mbarriers (PTX ISA 9.7.9.25)."""
+"""cp.async and st.async: copies of single threads, their groups and their arrivals on mbarriers (PTX ISA 9.7.9.25)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from .access import SHARED_BASE
+from .convert import SHARED_WINDOW
 from .machine import Task
-from .syntax import Instruction
+from .syntax import Instruction, Vec
 from .tma import _lane_values
 from .translate import Generator, emits, runtime
 
@@ -131,3 +132,49 @@ def cp_arrive(f, i: int, addr, offset: int, noinc: bool) -> None:
                 bar.arrive(count, f, i)
 
             machine.post((f.cta.rank, "cp", warp), Task("copy", arrive, "cp.async mbarrier arrive"))
+
+
+@emits("st.async")
+def _st_async(g: Generator, ins: Instruction) -> None:
+    """Stores into another CTA's shared memory that count their bytes on an mbarrier beside them (PTX ISA 9.7.9.12)."""
+    known = {"weak", "shared::cluster", "mbarrier::complete_tx::bytes", "v2", "v4"}
+    types = [p for p in ins.parts[2:] if p in ("b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")]
+    if len(types) != 1 or set(ins.parts[2:]) - known - set(types):
+        raise g.fail(f"unknown opcode {ins.op}")
+    mem, value, bar = ins.operands
+    kind = "u4" if types[0][1:] == "32" else "u8"
+    items = value.items if isinstance(value, Vec) else (value,)
+    (addr, off), (where, boff) = g.address(mem), g.address(bar)
+    values = ", ".join(g.read(x, kind) for x in items)
+    g.line(f"st_async(f, {g.at}, {addr}, {off}, {where}, {boff}, '{kind}', ({values},))")
+
+
+@runtime
+def st_async(f, i: int, addr, off: int, bar, boff: int, kind: str, values: tuple) -> None:
+    """One task per active lane: write, then complete_tx on the mbarrier."""
+    cta, lanes = f.cta, f.lanes()
+    machine, size = cta.machine, int(kind[1]) * len(values)
+    places, bars = _lane_values(f, addr, lanes), _lane_values(f, bar, lanes)
+    columns = [_lane_values(f, v, lanes) for v in values]
+    for n, lane in enumerate(lanes):
+        place, where = (places[n] + off) & (SHARED_WINDOW - 1), (bars[n] + boff) & (SHARED_WINDOW - 1)
+        target, barrier, at = cta.peer(place >> 24), cta.mbarrier(where), (place & 0xFFFFFF) - SHARED_BASE
+        if target is None or barrier is None:
+            machine.report("barrier", "st.async names a CTA or an mbarrier that is not there", f, i, lanes[n : n + 1])
+            continue
+        if at < 0 or at + size > target.shared_bytes or at % size:
+            kind_ = "misaligned" if at % size else "out-of-bounds"
+            machine.report(kind_, f"st.async of {size} bytes to shared offset {at}", f, i, lanes[n : n + 1])
+            continue
+        token = machine.order.issue(f, i, (f.lo + int(lane)) // 32) if machine.order is not None else None
+        if machine.order is not None:
+            machine.order.expect_copy(barrier, token)
+        data = np.array([c[n] for c in columns], np.uint64).astype(kind).view(np.uint8)
+
+        def go(target=target, barrier=barrier, at=at, data=data, token=token) -> None:
+            target.shared[at : at + size] = data
+            if target.shadow is not None:
+                target.shadow.async_write(at, at + size, token, i, barrier=barrier)
+            barrier.complete_tx(size)
+
+        machine.post(object(), Task("copy", go, f"st.async, line {machine.program.instructions[i].line}"))

@@ -67,7 +67,7 @@ def rmsnorm(examples: Path, folder: Path, target: str) -> None:
     m = load(examples, "blackwell/rmsnorm.py")
     m.get_sm_version = lambda device=None: 100
     m.supports_cluster = lambda: True
-    for n in (1024, 16384):  # one CTA per row, and a cluster per row
+    for n in (1024, 16384, 65536):  # several rows per CTA, one, and a row per cluster
         kernel = m.RMSNormKernel(cutlass.BFloat16, n, True)
         ptr = make_ptr(cutlass.BFloat16, 16, cute.AddressSpace.gmem, assumed_align=16)
         args = (ptr, ptr, ptr, cutlass.Int32(1), cutlass.Float32(1e-6), make_fake_stream())
@@ -147,6 +147,55 @@ def _persistent_gemm(examples: Path, folder: Path, target: str) -> None:
         a, b = (compact(io, (None, None, None), (0, 1, 2) if mn else (1, 0, 2), 16) for _ in range(2))
         c = compact(out, (None, None, None), (1, 0, 2), 16)
         export(kernel, (a, b, c, 4, make_fake_stream(use_tvm_ffi_env_stream=True)), target, folder / name, "gemm")
+
+
+# name: elements, scales, values per scale, tile, cluster
+BLOCK_SCALED = {
+    "mxf8": ("Float8E4M3FN", "Float8E8M0FNU", 32, (128, 128), (1, 1)),
+    "mxf8_pair": ("Float8E5M2", "Float8E8M0FNU", 32, (256, 128), (2, 1)),
+    "mxf4": ("Float4E2M1FN", "Float8E8M0FNU", 32, (128, 128), (1, 1)),
+    "nvf4_pair": ("Float4E2M1FN", "Float8E4M3FN", 16, (256, 256), (2, 1)),
+}
+
+
+def _block_scaled_gemm(examples: Path, folder: Path, target: str) -> None:
+    import cutlass
+    import cutlass.cute as cute
+    import cutlass.utils as utils
+    from cutlass import Int32
+    from cutlass.cute.nvgpu import tcgen05
+    from cutlass.cute.runtime import make_fake_stream, make_ptr
+
+    m = load(examples, "blackwell/dense_blockscaled_gemm_persistent.py")
+    layouts = (tcgen05.OperandMajorMode.K, tcgen05.OperandMajorMode.K, utils.LayoutEnum.ROW_MAJOR)
+    ptr_t = cute.Pointer
+
+    def host_of(kernel):
+        @cute.jit
+        def host(
+            a: ptr_t,
+            b: ptr_t,
+            sa: ptr_t,
+            sb: ptr_t,
+            c: ptr_t,
+            rows: Int32,
+            columns: Int32,
+            depth: Int32,
+            stream,
+        ):
+            kernel(a, b, sa, sb, c, layouts, (rows, columns, depth, Int32(1)), 4, stream)
+
+        return host
+
+    def ptr(dtype, align):
+        return make_ptr(dtype, align, cute.AddressSpace.gmem, assumed_align=align)
+
+    for name, (element, scales, per, tiler, cluster) in BLOCK_SCALED.items():
+        kernel = m.Sm100BlockScaledPersistentDenseGemmKernel(per, tiler, cluster)
+        io, sf = getattr(cutlass, element), getattr(cutlass, scales)
+        pointers = (ptr(io, 16), ptr(io, 16), ptr(sf, 32), ptr(sf, 32), ptr(cutlass.Float16, 16))
+        sizes = (Int32(256), Int32(256), Int32(256))
+        export(host_of(kernel), (*pointers, *sizes, make_fake_stream()), target, folder / name, "gemm")
 
 
 def _fmha(causal: bool):
@@ -285,6 +334,7 @@ EXAMPLES |= {
 EXAMPLES |= {
     "nvfp4_gemm_0": (_nvfp4_gemm, "sm_100a"),
     "persistent_gemm": (_persistent_gemm, "sm_100a"),
+    "block_scaled_gemm": (_block_scaled_gemm, "sm_100a"),
     "fmha": (_fmha(False), "sm_100a"),
     "fmha_causal": (_fmha(True), "sm_100a"),
     "hopper_gemm": (_hopper_gemm, "sm_90a"),

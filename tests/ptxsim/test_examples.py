@@ -50,7 +50,7 @@ def test_elementwise_add(built, shape) -> None:
     assert (counts.global_read_unique_bytes, counts.global_write_unique_bytes) == (2 * n, n)
 
 
-@pytest.mark.parametrize("columns,rows", [("1024", 5), ("1024", 8), ("16384", 2)])
+@pytest.mark.parametrize("columns,rows", [("1024", 5), ("1024", 8), ("16384", 2), ("65536", 2)])
 def test_rmsnorm(built, columns, rows) -> None:
     n = int(columns)
     x, w, o = torch.randn(rows, n).bfloat16(), torch.randn(n).bfloat16(), nans(rows, n, dtype=torch.bfloat16)
@@ -153,6 +153,43 @@ def test_nvfp4_gemm(built) -> None:
     clean(ptxsim.run(capture(built("nvfp4_gemm_0"), "gemm", args), seed=1))
     want = (af * sa.float().repeat_interleave(16, 1)) @ (bf * sb.float().repeat_interleave(16, 1)).T
     torch.testing.assert_close(c.float(), want, rtol=2**-10, atol=2e-3)
+
+
+SCALED = {
+    "mxf8": (torch.float8_e4m3fn, 32),
+    "mxf8_pair": (torch.float8_e5m2, 32),
+    "mxf4": (None, 32),
+    "nvf4_pair": (None, 16),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", SCALED)
+def test_block_scaled_gemm(built, part) -> None:
+    dtype, per = SCALED[part]
+    torch.manual_seed(8)
+    m, n, k = 256, 256, 512
+    table = torch.from_numpy(TABLES["e2m1"])
+
+    def operand(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+        if dtype is not None:
+            x = torch.randn(rows, k).to(dtype)
+            return x, x.float()
+        codes = torch.randint(0, 16, (rows, k), dtype=torch.uint8)
+        return (codes[:, 0::2] | codes[:, 1::2] << 4).contiguous(), table[codes.long()]
+
+    (a, af), (b, bf) = operand(m), operand(n)
+    if per == 16:
+        codes = [torch.rand(r, k // per).add(0.2).to(torch.float8_e4m3fn).view(torch.uint8) for r in (m, n)]
+        scales = [c.view(torch.float8_e4m3fn).float() for c in codes]
+    else:
+        codes = [torch.randint(124, 131, (r, k // per), dtype=torch.uint8) for r in (m, n)]
+        scales = [2.0 ** (c.float() - 127) for c in codes]
+    c = nans(m, n)
+    args = (*(ptxsim.Pointer(x) for x in (a, b, blocked(codes[0]), blocked(codes[1]), c)), m, n, k, 0)
+    clean(ptxsim.run(capture(built("block_scaled_gemm", part), "gemm", args), seed=1))
+    want = (af * scales[0].repeat_interleave(per, 1)) @ (bf * scales[1].repeat_interleave(per, 1)).T
+    torch.testing.assert_close(c.float(), want, rtol=2**-9, atol=2**-9 * float(want.abs().max()))
 
 
 def mla_inputs(batch: int, kv: int, split: int, dtype=torch.float16, page: int = 128, seed: int = 0) -> dict:
