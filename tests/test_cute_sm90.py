@@ -129,6 +129,35 @@ def test_the_build_spills_nothing_and_fits_its_stated_budget(built):
     assert registers <= layout.THREADS * 168  # what a launch of 384 threads gets: setmaxnreg only moves it around
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", ["eager", "tma_late", "mma_late"])
+def test_results_and_races_in_the_simulator(built, schedule):
+    """Full pairs of pages, an odd last page, a split request, rows past the end: right, and nothing unordered."""
+    from cutesnake.case import Case
+    from cutesnake.simulation import simulate
+
+    variant = json.loads((built / "build.json").read_text())["variant"]
+    case = Case(
+        stage="correctness",
+        operator="mla_decode",
+        kernel="cute_sm90",
+        target="sm_90a",
+        variant=variant,
+        parameters={
+            "batch": 2,
+            "kv_length": 330,
+            "heads": 40,
+            "query_tokens": 2,
+            "dtype": variant["params"]["dtype"],
+            "paged": True,
+        },
+        build=str(built),
+        settings={"seeds": [0], "distributions": ["ragged"], "schedules": [schedule]},
+    )
+    found = simulate(case)
+    assert found["status"] == "ok", found["reason"]
+
+
 def shapes(dtype: str) -> list[Workload]:
     lengths = [Workload(2, length, dtype) for length in (1, 63, 64, 65, 129, 257, 1024)]
     heads = [Workload(2, 520, dtype, heads=count, paged=True) for count in (16, 32, 64, 96)]

@@ -3,6 +3,7 @@
     python benchmarks/mla_cute_sm90/measure.py build ROOT             # needs the DSL, no GPU
     python benchmarks/mla_cute_sm90/measure.py check ROOT [VARIANT]   # needs an H100 or H200, no DSL
     python benchmarks/mla_cute_sm90/measure.py time ROOT BUILD:VARIANT ...   # ROOT/BUILD/compile/
+    ncu ... python benchmarks/mla_cute_sm90/measure.py profile ROOT VARIANT BATCH KV_LENGTH
 
 Builds lie under ROOT/compile/, as in results/.
 """
@@ -158,12 +159,6 @@ def profile(root: Path, variant: str, batch: int, length: int) -> None:
     for _ in range(2):
         runner(torch.cuda.current_stream().cuda_stream)
     torch.cuda.synchronize()
-    if os.environ.get("LOG"):
-        log = runner.arguments[8].view(torch.int32).flatten()[: 2 * 48 * 8].view(2, 48, 8).cpu()
-        t0 = log[0, 8, 0]
-        for pair in range(8, 14):
-            print(pair, "even", (log[0, pair] - t0).tolist(), "odd", (log[1, pair] - t0).tolist())
-        print("period", ((log[0, 20, 0] - log[0, 4, 0]) / 16).item())
 
 
 def measure(builds: list[tuple[Path, str]]) -> None:

@@ -17,7 +17,6 @@ from kernels.mla_decode.cute_sm90_layout import (
     CONSUMER_THREADS,
     END,
     HALF,
-    ITEM_DONE,
     KV_EMPTY,
     KV_FULL,
     LEFT_TILES,
@@ -36,6 +35,7 @@ from kernels.mla_decode.cute_sm90_layout import (
     ROW_BLOCK,
     ROWS,
     SLACK,
+    SUMS_READY,
     TILES,
 )
 
@@ -332,7 +332,8 @@ class Consumer:
         if self.lane % 4 == 0:
             for r in cutlass.range_constexpr(2):
                 sums[parity, self.index, self.row(r)] = self.l[r]
-        cute.arch.barrier(barrier_id=ITEM_DONE, number_of_threads=CONSUMER_THREADS)
+        cute.arch.barrier_arrive(barrier_id=SUMS_READY[self.index], number_of_threads=CONSUMER_THREADS)
+        cute.arch.barrier(barrier_id=SUMS_READY[1 - self.index], number_of_threads=CONSUMER_THREADS)
         for r in cutlass.range_constexpr(2):
             row = first_row + self.row(r)
             if row < out.shape[1]:

@@ -14,8 +14,9 @@ TILE_BYTES = 2 * TILE_ELEMENTS
 CONSUMER_THREADS, THREADS = 256, 384
 CONSUMER_REGISTERS, PRODUCER_REGISTERS = 232, 40
 
-# Named barriers of the consumers; 0 is __syncthreads.
-P0_READY, P1_READY, ITEM_DONE = 1, 2, 3
+# Named barriers, on which one consumer arrives and the other waits; 0 is __syncthreads.
+P0_READY, P1_READY = 1, 2
+SUMS_READY = (3, 4)  # of consumer 0 and 1
 
 # mbarriers. A page slot is filled tile by tile, and emptied in two halves: consumer 0 is the last reader of one,
 # consumer 1 of the other.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from kernels.mla_decode.cute_sm90_layout import ITEM_COLUMNS, PAGE, ROWS
 
 # Fitted to the H200, in units of the time that one page takes.
-ITEM_PAGES = 3.0  # per item: first loads, the last store
+ITEM_PAGES = 5.0  # per item: first loads, the last store
 MERGE_PAGES = 3.0  # once, if any request is split: the combine kernel
 
 
