@@ -8,7 +8,6 @@ rule fetch:
         record="results/fetch/{package}/fetched.json",
     log:
         "results/log/fetch/{package}.log",
-    retries: 2
     conda:
         "../../envs/environment.yaml"
     params:
