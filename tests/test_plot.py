@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from xml.etree import ElementTree
 
 import pytest
@@ -11,8 +12,10 @@ import pytest
 import sample
 from cutesnake.palette import DARK, LIGHT
 from cutesnake.plot import plot
-from cutesnake.plot.data import functions, label, merged, sizes, times
-from cutesnake.plot.style import NothingToShow
+from cutesnake.plot.data import functions, kernel_places, label, merged, sizes, times
+from cutesnake.plot.style import GREY, WIDTH, NothingToShow, grid, short_sizes, to_svg
+from cutesnake.plot.timeline import LONGEST_NAME, draw_timeline, short_name
+from cutesnake.plot.times import draw_times
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -22,7 +25,9 @@ def drawn(tmp_path_factory):
     """Record and folder of the pictures of a machine with an H200 and a recorded set."""
     folder = tmp_path_factory.mktemp("plot")
     sweep = sample.workloads((32,), (1024, 8192))
-    return plot([sample.evidence(sweep, gpu=True, recorded=True)], folder / "pictures.json"), folder
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # matplotlib: a figure too small for what is in it
+        return plot([sample.evidence(sweep, gpu=True, recorded=True)], folder / "pictures.json"), folder
 
 
 def test_everything_is_drawn_where_there_are_measurements(drawn):
@@ -131,6 +136,101 @@ def test_sizes_and_labels():
     evidence = sample.evidence()
     assert sizes(evidence) == ["kv_length", "batch"]
     assert label(evidence, "b32_q1_s8192_bf16") == "batch 32, kv length 8192"
+
+
+@pytest.mark.parametrize(
+    ("panels", "shape"), [(1, (1, 1)), (2, (1, 2)), (3, (1, 3)), (4, (2, 2)), (5, (2, 3)), (6, (2, 3)), (7, (3, 3))]
+)
+def test_panels_wrap_into_a_grid(panels, shape):
+    assert grid(panels) == shape
+
+
+def test_sizes_are_short_where_all_are_binary():
+    assert list(short_sizes([1024, 65536]).values()) == ["1k", "64k"]
+    assert list(short_sizes([1000, 4096]).values()) == ["1,000", "4,096"]
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("tilegym_splitk_reduce", "tilegym_splitk_reduce"),
+        (
+            "void at::native::vectorized_elementwise_kernel<(int)4, at::native::FillFunctor<float>>(int, T3)",
+            "vectorized_elementwise_kernel",
+        ),
+        ("void at::native::<unnamed>::cunn_SoftMaxForwardReg<float>(float *)", "cunn_SoftMaxForwardReg"),
+        ("kernel_cutlass_split_kernel_kernelsmla_decodecute_sm90_kernelMla_object_at__CopyAtom_8", "split_kernel"),
+        ("elementwise_add_kernel_cutlass_kernel_kernelselementwise_addcute_tensorptr_0", "elementwise_add_kernel"),
+    ],
+)
+def test_names_of_device_functions_are_shortened(symbol, name):
+    assert short_name(symbol) == name
+
+
+def test_a_long_name_loses_its_middle():
+    name = short_name("first_" + "x" * 60 + "_last")
+    assert len(name) == LONGEST_NAME and name.startswith("first_") and name.endswith("_last") and "…" in name
+
+
+def test_each_kernel_has_a_look_of_its_own_and_grey_is_pytorchs():
+    places = kernel_places(sample.evidence())
+    assert len(set(places.values())) == len(places)
+    assert [kernel for kernel, place in places.items() if place == GREY] == ["torch_sdpa"]
+
+
+def test_duration_has_a_panel_per_dtype_and_batch_on_shared_axes():
+    evidence = sample.evidence(gpu=True)
+    (source,) = evidence.sources("sm_90a")
+    figure = draw_times(evidence, source, "sm_90a").figure
+    axes = [axis for axis in figure.axes if axis.get_visible()]
+    assert [axis.get_title(loc="left") for axis in axes] == [
+        f"{dtype}, batch {batch}" for dtype in ("bf16", "fp16") for batch in (1, 32)
+    ]
+    assert len({axis.get_ylim() for axis in axes}) == len({axis.get_xlim() for axis in axes}) == 1
+    figure.canvas.draw()
+    assert [text.get_text() for text in axes[-1].get_xticklabels()] == ["1k", "8k"]
+    (legend,) = figure.legends
+    dashes = {line.get_label(): line._dash_pattern for line in legend.legend_handles}
+    assert dashes["cutile (cuTile)"] == dashes["tilegym (cuTile)"] == (0, None)
+    assert len({str(dashes[name]) for name in ("cutile (cuTile)", "cute_sm90 (CuTe DSL)", "torch_sdpa (PyTorch)")}) == 3
+
+
+def test_timeline_has_a_panel_per_workload_and_leaves_pytorch_out():
+    evidence = sample.evidence(gpu=True)
+    (source,) = evidence.sources("sm_90a")
+    drawing = draw_timeline(evidence, source, "sm_90a")
+    assert [axis.get_title(loc="left") for axis in drawing.figure.axes] == [
+        f"batch 32, kv length {length}, {dtype}" for length in (1024, 8192) for dtype in ("bf16", "fp16")
+    ]
+    for axis in drawing.figure.axes:
+        assert [text.get_text() for text in axis.get_yticklabels()] == ["tilegym", "cutile", "cute_sm90"]
+        assert [patch.get_width() for patch in axis.patches] == [60.0, 8.0] * 3  # the last call's two launches
+        assert {text.get_text() for text in axis.texts} == {"main_kernel 60.0 µs → combine 8.0 µs"}
+    assert "PyTorch's baseline, 2 launches a call, is not drawn." in drawing.caption
+    assert "torch" not in drawing.alt
+
+
+def test_long_names_and_many_launches_leave_room_for_the_timeline():
+    evidence = sample.evidence(gpu=True)
+    for entry in evidence.measured.values():
+        if entry["stage"] == "nsys":
+            launch = entry["metrics"]["kernels"][0]
+            more = [launch | {"name": f"name_{n}_" + 900 * "y", "start_us": 100.0 * n} for n in range(12)]
+            entry["metrics"]["kernels"] = [k | {"call": 0} for k in more]
+    (source,) = evidence.sources("sm_90a")
+    drawing = draw_timeline(evidence, source, "sm_90a")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        to_svg(drawing, "timeline", "a title")
+    assert {text.get_text() for axis in drawing.figure.axes for text in axis.texts} == {"12 launches, 1080.0 µs in all"}
+    assert len(drawing.alt) < 2000
+
+
+def test_pictures_are_no_wider_than_the_page(drawn):
+    entry, folder = drawn
+    for picture in entry["pictures"]:
+        root = ElementTree.fromstring((folder / picture["file"]).read_text())
+        assert float(root.get("width").removesuffix("pt")) <= 72 * WIDTH + 20
 
 
 @pytest.mark.parametrize(("colours", "paper"), [(LIGHT, "#ffffff"), (DARK, "#14171b")])

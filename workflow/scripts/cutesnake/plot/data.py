@@ -7,7 +7,7 @@ from typing import Any
 import pandas
 
 from cutesnake.evidence import Evidence, Source
-from cutesnake.plot.style import NothingToShow
+from cutesnake.plot.style import GREY, MARKERS, SERIES, NothingToShow
 
 NUMBERS = ("registers_per_thread", "spill_bytes", "static_shared_bytes", "dynamic_shared_bytes")
 X = "kv_length"  # what decode kernels are plotted against, whatever else varies
@@ -22,6 +22,14 @@ def sizes(evidence: Evidence) -> list[str]:
                 values.setdefault(key, set()).add(value)
     varying = {key: len(found) for key, found in values.items() if len(found) > 1}
     return sorted(varying, key=lambda key: (key != X, -varying[key]))
+
+
+def kernel_places(evidence: Evidence) -> dict[str, int]:
+    """A place in SERIES, MARKERS and HATCHES per kernel, the same in every picture: grey is for PyTorch's alone."""
+    dsls = {kernel: decision["dsl"] for (kernel, _), decision in evidence.decisions.items()}
+    others = [place for place in range(min(len(SERIES), len(MARKERS))) if place != GREY]
+    ours = [kernel for kernel, dsl in dsls.items() if dsl != "torch"]
+    return {kernel: GREY if kernel not in ours else others[ours.index(kernel) % len(others)] for kernel in dsls}
 
 
 def label(evidence: Evidence, workload: str) -> str:

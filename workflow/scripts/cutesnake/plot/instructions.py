@@ -7,7 +7,7 @@ from matplotlib import pyplot
 
 from cutesnake.evidence import Evidence
 from cutesnake.plot.data import functions, merged
-from cutesnake.plot.style import HATCHES, INK, SERIES, SOFT, Drawing, NothingToShow, styled
+from cutesnake.plot.style import HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled
 
 # Class of the inspect record -> words. Ordinary arithmetic and control ("other") would dwarf the rest: it is a number.
 CLASSES = {
@@ -41,7 +41,7 @@ def draw_instructions(evidence: Evidence) -> Drawing:
     counts = counts.loc[:, counts.sum() > 0]
     share = 100 * counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
     with styled():
-        figure, axis = pyplot.subplots(figsize=(9.2, 1.3 + 0.34 * len(counts)), layout="constrained")
+        figure, axis = pyplot.subplots(figsize=(WIDTH, 1.3 + 0.34 * len(counts)), layout="constrained")
         left = pandas.Series(0.0, index=share.index)
         for column in share:
             place = PLACES[column]

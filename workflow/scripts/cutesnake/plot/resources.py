@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from cutesnake.evidence import Evidence
 from cutesnake.insight import REGISTER_CEILING
 from cutesnake.plot.data import functions, merged
-from cutesnake.plot.style import DSL_NAMES, HATCHES, INK, SERIES, SOFT, Drawing, series_of, styled
+from cutesnake.plot.style import DSL_NAMES, HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, series_of, styled
 
 SHARED_LIMIT_KB = {"sm_90a": 227, "sm_100a": 227, "sm_103a": 227, "sm_120a": 99}  # CUDA guide, per block
 PLACES = series_of(DSL_NAMES)  # a DSL looks the same in every picture
@@ -29,7 +29,7 @@ def draw_resources(evidence: Evidence) -> Drawing:
     dsls = [dsl for dsl in DSL_NAMES if dsl in set(table["dsl"])]
     limits = {SHARED_LIMIT_KB[target] for target in table["target"] if target in SHARED_LIMIT_KB}
     with styled():
-        figure, axes = pyplot.subplots(1, 3, figsize=(9.2, 0.9 + 0.3 * len(table)), sharey=True, layout="constrained")
+        figure, axes = pyplot.subplots(1, 3, figsize=(WIDTH, 0.9 + 0.3 * len(table)), sharey=True, layout="constrained")
         for axis, panel, marks in zip(axes, PANELS, ({REGISTER_CEILING}, limits, set()), strict=True):
             _panel(axis, table, panel, dsls, marks)
         _legend(figure, dsls)

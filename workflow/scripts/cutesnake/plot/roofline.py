@@ -6,17 +6,30 @@ import itertools
 
 import numpy
 import pandas
-import seaborn
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.transforms import ScaledTranslation
 
 from cutesnake.evidence import Evidence
-from cutesnake.plot.data import times
-from cutesnake.plot.style import INK, MARKERS, SERIES, SOFT, Drawing, NothingToShow, series_of, styled
+from cutesnake.plot.data import kernel_places, sizes, times
+from cutesnake.plot.style import (
+    INK,
+    LINE,
+    MARKERS,
+    SERIES,
+    SOFT,
+    WIDTH,
+    Drawing,
+    NothingToShow,
+    grid,
+    short_sizes,
+    styled,
+)
 
 STYLES = ("-", "--", ":", "-.")
+APART = 5  # points
 
 
 def draw_roofline(evidence: Evidence) -> Drawing:
@@ -27,25 +40,42 @@ def draw_roofline(evidence: Evidence) -> Drawing:
         raise NothingToShow("the roofline has no device of this experiment's targets")
     devices = list(dict.fromkeys(table["device"]))
     points = _points(evidence, targets)
-    order = series_of(kernel for kernel, _ in evidence.decisions)
+    places = kernel_places(evidence)
+    rows, columns = grid(len(devices))
+    size = (min(WIDTH, 0.6 + 5.2 * columns), 3.8 * rows + 0.7)
     with styled():
         figure, axes = pyplot.subplots(
-            1, len(devices), figsize=(4.3 * len(devices), 3.9), sharey=True, squeeze=False, layout="constrained"
+            rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False, layout="constrained"
         )
-        for axis, device in zip(axes[0], devices, strict=True):
-            _panel(axis, table[table["device"] == device], device)
+        for axis in axes.flat[len(devices) :]:
+            axis.set_visible(False)
+        for axis, device in zip(axes.flat, devices, strict=False):
+            mine = table[table["device"] == device]
+            _panel(axis, mine, device, _span(table))
+            _name_workloads(axis, mine, evidence)
             if not points.empty:
-                _measured(axis, points[points["device"] == device], order)
-        axes[0][0].set_ylabel("TFLOP/s")
-        _legend(figure, points, order)
+                _measured(axis, points[points["device"] == device], places)
+            axis.tick_params(labelbottom=True)
+        for number, axis in enumerate(axes.flat[: len(devices)]):
+            if number + columns >= len(devices):  # the lowest panel of its column
+                axis.set_xlabel("FLOP per byte of unavoidable traffic")
+        for axis in axes[:, 0]:
+            axis.set_ylabel("TFLOP/s")
+        lowest = min([axes[0][0].get_ylim()[0], *([] if points.empty else points["y"])])
+        axes[0][0].set_ylim(bottom=lowest / 4)  # room for the names of the bands
+        _legend(figure, points, places)
     alt = f"Roofline of {evidence.operator}. " + " ".join(_tell(table[table["device"] == d], d) for d in devices)
     if not points.empty:
         alt += f" {len(points)} measured points of {', '.join(dict.fromkeys(points['kernel']))}."
     caption = (
-        "Lines: what each device's peaks allow. Marks on them: the workloads, at the FLOPs and bytes that they cannot "
-        "avoid (computed, not measured)."
+        "Lines: what each device's peaks allow. Ticks on them: the workloads, at the FLOPs and bytes that they cannot "
+        "avoid (computed, not measured); the shaded bands below say which."
     )
-    caption += " Points below: measured times." if not points.empty else " No time was measured for this picture."
+    caption += (
+        " Points below: measured times, those of different kernels set a little apart sideways."
+        if not points.empty
+        else " No time was measured for this picture."
+    )
     return Drawing(figure, alt, caption)
 
 
@@ -73,10 +103,15 @@ def _roofs(rows: pandas.DataFrame) -> list[tuple[str, float, float]]:
     return found
 
 
-def _panel(axis: Axes, rows: pandas.DataFrame, device: str) -> None:
-    low, high = rows["intensity"].min(), rows["ridge"].max()
-    x = numpy.geomspace(max(min(low, high) / 4, 1e-2), max(rows["intensity"].max(), high) * 4, 200)
-    axis.set(xscale="log", yscale="log", title=device, xlabel="FLOP per byte")
+def _span(rows: pandas.DataFrame) -> tuple[float, float]:
+    """Intensities from left of the first workload or ridge to right of the last, the same in all panels."""
+    low = min(rows["intensity"].min(), rows["ridge"].min())
+    return low / 2, max(rows["intensity"].max(), rows["ridge"].max()) * 1.6
+
+
+def _panel(axis: Axes, rows: pandas.DataFrame, device: str, span: tuple[float, float]) -> None:
+    x = numpy.geomspace(*span, 200)
+    axis.set(xscale="log", yscale="log", title=device, xlim=span)
     for (dtypes, peak, rate), style in zip(_roofs(rows), itertools.cycle(STYLES), strict=False):
         axis.plot(x, numpy.minimum(peak, x * rate), style, color=SOFT, linewidth=1.4)
         axis.annotate(
@@ -84,11 +119,43 @@ def _panel(axis: Axes, rows: pandas.DataFrame, device: str) -> None:
         )
     _bandwidth(axis, x[0], max(_roofs(rows), key=lambda roof: roof[1] / roof[2]))
     y = numpy.minimum(rows["peak_tflops"], rows["intensity"] * rows["memory_gb_per_s"] / 1e3)
-    axis.plot(rows["intensity"], y, linestyle="none", marker="|", markersize=11, color=INK, markeredgewidth=1.1)
+    axis.plot(rows["intensity"], y, linestyle="none", marker="|", markersize=9, color=INK, markeredgewidth=1)
     axis.grid(True, which="major", axis="both")
+    if span[1] / span[0] < 100:
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     for ticks in (axis.xaxis, axis.yaxis):
         ticks.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
         ticks.set_minor_formatter(NullFormatter())
+
+
+def _name_workloads(axis: Axes, rows: pandas.DataFrame, evidence: Evidence) -> None:
+    """A band from the lowest to the highest intensity of the dtypes that share them, named at the panel's foot."""
+    bands: dict[tuple[float, float], list[str]] = {}
+    for dtype, group in rows.groupby("dtype", sort=False):
+        bands.setdefault((group["intensity"].min(), group["intensity"].max()), []).append(dtype)
+    for (low, high), dtypes in bands.items():
+        axis.axvspan(low / 1.01, high * 1.01, color=LINE, alpha=0.45, linewidth=0, zorder=0)
+        ends = [rows[rows["dtype"].eq(dtypes[0]) & rows["intensity"].eq(end)]["workload"] for end in (low, high)]
+        axis.annotate(
+            "/".join(dtypes) + "\n" + _sizes(evidence, *ends),
+            (numpy.sqrt(low * high), 0),
+            (0, 4),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+            color=SOFT,
+        )
+
+
+def _sizes(evidence: Evidence, first: pandas.Series, last: pandas.Series) -> str:
+    """What tells the workloads at the two ends of a band apart: kv length, 1k to 64k; else how many there are."""
+    for key in sizes(evidence):
+        left, right = ({evidence.workloads[name][key] for name in end} for end in (first, last))
+        if len(left) == len(right) == 1 and left != right:
+            ends = short_sizes([*left, *right]).values()
+            return f"{key.replace('_', ' ')}\n{' to '.join(ends)}"
+    return f"{len(first)} workload{'s' * (len(first) != 1)}"
 
 
 def _bandwidth(axis: Axes, start: float, roof: tuple[str, float, float]) -> None:
@@ -106,36 +173,34 @@ def _bandwidth(axis: Axes, start: float, roof: tuple[str, float, float]) -> None
     )
 
 
-def _measured(axis: Axes, points: pandas.DataFrame, order: dict[str, int]) -> None:
-    if points.empty:
-        return
-    kernels = [kernel for kernel in order if kernel in set(points["kernel"])]
-    seaborn.scatterplot(
-        data=points,
-        x="x",
-        y="y",
-        hue="kernel",
-        style="kernel",
-        hue_order=kernels,
-        style_order=kernels,
-        palette={k: SERIES[order[k]] for k in kernels},
-        markers={k: MARKERS[order[k]] for k in kernels},
-        ax=axis,
-        legend=False,
-        s=34,
-        linewidth=0,
-    )
-    axis.set(xlabel="FLOP per byte")
+def _measured(axis: Axes, points: pandas.DataFrame, places: dict[str, int]) -> None:
+    """Hollow points, a few points of the page apart per kernel: most workloads have nearly the same intensity."""
+    kernels = [kernel for kernel in places if kernel in set(points["kernel"])]
+    for number, kernel in enumerate(kernels):
+        mine = points[points["kernel"] == kernel]
+        apart = ScaledTranslation(APART * (number - (len(kernels) - 1) / 2) / 72, 0, axis.figure.dpi_scale_trans)
+        axis.plot(
+            mine["x"],
+            mine["y"],
+            transform=axis.transData + apart,
+            linestyle="none",
+            marker=MARKERS[places[kernel]],
+            markersize=5,
+            color=SERIES[places[kernel]],
+            markerfacecolor="none",
+            markeredgewidth=1.1,
+        )
 
 
-def _legend(figure: Figure, points: pandas.DataFrame, order: dict[str, int]) -> None:
+def _legend(figure: Figure, points: pandas.DataFrame, places: dict[str, int]) -> None:
+    look = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.2}
     handles = [
-        pyplot.Line2D([], [], linestyle="none", marker="|", markersize=11, color=INK, label="workload (computed)")
+        pyplot.Line2D([], [], linestyle="none", marker="|", markersize=9, color=INK, label="workload (computed)")
     ]
     measured = set() if points.empty else set(points["kernel"])
     handles += [
-        pyplot.Line2D([], [], linestyle="none", marker=MARKERS[i], color=SERIES[i], label=f"{kernel} (measured)")
-        for kernel, i in order.items()
+        pyplot.Line2D([], [], marker=MARKERS[i], color=SERIES[i], label=f"{kernel} (measured)", **look)
+        for kernel, i in places.items()
         if kernel in measured
     ]
     figure.legend(handles=handles, loc="outside lower left", ncols=3)

@@ -23,6 +23,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "///", "\\\\\\", "xxx", "---", "|||", "+++", "/-/-")  # strokes only: dots make large files
 INK, SOFT, LINE = LIGHT["ink"], LIGHT["soft"], LIGHT["line"]
 DSL_NAMES = {"cutile": "cuTile", "cute": "CuTe DSL", "torch": "PyTorch"}
+DSL_STYLES = {"cutile": "-", "cute": (0, (5, 1.5)), "torch": (0, (1, 1.5))}
+GREY = 5  # place in SERIES of a baseline, which is not what is compared
+WIDTH = 11.0  # inches, the widest that a picture gets: 1056 px on the page
 
 _RC = {
     "svg.fonttype": "none",
@@ -78,6 +81,19 @@ def styled():
 def series_of(names: Iterable[str]) -> dict[str, int]:
     """A place in SERIES, MARKERS and HATCHES for each name, the same in every picture of an operator."""
     return {name: index % len(SERIES) for index, name in enumerate(dict.fromkeys(names))}
+
+
+def short_sizes(values: Iterable[int]) -> dict[int, str]:
+    """Sizes in few letters: `4k` for 4096 and the like, if all are multiples of 1024."""
+    found = list(values)
+    binary = all(value >= 1024 and value % 1024 == 0 for value in found)
+    return {value: f"{value // 1024}k" if binary else f"{value:,}" for value in found}
+
+
+def grid(panels: int, most: int = 3) -> tuple[int, int]:
+    """(rows, columns) for so many panels, with at most `most` columns and as few rows as they allow."""
+    rows = -(-panels // most)
+    return rows, -(-panels // rows)
 
 
 def to_svg(drawing: Drawing, name: str, title: str) -> str:

@@ -2,60 +2,113 @@
 
 from __future__ import annotations
 
+import re
+
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 
 from cutesnake.evidence import Evidence, Source
-from cutesnake.plot.data import label
-from cutesnake.plot.style import HATCHES, INK, SERIES, Drawing, NothingToShow, styled
+from cutesnake.plot.data import kernel_places, label
+from cutesnake.plot.style import HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled
 
 LONGEST_NAME = 34
+LONGEST_ROW = 130  # letters that a panel has room for
 
 
 def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
-    """One row per profiled case; a block per launch, named by its symbol."""
-    cases = [
-        entry
-        for entry in evidence.records(source, "nsys")
-        if entry["case"]["target"] == target and entry["metrics"].get("kernels")
-    ]
+    """A panel per workload, in it a row per kernel: a block per launch.
+
+    PyTorch's dozen of launches is left out where there is another kernel: its gaps would set the scale for all.
+    """
+    cases: dict[str, list[dict]] = {}
+    for entry in evidence.records(source, "nsys"):
+        if entry["case"]["target"] == target and entry["metrics"].get("kernels"):
+            cases.setdefault(entry["case"]["workload"], []).append(entry)
     if not cases:
         raise NothingToShow(f"nsys has no record for {target} on {source.device}")
-    cases.sort(key=lambda e: (e["case"]["workload"], e["case"]["kernel"]))
-    said = []
+    left_out = _without_torch(cases)
+    order = list(evidence.workloads)
+    workloads = sorted(cases, key=lambda name: (order.index(name) if name in order else len(order), name))
+    places = kernel_places(evidence)
+    for entries in cases.values():
+        entries.sort(key=lambda entry: list(places).index(entry["case"]["kernel"]))
+    heights = [len(cases[workload]) for workload in workloads]
+    size = (WIDTH, 0.4 + sum(0.42 * height + 0.62 for height in heights))
     with styled():
-        figure, axis = pyplot.subplots(figsize=(9.2, 1.2 + 0.5 * len(cases)), layout="constrained")
-        for row, entry in enumerate(cases):
-            launches = _one_call(entry["metrics"]["kernels"])
-            start = launches[0]["start_us"]
-            for place, launch in enumerate(launches):
-                i = place % len(SERIES)
-                axis.barh(
-                    row,
-                    launch["duration_us"],
-                    left=launch["start_us"] - start,
-                    height=0.5,
-                    color=SERIES[i],
-                    hatch=HATCHES[i],
-                    linewidth=0,
-                )
-            names = " → ".join(f"{_short(k['name'])} {k['duration_us']:.1f} µs" for k in launches)
-            axis.annotate(names, (0, row - 0.32), (1, 1), textcoords="offset points", fontsize=8)
-            said.append(f"{_name(evidence, entry)}: {names}")
-        axis.set_yticks(range(len(cases)), [_name(evidence, entry) for entry in cases])
-        axis.set(xlabel="µs since the start of the first kernel", xlim=(0, None), ylim=(len(cases) - 0.5, -0.7))
-        axis.tick_params(axis="y", length=0, labelcolor=INK)
-        axis.spines["left"].set_visible(False)
+        figure, axes = pyplot.subplots(
+            len(workloads),
+            1,
+            figsize=size,
+            squeeze=False,
+            layout="constrained",
+            height_ratios=[h + 0.6 for h in heights],
+        )
+        for axis, workload in zip(axes.flat, workloads, strict=True):
+            _panel(axis, cases[workload], places)
+            axis.set_title(_size(evidence, cases[workload][0]["case"]))
+        axes.flat[-1].set_xlabel("µs since the start of the first kernel of the call")
+    said = (
+        f"{_size(evidence, entry['case'])}, {entry['case']['kernel']}: {_names(_one_call(entry['metrics']['kernels']))}"
+        for workload in workloads
+        for entry in cases[workload]
+    )
     return Drawing(
         figure,
         "Kernels of one call. " + ". ".join(said) + ".",
-        "Blocks in the order of their launches; a gap is time in which the card ran nothing of this call.",
+        "Blocks in the order of their launches; a gap is time in which the card ran nothing of this call. Each panel "
+        f"has its own scale.{left_out}",
     )
 
 
-def _name(evidence: Evidence, entry: dict) -> str:
-    case = entry["case"]
+def _without_torch(cases: dict[str, list[dict]]) -> str:
+    """Take PyTorch's cases out of workloads that have others; returns the sentence that says so."""
+    counts = set()
+    for workload, entries in cases.items():
+        others = [entry for entry in entries if entry["case"]["dsl"] != "torch"]
+        if others and len(others) < len(entries):
+            torch = [entry for entry in entries if entry["case"]["dsl"] == "torch"]
+            counts |= {len(_one_call(entry["metrics"]["kernels"])) for entry in torch}
+            cases[workload] = others
+    if not counts:
+        return ""
+    low, high = min(counts), max(counts)
+    return f" PyTorch's baseline, {low if low == high else f'{low} to {high}'} launches a call, is not drawn."
+
+
+def _panel(axis: Axes, entries: list[dict], places: dict[str, int]) -> None:
+    calls = [_one_call(entry["metrics"]["kernels"]) for entry in entries]
+    end = max(launch["start_us"] + launch["duration_us"] - call[0]["start_us"] for call in calls for launch in call)
+    for row, (entry, launches) in enumerate(zip(entries, calls, strict=True)):
+        colour = SERIES[places[entry["case"]["kernel"]]]
+        start = launches[0]["start_us"]
+        for number, launch in enumerate(launches):
+            axis.barh(
+                row,
+                launch["duration_us"],
+                left=launch["start_us"] - start,
+                height=0.42,
+                color=colour,
+                hatch=HATCHES[number % 2],  # neighbours differ
+                linewidth=0,
+            )
+        axis.annotate(_names(launches), (0, row - 0.21), (1, 2.5), textcoords="offset points", fontsize=8.5, color=INK)
+    axis.set_yticks(range(len(entries)), [entry["case"]["kernel"] for entry in entries])
+    axis.set(xlim=(0, 1.02 * end), ylim=(len(entries) - 0.6, -0.75))
+    axis.tick_params(axis="y", length=0, labelcolor=INK)
+    axis.tick_params(axis="x", labelcolor=SOFT)
+    axis.spines["left"].set_visible(False)
+
+
+def _names(launches: list[dict]) -> str:
+    """Every launch by name and duration; only their number and sum where that is too long for a row."""
+    names = " → ".join(f"{short_name(launch['name'])} {launch['duration_us']:.1f} µs" for launch in launches)
+    total = sum(launch["duration_us"] for launch in launches)
+    return names if len(names) <= LONGEST_ROW else f"{len(launches)} launches, {total:.1f} µs in all"
+
+
+def _size(evidence: Evidence, case: dict) -> str:
     size = label(evidence, case["workload"]) if case["workload"] in evidence.workloads else case["workload"]
-    return f"{case['kernel']}\n{size}, {case['parameters'].get('dtype', '')}".rstrip(", ")
+    return f"{size}, {case['parameters'].get('dtype', '')}".rstrip(", ")
 
 
 def _one_call(kernels: list[dict]) -> list[dict]:
@@ -64,5 +117,17 @@ def _one_call(kernels: list[dict]) -> list[dict]:
     return sorted((k for k in kernels if (k.get("call") or 0) == last), key=lambda kernel: kernel["start_us"])
 
 
-def _short(symbol: str) -> str:
-    return symbol if len(symbol) <= LONGEST_NAME else f"{symbol[: LONGEST_NAME - 1]}…"
+def short_name(symbol: str) -> str:
+    """A device function's name without what only its compiler needs; in the middle of a long one, an ellipsis.
+
+    From C++ the return type, namespaces, template arguments and parameters go. CuTe DSL makes a symbol of a prefix, the
+    function's name, the package's path (`kernels…`, with no separators) and the types of all arguments: the path and
+    the types go.
+    """
+    name = re.sub(r"<unnamed>|\(anonymous namespace\)", "", symbol)
+    name = re.split(r"[<(]", name.removeprefix("void "))[0].split("::")[-1].strip() or symbol
+    name = re.split(r"_object_at_|_tensorptr|_kernels(?=[a-z])", name.replace("kernel_cutlass_", ""))[0]
+    if len(name) <= LONGEST_NAME:
+        return name
+    half = (LONGEST_NAME - 1) // 2
+    return f"{name[: LONGEST_NAME - 1 - half]}…{name[-half:]}"

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-import seaborn
+import pandas
 from matplotlib import pyplot
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
 from cutesnake.evidence import Evidence, Source
-from cutesnake.plot.data import sizes, times
-from cutesnake.plot.style import MARKERS, SERIES, Drawing, NothingToShow, series_of, styled
+from cutesnake.plot.data import kernel_places, sizes, times
+from cutesnake.plot.style import (
+    DSL_NAMES,
+    DSL_STYLES,
+    MARKERS,
+    SERIES,
+    WIDTH,
+    Drawing,
+    NothingToShow,
+    grid,
+    short_sizes,
+    styled,
+)
 
 
 def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
@@ -18,67 +30,86 @@ def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
     if not varying:
         raise NothingToShow("all workloads have one size: the comparison table says it all")
     x, *rest = varying
-    keys = [*rest[:1], "dtype"]
-    order = series_of(kernel for kernel, _ in evidence.decisions)
+    keys = ["dtype", *rest[:1]]
+    places = kernel_places(evidence)
     panels = [(values, group) for values, group in table.groupby(keys, sort=True) if group[x].nunique() > 1]
     if not panels:
         raise NothingToShow(f"no kernel was timed at more than one {x.replace('_', ' ')}")
+    rows, columns = grid(len(panels))
+    size = (min(WIDTH, 1.2 + 3.6 * columns), 2.5 * rows + 0.9)
     with styled():
-        columns = min(table["dtype"].nunique(), len(panels))
-        rows = -(-len(panels) // columns)
         figure, axes = pyplot.subplots(
-            rows, columns, figsize=(3.2 * columns, 2.5 * rows + 0.7), sharey=True, squeeze=False, layout="constrained"
+            rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False, layout="constrained"
         )
         for axis in axes.flat[len(panels) :]:
             axis.set_visible(False)
         for axis, (values, group) in zip(axes.flat, panels, strict=False):
-            title = ", ".join(f"{key.replace('_', ' ')} {v}" for key, v in zip(keys, values, strict=True))
-            _panel(axis, group, x, order)
-            axis.set(title=title.replace("dtype ", ""), ylabel="µs", xlabel=x.replace("_", " "))
-        present = [kernel for kernel in order if kernel in set(table["kernel"])]
-        handles = [pyplot.Line2D([], [], marker=MARKERS[order[k]], color=SERIES[order[k]], label=k) for k in present]
-        figure.legend(handles=handles, loc="outside lower left", ncols=4)
+            for kernel, line in group.groupby("kernel", sort=False):
+                _line(axis, line.sort_values(x), x, places[kernel])
+            axis.set_title(", ".join(f"{k.replace('_', ' ')} {v}" for k, v in zip(keys, values, strict=True))[6:])
+        ticks = short_sizes(sorted({int(value) for _, group in panels for value in group[x]}))
+        _scale(axes[0][0], ticks)
+        name = x.replace("_", " ") + (", 1k = 1024" if "k" in "".join(ticks.values()) else "")
+        for number, axis in enumerate(axes.flat[: len(panels)]):
+            axis.grid(True)
+            if number + columns >= len(panels):  # the lowest panel of its column
+                axis.set_xlabel(name)
+                axis.tick_params(labelbottom=True)
+        for axis in axes[:, 0]:
+            axis.set_ylabel("µs")
+        figure.legend(handles=_handles(table, places), loc="outside lower left", ncols=3)
     said = ", ".join(
-        f"{kernel} {group['cold_us'].min():.3g} to {group['cold_us'].max():.3g} µs"
+        f"{kernel} {group['cold_us'].min():.3g} to {group['cold_us'].max():.4g} µs"
         for kernel, group in table.groupby("kernel")
     )
     return Drawing(
         figure,
         f"Duration against {x.replace('_', ' ')} on {source.device}: {said}.",
-        "Median duration of the whole operator with a flushed L2 cache; bars: spread of the samples. Lower is better.",
+        "Median duration of the whole operator with a flushed L2 cache; bars: spread of the samples. Lower is better. "
+        "Lines: solid cuTile, dashed CuTe DSL, dotted PyTorch.",
     )
 
 
-def _panel(axis, group, x: str, order: dict[str, int]) -> None:
-    kernels = [kernel for kernel in order if kernel in set(group["kernel"])]
-    seaborn.lineplot(
-        data=group,
-        x=x,
-        y="cold_us",
-        hue="kernel",
-        hue_order=kernels,
-        palette={k: SERIES[order[k]] for k in kernels},
-        style="kernel",
-        style_order=kernels,
-        markers={k: MARKERS[order[k]] for k in kernels},
-        dashes=False,
-        errorbar=None,
-        legend=False,
-        ax=axis,
+def _line(axis: Axes, line: pandas.DataFrame, x: str, place: int) -> None:
+    axis.errorbar(
+        line[x],
+        line["cold_us"],
+        yerr=line["cold_us"] * line["spread_percent"] / 100,
+        color=SERIES[place],
+        linestyle=DSL_STYLES[line["dsl"].iloc[0]],
+        linewidth=1.6,
+        marker=MARKERS[place],
+        markersize=5,
         markeredgewidth=0,
-        markersize=5.5,
+        elinewidth=1,
+        capsize=2.5,
     )
-    for kernel, line in group.groupby("kernel"):
-        spread = line["cold_us"] * line["spread_percent"] / 100
-        axis.errorbar(
-            line[x], line["cold_us"], yerr=spread, fmt="none", ecolor=SERIES[order[kernel]], capsize=2.5, linewidth=1
-        )
+
+
+def _scale(axis: Axes, ticks: dict[int, str]) -> None:
+    """Both axes logarithmic, for all panels, which share them; x has a tick per size that was timed."""
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
-    ticks = sorted(set(group[x]))
-    axis.set_xticks(ticks)
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
-    axis.xaxis.set_minor_formatter(NullFormatter())
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.yaxis.set_minor_formatter(NullFormatter())
-    axis.grid(True, axis="y")
+    axis.xaxis.set_major_locator(FixedLocator(list(ticks)))
+    axis.xaxis.set_major_formatter(FixedFormatter(list(ticks.values())))
+    low, high = axis.get_ylim()
+    if high / low < 100:
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_minor_formatter(NullFormatter())
+
+
+def _handles(table: pandas.DataFrame, places: dict[str, int]) -> list[pyplot.Line2D]:
+    dsls = dict(zip(table["kernel"], table["dsl"], strict=True))
+    return [
+        pyplot.Line2D(
+            *([], []),
+            marker=MARKERS[place],
+            color=SERIES[place],
+            linestyle=DSL_STYLES[dsls[kernel]],
+            label=f"{kernel} ({DSL_NAMES[dsls[kernel]]})",
+        )
+        for kernel, place in places.items()
+        if kernel in dsls
+    ]
