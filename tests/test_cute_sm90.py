@@ -120,6 +120,10 @@ def test_the_build_spills_nothing_and_fits_its_stated_budget(built):
     split = next(symbol for symbol in build["symbols"] if "split_kernel" in symbol)
     sass = (built / "kernel.sass").read_text()
     assert not {"LDL", "STL"} & {word.split(".")[0] for word in sass.split()}
+    code = [line.split(";")[0].split("*/")[1].split() for line in sass.splitlines() if ";" in line and "*/" in line]
+    arrivals = [i for i, words in enumerate(code) if words[:1] == ["BAR.ARV"] and words[1] in {"0x3,", "0x4,"}]
+    assert len(arrivals) == 2  # the row sums are stored before, and nothing is in between: no store can have sunk below
+    assert all(code[i - 1][-3].startswith("STS") and code[i + 1][0].startswith("BAR.SYNC") for i in arrivals)
     ptx = (built / "kernel.ptx").read_text()
     assert "wgmma.mma_async.sync.aligned.m64n256k16" in ptx
     stated = layout.TILE_BYTES * 3 * layout.TILES + 7 * layout.ROWS * 4 + layout.MBARRIERS * 8
