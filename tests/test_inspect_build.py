@@ -180,6 +180,7 @@ def test_the_rules_script_writes_the_record(build) -> None:
     snakemake = SimpleNamespace(
         input=SimpleNamespace(build=str(tiny_build.describe(folder, "sm_90a")), devices=str(DEVICES)),
         output=SimpleNamespace(record=str(folder.parent / "inspect.json")),
+        log=[str(folder.parent / "inspect.log")],
     )
     runpy.run_path(str(ROOT / "workflow/scripts/inspect_build.py"), {"snakemake": snakemake})
     assert record.read("inspect", folder.parent / "inspect.json")["functions"][0]["symbol"] == "spilling"

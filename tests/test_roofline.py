@@ -84,6 +84,7 @@ def test_the_rules_script_writes_the_record(tmp_path) -> None:
         params=SimpleNamespace(workloads=[{"rows": 64, "columns": 64}]),
         input=SimpleNamespace(devices=str(DEVICES)),
         output=SimpleNamespace(record=str(tmp_path / "roofline.json")),
+        log=[str(tmp_path / "roofline.log")],
     )
     runpy.run_path(str(ROOT / "workflow/scripts/roofline.py"), {"snakemake": snakemake})
     assert record.read("roofline", tmp_path / "roofline.json")["rows"]
