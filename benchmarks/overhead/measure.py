@@ -1,6 +1,6 @@
 """What the workflow adds to the measuring itself, per case.
 
-    python benchmarks/pipeline_overhead.py --cores 4 measured
+    python benchmarks/overhead/measure.py --cores 4 measured
 
 runs Snakemake with these arguments, then compares its wall time with the time that the cases made in this run spent
 measuring (`measuring_seconds` of their records: from loading the build to the last figure). The rest is Snakemake, the
