@@ -17,7 +17,8 @@ import sample
 from cutesnake.compare import compare
 from cutesnake.plot import plot
 from cutesnake.report import Contents, render, write_report
-from cutesnake.report.words import signed, state
+from cutesnake.report.comparison import tables
+from cutesnake.report.words import signed, state, where
 
 ROOT = Path(__file__).resolve().parents[1]
 VOID = {"meta", "link", "br", "input", "img", "hr"}
@@ -122,6 +123,55 @@ def test_what_ran_comes_first_with_counts_and_reasons(none):
     assert "Not built: not written for sm_90a: it is for sm_100a." in text
 
 
+def test_first_sentences_say_what_was_measured_where(none, gpu, tmp_path):
+    text = Page(none).text
+    assert "Nothing was measured on this machine: it has no GPU in use." in text
+    assert "It compiled and inspected 13 of 15 builds and checked 1 case by simulation on the CPU." in text
+    assert "No recorded device has these kernels either" in text and "in recorded sets" not in text
+    text = Page(gpu).text
+    assert "Measured on this machine, on NVIDIA H200, 2026-11-19: 4 kernels of mla_decode on 8 workloads." in text
+    assert "Beside that stand measurements recorded on NVIDIA H200, 2026-11-19: 4 kernels of mla_decode" in text
+
+
+def test_a_laptop_shows_what_was_recorded_elsewhere(tmp_path):
+    text = Page(render(contents(sample.evidence(recorded=True), tmp_path))).text
+    assert "Nothing was measured on this machine: it has no GPU in use." in text
+    assert (
+        "The times below are measurements recorded on NVIDIA H200, 2026-11-19: "
+        "4 kernels of mla_decode on 8 workloads." in text
+    )
+    assert "0 of 60 ○ cases timed 32 in recorded sets" in text  # 4 kernels x 8 workloads
+    assert "cases profiled with ncu 16 in recorded sets" in text  # of batch 32
+    assert "No recorded device" not in text
+
+
+def test_what_several_rows_share_is_said_once_and_referred_to(gpu):
+    comparison = compare(sample.evidence(gpu=True, recorded=True))
+    for table in tables(comparison):
+        said = [(box["kernels"], i["sentence"]) for box in table["common"] for i in box["insights"]]
+        assert said and len(said) == len(set(said))
+        ids = {i["id"] for box in table["common"] for i in box["insights"]}
+        for group in table["groups"]:
+            assert {reference["id"] for reference in group["shared"]} <= ids
+            kernels = " beside ".join(line["kernel"] for line in group["lines"][:2] if line["kernel"])
+            assert not {(kernels, i["sentence"]) for i in group["insights"]} & set(said)
+        rows = [
+            row
+            for row in comparison["rows"]
+            if (row["target"], where(row["device"])) == (table["target"], table["where"])
+        ]
+        assert sum(len(g["insights"]) + len(g["shared"]) for g in table["groups"]) == sum(
+            len(r["insights"]) for r in rows
+        )
+    assert '<details class="common">' in gpu  # closed until it is asked for
+
+
+def test_measured_insights_stay_in_their_rows(gpu):
+    (table, *_) = tables(compare(sample.evidence(gpu=True)))
+    assert {i["rule"][0] for box in table["common"] for i in box["insights"]} == {"S"}
+    assert all("M1" in {i["rule"] for i in group["insights"]} for group in table["groups"])
+
+
 def test_static_figures_and_bounds_are_said_to_be_such(none):
     body = none[none.index('<table class="data pairs') :]
     cell = re.search(r'<td class="n static" data-v="255">255<span class="s" title="static">s</span></td>', body)
@@ -142,7 +192,7 @@ def test_every_missing_cell_has_a_note(gpu):
 
 def test_simulated_checks_are_never_called_passed(none):
     text = Page(none).text
-    assert "checked by simulation (ptxsim, no GPU; schedules random; seeds 3, 4)" in text
+    assert "checked by simulation (ptxsim, no GPU; 1 schedule: random; seeds 3, 4)" in text
     assert "0 of 4, 1 by simulation" in text
     assert not re.search(r"\bpassed\b(?! on hardware)", text)
 
@@ -265,6 +315,11 @@ SCRIPT = """
   out.loads = performance.getEntriesByType("resource").map(function (r) { return r.name; })
     .filter(function (name) { return !/^data:/.test(name); });
   out.wide = document.documentElement.scrollWidth > document.documentElement.clientWidth;
+  out.cut = table.parentNode.scrollWidth > table.parentNode.clientWidth;
+  var link = table.querySelector("td.insight a.rule[href*=said]");
+  location.hash = link.hash;
+  window.dispatchEvent(new Event("hashchange"));
+  out.opened = document.getElementById(link.hash.slice(1)).closest("details.common").open;
   out.errors = window.seen;
   document.title = "DONE" + JSON.stringify(out);
 })();
@@ -306,3 +361,5 @@ def test_in_a_browser(gpu, tmp_path, width):
     assert out["shown"] == "2 of 16 shown"
     assert out["plain"] == sorted(out["plain"])
     assert not out["wide"]
+    assert not out["cut"] or width < 1280  # the whole table, insights too, fits a laptop's window
+    assert out["opened"]

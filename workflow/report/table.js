@@ -119,7 +119,7 @@
   }
   window.addEventListener("hashchange", reveal);
   window.addEventListener("beforeprint", function () {
-    document.querySelectorAll("details.block").forEach(function (block) { block.open = true; });
+    document.querySelectorAll("details.block, details.common, details.small").forEach(function (block) { block.open = true; });
   });
   reveal();
 })();

@@ -144,8 +144,9 @@ def _check(target: str, backend: str, device: str, entries: list[Record]) -> Rec
     worst = f"; largest relative error {max(errors):.1e}" if errors else ""
     done = f"{good} of {plural(len(checks), 'check')} within tolerance, {plural(len(entries), 'workload')}{worst}"
     if backend == "ptxsim":
-        schedules = ", ".join(dict.fromkeys(name for check in checks for name in check.get("schedules", [])))
-        how = f"checked by simulation (ptxsim, no GPU; schedules {schedules or 'not stated'}; seeds {seeds})"
+        names = list(dict.fromkeys(name for check in checks for name in check.get("schedules", [])))
+        schedules = f"{plural(len(names), 'schedule')}: {', '.join(names)}" if names else "schedules not stated"
+        how = f"checked by simulation (ptxsim, no GPU; {schedules}; seeds {seeds})"
         mark = ("◐", "part")
     else:
         mark = ("✓", "good")

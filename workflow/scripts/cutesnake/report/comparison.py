@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from cutesnake.insight import number
@@ -10,7 +11,7 @@ from cutesnake.report.words import DSL_NAMES, Notes, plural, signed, slug, where
 Record = dict[str, Any]
 DSLS = ("cutile", "cute")
 TIMES = "\N{MULTIPLICATION SIGN}"
-Common = dict[tuple[str, str], tuple[int, list[Record]]]
+Repeated = dict[tuple[str, str, str], Record]  # kernels, rule, sentence -> what the box above the table says
 
 
 def tables(comparison: Record) -> list[Record]:
@@ -28,56 +29,66 @@ def _table(comparison: Record, rows: list[Record]) -> Record:
     device = first["device"]
     metrics = [m for m in comparison["metrics"] if m["key"] != "hot_duration_us" or _any_hot(rows)]
     notes = Notes()
-    common = _common(rows)
+    name = slug("compare", comparison["operator"], first["target"], device["kind"], device["device"] or "")
+    repeated = _repeated(rows, name)
     return {
-        "id": slug("compare", comparison["operator"], first["target"], device["kind"], device["device"] or ""),
+        "id": name,
         "operator": comparison["operator"],
         "target": first["target"],
         "where": where(device),
         "measured": device["kind"] != "none",
         "metrics": metrics,
-        "groups": [_group(row, metrics, notes, common) for row in rows],
-        "common": _merged(common),
+        "groups": [_group(row, metrics, notes, repeated) for row in rows],
+        "common": _boxes(rows, repeated),
         "notes": notes.texts,
         "count": plural(len({row["workload"] for row in rows}), "workload"),
     }
-
-
-def _merged(common: Common) -> list[Record]:
-    """Shared insights, once for all pairs of builds of the same kernels that share the same ones."""
-    found: list[Record] = []
-    for (kernels, builds), (_, said) in common.items():
-        same = next((entry for entry in found if (entry["kernels"], entry["insights"]) == (kernels, said)), None)
-        if same:
-            same["builds"].append(builds)
-        elif said:
-            found.append({"kernels": kernels, "builds": [builds], "insights": said})
-    return found
 
 
 def _any_hot(rows: list[Record]) -> bool:
     return any(row[dsl]["cells"]["hot_duration_us"]["kind"] != "missing" for row in rows for dsl in DSLS)
 
 
-def _pair(row: Record) -> tuple[str, str]:
-    """The kernels of a row, and the variants that were built of them."""
-    present = [row[dsl] for dsl in DSLS if row[dsl]["kernel"]]
-    kernels = " beside ".join(side["kernel"] for side in present) or "no kernel in either DSL"
-    return kernels, " and ".join(dict.fromkeys(side["variant"] for side in present))
+def _kernels(row: Record) -> str:
+    """The kernels of a row by name."""
+    present = [row[dsl]["kernel"] for dsl in DSLS if row[dsl]["kernel"]]
+    return " beside ".join(present) or "no kernel in either DSL"
 
 
-def _common(rows: list[Record]) -> Common:
-    """Per pair of builds: how many rows it has, and the insights that every one of them shares if there are several."""
-    found: Common = {}
-    for row in rows:
-        pair = _pair(row)
-        count, shared = found.get(pair, (0, row["insights"]))
-        found[pair] = (count + 1, [said for said in shared if said in row["insights"]])
-    return {pair: (count, shared if count > 1 else []) for pair, (count, shared) in found.items()}
+def _repeated(rows: list[Record], name: str) -> Repeated:
+    """What is said of the compiled code in several rows of the same kernels: said once, with an id to refer to."""
+    counts = Counter(
+        (_kernels(row), said["rule"], said["sentence"])
+        for row in rows
+        for said in row["insights"]
+        if said["basis"] == "static"
+    )
+    several = [key for key, count in counts.items() if count > 1]
+    return {key: {"id": f"{name}-said-{place}", "rows": counts[key]} for place, key in enumerate(several)}
 
 
-def _group(row: Record, metrics: list[Record], notes: Notes, common: Common) -> Record:
-    shared = common[_pair(row)][1]
+def _boxes(rows: list[Record], repeated: Repeated) -> list[Record]:
+    """Repeated insights per pair of kernels, each with the number of rows that it holds for."""
+    counts = Counter(_kernels(row) for row in rows)
+    return [
+        {
+            "kernels": kernels,
+            "insights": [
+                {
+                    **{"id": found["id"], "rule": rule, "sentence": sentence},
+                    "rows": "every row" if found["rows"] == count else f"{found['rows']} of {count} rows",
+                }
+                for (who, rule, sentence), found in repeated.items()
+                if who == kernels
+            ],
+        }
+        for kernels, count in counts.items()
+        if any(who == kernels for who, _, _ in repeated)
+    ]
+
+
+def _group(row: Record, metrics: list[Record], notes: Notes, repeated: Repeated) -> Record:
+    said = [(repeated.get((_kernels(row), i["rule"], i["sentence"])), i) for i in row["insights"]]
     lines = [
         {
             "name": {"cutile": "cuTile", "cute": "CuTe"}[dsl],
@@ -101,8 +112,8 @@ def _group(row: Record, metrics: list[Record], notes: Notes, common: Common) -> 
     return {
         "workload": row["workload"],
         "lines": lines,
-        "insights": [said for said in row["insights"] if said not in shared],
-        "shared": [said["rule"] for said in shared],
+        "insights": [insight for box, insight in said if box is None],
+        "shared": [{"rule": insight["rule"], "id": box["id"]} for box, insight in said if box],
     }
 
 

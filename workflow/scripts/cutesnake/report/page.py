@@ -59,7 +59,8 @@ def render(contents: Contents, base: str = "results") -> str:
         light=_variables(LIGHT),
         dark=_variables(DARK),
         machine=ran.machine(contents.plan),
-        tiles=ran.totals(contents.comparisons),
+        summary=ran.summary(contents.plan, contents.evidences, contents.comparisons),
+        tiles=ran.totals(contents.comparisons, contents.evidences),
         operators=[
             _operator(evidence, compared, contents, base)
             for evidence, compared in zip(contents.evidences, contents.comparisons, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cutesnake.evidence import Evidence
 from cutesnake.report.words import DSL_NAMES, STAGE_NAMES, plural, slug, state
 
 Record = dict[str, Any]
@@ -38,19 +39,81 @@ def machine(plan: Record) -> Record:
     return {"sentence": sentence, "tools": ", ".join(tools), "readings": plan.get("readings") or {}}
 
 
-def totals(comparisons: list[Record]) -> list[Record]:
-    """One tile per stage: how many of how many, over all operators."""
+def summary(plan: Record, evidences: list[Evidence], comparisons: list[Record]) -> str:
+    """What was measured where, in plain words for a reader who has read nothing else."""
+    said = []
+    live = _timed(evidences, "live")
+    used = next((d["name"] for d in plan["devices"] if d["index"] == plan["selected"]), None)
+    if live:
+        said += [f"Measured on this machine, on {device}: {what}." for device, what in live.items()]
+    elif used:
+        said.append(f"Nothing was timed here on the {used}.")
+    else:
+        said.append("Nothing was measured on this machine: it has no GPU in use.")
+    build, checked = (_sum(comparisons, stage) for stage in ("build", "correctness"))
+    ran = f"It compiled and inspected {build['ok']} of {plural(build['expected'], 'build')}"
+    if checked["simulated"]:
+        ran += f" and checked {plural(checked['simulated'], 'case')} by simulation on the CPU"
+    said.append(f"{ran}.")
+    for device, what in _timed(evidences, "recorded").items():
+        said.append(
+            f"{'Beside that stand' if live else 'The times below are'} measurements recorded on {device}: {what}."
+        )
+    if not live and len(said) == 2:
+        said.append("No recorded device has these kernels either: all figures are static, or lower bounds.")
+    return " ".join(said)
+
+
+def _timed(evidences: list[Evidence], kind: str) -> dict[str, str]:
+    """Device and date -> what was timed on it."""
+    found: dict[str, list[str]] = {}
+    for evidence in evidences:
+        sources = [s for t in {t for _, t in evidence.decisions} for s in evidence.sources(t) if s.kind == kind]
+        for source in dict.fromkeys(sources):
+            cases = [entry["case"] for entry in evidence.records(source, "timing")]
+            kernels, workloads = ({case[key] for case in cases} for key in ("kernel", "workload"))
+            if cases:
+                made = evidence.label(source)
+                device = f"{source.device}, {made['date']}" if made["date"] else source.device
+                found.setdefault(device, []).append(
+                    f"{plural(len(kernels), 'kernel')} of {evidence.operator} on {plural(len(workloads), 'workload')}"
+                )
+    return {device: " and ".join(what) for device, what in found.items()}
+
+
+def _sum(comparisons: list[Record], stage: str) -> Record:
+    counts = [row[stage] for comparison in comparisons for row in comparison["coverage"]]
+    return {key: sum(count[key] for count in counts) for key in ("expected", "ok", "failed", "simulated")}
+
+
+def totals(comparisons: list[Record], evidences: list[Evidence]) -> list[Record]:
+    """One tile per stage: how many of how many on this machine, over all operators, and how many recorded elsewhere."""
     tiles = []
     for stage in STAGE_NAMES:
-        counts = [row[stage] for comparison in comparisons for row in comparison["coverage"]]
-        total = {key: sum(count[key] for count in counts) for key in ("expected", "ok", "failed", "simulated")}
+        total = _sum(comparisons, stage)
         extra = []
         if total["failed"]:
             extra.append(f"{total['failed']} failed")
         if total["simulated"]:
             extra.append(f"{total['simulated']} checked by simulation")
-        tiles.append({"words": TILES[stage], "extra": ", ".join(extra), **total, "state": state(total)})
+        kept = sum(len(_recorded(evidence, stage)) for evidence in evidences)
+        tiles.append(
+            {
+                **{"words": TILES[stage], "extra": ", ".join(extra), **total, "state": state(total)},
+                "recorded": f"{kept} in recorded sets" if kept else "",
+            }
+        )
     return tiles
+
+
+def _recorded(evidence: Evidence, stage: str) -> set[tuple[str, str, str]]:
+    """(kernel, target, workload) of this experiment that a recorded set has, whichever the variant."""
+    cases = [e["case"] for e in evidence.recorded.values() if (e["stage"], e["status"]) == (stage, "ok")]
+    return {
+        (case["kernel"], case["target"], case["workload"])
+        for case in cases
+        if (case["kernel"], case["target"]) in evidence.decisions and case["workload"] in evidence.workloads
+    }
 
 
 def coverage(comparison: Record) -> list[Record]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from statistics import geometric_mean
 from typing import Any
 
 from cutesnake.evidence import Evidence, Source
-from cutesnake.report.words import where
+from cutesnake.report.words import DSL_NAMES, Notes, plural, where
 
 Record = dict[str, Any]
+Found = dict[str, dict[str, Record]]  # workload -> kernel -> the metrics of its fastest variant
 
 
 def times(evidence: Evidence, references: list[Record]) -> list[Record]:
@@ -27,9 +29,8 @@ def times(evidence: Evidence, references: list[Record]) -> list[Record]:
     return tables
 
 
-def _best(evidence: Evidence, source: Source, target: str) -> dict[str, dict[str, Record]]:
-    """workload -> kernel -> the metrics of its fastest variant."""
-    found: dict[str, dict[str, Record]] = {}
+def _best(evidence: Evidence, source: Source, target: str) -> Found:
+    found: Found = {}
     for entry in evidence.records(source, "timing"):
         case = entry["case"]
         if case["target"] == target and case["workload"] in evidence.workloads:
@@ -37,31 +38,63 @@ def _best(evidence: Evidence, source: Source, target: str) -> dict[str, dict[str
             before = row.get(case["kernel"])
             if before is None or entry["metrics"]["hot_us"] < before["hot_us"]:
                 row[case["kernel"]] = entry["metrics"]
-    return found
+    return {workload: found[workload] for workload in evidence.workloads if workload in found}
 
 
-def _table(
-    evidence: Evidence,
-    source: Source,
-    target: str,
-    found: dict[str, dict[str, Record]],
-    elsewhere: list[Record],
-) -> Record:
-    kernels = [k for k, t in evidence.decisions if t == target and any(k in row for row in found.values())]
+def _table(evidence: Evidence, source: Source, target: str, found: Found, elsewhere: list[Record]) -> Record:
+    dsls = {k: d["dsl"] for (k, t), d in evidence.decisions.items() if t == target}
+    kernels = {k: dsl for k, dsl in dsls.items() if any(k in row for row in found.values())}
+    notes = Notes()
     rows = []
-    for workload in evidence.workloads:
-        if workload in found:
-            row = found[workload]
-            fastest = min(row, key=lambda kernel: row[kernel]["hot_us"])
-            cells = [
-                {
-                    "us": row[kernel]["hot_us"] if kernel in row else None,
-                    "tflops": row[kernel]["hot_tflops"] if kernel in row else None,
-                    "fastest": kernel == fastest,
-                    "flags": row[kernel]["flags"] if kernel in row else [],
-                }
-                for kernel in kernels
-            ]
-            rows.append({"workload": workload, "cells": cells, "other": [r["hot_us"].get(workload) for r in elsewhere]})
-    label = where(evidence.label(source))
-    return {"target": target, "where": label, "kernels": kernels, "rows": rows, "references": elsewhere}
+    for workload, row in found.items():
+        fastest = _fastest(row)
+        cells = [_cell(row[kernel], kernel == fastest, notes) if kernel in row else None for kernel in kernels]
+        rows.append({"workload": workload, "cells": cells, "other": [r["hot_us"].get(workload) for r in elsewhere]})
+    return {
+        **{"target": target, "where": where(evidence.label(source)), "kernels": list(kernels), "rows": rows},
+        **{"references": elsewhere, "notes": notes.texts, "sentence": _sentence(found, kernels)},
+        "summary": _summary(found, kernels, elsewhere),
+        "cutile": "cutile" in kernels.values(),
+    }
+
+
+def _cell(metrics: Record, fastest: bool, notes: Notes) -> Record:
+    marks = sorted(notes.mark(flag) for flag in metrics["flags"])
+    return {"us": metrics["hot_us"], "tflops": metrics["hot_tflops"], "fastest": fastest, "marks": marks}
+
+
+def _fastest(row: dict[str, Record]) -> str:
+    return min(row, key=lambda kernel: row[kernel]["hot_us"])
+
+
+def _sentence(found: Found, kernels: dict[str, str]) -> str:
+    """Who is fastest how often, the most frequent first."""
+    wins = [_fastest(row) for row in found.values()]
+    order = sorted((kernel for kernel in kernels if kernel in wins), key=lambda kernel: -wins.count(kernel))
+    said = [f"{kernel} ({DSL_NAMES[kernels[kernel]]}) on {wins.count(kernel)}" for kernel in order]
+    return f"Fastest of {plural(len(kernels), 'kernel')}: {', '.join(said)} of {plural(len(found), 'workload')}."
+
+
+def _summary(found: Found, kernels: dict[str, str], elsewhere: list[Record]) -> list[Record]:
+    """Per kernel: rows timed, rows won, and its speed against the best cuTile kernel of a row and each reference."""
+    wins = [_fastest(row) for row in found.values()]
+    cutile = {
+        workload: min(metrics["hot_us"] for kernel, metrics in row.items() if kernels[kernel] == "cutile")
+        for workload, row in found.items()
+        if any(kernels[kernel] == "cutile" for kernel in row)
+    }
+    return [
+        {
+            **{"kernel": kernel, "dsl": DSL_NAMES[dsl], "fastest": wins.count(kernel)},
+            "timed": sum(kernel in row for row in found.values()),
+            "cutile": _speed(found, kernel, cutile),
+            "references": [_speed(found, kernel, reference["hot_us"]) for reference in elsewhere],
+        }
+        for kernel, dsl in kernels.items()
+    ]
+
+
+def _speed(found: Found, kernel: str, others: dict[str, float]) -> Record | None:
+    """Geometric mean, over the workloads that both have, of the other's time over the kernel's; None without any."""
+    ratios = [others[w] / row[kernel]["hot_us"] for w, row in found.items() if kernel in row and w in others]
+    return {"mean": geometric_mean(ratios), "count": len(ratios)} if ratios else None
