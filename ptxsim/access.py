@@ -278,6 +278,8 @@ def _shared(f, i, addr, lanes, item, size, write):
                 o, where = o[ok], own[ok]
                 if not len(o):
                     continue
+        if cta.machine.counts.tracking:
+            cta.machine.counts.shared_access(o, f.lo + (np.arange(f.n) if where is None else where), size)
         if target.shadow is not None:
             target.shadow.access(f, i, o, size, write, where)
         yield target.words[item], (o >> np.uint64(item.bit_length() - 1)).view(np.int64), where, o

@@ -12,7 +12,9 @@ class Counts:
     """Dynamic counts of one launch. Bytes are bytes, FLOPs count a multiply-add as two.
 
     `global_read_bytes` and `global_write_bytes` are totals over all accesses; the `unique` ones count each byte once
-    and are filled only where byte tracking is on (`run(..., track=True)`).
+    and are filled only where byte tracking is on (`run(..., track=True)`). So are `shared_wavefronts`, the passes that
+    ordinary shared loads and stores take through the 32 banks of four bytes, and `bank_conflicts`, those beyond the
+    first of each group of lanes that go together (32 lanes of 4 bytes, 16 of 8, 8 of 16).
     """
 
     instructions: dict[str, int] = field(default_factory=dict)
@@ -25,6 +27,8 @@ class Counts:
     global_write_bytes: int = 0
     global_read_unique_bytes: int | None = None
     global_write_unique_bytes: int | None = None
+    shared_wavefronts: int | None = None
+    bank_conflicts: int | None = None
     barrier_waits: int = 0
     barrier_sleeps: int = 0
     tracking: bool = False
@@ -43,6 +47,16 @@ class Counts:
                 for b in range(n):
                     touched[at + b] = 1
 
+    def shared_access(self, offsets: np.ndarray, lanes: np.ndarray, size: int) -> None:
+        """Account an ordinary access of `size` bytes at shared `offsets`, one per lane of a CTA."""
+        together = 32 if size <= 4 else max(128 // size, 1)
+        words = (offsets.astype(np.int64)[:, None] + np.arange(0, max(size, 4), 4)) // 4
+        for group in np.unique(lanes // together):
+            distinct = np.unique(words[lanes // together == group])
+            passes = int(np.bincount(distinct % 32).max())
+            self.shared_wavefronts = (self.shared_wavefronts or 0) + passes
+            self.bank_conflicts = (self.bank_conflicts or 0) + passes - 1
+
     def finish(self, blocks, visits: dict[int, int], memory) -> None:
         """Fold block visit counts into instruction classes, and the byte maps into unique bytes."""
         for block in blocks:
@@ -53,6 +67,7 @@ class Counts:
                 self.instructions[kind] = self.instructions.get(kind, 0) + k * n
                 self.warp_instructions += k * n
         if self.tracking:
+            self.shared_wavefronts, self.bank_conflicts = self.shared_wavefronts or 0, self.bank_conflicts or 0
             self.global_read_unique_bytes = sum(int(a.read_map.sum()) for a in memory.allocations)
             self.global_write_unique_bytes = sum(int(a.write_map.sum()) for a in memory.allocations)
 

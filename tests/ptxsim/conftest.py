@@ -1,7 +1,8 @@
-"""What the simulator's tests share: PTX kernels built from snippets, and NVIDIA's examples compiled once."""
+"""What the simulator's tests share: NVIDIA's examples, compiled once."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import subprocess
@@ -12,40 +13,8 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-
-import ptxsim  # noqa: E402
 
 BELOW = "flashinfer/data/cutlass/examples/python/CuTeDSL"
-HEAD = ".version 8.8\n.target sm_100a\n.address_size 64\n"
-
-
-def kernel_text(body: str, params: int = 2, shared: int = 0, registers: str = "") -> str:
-    """A module with one kernel `k` of `params` 64-bit parameters p0, p1, ... around `body`."""
-    args = ", ".join(f".param .u64 p{n}" for n in range(params))
-    extern = ".extern .shared .align 1024 .b8 dyn[];\n"
-    return (
-        f"{HEAD}{extern}.visible .entry k({args})\n{{\n.reg .pred %p<40>;\n.reg .b16 %h<40>;\n.reg .b32 %r<80>;\n"
-        f".reg .b64 %d<80>;\n.reg .b128 %q<4>;\n{registers}\n{body}\nret;\n}}\n"
-    )
-
-
-def run_kernel(
-    body: str,
-    *args,
-    threads: int = 32,
-    grid: tuple = (1,),
-    shared: int = 0,
-    cluster: tuple = (1,),
-    schedule: str = "random",
-    seed: int = 0,
-    checks: tuple = (),
-    registers: str = "",
-) -> ptxsim.Result:
-    """Run a kernel made of `body` over the given arguments."""
-    module = ptxsim.Module.from_text(kernel_text(body, len(args), shared, registers))
-    launch = ptxsim.launch(module, "k", grid, (threads,), args, dynamic_shared=shared, cluster=cluster)
-    return ptxsim.run(launch, schedule=schedule, seed=seed, checks=checks)
 
 
 @pytest.fixture(scope="session")
@@ -67,14 +36,16 @@ def built(examples: Path):
 
     def build(name: str, part: str = "") -> Path:
         folder = ROOT / "results/ptxsim" / name
+        folder.mkdir(parents=True, exist_ok=True)
         stamp, digest = folder / "stamp", hashlib.sha256(drivers.read_bytes() + str(examples).encode()).hexdigest()
-        if not stamp.exists() or stamp.read_text() != digest:
-            done = subprocess.run(
-                [sys.executable, str(drivers), name, str(examples), str(folder)], capture_output=True, text=True
-            )
-            if done.returncode:
-                pytest.fail(f"{name} does not compile: {done.stdout[-600:]}{done.stderr[-600:]}")
-            stamp.write_text(digest)
+        with (folder / "lock").open("w") as lock:  # several test runs may want it at once
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not stamp.exists() or stamp.read_text() != digest:
+                command = [sys.executable, str(drivers), name, str(examples), str(folder)]
+                done = subprocess.run(command, capture_output=True, text=True)
+                if done.returncode:
+                    pytest.fail(f"{name} does not compile: {done.stdout[-600:]}{done.stderr[-600:]}")
+                stamp.write_text(digest)
         return folder / part
 
     return build

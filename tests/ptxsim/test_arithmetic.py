@@ -7,8 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
-from conftest import run_kernel
+from snippets import run_kernel
 
 N = 64
 EDGES32 = np.array(

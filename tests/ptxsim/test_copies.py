@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from snippets import run_kernel
 
-from conftest import run_kernel
 from ptxsim.tensormap import decode
 
 TYPES = {np.uint8: 0, np.uint16: 1, np.uint32: 2, np.float16: 6, np.float32: 7}

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 import torch
+from snippets import kernel_text, run_kernel
 
 import ptxsim
-from conftest import kernel_text, run_kernel
 from ptxsim.__main__ import argument, main
 from ptxsim.census import census
 from ptxsim.schedule import Schedule
@@ -151,3 +151,22 @@ def test_a_long_computation_beside_a_poller_is_no_deadlock() -> None:
     add.u32 %r5, %r5, 1; @!%p4 bra POLL; END:"""
     for schedule in ("eager", "warps"):
         assert not run_kernel(body, threads=64, shared=64, schedule=schedule).findings
+
+
+@pytest.mark.parametrize(
+    "scale,access,wavefronts,conflicts",
+    [
+        (4, "ld.shared.b32 %r4, [%r3];", 2, 0),
+        (0, "ld.shared.b32 %r4, [%r3];", 2, 0),
+        (8, "ld.shared.b32 %r4, [%r3];", 4, 2),
+        (128, "ld.shared.b32 %r4, [%r3];", 64, 62),
+        (16, "st.shared.v4.b32 [%r3], {%r2,%r2,%r2,%r2};", 8, 0),
+        (32, "st.shared.v4.b32 [%r3], {%r2,%r2,%r2,%r2};", 16, 8),
+    ],
+)
+def test_bank_conflicts(scale, access, wavefronts, conflicts) -> None:
+    body = f"mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; mad.lo.u32 %r3, %r2, {scale}, %r1; {access}"
+    module = ptxsim.Module.from_text(kernel_text(body, 0))
+    launch = ptxsim.launch(module, "k", (1,), (64,), (), dynamic_shared=16384)
+    (counts,) = ptxsim.run(launch, checks=(), track=True).counts
+    assert (counts.shared_wavefronts, counts.bank_conflicts) == (wavefronts, conflicts)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from snippets import run_kernel
 
-from conftest import run_kernel
 from ptxsim.numeric import TABLES, bf16_to_f32, f32_to_bf16
 from ptxsim.tmem import shape_index
 

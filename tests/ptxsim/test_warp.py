@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from snippets import kernel_text, run_kernel
 
 import ptxsim
-from conftest import kernel_text, run_kernel
 
 OUT = "ld.param.u64 %d1, [p0]; mov.u32 %r1, %tid.x; mad.wide.u32 %d2, %r1, 4, %d1;"
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from snippets import run_kernel
 from test_tcgen05 import core_matrices, random_matrix
-
-from conftest import run_kernel
 
 K_BYTES = 32
 BODY = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; add.u32 %r4, %r1, 4096; setp.ne.u32 %p1, %r2, 0; @%p1 bra A;
