@@ -315,7 +315,10 @@ SCRIPT = """
   out.loads = performance.getEntriesByType("resource").map(function (r) { return r.name; })
     .filter(function (name) { return !/^data:/.test(name); });
   out.wide = document.documentElement.scrollWidth > document.documentElement.clientWidth;
+  var name = table.querySelector("th[scope=row]");
+  name.append("_with_a_rather_long_name");
   out.cut = table.parentNode.scrollWidth > table.parentNode.clientWidth;
+  name.lastChild.remove();
   var link = table.querySelector("td.insight a.rule[href*=said]");
   location.hash = link.hash;
   window.dispatchEvent(new Event("hashchange"));

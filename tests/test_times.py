@@ -37,7 +37,9 @@ def test_summary_counts_only_rows_that_both_have() -> None:
     measured = {path: entry for path, entry in evidence.measured.items() if path != without}
     measured[fast]["metrics"]["hot_us"] = 0.5
     (table,) = times(sample.replace(evidence, measured=measured), [REFERENCE])
-    assert table["sentence"] == "Fastest of 4 kernels: cute_sm90 (CuTe DSL) on 7, cutile (cuTile) on 1 of 8 workloads."
+    assert table["sentence"] == (
+        "Fastest of 4 kernels with a warm L2 cache: cute_sm90 (CuTe DSL) on 7, cutile (cuTile) on 1 of 8 workloads."
+    )
     found = {row["kernel"]: row for row in table["summary"]}
     assert [(row["fastest"], row["timed"]) for row in found.values()] == [(0, 7), (1, 8), (7, 8), (0, 8)]
     assert found["cutile"]["cutile"] == {"mean": 1.0, "count": 8}

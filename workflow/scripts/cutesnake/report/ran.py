@@ -138,7 +138,8 @@ def _reasons(entry: Record) -> list[str]:
     for stage, name in STAGE_NAMES.items():
         if reason := entry[stage]["reason"]:
             said = "did not compile" if reason == f"did not compile: {entry['build']['reason']}" else reason
-            stages.setdefault(said, []).append(PARTICIPLES.get(stage, name))
+            name = "checked on a GPU" if entry[stage]["simulated"] else PARTICIPLES.get(stage, name)
+            stages.setdefault(said, []).append(name)
     told = []
     for reason, names in stages.items():
         names = list(dict.fromkeys(names))
