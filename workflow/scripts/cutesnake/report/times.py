@@ -72,7 +72,8 @@ def _sentence(found: Found, kernels: dict[str, str]) -> str:
     wins = [_fastest(row) for row in found.values()]
     order = sorted((kernel for kernel in kernels if kernel in wins), key=lambda kernel: -wins.count(kernel))
     said = [f"{kernel} ({DSL_NAMES[kernels[kernel]]}) on {wins.count(kernel)}" for kernel in order]
-    return f"Fastest of {plural(len(kernels), 'kernel')} with a warm L2 cache: {', '.join(said)} of {plural(len(found), 'workload')}."
+    of = f"{plural(len(kernels), 'kernel')} with a warm L2 cache"
+    return f"Fastest of {of}: {', '.join(said)} of {plural(len(found), 'workload')}."
 
 
 def _summary(found: Found, kernels: dict[str, str], elsewhere: list[Record]) -> list[Record]:
