@@ -341,6 +341,23 @@ EXAMPLES |= {
     "hopper_fmha": (_hopper_fmha, "sm_90a"),
 }
 
+# example → the file of NVIDIA's it is made of
+SOURCES = {
+    "elementwise_add": "ampere/elementwise_add.py",
+    "elementwise_add_sm90": "ampere/elementwise_add.py",
+    "rmsnorm": "blackwell/rmsnorm.py",
+    "mla_fp16": "blackwell/mla/mla_decode_fp16.py",
+    "mla_fp8": "blackwell/mla/mla_decode_fp8.py",
+    "nvfp4_gemm_0": "blackwell/tutorial_gemm/nvfp4_gemm_0.py",
+    "persistent_gemm": "blackwell/dense_gemm_persistent.py",
+    "block_scaled_gemm": "blackwell/dense_blockscaled_gemm_persistent.py",
+    "fmha": "blackwell/fmha.py",
+    "fmha_causal": "blackwell/fmha.py",
+    "hopper_gemm": "hopper/dense_gemm.py",
+    "hopper_fmha": "hopper/fmha.py",
+}
+SOURCES |= {f"fp16_gemm_{i}": f"blackwell/tutorial_gemm/fp16_gemm_{i}.py" for i in "0123"}
+
 
 if __name__ == "__main__":
     name, examples, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
