@@ -197,6 +197,19 @@ def test_simulated_checks_are_never_called_passed(none):
     assert not re.search(r"\bpassed\b(?! on hardware)", text)
 
 
+def test_cards_tell_checks_recorded_from_those_made_here(gpu, tmp_path):
+    here = "sm_90a: checked on NVIDIA H200 (seeds 0, 1): 16 of 16 checks within tolerance, 8 workloads"
+    text = Page(gpu).text
+    assert here in text and here.replace("checked", "recorded: checked", 1) in text
+    evidence = sample.evidence(recorded=True)
+    failed = evidence.recorded["recorded/h200/results/correctness/mla_decode/cutile/sm_90a/bf16/b1_q1_s1024_bf16.json"]
+    failed |= {"status": "failed", "reason": "out of memory", "metrics": None}
+    text = Page(render(contents(evidence, tmp_path))).text
+    assert here.replace("sm_90a: ", "sm_90a: recorded: ") in text and "sm_90a: checked" not in text
+    assert "recorded: checked on NVIDIA H200 (seeds 0, 1): 14 of 14 checks" in text
+    assert "✕ failed b1_q1_s1024_bf16: out of memory" in text
+
+
 def test_recorded_and_live_devices_are_labelled(gpu):
     text = Page(gpu).text
     assert "measured here on NVIDIA H200" in text

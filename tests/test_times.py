@@ -26,8 +26,8 @@ def test_every_timed_kernel_has_a_column_and_the_fastest_is_marked() -> None:
     assert "recorded" in recorded["where"] and "recorded" not in live["where"]
     assert set(live["kernels"]) == {"tilegym", "cutile", "cute_sm90", "torch_sdpa"}
     for row in live["rows"]:
-        known = [cell["us"] for cell in row["cells"] if cell]
-        assert [cell["us"] for cell in row["cells"] if cell and cell["fastest"]] == [min(known)]
+        known = [cell["us"] for cell in row["cells"] if cell["us"] is not None]
+        assert [cell["us"] for cell in row["cells"] if cell["fastest"]] == [min(known)]
 
 
 def test_summary_counts_only_rows_that_both_have() -> None:
@@ -45,7 +45,7 @@ def test_summary_counts_only_rows_that_both_have() -> None:
     assert found["cutile"]["cutile"] == {"mean": 1.0, "count": 8}
     assert found["tilegym"]["cutile"]["count"] == 7 and found["tilegym"]["cutile"]["mean"] < 1
     us = {
-        kernel: {row["workload"]: row["cells"][place]["us"] for row in table["rows"] if row["cells"][place]}
+        kernel: {row["workload"]: row["cells"][place]["us"] for row in table["rows"] if row["cells"][place]["us"]}
         for place, kernel in enumerate(table["kernels"])
     }
     product = math.prod(us["cutile"][w] / us["cute_sm90"][w] for w in us["cutile"])
@@ -66,12 +66,22 @@ def test_flags_of_times_are_numbered_notes() -> None:
     assert [cell["marks"] for cell in row["cells"]] == [[1, 2], [2], [], []]
 
 
+def test_a_time_that_failed_has_its_reason() -> None:
+    evidence = sample.evidence(gpu=True)
+    entry = evidence.measured["results/timing/mla_decode/tilegym/sm_90a/bf16/b1_q1_s1024_bf16.json"]
+    entry |= {"status": "failed", "reason": "was not correct", "metrics": None}
+    (table,) = times(evidence, [])
+    row = next(row for row in table["rows"] if row["workload"] == "b1_q1_s1024_bf16")
+    assert (row["cells"][0]["us"], row["cells"][0]["marks"]) == (None, [1])
+    assert table["notes"] == ["was not correct"]
+
+
 def test_times_from_elsewhere_stand_beside_and_never_win() -> None:
     (table,) = times(sample.evidence(gpu=True), [REFERENCE, {**REFERENCE, "device": "NVIDIA B200"}])
     assert [r["device"] for r in table["references"]] == ["NVIDIA H200"]
     row = next(row for row in table["rows"] if row["workload"] == "b1_q1_s1024_bf16")
     assert row["other"] == [0.001]
-    assert sum(cell["fastest"] for cell in row["cells"] if cell) == 1
+    assert sum(cell["fastest"] for cell in row["cells"]) == 1
 
 
 def test_reference_times_name_real_workloads_and_their_source() -> None:

@@ -126,23 +126,27 @@ def _occupancy(room: Record | None) -> str:
 
 
 def _checks(evidence: Evidence, kernel: str) -> list[Record]:
-    """One sentence per target and backend. What a simulator checked is never said to have passed on hardware."""
-    groups: dict[tuple[str, str, str], list[Record]] = {}
+    """One sentence per target and place. What a simulator checked is never said to have passed on hardware."""
+    groups: dict[tuple[str, str, str, str], list[Record]] = {}
+    kept = [entry for entry in evidence.recorded.values() if entry["stage"] == "correctness"]
     for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
-        for _, entry in evidence.cases("correctness", kernel, target):
+        here = [("", entry) for _, entry in evidence.cases("correctness", kernel, target)]
+        there = [("recorded: ", e) for e in kept if (e["case"]["kernel"], e["case"]["target"]) == (kernel, target)]
+        for kind, entry in here + there:
             device = (entry["device"] or {}).get("name", "")
-            groups.setdefault((target, entry["backend"], device), []).append(entry)
-    return [_check(target, backend, device, entries) for (target, backend, device), entries in groups.items()]
+            groups.setdefault((target, kind, entry["backend"], device), []).append(entry)
+    return [_check(*key, entries) for key, entries in groups.items()]
 
 
-def _check(target: str, backend: str, device: str, entries: list[Record]) -> Record:
+def _check(target: str, kind: str, backend: str, device: str, entries: list[Record]) -> Record:
     checks = [check for entry in entries for check in (entry["metrics"] or {}).get("checks", [])]
     good = sum(bool(check["passed"]) for check in checks)
     errors = [check["relative_error"] for check in checks if check["relative_error"] is not None]
     seeds = ", ".join(map(str, sorted({check["seed"] for check in checks})))
     kinds = ", ".join(dict.fromkeys(check["distribution"] for check in checks))
+    workloads = {entry["case"]["workload"] for entry in entries}
     worst = f"; largest relative error {max(errors):.1e}" if errors else ""
-    done = f"{good} of {plural(len(checks), 'check')} within tolerance, {plural(len(entries), 'workload')}{worst}"
+    done = f"{good} of {plural(len(checks), 'check')} within tolerance, {plural(len(workloads), 'workload')}{worst}"
     if backend == "ptxsim":
         names = list(dict.fromkeys(name for check in checks for name in check.get("schedules", [])))
         schedules = f"{plural(len(names), 'schedule')}: {', '.join(names)}" if names else "schedules not stated"
@@ -150,7 +154,7 @@ def _check(target: str, backend: str, device: str, entries: list[Record]) -> Rec
         mark = ("◐", "part")
     else:
         mark = ("✓", "good")
-        how = f"checked on {device} (seeds {seeds})"
+        how = f"{kind}checked on {device} (seeds {seeds})"
     failed = [f"{e['case']['workload']}: {e['reason']}" for e in entries if e["status"] != "ok"]
     counted = [_counted(e) for e in entries if ((e["metrics"] or {}).get("simulated") or {}).get("launches")]
     mark = ("✕", "bad") if failed else mark

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import geometric_mean
 from typing import Any
 
-from cutesnake.evidence import Evidence, Source
+from cutesnake.evidence import Evidence, Source, first_line
 from cutesnake.report.words import DSL_NAMES, Notes, plural, where
 
 Record = dict[str, Any]
@@ -44,11 +44,17 @@ def _best(evidence: Evidence, source: Source, target: str) -> Found:
 def _table(evidence: Evidence, source: Source, target: str, found: Found, elsewhere: list[Record]) -> Record:
     dsls = {k: d["dsl"] for (k, t), d in evidence.decisions.items() if t == target}
     kernels = {k: dsl for k, dsl in dsls.items() if any(k in row for row in found.values())}
+    failed = _failed(evidence, source, target)
     notes = Notes()
     rows = []
     for workload, row in found.items():
         fastest = _fastest(row)
-        cells = [_cell(row[kernel], kernel == fastest, notes) if kernel in row else None for kernel in kernels]
+        cells = [
+            _cell(row[kernel], kernel == fastest, notes)
+            if kernel in row
+            else _no_cell(failed.get((kernel, workload)), notes)
+            for kernel in kernels
+        ]
         rows.append({"workload": workload, "cells": cells, "other": [r["hot_us"].get(workload) for r in elsewhere]})
     return {
         **{"target": target, "where": where(evidence.label(source)), "kernels": list(kernels), "rows": rows},
@@ -61,6 +67,22 @@ def _table(evidence: Evidence, source: Source, target: str, found: Found, elsewh
 def _cell(metrics: Record, fastest: bool, notes: Notes) -> Record:
     marks = sorted(notes.mark(flag) for flag in metrics["flags"])
     return {"us": metrics["hot_us"], "tflops": metrics["hot_tflops"], "fastest": fastest, "marks": marks}
+
+
+def _no_cell(reason: str | None, notes: Notes) -> Record:
+    marks = [notes.mark(reason)] if reason else []
+    return {"us": None, "tflops": None, "fastest": False, "marks": marks}
+
+
+def _failed(evidence: Evidence, source: Source, target: str) -> dict[tuple[str, str], str]:
+    """(kernel, workload) -> why it was not timed, where the source has a record that says so."""
+    entries = (evidence.measured if source.kind == "live" else evidence.recorded).values()
+    return {
+        (entry["case"]["kernel"], entry["case"]["workload"]): first_line(entry["reason"])
+        for entry in entries
+        if (entry["stage"], entry["status"], entry["case"]["target"]) == ("timing", "failed", target)
+        and (entry["device"] or {}).get("name") in (None, source.device)
+    }
 
 
 def _fastest(row: dict[str, Record]) -> str:
