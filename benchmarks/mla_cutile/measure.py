@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 
 from cutesnake.contract import load_kernel  # noqa: E402
-
 from kernels.mla_decode import operator as problem  # noqa: E402
 from kernels.mla_decode.cutile_run import Plan, Tiling  # noqa: E402
 

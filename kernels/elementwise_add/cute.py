@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.contract import Executable, Launch, Runner, Variant
-
 from kernels.elementwise_add.operator import DTYPES, Inputs, Outputs, Workload
 
 DSL = "cute"

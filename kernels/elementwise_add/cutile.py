@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.contract import Executable, Runner, Variant
-
 from kernels.elementwise_add.operator import DTYPES, Inputs, Outputs, Workload
 
 DSL = "cutile"
@@ -42,7 +41,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from cutesnake import cutile_build
-
     from kernels.elementwise_add.cutile_kernel import add
 
     p = variant.params

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.contract import Executable, Variant
-
 from kernels.mla_decode.operator import Workload
 
 DSL = "cutile"
@@ -77,7 +76,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from cutesnake.cutile_build import DeviceFunction, array, build, scalar
-
     from kernels.mla_decode import cutile_kernel as device
 
     p = variant.params
@@ -107,7 +105,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 def load(folder: Path) -> Executable:
     from cutesnake import record
     from cutesnake.cutile_load import Cubin
-
     from kernels.mla_decode.cutile_run import Loaded
 
     params = record.read("compile", folder / "build.json")["variant"]["params"]

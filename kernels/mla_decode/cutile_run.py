@@ -9,7 +9,6 @@ from typing import Any
 
 from cutesnake.contract import Runner
 from cutesnake.cutile_load import Sequential, TileLaunch, multiprocessors
-
 from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
 LOG2_E = 1.0 / math.log(2.0)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.contract import Executable, Launch, Runner, Variant
-
 from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
 SOURCE = "flashinfer-python"  # the wheel that carries the examples
@@ -98,6 +97,7 @@ class Loaded:
         `finish` brings it to base e.
         """
         import torch
+
         from cutesnake.cute_load import Call
 
         w, params = workload, self._build["variant"]["params"]

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.contract import Variant
-
 from kernels.mla_decode import cutlass_adapter
 from kernels.mla_decode.cutlass_adapter import SOURCE, TARGETS, load
 from kernels.mla_decode.operator import Workload

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.contract import Executable, Runner, Variant
-
 from kernels.mla_decode import tilegym_source
 from kernels.mla_decode.operator import Inputs, Outputs, Workload
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.contract import Executable, Runner, Variant
-
 from kernels.mla_decode import tilegym_source
 from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
@@ -78,6 +77,7 @@ class Loaded:
     def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
         """Workspace, grids and arguments of TileGym's `forward`; `finish` makes the LSE, which it does not return."""
         import torch
+
         from cutesnake.cutile_load import Sequential, TileLaunch
 
         w, p = workload, self._params
