@@ -34,6 +34,7 @@ def tree(tmp_path, monkeypatch) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     monkeypatch.setattr(staleness, "ROOT", tmp_path)
+    monkeypatch.setattr(staleness, "KNOWN", tmp_path / "known.json")
     monkeypatch.setattr(staleness, "SCRIPTS", tmp_path / "scripts")
     monkeypatch.setattr(staleness, "PLACES", {"cutesnake": tmp_path / "scripts", "kernels": tmp_path})
     forget()
@@ -42,8 +43,8 @@ def tree(tmp_path, monkeypatch) -> Path:
 
 
 def forget() -> None:
-    for cached in (staleness.closure, staleness._imported, staleness._module_files, staleness.digest_code):
-        cached.cache_clear()
+    for name in ("closure", "_imported", "_known", "_module_files", "digest_code"):
+        getattr(staleness, name).cache_clear()
 
 
 def found(tree: Path, *modules: str, **options) -> set[str]:
@@ -72,3 +73,16 @@ def test_the_digest_changes_with_what_it_depends_on_only(tree) -> None:
 def test_data_digests_ignore_key_order() -> None:
     assert staleness.digest_data({"a": 1, "b": [2]}) == staleness.digest_data({"b": [2], "a": 1})
     assert staleness.digest_data({"a": 1}) != staleness.digest_data({"a": 2})
+
+
+def test_what_files_import_is_remembered_by_their_content(tree, monkeypatch) -> None:
+    everything = found(tree, "kernels.add.contract")
+    staleness.remember()
+    forget()
+    monkeypatch.setattr(staleness, "_parse_imports", lambda *_: pytest.fail("parsed again"))
+    assert found(tree, "kernels.add.contract") == everything
+
+
+def test_a_damaged_memory_is_only_slower(tree) -> None:
+    staleness.KNOWN.write_text('{"cut sho')
+    assert "device.py" in found(tree, "kernels.add.contract")

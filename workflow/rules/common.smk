@@ -1,5 +1,6 @@
 """The plan of this run, and what several rules ask of it."""
 
+import atexit
 import os
 import sys
 from dataclasses import asdict
@@ -11,7 +12,7 @@ sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 
 from cutesnake import config as configuration
 from cutesnake import folder, machine, matrix, simulation
-from cutesnake.staleness import digest_baked, digest_code, digest_data
+from cutesnake.staleness import digest_baked, digest_code, digest_data, remember
 
 try:
     configuration.check(config)
@@ -20,6 +21,7 @@ try:
 except (configuration.ConfigError, folder.FolderError) as error:
     raise WorkflowError(str(error)) from None
 
+atexit.register(remember)
 MACHINE = machine.probe()
 PLAN = matrix.make_plan(config, MACHINE, Path("results"))
 

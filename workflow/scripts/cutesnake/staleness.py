@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import json
@@ -10,9 +11,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from cutesnake import record
 from cutesnake.contract import ROOT
 
 SCRIPTS = ROOT / "workflow" / "scripts"
+KNOWN = Path(".snakemake/cutesnake-imports.json")
 # Where modules of this repository are found, by the first part of their name.
 PLACES = {"cutesnake": SCRIPTS, "kernels": ROOT, "ptxsim": ROOT}
 # Imported nearly everywhere, but only as protocols, for writing records and for messages: nothing of them is baked in.
@@ -79,16 +82,48 @@ def _module_files(name: str) -> tuple[Path, ...]:
 
 @functools.cache
 def _imported(path: Path, baked: bool) -> tuple[str, ...]:
-    package = _name(path.parent)
+    """Names of this repository that a file imports. Known files are looked up: parsing them all takes a second."""
+    text = path.read_text()
+    key = hashlib.sha256(f"{path.relative_to(ROOT)} {baked} {text}".encode()).hexdigest()
+    known = _known()
+    if key not in known:
+        known[key] = _parse_imports(_name(path.parent), text, baked)
+        known.changed = True
+    return tuple(known[key])
+
+
+class Known(dict[str, list[str]]):
+    """Digest of a file -> what it imports, kept in the working directory between runs."""
+
+    changed = False
+
+
+@functools.cache
+def _known() -> Known:
+    try:
+        return Known(json.loads(KNOWN.read_text()))
+    except (OSError, ValueError):  # not there yet, or cut short: it is only a shortcut
+        return Known()
+
+
+def remember() -> None:
+    """Write what files import for the next run, if anything is new and the folder can be written."""
+    if _known().changed:
+        with contextlib.suppress(OSError):
+            record.write_text(KNOWN, json.dumps(_known()))
+        _known().changed = False
+
+
+def _parse_imports(package: str, text: str, baked: bool) -> list[str]:
     names: list[str] = []
-    for node in _nodes(ast.parse(path.read_text()), baked):
+    for node in _nodes(ast.parse(text), baked):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             parts = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             base = ".".join([*parts, *([node.module] if node.module else [])])
             names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-    return tuple(name for name in names if name.split(".")[0] in PLACES)
+    return sorted({name for name in names if name.split(".")[0] in PLACES})
 
 
 def _name(folder: Path) -> str:
