@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
@@ -97,3 +98,12 @@ def test_a_damaged_line_is_named(tmp_path, damage):
 
 def test_no_sets_is_no_records(tmp_path):
     assert recorded.read_recorded(tmp_path / "none") == {}
+
+
+def test_the_folder_of_recorded_files() -> None:
+    assert (
+        recorded.folder_of("recorded/h200/set.json")
+        == recorded.folder_of(["recorded/h200/a.jsonl"])
+        == Path("recorded")
+    )
+    assert recorded.folder_of([]) is None

@@ -14,7 +14,6 @@ rule compare:
     conda:
         "../../envs/environment.yaml"
     params:
-        recorded=str(PROJECT / "recorded"),
         code=digest_code("compare.py"),
     script:
         "../scripts/compare.py"

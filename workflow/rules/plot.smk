@@ -14,7 +14,6 @@ rule plot:
     conda:
         "../../envs/environment.yaml"
     params:
-        recorded=str(PROJECT / "recorded"),
         code=digest_code("plot.py"),
     script:
         "../scripts/plot.py"

@@ -19,7 +19,6 @@ rule report:
     conda:
         "../../envs/environment.yaml"
     params:
-        recorded=str(PROJECT / "recorded"),
         config=digest_data(config),
         code=digest_code("report.py"),
     script:

@@ -3,6 +3,7 @@
 from cutesnake.compare import write_comparison
 from cutesnake.evidence import load_evidence
 from cutesnake.fault import one_line
+from cutesnake.recorded import folder_of
 
 with one_line("compare", snakemake.log[0]):
     operator = snakemake.wildcards.operator
@@ -10,7 +11,7 @@ with one_line("compare", snakemake.log[0]):
         snakemake.input.arch,
         snakemake.input.records,
         snakemake.input.rooflines,
-        snakemake.params.recorded,
+        folder_of(snakemake.input.recorded),
     )
     evidence = next(evidence for evidence in evidences if evidence.operator == operator)
     write_comparison(evidence, snakemake.output.record)

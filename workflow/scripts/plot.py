@@ -3,12 +3,13 @@
 from cutesnake.evidence import load_evidence
 from cutesnake.fault import one_line
 from cutesnake.plot import plot
+from cutesnake.recorded import folder_of
 
 with one_line("plot", snakemake.log[0]):
     evidences = load_evidence(
         snakemake.input.arch,
         snakemake.input.records,
         snakemake.input.rooflines,
-        snakemake.params.recorded,
+        folder_of(snakemake.input.recorded),
     )
     plot(evidences, snakemake.output.record)

@@ -8,6 +8,7 @@ from cutesnake import record
 from cutesnake.case import commit
 from cutesnake.evidence import load_evidence
 from cutesnake.fault import one_line
+from cutesnake.recorded import folder_of
 from cutesnake.report import Contents, write_report
 
 
@@ -20,7 +21,7 @@ with one_line("report", snakemake.log[0]):
         snakemake.input.arch,
         snakemake.input.records,
         snakemake.input.rooflines,
-        snakemake.params.recorded,
+        folder_of(snakemake.input.recorded),
     )
     comparisons = {c["operator"]: c for c in (record.read("compare", path) for path in snakemake.input.comparisons)}
     contents = Contents(

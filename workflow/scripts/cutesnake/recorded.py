@@ -123,6 +123,12 @@ def read_set(folder: Path) -> list[Record]:
     return [entry for _, entry in _lines(folder)]
 
 
+def folder_of(files: str | Iterable[str]) -> Path | None:
+    """The folder that files of recorded sets, `<folder>/<device>/<file>`, lie in; None if there are none."""
+    paths = [files] if isinstance(files, str) else list(files)
+    return Path(paths[0]).parents[1] if paths else None
+
+
 def read_recorded(folder: Path | str) -> Mapping[str, Record]:
     """Every recorded set below `folder`: `<device>/<file>#<line>` -> record, as the compare stage takes them."""
     found: dict[str, Record] = {}

@@ -13,7 +13,7 @@ Found = dict[str, dict[str, Record]]  # workload -> kernel -> the metrics of its
 
 
 def times(evidence: Evidence, references: list[Record]) -> list[Record]:
-    """A table per target and source that timed something: warm-L2 sustained means in us, the fastest kernel of a row marked.
+    """A table per target and source that timed something: warm-L2 sustained means in us, the fastest of a row marked.
 
     `references` are entries of `kernels/<operator>/reference_times.yaml`; those of the source's device get a column
     each. They never count as the fastest: they were not measured in the same run.
