@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake import cute_build, cute_load
+from cutesnake import cute_build
 from cutesnake.contract import Launch, Runner, Variant
 from kernels.mla_decode import cute_sm90_layout as layout
 from kernels.mla_decode.cute_sm90_schedule import Schedule, make_schedule
@@ -90,7 +90,7 @@ def _program(dtype: str, cluster: int) -> tuple[Any, tuple[Any, ...]]:
 
 def load(folder: Path) -> Executable:
     """Load a build on a machine with neither DSL nor compiler."""
-    from cutesnake import record
+    from cutesnake import cute_load, record
 
     build = record.read("compile", folder / "build.json")
     return Executable(cute_load.open_function(folder), build)
@@ -103,6 +103,8 @@ class Executable:
 
     def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
         """Make the workspace, and the schedule for these kv lengths: other lengths need another bind."""
+        from cutesnake import cute_load
+
         device = inputs.q.device
         cluster = self.build["variant"]["params"]["cluster"]
         rows = workload.query_tokens * workload.heads

@@ -44,8 +44,8 @@ def upstream(module: str) -> Any:
     need only the decorator that enters a function in its table of backends, and of torch, at import, the names below:
     importing torch itself would take longer than compiling the kernel. Raises FetchError if the wheel is missing.
     """
-    from cutesnake import cutile_build
     from cutesnake.fetch import fetched
+    from cutesnake.torch_import import without_torch
 
     root = fetched("tilegym")
     for name in ("tilegym", "tilegym.ops", "tilegym.ops.cutile"):
@@ -59,7 +59,7 @@ def upstream(module: str) -> Any:
     torch.Tensor = object
     torch.autograd = types.SimpleNamespace(Function=object)
     torch.cuda = types.SimpleNamespace(get_device_capability=None)
-    with cutile_build.without_torch(torch):
+    with without_torch(torch):
         return importlib.import_module(f"tilegym.ops.cutile.{module}")
 
 

@@ -124,9 +124,3 @@ def load_operator(operator: str) -> ModuleType:
 def load_kernel(operator: str, kernel: str) -> ModuleType:
     """Import `kernels/<operator>/<kernel>.py`; ModuleNotFoundError if there is none."""
     return _import(f"kernels.{operator}.{kernel}")
-
-
-def kernel_sources(operator: str, kernel: str) -> list[Path]:
-    """The files whose content a build of this kernel depends on, besides the library: contract and device code."""
-    folder = ROOT / "kernels" / operator
-    return [path for path in (folder / f"{kernel}.py", *sorted(folder.glob(f"{kernel}_*.py"))) if path.exists()]

@@ -6,7 +6,6 @@ stage gives every build a process of its own.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib.metadata
 import os
@@ -14,9 +13,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from cutesnake.torch_import import without_torch
 
 LINKERS = ("cc", "gcc", "clang")
 NO_LINKER = f"no C linker here ({', '.join(LINKERS)}): kernel.o is whole, but kernel.so has to be linked when loaded"
@@ -43,7 +44,7 @@ def build(
         f"--gpu-arch {target} --enable-tvm-ffi --generate-line-info --keep-ptx --keep-cubin {options}".split()
     )
     _configure(target, dump)
-    with _without_torch():
+    with without_torch():
         host, arguments = program()
         import cutlass.cute as cute
 
@@ -92,19 +93,6 @@ def _configure(target: str, dump: Path) -> None:
         raise RuntimeError(f"CuTe DSL was set up for {was} in this process; build for {target} in a process of its own")
     os.environ |= {"CUTE_DSL_ARCH": target, "CUTE_DSL_KEEP": "ir", "CUTE_DSL_DUMP_DIR": str(dump)}
     os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"  # Snakemake decides what is built again
-
-
-@contextlib.contextmanager
-def _without_torch() -> Iterator[None]:
-    """Let imports of torch fail unless it is there already: tvm-ffi tries, and it takes longer than most kernels."""
-    if "torch" in sys.modules:
-        yield
-        return
-    sys.modules["torch"] = None
-    try:
-        yield
-    finally:
-        del sys.modules["torch"]
 
 
 def _only(folder: Path, suffix: str) -> Path:

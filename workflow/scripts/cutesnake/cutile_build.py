@@ -19,14 +19,13 @@ import re
 import shutil
 import struct
 import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cutesnake.store import reuse
+from cutesnake.torch_import import without_torch
 
 # Read when cuTile is imported. Its own cache would lie outside the build's folder and hide the compiler's time.
 os.environ.setdefault("CUDA_TILE_CACHE_DIR", "0")
@@ -120,23 +119,6 @@ def build(functions: Sequence[DeviceFunction], target: str, folder: Path) -> dic
         "options": f"gpu_code={gpu_code(target)}",
         "notes": notes,
     }
-
-
-@contextmanager
-def without_torch(stand_in: Any = None) -> Iterator[None]:
-    """Keep torch from being imported, unless it has been already; `stand_in` is what imports find instead.
-
-    cuTile imports torch, where it is installed, to recognise its dtypes. Builds use none of them, and the import takes
-    longer than compiling a kernel.
-    """
-    if "torch" in sys.modules:
-        yield
-        return
-    sys.modules["torch"] = stand_in  # None makes an import fail, as if torch were not installed
-    try:
-        yield
-    finally:
-        del sys.modules["torch"]
 
 
 def gpu_code(target: str) -> str:
