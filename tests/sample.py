@@ -173,6 +173,7 @@ def roofline(sweep: list[Workload]) -> list[Record]:
         rows.append(
             {
                 **{"workload": w.id, "dtype": w.dtype, "device": device, "target": target},
+                "match": [f"NVIDIA {device}"],
                 "compute_capability": {"sm_90a": "9.0", "sm_100a": "10.0"}[target],
                 **{"compute_us": compute, "memory_us": memory, "reason": None},
                 **{"flops": work.flops, "bytes": work.bytes, "intensity": work.flops / work.bytes},

@@ -13,7 +13,7 @@ import sample
 from cutesnake.palette import DARK, LIGHT
 from cutesnake.plot import plot
 from cutesnake.plot.data import functions, kernel_places, label, merged, sizes, times
-from cutesnake.plot.style import GREY, WIDTH, NothingToShow, grid, short_sizes, to_svg
+from cutesnake.plot.style import GREY, WIDTH, NothingToShow, lay_out, short_sizes, to_svg
 from cutesnake.plot.timeline import LONGEST_NAME, draw_timeline, short_name
 from cutesnake.plot.times import draw_times
 
@@ -142,7 +142,11 @@ def test_sizes_and_labels():
     ("panels", "shape"), [(1, (1, 1)), (2, (1, 2)), (3, (1, 3)), (4, (2, 2)), (5, (2, 3)), (6, (2, 3)), (7, (3, 3))]
 )
 def test_panels_wrap_into_a_grid(panels, shape):
-    assert grid(panels) == shape
+    figure, axes = lay_out(panels, (2, 1), (1, 1), "x", "y")
+    assert (axes[0].get_gridspec().nrows, axes[0].get_gridspec().ncols) == shape
+    assert len(axes) == panels and all(axis.get_visible() for axis in axes)
+    assert sum(axis.get_xlabel() == "x" for axis in axes) == shape[1]
+    assert figure.get_figwidth() == min(WIDTH, 1 + 2 * shape[1])
 
 
 def test_sizes_are_short_where_all_are_binary():
@@ -247,3 +251,11 @@ def test_colours_stand_out_from_the_paper(colours, paper):
         contrast = (high + 0.05) / (low + 0.05)
         wanted = {"ink": 4.5, "soft": 4.5, "line": 1.0}.get(role, 3.0)
         assert contrast >= wanted, (role, contrast)
+
+
+def test_a_driver_s_name_finds_its_floor_by_the_patterns_of_the_device_list():
+    evidence = sample.evidence()
+    for row in evidence.roofline:
+        row["match"] = ["NVIDIA H100 80GB HBM3"] if row["device"] == "H200" else ["NVIDIA B200"]
+    assert evidence.floor("b32_q1_s8192_bf16", "sm_90a", "NVIDIA H100 80GB HBM3")["device"] == "H200"
+    assert evidence.floor("b32_q1_s8192_bf16", "sm_90a", "NVIDIA H200 NVL") is None

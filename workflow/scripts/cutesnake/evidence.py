@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -144,7 +145,7 @@ class Evidence:
         """The roofline row of a workload on `device`; without one, on the listed device of the target with the best."""
         rows = [row for row in self.roofline if row["workload"] == workload]
         if device:
-            return next((row for row in rows if _same_device(row["device"], device)), None)
+            return next((row for row in rows if any(re.fullmatch(name, device) for name in row["match"])), None)
         fitting = [row for row in rows if row["target"] == target and row["floor_us"] is not None]
         return min(fitting, key=lambda row: row["floor_us"], default=None)
 
@@ -239,9 +240,3 @@ def _case_key(entry: Record) -> tuple[str, str, str, str]:
 
 def _source(kind: str, entry: Record) -> Source:
     return Source(kind, (entry.get("device") or {}).get("name"))
-
-
-def _same_device(listed: str, found: str) -> bool:
-    """`H200` of devices.yaml and `NVIDIA H200` of the driver are one device."""
-    words = set(found.lower().replace("-", " ").split())
-    return set(listed.lower().replace("-", " ").split()) <= words

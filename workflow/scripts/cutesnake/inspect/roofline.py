@@ -57,6 +57,7 @@ def _row(workload: Workload, cost: Cost, device: Device) -> dict[str, Any]:
         "workload": workload.id,
         "dtype": workload.dtype,
         "device": device.name,
+        "match": list(device.match),
         "compute_capability": device.compute_capability,
         "target": _target(device.compute_capability),
         "flops": cost.flops,

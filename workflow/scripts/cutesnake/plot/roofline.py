@@ -20,10 +20,9 @@ from cutesnake.plot.style import (
     MARKERS,
     SERIES,
     SOFT,
-    WIDTH,
     Drawing,
     NothingToShow,
-    grid,
+    lay_out,
     short_sizes,
     styled,
 )
@@ -41,28 +40,17 @@ def draw_roofline(evidence: Evidence) -> Drawing:
     devices = list(dict.fromkeys(table["device"]))
     points = _points(evidence, targets)
     places = kernel_places(evidence)
-    rows, columns = grid(len(devices))
-    size = (min(WIDTH, 0.6 + 5.2 * columns), 3.8 * rows + 0.7)
     with styled():
-        figure, axes = pyplot.subplots(
-            rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False, layout="constrained"
-        )
-        for axis in axes.flat[len(devices) :]:
-            axis.set_visible(False)
-        for axis, device in zip(axes.flat, devices, strict=False):
+        figure, axes = lay_out(len(devices), (5.2, 3.8), (0.6, 0.7), "FLOP per byte of unavoidable traffic", "TFLOP/s")
+        for axis, device in zip(axes, devices, strict=True):
             mine = table[table["device"] == device]
             _panel(axis, mine, device, _span(table))
             _name_workloads(axis, mine, evidence)
             if not points.empty:
                 _measured(axis, points[points["device"] == device], places)
             axis.tick_params(labelbottom=True)
-        for number, axis in enumerate(axes.flat[: len(devices)]):
-            if number + columns >= len(devices):  # the lowest panel of its column
-                axis.set_xlabel("FLOP per byte of unavoidable traffic")
-        for axis in axes[:, 0]:
-            axis.set_ylabel("TFLOP/s")
-        lowest = min([axes[0][0].get_ylim()[0], *([] if points.empty else points["y"])])
-        axes[0][0].set_ylim(bottom=lowest / 4)  # room for the names of the bands
+        lowest = min([axes[0].get_ylim()[0], *([] if points.empty else points["y"])])
+        axes[0].set_ylim(bottom=lowest / 4)  # room for the names of the bands
         _legend(figure, points, places)
     alt = f"Roofline of {evidence.operator}. " + " ".join(_tell(table[table["device"] == d], d) for d in devices)
     if not points.empty:

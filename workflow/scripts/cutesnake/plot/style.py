@@ -14,6 +14,7 @@ import matplotlib
 matplotlib.use("svg")
 import seaborn
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cutesnake.palette import DARK, LIGHT
@@ -90,10 +91,29 @@ def short_sizes(values: Iterable[int]) -> dict[int, str]:
     return {value: f"{value // 1024}k" if binary else f"{value:,}" for value in found}
 
 
-def grid(panels: int, most: int = 3) -> tuple[int, int]:
-    """(rows, columns) for so many panels, with at most `most` columns and as few rows as they allow."""
-    rows = -(-panels // most)
-    return rows, -(-panels // rows)
+def lay_out(
+    panels: int, panel: tuple[float, float], margin: tuple[float, float], x: str, y: str
+) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels that share their axes, at most three beside each other.
+
+    `panel` is one panel's width and height and `margin` what the figure needs beside them, in inches. Each column's
+    lowest panel bears the name `x`, the first of each row `y`.
+    """
+    rows = -(-panels // 3)
+    columns = -(-panels // rows)
+    size = (min(WIDTH, margin[0] + panel[0] * columns), margin[1] + panel[1] * rows)
+    figure, grid = pyplot.subplots(
+        rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False, layout="constrained"
+    )
+    used = list(grid.flat[:panels])
+    for axis in grid.flat[panels:]:
+        axis.set_visible(False)
+    for axis in used[-columns:]:
+        axis.set_xlabel(x)
+        axis.tick_params(labelbottom=True)
+    for axis in grid[:, 0]:
+        axis.set_ylabel(y)
+    return figure, used
 
 
 def to_svg(drawing: Drawing, name: str, title: str) -> str:

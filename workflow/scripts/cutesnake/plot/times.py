@@ -14,10 +14,9 @@ from cutesnake.plot.style import (
     DSL_STYLES,
     MARKERS,
     SERIES,
-    WIDTH,
     Drawing,
     NothingToShow,
-    grid,
+    lay_out,
     short_sizes,
     styled,
 )
@@ -35,28 +34,16 @@ def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
     panels = [(values, group) for values, group in table.groupby(keys, sort=True) if group[x].nunique() > 1]
     if not panels:
         raise NothingToShow(f"no kernel was timed at more than one {x.replace('_', ' ')}")
-    rows, columns = grid(len(panels))
-    size = (min(WIDTH, 1.2 + 3.6 * columns), 2.5 * rows + 0.9)
+    ticks = short_sizes(sorted({int(value) for _, group in panels for value in group[x]}))
+    name = x.replace("_", " ") + (", 1k = 1024" if "k" in "".join(ticks.values()) else "")
     with styled():
-        figure, axes = pyplot.subplots(
-            rows, columns, figsize=size, sharex=True, sharey=True, squeeze=False, layout="constrained"
-        )
-        for axis in axes.flat[len(panels) :]:
-            axis.set_visible(False)
-        for axis, (values, group) in zip(axes.flat, panels, strict=False):
+        figure, axes = lay_out(len(panels), (3.6, 2.5), (1.2, 0.9), name, "µs")
+        for axis, (values, group) in zip(axes, panels, strict=True):
             for kernel, line in group.groupby("kernel", sort=False):
                 _line(axis, line.sort_values(x), x, places[kernel])
             axis.set_title(", ".join(f"{k.replace('_', ' ')} {v}" for k, v in zip(keys, values, strict=True))[6:])
-        ticks = short_sizes(sorted({int(value) for _, group in panels for value in group[x]}))
-        _scale(axes[0][0], ticks)
-        name = x.replace("_", " ") + (", 1k = 1024" if "k" in "".join(ticks.values()) else "")
-        for number, axis in enumerate(axes.flat[: len(panels)]):
             axis.grid(True)
-            if number + columns >= len(panels):  # the lowest panel of its column
-                axis.set_xlabel(name)
-                axis.tick_params(labelbottom=True)
-        for axis in axes[:, 0]:
-            axis.set_ylabel("µs")
+        _scale(axes[0], ticks)
         figure.legend(handles=_handles(table, places), loc="outside lower left", ncols=3)
     said = ", ".join(
         f"{kernel} {group['cold_us'].min():.3g} to {group['cold_us'].max():.4g} µs"
