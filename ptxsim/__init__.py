@@ -12,6 +12,7 @@ from . import (  # noqa: F401  (they register their opcodes)
     floating,
     integer,
     mbarrier,
+    mma,
     tcgen05,
     tma,
     tmem,

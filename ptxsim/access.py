@@ -140,7 +140,7 @@ def store(f, i: int, space: str, addr, offset: int, kind: str, values: tuple) ->
             words[index + j if j else index] = value if lanes is None or np.ndim(value) == 0 else value[lanes]
 
 
-def _targets(f, i, space, addr, offset, item, count, size, write):
+def _targets(f, i, space, addr, offset, item, count, size, write, atomic=False):
     """Yields (words, index of each lane's first word, lanes or None for all, byte offsets) per memory reached."""
     addr = np.asarray(addr)
     if addr.ndim == 0:
@@ -157,7 +157,7 @@ def _targets(f, i, space, addr, offset, item, count, size, write):
     if space in ("global", "const"):
         yield from _global(f, i, addr, lanes, item, size, write)
     elif space == "shared":
-        yield from _shared(f, i, addr, lanes, item, size, write)
+        yield from _shared(f, i, addr, lanes, item, size, write, atomic)
     elif space == "local":
         yield from _local(f, i, addr, lanes, item, size, write)
     elif space == "param":
@@ -174,7 +174,7 @@ def _targets(f, i, space, addr, offset, item, count, size, write):
             if w == 0:
                 yield from _global(f, i, a, where, item, size, write)
             elif w == 1:
-                yield from _shared(f, i, a - np.uint64(SHARED_WINDOW), where, item, size, write)
+                yield from _shared(f, i, a - np.uint64(SHARED_WINDOW), where, item, size, write, atomic)
             elif w == 2:
                 yield from _local(f, i, a - np.uint64(LOCAL_WINDOW), where, item, size, write)
             elif w == 3:
@@ -238,7 +238,7 @@ def _global_slow(f, i, addr, lanes, item, size, write):
         todo &= ~inside
 
 
-def _shared(f, i, addr, lanes, item, size, write):
+def _shared(f, i, addr, lanes, item, size, write, atomic):
     cta = f.cta
     rank = addr >> _RANK
     r = int(rank[0])
@@ -281,7 +281,7 @@ def _shared(f, i, addr, lanes, item, size, write):
         if cta.machine.counts.tracking:
             cta.machine.counts.shared_access(o, f.lo + (np.arange(f.n) if where is None else where), size)
         if target.shadow is not None:
-            target.shadow.access(f, i, o, size, write, where)
+            target.shadow.access(f, i, o, size, write, where, atomic)
         yield target.words[item], (o >> np.uint64(item.bit_length() - 1)).view(np.int64), where, o
 
 
@@ -337,7 +337,7 @@ def _atom(g: Generator, ins: Instruction) -> None:
 @runtime
 def atomic(f, i: int, space: str, addr, offset: int, k: str, kind: str, op: str, values: tuple):
     """Lane after lane; returns what was there before (PTX leaves the order of lanes open)."""
-    from .numeric import bf16_to_f32, f32_to_bf16
+    from .numeric import bf16_to_f32, f32_to_bf16, ftz
 
     dtype = np.dtype(KIND_DTYPE[k])
     pack = 2 if k in ("h4", "w4", "s8") else 1
@@ -345,7 +345,8 @@ def atomic(f, i: int, space: str, addr, offset: int, k: str, kind: str, op: str,
     out = np.zeros((f.n, pack), dtype)
     lanewise = [np.broadcast_to(np.asarray(v).reshape(-1, pack), (f.n, pack)) for v in values]
     f.cta.machine.progress += 1
-    for words, index, lanes, _ in _targets(f, i, space, addr, offset, item, 1, item, True):
+    shared = {id(c.words[item]) for c in f.cta.cluster}
+    for words, index, lanes, _ in _targets(f, i, space, addr, offset, item, 1, item, True, True):
         cells = words.view(dtype).reshape(-1, pack)
         own = range(f.n) if lanes is None else lanes
         for lane, at in zip(own, index, strict=False):
@@ -353,7 +354,14 @@ def atomic(f, i: int, space: str, addr, offset: int, k: str, kind: str, op: str,
             out[lane] = old
             b = lanewise[0][lane]
             if op == "add":
-                new = f32_to_bf16(bf16_to_f32(old) + bf16_to_f32(b)) if kind.startswith("bf16") else old + b
+                if kind.startswith("bf16"):
+                    new = f32_to_bf16(bf16_to_f32(old) + bf16_to_f32(b))
+                elif (
+                    k == "f4" and id(words) not in shared
+                ):  # subnormals are flushed in global memory only (PTX ISA, atom)
+                    new = ftz(ftz(old) + ftz(b))
+                else:
+                    new = old + b
             elif op in ("min", "max"):
                 new = (np.minimum if op == "min" else np.maximum)(old, b)
             elif op in ("and", "or", "xor"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .floating import _ROUND, _float_args, _float_result, _fma
 from .integer import _INT, _integer, _mulhi
 from .syntax import Instruction, Reg
-from .translate import TYPE_KIND, Generator, emits
+from .translate import TYPE_KIND, Generator, emits, runtime
 
 
 @emits("add", "sub", "mul")
@@ -66,7 +68,14 @@ def _div(g: Generator, ins: Instruction) -> None:
     if "rz" in mods or kind not in ("f32", "f64"):
         raise g.fail(f"unknown opcode {ins.op}")
     x, y = _float_args(g, ins, [kind, kind], (a, b), "ftz" in mods)
-    _float_result(g, dst, kind, f"divide({x}, {y})", mods)
+    name = "divide_approximately" if "approx" in mods else "divide"
+    _float_result(g, dst, kind, f"{name}({x}, {y})", mods)
+
+
+@runtime
+def divide_approximately(a, b):
+    """div.approx is a times 1/b: past 2^126 in magnitude 1/b is flushed to 0 (PTX ISA, div)."""
+    return np.where(np.abs(b) > np.float32(2.0**126), a * np.copysign(np.float32(0), b), np.divide(a, b))
 
 
 @emits("min", "max")

@@ -224,6 +224,7 @@ class Words:
         self.writer = np.zeros(count, np.int16)
         self.epoch = np.zeros(count, np.int64)
         self.line = np.full(count, -1, np.int32)
+        self.atomic = np.zeros(count, bool)
         self.readers: dict[int, np.ndarray] = {}
         self.read_line: dict[int, int] = {}
 
@@ -289,10 +290,15 @@ class Words:
             rows[index] = epoch
             self.read_line[actor] = i
 
-    def write(self, index, actor: int, epoch: int, clock: np.ndarray, i: int, f, own: int = -1) -> None:
+    def write(
+        self, index, actor: int, epoch: int, clock: np.ndarray, i: int, f, own: int = -1, atomic: bool = False
+    ) -> None:
+        """A write by `actor`; two atomics (`atomic`) are no race with each other."""
         if "race" in self.cta.machine.checks:
             writer = self.writer[index]
             bad = (self.epoch[index] > clock[writer]) & (writer != actor)
+            if atomic:
+                bad &= ~self.atomic[index]
             if np.count_nonzero(bad):
                 n = self._first(index, bad)
                 self._race(n, "writes", f"write by {self.order.names[self.writer[n]]}", int(self.line[n]), actor, i, f)
@@ -306,6 +312,7 @@ class Words:
         self.writer[index] = actor
         self.epoch[index] = epoch
         self.line[index] = i
+        self.atomic[index] = atomic
 
     @staticmethod
     def _first(index, bad: np.ndarray) -> int:
@@ -321,7 +328,7 @@ class SharedShadow:
         self.order, self.cta = order, cta
         self.words = Words(order, cta, -(-cta.shared_bytes // 4) + 8, "shared memory")
 
-    def access(self, f, i: int, offsets: np.ndarray, size: int, write: bool, lanes) -> None:
+    def access(self, f, i: int, offsets: np.ndarray, size: int, write: bool, lanes, atomic: bool = False) -> None:
         """An ordinary access of `size` bytes at `offsets`, one per lane of `lanes` (None: all of the fragment)."""
         order = self.order
         own = np.arange(f.n) if lanes is None else np.asarray(lanes)
@@ -334,7 +341,7 @@ class SharedShadow:
             me, clock = order.ids[key], order.clocks[key]
             at = index[warps == w].ravel()
             if write:
-                self.words.write(at, me, int(clock[me]), clock, i, f)
+                self.words.write(at, me, int(clock[me]), clock, i, f, atomic=atomic)
             else:
                 self.words.read(at, me, int(clock[me]), clock, None, i, f)
 

@@ -285,12 +285,14 @@ def _mapa(g: Generator, ins: Instruction) -> None:
     """The address of the same shared variable in another CTA of the cluster."""
     dst, a, rank = ins.operands
     k = TYPE_KIND[ins.parts[-1]]
-    if not any(p == "shared::cluster" for p in ins.parts):
+    spaced = "shared::cluster" in ins.parts
+    if not spaced and k != "u8":
         raise g.fail(f"unknown opcode {ins.op}")
+    keep = 0xFFFFFF if spaced else ~0xFF000000  # a generic address keeps its window
     g.write(
         dst,
         k,
-        f"({g.read(a, k)} & {g.constant(0xFFFFFF, k)} | ({g.read(rank, 'u4')}.astype('{k}') << {g.constant(24, k)}))",
+        f"({g.read(a, k)} & {g.constant(keep, k)} | ({g.read(rank, 'u4')}.astype('{k}') << {g.constant(24, k)}))",
     )
 
 

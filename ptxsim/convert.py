@@ -10,6 +10,7 @@ from .translate import RUNTIME, TYPE_KIND, Generator, emits, runtime
 
 for _fn in (
     numeric.int_to_f32,
+    numeric.f64_to_f32,
     numeric.f32_to_f16,
     numeric.f32_to_small,
     numeric.f32_to_ue8m0,
@@ -45,7 +46,9 @@ def _cvt(g: Generator, ins: Instruction) -> None:
     if to in _SMALL or source in _SMALL or to in ("f16x2", "bf16x2"):
         return _packed(g, ins, to, source, mods, mode or "rn")
     if to == "tf32":
-        return g.write(dst, "f4", f"f32_to_tf32({g.read(ops[0], 'f4')}, '{mode}')")
+        x = g.read(ops[0], "f4")
+        x = f"relu({x})" if "relu" in mods else x
+        return g.write(dst, "f4", f"f32_to_tf32({x}, '{mode}', {'satfinite' in mods})")
     a = ops[0]
     if to in _FLOATS and source in _FLOATS:
         return _float(g, ins, dst, a, to, source, mods, mode)
@@ -103,10 +106,12 @@ def _float(g: Generator, ins: Instruction, dst, a, to: str, source: str, mods: s
         x = f"saturate({x})"
     if "relu" in mods:
         x = f"relu({x})"
-    if to == "f32" and source == "f64":
-        if mode not in ("rn", None):
+    if "satfinite" in mods:
+        if to not in ("f16", "bf16"):
             raise g.fail(f"unknown opcode {ins.op}")
-        x = f"{x}.astype('f4')"
+        x = f"finite16({x}, '{to}')"
+    if to == "f32" and source == "f64":
+        x = f"f64_to_f32({x}, '{mode or 'rn'}')"
     elif to == "f64":
         x = f"{x}.astype('f8')"
     elif to == "f16":
@@ -118,7 +123,7 @@ def _float(g: Generator, ins: Instruction, dst, a, to: str, source: str, mods: s
             x = f"{x}.astype('f2')"
     elif to == "bf16":
         x = f"f32_to_bf16({x}, '{mode if mode in ('rn', 'rz') else 'rn'}')"
-    if mode in ("rm", "rp"):
+    if mode in ("rm", "rp") and (to, source) != ("f32", "f64"):
         raise g.fail(f"unknown opcode {ins.op}")
     g.write(dst, TYPE_KIND[to], f"ftz({x})" if "ftz" in mods and to == "f32" else x)
 

@@ -51,12 +51,12 @@ def _float_result(g: Generator, dst: Reg, kind: str, expr: str, mods: set[str]) 
 
 @runtime
 def saturate(x):
-    return np.fmin(np.fmax(x, x.dtype.type(0)), x.dtype.type(1))
+    return np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))  # NaN and -0 become +0
 
 
 @runtime
 def relu(x):
-    return np.where(np.isnan(x), x, np.maximum(x, x.dtype.type(0)))
+    return np.where((x > 0) | np.isnan(x), x, x.dtype.type(0))  # -0 becomes +0
 
 
 @runtime

@@ -69,7 +69,21 @@ def _directed_odd32(exact: np.ndarray, err: np.ndarray) -> np.ndarray:
 def add32(a, b, mode: str) -> np.ndarray:
     a, b = np.asarray(a, _F8), np.asarray(b, _F8)
     s = a + b
-    return _directed(s, _two_sum_error(a, b, s), mode)
+    return _signed_zero(a, b, _directed(s, _two_sum_error(a, b, s), mode), mode)
+
+
+def _signed_zero(a: np.ndarray, b: np.ndarray, r: np.ndarray, mode: str) -> np.ndarray:
+    """IEEE 754, 6.3: an exact sum of zero is -0 when rounding down, unless both addends are +0."""
+    if mode != "rm":
+        return r
+    return np.where((a + b == 0) & (np.signbit(a) | np.signbit(b)), _F4(-0.0), r)
+
+
+def f64_to_f32(x: np.ndarray, mode: str) -> np.ndarray:
+    """float64 to float32, to nearest even or as rz, rm or rp says."""
+    if mode == "rn":
+        return x.astype(_F4)
+    return _directed(x, np.zeros_like(x), mode)
 
 
 def mul32(a, b, mode: str) -> np.ndarray:
@@ -80,7 +94,7 @@ def mul32(a, b, mode: str) -> np.ndarray:
 def fma32_directed(a, b, c, mode: str) -> np.ndarray:
     p, c = np.multiply(a, b, dtype=_F8), np.asarray(c, _F8)
     s = p + c
-    return _directed(s, _two_sum_error(p, np.broadcast_to(c, p.shape), s), mode)
+    return _signed_zero(p, c, _directed(s, _two_sum_error(p, np.broadcast_to(c, p.shape), s), mode), mode)
 
 
 def fma64(a, b, c) -> np.ndarray:
@@ -91,7 +105,10 @@ def fma64(a, b, c) -> np.ndarray:
     for i, (x, y, z) in enumerate(np.broadcast(a, b, c)):
         if np.isfinite(x) and np.isfinite(y) and np.isfinite(z):
             exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
-            out[i] = float(exact) if exact else float(x) * float(y) + float(z)
+            try:
+                out[i] = float(exact) if exact else float(x) * float(y) + float(z)
+            except OverflowError:
+                out[i] = np.inf if exact > 0 else -np.inf
         else:
             out[i] = x * y + z
     return out
@@ -137,14 +154,21 @@ def f32_to_f16(x: np.ndarray, mode: str = "rn") -> np.ndarray:
     return h
 
 
-def f32_to_tf32(x: np.ndarray, mode: str = "rna") -> np.ndarray:
-    """float32 to tf32 in a float32 container: to nearest, ties away (rna) or to even (rn), or truncated (rz)."""
+def f32_to_tf32(x: np.ndarray, mode: str = "rna", finite: bool = False) -> np.ndarray:
+    """float32 to tf32 in a float32 container: to nearest, ties away (rna) or to even (rn), or truncated (rz).
+
+    `finite` (.satfinite) keeps the result within the largest finite tf32.
+    """
     u = np.ascontiguousarray(x, _F4).view(_U4)
     add = {"rna": _U4(0x1000), "rz": _U4(0)}.get(mode)
     if add is None:
         add = _U4(0xFFF) + ((u >> _U4(13)) & _U4(1))
     r = (u + add) & _U4(0xFFFFE000)
-    return np.where(np.isfinite(x), r, u).view(_F4)
+    r = np.where(np.isfinite(x), r, u)
+    if finite:
+        top = _U4(0x7F7FE000)
+        r = np.where(np.isnan(x), u, np.where((r & _U4(0x7FFFFFFF)) > top, (u & _U4(0x80000000)) | top, r))
+    return r.view(_F4)
 
 
 def _small_table(exponent: int, mantissa: int, bias: int, special: str) -> np.ndarray:
@@ -207,13 +231,20 @@ def f32_to_ue8m0(x: np.ndarray, mode: str) -> np.ndarray:
 
 
 def float_to_int(x: np.ndarray, dtype: np.dtype, mode: str) -> np.ndarray:
-    """Rounded as rni, rzi, rmi or rpi says, clamped to the range of `dtype`; NaN gives 0."""
+    """Rounded as rni, rzi, rmi or rpi says, clamped to the range of `dtype`.
+
+    A NaN gives 0 or, from f64 or to 64 bits, the top bit alone (PTX ISA, cvt).
+    """
+    nan = np.isnan(x)
+    top = dtype.type(1 << (8 * dtype.itemsize - 1)) if dtype.kind == "u" else np.iinfo(dtype).min
+    invalid = top if x.dtype == _F8 or dtype.itemsize == 8 else dtype.type(0)
     y = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[mode](x.astype(_F8))
     info = np.iinfo(dtype)
     y = np.where(np.isnan(y), 0.0, y)
     low, high = y <= float(info.min), y >= float(info.max)
     r = np.where(low | high, 0.0, y).astype(dtype)
-    return np.where(low, dtype.type(info.min), np.where(high, dtype.type(info.max), r))
+    r = np.where(low, dtype.type(info.min), np.where(high, dtype.type(info.max), r))
+    return np.where(nan, invalid, r).astype(dtype)
 
 
 def int_to_f32(x: np.ndarray, mode: str) -> np.ndarray:
@@ -344,11 +375,16 @@ def funnel(lo, hi, n, left: bool, wrap: bool) -> np.ndarray:
     return r.astype(_U4)
 
 
+def _amount(x: np.ndarray, bits: int) -> np.ndarray:
+    """Position or length of a bit field: its low eight bits (PTX ISA), but all of it in the 64-bit forms (H200)."""
+    x = np.asarray(x).astype(np.int64)
+    return x & 255 if bits == 32 else x
+
+
 def bfe(a: np.ndarray, pos: np.ndarray, length: np.ndarray) -> np.ndarray:
     """Bit field extract; sign-extended for signed types."""
     bits = a.dtype.itemsize * 8
-    pos = np.asarray(pos).astype(np.int64) & 255
-    length = np.asarray(length).astype(np.int64) & 255
+    pos, length = _amount(pos, bits), _amount(length, bits)
     signed = a.dtype.kind == "i"
     last = np.minimum(pos + length - 1, bits - 1)
     u = a.view(f"u{bits // 8}").astype(_U8)
@@ -365,8 +401,8 @@ def bfe(a: np.ndarray, pos: np.ndarray, length: np.ndarray) -> np.ndarray:
 def bfi(a, b, pos, length) -> np.ndarray:
     """Bits 0..length of a, inserted into b at pos."""
     bits = b.dtype.itemsize * 8
-    pos = np.asarray(pos).astype(np.int64) & 255
-    length = np.minimum(np.asarray(length).astype(np.int64) & 255, (bits - pos).clip(0))
+    pos = _amount(pos, bits)
+    length = np.minimum(_amount(length, bits), (bits - pos).clip(0))
     mask = np.where(length >= 64, np.uint64(2**64 - 1), (np.uint64(1) << length.clip(0, 63).astype(_U8)) - np.uint64(1))
     mask = mask << pos.clip(0, 63).astype(_U8)
     out = (b.astype(_U8) & ~mask) | ((a.astype(_U8) << pos.clip(0, 63).astype(_U8)) & mask)

@@ -1,8 +1,7 @@
 """wgmma: Hopper's asynchronous warpgroup matrix products, and ldmatrix and stmatrix (PTX ISA 9.7.15, 9.7.14.5).
 
 A product is a task of its warpgroup, run in order at a moment the schedule picks, at the latest when a wait_group
-needs it; only then do its registers change. Sums are taken in float32 by the CPU's matrix product; NVIDIA documents
-neither order nor precision of the accumulation.
+needs it; only then do its registers change. How sums are taken is in product.py.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from .access import load, store
 from .collective import gather_warp
 from .descriptor import operand_values, values
 from .machine import Task
+from .product import multiply
 from .syntax import Imm, Instruction, Reg, Vec
 from .translate import Generator, emits, runtime
 
@@ -148,6 +148,7 @@ def wg_mma(f, i, n, k, types, slots, source, registers, b, scale, negate, trans_
         lane = 32 * warps[0] - f.lo
         lo, hi = 32 * warps[0], 32 * warps[-1] + 32
         token = machine.order.issue(f, i, warps[0]) if machine.order is not None else None
+        flags = (negate, trans_a, trans_b, satfinite)
         args = (first(b, lane), bool(first(scale, lane)), source if registers else first(source, lane))
         if warps[0] % 4 == 0:
             machine.counts.mma_instructions += 1
@@ -156,16 +157,17 @@ def wg_mma(f, i, n, k, types, slots, source, registers, b, scale, negate, trans_
             ("wgmma", cta.rank, group),
             Task(
                 "mma",
-                lambda w=warps, lo=lo, hi=hi, x=args, t=token, gr=group: _run(
-                    cta, f, i, n, k, types, slots, registers, x, negate, trans_a, trans_b, w, lo, hi, t, gr
+                lambda w=warps, lo=lo, hi=hi, x=args, t=token, gr=group, flags=flags: _run(
+                    cta, f, i, n, k, types, slots, registers, x, flags, w, lo, hi, t, gr
                 ),
                 f"wgmma, line {machine.program.instructions[i].line}",
             ),
         )
 
 
-def _run(cta, f, i, n, k, types, slots, registers, args, negate, trans_a, trans_b, warps, lo, hi, token, group) -> None:
+def _run(cta, f, i, n, k, types, slots, registers, args, flags, warps, lo, hi, token, group) -> None:
     desc_b, accumulate, source = args
+    negate, trans_a, trans_b, satfinite = flags
     dtype, ta, tb = types
     file = cta.registers.arrays[32]
     machine = cta.machine
@@ -189,30 +191,41 @@ def _run(cta, f, i, n, k, types, slots, registers, args, negate, trans_a, trans_
         am = -am
     if negate[1] == -1:
         bm = -bm
-    product = am @ bm.T
-    rows, cols = accumulator(n, dtype == "f16")
-    product = product.reshape(len(warps), 16, n)
-    at = np.array(slots)
-    if dtype == "f16":
-        pair = np.stack([product[:, rows, cols], product[:, rows, cols + 1]], -1)
-        pair = pair.transpose(1, 0, 2, 3).reshape(len(slots), hi - lo, 2)
-        if accumulate:
-            pair = pair + np.ascontiguousarray(file[at, lo:hi]).view(np.float16).reshape(len(slots), hi - lo, 2).astype(
-                np.float32
-            )
-        file[at, lo:hi] = np.ascontiguousarray(pair.astype(np.float16)).view(np.uint32)[..., 0]
-        return None
-    new = product[:, rows, cols].transpose(1, 0, 2).reshape(len(slots), hi - lo)
-    if dtype == "s32":
-        new = new.astype(np.int64)
-        if accumulate:
-            new = new + file[at, lo:hi].view(np.int32)
-        file[at, lo:hi] = new.astype(np.int32).view(np.uint32)
-        return None
+    at, c = np.array(slots), None
     if accumulate:
-        new = new + np.ascontiguousarray(file[at, lo:hi]).view(np.float32)
-    file[at, lo:hi] = np.ascontiguousarray(new, np.float32).view(np.uint32)
-    return None
+        c = from_registers(np.ascontiguousarray(file[at, lo:hi]), n, dtype)
+    if dtype == "s32":
+        d = am.astype(np.int64) @ bm.T.astype(np.int64)
+        d = d if c is None else d + c
+        d = (d.clip(-(2**31), 2**31 - 1) if satfinite else d).astype(np.int32)
+    else:
+        d = multiply(am, bm, c, ta, dtype)
+    file[at, lo:hi] = to_registers(d, dtype)
+
+
+def from_registers(words: np.ndarray, n: int, dtype: str) -> np.ndarray:
+    """The accumulator (16 * warps, n) that registers (registers, lanes of whole warps) hold; float32 or int32."""
+    rows, cols = accumulator(n, dtype == "f16")
+    warps = words.shape[1] // 32
+    out = np.empty((warps, 16, n), np.int32 if dtype == "s32" else np.float32)
+    w = words.reshape(len(words), warps, 32).transpose(1, 0, 2)
+    if dtype == "f16":
+        pairs = np.ascontiguousarray(w).view(np.float16).reshape(*w.shape, 2)
+        out[:, rows, cols], out[:, rows, cols + 1] = pairs[..., 0], pairs[..., 1]
+    else:
+        out[:, rows, cols] = np.ascontiguousarray(w).view(out.dtype)
+    return out.reshape(16 * warps, n)
+
+
+def to_registers(d: np.ndarray, dtype: str) -> np.ndarray:
+    """The other way round: words (registers, lanes)."""
+    rows, cols = accumulator(d.shape[1], dtype == "f16")
+    d = d.reshape(-1, 16, d.shape[1])
+    if dtype == "f16":
+        words = np.stack([d[:, rows, cols], d[:, rows, cols + 1]], -1).astype(np.float16).view(np.uint32)[..., 0]
+    else:
+        words = np.ascontiguousarray(d[:, rows, cols]).view(np.uint32)
+    return words.transpose(1, 0, 2).reshape(len(rows), -1)
 
 
 @emits("ldmatrix", "stmatrix", boundary=True)
@@ -272,4 +285,4 @@ def matrix_load(f, i: int, addr, offset: int, count: int, trans: bool) -> list[n
     return out
 
 
-__all__ = ["accumulator", "fragment_a"]
+__all__ = ["accumulator", "fragment_a", "from_registers", "to_registers"]

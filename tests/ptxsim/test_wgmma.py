@@ -64,7 +64,9 @@ def product(fmt: str, dtype: str, accumulate: bool, schedule: str, seed: int = 0
 def test_float_products(fmt, accumulate) -> None:
     got, want = product(fmt, "f32", accumulate, "late")
     want = want + 2.0 * accumulate
-    np.testing.assert_allclose(got.view(np.float32), want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+    bits = 13 if fmt in ("e4m3", "e5m2") else 23  # what Hopper keeps of a sum: see ptxsim/product.py
+    tolerance = 40 * 2.0**-bits
+    np.testing.assert_allclose(got.view(np.float32), want, rtol=tolerance, atol=tolerance * np.abs(want).max())
 
 
 @pytest.mark.parametrize("fmt", ["s8", "u8"])

@@ -1,0 +1,84 @@
+"""Sums of products as Hopper's tensor cores take them.
+
+NVIDIA documents neither order nor precision of the accumulation. What is here was measured on an H200
+(tests/ptxsim/products.py) and reproduces every bit of it: all products of an instruction and the accumulator are
+aligned to the largest exponent among them (that of a product being the sum of its factors' exponents), cut off below a
+fixed number of fraction bits toward zero, and summed exactly; the sum is cut to the accumulator's precision, or rounded
+to nearest where that is f16. The 8-bit floats keep 13 bits throughout.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+_LEAST = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14}
+_NOTHING = -20000  # the exponent of a zero
+
+
+def _exponents(x: np.ndarray, least: int) -> np.ndarray:
+    """Exponent of each float32, subnormals at `least`; zeros far below everything."""
+    e = (np.ascontiguousarray(x, np.float32).view(np.int32) >> 23 & 255) - 127
+    return np.where(x == 0, _NOTHING, np.maximum(e, least)).astype(np.int32)
+
+
+def _cut(x: np.ndarray, bits: int) -> np.ndarray:
+    """float64 to float32 with `bits` fraction bits, toward zero."""
+    out = (x.view(np.uint64) & np.uint64(2**64 - 2 ** (52 - bits))).view(np.float64)
+    small = np.abs(x) < 2.0**-126
+    if small.any():
+        step = 2.0 ** (-126 - bits)
+        out = np.where(small, np.trunc(x / step) * step, out)
+    return out.astype(np.float32)
+
+
+def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, accumulator: str) -> np.ndarray:
+    """a (m, k) times b (n, k) transposed plus c (m, n), all float32 values; returns float32, or float16 for f16.
+
+    `element` names the type the operands came from, `accumulator` is f32 or f16.
+    """
+    least = _LEAST[element]
+    bits, kept = (13, 13) if element in ("e4m3", "e5m2") else (25, 23)
+    ea, eb = _exponents(a, least), _exponents(b, least)
+    ec = None if c is None else _exponents(c, -14 if accumulator == "f16" else -126)
+    top = np.full((len(a), len(b)), -400, np.int32) if ec is None else np.maximum(ec, -400)
+    for k in range(a.shape[1]):
+        np.maximum(top, ea[:, k, None] + eb[None, :, k], out=top)
+    finite = np.isfinite(a).all() and np.isfinite(b).all() and (c is None or np.isfinite(c).all())
+    with np.errstate(all="ignore"):
+        total = _aligned_sum(a, b, c, bits - top, max(_span(ea), _span(eb)) < 60)
+        exact = np.ldexp(total.astype(np.float64), top - bits)
+        out = exact.astype(np.float16) if accumulator == "f16" else _cut(exact, kept)
+        if not finite:
+            plain = a.astype(np.float64) @ b.T.astype(np.float64) + (0 if c is None else c)
+            odd = ~np.isfinite(a).all(1)[:, None] | ~np.isfinite(b).all(1)[None, :]
+            odd = odd if c is None else odd | ~np.isfinite(c)
+            out = np.where(odd, plain.astype(out.dtype), out)
+    return out
+
+
+def _span(exponents: np.ndarray) -> int:
+    """Largest magnitude among the exponents of what is not zero."""
+    return int(np.abs(np.where(exponents == _NOTHING, 0, exponents)).max(initial=0))
+
+
+def _aligned_sum(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, shift: np.ndarray, narrow: bool) -> np.ndarray:
+    """Sum over k of a*b*2**shift and of c*2**shift, each term truncated to an integer; int64 (m, n).
+
+    Products are exact in float32 where the exponents are `narrow`; what is cut off then is below one.
+    """
+    dtype = np.float32 if narrow and int(np.abs(shift).max()) < 120 else np.float64
+    scale = np.ldexp(dtype(1), shift)
+    a, b = a.astype(dtype), b.astype(dtype)
+    total = np.zeros(shift.shape, np.int64)
+    term, whole, part = np.empty(shift.shape, dtype), np.empty(shift.shape, np.int32), np.empty(shift.shape, np.int32)
+    for first in range(0, a.shape[1], 8):  # a term is below 2**27: eight fit in 32 bits
+        part[:] = 0
+        for k in range(first, min(first + 8, a.shape[1])):
+            np.multiply(a[:, k, None], b[None, :, k], out=term)
+            np.multiply(term, scale, out=term)
+            np.copyto(whole, term, casting="unsafe")
+            np.add(part, whole, out=part)
+        total += part
+    if c is not None:
+        total += np.trunc(np.ldexp(c.astype(np.float64), shift)).astype(np.int64)
+    return total
