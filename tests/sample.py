@@ -88,6 +88,7 @@ def plan(sweep: list[Workload], gpu: bool = False) -> Record:
         **{"limits": {}, "readings": {}},
         "tools": {"ncu": gpu, "nsys": gpu, "gcc": True},
         "packages": {"nvidia-cutlass-dsl": "4.8.1", "cuda-tile": "1.7.0", "torch": "2.13.0+cpu", "cuda-bench": None},
+        "modules": {},
         "decisions": decisions,
         "stages": [{"stage": s, "ok": gpu, "reason": None if gpu else NO_GPU} for s in stages],
         "workloads": {"mla_decode": {w.id: asdict(w) for w in sweep}},

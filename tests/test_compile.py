@@ -74,7 +74,7 @@ def test_record_and_files(toy) -> None:
     assert (entry["status"], entry["reason"], entry["symbols"]) == ("ok", None, ["toy"])
     assert entry["files"] == {"kernel.ptx": hashlib.sha256(b"works").hexdigest()}
     assert entry["variant"] == {"id": "a", "params": {"how": "works"}}
-    assert set(entry["compilers"]) == {"toy", "nvidia-cuda-nvdisasm"}
+    assert set(entry["compilers"]) == {"toy"}
     assert names(toy.folder) == ["build.json", "kernel.ptx"]
 
 
@@ -271,3 +271,9 @@ def test_elementwise_add_everywhere(tmp_path: Path, target: str, dtype: str) -> 
     folder = build_add(tmp_path, target, dtype)
     assert record.read("compile", folder / "build.json")["status"] == "ok"
     assert ".128" in (folder / "kernel.sass").read_text()
+
+
+def test_a_build_without_machine_code_needs_no_disassembler(toy, monkeypatch) -> None:
+    """A GPU machine without a compiler can describe the kernels of an installed package."""
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
+    assert toy("works")["status"] == "ok"

@@ -25,7 +25,7 @@ def test_every_operator_has_an_example_here() -> None:
 @pytest.mark.parametrize(("operator", "kernel"), KERNELS)
 def test_a_contract_says_what_it_needs_in_known_words(operator, kernel) -> None:
     module = load_kernel(operator, kernel)
-    assert module.DSL in {"cute", "cutile", "torch"} and module.SOURCE and module.TARGETS
+    assert module.DSL in {"cute", "cutile", "torch", "cuda"} and module.SOURCE and module.TARGETS
     for target, needs in module.TARGETS.items():
         known = FEATURES[TARGET_CAPABILITY[target]]
         assert all(word in known for word in re.split(r", | and ", needs) if needs), f"{target}: {needs!r}"

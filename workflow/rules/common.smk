@@ -12,6 +12,7 @@ sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 
 from cutesnake import config as configuration
 from cutesnake import folder, machine, matrix, simulation
+from cutesnake.contract import INSTALLED, OURS, load_kernel, needs
 from cutesnake.staleness import digest_baked, digest_code, digest_data, remember
 
 try:
@@ -22,7 +23,7 @@ except (configuration.ConfigError, folder.FolderError) as error:
     raise WorkflowError(str(error)) from None
 
 atexit.register(remember)
-MACHINE = machine.probe()
+MACHINE = machine.probe(matrix.modules_needed(config))
 PLAN = matrix.make_plan(config, MACHINE, Path("results"))
 
 BUILD_RECORDS = [f"results/compile/{key}/build.json" for key in PLAN.builds]
@@ -73,10 +74,15 @@ def identity_of(wildcards):
 
 
 def running_code(stage):
-    """Digest of the code that a measurement depends on: the stage and the kernel with all they import."""
+    """Digest of the code that a measurement depends on: the stage and the kernel with all they import.
+
+    A kernel that a Python package brings along depends on that package's version too.
+    """
 
     def digest(wildcards):
-        return digest_code(f"cutesnake.{stage}", f"kernels.{wildcards.operator}.{wildcards.kernel}")
+        code = digest_code(f"cutesnake.{stage}", f"kernels.{wildcards.operator}.{wildcards.kernel}")
+        versions = {name: MACHINE.modules[name] for name in needs(load_kernel(wildcards.operator, wildcards.kernel))}
+        return digest_data([code, versions]) if versions else code
 
     return digest
 
@@ -114,9 +120,9 @@ def checked_first(wildcards):
 
 
 def upstream_of(wildcards):
-    """The fetched wheel that an upstream kernel comes from; nothing for our own kernels."""
+    """The fetched wheel that an upstream kernel comes from; nothing for our own and for installed kernels."""
     source = PLAN.sources[wildcards.operator, wildcards.kernel]
-    return [] if source == "ours" else [f"results/fetch/{source}/fetched.json"]
+    return [] if source in (OURS, INSTALLED) else [f"results/fetch/{source}/fetched.json"]
 
 
 def variant_of(wildcards):

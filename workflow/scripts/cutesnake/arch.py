@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cutesnake.contract import needs
 from cutesnake.machine import Device, Machine
 
 # target -> compute capability; the `a` of a target ties it to exactly this one (CUDA C++ programming guide, 5.1.2.2)
@@ -23,11 +24,17 @@ FEATURES: Mapping[tuple[int, int], frozenset[str]] = {
     (12, 0): frozenset({"mma", "TMA"}),
 }
 
-DSL_PACKAGES = {"cute": ("nvidia-cutlass-dsl",), "cutile": ("cuda-tile", "nvidia-cuda-tileiras"), "torch": ()}
+DSL_PACKAGES = {
+    "cute": ("nvidia-cutlass-dsl",),
+    "cutile": ("cuda-tile", "nvidia-cuda-tileiras"),
+    "torch": (),
+    "cuda": (),
+}
 RUN_PACKAGES = {
     "cute": ("torch", "apache-tvm-ffi"),
     "cutile": ("torch", "cuda-bindings"),
     "torch": ("torch",),
+    "cuda": ("torch",),
 }
 
 # Targets that ptxsim executes, with the multiprocessors of the card that it stands for there: an H200, a B200.
@@ -79,6 +86,8 @@ def can_build(machine: Machine, module: Any, target: str, built: bool) -> Answer
     """Building needs the DSL, not the GPU."""
     if target not in module.TARGETS:
         return Answer(False, f"not written for {target}: {_written_for(module.TARGETS)}")
+    if reason := _not_importable(machine, module):
+        return Answer(False, reason)
     lacking = [package for package in DSL_PACKAGES[module.DSL] if not machine.packages.get(package)]
     if lacking and not built:
         return Answer(
@@ -86,6 +95,14 @@ def can_build(machine: Machine, module: Any, target: str, built: bool) -> Answer
             f"{join(lacking)} is not installed here: build on a machine that has it and copy the folder",
         )
     return Answer(True)
+
+
+def _not_importable(machine: Machine, module: Any) -> str | None:
+    """Why a kernel that a Python package brings along is not here; such a kernel has nothing to build either."""
+    lacking = [name for name in needs(module) if not machine.modules.get(name)]
+    if not lacking:
+        return None
+    return f"{join(lacking)} is not importable here: its kernel is timed where that Python package is installed"
 
 
 def _written_for(targets: Mapping[str, str]) -> str:
@@ -99,6 +116,8 @@ def can_run(machine: Machine, module: Any, target: str) -> Answer:
         return Answer(False, f"no GPU here: {machine.problem or 'none selected'}")
     if device.compute_capability != TARGET_CAPABILITY[target]:
         return Answer(False, _mismatch(device, target, module.TARGETS[target]))
+    if reason := _not_importable(machine, module):
+        return Answer(False, reason)
     lacking = [package for package in RUN_PACKAGES[module.DSL] if not machine.packages.get(package)]
     if lacking:
         return Answer(False, f"{join(lacking)} is not installed here: running needs it")
@@ -111,6 +130,8 @@ def can_simulate(machine: Machine, module: Any, target: str) -> Answer:
     """ptxsim captures the launches of CuTe builds, for which it needs a C compiler, and keeps tensors with torch."""
     if module.DSL == "torch":
         return Answer(False, "PyTorch's own kernels come with its library: there is no build to simulate")
+    if module.DSL == "cuda":
+        return Answer(False, "its kernels come compiled with their package: there is no build to simulate")
     if module.DSL == "cutile":
         return Answer(
             False,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake import machine, record
-from cutesnake.matrix import make_plan
+from cutesnake.matrix import make_plan, modules_needed
 
 
 def write_arch(config: dict[str, Any], output: Path | str) -> None:
@@ -16,7 +16,7 @@ def write_arch(config: dict[str, Any], output: Path | str) -> None:
 
     `output` is `<results>/arch.json`; what lies in `<results>/compile` counts as built.
     """
-    here = machine.probe()
+    here = machine.probe(modules_needed(config))
     plan = make_plan(config, here, Path(output).parent)
     live = here.device is not None and not here.simulated
     entry = {
@@ -34,6 +34,7 @@ def write_arch(config: dict[str, Any], output: Path | str) -> None:
         "readings": machine.readings(here.device) if live else {},
         "tools": {name: path is not None for name, path in here.tools.items()},
         "packages": here.packages,
+        "modules": here.modules,
         **plan.as_dict(),
     }
     record.write("arch", output, entry)

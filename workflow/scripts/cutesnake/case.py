@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from cutesnake.contract import ROOT, Executable, Workload, load_kernel, load_operator
+from cutesnake.contract import ROOT, Executable, Workload, load_kernel, load_operator, needs
 from cutesnake.machine import Device
 
 COMMIT = "CUTESNAKE_COMMIT"  # the commit to record where the project was copied without its .git
@@ -76,7 +77,7 @@ def make_record(
         "stage": case.stage,
         "status": "failed" if reason else "ok",
         "reason": reason,
-        "provenance": provenance(),
+        "provenance": provenance(needs(load_kernel(case.operator, case.kernel))),
         "case": case.identity(),
         "device": dict(device) if device else None,
         "backend": backend,
@@ -85,13 +86,17 @@ def make_record(
     }
 
 
-def provenance() -> dict[str, Any]:
-    """When, from which commit, and with which packages. No paths, no host names."""
+def provenance(needed: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    """When, from which commit, and with which packages. No paths, no host names.
+
+    `needed` are packages that the kernel comes with: import name -> name of the distribution.
+    """
+    names = {name: name for name in ("torch", "cuda-bindings", "cuda-bench", "apache-tvm-ffi")} | dict(needed)
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in ("torch", "cuda-bindings", "cuda-bench", "apache-tvm-ffi")},
+        "packages": {name: _version(distribution) for name, distribution in names.items()},
     }
 
 

@@ -160,13 +160,16 @@ def _worker(request: dict[str, Any]) -> dict[str, Any]:
 
 def _disassemble(folder: Path, compilers: dict[str, str]) -> str | None:
     """Write `<name>.sass` beside every `<name>.cubin`; None, or nvdisasm's complaint about one."""
+    cubins = sorted(folder.glob("*.cubin"))
+    if not cubins:  # kernels of installed packages: a GPU machine describes them without a compiler
+        return None
     from cuda.pathfinder import find_nvidia_binary_utility
 
     nvdisasm = find_nvidia_binary_utility("nvdisasm")
     if nvdisasm is None:
         raise CompileError("nvdisasm is not installed; install it with: pip install -r envs/requirements.txt")
     compilers["nvidia-cuda-nvdisasm"] = importlib.metadata.version("nvidia-cuda-nvdisasm")
-    for cubin in sorted(folder.glob("*.cubin")):
+    for cubin in cubins:
         command = [nvdisasm, "--print-code", str(cubin)]
         sass = cubin.with_suffix(".sass")
 

@@ -17,6 +17,8 @@ from types import ModuleType
 from typing import Any, Protocol
 
 ROOT = Path(__file__).resolve().parents[3]
+OURS = "ours"
+INSTALLED = "installed"  # SOURCE of a kernel that a Python package of the machine brings along: see Kernel.NEEDS
 
 Scalar = int | float | str | bool
 
@@ -89,9 +91,11 @@ class Executable(Protocol):
 class Kernel(Protocol):
     """The contract of `kernels/<operator>/<kernel>.py`, a module with these names."""
 
-    DSL: str  # "cute", "cutile" or "torch"
+    DSL: str  # "cute", "cutile", or what a kernel to compare with is made of: "torch", "cuda" (CUDA C++)
     TARGETS: Mapping[str, str]  # target -> hardware it needs there, in words: "tcgen05 and tensor memory"
-    SOURCE: str  # "ours", or the key of kernels/upstream.yaml that it comes from
+    SOURCE: str  # OURS, INSTALLED, or the key of kernels/upstream.yaml that it comes from
+    # Only where SOURCE is INSTALLED: Python packages that cases import, import name -> name of the distribution.
+    NEEDS: Mapping[str, str]
 
     def supports(self, workload: Workload) -> str | None:
         """None, or in one sentence why this kernel cannot compute the workload."""
@@ -108,6 +112,11 @@ class Kernel(Protocol):
 
     def load(self, folder: Path) -> Executable:
         """Load a build on a GPU machine that has neither DSL nor compiler."""
+
+
+def needs(module: Any) -> Mapping[str, str]:
+    """Python packages that the cases of a kernel import, by import name; most kernels have none."""
+    return getattr(module, "NEEDS", {})
 
 
 def _import(name: str) -> ModuleType:

@@ -31,7 +31,8 @@ def _built(evidence: Evidence, kernel: str, target: str, variants: set[str]) -> 
         reason = "no workload of the experiment is one that this kernel supports"
     elif decision["ok"] and len(found) < len(variants):
         reason = "not built yet: no build record"
-    counts = {"expected": len(variants), "ok": len(found) - len(failed), "failed": len(failed)}
+    expected = len(variants) if decision["ok"] else 0
+    counts = {"expected": expected, "ok": len(found) - len(failed), "failed": len(failed)}
     return {**counts, "simulated": 0, "reason": reason}
 
 

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ class Machine:
     problem: str | None = None
     tools: dict[str, str | None] = field(default_factory=dict)
     packages: dict[str, str | None] = field(default_factory=dict)
+    modules: dict[str, str | None] = field(default_factory=dict)  # asked for by import name -> version, None if absent
     simulated: bool = False
 
     @property
@@ -68,13 +70,17 @@ class Machine:
         return cls(**{**data, "devices": devices})
 
 
-def probe() -> Machine:
-    """Look at this machine, or read the simulated one that CUTESNAKE_MACHINE names (for dry runs and tests)."""
+def probe(modules: Mapping[str, str] | None = None) -> Machine:
+    """Look at this machine, or read the simulated one that CUTESNAKE_MACHINE names (for dry runs and tests).
+
+    `modules` are Python packages to look for, import name -> name of the distribution.
+    """
     if path := os.environ.get(SIMULATED):
         return Machine.from_dict({**json.loads(Path(path).read_text()), "simulated": True})
     devices, problem = _devices()
     selected, choice = _select(devices, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    return Machine(devices, selected, problem or choice, _tools(), _packages())
+    found = {name: _module(name, distribution) for name, distribution in (modules or {}).items()}
+    return Machine(devices, selected, problem or choice, _tools(), _packages(), found)
 
 
 def _devices() -> tuple[tuple[Device, ...], str | None]:
@@ -167,6 +173,20 @@ def _packages() -> dict[str, str | None]:
         except importlib.metadata.PackageNotFoundError:
             found[package] = None
     return found
+
+
+def _module(name: str, distribution: str) -> str | None:
+    """Version of a package that this interpreter would import, without importing it; None if it would not.
+
+    The interpreter is the one that runs the cases: the GPU worker is started with it and with its PYTHONPATH.
+    """
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:  # a mere folder of that name has no origin
+        return None
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "of unknown version"
 
 
 def readings(device: Device) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from cutesnake.arch import Answer, Decision, decide, stage_answers
 from cutesnake.config import dtypes_for, is_named, simulated_workloads, workloads
-from cutesnake.contract import Variant, Workload, load_kernel
+from cutesnake.contract import INSTALLED, Variant, Workload, load_kernel, needs
 from cutesnake.machine import Machine
 
 GPU_STAGES = ("correctness", "timing", "nsys", "ncu")
@@ -105,6 +105,12 @@ class Plan:
         }
 
 
+def modules_needed(config: dict[str, Any]) -> dict[str, str]:
+    """Python packages that kernels of the configuration bring along: import name -> name of the distribution."""
+    kernels = ((operator, name) for operator, section in config["operators"].items() for name in section["kernels"])
+    return {name: distribution for kernel in kernels for name, distribution in needs(load_kernel(*kernel)).items()}
+
+
 def make_plan(config: dict[str, Any], machine: Machine, results: Path) -> Plan:
     """Cross operators, kernels, targets, workloads and variants; ask each kernel what it supports."""
     plan = Plan(machine, stages=stage_answers(machine, config["stages"]))
@@ -131,11 +137,13 @@ def _add_kernel(plan: Plan, config: dict[str, Any], operator: str, kernel: str, 
         else:
             plan.unsupported.append({"operator": operator, "kernel": kernel, "workload": workload.id, "reason": reason})
     every = config["operators"][operator].get("variants", "default") == "all"
-    for target in config["targets"]:
+    written = [target for target in config["targets"] if target in module.TARGETS]
+    for target in written if module.SOURCE == INSTALLED and written else config["targets"]:
         built = any((results / "compile" / operator / kernel / target).glob("*/build.json"))
         decision = decide(plan.machine, operator, kernel, module, target, built)
         plan.decisions.append(decision)
-        if not decision.build.ok:
+        # A kernel that a package brings along has cases without it too: recorded sets may have measured them.
+        if not decision.build.ok and not (target in module.TARGETS and needs(module)):
             continue
         for workload in supported:
             if workload.dtype not in plan.dtypes[operator][target]:
@@ -143,7 +151,8 @@ def _add_kernel(plan: Plan, config: dict[str, Any], operator: str, kernel: str, 
             candidates = module.variants(workload, target)
             for variant in candidates if every else candidates[:1]:
                 build = Build(operator, kernel, target, variant)
-                build = plan.builds.setdefault(build.key, build)
+                if decision.build.ok:
+                    build = plan.builds.setdefault(build.key, build)
                 case = Case(build, workload)
                 plan.cases[case.key] = case
         if decision.simulate.ok and not decision.run.ok and "correctness" in config["stages"]:

@@ -1,13 +1,14 @@
 """The process that nsys and ncu watch: one case, warmed up, then a few calls inside the NVTX range `measured`.
 
 Every call is an NVTX range `call` of its own. Started as `python -m cutesnake.profiled CASE.json` with {"case",
-"calls", "card", "limit_s"}; the environment is minimal, because profilers copy it into their reports.
+"calls", "card", "limit_s", "alive"}; the environment is minimal, because profilers copy it into their reports.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,13 @@ def run_under(
     """
     with tempfile.TemporaryDirectory(prefix="cutesnake-") as home:
         request = Path(home) / "case.json"
+        pipe = Path(home) / "alive"
         content = {"case": case.as_dict(), "calls": calls, "card": None if alone else card, "limit_s": limit_s}
+        content["alive"] = str(pipe)
         request.write_text(json.dumps(content))
         waited = request.with_suffix(".waited")  # written by the watched process: seconds until the card was its own
         command = [*profiler, sys.executable, "-m", "cutesnake.profiled", str(request)]
-        with gpu_lock(card) if alone else contextlib.nullcontext() as held:
+        with alive(pipe), gpu_lock(card) if alone else contextlib.nullcontext() as held:
             began = time.monotonic()
             process = subprocess.Popen(
                 command,
@@ -91,6 +94,29 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+@contextlib.contextmanager
+def alive(pipe: Path) -> Iterator[None]:
+    """A named pipe that is open for writing as long as this process lives, and this context lasts."""
+    os.mkfifo(pipe)
+    handle = os.open(pipe, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def die_with(pipe: str) -> None:
+    """Have the kernel kill this process when nobody has a pipe of `alive` open for writing any more.
+
+    The watched process is not our child but the profiler's: when that is killed the process would wait for it, with
+    the card. A thread that watches could not run while a driver call is stuck, which is when it is needed.
+    """
+    handle = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(handle, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(handle, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(handle, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+
+
 def minimal_environment(home: str) -> dict[str, str]:
     """An environment without anything of the user's but what running needs."""
     scripts = str(Path(__file__).resolve().parents[1])
@@ -119,6 +145,7 @@ def find_tool(name: str) -> str:
 
 def main(path: str) -> None:
     request = json.loads(Path(path).read_text())
+    die_with(request["alive"])
     case = Case(**request["case"])
     import torch
 

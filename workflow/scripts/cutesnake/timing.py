@@ -114,12 +114,16 @@ def check_graph(graph: Any, runner: Any, outputs: checker.Guarded, stream: Any) 
             f"the timed stream received {found} kernels of a call that makes {stated or 'some'}: "
             "a launch went to another stream"
         )
-    outputs.poison()
-    torch.cuda.synchronize()
-    with torch.cuda.stream(stream):
-        graph.replay()
-    stream.synchronize()
-    getattr(runner, "finish", lambda: None)()
+    finish = getattr(runner, "finish", None)
+    # A runner that fills outputs in `finish` spoils what it copied them from: only the second replay proves its own.
+    for _ in range(1 if finish is None else 2):
+        outputs.poison()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            graph.replay()
+        stream.synchronize()
+        if finish is not None:
+            finish()
     for name, tensor in checker.tensors(outputs.values):
         if bool(tensor.float().isnan().any()):
             raise TimingError(f"a replay of the timed graph left parts of {name} unwritten")

@@ -23,8 +23,8 @@ SERIES = tuple(LIGHT[f"c{i}"] for i in range(1, 9))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "///", "\\\\\\", "xxx", "---", "|||", "+++", "/-/-")  # strokes only: dots make large files
 INK, SOFT, LINE = LIGHT["ink"], LIGHT["soft"], LIGHT["line"]
-DSL_NAMES = {"cutile": "cuTile", "cute": "CuTe DSL", "torch": "PyTorch"}
-DSL_STYLES = {"cutile": "-", "cute": (0, (5, 1.5)), "torch": (0, (1, 1.5))}
+DSL_NAMES = {"cutile": "cuTile", "cute": "CuTe DSL", "torch": "PyTorch", "cuda": "CUDA C++"}
+DSL_STYLES = {"cutile": "-", "cute": (0, (5, 1.5)), "torch": (0, (1, 1.5)), "cuda": (0, (5, 1.5, 1, 1.5))}
 GREY = 5  # place in SERIES of a baseline, which is not what is compared
 WIDTH = 11.0  # inches, the widest that a picture gets: 1056 px on the page
 

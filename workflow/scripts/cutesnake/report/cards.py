@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cutesnake.compare import shared_kb
+from cutesnake.contract import INSTALLED, OURS
 from cutesnake.evidence import Evidence
 from cutesnake.insight import number
 from cutesnake.report.words import DSL_NAMES, big, plural, slug
@@ -43,8 +44,10 @@ def cards(evidence: Evidence, upstream: Record, base: str) -> list[Record]:
 
 
 def _source(source: str, upstream: Record) -> Record:
-    if source == "ours":
+    if source == OURS:
         return {"text": "ours, this repository", "url": None, "licence": "that of this repository"}
+    if source == INSTALLED:
+        return {"text": "a Python package of the machine that runs it", "url": None, "licence": "the package's own"}
     entry = upstream.get(source)
     if entry is None:
         return {"text": source, "url": None, "licence": "not stated in kernels/upstream.yaml"}

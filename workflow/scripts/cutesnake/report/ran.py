@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cutesnake.contract import INSTALLED
 from cutesnake.evidence import Evidence
 from cutesnake.report.words import DSL_NAMES, STAGE_NAMES, plural, slug, state
 
@@ -144,7 +145,7 @@ def _reasons(entry: Record) -> list[str]:
     for reason, names in stages.items():
         names = list(dict.fromkeys(names))
         if len(names) == 4:  # all of them
-            told.append(f"Not built: {reason}")
+            told.append(f"Not {'run' if entry['source'] == INSTALLED else 'built'}: {reason}")
         elif entry["build"]["failed"] and names == ["built"]:
             told.append(f"The compiler says: {reason}")
         else:

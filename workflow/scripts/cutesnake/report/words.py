@@ -9,7 +9,7 @@ from cutesnake.insight import number
 
 Record = dict[str, Any]
 
-DSL_NAMES = {"cutile": "cuTile", "cute": "CuTe DSL", "torch": "PyTorch"}
+DSL_NAMES = {"cutile": "cuTile", "cute": "CuTe DSL", "torch": "PyTorch", "cuda": "CUDA C++"}
 STAGE_NAMES = {"build": "built", "correctness": "checked", "timing": "timed", "nsys": "nsys", "ncu": "ncu"}
 
 

@@ -1,0 +1,41 @@
+"""What the kernels that a Python package brings along share: `flash_mla` and `flashinfer`.
+
+They are there to be compared with, timed in the same run on the same card. Nothing of them is built or kept here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Variant
+
+if TYPE_CHECKING:
+    import torch
+
+VARIANTS = (Variant("package", {}),)  # nothing is baked in: one build for everything
+
+
+def nothing_built(package: str) -> dict[str, Any]:
+    """The answer of a `compile` that has nothing to compile."""
+    notes = [f"the kernels of the Python package {package}"]
+    return {"symbols": [], "launch": {}, "function": None, "compilers": {}, "notes": notes}
+
+
+def import_package(name: str) -> ModuleType:
+    """The package; RuntimeError if it is there but broken, which is its own fault and not this machine's."""
+    try:
+        return importlib.import_module(name)
+    except (ImportError, OSError) as error:
+        raise RuntimeError(f"{name} is installed but cannot be imported: {error}") from error
+
+
+def on_stream(tensor: torch.Tensor, stream: int) -> contextlib.AbstractContextManager[Any]:
+    """PyTorch's current stream set to `stream`, a CUDA handle; nothing to set for tensors on the CPU."""
+    import torch
+
+    if not tensor.is_cuda:
+        return contextlib.nullcontext()
+    return torch.cuda.stream(torch.cuda.ExternalStream(stream))

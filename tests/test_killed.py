@@ -1,0 +1,209 @@
+"""The workflow killed while the worker or a profiler has the card: it is free again, and nothing done is redone."""
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import sample
+from cutesnake import profiled
+from cutesnake.gpu_lock import lock_path
+from cutesnake.machine import Machine, probe
+from kernels.mla_decode.operator import Workload
+from project import append, copy_project
+
+CONFIG = """
+targets: [sm_90a]
+stages: [correctness, {stage}]
+operators:
+  mla_decode:
+    kernels: [torch_sdpa]
+    dtypes: [bf16]
+    variants: default
+    workloads:
+      - batch: [1, 2, 3, 4]
+        kv_length: 256
+correctness: {{seeds: [0], distributions: [randn]}}
+timing: {{max_seconds: 1, max_noise_percent: 1}}
+profile: {{workloads: []}}
+"""
+RECORDS = 8  # of four cases in two stages
+# In place of measuring, where there is no GPU: it takes its time, with the card's lock held.
+PRETEND = """
+
+def measure(case):
+    time.sleep({seconds})
+    return {metrics!r}, None
+"""
+
+
+def command(cores: int = 2) -> list[str]:
+    return [sys.executable, "-m", "snakemake", "--cores", str(cores), "--configfile", "config.yaml", "--", "measured"]
+
+
+def records(project: Path) -> dict[str, int]:
+    """Measurements on disk, all whole, with the times they were written at."""
+    found = {}
+    for stage in ("correctness", "timing", "ncu"):
+        for path in (project / "results" / stage).rglob("*.json"):
+            assert json.loads(path.read_text())["status"] == "ok", path.read_text()
+            found[str(path.relative_to(project))] = path.stat().st_mtime_ns
+    return found
+
+
+def processes(project: Path) -> dict[int, str]:
+    """Process -> command line, of all that were started from this copy of the project, by its path in what they got."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            said = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
+            if any(str(project).encode() in text for text in said) and int(folder.name) != os.getpid():
+                found[int(folder.name)] = said[0].replace(b"\0", b" ").decode(errors="replace")
+    return found
+
+
+def with_the_card(project: Path) -> dict[int, str]:
+    """Those of `processes` that have a GPU open."""
+
+    def opened(process: int) -> Iterator[str]:
+        for handle in Path(f"/proc/{process}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                yield os.readlink(handle)
+
+    return {
+        process: line
+        for process, line in processes(project).items()
+        if any(name.startswith("/dev/nvidia") and name[-1].isdigit() for name in opened(process))
+    }
+
+
+def is_free(card: str) -> bool:
+    """Whether nobody holds the card's lock."""
+    with lock_path(card).open() as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def wait_for(condition: Callable[[], object], seconds: float, what: str, project: Path) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        running = processes(project) if time.monotonic() > until else None
+        assert running is None, f"waited {seconds:g} s in vain for {what}; still running: {running}"
+        time.sleep(0.02)
+
+
+def kill_and_run_again(
+    project: Path, machine: Machine, how: signal.Signals, under_way: Callable[[], object], environment: dict[str, str]
+) -> None:
+    """End the process group of a run with a signal while `under_way`; then the card is free and the run goes on."""
+    card = machine.device.uuid_hash
+    lock_path(card).touch()
+    log = project / "killed.log"
+    with log.open("w") as stream:
+        run = subprocess.Popen(
+            command(), cwd=project, env=environment, start_new_session=True, stdout=stream, stderr=stream
+        )
+    try:
+        wait_for(lambda: under_way() or run.poll() is not None, 90, "a measurement", project)
+    finally:
+        ended = run.poll()
+        if ended is None:
+            os.killpg(run.pid, how)
+    assert ended is None, f"the run ended with {ended} before it could be killed: {log.read_text()}"
+    assert run.wait(30) != 0
+    wait_for(lambda: is_free(card), 5, "the card's lock", project)
+    wait_for(lambda: not with_the_card(project), 5, "the card to be left", project)
+    left = [line for line in processes(project).values() if "-m cutesnake.worker " not in line]
+    assert not left, f"still running: {left}"
+    before = records(project)
+    assert 0 < len(before) < RECORDS
+    again = subprocess.run(command(), cwd=project, env=environment, capture_output=True, text=True)
+    assert again.returncode == 0, again.stdout + again.stderr
+    after = records(project)
+    assert len(after) == RECORDS
+    assert {name: after[name] for name in before} == before  # none of them was made again
+    third = subprocess.run(command(), cwd=project, env=environment, capture_output=True, text=True)
+    assert "Nothing to be done" in third.stderr, third.stdout + third.stderr
+
+
+@pytest.fixture
+def copied(tmp_path) -> Callable[[str], Path]:
+    def make(stage: str) -> Path:
+        project = copy_project(tmp_path / "project")
+        (project / "config.yaml").write_text(CONFIG.format(stage=stage))
+        return project
+
+    return make
+
+
+def test_a_watched_process_dies_with_whom_it_measures_for(tmp_path) -> None:
+    """Not with its parent: a profiler stands between the two."""
+    pipe = tmp_path / "alive"
+    measuring = (
+        f"import pathlib, time; from cutesnake import profiled\nwith profiled.alive(pathlib.Path({str(pipe)!r})): "
+    )
+    watched = f"import time; from cutesnake import profiled; profiled.die_with({str(pipe)!r}); "
+    environment = {**os.environ, "PYTHONPATH": str(Path(profiled.__file__).parents[1])}
+
+    def start(code: str) -> subprocess.Popen:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code + "print('up', flush=True); time.sleep(60)"],
+            **{"stdout": subprocess.PIPE, "env": environment},
+        )
+        assert process.stdout.readline() == b"up\n"
+        return process
+
+    with start(measuring) as one, start(watched) as other:
+        assert other.poll() is None
+        one.kill()
+        assert other.wait(5) == -signal.SIGKILL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=lambda s: s.name)
+def test_killed_while_the_worker_measures(copied, machine, how) -> None:
+    """Without a GPU: the machine and the measuring are pretended, the workflow and its worker are real."""
+    project = copied("timing")
+    scripts = project / "workflow/scripts/cutesnake"
+    checked, timed = sample.correctness("w"), sample.timing("torch_sdpa", Workload(1, 256), 1.0)
+    for stage, metrics in {"correctness": checked, "timing": timed}.items():
+        append(scripts / f"{stage}.py", PRETEND.format(seconds=0.5, metrics=metrics))
+    name = project / "tests/machines/h200.json"
+    here = Machine.from_dict(json.loads(name.read_text()))
+
+    def under_way() -> bool:
+        return len(records(project)) >= 3 and not is_free(here.device.uuid_hash)
+
+    kill_and_run_again(project, here, how, under_way, {**os.environ, "CUTESNAKE_MACHINE": str(name)})
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("how", "stage", "words"),
+    [
+        (signal.SIGKILL, "timing", "cutesnake.worker"),
+        (signal.SIGINT, "timing", "cutesnake.worker"),
+        (signal.SIGKILL, "ncu", "cutesnake.profiled"),
+    ],
+    ids=["SIGKILL, worker", "SIGINT, worker", "SIGKILL, ncu"],
+)
+def test_killed_while_the_card_is_used(copied, how, stage, words) -> None:
+    project = copied(stage)
+
+    def under_way() -> bool:
+        return len(records(project)) >= (3 if stage == "timing" else 5) and any(
+            words in line for line in with_the_card(project).values()
+        )
+
+    kill_and_run_again(project, probe(), how, under_way, dict(os.environ))
