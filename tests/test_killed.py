@@ -35,6 +35,7 @@ correctness: {{seeds: [0], distributions: [randn]}}
 timing: {{max_seconds: 1, max_noise_percent: 1}}
 profile: {{workloads: []}}
 """
+CORES = 2  # jobs under way at most
 RECORDS = 8  # of four cases in two stages
 # In place of measuring, where there is no GPU: it takes its time, with the card's lock held.
 PRETEND = """
@@ -45,8 +46,8 @@ def measure(case):
 """
 
 
-def command(cores: int = 2) -> list[str]:
-    return [sys.executable, "-m", "snakemake", "--cores", str(cores), "--configfile", "config.yaml", "--", "measured"]
+def command() -> list[str]:
+    return [sys.executable, "-m", "snakemake", "--cores", str(CORES), "--configfile", "config.yaml", "--", "measured"]
 
 
 def records(project: Path) -> dict[str, int]:
@@ -124,15 +125,19 @@ def kill_and_run_again(
     assert run.wait(30) != 0
     wait_for(lambda: is_free(card), 5, "the card's lock", project)
     wait_for(lambda: not with_the_card(project), 5, "the card to be left", project)
-    left = [line for line in processes(project).values() if "-m cutesnake.worker " not in line]
-    assert not left, f"still running: {left}"
+
+    def others() -> list[str]:  # than the worker, which ends by itself when it has been idle
+        return [line for line in processes(project).values() if "-m cutesnake.worker " not in line]
+
+    wait_for(lambda: not others(), 10, "all but the idle worker to end", project)
     before = records(project)
     assert 0 < len(before) < RECORDS
     again = subprocess.run(command(), cwd=project, env=environment, capture_output=True, text=True)
     assert again.returncode == 0, again.stdout + again.stderr
     after = records(project)
     assert len(after) == RECORDS
-    assert {name: after[name] for name in before} == before  # none of them was made again
+    # A record may be on disk while Snakemake has not yet noted that its job is done: such a job is still under way.
+    assert sum(after[name] != made for name, made in before.items()) <= CORES
     third = subprocess.run(command(), cwd=project, env=environment, capture_output=True, text=True)
     assert "Nothing to be done" in third.stderr, third.stdout + third.stderr
 
@@ -183,7 +188,7 @@ def test_killed_while_the_worker_measures(copied, machine, how) -> None:
     here = Machine.from_dict(json.loads(name.read_text()))
 
     def under_way() -> bool:
-        return len(records(project)) >= 3 and not is_free(here.device.uuid_hash)
+        return len(records(project)) >= 5 and not is_free(here.device.uuid_hash)
 
     kill_and_run_again(project, here, how, under_way, {**os.environ, "CUTESNAKE_MACHINE": str(name)})
 
@@ -202,8 +207,6 @@ def test_killed_while_the_card_is_used(copied, how, stage, words) -> None:
     project = copied(stage)
 
     def under_way() -> bool:
-        return len(records(project)) >= (3 if stage == "timing" else 5) and any(
-            words in line for line in with_the_card(project).values()
-        )
+        return len(records(project)) >= 5 and any(words in line for line in with_the_card(project).values())
 
     kill_and_run_again(project, probe(), how, under_way, dict(os.environ))
