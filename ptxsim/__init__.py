@@ -13,6 +13,7 @@ from . import (  # noqa: F401  (they register their opcodes)
     integer,
     mbarrier,
     mma,
+    pending,
     tcgen05,
     tma,
     tmem,

@@ -16,7 +16,7 @@ class _Probe(Program):
     def __init__(self, module, kernel) -> None:
         self.module, self.kernel = module, kernel
         self.instructions = kernel.instructions
-        self.namespace, self.constants = {}, {}
+        self.namespace, self.constants, self.pending = {}, {}, {}
         self.blocks = [Block(n, n + 1, n, n + 1) for n in range(len(kernel.instructions))]
         self.block_of = {n: n for n in range(len(kernel.instructions))}
 

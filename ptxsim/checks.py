@@ -4,7 +4,8 @@ Happens-before by vector clocks over actors: every warp, every mbarrier (for the
 pipe of a CTA, and per warp its cp.async copies, bulk stores and tcgen05.st. An access is a race when it touches a
 word last written (or, for a write, read) at an epoch its own clock does not cover. A second clock holds what a
 proxy fence has made visible to the async proxy: the tensor cores and bulk stores may only read ordinary writes it
-covers. Words are four bytes; lanes of one warp count as ordered; global memory is not covered.
+covers. Words are four bytes, narrower accesses noted by byte; lanes of one warp count as ordered; global memory is not
+covered.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 CAPACITY = 512
+_WHOLE, _ATOMIC = 15, 16
 
 
 class Token:
@@ -128,7 +130,7 @@ class Order:
 
     # cp.async, bulk stores, tcgen05.st
     def side(self, kind: str, rank: int, warp: int) -> int:
-        names = {"cp": "cp.async of", "store": "a bulk store of", "st": "tcgen05.st of"}
+        names = {"cp": "cp.async of", "store": "a bulk store of", "st": "tcgen05.st of", "ld": "tcgen05.ld of"}
         return self.actor((kind, rank, warp), f"{names[kind]} warp {warp} of CTA {rank}", kind == "cp")
 
     def cp_commit(self, f, warp: int) -> None:
@@ -153,10 +155,14 @@ class Order:
         for t in transfers:
             self.clocks[key][me] = max(self.clocks[key][me], t.serial)
 
+    def loaded(self, rank: int, warp: int, serial: int) -> None:
+        """A tcgen05.ld of a warp, and those before it, have read tensor memory."""
+        clock, me = self.clocks[rank, warp], self.side("ld", rank, warp)
+        clock[me] = max(clock[me], serial)
+
     def tmem_waited(self, f, stores: bool) -> None:
-        if stores:
-            for key in self.warps(f):
-                self.clocks[key][self.side("st", *key)] = self.serial
+        for key in self.warps(f):
+            self.clocks[key][self.side("st" if stores else "ld", *key)] = self.serial
 
     # barriers
     def barrier_arrive(self, f, barrier, wait: bool) -> None:
@@ -190,11 +196,11 @@ class Order:
         key = (f.cta.rank, warp)
         cells = _cells(rows, cols)
         shadow = self._tmem_shadow(tm)
+        self.serial += 1
         if write:
-            self.serial += 1
-            shadow.write(cells, self.side("st", *key), self.serial, self.clocks[key], i, f, own=self.ids[key])
+            shadow.write(cells, self.side("st", *key), self.serial, self.clocks[key], i, f, own=self.side("ld", *key))
         else:
-            shadow.read(cells, self.ids[key], int(self.clocks[key][self.ids[key]]), self.clocks[key], None, i, f)
+            shadow.read(cells, self.side("ld", *key), self.serial, self.clocks[key], None, i, f)
 
     def tmem_async(self, token: Token, i: int, f, tm, rows, cols, write: bool) -> None:
         cells = _cells(rows, cols)
@@ -224,8 +230,9 @@ class Words:
         self.writer = np.zeros(count, np.int16)
         self.epoch = np.zeros(count, np.int64)
         self.line = np.full(count, -1, np.int32)
-        self.atomic = np.zeros(count, bool)
+        self.how = np.zeros(count, np.uint8)  # of the last write: bytes (low four bits), whether by an atomic
         self.readers: dict[int, np.ndarray] = {}
+        self.read_bytes: dict[int, np.ndarray] = {}  # of readers that have read less than whole words
         self.read_line: dict[int, int] = {}
 
     def place(self, index: int) -> str:
@@ -250,8 +257,13 @@ class Words:
             i,
         )
 
-    def read(self, index, actor: int, epoch: int, clock: np.ndarray, seen: np.ndarray | None, i: int, f) -> None:
-        """A read by `actor` with clock `clock`; `seen` is its async-proxy clock when it reads through that proxy."""
+    def read(
+        self, index, actor: int, epoch: int, clock: np.ndarray, seen: np.ndarray | None, i: int, f, part=_WHOLE
+    ) -> None:
+        """A read by `actor` with clock `clock`; `seen` is its async-proxy clock when it reads through that proxy.
+
+        `part` says which bytes of each word.
+        """
         writer = self.writer[index]
         checks = self.cta.machine.checks
         if self.what != "tensor memory" and "uninitialised" in checks:
@@ -267,6 +279,8 @@ class Words:
                 )
         if "race" in checks:
             bad = (self.epoch[index] > clock[writer]) & (writer != actor)
+            if np.count_nonzero(bad):
+                bad &= (self.how[index] & part) != 0
             if np.count_nonzero(bad):
                 n = self._first(index, bad)
                 self._race(n, "reads", f"write by {self.order.names[self.writer[n]]}", int(self.line[n]), actor, i, f)
@@ -287,18 +301,32 @@ class Words:
             rows = self.readers.get(actor)
             if rows is None:
                 rows = self.readers[actor] = np.zeros(len(self.writer), np.int64)
+            if part is not _WHOLE or actor in self.read_bytes:
+                masks = self.read_bytes.setdefault(actor, np.full(len(self.writer), _WHOLE, np.uint8))
+                masks[index] = np.where(rows[index] == epoch, masks[index], 0) | part
             rows[index] = epoch
             self.read_line[actor] = i
 
     def write(
-        self, index, actor: int, epoch: int, clock: np.ndarray, i: int, f, own: int = -1, atomic: bool = False
+        self,
+        index,
+        actor: int,
+        epoch: int,
+        clock: np.ndarray,
+        i: int,
+        f,
+        own: int = -1,
+        atomic: bool = False,
+        part=_WHOLE,
     ) -> None:
-        """A write by `actor`; two atomics (`atomic`) are no race with each other."""
+        """A write by `actor` of the bytes `part` of each word; two atomics (`atomic`) are no race with each other."""
         if "race" in self.cta.machine.checks:
             writer = self.writer[index]
             bad = (self.epoch[index] > clock[writer]) & (writer != actor)
-            if atomic:
-                bad &= ~self.atomic[index]
+            if np.count_nonzero(bad):
+                bad &= (self.how[index] & part) != 0
+                if atomic:
+                    bad &= self.how[index] & _ATOMIC == 0
             if np.count_nonzero(bad):
                 n = self._first(index, bad)
                 self._race(n, "writes", f"write by {self.order.names[self.writer[n]]}", int(self.line[n]), actor, i, f)
@@ -306,19 +334,31 @@ class Words:
                 if reader in (actor, own):
                     continue
                 bad = rows[index] > clock[reader]
+                if np.count_nonzero(bad) and reader in self.read_bytes:
+                    bad &= (self.read_bytes[reader][index] & part) != 0
                 if np.count_nonzero(bad):
                     n = self._first(index, bad)
                     self._race(n, "writes", f"read by {self.order.names[reader]}", self.read_line[reader], actor, i, f)
+        self.how[index] = (
+            part if part is _WHOLE else np.where(self.writer[index] == actor, self.how[index] & _WHOLE, 0) | part
+        ) | (_ATOMIC if atomic else 0)
         self.writer[index] = actor
         self.epoch[index] = epoch
         self.line[index] = i
-        self.atomic[index] = atomic
 
     @staticmethod
     def _first(index, bad: np.ndarray) -> int:
         if isinstance(index, slice):
             return index.start + int(bad.argmax())
         return int(np.asarray(index)[bad].flat[0])
+
+
+def _parts(offsets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """(words, bytes of each) that accesses of one or two bytes touch."""
+    words, which = np.unique((offsets >> np.uint64(2)).astype(np.int64), return_inverse=True)
+    part = np.zeros(len(words), np.uint8)
+    np.bitwise_or.at(part, which, ((1 << size) - 1 << (offsets & np.uint64(3)).astype(np.int64)).astype(np.uint8))
+    return words, part
 
 
 class SharedShadow:
@@ -339,11 +379,13 @@ class SharedShadow:
         for w in np.unique(warps):
             key = (f.cta.rank, int(w))
             me, clock = order.ids[key], order.clocks[key]
-            at = index[warps == w].ravel()
+            at, part = index[warps == w].ravel(), _WHOLE
+            if size < 4:
+                at, part = _parts(offsets[warps == w], size)
             if write:
-                self.words.write(at, me, int(clock[me]), clock, i, f, atomic=atomic)
+                self.words.write(at, me, int(clock[me]), clock, i, f, atomic=atomic, part=part)
             else:
-                self.words.read(at, me, int(clock[me]), clock, None, i, f)
+                self.words.read(at, me, int(clock[me]), clock, None, i, f, part)
 
     def async_write(self, start: int, end: int, token: Token, i: int, barrier=None, generic: bool = False) -> None:
         """Bytes start..end written by a copy that signals `barrier`, or by a cp.async."""

@@ -140,6 +140,7 @@ class CTA:
         self.cluster_tokens = np.zeros(n, np.int64)
         self.carry = np.zeros(n, bool)
         self.wgmma_commits: dict[int, int] = {}
+        self.unfinished: dict[tuple[int, int], int] = {}  # (warp, origin as in pending.py) → how many
         self.shadow = None
         self.tmem = None
         self.local_bytes = machine.local_bytes

@@ -293,6 +293,8 @@ def combine(old: np.ndarray, new: np.ndarray, dtype: int | str, op: str) -> np.n
         "and": np.bitwise_and,
         "or": np.bitwise_or,
         "xor": np.bitwise_xor,
+        "inc": lambda x, top: np.where(x >= top, x.dtype.type(0), x + x.dtype.type(1)),
+        "dec": lambda x, top: np.where((x == 0) | (x > top), top, x - x.dtype.type(1)),
     }[op](a, b)
     r = f32_to_bf16(r) if kind == "bf16" else r
     return np.ascontiguousarray(r).view(np.uint8).reshape(old.shape)

@@ -252,6 +252,10 @@ def tmem_ld(f, i: int, addr, offset: int, shape: str, num: int, pack: str, split
         if out is None:
             out = np.zeros((len(words), f.n), np.uint32)
         out[:, lanes] = words
+        if i in f.cta.machine.program.watched:
+            f.cta.unfinished[(f.lo + lanes.start) // 32, i] = (
+                1 if tm.cta.machine.order is None else tm.cta.machine.order.serial
+            )
     return out
 
 
@@ -281,6 +285,10 @@ def _wait(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def tmem_wait(f, stores: bool) -> None:
+    if not stores and f.cta.unfinished:
+        warps = f.warps()
+        for key in [k for k in f.cta.unfinished if k[1] >= 0 and k[0] in warps]:
+            del f.cta.unfinished[key]
     if f.cta.machine.order is not None:
         f.cta.machine.order.tmem_waited(f, stores)
 

@@ -153,8 +153,15 @@ class Program:
         self.constants: dict[tuple, str] = {}
         self.blocks = self._split()
         self.block_of = {b.first: b.index for b in self.blocks}
+        self.pending = self._pending()
+        self.watched = {o for uses in self.pending.values() for use in uses for o in use.origins}
         for block in self.blocks:
             Generator(self, block, True).source()
+
+    def _pending(self) -> dict[int, list]:
+        from .pending import touches
+
+        return touches(self)
 
     def fail(self, ins: Instruction, what: str) -> PtxError:
         return PtxError(f"{self.module.path}:{ins.line}: kernel {self.kernel.name[:80]}: {what}: «{ins.text[:160]}»")
@@ -247,6 +254,8 @@ class Generator:
             if emitter is None:
                 raise self.program.fail(ins, f"unknown opcode {ins.op}")
             block.counts[_class(ins)] = block.counts.get(_class(ins), 0) + 1
+            if self.at in self.program.pending:
+                self.line(f"touch(f, {self.at})")
             emitter(self, ins)
         if not self.ended:
             self.line(f"return {block.next if block.next < len(self.program.blocks) else -1}")

@@ -145,6 +145,9 @@ def wg_mma(f, i, n, k, types, slots, source, registers, b, scale, negate, trans_
         return int(x[lane]) if x.ndim else int(x)
 
     for group, warps in _groups_of(f).items():
+        watched = [(w, -1 - i) for w in warps] if -1 - i in machine.program.watched else []
+        for key in watched:
+            cta.unfinished[key] = cta.unfinished.get(key, 0) + 1
         lane = 32 * warps[0] - f.lo
         lo, hi = 32 * warps[0], 32 * warps[-1] + 32
         token = machine.order.issue(f, i, warps[0]) if machine.order is not None else None
@@ -167,6 +170,9 @@ def wg_mma(f, i, n, k, types, slots, source, registers, b, scale, negate, trans_
 
 def _run(cta, f, i, n, k, types, slots, registers, args, flags, warps, lo, hi, token, group) -> None:
     desc_b, accumulate, source = args
+    for w in warps:
+        if (w, -1 - i) in cta.unfinished:
+            cta.unfinished[w, -1 - i] -= 1
     negate, trans_a, trans_b, satfinite = flags
     dtype, ta, tb = types
     file = cta.registers.arrays[32]

@@ -97,7 +97,7 @@ wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
         if spread == "odd":
             rng = np.random.default_rng(seed)
             a, b = (odd(rng, (r, self.depth), self.element) for r in (64, 16))
-            c = odd(rng, (128, 8 if self.accumulator == "f32" else 16), self.accumulator).view(np.uint32)
+            c = odd(rng, (128, 16 if self.accumulator == "f16" else 8), self.accumulator).view(np.uint32)
             return (
                 a.view(np.uint8).reshape(64, 32),
                 b.view(np.uint8).reshape(16, 32),

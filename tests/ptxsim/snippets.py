@@ -1,6 +1,8 @@
-"""PTX kernels made of snippets, and their runs."""
+"""PTX kernels made of snippets, their runs, and TMA descriptors packed field by field."""
 
 from __future__ import annotations
+
+import numpy as np
 
 import ptxsim
 
@@ -33,3 +35,22 @@ def run_kernel(
     module = ptxsim.Module.from_text(kernel_text(body, len(args), shared, registers))
     launch = ptxsim.launch(module, "k", grid, (threads,), args, dynamic_shared=shared, cluster=cluster)
     return ptxsim.run(launch, schedule=schedule, seed=seed, checks=checks)
+
+
+TYPES = {np.uint8: 0, np.uint16: 1, np.uint32: 2, np.float16: 6, np.float32: 7}
+
+
+def tensor_map(x: np.ndarray, box: tuple[int, ...], swizzle: int = 0, code: int | None = None) -> np.ndarray:
+    """A 128-byte descriptor of a C-contiguous array; box and sizes innermost first, `code` the element type's number."""
+    code = TYPES[x.dtype.type] if code is None else code
+    v = x.ctypes.data | (x.ndim - 1) << 68 | code << 71 | swizzle << 77 | 2 << 64 | 2 << 81
+    for k, stride in enumerate(x.strides[-2::-1]):
+        v |= (stride >> 4 & 0xFFFFFFFF) << (96 + 32 * k)
+    for k, n in enumerate(x.shape[::-1]):
+        v |= (n - 1) << (256 + 32 * k)
+    for k, n in enumerate(box):
+        v |= (n - 1) << (440 + 8 * k)
+    raw = np.zeros(256, np.uint8)
+    start = -raw.ctypes.data % 64
+    raw[start : start + 128] = np.frombuffer(v.to_bytes(128, "little"), np.uint8)
+    return raw[start : start + 128]

@@ -4,26 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from snippets import run_kernel
+from snippets import run_kernel, tensor_map
 
 from ptxsim.tensormap import decode
-
-TYPES = {np.uint8: 0, np.uint16: 1, np.uint32: 2, np.float16: 6, np.float32: 7}
-
-
-def tensor_map(x: np.ndarray, box: tuple[int, ...], swizzle: int = 0) -> np.ndarray:
-    """A 128-byte descriptor of a C-contiguous array; box and sizes innermost first."""
-    v = x.ctypes.data | (x.ndim - 1) << 68 | TYPES[x.dtype.type] << 71 | swizzle << 77 | 2 << 64 | 2 << 81
-    for k, stride in enumerate(x.strides[-2::-1]):
-        v |= (stride >> 4 & 0xFFFFFFFF) << (96 + 32 * k)
-    for k, n in enumerate(x.shape[::-1]):
-        v |= (n - 1) << (256 + 32 * k)
-    for k, n in enumerate(box):
-        v |= (n - 1) << (440 + 8 * k)
-    raw = np.zeros(256, np.uint8)
-    start = -raw.ctypes.data % 64
-    raw[start : start + 128] = np.frombuffer(v.to_bytes(128, "little"), np.uint8)
-    return raw[start : start + 128]
 
 
 def box_of(x: np.ndarray, box: tuple[int, ...], at: tuple[int, ...]) -> np.ndarray:

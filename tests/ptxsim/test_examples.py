@@ -334,7 +334,9 @@ def test_hopper_gemm(built, part, dtype, schedule) -> None:
     a, b = (torch.randn(batch, x, k).to(dtype).permute(1, 2, 0) for x in (m, n))
     c = nans(batch, m, n).permute(1, 2, 0)
     clean(ptxsim.run(capture(built("hopper_gemm", part), "gemm", (a, b, c)), schedule=schedule))
-    torch.testing.assert_close(c.float(), torch.einsum("mkl,nkl->mnl", a.float(), b.float()), rtol=2**-10, atol=1e-3)
+    want = torch.einsum("mkl,nkl->mnl", a.float(), b.float())
+    tolerance = 2**-10 if part == "f16" else 2**-8  # sums of 8-bit floats keep 13 bits on Hopper (ptxsim/product.py)
+    torch.testing.assert_close(c.float(), want, rtol=tolerance, atol=tolerance * float(want.abs().max()))
 
 
 @pytest.mark.slow

@@ -1,0 +1,86 @@
+"""More sm_90a forms of NVIDIA's examples than the tests run, for the differential against a GPU.
+
+`python hopper_forms.py EXAMPLES FOLDER` compiles them, each into its own folder below FOLDER.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+# name: element type, accumulator, output, tile, cluster, A and B with M and N contiguous
+GEMMS = {
+    "f16": ("Float16", "Float32", "Float16", (128, 128), (1, 1), False),
+    "f16_wide": ("Float16", "Float32", "Float32", (128, 256), (1, 1), False),
+    "f16_mn_cluster": ("Float16", "Float32", "Float16", (128, 128), (2, 1), True),
+    "f16_half": ("Float16", "Float16", "Float16", (64, 64), (1, 2), False),
+    "e4m3": ("Float8E4M3FN", "Float32", "Float16", (128, 64), (1, 1), False),
+    "e5m2_cluster": ("Float8E5M2", "Float32", "Float32", (64, 128), (2, 2), False),
+    "s8": ("Int8", "Int32", "Int32", (128, 128), (1, 1), False),
+}
+RMSNORMS = (1024, 16384, 65536)
+
+
+def gemms(examples: Path, folder: Path) -> None:
+    import cutlass
+    from cutlass.cute.runtime import make_fake_stream
+    from drivers import compact, export, load
+
+    m = load(examples, "hopper/dense_gemm.py")
+    for name, (element, accumulator, output, tile, cluster, mn) in GEMMS.items():
+        io, out = getattr(cutlass, element), getattr(cutlass, output)
+        kernel = m.HopperWgmmaGemmKernel(getattr(cutlass, accumulator), tile, cluster)
+        a, b = (compact(io, (None, None, None), (0, 1, 2) if mn else (1, 0, 2), 16) for _ in range(2))
+        c = compact(out, (None, None, None), (1, 0, 2), 16)
+        stream = make_fake_stream(use_tvm_ffi_env_stream=True)
+        export(kernel, (a, b, c, stream), "sm_90a", folder / f"gemm_{name}", "gemm")
+
+
+def rmsnorms(examples: Path, folder: Path) -> None:
+    import cutlass
+    from cutlass import cute
+    from cutlass.cute.runtime import make_fake_stream, make_ptr
+    from drivers import export, load
+
+    m = load(examples, "blackwell/rmsnorm.py")
+    m.get_sm_version = lambda device=None: 90
+    m.supports_cluster = lambda: True
+    for n in RMSNORMS:
+        ptr = make_ptr(cutlass.BFloat16, 16, cute.AddressSpace.gmem, assumed_align=16)
+        args = (ptr, ptr, ptr, cutlass.Int32(1), cutlass.Float32(1e-6), make_fake_stream())
+        export(m.RMSNormKernel(cutlass.BFloat16, n, True), args, "sm_90a", folder / f"rmsnorm_{n}", "rmsnorm")
+
+
+def fmha(examples: Path, folder: Path) -> None:
+    import cutlass
+    from cutlass import Float32, Int32
+    from cutlass.cute.runtime import make_fake_stream
+    from drivers import compact, export, load
+
+    m = load(examples, "hopper/fmha.py")
+    mask = m.fmha_utils.MaskEnum.WINDOW_MASK
+    kernel = m.HopperFusedMultiHeadAttentionForward(Float32, Float32, (64, 128, 128), False, mask)
+    tensors = [compact(cutlass.Float16, (None, 128, 1, None, None), (3, 0, 1, 2, 4)) for _ in range(4)]
+    lse = compact(Float32, (None, 1, 1, None, None), (0, 1, 2, 3, 4))
+    for name, right in (("fmha", None), ("fmha_causal", Int32(0))):
+        stream = make_fake_stream(use_tvm_ffi_env_stream=True)
+        scales = (Float32(1.0), Float32(1.0), Float32(1.0))
+        export(kernel, (*tensors, lse, *scales, None, right, stream), "sm_90a", folder / name, "fmha")
+
+
+def elementwise(examples: Path, folder: Path) -> None:
+    from drivers import elementwise_add
+
+    elementwise_add(examples, folder / "elementwise_add", "sm_90a")
+
+
+if __name__ == "__main__":
+    os.environ["CUTE_DSL_ARCH"] = "sm_90a"
+    from cutlass import cute
+
+    for library in cute.runtime.find_runtime_libraries(enable_tvm_ffi=True):
+        ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+    for build in (elementwise, rmsnorms, gemms, fmha):
+        build(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,178 @@
+"""Whole sm_90a kernels run in ptxsim, kept for a GPU to repeat: `python tests/ptxsim/recordings.py FILE` writes them.
+
+NVIDIA's examples (compiled by hopper_forms.py where results/ptxsim/hopper lacks them), our cute_sm90 MLA decode with its
+combine kernel, and the PTX of handwritten.py. `hardware.py kernels FILE` is the other half.
+"""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts")]
+
+import torch
+from handwritten import all_kernels
+from hopper_forms import GEMMS, RMSNORMS
+
+import ptxsim
+
+FOLDER = ROOT / "results/ptxsim/hopper"
+BELOW = "results/fetch/flashinfer-python/flashinfer/data/cutlass/examples/python/CuTeDSL"
+KINDS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
+# Of the largest magnitude in a buffer. Where exponentials (ex2.approx, within 2 units in the last place), lg2, rsqrt or
+# an approximate division feed a rounding to 16 bits, one unit in its last place (2^-8 of bf16, 2^-11 of f16) may turn.
+EXACT, TO_F16, TO_BF16 = 0.0, 2.0**-10, 2.0**-7
+
+
+def case(
+    name: str, text: str, launches: list, kinds: dict[int, str], tolerance: float, schedule: str = "random"
+) -> dict:
+    """Run launches and keep images, parameters and buffers; `kinds` by address, bytes where unknown."""
+    memory = launches[0].memory
+    for launch in launches[1:]:
+        known = {x.address for x in memory.allocations}
+        for x in launch.memory.allocations:
+            if x.address not in known:
+                memory.add(x.name, x.address, x.size, x.keep)
+    before = [
+        (x.name, x.address, x.bytes[x.slack : x.limit].copy(), kinds.get(x.address, "u8")) for x in memory.allocations
+    ]
+    result = ptxsim.run(launches, schedule=schedule, checks=("uninitialised", "race"))
+    found = sorted({f"{f.kind}: {f.message[:90]}" for f in result.findings})
+    print(f"recorded {name}: {result.seconds:.1f} s{''.join(f'; {f}' for f in found[:2])}", flush=True)
+    return {
+        "name": name,
+        "image": text.encode(),
+        "tolerance": tolerance,
+        "before": before,
+        "after": [x.bytes[x.slack : x.limit].copy() for x in memory.allocations],
+        "launches": [
+            (
+                x.name,
+                x.grid,
+                x.block,
+                x.cluster,
+                x.dynamic_shared,
+                x.params,
+                [(p.offset, p.size) for p in x.kernel.params],
+            )
+            for x in launches
+        ],
+    }
+
+
+def exported(name: str, folder: Path, function: str, args: tuple, tolerance: float) -> dict:
+    """A case of an exported CuTe DSL object."""
+    module = ptxsim.Module.from_file(folder / "kernel.ptx")
+    launches = ptxsim.capture(folder / "kernel.o", function, args, module, sm_count=132)
+    tensors = [x.array if isinstance(x, ptxsim.Pointer) else x for x in args]
+    kinds = {x.data_ptr(): KINDS.get(x.dtype, "u8") for x in tensors if isinstance(x, torch.Tensor)}
+    return case(name, (folder / "kernel.ptx").read_text(), launches, kinds, tolerance)
+
+
+def nvidia() -> Iterator[dict]:
+    """elementwise_add, rmsnorm, GEMM and FMHA for Hopper."""
+    a, b = torch.randn(37, 100), torch.randn(37, 100)
+    args = (a, b, torch.full((37, 100), float("nan")))
+    yield exported("elementwise_add", FOLDER / "elementwise_add", "elementwise_add", args, EXACT)
+    for n in RMSNORMS:
+        x, w, o = torch.randn(6, n).bfloat16(), torch.randn(n).bfloat16(), torch.full((6, n), float("nan")).bfloat16()
+        args = (ptxsim.Pointer(x), ptxsim.Pointer(w), ptxsim.Pointer(o), 6, 1e-6, 0)
+        yield exported(f"rmsnorm of {n}", FOLDER / f"rmsnorm_{n}", "rmsnorm", args, TO_BF16)
+    names = {"Float8E4M3FN": torch.float8_e4m3fn, "Float8E5M2": torch.float8_e5m2, "Int8": torch.int8}
+    names |= {"Float16": torch.float16, "Float32": torch.float32, "Int32": torch.int32}
+    for name, (element, _, output, _, _, mn) in GEMMS.items():
+        m, n, k = 200 if mn or element == "Float16" else 192, 320, 224
+
+        def operand(rows: int, k: int = k, element: str = element, mn: bool = mn) -> torch.Tensor:
+            x = torch.randint(-128, 128, (2, rows, k)) if element == "Int8" else torch.randn(2, rows, k)
+            x = x.to(names[element])
+            return x.transpose(1, 2).contiguous().permute(2, 1, 0) if mn else x.permute(1, 2, 0)
+
+        c = torch.full((2, m, n), 77).to(names[output]).permute(1, 2, 0)
+        yield exported(f"Hopper GEMM {name}", FOLDER / f"gemm_{name}", "gemm", (operand(m), operand(n), c), EXACT)
+    for name, right in (("fmha", None), ("fmha_causal", 0)):
+        tensors = [torch.randn(1, 256, 2, 128).half() for _ in range(3)]
+        tensors.append(torch.full((1, 256, 2, 128), float("nan")).half())
+        five = [x.permute(1, 3, 2, 0).unsqueeze(2) for x in tensors]
+        lse = torch.zeros(1, 2, 1, 1, 256).permute(4, 2, 3, 1, 0)
+        scale = 128**-0.5
+        args = (*five, lse, scale * 1.4426950408889634, scale, 1.0, None, right)
+        yield exported(f"Hopper {name}", FOLDER / name, "fmha", args, TO_F16)
+
+
+def ours() -> Iterator[dict]:
+    """cute_sm90: both dtypes, single CTAs and clusters of two; the long request is split, so that it is combined."""
+    from cutesnake import cute_load
+    from cutesnake.compile import compile_build
+    from kernels.mla_decode import cute_sm90, operator
+
+    for dtype in ("bf16", "fp16"):
+        for cluster in (1, 2):
+            workload = operator.Workload(2, 449, dtype, paged=True)
+            variant = next(v for v in cute_sm90.variants(workload, "sm_90a") if v.params["cluster"] == cluster)
+            folder = FOLDER / "compile/mla_decode/cute_sm90/sm_90a" / variant.id
+            if not (folder / "build.json").exists():
+                compile_build("mla_decode", "cute_sm90", "sm_90a", variant, folder)
+            module = ptxsim.Module.from_file(folder / "kernel.ptx")
+            held: list = []
+
+            def open_here(folder: Path, function: str, module=module, held=held):
+                def launch(*arguments) -> None:
+                    stream = ptxsim.Pointer(torch.zeros(1), "stream")
+                    args = (*arguments[:-1], stream)
+                    held[:] = [ptxsim.capture(folder / "kernel.o", function, args, module, sm_count=132), arguments]
+
+                return launch
+
+            inputs = operator.make_inputs(workload, 0, "cpu", "ragged")
+            outputs = operator.make_outputs(workload)
+            with cute_load.opened_by(open_here, 132):
+                cute_sm90.load(folder).bind(workload, inputs, outputs)(0)
+            launches, arguments = held
+            kinds = {x.data_ptr(): KINDS.get(x.dtype, "u8") for x in arguments if isinstance(x, torch.Tensor)}
+            name = f"cute_sm90 {variant.id}, {len(launches)} kernels"
+            yield case(
+                name, (folder / "kernel.ptx").read_text(), launches, kinds, TO_BF16 if dtype == "bf16" else TO_F16
+            )
+
+
+def written() -> Iterator[dict]:
+    """The kernels of handwritten.py."""
+    for kernel in all_kernels():
+        module = ptxsim.Module.from_text(kernel.text)
+        launch = ptxsim.launch(
+            module,
+            "k",
+            kernel.grid,
+            (kernel.threads,),
+            kernel.args,
+            dynamic_shared=kernel.shared,
+            cluster=kernel.cluster,
+        )
+        arrays = [x for x in kernel.args if isinstance(x, np.ndarray)]
+        kinds = {x.ctypes.data: kind for x, kind in zip(arrays, kernel.kinds, strict=True)}
+        for x, kind in kernel.hold:
+            launch.memory.add(kind, x.ctypes.data, x.nbytes, x)
+            kinds[x.ctypes.data] = kind
+        yield case(kernel.name, kernel.text, [launch], kinds, EXACT)
+
+
+if __name__ == "__main__":
+    torch.manual_seed(7)
+    if not FOLDER.exists():
+        here = Path(__file__).with_name("hopper_forms.py")
+        subprocess.run(
+            [sys.executable, str(here), str(ROOT / BELOW), str(FOLDER)], check=True, stdout=subprocess.DEVNULL
+        )
+    cases = [*written(), *nvidia(), *ours()]
+    with gzip.open(sys.argv[1], "wb") as stream:
+        pickle.dump(cases, stream)
