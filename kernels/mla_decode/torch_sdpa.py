@@ -1,9 +1,9 @@
 """MLA decode in plain PyTorch: the baseline a user has without any kernel of their own.
 
-`scaled_dot_product_attention` has no fused kernel for a head of 576: on an H200 its memory-efficient backend took 456 us
-and its math backend 1,712 us (batch 32, kv 4096, bf16). So this is what the baseline does: matrix product, softmax,
-matrix product, in 313 us. Scores are float32; in 16 bits it would take 255 us, but a score of 9, which decides whether
-one key has a third or a half of a head's weight, would be off by up to 0.03: more than is allowed where few heads count.
+`scaled_dot_product_attention` has no fused kernel for a head of 576: on an H200 its memory-efficient backend took
+456 us and its math backend 1,712 us (batch 32, kv 4096, bf16). So this is what the baseline does: matrix product,
+softmax, matrix product, in 313 us. Scores are float32; in 16 bits it would take 255 us, but a score of 9, which decides
+whether one key has a third or a half of a head's weight, would be off by up to 0.03: too much where few heads count.
 """
 
 from __future__ import annotations
