@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from builds import build
 from cutesnake.contract import ROOT
 from kernels.mla_decode import cute_sm90
 from kernels.mla_decode import cute_sm90_layout as layout
@@ -107,18 +108,14 @@ def test_variants_have_clusters_only_for_several_row_blocks(heads):
 
 
 @pytest.fixture(scope="module", params=["bf16", "fp16"])
-def built(request, tmp_path_factory):
+def built(request):
     """One build of each dtype, made as the compile stage makes it; where there is no DSL the one carried there."""
-    from cutesnake.compile import compile_build
-
     variant = cute_sm90.variants(Workload(1, 64, request.param), "sm_90a")[0]
     if importlib.util.find_spec("cutlass") is None:
         folder = BUILDS / "mla_decode" / "cute_sm90" / "sm_90a" / variant.id
         assert (folder / "build.json").exists(), f"{folder} is missing; make it where the DSL is and copy it"
         return folder
-    folder = tmp_path_factory.mktemp(request.param) / "compile" / "mla_decode" / "cute_sm90" / "sm_90a" / variant.id
-    compile_build("mla_decode", "cute_sm90", "sm_90a", variant, folder)
-    return folder
+    return build("mla_decode", "cute_sm90", "sm_90a", variant)
 
 
 @pytest.mark.slow

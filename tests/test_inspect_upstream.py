@@ -2,46 +2,47 @@
 
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("elftools", reason="a GPU machine inspects nothing and need not have pyelftools")
 
 import tiny_build
+from builds import build
 from cutesnake import record
-from cutesnake.compile import compile_build
 from cutesnake.contract import ROOT, load_kernel, load_operator
-from cutesnake.fetch import fetch
 from cutesnake.inspect.build import inspect_build
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def built(tmp_path, monkeypatch):
-    """Fetch, compile and inspect one kernel in a folder of its own; returns the inspect record and the PTX."""
+def built(tmp_path):
+    """Fetch, compile and inspect one kernel; returns the inspect record and the folder of the build."""
 
     def make(kernel, target, dtype, kv_length=4096):
-        monkeypatch.chdir(tmp_path)
         module, problem = load_kernel("mla_decode", kernel), load_operator("mla_decode")
-        if module.SOURCE != "ours":
-            fetch(module.SOURCE, f"results/fetch/{module.SOURCE}", ROOT / "kernels/upstream.yaml")
         variant = module.variants(problem.Workload(32, kv_length, dtype), target)[0]
-        compile_build("mla_decode", kernel, target, variant, tmp_path / "build")
-        inspect_build(tmp_path / "build/build.json", ROOT / "config/devices.yaml", tmp_path / "inspect.json")
+        folder = build("mla_decode", kernel, target, variant)
+        inspect_build(folder / "build.json", ROOT / "config/devices.yaml", tmp_path / "inspect.json")
         entry = record.read("inspect", tmp_path / "inspect.json")
         assert entry["status"] == "ok", entry["reason"]
-        return entry, "\n".join(path.read_text() for path in sorted((tmp_path / "build").glob("*.ptx")))
+        return entry, folder
 
     return make
 
 
+def ptx_of(folder: Path) -> str:
+    return "\n".join(path.read_text() for path in sorted(folder.glob("*.ptx")))
+
+
 def test_nvidias_fp16_mla_decode_for_sm100(built) -> None:
-    entry, ptx = built("cutlass_fp16", "sm_100a", "fp16")
+    entry, folder = built("cutlass_fp16", "sm_100a", "fp16")
     main = entry["functions"][0]
     assert (main["registers_per_thread"], main["spill_bytes"], main["stack_bytes"]) == (168, 0, 0)
     assert (main["threads_per_block"], main["cluster_size"], main["dynamic_shared_bytes"]) == (384, 2, 232448)
-    counts = main["instructions"]
+    counts, ptx = main["instructions"], ptx_of(folder)
     assert counts["tensor_core"] == len(re.findall(r"tcgen05\.mma\.cta_group::2\.kind::f16", ptx)) == 56
     assert counts["tma_load"] == len(re.findall(r"cp\.async\.bulk\.tensor\.\dd\.shared::cluster", ptx)) == 59
     assert main["setmaxnreg"] == [96, 96, 96, 96, 192, 208]  # loads, page table, MMA, idle; softmax; correction
@@ -53,17 +54,17 @@ def test_nvidias_fp16_mla_decode_for_sm100(built) -> None:
 
 
 def test_nvidias_fp8_mla_decode_for_sm100(built) -> None:
-    entry, ptx = built("cutlass_fp8", "sm_100a", "fp8")
+    entry, folder = built("cutlass_fp8", "sm_100a", "fp8")
     main = entry["functions"][0]
     assert main["pipeline_stages"] == [3, 2, 2, 2, 2, 2]  # load_k, load_v, mma_s, p_mma, p_cor, mma_o of its source
-    assert main["instructions"]["tensor_core"] == len(re.findall(r"tcgen05\.mma\.\S*kind::f8f6f4", ptx)) > 0
+    assert main["instructions"]["tensor_core"] == len(re.findall(r"tcgen05\.mma\.\S*kind::f8f6f4", ptx_of(folder))) > 0
     assert main["setmaxnreg"] == [48, 48, 48, 48, 192, 256]
 
 
-def test_named_barriers_of_an_older_compiler(built, tmp_path) -> None:
+def test_named_barriers_of_an_older_compiler(built) -> None:
     """CuTe DSL 4.8.1 compiles for sm_90a with CUDA 12.9, whose cubins keep the count elsewhere."""
-    entry, _ = built("cute_sm90", "sm_90a", "bf16")
-    command = [tiny_build.tool("cuobjdump"), "-elf", str(tmp_path / "build/kernel.cubin")]
+    entry, folder = built("cute_sm90", "sm_90a", "bf16")
+    command = [tiny_build.tool("cuobjdump"), "-elf", str(folder / "kernel.cubin")]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     theirs = sorted(map(int, re.findall(r"^bar = (\d+)", said, re.MULTILINE)))
     assert sorted(function["named_barriers"] for function in entry["functions"]) == theirs
@@ -76,12 +77,12 @@ def test_named_barriers_of_an_older_compiler(built, tmp_path) -> None:
 )
 def test_tilegyms_mla_decode(built, target, shared, instruction, tensor_core) -> None:
     """A kv length that no tile divides. Shared memory as cuobjdump has it, with the system's kilobyte."""
-    entry, ptx = built("tilegym", target, "bf16", kv_length=4000)
+    entry, folder = built("tilegym", target, "bf16", kv_length=4000)
     main = entry["functions"][0]
     assert (main["registers_per_thread"], main["stack_bytes"], main["spill_bytes"]) == (255, 0, 0)
     assert main["static_shared_bytes"] + main["reserved_shared_bytes"] == shared
     assert main["dynamic_shared_bytes"] == 0
-    assert main["instructions"]["tensor_core"] == len(re.findall(instruction, ptx)) == tensor_core
+    assert main["instructions"]["tensor_core"] == len(re.findall(instruction, ptx_of(folder))) == tensor_core
     assert (main["threads_per_block"], main["cluster_size"]) == (256, 1)
     assert main["pipeline_stages"] is None and any("initialised together" in note for note in entry["notes"])
     assert main["occupancy"]["blocks_per_sm"] == 1 and "registers" in main["occupancy"]["limiter"]

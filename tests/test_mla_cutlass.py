@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from builds import build
 from cutesnake import cute_load, record
-from cutesnake.compile import compile_build
-from cutesnake.contract import ROOT, Variant, load_kernel, load_operator
+from cutesnake.contract import ROOT, load_kernel, load_operator
 from cutesnake.fetch import fetch
 from kernels.mla_decode.cutlass_adapter import EXAMPLES, split_count
 from kernels.mla_decode.operator import Workload
@@ -59,15 +59,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def build(place: Path, dtype: str, target: str, variant: Variant) -> Path:
-    folder = place / "results/compile/mla_decode" / f"cutlass_{dtype}" / target / variant.id
-    if not folder.exists():
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(place)
-            compile_build("mla_decode", f"cutlass_{dtype}", target, variant, folder)
-    return folder
-
-
 def capture(folder: Path, function: str) -> Callable[..., None]:
     """Opens a build for launch capture: the object's own host code runs, the launches are kept."""
     import torch
@@ -84,13 +75,18 @@ def capture(folder: Path, function: str) -> Callable[..., None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", [1, 128])  # split keys, and none
-@pytest.mark.parametrize("dtype", ["fp16", "fp8"])
-@pytest.mark.parametrize("target", ["sm_100a", "sm_103a"])
-def test_build(place: Path, dtype: str, batch: int, target: str) -> None:
+@pytest.mark.parametrize(
+    ("target", "dtype", "batch"),  # batch 1 splits the keys, 128 does not
+    [
+        *[("sm_100a", dtype, batch) for dtype in ("fp16", "fp8") for batch in (1, 128)],
+        ("sm_103a", "fp16", 1),
+        ("sm_103a", "fp8", 128),
+    ],
+)
+def test_build(dtype: str, batch: int, target: str) -> None:
     kernel = load_kernel("mla_decode", f"cutlass_{dtype}")
     for variant in kernel.variants(Workload(batch, 4096, dtype), target):
-        folder = build(place, dtype, target, variant)
+        folder = build("mla_decode", f"cutlass_{dtype}", target, variant)
         entry = record.read("compile", folder / "build.json")
         assert entry["status"] == "ok", entry["reason"]
         assert len(entry["symbols"]) == (2 if batch == 1 else 1)
@@ -105,7 +101,7 @@ def test_build(place: Path, dtype: str, batch: int, target: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 3, 128])
 @pytest.mark.parametrize("dtype", ["fp16", "fp8"])
-def test_launches_are_those_that_the_build_makes(place: Path, dtype: str, batch: int) -> None:
+def test_launches_are_those_that_the_build_makes(dtype: str, batch: int) -> None:
     """What a runner reports, and where its TMA descriptors point, against the launches of the object itself."""
     import ptxsim.tensormap as tensormap
 
@@ -115,7 +111,7 @@ def test_launches_are_those_that_the_build_makes(place: Path, dtype: str, batch:
     row = inputs.q.shape[-1] * inputs.q.element_size()  # bytes of a packed latent and rope
     latent = 512 * inputs.q.element_size()
     for variant in kernel.variants(workload, "sm_100a"):
-        folder = build(place, dtype, "sm_100a", variant)
+        folder = build("mla_decode", f"cutlass_{dtype}", "sm_100a", variant)
         with cute_load.opened_by(capture):
             runner = kernel.load(folder).bind(workload, inputs, outputs)
         runner(0)

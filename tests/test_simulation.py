@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 import ptxsim
+from builds import build
 from cutesnake import arch, record, simulation, stage
 from cutesnake import config as configuration
 from cutesnake.case import Case
 from cutesnake.compile import compile_build
 from cutesnake.contract import ROOT, Cost, Variant, load_kernel
-from cutesnake.fetch import fetch
 from cutesnake.matrix import Plan, make_plan
 from cutesnake.staleness import closure, digest_code
 
@@ -271,18 +271,12 @@ def test_a_case_that_takes_too_long_is_ended(add, tmp_path, monkeypatch) -> None
 
 
 @pytest.fixture(scope="session")
-def cutlass(tmp_path_factory) -> tuple[Path, dict]:
+def cutlass() -> tuple[Path, dict]:
     """(folder of a build of NVIDIA's FP16 kernel that does not split, identity of its smallest default workload)."""
-    place = tmp_path_factory.mktemp("cutlass")
-    fetch("flashinfer-python", place / "results/fetch/flashinfer-python", ROOT / "kernels" / "upstream.yaml")
     known = {"batch": 1, "kv_length": 65, "dtype": "fp16"}
     case = Case("correctness", "mla_decode", FP16, "sm_100a", {"id": "", "params": {}}, known, "")
     variant = load_kernel("mla_decode", FP16).variants(case.workload, "sm_100a")[0]
-    folder = place / "results/compile/mla_decode" / FP16 / "sm_100a" / variant.id
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
-        compile_build("mla_decode", FP16, "sm_100a", variant, folder)
-    return folder, identity("mla_decode", FP16, "sm_100a", variant, **known)
+    return build("mla_decode", FP16, "sm_100a", variant), identity("mla_decode", FP16, "sm_100a", variant, **known)
 
 
 @pytest.mark.slow
