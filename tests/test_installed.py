@@ -281,3 +281,18 @@ def test_pictures_and_times_name_it_as_cuda(shown) -> None:
     assert "flash_mla" in {text.get_text() for text in drawn.get_yticklabels()}
     (table,) = times.times(shown, [])
     assert "flash_mla" in table["kernels"]
+
+
+def test_recorded_kernels_that_the_experiment_leaves_out_are_not_shown(shown) -> None:
+    plan = {
+        **shown.plan,
+        "decisions": [d for d in shown.plan["decisions"] if d["kernel"] not in ("flash_mla", "cutile")],
+    }
+    plan["cases"] = [case for case in plan["cases"] if case["build"].split("/")[1] not in ("flash_mla", "cutile")]
+    without = sample.replace(shown, plan=plan)
+    (source,) = [s for s in without.sources("sm_90a") if s.kind == "recorded"]
+    (legend,) = draw_times(without, source, "sm_90a").figure.legends
+    assert {text.get_text().split()[0] for text in legend.get_texts()} == {"tilegym", "cute_sm90", "torch_sdpa"}
+    draw_timeline(without, source, "sm_90a")
+    (table,) = times.times(without, [])
+    assert set(table["kernels"]) == {"tilegym", "cute_sm90", "torch_sdpa"}

@@ -123,9 +123,9 @@ class Evidence:
                 yield entry
 
     def records(self, source: Source, stage: str) -> Iterator[Record]:
-        """Records of a stage that succeeded, from one source."""
-        for (found, name, _), (_, entry) in self._cases.items():
-            if (found, name) == (source, stage) and entry["status"] == "ok":
+        """Records of a stage that succeeded, from one source, of kernels asked for: a recorded set may have others."""
+        for (found, name, key), (_, entry) in self._cases.items():
+            if (found, name) == (source, stage) and entry["status"] == "ok" and key[:2] in self.decisions:
                 yield entry
 
     def sources(self, target: str) -> list[Source]:
