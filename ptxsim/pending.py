@@ -3,8 +3,8 @@
 tcgen05.ld writes its registers at some time until tcgen05.wait::ld, wgmma its accumulators (and reads its A registers)
 until a wgmma.wait_group: PTX leaves open what an instruction in between sees. ptxas does not: it makes the instruction
 wait for its registers, and NVIDIA's kernels count on that. So a touch completes the load or product here too; the
-check "unwaited" reports it. A data flow over the basic blocks finds the instructions where it can happen; only these
-ask, when they run, whether it does.
+checks "unwaited" and "unwaited-ld" report it. A data flow over the basic blocks finds the instructions where it can
+happen; only these ask, when they run, whether it does.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def touch(f, i: int) -> None:
                 code = machine.program.instructions
                 first = code[origin if origin >= 0 else -1 - origin]
                 wait = "tcgen05.wait::ld" if origin >= 0 else "wgmma.wait_group"
-                if "unwaited" in machine.checks:
+                if ("unwaited-ld" if origin >= 0 else "unwaited") in machine.checks:
                     machine.report(
                         "unwaited",
                         f"{use.name} belongs to the {'.'.join(first.parts[:2])} at PTX line {first.line} until "

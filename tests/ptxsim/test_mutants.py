@@ -7,6 +7,7 @@ kernel does not have, or a wrong output.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -117,10 +118,10 @@ def test_mutants_of_the_tutorial_gemm(built, name) -> None:
     print(name, "→", how)
 
 
-def persistent(folder: Path) -> Callable:
+def persistent(folder: Path, n: int = 256) -> Callable:
     def make():
         torch.manual_seed(2)
-        m, n, k, batch = 512, 256, 128, 2
+        m, k, batch = 512, 128, 2
         a, b = (
             torch.randn(batch, m, k).bfloat16().permute(1, 2, 0),
             torch.randn(batch, n, k).bfloat16().permute(1, 2, 0),
@@ -138,7 +139,7 @@ PERSISTENT = {
     "barrier before the TMA store deleted": swap(r"bar\.sync\s+1, 128;", "", 0),
     "commit reaches one CTA only": swap(r"(tcgen05\.commit[^;]*\[%r249\+64\]), %rs1;", r"\1, 1;"),
     "accumulator released to the wrong CTA": swap(
-        r"mapa\.shared::cluster\.u32\s+%r593, %r592, %r56;", "mov.u32 %r593, %r592;"
+        r"(?s)mapa\.shared::cluster\.u32\s+%r593, %r592, %r56;", "mov.u32 %r593, %r592;"
     ),
     "store at the wrong coordinate": swap(r"\[%rd63, \{%r622, %r64, %r61\}\]", "[%rd63, {%r64, %r622, %r61}]"),
 }
@@ -209,6 +210,65 @@ def test_mutants_of_mla_decode(built, name) -> None:
     print(name, "→", how)
 
 
+def fmha(folder: Path) -> Callable:
+    def make():
+        torch.manual_seed(4)
+        q, k, v = (torch.randn(1, s, h, 128).half() for s, h in ((256, 2), (512, 1), (512, 1)))
+        o, scale = nans(1, 256, 2, 128), 128**-0.5
+        args = (*(ptxsim.Pointer(x) for x in (q, k, v, o)), 1, 256, 512, 2, 1, scale / math.log(2), scale, 0)
+        heads = [x.float().transpose(1, 2).expand(-1, 2, -1, -1) for x in (q, k, v)]
+        want = torch.nn.functional.scaled_dot_product_attention(*heads).transpose(1, 2)
+        return capture(folder, "fmha", args), lambda: not torch.allclose(o.float(), want, rtol=1e-2, atol=3e-3)
+
+    return make
+
+
+def released_behind_the_load(text: str) -> str:
+    """The accumulator's empty barrier is signalled right behind the last tcgen05.ld, before its wait and any use."""
+    text, n = re.subn(r"mbarrier\.arrive\.shared::cluster\.b64 _, \[%r593\], %r595;", "", text)
+    release = """ { .reg .pred q1, q2; .reg .b32 a1, a2; setp.ne.b32 q1, %r625, 3; @q1 bra KEEP; elect.sync a1|q2, -1;
+    @!q2 bra KEEP; add.u32 a1, %r65, 144; mapa.shared::cluster.u32 a2, a1, %r56;
+    mbarrier.arrive.shared::cluster.b64 _, [a2], 1; KEEP: }"""
+    text, m = re.subn(r"tcgen05\.ld[^;]*;", lambda found: found[0] + release, text)
+    assert n == m == 1
+    return text
+
+
+@pytest.mark.slow
+def test_an_accumulator_released_before_its_load_is_waited_for(built) -> None:
+    folder = built("persistent_gemm", "pair")
+    make = persistent(folder, 1024)  # so many tiles that both accumulators are used again
+    assert caught(folder, make, None) is None
+    how = caught(folder, make, released_behind_the_load)
+    assert how and "nothing orders that after the read by tcgen05.ld" in how
+
+
+def hopper(folder: Path) -> Callable:
+    def make():
+        torch.manual_seed(5)
+        a, b = (torch.randn(1, x, 1024).half().permute(1, 2, 0) for x in (192, 160))
+        c = nans(1, 192, 160).permute(1, 2, 0)
+        want = torch.einsum("mkl,nkl->mnl", a.float(), b.float())
+        return capture(folder, "gemm", (a, b, c)), lambda: not torch.allclose(c.float(), want, rtol=2**-9, atol=2e-2)
+
+    return make
+
+
+HOPPER = {
+    "wgmma.wait_group of the accumulator deleted": swap(r"wgmma\.wait_group\.sync\.aligned\s+0;", ""),
+    "stage released while its product runs": swap(r"wgmma\.wait_group\.sync\.aligned\s+1;", ""),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOPPER)
+def test_mutants_of_the_hopper_gemm(built, name) -> None:
+    folder = built("hopper_gemm", "f16")
+    how = caught(folder, hopper(folder), HOPPER[name])
+    assert how, f"«{name}» went unnoticed"
+    print(name, "→", how)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kernel,part,make",
@@ -217,6 +277,8 @@ def test_mutants_of_mla_decode(built, name) -> None:
         ("persistent_gemm", "pair", persistent),
         ("rmsnorm", "16384", rmsnorm),
         ("mla_fp16", "", mla),
+        ("fmha", "", fmha),
+        ("hopper_gemm", "f16", hopper),
     ],
 )
 def test_no_default_schedule_notices_anything_in_the_intact_kernel(built, kernel, part, make) -> None:
