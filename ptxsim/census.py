@@ -21,9 +21,9 @@ class _Probe(Program):
         self.block_of = {n: n for n in range(len(kernel.instructions))}
 
 
-def census(paths: list[Path]) -> dict[str, tuple[int, int, str]]:
-    """opcode → (uses, files it is in, "" or why it cannot be simulated)."""
-    uses, files, trouble = Counter(), {}, {}
+def census(paths: list[Path]) -> dict[str, tuple[int, int, str, str]]:
+    """opcode → (uses, files it is in, their targets, "" or why it cannot be simulated)."""
+    uses, files, targets, trouble = Counter(), {}, {}, {}
     for path in paths:
         module = Module.from_file(path)
         for kernel in module.kernels.values():
@@ -31,13 +31,14 @@ def census(paths: list[Path]) -> dict[str, tuple[int, int, str]]:
             for n, ins in enumerate(kernel.instructions):
                 uses[ins.op] += 1
                 files.setdefault(ins.op, set()).add(path)
+                targets.setdefault(ins.op, set()).add(module.target)
                 if ins.op in trouble:
                     continue
                 try:
                     Generator(probe, probe.blocks[n], True).source()
                 except PtxError as error:
                     trouble[ins.op] = str(error).split(": ", 2)[-1]
-    return {op: (uses[op], len(files[op]), trouble.get(op, "")) for op in sorted(uses)}
+    return {op: (uses[op], len(files[op]), " ".join(sorted(targets[op])), trouble.get(op, "")) for op in sorted(uses)}
 
 
 def table(paths: list[Path]) -> str:
@@ -47,10 +48,13 @@ def table(paths: list[Path]) -> str:
     out = [
         f"{len(rows)} opcodes in {len(paths)} files; {len(rows) - bad} simulated, {bad} not.",
         "",
-        "| opcode | uses | files | simulated |",
-        "|---|---|---|---|",
+        "| opcode | uses | files | targets | simulated |",
+        "|---|---|---|---|---|",
     ]
-    out += [f"| {op} | {n} | {k} | {'yes' if not why else 'no: ' + why[:80]} |" for op, (n, k, why) in rows.items()]
+    out += [
+        f"| {op} | {n} | {k} | {where} | {'yes' if not why else 'no: ' + why[:80]} |"
+        for op, (n, k, where, why) in rows.items()
+    ]
     return "\n".join(out)
 
 

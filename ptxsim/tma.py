@@ -43,6 +43,15 @@ def descriptor(f, i: int, addr: int) -> TensorMap | None:
         raise PtxError(f"kernel {machine.launch.name[:80]}: {error}") from None
 
 
+def _aligned_start(machine, f, i: int, tm: TensorMap, coords: tuple[int, ...]) -> bool:
+    """Whether a box begins at a multiple of 16 bytes of its row; an H200 calls anything else an illegal instruction."""
+    byte = coords[0] * tm.bits // 8
+    if byte % 16 == 0:
+        return True
+    machine.report("misaligned", f"a TMA box at {coords} begins at byte {byte} of its row: no multiple of 16", f, i)
+    return False
+
+
 @runtime
 def tma_load(f, i: int, dst, doff: int, tensor, toff: int, coords, bar, boff: int, mask, pair: bool) -> None:
     cta, lanes = f.cta, f.lanes()
@@ -89,6 +98,8 @@ def tma_load(f, i: int, dst, doff: int, tensor, toff: int, coords, bar, boff: in
             )
             continue
         where_ = tuple(c[n] for c in columns)
+        if not _aligned_start(machine, f, i, tm, where_):
+            continue
         for _, barrier in targets:
             if machine.order is not None:
                 machine.order.expect_copy(barrier, token)
@@ -213,6 +224,8 @@ def tma_store(f, i: int, src, soff: int, tensor, toff: int, coords, op: str) -> 
         machine.counts.tma_instructions += 1
         machine.counts.tma_bytes += tm.box_bytes
         where = tuple(c[n] for c in columns)
+        if not _aligned_start(machine, f, i, tm, where):
+            continue
         token = machine.order.issue(f, i, (f.lo + int(lane)) // 32) if machine.order is not None else None
 
         def read(tm=tm, at=at, token=token):

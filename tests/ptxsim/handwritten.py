@@ -12,7 +12,7 @@ HEAD = ".version 8.4\n.target sm_90a\n.address_size 64\n.extern .shared .align 1
 
 @dataclass
 class Kernel:
-    """PTX of a kernel `k`; arguments are arrays, whole numbers or descriptors (bytes); `kinds` names the arrays' types."""
+    """PTX of a kernel `k`; arguments are arrays, whole numbers or descriptors (bytes), `kinds` the arrays' types."""
 
     name: str
     body: str
@@ -33,8 +33,8 @@ class Kernel:
             else:
                 params.append(f".param .{'u32' if isinstance(arg, int) else 'u64'} p{n}")
         return (
-            f"{HEAD}.visible .entry k({', '.join(params)})\n{{ .reg .pred %p<20>; .reg .b16 %h<40>; .reg .b32 %r<120>;\n"
-            f".reg .f32 %f<80>; .reg .b64 %d<60>;\n{self.body}\nret;\n}}\n"
+            f"{HEAD}.visible .entry k({', '.join(params)})\n{{ .reg .pred %p<20>; .reg .b16 %h<40>;\n"
+            f".reg .b32 %r<120>;\n.reg .f32 %f<80>; .reg .b64 %d<60>;\n{self.body}\nret;\n}}\n"
         )
 
 
@@ -51,7 +51,7 @@ WAIT = "bar.sync 0; L: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 
 
 
 def transpose() -> Kernel:
-    """64 by 64 tiles of f16 through shared memory: TMA load and store, both swizzled by 128 bytes, past the edges too."""
+    """64 by 64 tiles of f16 through shared memory: TMA load and store, swizzled by 128 bytes, past the edges too."""
     x = _rng(1).standard_normal((200, 136)).astype(np.float16)
     y = np.full((136, 200), -7, np.float16)
     body = (
@@ -64,10 +64,13 @@ mov.b64 %d1, p0; cvta.param.u64 %d1, %d1; mov.b64 %d2, p1; cvta.param.u64 %d2, %
         + "W: "
         + WAIT
         + """mov.u32 %r20, %r2; C: shr.u32 %r21, %r20, 6; and.b32 %r22, %r20, 63;
-shl.b32 %r23, %r21, 7; mad.lo.u32 %r23, %r22, 2, %r23; and.b32 %r24, %r21, 7; shl.b32 %r24, %r24, 4; xor.b32 %r23, %r23, %r24;
+shl.b32 %r23, %r21, 7; mad.lo.u32 %r23, %r22, 2, %r23; and.b32 %r24, %r21, 7; shl.b32 %r24, %r24, 4;
+xor.b32 %r23, %r23, %r24;
 add.u32 %r23, %r23, %r1; ld.shared.b16 %h1, [%r23];
-shl.b32 %r25, %r22, 7; mad.lo.u32 %r25, %r21, 2, %r25; and.b32 %r24, %r22, 7; shl.b32 %r24, %r24, 4; xor.b32 %r25, %r25, %r24;
-add.u32 %r25, %r25, %r1; st.shared.b16 [%r25+8192], %h1; add.u32 %r20, %r20, 128; setp.lt.u32 %p3, %r20, 4096; @%p3 bra C;
+shl.b32 %r25, %r22, 7; mad.lo.u32 %r25, %r21, 2, %r25; and.b32 %r24, %r22, 7; shl.b32 %r24, %r24, 4;
+xor.b32 %r25, %r25, %r24;
+add.u32 %r25, %r25, %r1; st.shared.b16 [%r25+8192], %h1; add.u32 %r20, %r20, 128; setp.lt.u32 %p3, %r20, 4096;
+@%p3 bra C;
 fence.proxy.async.shared::cta; bar.sync 0; @%p1 bra E; add.u32 %r5, %r1, 8192;
 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d2, {%r11, %r10}], [%r5]; cp.async.bulk.commit_group;
 cp.async.bulk.wait_group 0; E:"""
@@ -124,7 +127,8 @@ def tma_load(number: int) -> Kernel:
         + LOAD_TILE.replace("BYTES", str(n)).replace("DIM", str(x.ndim)).replace("COORDS", ", ".join(map(str, at)))
         + "W: "
         + WAIT
-        + f"""mov.u32 %r4, %r2; C: setp.ge.u32 %p3, %r4, {n}; @%p3 bra E; add.u32 %r5, %r1, %r4; ld.shared.u8 %r6, [%r5];
+        + f"""mov.u32 %r4, %r2; C: setp.ge.u32 %p3, %r4, {n}; @%p3 bra E; add.u32 %r5, %r1, %r4;
+ld.shared.u8 %r6, [%r5];
 cvt.u64.u32 %d4, %r4; add.u64 %d5, %d3, %d4; st.global.u8 [%d5], %r6; add.u32 %r4, %r4, 128; bra C; E:"""
     )
     descriptor = tensor_map(x, box, swizzle, TYPE_CODES[kind]).tobytes()
@@ -132,8 +136,22 @@ cvt.u64.u32 %d4, %r4; add.u64 %d5, %d3, %d4; st.global.u8 [%d5], %r6; add.u32 %r
     return Kernel(name, body, [descriptor, out], ["u8"], shared=n + 1024, hold=[(x, kind)])
 
 
-REDUCTIONS = [("", "f32"), ("add", "f32"), ("add", "f16"), ("add", "bf16"), ("add", "u32"), ("min", "s32"), ("max", "s32"),
-              ("and", "u32"), ("or", "u32"), ("xor", "u32"), ("inc", "u32"), ("dec", "u32"), ("min", "f16"), ("max", "bf16")]  # fmt: skip
+REDUCTIONS = [
+    ("", "f32"),
+    ("add", "f32"),
+    ("add", "f16"),
+    ("add", "bf16"),
+    ("add", "u32"),
+    ("min", "s32"),
+    ("max", "s32"),
+    ("and", "u32"),
+    ("or", "u32"),
+    ("xor", "u32"),
+    ("inc", "u32"),
+    ("dec", "u32"),
+    ("min", "f16"),
+    ("max", "bf16"),
+]
 
 
 def tma_store(number: int) -> Kernel:
@@ -145,10 +163,11 @@ def tma_store(number: int) -> Kernel:
     opcode = "cp.reduce.async.bulk.tensor" if op else "cp.async.bulk.tensor"
     body = (
         START.replace("BARRIER", str(n))
-        + f"""mov.b64 %d1, p0; cvta.param.u64 %d1, %d1; ld.param.u64 %d3, [p1]; setp.ge.u32 %p4, %r2, {n // 8}; @%p4 bra W;
+        + f"""mov.b64 %d1, p0; cvta.param.u64 %d1, %d1; ld.param.u64 %d3, [p1]; setp.ge.u32 %p4, %r2, {n // 8};
+@%p4 bra W;
 mad.wide.u32 %d4, %r2, 8, %d3; ld.global.b64 %d5, [%d4]; mad.lo.u32 %r4, %r2, 8, %r1; st.shared.b64 [%r4], %d5;
 W: fence.proxy.async.shared::cta; bar.sync 0; @%p1 bra E;
-{opcode}.2d.global.shared::cta{"." + op if op else ""}.tile.bulk_group [%d1, {{20, 4}}], [%r1];
+{opcode}.2d.global.shared::cta{"." + op if op else ""}.tile.bulk_group [%d1, {{24, 4}}], [%r1];
 cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; E:"""
     )
     descriptor = tensor_map(target, (16, 16), 0, TYPE_CODES[kind]).tobytes()
@@ -165,10 +184,12 @@ def multicast() -> Kernel:
 mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 2048;
 S: barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned; @%p1 bra W; mov.b16 %h1, 15;
 mad.lo.u32 %r8, %r7, 512, %r1;
-cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%r8], [%d1, {0, %r7}], [%r3], %h1;
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%r8],
+[%d1, {0, %r7}], [%r3], %h1;
 W: """
         + WAIT
-        + """mov.u32 %r9, %ctaid.x; mov.u32 %r4, %r2; C: mad.lo.u32 %r5, %r4, 4, %r1; ld.shared.b32 %r6, [%r5]; add.u32 %r6, %r6, %r9;
+        + """mov.u32 %r9, %ctaid.x; mov.u32 %r4, %r2; C: mad.lo.u32 %r5, %r4, 4, %r1; ld.shared.b32 %r6, [%r5];
+add.u32 %r6, %r6, %r9;
 mad.lo.u32 %r10, %r9, 512, %r4; mad.wide.u32 %d4, %r10, 4, %d3; st.global.b32 [%d4], %r6; add.u32 %r4, %r4, 128;
 setp.lt.u32 %p3, %r4, 512; @%p3 bra C; barrier.cluster.arrive; barrier.cluster.wait;"""
     )
@@ -186,12 +207,13 @@ setp.lt.u32 %p3, %r4, 512; @%p3 bra C; barrier.cluster.arrive; barrier.cluster.w
 
 
 def cluster_reduction(by_async_store: bool) -> Kernel:
-    """Sums over eight CTAs through distributed shared memory: stores and a cluster barrier, or st.async on an mbarrier."""
+    """Sums over eight CTAs through distributed shared memory: stores and a cluster barrier, or st.async."""
     x, out = _rng(4).standard_normal((16, 128)).astype(np.float32), np.zeros((2, 128), np.float32)
     send = "st.shared::cluster.f32 [%r12], %f1; barrier.cluster.arrive.release; barrier.cluster.wait.acquire;"
     wait = ""
     if by_async_store:
-        send = "mapa.shared::cluster.u32 %r13, %r3, %r11; st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%r12], %f1, [%r13];"
+        send = "mapa.shared::cluster.u32 %r13, %r3, %r11;\n"
+        send += "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%r12], %f1, [%r13];"
         wait = "L: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [%r3], 0; @!%p2 bra L;"
     body = (
         START.replace("BARRIER", "4096")
@@ -200,12 +222,14 @@ def cluster_reduction(by_async_store: bool) -> Kernel:
 mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 4096;
 S: barrier.cluster.arrive.release; barrier.cluster.wait.acquire;
 mad.lo.u32 %r9, %r8, 128, %r2; mad.wide.u32 %d3, %r9, 4, %d1; ld.global.f32 %f1, [%d3];
-mad.lo.u32 %r10, %r7, 512, %r1; mad.lo.u32 %r10, %r2, 4, %r10; mov.u32 %r11, 0; mapa.shared::cluster.u32 %r12, %r10, %r11;
+mad.lo.u32 %r10, %r7, 512, %r1; mad.lo.u32 %r10, %r2, 4, %r10; mov.u32 %r11, 0;
+mapa.shared::cluster.u32 %r12, %r10, %r11;
 {send}
 setp.ne.u32 %p3, %r7, 0; @%p3 bra E; {wait} mov.f32 %f2, 0f00000000; mad.lo.u32 %r14, %r2, 4, %r1;
 """
         + "".join(f"ld.shared.f32 %f3, [%r14+{512 * n}]; add.rn.f32 %f2, %f2, %f3;\n" for n in range(8))
-        + "shr.u32 %r15, %r8, 3; mad.lo.u32 %r15, %r15, 128, %r2; mad.wide.u32 %d4, %r15, 4, %d2; st.global.f32 [%d4], %f2;\n"
+        + "shr.u32 %r15, %r8, 3; mad.lo.u32 %r15, %r15, 128, %r2; mad.wide.u32 %d4, %r15, 4, %d2;\n"
+        "st.global.f32 [%d4], %f2;\n"
         "E: barrier.cluster.arrive; barrier.cluster.wait;"
     )
     name = "cluster sums through " + ("st.async" if by_async_store else "distributed shared memory")
@@ -213,16 +237,22 @@ setp.ne.u32 %p3, %r7, 0; @%p3 bra E; {wait} mov.f32 %f2, 0f00000000; mad.lo.u32 
 
 
 def histogram() -> Kernel:
-    """Counts in shared memory by atomics of all warps, added to global memory; the last CTA, told by a counter, sums them."""
+    """Counts by atomics in shared, then in global memory; the last CTA, told by a counter, sums them."""
     x, bins, extra = _rng(5).integers(0, 64, 4096, dtype=np.uint32), np.zeros(64, np.uint32), np.zeros(2, np.uint32)
-    body = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x; ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1];
-ld.param.u64 %d3, [p2]; setp.ge.u32 %p1, %r2, 64; mad.lo.u32 %r4, %r2, 4, %r1; @!%p1 st.shared.u32 [%r4], 0; bar.sync 0;
+    body = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x; ld.param.u64 %d1, [p0];
+ld.param.u64 %d2, [p1];
+ld.param.u64 %d3, [p2]; setp.ge.u32 %p1, %r2, 64; mad.lo.u32 %r4, %r2, 4, %r1; @!%p1 st.shared.u32 [%r4], 0;
+bar.sync 0;
 mad.lo.u32 %r5, %r3, 512, %r2; mov.u32 %r6, 0; C: mad.wide.u32 %d4, %r5, 4, %d1; ld.global.u32 %r7, [%d4];
-mad.lo.u32 %r8, %r7, 4, %r1; red.shared.add.u32 [%r8], 1; add.u32 %r5, %r5, 128; add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, 4;
-@%p2 bra C; bar.sync 0; mad.wide.u32 %d5, %r2, 4, %d2; @%p1 bra N; ld.shared.u32 %r9, [%r4]; red.global.add.u32 [%d5], %r9;
-N: membar.gl; bar.sync 0; setp.ne.u32 %p3, %r2, 0; @%p3 bra E; atom.global.inc.u32 %r10, [%d3], 7; setp.ne.u32 %p4, %r10, 7;
+mad.lo.u32 %r8, %r7, 4, %r1; red.shared.add.u32 [%r8], 1; add.u32 %r5, %r5, 128; add.u32 %r6, %r6, 1;
+setp.lt.u32 %p2, %r6, 4;
+@%p2 bra C; bar.sync 0; mad.wide.u32 %d5, %r2, 4, %d2; @%p1 bra N; ld.shared.u32 %r9, [%r4];
+red.global.add.u32 [%d5], %r9;
+N: membar.gl; bar.sync 0; setp.ne.u32 %p3, %r2, 0; @%p3 bra E; atom.global.inc.u32 %r10, [%d3], 7;
+setp.ne.u32 %p4, %r10, 7;
 @%p4 bra E; mov.u32 %r11, 0; mov.u32 %r12, 0; S: mad.wide.u32 %d6, %r12, 4, %d2; ld.volatile.global.u32 %r13, [%d6];
-mad.lo.u32 %r11, %r13, %r12, %r11; add.u32 %r12, %r12, 1; setp.lt.u32 %p5, %r12, 64; @%p5 bra S; st.global.u32 [%d3+4], %r11; E:"""
+mad.lo.u32 %r11, %r13, %r12, %r11; add.u32 %r12, %r12, 1; setp.lt.u32 %p5, %r12, 64; @%p5 bra S;
+st.global.u32 [%d3+4], %r11; E:"""
     return Kernel("histogram by atomics", body, [x, bins, extra], ["u32"] * 3, (8,), 128, shared=256)
 
 
@@ -230,9 +260,11 @@ def scan() -> Kernel:
     """Inclusive sums of 1024 numbers: shuffles within warps, shared memory across them."""
     x, out = _rng(6).integers(0, 1000, 1024, dtype=np.uint32), np.zeros(1024, np.uint32)
     steps = "".join(f"shfl.sync.up.b32 %r5|%p2, %r4, {1 << k}, 0, -1; @%p2 add.u32 %r4, %r4, %r5;\n" for k in range(5))
-    body = f"""mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1]; mad.wide.u32 %d3, %r2, 4, %d1;
+    body = f"""mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1];
+mad.wide.u32 %d3, %r2, 4, %d1;
 ld.global.u32 %r4, [%d3]; {steps} and.b32 %r6, %r2, 31; shr.u32 %r7, %r2, 5; mad.lo.u32 %r8, %r7, 4, %r1;
-setp.ne.u32 %p3, %r6, 31; @!%p3 st.shared.u32 [%r8], %r4; bar.sync 0; setp.ne.u32 %p4, %r7, 0; mov.u32 %r9, %r4; @%p4 bra A;
+setp.ne.u32 %p3, %r6, 31; @!%p3 st.shared.u32 [%r8], %r4; bar.sync 0; setp.ne.u32 %p4, %r7, 0; mov.u32 %r9, %r4;
+@%p4 bra A;
 mad.lo.u32 %r10, %r6, 4, %r1; ld.shared.u32 %r4, [%r10]; {steps} st.shared.u32 [%r10+128], %r4;
 A: bar.sync 0; setp.eq.u32 %p5, %r7, 0; mov.u32 %r11, 0; @!%p5 ld.shared.u32 %r11, [%r8+124]; add.u32 %r9, %r9, %r11;
 mad.wide.u32 %d4, %r2, 4, %d2; st.global.u32 [%d4], %r9;"""
@@ -243,15 +275,19 @@ def warp_gemm(element: str) -> Kernel:
     """C = A B by mma.sync: 64 by 64 tiles, cp.async in two stages of 32 columns, ldmatrix, B transposed by it."""
     m, n, k = 128, 128, 128
     a, b, c = _some(element, (m, k), 7), _some(element, (k, n), 8), np.full((m, n), np.nan, np.float32)
-    body = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ctaid.y; ld.param.u64 %d1, [p0];
+    body = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ctaid.y;
+ld.param.u64 %d1, [p0];
 ld.param.u64 %d2, [p1]; ld.param.u64 %d3, [p2];
 """
     # A: rows of 80 bytes (40 halves); B: rows of 144 bytes; a stage takes 5120 + 4608 bytes
     for piece in range(2):
-        body += f"""add.u32 %r5, %r2, {128 * piece}; shr.u32 %r6, %r5, 2; and.b32 %r7, %r5, 3; mad.lo.u32 %r8, %r4, 64, %r6;
-mul.lo.u32 %r8, %r8, {2 * k}; mad.lo.u32 %r8, %r7, 16, %r8; cvt.u64.u32 %d1{piece}, %r8; add.u64 %d1{piece}, %d1{piece}, %d1;
+        body += f"""add.u32 %r5, %r2, {128 * piece}; shr.u32 %r6, %r5, 2; and.b32 %r7, %r5, 3;
+mad.lo.u32 %r8, %r4, 64, %r6;
+mul.lo.u32 %r8, %r8, {2 * k}; mad.lo.u32 %r8, %r7, 16, %r8; cvt.u64.u32 %d1{piece}, %r8;
+add.u64 %d1{piece}, %d1{piece}, %d1;
 mad.lo.u32 %r1{piece}, %r6, 80, %r1; mad.lo.u32 %r1{piece}, %r7, 16, %r1{piece};
-shr.u32 %r6, %r5, 3; and.b32 %r7, %r5, 7; mul.lo.u32 %r8, %r6, {2 * n}; mad.lo.u32 %r8, %r3, 128, %r8; mad.lo.u32 %r8, %r7, 16, %r8;
+shr.u32 %r6, %r5, 3; and.b32 %r7, %r5, 7; mul.lo.u32 %r8, %r6, {2 * n}; mad.lo.u32 %r8, %r3, 128, %r8;
+mad.lo.u32 %r8, %r7, 16, %r8;
 cvt.u64.u32 %d2{piece}, %r8; add.u64 %d2{piece}, %d2{piece}, %d2; mad.lo.u32 %r2{piece}, %r6, 144, %r1;
 mad.lo.u32 %r2{piece}, %r7, 16, %r2{piece}; add.u32 %r2{piece}, %r2{piece}, 5120;
 """
@@ -265,7 +301,8 @@ mad.lo.u32 %r2{piece}, %r7, 16, %r2{piece}; add.u32 %r2{piece}, %r2{piece}, 5120
         return out + "cp.async.commit_group;\n"
 
     body += """shr.u32 %r30, %r2, 5; and.b32 %r31, %r2, 31; and.b32 %r32, %r31, 15; shr.u32 %r33, %r31, 4;
-mad.lo.u32 %r34, %r30, 16, %r32; mad.lo.u32 %r34, %r34, 80, %r1; mad.lo.u32 %r34, %r33, 16, %r34; // A: rows, then halves of k
+mad.lo.u32 %r34, %r30, 16, %r32; mad.lo.u32 %r34, %r34, 80, %r1; mad.lo.u32 %r34, %r33, 16, %r34;
+// A: rows, then halves of k
 mad.lo.u32 %r35, %r31, 144, %r1; add.u32 %r35, %r35, 5120; // B: one row of k per lane
 """
     body += "".join(f"mov.f32 %f{i}, 0f00000000;\n" for i in range(32)) + stage(0)
@@ -274,7 +311,8 @@ mad.lo.u32 %r35, %r31, 144, %r1; add.u32 %r35, %r35, 5120; // B: one row of k pe
         body += "bar.sync 0;\n"
         at = 9728 * (step % 2)
         for half in range(2):
-            body += f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r4{4 * half},%r4{4 * half + 1},%r4{4 * half + 2},%r4{4 * half + 3}}}, [%r34+{at + 32 * half}];\n"
+            fa = ",".join(f"%r4{4 * half + j}" for j in range(4))
+            body += f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{fa}}}, [%r34+{at + 32 * half}];\n"
         for tile in range(8):
             acc = ",".join(f"%f{4 * tile + j}" for j in range(4))
             body += (
@@ -282,10 +320,14 @@ mad.lo.u32 %r35, %r31, 144, %r1; add.u32 %r35, %r35, 5120; // B: one row of k pe
             )
             for half in range(2):
                 fa = ",".join(f"%r4{4 * half + j}" for j in range(4))
-                body += f"mma.sync.aligned.m16n8k16.row.col.f32.{element}.{element}.f32 {{{acc}}}, {{{fa}}}, {{%r5{2 * half},%r5{2 * half + 1}}}, {{{acc}}};\n"
+                fb = f"%r5{2 * half},%r5{2 * half + 1}"
+                body += f"mma.sync.aligned.m16n8k16.row.col.f32.{element}.{element}.f32\n"
+                body += f"{{{acc}}}, {{{fa}}}, {{{fb}}}, {{{acc}}};\n"
         body += "bar.sync 0;\n"
-    body += f"""shr.u32 %r60, %r31, 2; and.b32 %r61, %r31, 3; mad.lo.u32 %r62, %r4, 64, %r60; mad.lo.u32 %r62, %r30, 16, %r62;
-mul.lo.u32 %r62, %r62, {4 * n}; mad.lo.u32 %r62, %r3, 256, %r62; mad.lo.u32 %r62, %r61, 8, %r62; cvt.u64.u32 %d30, %r62; add.u64 %d30, %d30, %d3;
+    body += f"""shr.u32 %r60, %r31, 2; and.b32 %r61, %r31, 3; mad.lo.u32 %r62, %r4, 64, %r60;
+mad.lo.u32 %r62, %r30, 16, %r62;
+mul.lo.u32 %r62, %r62, {4 * n}; mad.lo.u32 %r62, %r3, 256, %r62; mad.lo.u32 %r62, %r61, 8, %r62;
+cvt.u64.u32 %d30, %r62; add.u64 %d30, %d30, %d3;
 """
     for tile in range(8):
         body += f"st.global.v2.f32 [%d30+{32 * tile}], {{%f{4 * tile},%f{4 * tile + 1}}};\n"

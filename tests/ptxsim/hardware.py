@@ -2,14 +2,21 @@
 
 On the GPU machine (needs numpy, ptxsim and the driver's libcuda; the driver compiles the PTX, or a cubin is carried):
 `hardware.py ops` runs a generated program per ordinary opcode and compares every bit of every buffer, or units in the
-last place where the instruction is an approximation; `hardware.py kernels FILE` repeats whole kernels that
-`recordings.py FILE` ran in ptxsim. A line per program; the exit status is the number of differences, at most 99.
+last place where the instruction is an approximation; `hardware.py products` does the same with single matrix products
+(products.py); `hardware.py kernels FILE` repeats whole kernels that `recordings.py FILE` ran in ptxsim. A line per
+program; the exit status is the number of differences, at most 99. `hardware.py summary FOLDER FILE... JSON` (anywhere)
+puts ops.txt, products.txt and kernels.txt of a folder, and the opcodes of recordings, into tests/ptxsim/h200.json.
 """
 
 from __future__ import annotations
 
+import datetime
 import gzip
+import hashlib
+import itertools
+import json
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,11 +25,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import access_programs  # noqa: E402
-import programs  # noqa: E402
-from card import Card, distance  # noqa: E402
+import access_programs
+import programs
+from card import Card, distance, floats, same_nan
+from products import PRODUCTS, SPREADS, Product
 
-import ptxsim  # noqa: E402
+import ptxsim
 
 PROGRAMS = [*programs.PROGRAMS, *access_programs.PROGRAMS]
 
@@ -62,10 +70,10 @@ def compare(program: programs.Program, theirs: list[np.ndarray], ours: list[np.n
             said.append(f"{len(where)} of {a.size} differ, at most {worst:.3g} ulp")
         if len(beyond):
             good, at = False, int(beyond[0])
-            at = at * theirs[n].dtype.itemsize * 0 + at // (2 if kinds[n].endswith("x2") else 1)
+            at //= 2 if kinds[n].endswith("x2") else 1
             inputs = [hex(int(x.view(f"u{x.itemsize}")[at])) for x in program.sources()]
             said.append(
-                f"{len(beyond)} beyond {program.ulps:g} ulp, first at {at} of {'the result' if last else f'input {n}'}: "
+                f"{len(beyond)} beyond {program.ulps:g} ulp, first at {at} of {'the result' if last else n}: "
                 f"card {a[at]!r}, here {b[at]!r}, inputs {', '.join(inputs)}"
             )
     return "; ".join(said), good
@@ -84,6 +92,37 @@ def ops() -> int:
         bad += not good
         print(f"{'equal  ' if good and not text else 'within ' if good else 'DIFFERS'} {program.name} {text}".rstrip())
     print(f"{len(PROGRAMS) - bad} of {len(PROGRAMS)} programs agree on {card.describe()}")
+    return bad
+
+
+def simulated_product(product: Product, spread: int | str, seed: int) -> np.ndarray:
+    """Words of D (128, 8) in ptxsim."""
+    buffers = [*product.matrices(spread, seed), np.zeros((128, 8), np.uint32)]
+    ptxsim.run(ptxsim.launch(ptxsim.Module.from_text(product.ptx()), "k", (1,), (128,), tuple(buffers)))
+    return buffers[3]
+
+
+def products() -> int:
+    """Run every single matrix product of products.py on the card and here, with several spreads of exponents."""
+    card, bad = Card(), 0
+    for product in PRODUCTS:
+        function, wrong, count = card.kernel(product.ptx().encode(), "k"), 0, 0
+        digest = hashlib.sha256()
+        for spread, seed in itertools.product(SPREADS, range(3)):
+            theirs = [*product.matrices(spread, seed), np.zeros((128, 8), np.uint32)]
+            addresses = [card.upload(x) for x in theirs]
+            params = b"".join(x.to_bytes(8, "little") for x in addresses)
+            card.launch(function, (1, 1, 1), (128, 1, 1), 0, params, [(8 * k, 8) for k in range(4)])
+            card.download(addresses[3], theirs[3])
+            card.free()
+            ours = simulated_product(product, spread, seed)
+            where, _ = distance(theirs[3].reshape(-1), ours.reshape(-1), product.accumulator)
+            wrong, count = wrong + len(where), count + 1024
+            digest.update(same_nan(theirs[3].reshape(-1), product.accumulator).tobytes())
+        bad += bool(wrong)
+        words = f"{wrong} of {count} elements, digest {digest.hexdigest()[:16]}"
+        print(f"{'DIFFERS' if wrong else 'equal  '} {product.name}: {words}")
+    print(f"{len(PRODUCTS) - bad} of {len(PRODUCTS)} products agree on {card.describe()}")
     return bad
 
 
@@ -111,7 +150,8 @@ def kernels(path: Path, first: int = 0) -> int:
             bad += not good
             if changed or not good:
                 print(
-                    f"{'equal  ' if good and not text else 'within ' if good else 'DIFFERS'} {case['name']} {label}: {text}"
+                    f"{'equal  ' if good and not text else 'within ' if good else 'DIFFERS'} {case['name']} {label}:"
+                    f" {text}"
                 )
         card.free()
     print(f"{bad} buffers differ on {card.describe()}")
@@ -123,9 +163,7 @@ def verdict(theirs: np.ndarray, ours: np.ndarray, kind: str, tolerance: float) -
     if kind not in ("f16", "bf16", "f32"):
         n = int(np.count_nonzero(theirs != ours))
         return (f"{n} of {theirs.size} bytes differ" if n else ""), not n
-    from card import floats, same_nan
-
-    where, ulps = distance(theirs, ours, kind)
+    where, _ = distance(theirs, ours, kind)
     if not len(where):
         return "", True
     a, b = floats(same_nan(theirs, kind), kind), floats(same_nan(ours, kind), kind)
@@ -137,14 +175,46 @@ def verdict(theirs: np.ndarray, ours: np.ndarray, kind: str, tolerance: float) -
     return f"{len(where)} of {a.size} differ, by {worst:.2e} of the largest at most", good
 
 
+def summary(logs: Path, recordings: list[Path], target: Path) -> int:
+    """Write what ops.txt, products.txt and kernels.txt in `logs` say, and the opcodes of recordings, as JSON."""
+    lines = {name: (logs / f"{name}.txt").read_text().splitlines() for name in ("ops", "products", "kernels")}
+    buffers: dict[str, dict[str, str]] = {}
+    for line in lines["kernels"]:
+        verdict, rest = line[:7].strip(), line[8:]
+        if verdict in ("equal", "within", "DIFFERS", "ERROR"):
+            name, said = rest.rsplit(": ", 1) if ": " in rest else (rest.rstrip(": "), "")
+            kernel, buffer = re.fullmatch(r"(.*?) (argument \d+|\w+)", name).groups()
+            buffers.setdefault(kernel, {})[buffer] = said or verdict
+    opcodes = set()
+    for path in recordings:
+        for case in pickle.loads(gzip.decompress(path.read_bytes())):
+            for kernel in ptxsim.Module.from_text(case["image"].decode()).kernels.values():
+                opcodes |= {x.op for x in kernel.instructions}
+    data = {
+        "date": datetime.date.today().isoformat(),
+        "device": lines["ops"][-1].split(" on ", 1)[1],
+        "programs": lines["ops"][-1].split(" on ")[0],
+        "approximate": {
+            x[8:].split(" {d}")[0].split()[0]: x.split("; ")[-1].split(") ")[-1]
+            for x in lines["ops"]
+            if x[:6] == "within"
+        },
+        "products": {x[8:].split(": ")[0]: x.split(": ")[1] for x in lines["products"][:-1]},
+        "kernels": buffers,
+        "opcodes": sorted(opcodes),
+    }
+    target.write_text(json.dumps(data, indent=1) + "\n")
+    return 0
+
+
 if __name__ == "__main__":
     command = sys.argv[1] if len(sys.argv) > 1 else ""
     if command == "ops":
         sys.exit(min(ops(), 99))
     if command == "kernels" and len(sys.argv) > 2:
         sys.exit(min(kernels(Path(sys.argv[2]), int(*sys.argv[3:])), 99))
-    if command == "products" and len(sys.argv) > 2:
-        from products import collect
-
-        sys.exit(collect(Path(sys.argv[2])))
+    if command == "products":
+        sys.exit(min(products(), 99))
+    if command == "summary" and len(sys.argv) > 4:
+        sys.exit(summary(Path(sys.argv[2]), [Path(x) for x in sys.argv[3:-1]], Path(sys.argv[-1])))
     sys.exit(__doc__)

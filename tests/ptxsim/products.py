@@ -21,7 +21,7 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Product:
-    """D = A B^T + C: a wgmma of 64 by 16, or a 64 by 16 made of eight mma.sync of 16 by 8; `depth` elements of 32 bytes."""
+    """D = A B^T + C, 64 by 16: a wgmma, or eight mma.sync of 16 by 8; rows of A and B take 32 bytes."""
 
     op: str  # "wgmma", "wgmma RS", "mma"
     element: str
@@ -45,20 +45,23 @@ class Product:
         )
         # fragments of A and B by PTX's pictures: row t/4 (+8), 4 bytes at 4*(t%4) (+16)
         fragment = """shr.u32 %r5, %r2, 5; and.b32 %r6, %r2, 31; shr.u32 %r7, %r6, 2; and.b32 %r8, %r6, 3;
-mad.lo.u32 %r9, %r5, 16, %r7; mul.lo.u32 %r9, %r9, 32; mad.lo.u32 %r9, %r8, 4, %r9; cvt.u64.u32 %d8, %r9; add.u64 %d8, %d8, %d1;
+mad.lo.u32 %r9, %r5, 16, %r7; mul.lo.u32 %r9, %r9, 32; mad.lo.u32 %r9, %r8, 4, %r9; cvt.u64.u32 %d8, %r9;
+add.u64 %d8, %d8, %d1;
 ld.global.b32 %r30, [%d8]; ld.global.b32 %r31, [%d8+256]; ld.global.b32 %r32, [%d8+16]; ld.global.b32 %r33, [%d8+272];
 """
         if self.op == "mma":
             shape = f"m16n8k{self.depth}"
             body = (
                 fragment
-                + """mul.lo.u32 %r9, %r7, 32; mad.lo.u32 %r9, %r8, 4, %r9; cvt.u64.u32 %d9, %r9; add.u64 %d9, %d9, %d2;
+                + """mul.lo.u32 %r9, %r7, 32; mad.lo.u32 %r9, %r8, 4, %r9; cvt.u64.u32 %d9, %r9;
+add.u64 %d9, %d9, %d2;
 """
             )
             for n in range(2):
                 c = ",".join(f"%r{20 + n * count // 2 + j}" for j in range(count // 2))
                 body += f"""ld.global.b32 %r34, [%d9+{256 * n}]; ld.global.b32 %r35, [%d9+{256 * n + 16}];
-mma.sync.aligned.{shape}.row.col.{self.accumulator}.{self.element}.{self.element}.{self.accumulator} {{{c}}}, {{%r30,%r31,%r32,%r33}}, {{%r34,%r35}}, {{{c}}};
+mma.sync.aligned.{shape}.row.col.{self.accumulator}.{self.element}.{self.element}.{self.accumulator} {{{c}}},
+{{%r30,%r31,%r32,%r33}}, {{%r34,%r35}}, {{{c}}};
 """
         else:
             # core matrices of 8 rows by 16 bytes, K-major without swizzle: LBO 128, SBO 256
@@ -74,11 +77,14 @@ mma.sync.aligned.{shape}.row.col.{self.accumulator}.{self.element}.{self.element
             body = (
                 fragment
                 + f"""shr.u32 %r10, %r2, 1; and.b32 %r11, %r2, 1; shr.u32 %r12, %r10, 3; and.b32 %r13, %r10, 7;
-shl.b32 %r14, %r12, 8; mad.lo.u32 %r14, %r11, 128, %r14; mad.lo.u32 %r14, %r13, 16, %r14; mov.u32 %r1, sm; add.u32 %r14, %r14, %r1;
-mad.wide.u32 %d11, %r2, 16, %d1; ld.global.v4.b32 {{%r40,%r41,%r42,%r43}}, [%d11]; st.shared.v4.b32 [%r14], {{%r40,%r41,%r42,%r43}};
+shl.b32 %r14, %r12, 8; mad.lo.u32 %r14, %r11, 128, %r14; mad.lo.u32 %r14, %r13, 16, %r14; mov.u32 %r1, sm;
+add.u32 %r14, %r14, %r1;
+mad.wide.u32 %d11, %r2, 16, %d1; ld.global.v4.b32 {{%r40,%r41,%r42,%r43}}, [%d11];
+st.shared.v4.b32 [%r14], {{%r40,%r41,%r42,%r43}};
 setp.lt.u32 %p1, %r2, 32; mad.wide.u32 %d12, %r2, 16, %d2; @%p1 ld.global.v4.b32 {{%r40,%r41,%r42,%r43}}, [%d12];
 @%p1 st.shared.v4.b32 [%r14+2048], {{%r40,%r41,%r42,%r43}}; fence.proxy.async.shared::cta; bar.sync 0;
-shr.u32 %r15, %r1, 4; and.b32 %r15, %r15, 16383; cvt.u64.u32 %d10, %r15; or.b64 %d10, %d10, {128 // 16 << 16 | 256 // 16 << 32}; add.u64 %d13, %d10, 128;
+shr.u32 %r15, %r1, 4; and.b32 %r15, %r15, 16383; cvt.u64.u32 %d10, %r15;
+or.b64 %d10, %d10, {128 // 16 << 16 | 256 // 16 << 32}; add.u64 %d13, %d10, 128;
 setp.eq.u32 %p5, 0, 0; wgmma.fence.sync.aligned;
 wgmma.mma_async.sync.aligned.m64n16k{self.depth}.{kind} {{{regs}}}, {a}, %d13, %p5{flags};
 wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
@@ -93,7 +99,7 @@ wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
         )
 
     def matrices(self, spread: int | str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Bytes of A (64, 32) and B (16, 32), words of C (128, 8); exponents up to `spread` apart, or any bits ("odd")."""
+        """Bytes of A (64, 32) and B (16, 32), words of C (128, 8); exponents `spread` apart, or any bits ("odd")."""
         if spread == "odd":
             rng = np.random.default_rng(seed)
             a, b = (odd(rng, (r, self.depth), self.element) for r in (64, 16))
@@ -175,37 +181,3 @@ PRODUCTS = [
     for acc in (("s32",) if e in ("s8", "u8") else ("f32", "f16") if e in ("f16", "e4m3", "e5m2") else ("f32",))
 ]
 SPREADS = (0, 2, 6, 10, "odd")
-
-
-def collect(path) -> int:
-    """Run every product on the card with several spreads; keep inputs and results."""
-    import pickle
-
-    from card import Card
-
-    card, out = Card(), {}
-    for product in PRODUCTS:
-        try:
-            function = card.kernel(product.ptx().encode(), "k")
-        except RuntimeError as error:
-            print(f"ERROR {product.name}: {error}")
-            continue
-        for spread in SPREADS:
-            for seed in range(3):
-                a, b, c = product.matrices(spread, seed)
-                d = np.zeros_like(c)
-                addresses = [card.upload(x) for x in (a, b, c, d)]
-                card.launch(
-                    function,
-                    (1, 1, 1),
-                    (128, 1, 1),
-                    0,
-                    b"".join(x.to_bytes(8, "little") for x in addresses),
-                    [(8 * k, 8) for k in range(4)],
-                )
-                card.download(addresses[3], d)
-                card.free()
-                out[product.name, spread, seed] = d
-    path.write_bytes(pickle.dumps(out))
-    print(f"{len(out)} products on {card.describe()}")
-    return 0

@@ -50,11 +50,28 @@ _BF16 = [
     0x80,
     0x43E0,
 ]
-_WHOLE = [0, 1, 2, 5, 31, 32, 33, 63, 64, 255, 0x7FFF, 0x8000, 0x7FFFFFFF, 0x80000000, 0x7FFF_FFFF_FFFF_FFFF, 2**64 - 1]
+_WHOLE = [
+    0,
+    1,
+    2,
+    5,
+    31,
+    32,
+    33,
+    63,
+    64,
+    255,
+    0x7FFF,
+    0x8000,
+    0x7FFFFFFF,
+    0x80000000,
+    0x7FFF_FFFF_FFFF_FFFF,
+    2**64 - 1,
+]
 # kind of an operand → (bits, numpy type, awkward values)
 KINDS = {
     "b16": (16, np.uint16, _WHOLE),
-    "b32": (32, np.uint32, _WHOLE[:12] + [0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFF8000]),
+    "b32": (32, np.uint32, [*_WHOLE[:12], 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFF8000]),
     "b64": (64, np.uint64, _WHOLE),
     "f16": (16, np.uint16, _F16),
     "bf16": (16, np.uint16, _BF16),
@@ -99,9 +116,9 @@ class Program:
                 body += [text.replace("{d}", register), f"st.global.b{bits} [%d5{n}], {register};"]
         params = ", ".join(f".param .u64 p{n}" for n in range(k + 1))
         return (
-            f"{HEAD}.visible .entry k({params}, .param .align 16 .b8 block[32])\n{{ .reg .pred %p<9>; .reg .b16 %h<40>;\n"
-            ".reg .b32 %r<70>; .reg .b64 %d<70>; .reg .b128 %q<4>; .shared .align 128 .b8 sm[16384];\n"
-            ".local .align 16 .b8 loc[64];\n" + "\n".join(body) + "\nret;\n}\n"
+            f"{HEAD}.visible .entry k({params}, .param .align 16 .b8 block[32])\n{{ .reg .pred %p<9>; .reg .b16"
+            " %h<40>;\n.reg .b32 %r<70>; .reg .b64 %d<70>; .reg .b128 %q<4>; .shared .align 128 .b8"
+            " sm[16384];\n.local .align 16 .b8 loc[64];\n" + "\n".join(body) + "\nret;\n}\n"
         )
 
     def sources(self) -> list[np.ndarray]:
@@ -167,8 +184,13 @@ def _integers() -> list[Program]:
     out += _each(_TWO, "mul.wide.s32 mul.wide.u32", "b64", "b32", "b32")
     out += _each(_THREE, "mad.wide.s32 mad.wide.u32", "b64", "b32", "b32", "b64")
     out += _each(_THREE, "mad.wide.s16 mad.wide.u16", "b32", "b16", "b16", "b32")
-    out += _each(_TWO, "add.sat.s32 sub.sat.s32 mul24.lo.u32 mul24.lo.s32 mul24.hi.u32 min.relu.s32 max.relu.s32",
-                 "b32", "b32", "b32")  # fmt: skip
+    out += _each(
+        _TWO,
+        "add.sat.s32 sub.sat.s32 mul24.lo.u32 mul24.lo.s32 mul24.hi.u32 min.relu.s32 max.relu.s32",
+        "b32",
+        "b32",
+        "b32",
+    )
     out += _each(_THREE, "mad.hi.s32 mad.hi.u32 sad.s32 sad.u32 mad24.lo.s32", "b32", "b32", "b32", "b32")
     for bits in (32, 64):
         b = f"b{bits}"
@@ -177,7 +199,10 @@ def _integers() -> list[Program]:
         for amount in ("b32", "small"):
             out += _each(_THREE, f"bfe.u{bits} bfe.s{bits}", b, b, amount, amount)
             out.append(Program(f"bfi.b{bits} {{d}}, {{0}}, {{1}}, {{2}}, 9;", b, (b, b, amount)))
-        carry = f"add.cc.u{bits} {{d}}, {{0}}, {{1}}; addc.cc.u{bits} {{d}}, {{1}}, {{2}}; addc.u{bits} {{d}}, {{d}}, {{0}};"
+        carry = (
+            f"add.cc.u{bits} {{d}}, {{0}}, {{1}}; addc.cc.u{bits} {{d}}, {{1}}, {{2}}; addc.u{bits} {{d}}, {{d}},"
+            " {0};"
+        )
         out += [Program(carry, b, (b, b, b)), Program(carry.replace("add", "sub"), b, (b, b, b))]
     for shift in ("l.wrap", "l.clamp", "r.wrap", "r.clamp"):
         out += [
@@ -199,8 +224,13 @@ def _floats() -> list[Program]:
     forms = [f"fma.{r}{z}{s}.f32" for r in rounding for z in ("", ".ftz") for s in ("", ".sat")] + ["fma.rn.f64"]
     for name in forms:
         out += _each(_THREE, name, name[-3:], *[name[-3:]] * 3)
-    out += _each(_TWO, "div.rn.f32 div.rn.ftz.f32 min.f32 max.f32 min.NaN.f32 max.NaN.f32 min.ftz.f32 max.ftz.NaN.f32 "
-                 "copysign.f32", f, f, f)  # fmt: skip
+    out += _each(
+        _TWO,
+        "div.rn.f32 div.rn.ftz.f32 min.f32 max.f32 min.NaN.f32 max.NaN.f32 min.ftz.f32 max.ftz.NaN.f32 copysign.f32",
+        f,
+        f,
+        f,
+    )
     out += _each(
         _ONE, "abs.f32 neg.f32 abs.ftz.f32 neg.ftz.f32 sqrt.rn.f32 sqrt.rn.ftz.f32 rcp.rn.f32 rcp.rn.ftz.f32", f, f
     )
@@ -216,7 +246,7 @@ def _floats() -> list[Program]:
     for t in ("f32", "f64"):
         out += [
             Program(f"setp.{c}.{t} %p1, {{0}}, {{1}}; selp.b32 {{d}}, 1, 0, %p1;", "b32", (t, t))
-            for c in "eq ne lt le gt ge equ neu ltu leu gtu geu num nan".split()
+            for c in ["eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"]
         ]
     out += [Program("setp.lt.ftz.f32 %p1, {0}, {1}; selp.b32 {d}, 1, 0, %p1;", "b32", (f, f))]
     out += [Program("setp.gt.f32 %p1, {2}, {1}; selp.f32 {d}, {0}, {1}, %p1;", f, (f, f, f))]
@@ -227,10 +257,15 @@ def _floats() -> list[Program]:
         Program("slct.u32.f32 {d}, {0}, {1}, {2};", "b32", ("b32", "b32", f)),
     ]
     out += [
-        Program(f"setp.lt.f32 %p2, {{0}}, 0f3F800000; setp.{c}.{b}.u32 %p1|%p3, {{1}}, 77, %p2; selp.b32 {{d}}, 1, 0, %p1; "
-                "@%p3 add.u32 {d}, {d}, 2;", "b32", (f, "b32"))
-        for c in ("lt", "ne") for b in ("and", "or", "xor")
-    ]  # fmt: skip
+        Program(
+            f"setp.lt.f32 %p2, {{0}}, 0f3F800000; setp.{c}.{b}.u32 %p1|%p3, {{1}}, 77, %p2; selp.b32 {{d}}, 1, 0,"
+            " %p1; @%p3 add.u32 {d}, {d}, 2;",
+            "b32",
+            (f, "b32"),
+        )
+        for c in ("lt", "ne")
+        for b in ("and", "or", "xor")
+    ]
     out += [
         Program(
             f"setp.lt.f32 %p2, {{0}}, 0f3F800000; setp.lt.s32 %p3, {{1}}, 9; {x} selp.b32 {{d}}, 1, 0, %p1;",
@@ -254,8 +289,9 @@ def _conversions() -> list[Program]:
         for mode in ("rni", "rzi", "rmi", "rpi"):
             out += [
                 Program(f"cvt.{mode}.{t}{bits}.{f} {{d}}, {{0}};", f"b{bits}", (f,))
-                for t in "su" for bits in (16, 32, 64)
-            ]  # fmt: skip
+                for t in "su"
+                for bits in (16, 32, 64)
+            ]
     for mode in ("rni", "rzi", "rmi", "rpi"):
         out += _each(f"cvt.{mode}.OP {{d}}, {{0}};", "f32.f32 ftz.f32.f32 sat.f32.f32", "f32", "f32")
         out += _each(f"cvt.{mode}.OP {{d}}, {{0}};", "f64.f64", "f64", "f64")
@@ -268,9 +304,13 @@ def _conversions() -> list[Program]:
             out += [Program(f"cvt.rn.{f}.{t}{bits} {{d}}, {{0}};", f, (f"b{bits}",)) for f in ("f16", "bf16", "f64")]
     out += [
         Program(f"cvt.{s}{t}{a}.{u}{b} {{d}}, {{0}};", f"b{a}", (f"b{b}",))
-        for s in ("", "sat.") for t in "su" for a in (16, 32, 64) for u in "su" for b in (16, 32, 64)
+        for s in ("", "sat.")
+        for t in "su"
+        for a in (16, 32, 64)
+        for u in "su"
+        for b in (16, 32, 64)
         if not s or a < b or (a == b and t != u) or (t, u) == ("u", "s")
-    ]  # fmt: skip
+    ]
     out += [Program(f"cvt.{t}{b}.{t}8 {{d}}, {{0}};", f"b{b}", ("b16",)) for t in "su" for b in (16, 32)] + [
         Program("cvt.u8.u32 %h30, {0}; cvt.u32.u8 {d}, %h30;", "b32", ("b32",)),
         Program("cvt.sat.s8.s32 %h30, {0}; cvt.s32.s8 {d}, %h30;", "b32", ("b32",)),
@@ -289,8 +329,10 @@ def _conversions() -> list[Program]:
         + _each("cvt.OP {d}, {0};", "rn.f16.f64", "f16", "f64")
     )
     for t in ("f16x2", "bf16x2"):
-        out += [Program(f"cvt.{m}.{t}.f32 {{d}}, {{0}}, {{1}};", t, ("f32", "f32"))
-                for m in ("rn", "rz", "rn.relu", "rn.satfinite", "rn.satfinite.relu")]  # fmt: skip
+        out += [
+            Program(f"cvt.{m}.{t}.f32 {{d}}, {{0}}, {{1}};", t, ("f32", "f32"))
+            for m in ("rn", "rz", "rn.relu", "rn.satfinite", "rn.satfinite.relu")
+        ]
     for t in ("e4m3x2", "e5m2x2"):
         out += [
             Program(f"cvt.rn.satfinite{r}.{t}.f32 {{d}}, {{0}}, {{1}};", "b16", ("f32", "f32")) for r in ("", ".relu")
@@ -298,7 +340,10 @@ def _conversions() -> list[Program]:
         out += [Program(f"cvt.rn.satfinite{r}.{t}.f16x2 {{d}}, {{0}};", "b16", ("f16x2",)) for r in ("", ".relu")]
         out += [Program(f"cvt.rn{r}.f16x2.{t} {{d}}, {{0}};", "f16x2", ("b16",)) for r in ("", ".relu")]
     out += _each(
-        "cvt.OP {d}, {0};", "rna.tf32.f32 rn.tf32.f32 rz.tf32.f32 rn.relu.tf32.f32 rna.satfinite.tf32.f32", "f32", "f32"
+        "cvt.OP {d}, {0};",
+        "rna.tf32.f32 rn.tf32.f32 rz.tf32.f32 rn.relu.tf32.f32 rna.satfinite.tf32.f32",
+        "f32",
+        "f32",
     )
     return out
 
@@ -312,8 +357,17 @@ def _approximations() -> list[Program]:
         out.append(Program(f"lg2.approx{z}.f32 {{d}}, {{0}};", "f32", ("f32",), 2, 2.0**-22))
         out.append(Program(f"div.full{z}.f32 {{d}}, {{0}}, {{1}};", "f32", ("f32", "f32"), 2))
         out.append(Program(f"div.approx{z}.f32 {{d}}, {{0}}, {{1}};", "f32", ("f32", "f32"), 2))
-        out += [Program(f"{op}.approx{z}.f32 {{d}}, {{0}}; abs.f32 %r30, {{0}}; setp.leu.f32 %p1, %r30, 0f40490FDB; "
-                        "selp.f32 {d}, {d}, 0f00000000, %p1;", "f32", ("f32",), 0, 2.0**-20.5) for op in ("sin", "cos")]  # fmt: skip
+        out += [
+            Program(
+                f"{op}.approx{z}.f32 {{d}}, {{0}}; abs.f32 %r30, {{0}}; setp.leu.f32 %p1, %r30, 0f40490FDB; "
+                "selp.f32 {d}, {d}, 0f00000000, %p1;",
+                "f32",
+                ("f32",),
+                0,
+                2.0**-20.5,
+            )
+            for op in ("sin", "cos")
+        ]
     out.append(Program("tanh.approx.f32 {d}, {0};", "f32", ("f32",), 2.0**13))
     out += [
         Program(f"{op}.{t} {{d}}, {{0}};", t, (t,), 1)

@@ -1,7 +1,7 @@
-"""Whole sm_90a kernels run in ptxsim, kept for a GPU to repeat: `python tests/ptxsim/recordings.py FILE` writes them.
+"""Whole sm_90a kernels run in ptxsim, kept for a GPU to repeat: `recordings.py FILE [written] [nvidia] [ours]`.
 
-NVIDIA's examples (compiled by hopper_forms.py where results/ptxsim/hopper lacks them), our cute_sm90 MLA decode with its
-combine kernel, and the PTX of handwritten.py. `hardware.py kernels FILE` is the other half.
+NVIDIA's examples (compiled by hopper_forms.py where results/ptxsim/hopper lacks them), our cute_sm90 MLA decode with
+its combine kernel, and the PTX of handwritten.py. `hardware.py kernels FILE` is the other half.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import gzip
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +19,11 @@ import numpy as np
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts")]
 
-import torch
-from handwritten import all_kernels
-from hopper_forms import GEMMS, RMSNORMS
+import torch  # noqa: E402
+from handwritten import all_kernels  # noqa: E402
+from hopper_forms import GEMMS, RMSNORMS  # noqa: E402
 
-import ptxsim
+import ptxsim  # noqa: E402
 
 FOLDER = ROOT / "results/ptxsim/hopper"
 BELOW = "results/fetch/flashinfer-python/flashinfer/data/cutlass/examples/python/CuTeDSL"
@@ -109,6 +110,16 @@ def nvidia() -> Iterator[dict]:
         yield exported(f"Hopper {name}", FOLDER / name, "fmha", args, TO_F16)
 
 
+def _opener(module: ptxsim.Module, held: list, folder: Path, function: str) -> Callable[..., None]:
+    """What stands for the loaded function: it leaves the captured launches and the arguments in `held`."""
+
+    def launch(*arguments) -> None:
+        args = (*arguments[:-1], ptxsim.Pointer(torch.zeros(1), "stream"))
+        held[:] = [ptxsim.capture(folder / "kernel.o", function, args, module, sm_count=132), arguments]
+
+    return launch
+
+
 def ours() -> Iterator[dict]:
     """cute_sm90: both dtypes, single CTAs and clusters of two; the long request is split, so that it is combined."""
     from cutesnake import cute_load
@@ -125,17 +136,9 @@ def ours() -> Iterator[dict]:
             module = ptxsim.Module.from_file(folder / "kernel.ptx")
             held: list = []
 
-            def open_here(folder: Path, function: str, module=module, held=held):
-                def launch(*arguments) -> None:
-                    stream = ptxsim.Pointer(torch.zeros(1), "stream")
-                    args = (*arguments[:-1], stream)
-                    held[:] = [ptxsim.capture(folder / "kernel.o", function, args, module, sm_count=132), arguments]
-
-                return launch
-
             inputs = operator.make_inputs(workload, 0, "cpu", "ragged")
             outputs = operator.make_outputs(workload)
-            with cute_load.opened_by(open_here, 132):
+            with cute_load.opened_by(partial(_opener, module, held), 132):
                 cute_sm90.load(folder).bind(workload, inputs, outputs)(0)
             launches, arguments = held
             kinds = {x.data_ptr(): KINDS.get(x.dtype, "u8") for x in arguments if isinstance(x, torch.Tensor)}
@@ -173,6 +176,7 @@ if __name__ == "__main__":
         subprocess.run(
             [sys.executable, str(here), str(ROOT / BELOW), str(FOLDER)], check=True, stdout=subprocess.DEVNULL
         )
-    cases = [*written(), *nvidia(), *ours()]
+    parts = {"written": written, "nvidia": nvidia, "ours": ours}
+    cases = [case for part in sys.argv[2:] or parts for case in parts[part]()]
     with gzip.open(sys.argv[1], "wb") as stream:
         pickle.dump(cases, stream)

@@ -41,7 +41,7 @@ TYPES = {np.uint8: 0, np.uint16: 1, np.uint32: 2, np.float16: 6, np.float32: 7}
 
 
 def tensor_map(x: np.ndarray, box: tuple[int, ...], swizzle: int = 0, code: int | None = None) -> np.ndarray:
-    """A 128-byte descriptor of a C-contiguous array; box and sizes innermost first, `code` the element type's number."""
+    """A 128-byte descriptor of a C-contiguous array; box and sizes innermost first, `code` the type's number."""
     code = TYPES[x.dtype.type] if code is None else code
     v = x.ctypes.data | (x.ndim - 1) << 68 | code << 71 | swizzle << 77 | 2 << 64 | 2 << 81
     for k, stride in enumerate(x.strides[-2::-1]):

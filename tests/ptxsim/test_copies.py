@@ -109,6 +109,15 @@ def test_tma_store_and_reduce(op, add, x, y, schedule) -> None:
     np.testing.assert_array_equal(target, want)
 
 
+@pytest.mark.parametrize("x,fine", [(4, True), (6, False), (13, False)])
+def test_a_box_must_begin_at_a_multiple_of_16_bytes(x, fine) -> None:
+    """An H200 stops with «illegal instruction» where this is not so (docs/ptxsim.md)."""
+    target = np.full((8, 16), 5, np.float32)
+    body = STORE.replace("OP", "cp.async.bulk.tensor.2d").replace("ADD", "").replace("X", str(x)).replace("Y", "0")
+    result = run_kernel(body, tensor_map(target, (8, 4)), target, shared=1024, registers=".reg .f32 %f<4>;")
+    assert [f.kind for f in result.findings] == ([] if fine else ["misaligned"])
+
+
 def test_a_store_without_its_proxy_fence_is_a_race() -> None:
     target = np.full((8, 16), 5, np.float32)
     body = (

@@ -127,9 +127,9 @@ def test_the_census_tells_what_is_not_simulated(tmp_path) -> None:
     path.write_text(kernel_text("add.s32 %r1, %r2, 3; frob.b32 %r1, %r2; add.odd.s32 %r1, %r1, %r1;", 0))
     rows = census([path])
     assert (
-        rows["add.s32"] == (1, 1, "")
-        and "unknown opcode" in rows["frob.b32"][2]
-        and "unknown opcode" in rows["add.odd.s32"][2]
+        rows["add.s32"] == (1, 1, "sm_100a", "")
+        and "unknown opcode" in rows["frob.b32"][3]
+        and "unknown opcode" in rows["add.odd.s32"][3]
     )
 
 

@@ -1,0 +1,50 @@
+"""What the race check takes for one access and what for two, and registers that are touched before their wait."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from snippets import run_kernel
+
+import ptxsim
+
+HALVES = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; and.b32 %r3, %r2, 31; mad.lo.u32 %r4, %r3, 4, %r1;
+shr.u32 %r5, %r2, 5;
+mad.lo.u32 %r4, %r5, STEP, %r4; cvt.u16.u32 %h1, %r2; st.shared.b16 [%r4], %h1; ld.shared.b16 %h2, [%r4];"""
+
+
+@pytest.mark.parametrize("step,races", [(2, False), (0, True)])
+def test_halves_of_a_word_belong_to_two_warps(step, races) -> None:
+    result = run_kernel(HALVES.replace("STEP", str(step)), np.zeros(2), threads=64, shared=256, checks=("race",))
+    assert ("race" in {f.kind for f in result.findings}) == races
+
+
+ATOMICS = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0; @!%p1 st.shared.u32 [%r1], 0; bar.sync 0;
+red.shared.add.u32 [%r1], 1; BARRIER ld.shared.u32 %r3, [%r1]; ld.param.u64 %d1, [p0]; mad.wide.u32 %d1, %r2, 4, %d1;
+st.global.u32 [%d1], %r3;"""
+
+
+@pytest.mark.parametrize("barrier", ["bar.sync 0;", ""])
+def test_atomics_do_not_race_with_each_other_but_with_loads(barrier) -> None:
+    out = np.zeros(64, np.uint32)
+    result = run_kernel(ATOMICS.replace("BARRIER", barrier), out, threads=64, shared=64, checks=("race",))
+    assert [f.kind for f in result.findings] == ([] if barrier else ["race"])
+    assert not barrier or (out == 64).all()
+
+
+LOAD = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.ne.u32 %p1, %r3, 0; @%p1 bra A;
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32; A: bar.sync 0; ld.shared.u32 %r4, [%r1];
+shl.b32 %r5, %r3, 21; add.u32 %r5, %r5, %r4; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r5], {%r2};
+tcgen05.wait::st.sync.aligned; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r6}, [%r5]; WAIT mov.b32 %r7, %r6;
+add.u32 %r8, %r7, 1; ld.param.u64 %d1, [p0]; mad.wide.u32 %d1, %r2, 4, %d1; st.global.u32 [%d1], %r8; bar.sync 0;
+@%p1 bra E; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r4, 32; E:"""
+
+
+@pytest.mark.parametrize("wait", ["tcgen05.wait::ld.sync.aligned;", ""])
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_register_used_before_its_tensor_memory_load_is_waited_for(wait, asked) -> None:
+    out, checks = np.zeros(128, np.uint32), ptxsim.DEFAULT_CHECKS + ("unwaited-ld",) * asked
+    result = run_kernel(LOAD.replace("WAIT", wait), out, threads=128, shared=64, checks=checks)
+    assert [f.kind for f in result.findings] == (["unwaited"] if asked and not wait else [])
+    assert not result.findings or "tcgen05.wait::ld" in result.findings[0].message
+    np.testing.assert_array_equal(out, np.arange(1, 129))
