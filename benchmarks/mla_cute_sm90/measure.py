@@ -68,7 +68,7 @@ def build(root: Path, only: list[str]) -> None:
 
 def workloads(variant: str) -> list[tuple[Workload, str]]:
     """Shapes at the edges of pages, splits, row blocks and causal masks, for one build."""
-    dtype, cluster = variant.split("_cluster")
+    dtype, kind = variant.split("_")
     cases = [
         (dict(batch=2, kv_length=length), name)
         for length in (1, 63, 64, 65, 129, 257, 1024)
@@ -84,7 +84,7 @@ def workloads(variant: str) -> list[tuple[Workload, str]]:
     cases += [(dict(batch=2, kv_length=130, query_tokens=2, causal=False), "randn")]
     cases += [(dict(batch=200, kv_length=700, paged=True), "ragged"), (dict(batch=1, kv_length=20000), "randn")]
     made = [(Workload(dtype=dtype, **case), name) for case, name in cases]
-    return [(work, name) for work, name in made if cluster == "1" or work.query_tokens * work.heads > 64]
+    return [(work, name) for work, name in made if kind != "cluster2" or work.query_tokens * work.heads > 64]
 
 
 def check(root: Path, variant: str) -> None:
@@ -154,7 +154,7 @@ def profile(root: Path, variant: str, batch: int, length: int) -> None:
     """Two calls and no more, for ncu."""
     import torch
 
-    work = Workload(batch, length)
+    work = Workload(batch, length, variant.split("_")[0])
     runner = cute_sm90.load(folder(root, variant)).bind(work, make_inputs(work, 1, "cuda"), make_outputs(work, "cuda"))
     for _ in range(2):
         runner(torch.cuda.current_stream().cuda_stream)

@@ -23,6 +23,7 @@ SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm90"
 COMBINE_WARPS = 8
 CLUSTER_BYTES = 1_000_000_000  # at 604 MB and less the two tie or single CTAs win; at 1.2 GB clusters were 2 % faster
+PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for the card at hand, in `bind`
 DTYPES = ("bf16", "fp16")
 
 
@@ -39,17 +40,21 @@ def supports(workload: Workload) -> str | None:
 
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Single CTAs; and clusters of two that share their page loads, where a request has two row blocks (of 64).
+    """Single CTAs; clusters of two that share page loads, where a request has two row blocks, or halve the keys.
 
-    Clusters draw less power, but wait for each other: on the H200 they pay once the cache is far larger than its L2.
+    Sharing draws less power, but the two wait for each other: on the H200 it pays once the cache is far larger than its
+    L2. Halving the keys pays as long as there are two CTAs for every row block: fewer partial results, or none.
     """
-    rows = workload.query_tokens * workload.heads
+    row_blocks = -(-workload.query_tokens * workload.heads // layout.ROWS)
     cache_bytes = workload.batch * workload.kv_length * layout.WIDTH * 2
-    clusters = (1,) if rows <= layout.ROWS else (2, 1) if cache_bytes > CLUSTER_BYTES else (1, 2)
-    return tuple(
+    clusters = (1,) if row_blocks == 1 else (2, 1) if cache_bytes > CLUSTER_BYTES else (1, 2)
+    found = [
         Variant(f"{workload.dtype}_cluster{cluster}", {"dtype": workload.dtype, "cluster": cluster})
         for cluster in clusters
-    )
+    ]
+    halves = Variant(f"{workload.dtype}_halves", {"dtype": workload.dtype, "cluster": 2, "halves": True})
+    found.insert(0 if 2 * workload.batch * row_blocks <= PROCESSORS else len(found), halves)
+    return tuple(found)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
@@ -57,7 +62,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return cute_build.build(lambda: _program(**variant.params), FUNCTION, target, folder)
 
 
-def _program(dtype: str, cluster: int) -> tuple[Any, tuple[Any, ...]]:
+def _program(dtype: str, cluster: int, halves: bool = False) -> tuple[Any, tuple[Any, ...]]:
     import cutlass
     from cutlass import cute
     from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
@@ -85,7 +90,7 @@ def _program(dtype: str, cluster: int) -> tuple[Any, tuple[Any, ...]]:
         *(cutlass.Int32(1) for _ in range(3)),
         make_fake_stream(),
     )
-    return MlaDecodeSm90(element, cluster), arguments
+    return MlaDecodeSm90(element, cluster, halves), arguments
 
 
 def load(folder: Path) -> Executable:
@@ -106,10 +111,11 @@ class Executable:
         from cutesnake import cute_load
 
         device = inputs.q.device
-        cluster = self.build["variant"]["params"]["cluster"]
+        params = self.build["variant"]["params"]
+        cluster, halves = params["cluster"], params.get("halves", False)
         rows = workload.query_tokens * workload.heads
         processors = cute_load.multiprocessors(device)
-        schedule = make_schedule(inputs.kv_lengths.tolist(), rows, processors, cluster)
+        schedule = make_schedule(inputs.kv_lengths.tolist(), rows, processors, cluster, halves)
         return cute_load.Call(
             self.function,
             arguments(workload, inputs, outputs, schedule),

@@ -11,17 +11,16 @@ from cutlass import Float32, Int32, const_expr
 from cutlass.cute.nvgpu import warpgroup
 from cutlass.cutlass_dsl import select_
 
+from kernels.mla_decode.cute_sm90_epilogue import Epilogue
 from kernels.mla_decode.cute_sm90_layout import (
     ALL_TILES,
     BEGIN,
-    CONSUMER_THREADS,
     END,
     HALF,
     KV_EMPTY,
     KV_FULL,
     LEFT_TILES,
     LENGTH,
-    LN_2,
     NEVER,
     P0_READY,
     P1_READY,
@@ -29,19 +28,37 @@ from kernels.mla_decode.cute_sm90_layout import (
     PARTIAL,
     Q_EMPTY,
     Q_FULL,
+    Q_READ,
     REQUEST,
     RIGHT_TILES,
     ROPE_TILE,
     ROW_BLOCK,
     ROWS,
     SLACK,
-    SUMS_READY,
     TILES,
 )
 
 
+def half_of(half: Int32, begin: Int32, end: Int32, length: Int32) -> tuple[Int32, Int32, Int32]:
+    """Pages of the first or second half of an item's pages, and the request's length.
+
+    The second half of a single page is that page with all keys hidden: every CTA has something to do and to trade.
+    """
+    middle = begin + (end - begin + 1) // 2
+    second = half == 1
+    empty = second & (middle == end)
+    return (
+        Int32(select_(second, cutlass.min(middle, end - 1), begin)),
+        Int32(select_(second, end, middle)),
+        Int32(select_(empty, Int32(0), length)),
+    )
+
+
+TOG = __import__("os").environ.get
+
+
 @dataclass
-class Consumer:
+class Consumer(Epilogue):
     """One consumer warpgroup while the kernel is traced; tensors are registers of a thread unless said otherwise.
 
     A thread holds two rows of every accumulator: `rows[r]`, r = 0 or 1; element i of an accumulator belongs to row
@@ -49,9 +66,11 @@ class Consumer:
     """
 
     index: int  # 0: even pages and O_L; 1: odd pages and O_R
-    cluster: int
+    cluster: int  # CTAs that share page loads, one per row block
+    halves: bool  # two CTAs have one half of an item's pages each
     thread: Int32  # in the warpgroup
-    rank: Int32  # of the CTA in the cluster
+    rank: Int32  # of the CTA among those that share page loads
+    half: Int32  # of the pages
     dtype: type[cutlass.Numeric]
     mma_qk_first: cute.TiledMma  # overwrites S
     mma_qk: cute.TiledMma
@@ -63,9 +82,10 @@ class Consumer:
     p_remote: cute.Tensor  # descriptors (MMA, 1, 4): the other consumer's P
     p_store: cute.TiledCopy
     p_shared: cute.Tensor  # shared (64, 64): this consumer's P
-    maximum: cute.Tensor  # shared [64]: running maximum of the scaled scores, base 2
+    maximum: cute.Tensor  # shared [2, 64]: running maximum of the scaled scores, base 2, as either consumer left it
     scale: tuple[cute.Tensor, cute.Tensor]  # shared [64] each: factor that page 0's and page 1's maximum put on O
     sums: cute.Tensor  # shared [2, 2, 64]: item parity, consumer, row
+    received: cute.Tensor  # shared [4, 128, 14] fp32, in Q's memory: what the other half's CTA sends
     mbarriers: Any
     scale_log2: Float32
 
@@ -149,7 +169,7 @@ class Consumer:
         if self.lane % 4 == 0:
             for r in cutlass.range_constexpr(2):
                 scale[self.row(r)] = self.own[r]
-                maximum[self.row(r)] = self.m[r]
+                maximum[self.index, self.row(r)] = self.m[r]
 
     def exponentiate(self) -> None:
         """P = 2^(S - m), rounded to the dtype, into registers and shared memory; its fp32 sum is added to l."""
@@ -166,12 +186,12 @@ class Consumer:
     def share(self, barrier: int) -> None:
         """Let the other consumer's tensor cores see P in shared memory. The fence takes time: issue a product first."""
         cute.arch.fence_proxy("async.shared", space="cta")
-        cute.arch.barrier_arrive(barrier_id=barrier, number_of_threads=CONSUMER_THREADS)
+        cute.arch.mbarrier_arrive(self.mbarriers + barrier)
 
     def follow(self, slot: int) -> None:
         """After the other consumer's page raised the maximum: take over maximum and factor."""
         for r in range(2):
-            self.m[r] = self.maximum[self.row(r)]
+            self.m[r] = self.maximum[slot, self.row(r)]
             self.factor[r] = self.scale[slot][self.row(r)]
             self.l[r] = self.l[r] * self.factor[r]
 
@@ -196,7 +216,18 @@ class Consumer:
                 cute.arch.mbarrier_arrive(bar)
 
     @cute.jit
+    def leave_q(self) -> None:
+        """The item's last scores are done: Q's memory is free for the next Q, or before that for the other half's O."""
+        if const_expr(self.halves):
+            if self.lane == 0:
+                cute.arch.mbarrier_arrive(self.mbarriers + Q_READ, 1 - self.half)
+        else:
+            self.release_q()
+
+    @cute.jit
     def release_q(self) -> None:
+        if const_expr(self.halves):
+            cute.arch.fence_proxy("async.shared", space="cta")  # read as ordinary memory, written by TMA next
         if self.lane == 0:
             cute.arch.mbarrier_arrive(self.mbarriers + Q_EMPTY)
 
@@ -207,24 +238,27 @@ class Consumer:
         self, items: cute.Tensor, first_item: Int32, end_item: Int32, heads: Int32, hidden_tokens: Int32, outputs: Any
     ) -> None:
         """The work items of this CTA, as one of its two consumers."""
-        q_phase, kv_phase = Int32(0), Int32(0)
+        q_phase, kv_phase, p_phase = Int32(0), Int32(0), Int32(0)
         for number in cutlass.range(first_item, end_item, unroll=1):
             request, partial = items[number, REQUEST], items[number, PARTIAL]
             begin, end, length = items[number, BEGIN], items[number, END], items[number, LENGTH]
+            if const_expr(self.halves):
+                begin, end, length = half_of(self.half, begin, end, length)
             first_row = (items[number, ROW_BLOCK] + self.rank) * ROWS
             self.start(length, first_row, heads, hidden_tokens)
             cute.arch.mbarrier_wait(self.mbarriers + Q_FULL, q_phase)
             if const_expr(self.index == 0):
-                kv_phase = self.run_even(begin, end, length - hidden_tokens, kv_phase)
+                kv_phase, p_phase = self.run_even(begin, end, length - hidden_tokens, kv_phase, p_phase)
             else:
-                kv_phase = self.run_odd(begin, end, length - hidden_tokens, kv_phase)
-            self.finish(q_phase, request, first_row, partial, outputs)
+                kv_phase, p_phase = self.run_odd(begin, end, length - hidden_tokens, kv_phase, p_phase)
+            self.finish(q_phase, request, first_row, partial, number + 1 == end_item, outputs)
             q_phase ^= 1
         # The combine kernel may take this SM. Not earlier: it would crowd the few idle SMs, and wait there.
         cute.arch.griddepcontrol_launch_dependents()
 
     def start(self, length: Int32, first_row: Int32, heads: Int32, hidden_tokens: Int32) -> None:
         self.O.fill(0.0)
+        self.S.fill(0.0)  # else the compiler keeps the last item's: a product that overwrites it counts as a reader
         for r in range(2):
             self.m[r] = Float32(NEVER)
             self.l[r] = Float32(0.0)
@@ -232,28 +266,30 @@ class Consumer:
             self.limit[r] = length - cutlass.max(hidden_tokens - token, 0)
 
     @cute.jit
-    def run_even(self, begin: Int32, end: Int32, unmasked: Int32, phase: Int32) -> Int32:
-        """Consumer 0 over pages [begin, end) of one item; returns the phase of its page slot's mbarriers."""
+    def run_even(self, begin: Int32, end: Int32, unmasked: Int32, phase: Int32, p_phase: Int32) -> tuple[Int32, Int32]:
+        """Consumer 0 over pages [begin, end) of an item; returns the phases of its slot's mbarriers and of P1's."""
         pairs = (end - begin + 1) // 2
         self.scores(ALL_TILES, phase)
         warpgroup.wait_group(0)
         phase ^= 1
         for pair in cutlass.range(pairs - 1, unroll=1):
             self.even_page((begin + 2 * pair) * PAGE, unmasked)
-            self.take_odd_page()
+            self.take_odd_page(p_phase)
             self.scores(LEFT_TILES, phase)
             warpgroup.wait_group(1)  # P1 V1_L is done, the scores go on: the tensor cores always have work queued
             self.release(1)
             self.scores((*RIGHT_TILES, ROPE_TILE), phase, first=False)
             warpgroup.wait_group(0)
             phase ^= 1
-        self.release_q()
+            p_phase ^= 1
+        self.leave_q()
         self.even_page((begin + 2 * (pairs - 1)) * PAGE, unmasked)
         if (end - begin) % 2 == 0:
-            self.take_odd_page()
+            self.take_odd_page(p_phase)
+            p_phase ^= 1
             warpgroup.wait_group(0)
             self.release(1)
-        return phase
+        return phase, p_phase
 
     def even_page(self, first_key: Int32, unmasked: Int32) -> None:
         """Softmax of an even page and P0 V0_L, while consumer 1 multiplies Q K1^T."""
@@ -266,16 +302,16 @@ class Consumer:
         warpgroup.wait_group(0)
         self.release(0)
 
-    def take_odd_page(self) -> None:
+    def take_odd_page(self, phase: Int32) -> None:
         """Issue P1 V1_L once consumer 1 has P1."""
-        cute.arch.barrier(barrier_id=P1_READY, number_of_threads=CONSUMER_THREADS)
+        cute.arch.mbarrier_wait(self.mbarriers + P1_READY, phase)
         self.follow(1)
         self.rescale(self.factor, in_flight=False)
         self.values(1)
 
     @cute.jit
-    def run_odd(self, begin: Int32, end: Int32, unmasked: Int32, phase: Int32) -> Int32:
-        """Consumer 1 over pages [begin, end) of one item; returns the phase of its page slot's mbarriers."""
+    def run_odd(self, begin: Int32, end: Int32, unmasked: Int32, phase: Int32, p_phase: Int32) -> tuple[Int32, Int32]:
+        """Consumer 1 over pages [begin, end) of an item; returns the phases of its slot's mbarriers and of P0's."""
         pages = end - begin
         full_pairs = pages // 2
         order = (
@@ -288,22 +324,25 @@ class Consumer:
             warpgroup.wait_group(0)
             phase ^= 1
             for pair in cutlass.range(full_pairs - 1, unroll=1):
-                self.odd_page((begin + 2 * pair + 1) * PAGE, unmasked)
+                self.odd_page((begin + 2 * pair + 1) * PAGE, unmasked, p_phase)
                 self.scores(order, phase)
                 warpgroup.wait_group(0)
                 phase ^= 1
-            self.odd_page((begin + 2 * full_pairs - 1) * PAGE, unmasked)
-        self.release_q()
+                p_phase ^= 1
+            self.odd_page((begin + 2 * full_pairs - 1) * PAGE, unmasked, p_phase)
+            p_phase ^= 1
+        self.leave_q()
         if pages % 2 == 1:  # the last page is an even one
-            self.take_even_page()
+            self.take_even_page(p_phase)
+            p_phase ^= 1
             warpgroup.wait_group(0)
             self.release(0)
-        return phase
+        return phase, p_phase
 
-    def odd_page(self, first_key: Int32, unmasked: Int32) -> None:
+    def odd_page(self, first_key: Int32, unmasked: Int32, p_phase: Int32) -> None:
         """P0 V0_R with the softmax of the odd page under it, then P1 V1_R."""
         self.row_maximum(first_key, unmasked)
-        self.take_even_page()
+        self.take_even_page(p_phase)
         self.raise_maximum()
         self.exponentiate()
         self.rescale(self.own, in_flight=True)
@@ -314,89 +353,9 @@ class Consumer:
         warpgroup.wait_group(0)
         self.release(1)
 
-    def take_even_page(self) -> None:
+    def take_even_page(self, phase: Int32) -> None:
         """Issue P0 V0_R once consumer 0 has P0."""
-        cute.arch.barrier(barrier_id=P0_READY, number_of_threads=CONSUMER_THREADS)
+        cute.arch.mbarrier_wait(self.mbarriers + P0_READY, phase)
         self.follow(0)
         self.rescale(self.factor, in_flight=False)
         self.values(0)
-
-    @cute.jit
-    def finish(self, parity: Int32, request: Int32, first_row: Int32, partial: Int32, outputs: Any) -> None:
-        """Add the two consumers' sums, normalise, store: to the output, or a partial result if the request is split."""
-        out, lse, out_partial, lse_partial = outputs
-        sums, factor = self.sums, self.factor
-        for r in cutlass.range_constexpr(2):
-            for offset in (1, 2):
-                self.l[r] = self.l[r] + cute.arch.shuffle_sync_bfly(self.l[r], offset=offset)
-        if self.lane % 4 == 0:
-            for r in cutlass.range_constexpr(2):
-                sums[parity, self.index, self.row(r)] = self.l[r]
-        cute.arch.barrier_arrive(barrier_id=SUMS_READY[self.index], number_of_threads=CONSUMER_THREADS)
-        cute.arch.barrier(barrier_id=SUMS_READY[1 - self.index], number_of_threads=CONSUMER_THREADS)
-        for r in cutlass.range_constexpr(2):
-            row = first_row + self.row(r)
-            if row < out.shape[1]:
-                total = self.l[r] + sums[parity, 1 - self.index, self.row(r)]
-                log2_sum = self.m[r] + cute.math.log2(total, fastmath=True)
-                factor[r] = Float32(0.0)  # of a row that saw no key here: out 0, lse -inf
-                if total > 0.0:
-                    factor[r] = 1.0 / total
-                if partial < 0:
-                    self.store_row(r, out[request, row, None])
-                    if (self.lane % 4 == 0) & (self.index == 0):
-                        lse[request, row] = log2_sum * LN_2
-                else:
-                    self.store_row(r, out_partial[partial, row, None])
-                    if (self.lane % 4 == 0) & (self.index == 0):
-                        lse_partial[partial, row] = log2_sum
-
-    def store_row(self, r: int, target: cute.Tensor) -> None:
-        """target[256 index + ...] = O of row r times its factor, 16 bytes at a time.
-
-        A lane holds two neighbouring columns of every octet of columns; lanes of a quad swap until each holds 16 bytes
-        that lie side by side, so that a quad writes 64 bytes of a row at once and not 8 or 16.
-        """
-        odd, upper = self.lane % 2 == 1, self.lane % 4 >= 2
-        half = 2 * (self.lane % 4 // 2)
-        if const_expr(target.element_type.width == 32):
-            chunks = cute.local_tile(target, (4,), (None,))
-            for octet in range(0, 32, 2):
-                a, b = ([self.O[4 * (octet + n) + 2 * r + c] * self.factor[r] for c in (0, 1)] for n in (0, 1))
-                a, b = self._swap(a, b, odd, 1)
-                value = cute.make_rmem_tensor((4,), Float32)
-                for c in range(4):
-                    value[c] = (a + b)[c]
-                chunk = HALF // 4 * self.index + 2 * (octet + self.lane % 2) + self.lane % 4 // 2
-                cute.autovec_copy(value, chunks[None, chunk])
-        else:
-            chunks = cute.local_tile(target, (8,), (None,))
-            for octet in range(0, 32, 4):
-                words = []
-                for n in range(4):
-                    pair = cute.make_rmem_tensor((2,), target.element_type)
-                    for c in range(2):
-                        value = self.O[4 * (octet + n) + 2 * r + c] * self.factor[r]
-                        pair[c] = value.to(target.element_type)
-                    words.append([cute.recast_tensor(pair, Int32)[0]])
-                a, b = self._swap(words[0], words[1], odd, 1)  # octet + odd, this lane's half of it
-                c, d = self._swap(words[2], words[3], odd, 1)  # octet + 2 + odd
-                e, f = self._swap(a + b, c + d, upper, 2)
-                value = cute.make_rmem_tensor((4,), Int32)
-                for n in range(4):
-                    value[n] = (e + f)[n]
-                chunk = HALF // 8 * self.index + octet + self.lane % 2 + half
-                cute.autovec_copy(cute.recast_tensor(value, target.element_type), chunks[None, chunk])
-
-    def _swap(self, low: list, high: list, is_high: cutlass.Boolean, offset: int) -> tuple[list, list]:
-        """Lanes `offset` apart: the low one keeps `low` and gets the other's `low`, the high one the two `high`.
-
-        Returns both parts in the order of the lanes they come from.
-        """
-        kind = type(low[0])
-        keep = [kind(select_(is_high, b, a)) for a, b in zip(low, high, strict=True)]
-        send = [kind(select_(is_high, a, b)) for a, b in zip(low, high, strict=True)]
-        got = [cute.arch.shuffle_sync_bfly(value, offset=offset) for value in send]
-        first = [kind(select_(is_high, g, k)) for g, k in zip(got, keep, strict=True)]
-        second = [kind(select_(is_high, k, g)) for g, k in zip(got, keep, strict=True)]
-        return first, second

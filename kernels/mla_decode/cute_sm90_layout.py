@@ -14,15 +14,16 @@ TILE_BYTES = 2 * TILE_ELEMENTS
 CONSUMER_THREADS, THREADS = 256, 384
 CONSUMER_REGISTERS, PRODUCER_REGISTERS = 232, 40
 
-# Named barriers, on which one consumer arrives and the other waits; 0 is __syncthreads.
-P0_READY, P1_READY = 1, 2
-SUMS_READY = (3, 4)  # of consumer 0 and 1
-
 # mbarriers. A page slot is filled tile by tile, and emptied in two halves: consumer 0 is the last reader of one,
 # consumer 1 of the other.
 Q_FULL, Q_EMPTY, KV_FULL = 0, 1, 2
 KV_EMPTY = KV_FULL + 2 * TILES
-MBARRIERS = KV_EMPTY + 4
+P0_READY = KV_EMPTY + 4  # of consumer 0, for consumer 1
+P1_READY = P0_READY + 1
+SUMS_READY = P1_READY + 1  # of both
+Q_READ = SUMS_READY + 1  # of the other half's CTA: its Q's memory may be written
+RECEIVED = Q_READ + 1  # from the other half's CTA: for consumer 0 two parts, for consumer 1 two
+MBARRIERS = RECEIVED + 4
 LEFT_TILES = (0, 1, 2, 3)  # value columns of consumer 0
 RIGHT_TILES = (4, 5, 6, 7)  # value columns of consumer 1
 # The rope tile goes with the half whose reader takes P from it: consumer 1 for page 0, consumer 0 for page 1.
@@ -32,6 +33,12 @@ SLOT_HALVES = (
 )
 
 ALL_TILES = (*LEFT_TILES, *RIGHT_TILES, ROPE_TILE)
+
+# With halves, what a consumer sends its like in the other half's CTA, into that CTA's memory of Q: for each thread 64
+# values of O, behind two rows' maxima and before their sums, 16 bytes at a time, in two parts. The link between SMs
+# carries some 16 bytes a cycle and is what this waits for: so of O's values the upper 24 bits travel.
+SENT_CHUNKS = 64 * 3 // 16 + 2
+PART_BYTES = SENT_CHUNKS // 2 * 128 * 16
 
 SLACK = 8.0  # growth of the running maximum (base 2) up to which O is not rescaled
 LN_2 = 0.6931471805599453

@@ -1,9 +1,9 @@
 """Who computes what in the kernel `cute_sm90`: a balanced split of ragged requests over the CTAs, made on the host.
 
-A *worker* is a CTA (or a cluster of two); each has a list of work items. An item is a range of pages of one request for
-one block of 64 query rows. A request in one item is stored directly; of a split request every item stores a partial
-result, which the combine kernel merges. All row blocks of a request are split alike, so the schedule is made once, for
-one *lane* of workers, and every row block gets a lane of its own.
+A *worker* is a CTA, or a cluster of two that share either row blocks or (`halves`) keys; each has a list of work
+items. An item is a range of pages of one request for one block of 64 query rows. A request in one item is stored
+directly; of a split request every item stores a partial result, which the combine kernel merges. All row blocks of a
+request are split alike, so the schedule is made once, for one *lane* of workers, and every row block gets a lane.
 """
 
 from __future__ import annotations
@@ -47,19 +47,27 @@ def make_schedule(
     rows: int,
     processors: int,
     cluster: int = 1,
+    halves: bool = False,
     item_pages: float = ITEM_PAGES,
     merge_pages: float = MERGE_PAGES,
 ) -> Schedule:
-    """Split requests of these kv lengths (tokens), each with `rows` query rows, over the device's multiprocessors."""
+    """Split requests of these kv lengths (tokens), each with `rows` query rows, over the device's multiprocessors.
+
+    With `halves` a worker takes two pages in the time of one, and items begin at even pages.
+    """
     row_blocks = -(-rows // ROWS)
-    groups = -(-row_blocks // cluster)
+    blocks = 1 if halves else cluster  # row blocks of a worker
+    groups = -(-row_blocks // blocks)
     workers = max(1, processors // (cluster * groups))
-    lane = make_lane([-(-length // PAGE) for length in lengths], workers, item_pages, merge_pages)
+    pages = [-(-length // PAGE) for length in lengths]
+    unit = 2 if halves else 1
+    lane = make_lane([-(-count // unit) for count in pages], workers, item_pages, merge_pages)
     items, offsets = [], [0]
     for pieces in lane:
         for group in range(groups):
             for piece in pieces:
-                values = [piece.request, group * cluster, piece.begin, piece.end, piece.partial, lengths[piece.request]]
+                begin, end = unit * piece.begin, min(unit * piece.end, pages[piece.request])
+                values = [piece.request, group * blocks, begin, end, piece.partial, lengths[piece.request]]
                 items.append(values + [0] * (ITEM_COLUMNS - len(values)))
             offsets.append(len(items))
     merges = _merges(lane)
