@@ -40,6 +40,7 @@ class Order:
         self.groups: dict[tuple[int, int], list[int]] = {}
         self.issued: dict[tuple[int, int], int] = {}
         self.cluster_clock = None
+        self.unfenced: dict[tuple[int, int], list] = {}  # warp → mbarriers it made and has not fenced
         self.wgmma_done: dict[tuple[int, int], int] = {}
         for c in ctas:
             for w in range(-(-machine.launch.threads // 32)):
@@ -87,6 +88,7 @@ class Order:
 
     # mbarriers
     def initialised(self, f, bar, i: int) -> None:
+        self.unfenced.setdefault(self.warps(f)[0], []).append(bar)
         bar.clock = [np.zeros(CAPACITY, np.int64), np.zeros(CAPACITY, np.int64)]
         bar.next_clock = [np.zeros(CAPACITY, np.int64), np.zeros(CAPACITY, np.int64)]
 
@@ -110,7 +112,21 @@ class Order:
             new[:] = 0
         bar.clock[0][self.bar_actor(bar)] = bar.phase
 
+    def init_fence(self, f) -> None:
+        """A fence after which copies may signal the mbarriers that these warps made."""
+        for key in self.warps(f):
+            for bar in self.unfenced.pop(key, ()):
+                bar.fenced = True
+
     def expect_copy(self, bar, token: Token) -> None:
+        if not bar.fenced and "race" in self.machine.checks:
+            self.machine.report(
+                "barrier",
+                f"a copy is to signal an mbarrier initialised without fence.mbarrier_init or a proxy fence: {bar}",
+                None,
+                token.line,
+            )
+            bar.fenced = True
         token.phases[id(bar)] = bar.phase + 1
 
     def commit(self, bar, token: Token, key) -> None:

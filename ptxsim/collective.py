@@ -259,8 +259,17 @@ def _fence(g: Generator, ins: Instruction) -> None:
     for part in ins.parts[1:]:
         if part not in known and part.split("::")[0] not in ("tensormap", "async", "shared", "global"):
             raise g.fail(f"unknown opcode {ins.op} (.{part})")
-    if "proxy" in ins.parts and any(p.split("::")[0] == "async" for p in ins.parts):
+    proxy = "proxy" in ins.parts and any(p.split("::")[0] == "async" for p in ins.parts)
+    if proxy:
         g.line(f"proxy_fence(f, {g.at})")
+    if proxy or "mbarrier_init" in ins.parts:
+        g.line("mbarrier_fence(f)")
+
+
+@runtime
+def mbarrier_fence(f) -> None:
+    if f.cta.machine.order is not None:
+        f.cta.machine.order.init_fence(f)
 
 
 @runtime

@@ -22,6 +22,7 @@ class MBarrier:
         "cta",
         "drops",
         "expected",
+        "fenced",
         "line",
         "next_clock",
         "offset",
@@ -38,6 +39,7 @@ class MBarrier:
         self.sleepers: list = []
         self.clock = self.next_clock = None
         self.arrivals = 0
+        self.fenced = False  # whether the thread that made it has executed a fence since
 
     def __str__(self) -> str:
         return (

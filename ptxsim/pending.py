@@ -112,8 +112,9 @@ def _step(ins: Instruction, at: int, state: State, found: dict) -> None:
                 _use(r, at, state, found, False)
                 state[r.width, r.slot, True] = frozenset({-1 - at})
         return
-    results = [] if ins.base in _NO_RESULT or not ins.operands else registers(ins.operands[0])
-    sources = [r for x in (ins.operands[1:] if results else ins.operands) for r in registers(x)]
+    first = 0 if ins.base in _NO_RESULT or not ins.operands else 2 if ins.parts[1:3] == ("ld", "red") else 1
+    results = [r for x in ins.operands[:first] for r in registers(x)]
+    sources = [r for x in ins.operands[first:] for r in registers(x)]
     if ins.base == "mov":  # a copy is as unfinished as what it copies
         origins = frozenset(o for r in sources for o in state.get((r.width, r.slot, False), ()) if o >= 0)
         for r in sources:

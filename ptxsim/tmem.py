@@ -176,10 +176,15 @@ def _ld_st(g: Generator, ins: Instruction) -> None:
     num = next((int(p[1:]) for p in parts if p[0] == "x" and p[1:].isdigit()), None)
     pack = next((p for p in parts if p in ("pack::16b", "unpack::16b")), "")
     known = {"sync", "aligned", "b32", shape, f"x{num}", pack}
+    reduce = next((p for p in parts if p in ("min", "max")), "") if "red" in parts else ""
+    kind = next((p for p in parts if p in ("f32", "u32", "s32")), "") if reduce else ""
+    if reduce and kind and shape in ("32x32b", "16x32bx2"):
+        known |= {"red", reduce, kind, "abs", "NaN"}
     if shape is None or num is None or set(parts) - known:
         raise g.fail(f"unknown opcode {ins.op}")
     load = ins.parts[1] == "ld"
     operands = list(ins.operands)
+    reduced = operands.pop(1) if reduce else None
     regs, mem = (operands[0], operands[1]) if load else (operands[-1], operands[0])
     items = regs.items if isinstance(regs, Vec) else (regs,)
     split = 0
@@ -196,6 +201,8 @@ def _ld_st(g: Generator, ins: Instruction) -> None:
         for j, item in enumerate(items):
             if item is not None:
                 g.write(item, "u4", f"{t}[{j}]")
+        if reduced is not None:
+            g.write(reduced, "u4", f"reduce_words({t}, '{reduce}', '{kind}', {'abs' in parts}, {'NaN' in parts})")
     else:
         g.line(f"tmem_st({call}, ({', '.join(g.read(x, 'u4') for x in items)},))")
 
@@ -228,6 +235,16 @@ def _cells(f, i: int, addr, offset: int, shape: str, num: int, pack: str, split:
             )
         tm.check(f, i, column, column + int(cols.max()) + 1, what)
         yield tm, slice(32 * w, 32 * w + 32), (rows + lane) % LANES, (cols + column) % COLUMNS
+
+
+@runtime
+def reduce_words(words: np.ndarray, op: str, kind: str, magnitude: bool, nan: bool) -> np.ndarray:
+    """tcgen05.ld.red: the least or largest of each lane's words, of f32, u32 or s32."""
+    v = words.view({"f32": np.float32, "u32": np.uint32, "s32": np.int32}[kind])
+    v = np.abs(v) if magnitude else v
+    plain = {"min": np.minimum, "max": np.maximum}[op]
+    chosen = plain if nan or kind != "f32" else {"min": np.fmin, "max": np.fmax}[op]
+    return np.ascontiguousarray(chosen.reduce(v, axis=0)).view(np.uint32)
 
 
 @runtime

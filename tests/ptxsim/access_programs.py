@@ -314,7 +314,7 @@ def _copies() -> list[Program]:
             )
     bulk = (
         f"{SHARED} add.u32 %r63, %r62, 16000; setp.ne.u32 %p1, %r60, 0; @%p1 bra A; mbarrier.init.shared.b64 [%r63],"
-        " 1; mbarrier.arrive.expect_tx.shared.b64 _, [%r63], 2048;"
+        " 1; fence.mbarrier_init.release.cluster; mbarrier.arrive.expect_tx.shared.b64 _, [%r63], 2048;"
         " cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r62], [{b0}], 2048, [%r63]; A:"
         " bar.sync 0; L: mbarrier.try_wait.parity.shared.b64 %p3, [%r63], 0; @!%p3 bra L; mad.lo.u32 %r64, %r60, 4,"
         " %r62; ld.shared.b32 {d}, [%r64]; "

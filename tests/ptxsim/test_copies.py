@@ -137,7 +137,8 @@ def test_bulk_copies_there_and_back(rng) -> None:
     x, y = rng.integers(0, 255, 512).astype(np.uint8), np.zeros(512, np.uint8)
     body = """ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1]; mov.u32 %r1, dyn; add.u32 %r3, %r1, 1024;
     mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0;
-    @%p1 bra END; mbarrier.init.shared.b64 [%r3], 1; mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 512;
+    @%p1 bra END; mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster;
+    mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 512;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], 512, [%r3];
     L: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra L;
     cp.async.bulk.global.shared::cta.bulk_group [%d2], [%r1], 512; cp.async.bulk.commit_group;

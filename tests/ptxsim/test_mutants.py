@@ -104,6 +104,7 @@ GEMM_0 = {
     "tensor memory leaked": swap(r"tcgen05\.dealloc[^;]*;", ""),
     "wrong warp's tensor-memory lanes": swap(r"shl\.b32\s+%r9, %r3, 21;", "shl.b32 %r9, %r3, 20;"),
     "first MMA accumulates onto nothing": swap(r", %p103;", ", 1;"),
+    "fence of the mbarriers' initialisation dropped": swap(r"fence\.mbarrier_init[^;]*;", ""),
     "arrive.expect_tx deleted": swap(r"mbarrier\.arrive\.expect_tx[^;]*;", "", 0),
     "output index shifted": swap(r"st\.global\.b16\s+\[(%rd\d+)\+(\d+)\]", "st.global.b16 [%rd100+131072]", 3),
 }

@@ -60,7 +60,7 @@ def smem_descriptor(offset: str, width: int) -> str:
 MMA = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; add.u32 %r4, %r1, BAR;
 setp.ne.u32 %p1, %r2, 0; setp.ne.u32 %p2, %r3, 0;
 @%p2 bra A; tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r4+16], 256; @%p1 bra A;
-mbarrier.init.shared.b64 [%r4], 1; mbarrier.init.shared.b64 [%r4+8], 1;
+mbarrier.init.shared.b64 [%r4], 1; mbarrier.init.shared.b64 [%r4+8], 1; fence.mbarrier_init.release.cluster;
 mbarrier.arrive.expect_tx.shared.b64 _, [%r4], BYTES; ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1];
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], ABYTES, [%r4]; add.u32 %r5, %r1, ABYTES;
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r5], [%d2], BBYTES, [%r4];
@@ -265,3 +265,25 @@ def test_store_and_load_shapes_agree() -> None:
         for r in range(4):
             want[t // 4 + 8 * (r // 2), t % 4 * 2 + r % 2] = 4 * t + r
     np.testing.assert_array_equal(out, np.concatenate([want, want]))
+
+
+REDUCED = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.ne.u32 %p1, %r3, 0; @%p1 bra A;
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32; A: bar.sync 0; ld.shared.u32 %r4, [%r1];
+shl.b32 %r5, %r3, 21; add.u32 %r5, %r5, %r4; ld.param.u64 %d1, [p0]; mad.wide.u32 %d2, %r2, 16, %d1;
+ld.global.v4.b32 {%r10,%r11,%r12,%r13}, [%d2]; tcgen05.st.sync.aligned.32x32b.x4.b32 [%r5], {%r10,%r11,%r12,%r13};
+tcgen05.wait::st.sync.aligned; tcgen05.ld.red.sync.aligned.32x32b.x4.OP {%r20,%r21,%r22,%r23}, %r24, [%r5];
+tcgen05.wait::ld.sync.aligned; ld.param.u64 %d3, [p1]; mad.wide.u32 %d3, %r2, 4, %d3; st.global.b32 [%d3], %r24;
+bar.sync 0; @%p1 bra E; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r4, 32; E:"""
+
+
+@pytest.mark.parametrize("op", ["max.f32", "min.abs.f32", "max.NaN.f32", "max.u32", "min.s32"])
+def test_loads_that_reduce(op, rng) -> None:
+    x, out = rng.standard_normal((128, 4)).astype(np.float32), np.zeros(128, np.uint32)
+    x[5, 2] = np.nan
+    result = run_kernel(REDUCED.replace("OP", op), x, out, threads=128, shared=64, checks=("race", "uninitialised"))
+    assert not result.findings, [str(f) for f in result.findings]
+    name, *_, kind = op.split(".")
+    v = x.view({"f32": np.float32, "u32": np.uint32, "s32": np.int32}[kind])
+    v = np.abs(v) if "abs" in op else v
+    reduce = {"max": np.nanmax, "min": np.nanmin}[name] if "NaN" not in op else np.max
+    np.testing.assert_array_equal(out.view(v.dtype), reduce(v, axis=1))

@@ -9,7 +9,8 @@ from test_tcgen05 import core_matrices, random_matrix
 
 K_BYTES = 32
 BODY = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; add.u32 %r4, %r1, 4096; setp.ne.u32 %p1, %r2, 0; @%p1 bra A;
-mbarrier.init.shared.b64 [%r4], 1; mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 2560;
+mbarrier.init.shared.b64 [%r4], 1; fence.mbarrier_init.release.cluster;
+mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 2560;
 ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1]; add.u32 %r5, %r1, 2048;
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], 2048, [%r4];
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r5], [%d2], 512, [%r4];
