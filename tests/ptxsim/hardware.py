@@ -27,12 +27,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import access_programs
 import programs
+import warp_programs
 from card import Card, distance, floats, same_nan
 from products import PRODUCTS, SPREADS, Product
 
 import ptxsim
 
-PROGRAMS = [*programs.PROGRAMS, *access_programs.PROGRAMS]
+PROGRAMS = [*programs.PROGRAMS, *access_programs.PROGRAMS, *warp_programs.PROGRAMS]
 
 
 def simulate(program: programs.Program) -> tuple[list[np.ndarray], list]:
