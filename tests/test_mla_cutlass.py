@@ -12,6 +12,7 @@ from builds import build
 from cutesnake import cute_load, record
 from cutesnake.contract import ROOT, load_kernel, load_operator
 from cutesnake.fetch import fetch
+from kernels.mla_decode import cutlass_adapter
 from kernels.mla_decode.cutlass_adapter import EXAMPLES, split_count
 from kernels.mla_decode.operator import Workload
 
@@ -39,10 +40,16 @@ def test_what_the_example_computes(values: dict, reason: str | None) -> None:
 
 
 def test_fp8_pages_come_in_pairs() -> None:
-    supports = load_kernel("mla_decode", "cutlass_fp8").supports
-    odd = [n for n in (64, 128, 192, 257, 1024) if Workload(1, n, "fp8").pages_per_request % 2]
-    refused = [n for n in (64, 128, 192, 257, 1024) if supports(Workload(1, n, "fp8")) is not None]
-    assert refused == odd
+    assert [Workload(1, n, "fp8").pages_per_request for n in (1, 64, 65, 128, 257, 1024)] == [2, 2, 2, 2, 6, 16]
+    assert [Workload(1, n, "fp16").pages_per_request for n in (1, 64, 65, 128, 257, 1024)] == [1, 1, 2, 2, 5, 16]
+
+
+def test_an_odd_page_table_is_refused_by_the_fp8_kernel() -> None:
+    workload, operator = Workload(1, 100, "fp8"), load_operator("mla_decode")
+    inputs, outputs = operator.make_inputs(workload, 0), operator.make_outputs(workload)
+    inputs.page_table = inputs.page_table[:, :1]
+    with pytest.raises(ValueError, match="must be even, not 1"):
+        cutlass_adapter.Loaded(None, {"variant": {"params": {"split": False}}}).bind(workload, inputs, outputs)
 
 
 @pytest.mark.parametrize(("batch", "build"), [(1, "fp16_split"), (74, "fp16_direct"), (128, "fp16_direct")])

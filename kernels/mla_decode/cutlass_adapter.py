@@ -32,8 +32,6 @@ def supports(workload: Workload, dtype: str) -> str | None:
         return "NVIDIA's example takes 1 to 4 query tokens"
     if w.causal and w.query_tokens > 1:
         return "NVIDIA's example does not mask among several query tokens"
-    if dtype == "fp8" and w.pages_per_request % 2:  # found by ptxsim; the FP16 example checks the bound
-        return "NVIDIA's FP8 example reads page tables two entries at a time, past the end of one with an odd count"
     return None
 
 
@@ -94,13 +92,18 @@ class Loaded:
         """Split count by NVIDIA's rule from the longest request; the workspace is allocated here, once.
 
         The tensors go in as they are: row-major, 16-byte aligned. The examples return the log-sum-exp to base 2;
-        `finish` brings it to base e.
+        `finish` brings it to base e. Raises ValueError for a page table that the FP8 example would read past the end of.
         """
         import torch
 
         from cutesnake.cute_load import Call
 
         w, params = workload, self._build["variant"]["params"]
+        if w.dtype == "fp8" and inputs.page_table.shape[1] % 2:
+            raise ValueError(
+                "NVIDIA's FP8 example reads page tables two entries at a time: "
+                f"their width must be even, not {inputs.page_table.shape[1]}"
+            )
         splits = split_count(w.batch, w.query_tokens, w.kv_length) if params["split"] else 1
         workspace = None
         if params["split"]:  # float32, per row and split: the output and its log-sum-exp

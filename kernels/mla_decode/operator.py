@@ -66,7 +66,9 @@ class Workload:
 
     @property
     def pages_per_request(self) -> int:
-        return -(-self.kv_length // PAGE)
+        """Width of the page table. Even for fp8: NVIDIA's kernel reads its entries in pairs (found by ptxsim)."""
+        pages = -(-self.kv_length // PAGE)
+        return pages + pages % 2 if self.dtype == "fp8" else pages
 
     @property
     def softmax_scale(self) -> float:
