@@ -22,7 +22,7 @@ TARGETS = {"sm_90a": "TMA and wgmma"}
 SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm90"
 COMBINE_WARPS = 8
-CLUSTER_BYTES = 1_000_000_000  # at 604 MB and less the two tie or single CTAs win; at 1.2 GB clusters were 2 % faster
+CLUSTER_BYTES = 500_000_000  # at 302 MB and less the two tie; at 604 MB clusters were 3 % faster, at 1.2 GB 4 %
 PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for the card at hand, in `bind`
 DTYPES = ("bf16", "fp16")
 
@@ -42,8 +42,9 @@ def supports(workload: Workload) -> str | None:
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Single CTAs; clusters of two that share page loads, where a request has two row blocks, or halve the keys.
 
-    Sharing draws less power, but the two wait for each other: on the H200 it pays once the cache is far larger than its
-    L2. Halving the keys pays as long as there are two CTAs for every row block: fewer partial results, or none.
+    Sharing draws less power, but the two wait for each other: on the H200 it pays once the cache is far larger than
+    its L2. Halving the keys pays as long as there are two CTAs for every row block (fewer partial results, or none),
+    but not where the card has a CTA for every page.
     """
     row_blocks = -(-workload.query_tokens * workload.heads // layout.ROWS)
     cache_bytes = workload.batch * workload.kv_length * layout.WIDTH * 2
@@ -53,7 +54,9 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
         for cluster in clusters
     ]
     halves = Variant(f"{workload.dtype}_halves", {"dtype": workload.dtype, "cluster": 2, "halves": True})
-    found.insert(0 if 2 * workload.batch * row_blocks <= PROCESSORS else len(found), halves)
+    lanes = workload.batch * row_blocks
+    pays = 2 * lanes <= PROCESSORS <= lanes * workload.pages_per_request
+    found.insert(0 if pays else len(found), halves)
     return tuple(found)
 
 
