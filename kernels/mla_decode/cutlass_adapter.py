@@ -92,7 +92,7 @@ class Loaded:
         """Split count by NVIDIA's rule from the longest request; the workspace is allocated here, once.
 
         The tensors go in as they are: row-major, 16-byte aligned. The examples return the log-sum-exp to base 2;
-        `finish` brings it to base e. Raises ValueError for a page table that the FP8 example would read past the end of.
+        `finish` brings it to base e. Raises ValueError for a page table that the FP8 example would over-read.
         """
         import torch
 
