@@ -113,8 +113,14 @@ def test_variants_share_loads_only_among_several_row_blocks(heads):
 
 @pytest.mark.parametrize(
     ("batch", "heads", "kv_length", "kind"),
-    [(1, 128, 1024, "cluster1"), (1, 128, 8192, "halves"), (33, 128, 1024, "halves"), (66, 64, 1024, "halves")]
-    + [(34, 128, 4096, "cluster1"), (128, 128, 4096, "cluster2")],
+    [
+        (1, 128, 1024, "cluster1"),
+        (1, 128, 8192, "halves"),
+        (33, 128, 1024, "halves"),
+        (66, 64, 1024, "halves"),
+        (34, 128, 4096, "cluster1"),
+        (128, 128, 4096, "cluster2"),
+    ],
 )
 def test_the_default_is_what_was_fastest_on_the_h200(batch, heads, kv_length, kind):
     assert cute_sm90.variants(Workload(batch, kv_length, heads=heads), "sm_90a")[0].id == f"bf16_{kind}"
