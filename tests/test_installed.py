@@ -283,6 +283,17 @@ def test_pictures_and_times_name_it_as_cuda(shown) -> None:
     assert "flash_mla" in table["kernels"]
 
 
+def test_the_summary_sets_every_kernel_against_it_and_its_reference_times_give_way(shown) -> None:
+    elsewhere = {"device": "NVIDIA H200", "hot_us": {"b1_q1_s1024_bf16": 1.0}}
+    (table,) = times.times(shown, [{**elsewhere, "kernel": "flash_mla"}, {**elsewhere, "kernel": "another"}])
+    assert [reference["kernel"] for reference in table["references"]] == ["another"]
+    assert table["peers"] == ["flash_mla"]
+    speeds = {row["kernel"]: row["peers"][0] for row in table["summary"]}
+    assert speeds["flash_mla"] is None
+    assert speeds["cute_sm90"]["mean"] == pytest.approx(1.0)  # its records are copies of cute_sm90's
+    assert speeds["tilegym"]["mean"] < 1 and speeds["tilegym"]["count"] == len(table["rows"])
+
+
 def test_recorded_kernels_that_the_experiment_leaves_out_are_not_shown(shown) -> None:
     plan = {
         **shown.plan,

@@ -11,7 +11,14 @@ from cutesnake.report.times import times
 from kernels.mla_decode.operator import Workload
 
 REFERENCE = {
-    **{"name": "Elsewhere", "device": "NVIDIA H200", "what": "a kernel", "how": "timed once", "date": "2026-01-01"},
+    **{
+        "name": "Elsewhere",
+        "kernel": "flash_mla",
+        "device": "NVIDIA H200",
+        "what": "a kernel",
+        "how": "timed once",
+        "date": "2026-01-01",
+    },
     **{"source": "a page", "hot_us": {"b1_q1_s1024_bf16": 0.001}},
 }
 
@@ -87,6 +94,6 @@ def test_times_from_elsewhere_stand_beside_and_never_win() -> None:
 def test_reference_times_name_real_workloads_and_their_source() -> None:
     for path in Path(ROOT, "kernels").glob("*/reference_times.yaml"):
         for reference in yaml.safe_load(path.read_text()):
-            assert {"name", "what", "how", "date", "device", "source", "hot_us"} == set(reference)
+            assert {"name", "kernel", "what", "how", "date", "device", "source", "hot_us"} == set(reference)
             sizes = {Workload(b, s).id for b in (1, 4, 16, 32, 64, 128) for s in (1024, 4096, 8192, 16384, 65536)}
             assert set(reference["hot_us"]) <= sizes

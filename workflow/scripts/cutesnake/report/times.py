@@ -16,7 +16,7 @@ def times(evidence: Evidence, references: list[Record]) -> list[Record]:
     """A table per target and source that timed something: warm-L2 sustained means in us, the fastest of a row marked.
 
     `references` are entries of `kernels/<operator>/reference_times.yaml`; those of the source's device get a column
-    each. They never count as the fastest: they were not measured in the same run.
+    each, unless the source timed their `kernel` itself. They never count as the fastest: they are of another run.
     """
     targets = dict.fromkeys(target for _, target in evidence.decisions)
     tables = []
@@ -24,7 +24,8 @@ def times(evidence: Evidence, references: list[Record]) -> list[Record]:
         for source in evidence.sources(target):
             found = _best(evidence, source, target)
             if found:
-                elsewhere = [r for r in references if r["device"] == source.device]
+                timed = {kernel for row in found.values() for kernel in row}
+                elsewhere = [r for r in references if r["device"] == source.device and r["kernel"] not in timed]
                 tables.append(_table(evidence, source, target, found, elsewhere))
     return tables
 
@@ -61,6 +62,7 @@ def _table(evidence: Evidence, source: Source, target: str, found: Found, elsewh
         **{"references": elsewhere, "notes": notes.texts, "sentence": _sentence(found, kernels)},
         "summary": _summary(found, kernels, elsewhere),
         "cutile": "cutile" in kernels.values(),
+        "peers": _peers(kernels),
     }
 
 
@@ -99,7 +101,7 @@ def _sentence(found: Found, kernels: dict[str, str]) -> str:
 
 
 def _summary(found: Found, kernels: dict[str, str], elsewhere: list[Record]) -> list[Record]:
-    """Per kernel: rows timed, rows won, and its speed against the best cuTile kernel of a row and each reference."""
+    """Per kernel: rows timed and won; its speed against a row's best cuTile kernel, each peer and each reference."""
     wins = [_fastest(row) for row in found.values()]
     cutile = {
         workload: min(metrics["hot_us"] for kernel, metrics in row.items() if kernels[kernel] == "cutile")
@@ -111,10 +113,22 @@ def _summary(found: Found, kernels: dict[str, str], elsewhere: list[Record]) -> 
             **{"kernel": kernel, "dsl": DSL_NAMES[dsl], "fastest": wins.count(kernel)},
             "timed": sum(kernel in row for row in found.values()),
             "cutile": _speed(found, kernel, cutile),
+            "peers": [
+                None if peer == kernel else _speed(found, kernel, _times(found, peer)) for peer in _peers(kernels)
+            ],
             "references": [_speed(found, kernel, reference["hot_us"]) for reference in elsewhere],
         }
         for kernel, dsl in kernels.items()
     ]
+
+
+def _peers(kernels: dict[str, str]) -> list[str]:
+    """The kernels that a package brings along, in neither DSL."""
+    return [kernel for kernel, dsl in kernels.items() if dsl == "cuda"]
+
+
+def _times(found: Found, kernel: str) -> dict[str, float]:
+    return {workload: row[kernel]["hot_us"] for workload, row in found.items() if kernel in row}
 
 
 def _speed(found: Found, kernel: str, others: dict[str, float]) -> Record | None:
