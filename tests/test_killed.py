@@ -104,6 +104,11 @@ def wait_for(condition: Callable[[], object], seconds: float, what: str, project
         time.sleep(0.02)
 
 
+def heed_interrupts() -> None:
+    """What a shell starts in the background ignores SIGINT, and so do its children: the tests themselves, it may be."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def kill_and_run_again(
     project: Path, machine: Machine, how: signal.Signals, under_way: Callable[[], object], environment: dict[str, str]
 ) -> None:
@@ -113,7 +118,13 @@ def kill_and_run_again(
     log = project / "killed.log"
     with log.open("w") as stream:
         run = subprocess.Popen(
-            command(), cwd=project, env=environment, start_new_session=True, stdout=stream, stderr=stream
+            command(),
+            cwd=project,
+            env=environment,
+            start_new_session=True,
+            stdout=stream,
+            stderr=stream,
+            preexec_fn=heed_interrupts,
         )
     try:
         wait_for(lambda: under_way() or run.poll() is not None, 90, "a measurement", project)
