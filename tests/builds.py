@@ -7,10 +7,11 @@ import importlib.metadata
 from contextlib import chdir
 from pathlib import Path
 
-from cutesnake.compile import RECORD, compile_build
-from cutesnake.contract import ROOT, Variant, load_kernel
-from cutesnake.fetch import fetch
-from cutesnake.staleness import digest_baked, digest_data, digest_files
+from cutesnake.build.compile import RECORD, compile_build
+from cutesnake.build.fetch import fetch
+from cutesnake.contract import Variant, load_kernel
+from cutesnake.places import ROOT
+from cutesnake.plan.staleness import digest_baked, digest_data, digest_files
 
 FOLDER = ROOT / "results" / "tests"
 UPSTREAM = ROOT / "kernels" / "upstream.yaml"

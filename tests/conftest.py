@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake.machine import Machine
+from cutesnake.plan.machine import Machine
 from project import copy_project, snakemake
 
 MACHINES = Path(__file__).parent / "machines"

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from cutesnake.case import Case
 from cutesnake.contract import Workload, load_operator
+from cutesnake.measure.case import Case
 
 with contextlib.suppress(ImportError):
     import torch

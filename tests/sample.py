@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cutesnake.bottleneck import classify
-from cutesnake.evidence import Evidence
+from cutesnake.evidence.gather import Evidence
+from cutesnake.measure.bottleneck import classify
 from kernels.mla_decode.operator import Workload, cost
 
 Record = dict[str, Any]

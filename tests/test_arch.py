@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cutesnake.arch import can_build, can_run, decide, stage_answers
+from cutesnake.plan.arch import can_build, can_run, decide, stage_answers
 
 TCGEN05 = SimpleNamespace(DSL="cute", SOURCE="ours", TARGETS={"sm_100a": "tcgen05 and tensor memory"})
 WGMMA = SimpleNamespace(DSL="cute", SOURCE="ours", TARGETS={"sm_90a": "wgmma and TMA"})

@@ -6,9 +6,9 @@ import math
 import pytest
 
 from cpu_backend import SMALL, CpuBackend, right, small_case
-from cutesnake import checker
 from cutesnake.contract import load_operator
-from cutesnake.correctness import check_case
+from cutesnake.measure import checker
+from cutesnake.measure.correctness import check_case
 
 torch = pytest.importorskip("torch")
 mla = load_operator("mla_decode")

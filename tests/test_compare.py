@@ -8,8 +8,8 @@ import pytest
 
 import sample
 from cutesnake import record
-from cutesnake.compare import METRICS, compare
-from cutesnake.evidence import Evidence, load_evidence
+from cutesnake.compare.comparison import METRICS, compare
+from cutesnake.evidence.gather import Evidence, load_evidence
 
 KEYS = [metric.key for metric in METRICS]
 

@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 
 import kernels
-from cutesnake import cute_build, cute_load, record
-from cutesnake.compile import CompileError, compile_build
-from cutesnake.contract import ROOT, Variant, load_kernel, load_operator
+from cutesnake import record
+from cutesnake.build import cute as cute_build
+from cutesnake.build.compile import CompileError, compile_build
+from cutesnake.contract import Variant, load_kernel, load_operator
+from cutesnake.load import cute as cute_load
+from cutesnake.places import ROOT
 
 SCRIPTS = ROOT / "workflow" / "scripts"
 TOY = """
@@ -134,7 +137,7 @@ def test_killed_build_leaves_nothing_half_written(toy) -> None:
     script = f"""
 import sys
 sys.path[:0] = [{str(SCRIPTS)!r}]
-from cutesnake.compile import compile_build
+from cutesnake.build.compile import compile_build
 from cutesnake.contract import Variant
 compile_build("toy", "kernel", "sm_90a", Variant("a", {{"how": "is killed"}}), {str(toy.folder)!r})
 """

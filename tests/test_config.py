@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cutesnake import config as configuration
-from cutesnake.config import ConfigError
+from cutesnake.plan import config as configuration
+from cutesnake.plan.config import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())

@@ -7,9 +7,9 @@ import pytest
 
 from cpu_backend import CpuBackend, right, small_case
 from cutesnake import record
-from cutesnake.case import make_record
 from cutesnake.contract import load_kernel, load_operator
-from cutesnake.correctness import check_case
+from cutesnake.measure.case import make_record
+from cutesnake.measure.correctness import check_case
 
 torch = pytest.importorskip("torch")
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from builds import build
-from cutesnake.contract import ROOT
+from cutesnake.places import ROOT
 from kernels.mla_decode import cute_sm90
-from kernels.mla_decode import cute_sm90_layout as layout
-from kernels.mla_decode.cute_sm90_schedule import make_lane, make_schedule
+from kernels.mla_decode.cute_sm90 import layout
+from kernels.mla_decode.cute_sm90.schedule import make_lane, make_schedule
 from kernels.mla_decode.operator import DISTRIBUTIONS, Workload
 
 BUILDS = Path(os.environ.get("CUTESNAKE_BUILDS", ROOT / "results" / "compile"))
@@ -172,8 +172,8 @@ def test_the_build_spills_nothing_and_fits_its_stated_budget(built):
 @pytest.mark.parametrize("schedule", ["eager", "tma_late", "mma_late"])
 def test_results_and_races_in_the_simulator(built, schedule):
     """Full pairs of pages, an odd last page, a split request, rows past the end: right, and nothing unordered."""
-    from cutesnake.case import Case
-    from cutesnake.simulation import simulate
+    from cutesnake.measure.case import Case
+    from cutesnake.simulate.simulation import simulate
 
     variant = json.loads((built / "build.json").read_text())["variant"]
     case = Case(
@@ -215,7 +215,7 @@ def shapes(dtype: str) -> list[Workload]:
 def test_results_on_the_gpu(on_gpu, distribution):
     import torch
 
-    from cutesnake import checker
+    from cutesnake.measure import checker
     from kernels.mla_decode import operator
 
     dtype, kind = on_gpu.name.split("_")

@@ -6,11 +6,14 @@ import json
 
 import pytest
 
-from cutesnake import cutile_build, cutile_load
-from cutesnake.compile import compile_build
+from cutesnake.build import cutile as cutile_build
+from cutesnake.build.compile import compile_build
+from cutesnake.build.fetch import FetchError
 from cutesnake.contract import load_kernel, load_operator
-from cutesnake.fetch import FetchError
-from kernels.mla_decode import cutile_run, tilegym_source, tilegym_split_kv
+from cutesnake.load import cutile as cutile_load
+from kernels.mla_decode import tilegym_split_kv
+from kernels.mla_decode.cutile import run as cutile_run
+from kernels.upstream import tilegym as tilegym_source
 
 MLA = load_operator("mla_decode").Workload
 ADD = load_operator("elementwise_add").Workload

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake.contract import ROOT, load_kernel, load_operator
-from kernels.mla_decode.cutile_run import Plan, Tiling
+from cutesnake.contract import load_kernel, load_operator
+from cutesnake.places import ROOT
+from kernels.mla_decode.cutile.run import Plan, Tiling
 
 pytestmark = pytest.mark.gpu
 

@@ -5,9 +5,9 @@ import re
 import pytest
 import yaml
 
-from cutesnake.arch import TARGET_CAPABILITY
-from cutesnake.contract import ROOT
-from cutesnake.devices import DeviceError, read_devices
+from cutesnake.places import ROOT
+from cutesnake.plan.arch import TARGET_CAPABILITY
+from cutesnake.plan.devices import DeviceError, read_devices
 
 PATH = ROOT / "config/devices.yaml"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cutesnake import fetch as stage
 from cutesnake import record
-from cutesnake.contract import ROOT
-from cutesnake.fetch import FetchError, fetch, fetched
+from cutesnake.build import fetch as stage
+from cutesnake.build.fetch import FetchError, fetch, fetched
+from cutesnake.places import ROOT
 
 WHEEL = "tiny-1.0-py3-none-any.whl"
 MEMBERS = {
@@ -197,7 +197,7 @@ def test_download_goes_through_the_users_pip(place: Workplace, tmp_path: Path, m
 def test_killed_job_leaves_no_partial_folder_behind(place: Workplace) -> None:
     script = f"""
 import os, signal
-from cutesnake import fetch
+from cutesnake.build import fetch
 unpack = fetch._unpack
 def die(*arguments):
     unpack(*arguments)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import sample
-from cutesnake.bottleneck import classify
-from cutesnake.insight import RULES, Pair, Side, insights, number
+from cutesnake.compare.insight import RULES, Pair, Side, insights, number
+from cutesnake.measure.bottleneck import classify
 
 KEYS = ("duration_us", "hot_duration_us", "tensor_core_percent", "dram_percent", "occupancy_percent")
 

@@ -11,8 +11,8 @@ pytest.importorskip("elftools", reason="a GPU machine inspects nothing and need 
 
 import tiny_build
 from cutesnake import record
-from cutesnake.contract import ROOT
 from cutesnake.inspect.build import inspect_build
+from cutesnake.places import ROOT
 from cutesnake.record import RecordError
 
 DEVICES = ROOT / "config/devices.yaml"

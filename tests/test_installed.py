@@ -11,13 +11,13 @@ import pytest
 
 import sample
 from cpu_backend import CpuBackend, small_case
-from cutesnake import machine as machines
-from cutesnake import matrix
-from cutesnake.arch import decide
-from cutesnake.case import make_record
-from cutesnake.compare import compare
+from cutesnake.compare.comparison import compare
 from cutesnake.contract import INSTALLED, load_kernel
-from cutesnake.correctness import check_case
+from cutesnake.measure.case import make_record
+from cutesnake.measure.correctness import check_case
+from cutesnake.plan import machine as machines
+from cutesnake.plan import matrix
+from cutesnake.plan.arch import decide
 from cutesnake.plot.timeline import draw_timeline
 from cutesnake.plot.times import draw_times
 from cutesnake.report import cards, ran, times

@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from cutesnake.arch import FEATURES, TARGET_CAPABILITY
-from cutesnake.config import kernel_names
-from cutesnake.contract import ROOT, load_kernel, load_operator
+from cutesnake.contract import load_kernel, load_operator
+from cutesnake.places import ROOT
+from cutesnake.plan.arch import FEATURES, TARGET_CAPABILITY
+from cutesnake.plan.config import kernel_names
 
 OPERATORS = sorted(path.parent.name for path in (ROOT / "kernels").glob("*/operator.py"))
 KERNELS = [(operator, kernel) for operator in OPERATORS for kernel in kernel_names(operator)]

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import sample
-from cutesnake import profiled
-from cutesnake.gpu_lock import lock_path
-from cutesnake.machine import Machine, probe
+from cutesnake.measure.gpu_lock import lock_path
+from cutesnake.places import SCRIPTS
+from cutesnake.plan.machine import Machine, probe
 from kernels.mla_decode.operator import Workload
 from project import append, copy_project
 
@@ -138,7 +138,7 @@ def kill_and_run_again(
     wait_for(lambda: not with_the_card(project), 5, "the card to be left", project)
 
     def others() -> list[str]:  # than the worker, which ends by itself when it has been idle
-        return [line for line in processes(project).values() if "-m cutesnake.worker " not in line]
+        return [line for line in processes(project).values() if "-m cutesnake.measure.worker " not in line]
 
     wait_for(lambda: not others(), 10, "all but the idle worker to end", project)
     before = records(project)
@@ -166,11 +166,10 @@ def copied(tmp_path) -> Callable[[str], Path]:
 def test_a_watched_process_dies_with_whom_it_measures_for(tmp_path) -> None:
     """Not with its parent: a profiler stands between the two."""
     pipe = tmp_path / "alive"
-    measuring = (
-        f"import pathlib, time; from cutesnake import profiled\nwith profiled.alive(pathlib.Path({str(pipe)!r})): "
-    )
-    watched = f"import time; from cutesnake import profiled; profiled.die_with({str(pipe)!r}); "
-    environment = {**os.environ, "PYTHONPATH": str(Path(profiled.__file__).parents[1])}
+    imports = "import pathlib, time; from cutesnake.measure import profiled"
+    measuring = f"{imports}\nwith profiled.alive(pathlib.Path({str(pipe)!r})): "
+    watched = f"{imports}; profiled.die_with({str(pipe)!r}); "
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
 
     def start(code: str) -> subprocess.Popen:
         process = subprocess.Popen(
@@ -208,9 +207,9 @@ def test_killed_while_the_worker_measures(copied, machine, how) -> None:
 @pytest.mark.parametrize(
     ("how", "stage", "words"),
     [
-        (signal.SIGKILL, "timing", "cutesnake.worker"),
-        (signal.SIGINT, "timing", "cutesnake.worker"),
-        (signal.SIGKILL, "ncu", "cutesnake.profiled"),
+        (signal.SIGKILL, "timing", "cutesnake.measure.worker"),
+        (signal.SIGINT, "timing", "cutesnake.measure.worker"),
+        (signal.SIGKILL, "ncu", "cutesnake.measure.profiled"),
     ],
     ids=["SIGKILL, worker", "SIGINT, worker", "SIGKILL, ncu"],
 )

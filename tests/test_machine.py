@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cutesnake import machine
+from cutesnake.plan import machine
 
 
 class NVMLError(Exception):

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from cutesnake import matrix
 from cutesnake.contract import Variant
+from cutesnake.plan import matrix
 
 CONFIG = {
     "targets": ["sm_90a", "sm_100a"],

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from builds import build
-from cutesnake import cute_load, record
-from cutesnake.contract import ROOT, load_kernel, load_operator
-from cutesnake.fetch import fetch
-from kernels.mla_decode import cutlass_adapter
-from kernels.mla_decode.cutlass_adapter import EXAMPLES, split_count
+from cutesnake import record
+from cutesnake.build.fetch import fetch
+from cutesnake.contract import load_kernel, load_operator
+from cutesnake.load import cute as cute_load
+from cutesnake.places import ROOT
+from kernels.mla_decode.cutlass import adapter as cutlass_adapter
+from kernels.mla_decode.cutlass.adapter import EXAMPLES, split_count
 from kernels.mla_decode.operator import Workload
 
 UPSTREAM = ROOT / "kernels" / "upstream.yaml"

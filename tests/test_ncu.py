@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from cpu_backend import small_case
-from cutesnake import bottleneck, ncu, record
-from cutesnake.case import make_record
+from cutesnake import record
 from cutesnake.contract import Cost
-from cutesnake.profiled import ProfilerError
+from cutesnake.measure import bottleneck, ncu
+from cutesnake.measure.case import make_record
+from cutesnake.measure.profiled import ProfilerError
 
 KERNELS = json.loads((Path(__file__).parent / "fixtures" / "ncu_kernels.json").read_text())["kernels"]
 

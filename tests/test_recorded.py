@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from cpu_backend import CpuBackend, right, small_case
-from cutesnake import record, recorded
-from cutesnake.case import make_record
-from cutesnake.correctness import check_case
+from cutesnake import record
+from cutesnake.evidence import recorded
+from cutesnake.measure.case import make_record
+from cutesnake.measure.correctness import check_case
 
 H200 = {"name": "NVIDIA H200", "compute_capability": [9, 0], "driver": "580.159.04", "uuid_hash": "0123456789ab"}
 

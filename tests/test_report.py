@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import sample
-from cutesnake.compare import compare
+from cutesnake.compare.comparison import compare
 from cutesnake.plot import plot
 from cutesnake.report import Contents, render, write_report
 from cutesnake.report.comparison import tables

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from cutesnake import record
-from cutesnake.contract import ROOT
-from cutesnake.devices import DeviceError, read_devices
 from cutesnake.inspect.roofline import roofline
+from cutesnake.places import ROOT
+from cutesnake.plan.devices import DeviceError, read_devices
 from kernels.mla_decode.operator import Workload
 
 DEVICES = ROOT / "config/devices.yaml"

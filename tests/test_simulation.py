@@ -13,13 +13,17 @@ import yaml
 
 import ptxsim
 from builds import build
-from cutesnake import arch, record, simulation, stage
-from cutesnake import config as configuration
-from cutesnake.case import Case
-from cutesnake.compile import compile_build
-from cutesnake.contract import ROOT, Cost, Variant, load_kernel
-from cutesnake.matrix import Plan, make_plan
-from cutesnake.staleness import closure, digest_code
+from cutesnake import record
+from cutesnake.build.compile import compile_build
+from cutesnake.contract import Cost, Variant, load_kernel
+from cutesnake.measure import stage
+from cutesnake.measure.case import Case
+from cutesnake.places import ROOT
+from cutesnake.plan import arch
+from cutesnake.plan import config as configuration
+from cutesnake.plan.matrix import Plan, make_plan
+from cutesnake.plan.staleness import closure, digest_code
+from cutesnake.simulate import simulation
 
 DEFAULT = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
 SETTINGS = {"schedules": ["random", "late"], "seeds": [0], "distributions": ["randn"]}
@@ -136,10 +140,10 @@ def test_the_schedules_of_the_configuration_are_those_of_the_simulator() -> None
 
 
 def test_the_simulators_code_makes_simulated_cases_stale_and_no_others() -> None:
-    files = {path.name for path in closure("cutesnake.simulation")}
+    files = {path.name for path in closure("cutesnake.simulate.simulation")}
     assert {"tcgen05.py", "stub.c"} <= files
-    assert "tcgen05.py" not in {path.name for path in closure("cutesnake.correctness")}
-    assert digest_code("cutesnake.simulation") != digest_code("cutesnake.correctness")
+    assert "tcgen05.py" not in {path.name for path in closure("cutesnake.measure.correctness")}
+    assert digest_code("cutesnake.simulate.simulation") != digest_code("cutesnake.measure.correctness")
 
 
 def test_less_work_than_the_operator_calls_unavoidable_is_noted() -> None:

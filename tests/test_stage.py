@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from cpu_backend import SETTINGS
-from cutesnake import checker, record, stage, timing, worker
-from cutesnake.case import Case, make_record
+from cutesnake import record
+from cutesnake.measure import checker, stage, timing, worker
+from cutesnake.measure.case import Case, make_record
 
 TIMING = {"max_seconds": 2, "max_noise_percent": 0.5}
 IDENTITY = {
@@ -53,7 +54,7 @@ def test_what_is_wrong_is_not_timed(tmp_path, wrap):
 
 
 def test_a_profiler_that_is_missing_is_a_status(tmp_path, monkeypatch, machine):
-    for place in ("cutesnake.machine.probe", "cutesnake.stage.probe"):
+    for place in ("cutesnake.plan.machine.probe", "cutesnake.measure.stage.probe"):
         monkeypatch.setattr(place, lambda: machine("none"))
     stage.run_stage("ncu", IDENTITY, {}, build(tmp_path), tmp_path / "out.json")
     entry = record.read("ncu", tmp_path / "out.json")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake import staleness
+from cutesnake.plan import staleness
 
 FILES = {
     "kernels/add/contract.py": """
@@ -21,7 +21,7 @@ def load():
     "kernels/add/other.py": "",
     "scripts/cutesnake/shapes.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import cutesnake.types\n",
     "scripts/cutesnake/types.py": "",
-    "scripts/cutesnake/running.py": "from . import pack\n",
+    "scripts/cutesnake/running.py": "from .pack import inner\n",
     "scripts/cutesnake/pack/__init__.py": "",
     "scripts/cutesnake/pack/inner.py": "",
 }

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake import store
+from cutesnake.build import store
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 import sample
-from cutesnake.contract import ROOT
+from cutesnake.places import ROOT
 from cutesnake.report.times import times
 from kernels.mla_decode.operator import Workload
 

@@ -5,10 +5,12 @@ import json
 import pytest
 
 from cpu_backend import small_case
-from cutesnake import record, timing
-from cutesnake.case import make_record
-from cutesnake.contract import ROOT, Cost
-from cutesnake.devices import read_devices
+from cutesnake import record
+from cutesnake.contract import Cost
+from cutesnake.measure import timing
+from cutesnake.measure.case import make_record
+from cutesnake.places import ROOT
+from cutesnake.plan.devices import read_devices
 
 SETTINGS = {"max_seconds": 2, "max_noise_percent": 0.5}
 # Tags and values of one NVBench run on an H200: four kernels of PyTorch in one graph, batch 32, kv 4096.

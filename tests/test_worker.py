@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cpu_backend import small_case
-from cutesnake import gpu_lock, worker
+from cutesnake.measure import gpu_lock, worker
 
 HERE = Path(__file__).parent
 
@@ -123,7 +123,7 @@ def test_an_idle_server_ends_and_takes_its_socket_along(tmp_path):
 
 
 def test_the_lock_is_freed_when_its_holder_is_killed():
-    code = "from cutesnake.gpu_lock import gpu_lock\nwith gpu_lock('t'): print(1, flush=True); input()"
+    code = "from cutesnake.measure.gpu_lock import gpu_lock\nwith gpu_lock('t'): print(1, flush=True); input()"
     paths = str(HERE.parent / "workflow" / "scripts")
     holder = subprocess.Popen(
         [sys.executable, "-c", code],

@@ -111,13 +111,13 @@ def test_a_changed_workload_reruns_only_its_cases(project) -> None:
 
 @pytest.mark.slow
 def test_a_kernels_source_rebuilds_that_kernel_only(project) -> None:
-    append(project / "kernels/elementwise_add/cute_kernel.py", "\nCHANGED = 1\n")
+    append(project / "kernels/elementwise_add/cute/kernel.py", "\nCHANGED = 1\n")
     assert jobs(project) == {"compile": 1, "inspect": 1, "correctness": 1, "compare": 1, "plot": 1, "report": 1}
 
 
 @pytest.mark.slow
 def test_the_loading_side_rebuilds_nothing(project) -> None:
-    append(project / "workflow/scripts/cutesnake/cute_load.py", "\nCHANGED = 1\n")
+    append(project / "workflow/scripts/cutesnake/load/cute.py", "\nCHANGED = 1\n")
     assert jobs(project) == {"correctness": 1, "compare": 1, "plot": 1, "report": 1}  # what loads builds here simulates
 
 

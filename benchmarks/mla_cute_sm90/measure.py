@@ -55,7 +55,7 @@ def folder(root: Path, variant: str) -> Path:
 
 
 def build(root: Path, only: list[str]) -> None:
-    from cutesnake.compile import compile_build
+    from cutesnake.build.compile import compile_build
 
     for dtype in ("bf16", "fp16"):
         for variant in cute_sm90.variants(Workload(1, 64, dtype), "sm_90a"):

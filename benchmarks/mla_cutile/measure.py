@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 
 from cutesnake.contract import load_kernel  # noqa: E402
 from kernels.mla_decode import operator as problem  # noqa: E402
-from kernels.mla_decode.cutile_run import Plan, Tiling  # noqa: E402
+from kernels.mla_decode.cutile.run import Plan, Tiling  # noqa: E402
 
 SWEEPS = {
     "small": [(1, 1024), (1, 8192), (4, 4096), (16, 4096), (32, 4096), (128, 1024), (128, 4096)],

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.contract import Variant
-from kernels.mla_decode import cutlass_adapter
-from kernels.mla_decode.cutlass_adapter import SOURCE, TARGETS, load
+from kernels.mla_decode.cutlass import adapter as cutlass_adapter
+from kernels.mla_decode.cutlass.adapter import SOURCE, TARGETS, load
 from kernels.mla_decode.operator import Workload
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "compile", "load", "supports", "variants"]

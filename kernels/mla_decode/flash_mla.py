@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.contract import INSTALLED, Executable, Launch, Runner, Variant
-from kernels.mla_decode.installed import VARIANTS, import_package, nothing_built, on_stream
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
+from kernels.upstream.installed import VARIANTS, import_package, nothing_built, on_stream
 
 DSL = "cuda"
 SOURCE = INSTALLED

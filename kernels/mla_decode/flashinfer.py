@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import INSTALLED, Executable, Launch, Runner, Variant
-from kernels.mla_decode.installed import VARIANTS, import_package, nothing_built, on_stream
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
+from kernels.upstream.installed import VARIANTS, import_package, nothing_built, on_stream
 
 if TYPE_CHECKING:
     import torch

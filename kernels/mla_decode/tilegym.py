@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.contract import Executable, Runner, Variant
-from kernels.mla_decode import tilegym_source
 from kernels.mla_decode.operator import Inputs, Outputs, Workload
+from kernels.upstream import tilegym as tilegym_source
 
 DSL = "cutile"
 SOURCE = tilegym_source.SOURCE
@@ -31,7 +31,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from unittest.mock import patch
 
-    from cutesnake.cutile_build import DeviceFunction, array, build, scalar
+    from cutesnake.build.cutile import DeviceFunction, array, build, scalar
 
     p = variant.params
     module = tilegym_source.upstream("mla_decoding")
@@ -49,7 +49,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 def load(folder: Path) -> Executable:
     from cutesnake import record
-    from cutesnake.cutile_load import Cubin
+    from cutesnake.load.cutile import Cubin
 
     params = record.read("compile", folder / "build.json")["variant"]["params"]
     return Loaded(Cubin(folder / "kernel.cubin").function(SYMBOL), params)
@@ -64,7 +64,7 @@ class Loaded:
 
     def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
         """The grid and arguments of TileGym's `_MlaDecodingFunction.forward`; `finish` makes its LSE natural."""
-        from cutesnake.cutile_load import Sequential, TileLaunch
+        from cutesnake.load.cutile import Sequential, TileLaunch
 
         if workload.kv_length != self._params["kv_length"]:
             raise ValueError(f"this build is for kv length {self._params['kv_length']}, not {workload.kv_length}")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.contract import Executable, Runner, Variant
-from kernels.mla_decode import tilegym_source
 from kernels.mla_decode.operator import Inputs, Outputs, Workload
+from kernels.upstream import tilegym as tilegym_source
 
 DSL = "cutile"
 SOURCE = tilegym_source.SOURCE
@@ -40,7 +40,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.cutile_build import DeviceFunction, array, build, scalar
+    from cutesnake.build.cutile import DeviceFunction, array, build, scalar
 
     p = variant.params
     split = tilegym_source.upstream("mla_decoding_split_kv")._naive_absorb_mla_transpose_kernel
@@ -60,7 +60,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 def load(folder: Path) -> Executable:
     from cutesnake import record
-    from cutesnake.cutile_load import Cubin
+    from cutesnake.load.cutile import Cubin
 
     params = record.read("compile", folder / "build.json")["variant"]["params"]
     stems = zip(("kernel", "reduce"), SYMBOLS, strict=True)
@@ -78,7 +78,7 @@ class Loaded:
         """Workspace, grids and arguments of TileGym's `forward`; `finish` makes the LSE, which it does not return."""
         import torch
 
-        from cutesnake.cutile_load import Sequential, TileLaunch
+        from cutesnake.load.cutile import Sequential, TileLaunch
 
         w, p = workload, self._params
         if -(-w.kv_length // p["split_length"]) != p["splits"] or (w.kv_length % TILE_N == 0) != p["even"]:

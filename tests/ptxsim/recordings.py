@@ -122,8 +122,8 @@ def _opener(module: ptxsim.Module, held: list, folder: Path, function: str) -> C
 
 def ours() -> Iterator[dict]:
     """cute_sm90: both dtypes, single CTAs and clusters of two; the long request is split, so that it is combined."""
-    from cutesnake import cute_load
-    from cutesnake.compile import compile_build
+    from cutesnake.build.compile import compile_build
+    from cutesnake.load import cute as cute_load
     from kernels.mla_decode import cute_sm90, operator
 
     for dtype in ("bf16", "fp16"):

@@ -10,10 +10,12 @@ from snakemake.exceptions import WorkflowError
 
 sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 
-from cutesnake import config as configuration
-from cutesnake import folder, machine, matrix, simulation
+from cutesnake.plan import config as configuration
+from cutesnake import folder
+from cutesnake.plan import machine, matrix
+from cutesnake.simulate import simulation
 from cutesnake.contract import INSTALLED, OURS, load_kernel, needs
-from cutesnake.staleness import digest_baked, digest_code, digest_data, remember
+from cutesnake.plan.staleness import digest_baked, digest_code, digest_data, remember
 
 try:
     configuration.check(config)
@@ -80,7 +82,7 @@ def running_code(stage):
     """
 
     def digest(wildcards):
-        code = digest_code(f"cutesnake.{stage}", f"kernels.{wildcards.operator}.{wildcards.kernel}")
+        code = digest_code(stage, f"kernels.{wildcards.operator}.{wildcards.kernel}")
         versions = {name: MACHINE.modules[name] for name in needs(load_kernel(wildcards.operator, wildcards.kernel))}
         return digest_data([code, versions]) if versions else code
 
@@ -104,7 +106,9 @@ def checking_device(wildcards):
 
 
 def checking_code(wildcards):
-    return running_code("correctness" if backend_of(wildcards) == "cuda" else "simulation")(wildcards)
+    return running_code(
+        "cutesnake.measure.correctness" if backend_of(wildcards) == "cuda" else "cutesnake.simulate.simulation"
+    )(wildcards)
 
 
 def cards_of(wildcards):

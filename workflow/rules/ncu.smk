@@ -18,6 +18,6 @@ rule ncu:
         identity=identity_of,
         settings={},
         device=MACHINE.fingerprint,
-        code=running_code("ncu"),
+        code=running_code("cutesnake.measure.ncu"),
     script:
         "../scripts/measure_case.py"

@@ -18,6 +18,6 @@ rule nsys:
         identity=identity_of,
         settings={},
         device=MACHINE.fingerprint,
-        code=running_code("nsys"),
+        code=running_code("cutesnake.measure.nsys"),
     script:
         "../scripts/measure_case.py"

@@ -18,6 +18,6 @@ rule timing:
         identity=identity_of,
         settings=config["timing"],
         device=MACHINE.fingerprint,
-        code=running_code("timing"),
+        code=running_code("cutesnake.measure.timing"),
     script:
         "../scripts/measure_case.py"

@@ -1,9 +1,9 @@
 """Snakemake script of the rule compare: one operator's records into its comparison."""
 
-from cutesnake.compare import write_comparison
-from cutesnake.evidence import load_evidence
+from cutesnake.compare.comparison import write_comparison
+from cutesnake.evidence.gather import load_evidence
+from cutesnake.evidence.recorded import folder_of
 from cutesnake.fault import one_line
-from cutesnake.recorded import folder_of
 
 with one_line("compare", snakemake.log[0]):
     operator = snakemake.wildcards.operator

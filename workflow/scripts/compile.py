@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cutesnake.compile import compile_build
+from cutesnake.build.compile import compile_build
 from cutesnake.contract import Variant
 from cutesnake.fault import one_line
 

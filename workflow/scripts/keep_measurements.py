@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from cutesnake import record
+from cutesnake.evidence.recorded import write_recorded
 from cutesnake.fault import one_line
-from cutesnake.recorded import write_recorded
 
 with one_line("record", snakemake.log[0]):
     written = write_recorded(Path(snakemake.output.summary).parent, snakemake.params.folder)

@@ -1,7 +1,7 @@
 """Snakemake script of the GPU stages: `params.stage` says which, `params.identity` which case."""
 
 from cutesnake.fault import one_line
-from cutesnake.stage import run_stage
+from cutesnake.measure.stage import run_stage
 
 with one_line(snakemake.params.stage, snakemake.log[0]):
     run_stage(

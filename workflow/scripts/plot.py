@@ -1,9 +1,9 @@
 """Snakemake script of the rule plot: every picture of every operator, and the record of them."""
 
-from cutesnake.evidence import load_evidence
+from cutesnake.evidence.gather import load_evidence
+from cutesnake.evidence.recorded import folder_of
 from cutesnake.fault import one_line
 from cutesnake.plot import plot
-from cutesnake.recorded import folder_of
 
 with one_line("plot", snakemake.log[0]):
     evidences = load_evidence(

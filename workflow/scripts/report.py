@@ -5,10 +5,10 @@ from pathlib import Path
 import yaml
 
 from cutesnake import record
-from cutesnake.case import commit
-from cutesnake.evidence import load_evidence
+from cutesnake.evidence.gather import load_evidence
+from cutesnake.evidence.recorded import folder_of
 from cutesnake.fault import one_line
-from cutesnake.recorded import folder_of
+from cutesnake.measure.case import commit
 from cutesnake.report import Contents, write_report
 
 

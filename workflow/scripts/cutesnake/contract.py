@@ -16,7 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-ROOT = Path(__file__).resolve().parents[3]
+from cutesnake.places import ROOT
+
 OURS = "ours"
 INSTALLED = "installed"  # SOURCE of a kernel that a Python package of the machine brings along: see Kernel.NEEDS
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cutesnake.contract import ROOT
+from cutesnake.places import ROOT
 
 HINTS = {
     errno.ENOSPC: "the disk is full; free some space and run again, what is finished is kept",

@@ -11,7 +11,7 @@ from typing import Any
 
 import jsonschema
 
-SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
+from cutesnake.places import SCHEMAS
 
 
 class RecordError(ValueError):

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake import record
-from cutesnake.devices import Devices, read_devices
 from cutesnake.inspect.cubin import RESERVED_SHARED_BYTES, Kernel, read_cubin
 from cutesnake.inspect.occupancy import Usage, occupancy
 from cutesnake.inspect.ptx import Entry, read_ptx
 from cutesnake.inspect.sass import Mix, read_sass
+from cutesnake.plan.devices import Devices, read_devices
 
 _IDENTITY = ("operator", "kernel", "dsl", "source", "target", "variant")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cutesnake.devices import Limits
+from cutesnake.plan.devices import Limits
 
 WARP = 32  # threads
 REGISTER_UNIT = 256  # registers are given to a warp in units of 256

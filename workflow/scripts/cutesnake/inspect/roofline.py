@@ -10,7 +10,7 @@ from typing import Any
 
 from cutesnake import record
 from cutesnake.contract import Cost, Workload, load_operator
-from cutesnake.devices import Device, read_devices
+from cutesnake.plan.devices import Device, read_devices
 
 
 def roofline(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from cutesnake import record
-from cutesnake.evidence import Evidence, Record, Source
+from cutesnake.evidence.gather import Evidence, Record, Source
 from cutesnake.plot.instructions import draw_instructions
 from cutesnake.plot.resources import draw_resources
 from cutesnake.plot.roofline import draw_roofline

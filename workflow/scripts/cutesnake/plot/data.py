@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas
 
-from cutesnake.evidence import Evidence, Source
+from cutesnake.evidence.gather import Evidence, Source
 from cutesnake.plot.style import GREY, MARKERS, SERIES, NothingToShow
 
 NUMBERS = ("registers_per_thread", "spill_bytes", "static_shared_bytes", "dynamic_shared_bytes")

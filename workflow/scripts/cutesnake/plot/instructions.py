@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas
 from matplotlib import pyplot
 
-from cutesnake.evidence import Evidence
+from cutesnake.evidence.gather import Evidence
 from cutesnake.plot.data import functions, merged
 from cutesnake.plot.style import HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled
 

@@ -7,8 +7,8 @@ import seaborn
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from cutesnake.evidence import Evidence
-from cutesnake.insight import REGISTER_CEILING
+from cutesnake.compare.insight import REGISTER_CEILING
+from cutesnake.evidence.gather import Evidence
 from cutesnake.plot.data import functions, merged
 from cutesnake.plot.style import DSL_NAMES, HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, series_of, styled
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
 
-from cutesnake.evidence import Evidence
+from cutesnake.evidence.gather import Evidence
 from cutesnake.plot.data import kernel_places, sizes, times
 from cutesnake.plot.style import (
     INK,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy
 import pandas
 
-from cutesnake.evidence import Evidence, Source
+from cutesnake.evidence.gather import Evidence, Source
 from cutesnake.plot.data import label, times
 from cutesnake.plot.heat import heat_map
 from cutesnake.plot.style import Drawing, NothingToShow, styled

@@ -7,7 +7,7 @@ import re
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from cutesnake.evidence import Evidence, Source
+from cutesnake.evidence.gather import Evidence, Source
 from cutesnake.plot.data import kernel_places, label
 from cutesnake.plot.style import HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled
 

@@ -7,7 +7,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
-from cutesnake.evidence import Evidence, Source
+from cutesnake.evidence.gather import Evidence, Source
 from cutesnake.plot.data import kernel_places, sizes, times
 from cutesnake.plot.style import (
     DSL_NAMES,

@@ -6,10 +6,10 @@ import os
 from pathlib import PurePosixPath
 from typing import Any
 
-from cutesnake.compare import shared_kb
+from cutesnake.compare.comparison import shared_kb
+from cutesnake.compare.insight import number
 from cutesnake.contract import INSTALLED, OURS
-from cutesnake.evidence import Evidence
-from cutesnake.insight import number
+from cutesnake.evidence.gather import Evidence
 from cutesnake.report.words import DSL_NAMES, big, plural, slug
 
 Record = dict[str, Any]

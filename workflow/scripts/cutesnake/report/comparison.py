@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from cutesnake.insight import number
+from cutesnake.compare.insight import number
 from cutesnake.report.words import DSL_NAMES, Notes, plural, signed, slug, where
 
 Record = dict[str, Any]

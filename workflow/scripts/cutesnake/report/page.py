@@ -12,15 +12,14 @@ import jinja2
 from markupsafe import Markup
 
 from cutesnake import record
-from cutesnake.evidence import Evidence
-from cutesnake.insight import number
+from cutesnake.compare.insight import number
+from cutesnake.evidence.gather import Evidence
 from cutesnake.palette import DARK, LIGHT
+from cutesnake.places import TEMPLATES
 from cutesnake.report import cards, comparison, ran, times
 from cutesnake.report.words import big, plural, slug, where
 
 Record = dict[str, Any]
-
-TEMPLATES = Path(__file__).resolve().parents[3] / "report"
 
 
 @dataclass(frozen=True)

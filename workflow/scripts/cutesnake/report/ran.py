@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cutesnake.contract import INSTALLED
-from cutesnake.evidence import Evidence
+from cutesnake.evidence.gather import Evidence
 from cutesnake.report.words import DSL_NAMES, STAGE_NAMES, plural, slug, state
 
 Record = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import geometric_mean
 from typing import Any
 
-from cutesnake.evidence import Evidence, Source, first_line
+from cutesnake.evidence.gather import Evidence, Source, first_line
 from cutesnake.report.words import DSL_NAMES, Notes, plural, where
 
 Record = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cutesnake.insight import number
+from cutesnake.compare.insight import number
 
 Record = dict[str, Any]
 

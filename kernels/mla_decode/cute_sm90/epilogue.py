@@ -1,0 +1,200 @@
+"""MLA decode for Hopper in CuTe DSL: what a consumer does once it has added up an item (see cute_sm90/consumer.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Float32, Int32, Uint32, const_expr
+from cutlass.cutlass_dsl import select_
+
+from kernels.mla_decode.cute_sm90.layout import (
+    HALF,
+    LN_2,
+    PART_BYTES,
+    Q_READ,
+    RECEIVED,
+    SENT_CHUNKS,
+    SUMS_READY,
+)
+
+
+def pack(values: list[Uint32]) -> list[Uint32]:
+    """Four fp32 (their bits) in three words: of each the upper 24 bits, rounded; 2^-16 of the value at most is lost."""
+    half, byte, two, three, upper = (Uint32(n) for n in (0x80, 8, 16, 24, 0xFFFFFF00))
+    packed = []
+    for n in range(0, len(values), 4):
+        a, b, c, d = (value + half for value in values[n : n + 4])
+        packed += [a >> byte | b >> byte << three, b >> two | c >> byte << two, c >> three | d & upper]
+    return packed
+
+
+def unpack(words: list[Uint32]) -> list[Uint32]:
+    byte, two, three, upper = (Uint32(n) for n in (8, 16, 24, 0xFFFFFF00))
+    values = []
+    for n in range(0, len(words), 3):
+        u, v, w = words[n : n + 3]
+        values += [u << byte, u >> three << byte | v << two, v >> two << byte | w << three, w & upper]
+    return values
+
+
+class Epilogue:
+    """A part of `Consumer`: merge and store. All fields are `Consumer`'s."""
+
+    @cute.jit
+    def finish(
+        self, parity: Int32, request: Int32, first_row: Int32, partial: Int32, is_last: Any, outputs: Any
+    ) -> None:
+        """An item is summed up: merge what the consumers, and the halves of the keys, have of it; and store."""
+        if const_expr(self.halves):
+            self.merge_halves(parity)
+            if not is_last:  # the last time nobody waits
+                self.release_q()
+        else:
+            self.add_sums(parity)
+        self.store(request, first_row, partial, outputs)
+
+    @cute.jit
+    def store(self, request: Int32, first_row: Int32, partial: Int32, outputs: Any) -> None:
+        """Normalise, and store to the output, or a partial result if the request is split."""
+        out, lse, out_partial, lse_partial = outputs
+        total, m, factor = self.l, self.m, self.factor
+        for r in cutlass.range_constexpr(2):
+            row = first_row + self.row(r)
+            if row < out.shape[1]:
+                log2_sum = m[r] + cute.math.log2(total[r], fastmath=True)
+                factor[r] = Float32(0.0)  # of a row that saw no key here: out 0, lse -inf
+                if total[r] > 0.0:
+                    factor[r] = 1.0 / total[r]
+                if partial < 0:
+                    self.store_row(r, out[request, row, None])
+                    if (self.lane % 4 == 0) & (self.index == 0) & (self.half == 0):
+                        lse[request, row] = log2_sum * LN_2
+                else:
+                    self.store_row(r, out_partial[partial, row, None])
+                    if (self.lane % 4 == 0) & (self.index == 0) & (self.half == 0):
+                        lse_partial[partial, row] = log2_sum
+
+    @cute.jit
+    def add_sums(self, parity: Int32) -> None:
+        """l = sum of P over the pages of both consumers."""
+        sums = self.sums
+        for r in cutlass.range_constexpr(2):
+            for offset in (1, 2):
+                self.l[r] = self.l[r] + cute.arch.shuffle_sync_bfly(self.l[r], offset=offset)
+        if self.lane % 4 == 0:
+            for r in cutlass.range_constexpr(2):
+                sums[parity, self.index, self.row(r)] = self.l[r]
+        cute.arch.mbarrier_arrive(self.mbarriers + SUMS_READY)
+        cute.arch.mbarrier_wait(self.mbarriers + SUMS_READY, parity)
+        for r in cutlass.range_constexpr(2):
+            self.l[r] = self.l[r] + sums[parity, 1 - self.index, self.row(r)]
+
+    @cute.jit
+    def merge_halves(self, parity: Int32) -> None:
+        """Give the CTA with the other half of the keys the columns that it stores, and merge what it gives.
+
+        Thread t of a consumer there holds the rows of thread t here. Both have the columns that they store in O[:64]
+        (`MlaDecodeSm90.source`); after this O[:64], m and l are those of all keys.
+        """
+        acc, total, m, here, there = self.O, self.l, self.m, self.own, self.factor
+        bar = self.mbarriers + RECEIVED + 2 * self.index
+        if self.thread == 0:
+            cute.arch.mbarrier_arrive_and_expect_tx(bar, PART_BYTES)
+            cute.arch.mbarrier_arrive_and_expect_tx(bar + 1, PART_BYTES)
+        # Through a shuffle: else the compiler computes all remote addresses ahead of the items, and keeps them.
+        partner = cute.arch.make_warp_uniform(1 - self.half)
+        acc_bits, l_bits, m_bits = (cute.recast_tensor(values, Uint32) for values in (acc, total, m))
+        cute.arch.mbarrier_wait(self.mbarriers + Q_READ, parity)
+        self.send(0, [m_bits[r % 2] for r in range(4)], partner)
+        for group in cutlass.range_constexpr(4):  # of 16 values: three chunks
+            words = pack([acc_bits[64 + 16 * group + i] for i in range(16)])
+            for n in cutlass.range_constexpr(3):
+                self.send(1 + 3 * group + n, words[4 * n : 4 * n + 4], partner)
+        self.add_sums(parity)
+        self.send(SENT_CHUNKS - 1, [l_bits[r % 2] for r in range(4)], partner)
+
+        cute.arch.mbarrier_wait(bar, parity)
+        their_m = self.receive(0)
+        for r in cutlass.range_constexpr(2):
+            top = cute.arch.fmax(m[r], their_m[r])
+            here[r] = cute.math.exp2(m[r] - top, fastmath=True)
+            there[r] = cute.math.exp2(their_m[r] - top, fastmath=True)
+            m[r] = top
+        for group in cutlass.range_constexpr(4):
+            if const_expr(group == 2):
+                cute.arch.mbarrier_wait(bar + 1, parity)
+            words = [cute.recast_tensor(self.receive(1 + 3 * group + n), Uint32) for n in range(3)]
+            values = cute.make_rmem_tensor((16,), Uint32)
+            for i, value in enumerate(unpack([words[n // 4][n % 4] for n in range(12)])):
+                values[i] = value
+            theirs = cute.recast_tensor(values, Float32)
+            for i in cutlass.range_constexpr(16):
+                n = 16 * group + i
+                acc[n] = acc[n] * here[i // 2 % 2] + theirs[i] * there[i // 2 % 2]
+        their_l = self.receive(SENT_CHUNKS - 1)
+        for r in cutlass.range_constexpr(2):
+            total[r] = total[r] * here[r] + their_l[r] * there[r]
+
+    def send(self, chunk: int, words: list[Uint32], partner: Int32) -> None:
+        """16 bytes to the same thread of CTA `partner`; asynchronous, an mbarrier there counts them."""
+        bar = self.mbarriers + RECEIVED + 2 * self.index + 2 * chunk // SENT_CHUNKS
+        target = self.received[None, self.thread, chunk].iterator
+        cute.arch.store_async_dsmem(target, tuple(Int32(word) for word in words), bar, partner)
+
+    def receive(self, chunk: int) -> cute.Tensor:
+        values = cute.make_rmem_tensor((4,), Float32)
+        cute.autovec_copy(self.received[None, self.thread, chunk], values)
+        return values
+
+    def store_row(self, r: int, target: cute.Tensor) -> None:
+        """target[256 index + ...] = O of row r times its factor, 16 bytes at a time.
+
+        A lane holds two neighbouring columns of every octet of columns; lanes of a quad swap until each holds 16 bytes
+        that lie side by side, so that a quad writes 64 bytes of a row at once and not 8 or 16.
+        """
+        odd, upper = self.lane % 2 == 1, self.lane % 4 >= 2
+        octets = 16 if self.halves else 32
+        first_octet = HALF // 8 * self.index + (16 * self.half if self.halves else 0)
+        if const_expr(target.element_type.width == 32):
+            chunks = cute.local_tile(target, (4,), (None,))
+            for octet in range(0, octets, 2):
+                a, b = ([self.O[4 * (octet + n) + 2 * r + c] * self.factor[r] for c in (0, 1)] for n in (0, 1))
+                a, b = self._swap(a, b, odd, 1)
+                value = cute.make_rmem_tensor((4,), Float32)
+                for c in range(4):
+                    value[c] = (a + b)[c]
+                chunk = 2 * (first_octet + octet + self.lane % 2) + self.lane % 4 // 2
+                cute.autovec_copy(value, chunks[None, chunk])
+        else:
+            chunks = cute.local_tile(target, (8,), (None,))
+            for octet in range(0, octets, 4):
+                words = []
+                for n in range(4):
+                    pair = cute.make_rmem_tensor((2,), target.element_type)
+                    for c in range(2):
+                        value = self.O[4 * (octet + n) + 2 * r + c] * self.factor[r]
+                        pair[c] = value.to(target.element_type)
+                    words.append([cute.recast_tensor(pair, Int32)[0]])
+                a, b = self._swap(words[0], words[1], odd, 1)  # octet + odd, this lane's half of it
+                c, d = self._swap(words[2], words[3], odd, 1)  # octet + 2 + odd
+                e, f = self._swap(a + b, c + d, upper, 2)
+                value = cute.make_rmem_tensor((4,), Int32)
+                for n in range(4):
+                    value[n] = (e + f)[n]
+                chunk = first_octet + octet + self.lane % 2 + 2 * (self.lane % 4 // 2)
+                cute.autovec_copy(cute.recast_tensor(value, target.element_type), chunks[None, chunk])
+
+    def _swap(self, low: list, high: list, is_high: cutlass.Boolean, offset: int) -> tuple[list, list]:
+        """Lanes `offset` apart: the low one keeps `low` and gets the other's `low`, the high one the two `high`.
+
+        Returns both parts in the order of the lanes they come from.
+        """
+        kind = type(low[0])
+        keep = [kind(select_(is_high, b, a)) for a, b in zip(low, high, strict=True)]
+        send = [kind(select_(is_high, a, b)) for a, b in zip(low, high, strict=True)]
+        got = [cute.arch.shuffle_sync_bfly(value, offset=offset) for value in send]
+        first = [kind(select_(is_high, g, k)) for g, k in zip(got, keep, strict=True)]
+        second = [kind(select_(is_high, k, g)) for g, k in zip(got, keep, strict=True)]
+        return first, second

@@ -1,0 +1,370 @@
+"""MLA decode for Hopper in CuTe DSL: device code of the kernel `cute_sm90`.
+
+One CTA owns 64 query rows (heads of one request, query tokens packed behind each other) and walks over a range of
+64-key pages. Three warpgroups:
+
+    producer      one warp issues TMA loads of Q and of the pages
+    consumer 0    O_L = out[:, :256];  scores and softmax of the even pages of the range
+    consumer 1    O_R = out[:, 256:];  scores and softmax of the odd pages of the range
+
+Why two consumers: a 64 x 512 fp32 output is half of an SM's registers, so only one output fits, and one warpgroup's
+threads (255 registers at most) can hold only half of it. So each consumer needs the probabilities of both pages, its
+own from registers, the other's through shared memory. While one consumer runs its softmax on the CUDA cores, the other
+one's matrix products keep the tensor cores busy:
+
+    consumer 0:  softmax(S0)   P0 V0_L ............... P1 V1_L   S0' = Q K0'^T   softmax(S0') ...
+    consumer 1:  S1 = Q K1^T   P0 V0_R  softmax(S1) .. P1 V1_R   S1' = Q K1'^T   P0' V0'_R ...
+
+Both halves of page 0 are read, and its memory is filled again, before page 1's: the next scores start early.
+(FlashMLA's "seesaw" lets consumer 1 multiply its own page first; it was built and timed, too: README.md.)
+
+Key and value are one tensor (the value is the latent part of the key), so a page is loaded once, in nine 64 x 64 tiles
+with an mbarrier each: a score product starts with the first tile that arrives.
+
+With few requests for the card, two CTAs of a cluster take one half each of a request's keys (`halves`): each sends the
+other, through the link between their SMs, the half of the output columns that the other stores. No partial results in
+global memory and no second kernel.
+
+Consumers signal each other on mbarriers: compute-sanitizer's racecheck does not follow named barriers on which one
+side only arrives.
+
+Budget per CTA (Hopper: 232,448 bytes of shared memory, 65,536 registers):
+
+    Q             9 tiles of  8,192 bytes    73,728
+    pages     2 x 9 tiles of  8,192 bytes   147,456   P0 and P1 lie in the rope tile of their page: the value has no
+                                                      rope, and that tile is dead once the page's scores are done
+    statistics  8 x 64 fp32                   2,048
+    mbarriers  32 x 8 bytes                     256
+    registers 2 x 128 threads x 232 + 128 x 40 = 64,512 = 384 x 168, what the launch allots: of a consumer's 232,
+              128 hold O, 32 S, 16 P
+"""
+
+from __future__ import annotations
+
+import cuda.bindings.driver as cuda
+import cutlass
+import cutlass.cute as cute
+import cutlass.utils.hopper_helpers as sm90
+from cutlass import Float32, Int32, const_expr
+from cutlass.cute.nvgpu import cpasync, warpgroup
+from cutlass.utils import SmemAllocator
+
+from kernels.mla_decode.cute_sm90 import layout
+from kernels.mla_decode.cute_sm90.combine import CombineSm90
+from kernels.mla_decode.cute_sm90.consumer import Consumer, half_of
+from kernels.mla_decode.cute_sm90.layout import HALF, PAGE, ROWS, TILE, TILES
+
+
+class MlaDecodeSm90:
+    """Compile-time choices: `dtype` (cutlass.BFloat16 or cutlass.Float16), `cluster` (CTAs in one) and `halves`.
+
+    In a cluster of 2 the CTAs work on neighbouring row blocks of one request, and each loads half of every page tile
+    for both: half the traffic between L2 and the SMs. Or, with `halves`, on one row block and half of the keys each.
+    """
+
+    def __init__(self, dtype: type[cutlass.Numeric], cluster: int = 1, halves: bool = False):
+        self.dtype = dtype
+        self.size = cluster
+        self.cluster = 1 if halves else cluster  # CTAs that share page loads
+        self.halves = halves
+
+    @cute.jit
+    def __call__(
+        self,
+        q: cute.Tensor,  # [batch, rows, 576]; rows = query tokens x heads
+        kv: cute.Tensor,  # [pages, 64, 576]
+        page_table: cute.Tensor,  # [batch, pages_per_request] int32
+        out: cute.Tensor,  # [batch, rows, 512]
+        lse: cute.Tensor,  # [batch, rows] fp32
+        items: cute.Tensor,  # [items, 8] int32: see cute_sm90/schedule.py
+        item_offsets: cute.Tensor,  # [workers + 1] int32
+        merges: cute.Tensor,  # [merged requests, 4] int32: request, first partial, partials, 0
+        out_partial: cute.Tensor,  # [partials, rows, 512] fp32
+        lse_partial: cute.Tensor,  # [partials, rows] fp32, base 2
+        scale_log2: Float32,  # softmax scale times log2(e)
+        heads: Int32,
+        hidden_tokens: Int32,  # query tokens - 1 if they are causal among themselves, else 0
+        row_warps: Int32,  # of the combine kernel; 0 if no request was split
+        stream: cuda.CUstream,
+    ):
+        atom_k = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, self.dtype)
+        atom_mn = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.MN_SW128, self.dtype)
+        tiles_q = cute.tile_to_shape(atom_k, (ROWS, TILE, TILES), order=(0, 1, 2))
+        tiles_kv = cute.tile_to_shape(atom_k, (PAGE, TILE, 2 * TILES), order=(0, 1, 2))
+        one_tile = cute.slice_(tiles_kv, (None, None, 0))
+        # The bytes of four tiles of K read transposed: value columns are the N of the product, keys its K.
+        half_v = cute.tile_to_shape(atom_mn, (HALF, PAGE), order=(1, 0))
+
+        q_rows = cute.make_tensor(q.iterator, cute.select(q.layout, mode=[1, 2, 0]))
+        kv_rows = cute.make_tensor(kv.iterator, cute.select(kv.layout, mode=[1, 2, 0]))
+        load = cpasync.CopyBulkTensorTileG2SOp()
+        load_kv = load if const_expr(self.cluster == 1) else cpasync.CopyBulkTensorTileG2SMulticastOp()
+        tma_q, q_tma = cpasync.make_tiled_tma_atom(load, q_rows, one_tile, (ROWS, TILE))
+        tma_kv, kv_tma = cpasync.make_tiled_tma_atom(
+            load_kv, kv_rows, one_tile, (PAGE, TILE), num_multicast=self.cluster
+        )
+
+        @cute.struct
+        class SharedStorage:
+            q: cute.struct.Align[cute.struct.MemRange[self.dtype, TILES * layout.TILE_ELEMENTS], 1024]
+            kv: cute.struct.Align[cute.struct.MemRange[self.dtype, 2 * layout.PAGE_ELEMENTS], 1024]
+            maximum: cute.struct.MemRange[Float32, 2 * ROWS]
+            scale0: cute.struct.MemRange[Float32, ROWS]
+            scale1: cute.struct.MemRange[Float32, ROWS]
+            sums: cute.struct.MemRange[Float32, 4 * ROWS]
+            mbarriers: cute.struct.MemRange[cutlass.Int64, layout.MBARRIERS]
+
+        self.storage = SharedStorage
+        self.split_kernel(
+            *(tma_q, q_tma, tma_kv, kv_tma, page_table, items, item_offsets),
+            *(out, lse, out_partial, lse_partial),
+            *(scale_log2, heads, hidden_tokens, row_warps),
+            *self._products(),
+            *(tiles_q, tiles_kv, half_v),
+        ).launch(
+            grid=[self.size * (item_offsets.shape[0] - 1), 1, 1],
+            block=[layout.THREADS, 1, 1],
+            cluster=[self.size, 1, 1],
+            stream=stream,
+            min_blocks_per_mp=1,
+            use_pdl=True,
+        )
+        CombineSm90(self.dtype)(merges, out_partial, lse_partial, out, lse, row_warps, stream)
+
+    def _products(self) -> tuple[cute.TiledMma, ...]:
+        """Q K^T, overwriting and adding; P V with P in registers and in shared memory. One warpgroup, 64 rows, each."""
+        k_major, mn_major = warpgroup.OperandMajorMode.K, warpgroup.OperandMajorMode.MN
+        shared, registers = warpgroup.OperandSource.SMEM, warpgroup.OperandSource.RMEM
+        return tuple(
+            sm90.make_trivial_tiled_mma(
+                self.dtype, self.dtype, k_major, b_major, Float32, (1, 1, 1), (ROWS, n), a_source
+            )
+            for b_major, n, a_source in (
+                (k_major, PAGE, shared),
+                (k_major, PAGE, shared),
+                (mn_major, HALF, registers),
+                (mn_major, HALF, shared),
+            )
+        )
+
+    @cute.kernel
+    def split_kernel(
+        self,
+        tma_q: cute.CopyAtom,
+        q_tma: cute.Tensor,
+        tma_kv: cute.CopyAtom,
+        kv_tma: cute.Tensor,
+        page_table: cute.Tensor,
+        items: cute.Tensor,
+        item_offsets: cute.Tensor,
+        out: cute.Tensor,
+        lse: cute.Tensor,
+        out_partial: cute.Tensor,
+        lse_partial: cute.Tensor,
+        scale_log2: Float32,
+        heads: Int32,
+        hidden_tokens: Int32,
+        row_warps: Int32,
+        mma_qk_first: cute.TiledMma,
+        mma_qk: cute.TiledMma,
+        mma_local: cute.TiledMma,
+        mma_remote: cute.TiledMma,
+        tiles_q: cute.ComposedLayout,
+        tiles_kv: cute.ComposedLayout,
+        half_v: cute.ComposedLayout,
+    ):
+        warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+        cluster_rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
+        rank = cluster_rank if const_expr(self.cluster > 1) else 0
+        half = cluster_rank if const_expr(self.halves) else 0
+        worker = cute.arch.block_idx()[0] // self.size
+
+        storage = SmemAllocator().allocate(self.storage)
+        mbarriers = storage.mbarriers.data_ptr()
+        sQ = storage.q.get_tensor(tiles_q.outer, swizzle=tiles_q.inner)
+        sKV = storage.kv.get_tensor(tiles_kv.outer, swizzle=tiles_kv.inner)
+
+        if warp == 8:  # else their first use waits for them
+            cpasync.prefetch_descriptor(tma_q)
+            cpasync.prefetch_descriptor(tma_kv)
+        if warp == 0:
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_init(mbarriers + layout.Q_FULL, 1)
+                cute.arch.mbarrier_init(mbarriers + layout.Q_EMPTY, 8)  # consumer warps
+                for tile in cutlass.range_constexpr(2 * TILES):
+                    cute.arch.mbarrier_init(mbarriers + layout.KV_FULL + tile, 1)
+                for slot_half in cutlass.range_constexpr(4):  # a consumer's warps in each CTA that gets the page
+                    cute.arch.mbarrier_init(mbarriers + layout.KV_EMPTY + slot_half, 4 * self.cluster)
+                cute.arch.mbarrier_init(mbarriers + layout.P0_READY, layout.CONSUMER_THREADS // 2)
+                cute.arch.mbarrier_init(mbarriers + layout.P1_READY, layout.CONSUMER_THREADS // 2)
+                cute.arch.mbarrier_init(mbarriers + layout.SUMS_READY, layout.CONSUMER_THREADS)
+                cute.arch.mbarrier_init(mbarriers + layout.Q_READ, 8)
+                for part in cutlass.range_constexpr(4):
+                    cute.arch.mbarrier_init(mbarriers + layout.RECEIVED + part, 1)
+            cute.arch.mbarrier_init_fence()
+        if const_expr(self.size > 1):
+            cute.arch.cluster_arrive()
+            cute.arch.cluster_wait()
+        else:
+            cute.arch.sync_threads()
+        # Set once, outside every branch and loop: the field is rebound in the place where it is set.
+        mma_qk_first.set(warpgroup.Field.ACCUMULATE, False)
+        for mma in (mma_qk, mma_local, mma_remote):
+            mma.set(warpgroup.Field.ACCUMULATE, True)
+
+        if row_warps == 0:
+            # No combine kernel follows: the next kernel's CTAs may come as soon as ours go, and wait for the last of
+            # them in griddepcontrol_wait. (Combine's would crowd the few idle SMs: they are let in at the end.)
+            cute.arch.griddepcontrol_launch_dependents()
+        if warp >= 8:
+            cute.arch.setmaxregister_decrease(layout.PRODUCER_REGISTERS)
+            if warp == 8:
+                loads = (tma_q, q_tma, tma_kv, kv_tma, sQ, sKV, mbarriers, page_table)
+                self.produce(*loads, items, item_offsets[worker], item_offsets[worker + 1], rank, half)
+        else:
+            cute.arch.setmaxregister_increase(layout.CONSUMER_REGISTERS)
+            work = (
+                items,
+                item_offsets[worker],
+                item_offsets[worker + 1],
+                heads,
+                hidden_tokens,
+                (out, lse, out_partial, lse_partial),
+            )
+            mmas = (mma_qk_first, mma_qk, mma_local, mma_remote)
+            if warp < 4:
+                consumer = self._consumer(0, storage, sQ, sKV, half_v, mmas, rank, half, scale_log2)
+                consumer.consume(*work)
+            else:
+                consumer = self._consumer(1, storage, sQ, sKV, half_v, mmas, rank, half, scale_log2)
+                consumer.consume(*work)
+
+        if const_expr(self.cluster > 1):  # the peer may still multicast into this CTA or arrive on its mbarriers
+            cute.arch.cluster_arrive()
+            cute.arch.cluster_wait()
+
+    def _consumer(self, index, storage, sQ, sKV, half_v, mmas, rank, half, scale_log2) -> Consumer:
+        """The views of shared memory that consumer `index` multiplies, as descriptors, and where it puts its P."""
+        mma_qk_first, mma_qk, mma_local, mma_remote = mmas
+        thread = cute.arch.thread_idx()[0] % 128
+        qk, pv = mma_qk.get_slice(thread), mma_local.get_slice(thread)
+        first = storage.kv.data_ptr() + index * (HALF // TILE) * layout.TILE_ELEMENTS
+        v = tuple(
+            cute.make_tensor(
+                cute.recast_ptr(first + slot * layout.PAGE_ELEMENTS, half_v.inner, self.dtype), half_v.outer
+            )
+            for slot in (0, 1)
+        )
+        p = tuple(sKV[None, None, TILES * slot + layout.ROPE_TILE] for slot in (0, 1))
+        store = cute.make_copy_atom(cute.nvgpu.warp.StMatrix8x8x16bOp(False, 4), self.dtype)
+        remote = mma_remote.get_slice(thread)
+        return Consumer(
+            index=index,
+            cluster=self.cluster,
+            halves=self.halves,
+            thread=thread,
+            rank=rank,
+            half=half,
+            dtype=self.dtype,
+            mma_qk_first=mma_qk_first,
+            mma_qk=mma_qk,
+            mma_local=mma_local,
+            mma_remote=mma_remote,
+            q=qk.make_fragment_A(qk.partition_A(sQ)),
+            k=qk.make_fragment_B(qk.partition_B(sKV)),
+            v=tuple(pv.make_fragment_B(pv.partition_B(half)) for half in v),
+            p_remote=remote.make_fragment_A(remote.partition_A(p[1 - index])),
+            p_store=cute.make_tiled_copy_C(store, mma_qk),
+            p_shared=p[index],
+            maximum=storage.maximum.get_tensor(cute.make_layout((2, ROWS), stride=(ROWS, 1))),
+            scale=(
+                storage.scale0.get_tensor(cute.make_layout(ROWS)),
+                storage.scale1.get_tensor(cute.make_layout(ROWS)),
+            ),
+            sums=storage.sums.get_tensor(cute.make_layout((2, 2, ROWS), stride=(2 * ROWS, ROWS, 1))),
+            received=cute.make_tensor(
+                cute.recast_ptr(storage.q.data_ptr(), dtype=Float32) + index * (layout.PART_BYTES // 2),
+                cute.make_layout((4, 128, layout.SENT_CHUNKS)),
+            ),
+            mbarriers=storage.mbarriers.data_ptr(),
+            scale_log2=scale_log2,
+        )
+
+    @cute.jit
+    def produce(
+        self, tma_q, q_tma, tma_kv, kv_tma, sQ, sKV, mbarriers, page_table, items, first_item, end_item, rank, half
+    ):
+        """One warp: every load of this CTA's work items, each as soon as the memory it goes to has been read."""
+        gQ = cute.local_tile(q_tma, (ROWS, TILE), (None, None, None))  # (64, 64, row blocks, 9, batch)
+        gKV = cute.local_tile(kv_tma, (PAGE, TILE), (None, None, None))  # (64, 64, 1, 9, pages)
+        tQs, tQg = cpasync.tma_partition(
+            tma_q, 0, cute.make_layout(1), cute.group_modes(sQ, 0, 2), cute.group_modes(gQ, 0, 2)
+        )
+        tKs, tKg = cpasync.tma_partition(
+            tma_kv, rank, cute.make_layout(self.cluster), cute.group_modes(sKV, 0, 2), cute.group_modes(gKV, 0, 2)
+        )
+        loads = (tma_kv, tKg, tKs, mbarriers)
+        lane = cute.arch.lane_idx()
+        q_phase, phase0, phase1 = Int32(1), Int32(1), Int32(1)  # a fresh mbarrier lets a wait for phase 1 pass
+        next_request, next_block = items[first_item, layout.REQUEST], items[first_item, layout.ROW_BLOCK]
+        next_begin, next_end = items[first_item, layout.BEGIN], items[first_item, layout.END]
+        # All above overlaps the end of the kernel before this one in the stream. What that may have written is read
+        # from here on, and the consumers write nothing before they have got something that was loaded here.
+        cute.arch.griddepcontrol_wait()
+        for number in cutlass.range(first_item, end_item, unroll=1):
+            request, row_block, begin, end = next_request, next_block + rank, next_begin, next_end
+            if const_expr(self.halves):
+                begin, end, _ = half_of(half, begin, end, Int32(0))
+            page0 = page_table[request, begin]
+            page1 = page_table[request, cutlass.min(begin + 1, end - 1)]
+            cute.arch.mbarrier_wait(mbarriers + layout.Q_EMPTY, q_phase)
+            q_phase ^= 1
+            for q_tile in cutlass.range_constexpr(TILES):
+                cute.copy(
+                    tma_q,
+                    tQg[None, row_block, self.source(q_tile, half), request],
+                    tQs[None, q_tile],
+                    tma_bar_ptr=mbarriers + layout.Q_FULL,
+                )
+            if lane == 0:
+                cute.arch.mbarrier_arrive_and_expect_tx(mbarriers + layout.Q_FULL, TILES * layout.TILE_BYTES)
+            following = cutlass.min(number + 1, end_item - 1)
+            next_request, next_block = items[following, layout.REQUEST], items[following, layout.ROW_BLOCK]
+            next_begin, next_end = items[following, layout.BEGIN], items[following, layout.END]
+            for index in cutlass.range(begin, end, 2, unroll=1):
+                self.load_half(0, 0, page0, phase0, lane, half, *loads)
+                self.load_half(0, 1, page0, phase0, lane, half, *loads)
+                phase0 ^= 1
+                page0 = page_table[request, cutlass.min(index + 2, end - 1)]
+                if index + 1 < end:
+                    self.load_half(1, 1, page1, phase1, lane, half, *loads)
+                    self.load_half(1, 0, page1, phase1, lane, half, *loads)
+                    phase1 ^= 1
+                    page1 = page_table[request, cutlass.min(index + 3, end - 1)]
+
+    @cute.jit
+    def load_half(self, slot, slot_half, page, phase, lane, half, tma_kv, tKg, tKs, mbarriers):
+        """Tiles of a page that consumer `slot_half` reads last, into `slot`, once it is done there (in all CTAs)."""
+        cute.arch.mbarrier_wait(mbarriers + layout.KV_EMPTY + 2 * slot + slot_half, phase)
+        full = mbarriers + layout.KV_FULL + TILES * slot
+        tiles = layout.SLOT_HALVES[slot][slot_half]
+        self._load_tiles(tma_kv, tKg, tKs, page, slot, tiles, full, half)
+        # Said after the copies are on their way: an mbarrier may count bytes before it is told how many to expect.
+        tile = tiles[0] + lane
+        if const_expr(tiles == (*layout.LEFT_TILES, layout.ROPE_TILE)):
+            tile = lane if lane < 4 else Int32(layout.ROPE_TILE)
+        if lane < len(tiles):
+            cute.arch.mbarrier_arrive_and_expect_tx(full + tile, layout.TILE_BYTES)
+
+    def _load_tiles(self, tma_kv, tKg, tKs, page, slot, tiles, full, half) -> None:
+        everyone = {} if self.cluster == 1 else {"mcast_mask": cutlass.Int16((1 << self.cluster) - 1)}
+        for tile in tiles:
+            source, target = tKg[None, 0, self.source(tile, half), page], tKs[None, TILES * slot + tile]
+            cute.copy(tma_kv, source, target, tma_bar_ptr=full + tile, **everyone)
+
+    def source(self, tile, half):
+        """Which tile of Q and of a page goes to place `tile`: with halves, the columns that a CTA stores come first.
+
+        Scores are sums over all tiles, in any order that Q and the pages share.
+        """
+        return tile if not self.halves or tile == layout.ROPE_TILE else tile ^ (2 * half)

@@ -1,0 +1,48 @@
+"""MLA decode for Hopper in CuTe DSL: the numbers that the kernel's parts share. Imports nothing heavy."""
+
+LATENT, ROPE, PAGE = 512, 64, 64
+WIDTH = LATENT + ROPE
+ROWS = 64  # query rows of a CTA: the M of a warpgroup's matrix instruction
+TILE = 64  # columns of a TMA tile: 128 bytes, the widest swizzle
+TILES = WIDTH // TILE  # of Q and of a page
+ROPE_TILE = TILES - 1  # of a page: no part of the value, so it holds P once the page's scores are done
+HALF = LATENT // 2  # output columns of one consumer
+TILE_ELEMENTS = PAGE * TILE
+PAGE_ELEMENTS = PAGE * WIDTH
+TILE_BYTES = 2 * TILE_ELEMENTS
+
+CONSUMER_THREADS, THREADS = 256, 384
+CONSUMER_REGISTERS, PRODUCER_REGISTERS = 232, 40
+
+# mbarriers. A page slot is filled tile by tile, and emptied in two halves: consumer 0 is the last reader of one,
+# consumer 1 of the other.
+Q_FULL, Q_EMPTY, KV_FULL = 0, 1, 2
+KV_EMPTY = KV_FULL + 2 * TILES
+P0_READY = KV_EMPTY + 4  # of consumer 0, for consumer 1
+P1_READY = P0_READY + 1
+SUMS_READY = P1_READY + 1  # of both
+Q_READ = SUMS_READY + 1  # of the other half's CTA: its Q's memory may be written
+RECEIVED = Q_READ + 1  # from the other half's CTA: for consumer 0 two parts, for consumer 1 two
+MBARRIERS = RECEIVED + 4
+LEFT_TILES = (0, 1, 2, 3)  # value columns of consumer 0
+RIGHT_TILES = (4, 5, 6, 7)  # value columns of consumer 1
+# The rope tile goes with the half whose reader takes P from it: consumer 1 for page 0, consumer 0 for page 1.
+SLOT_HALVES = (
+    (LEFT_TILES, (*RIGHT_TILES, ROPE_TILE)),
+    ((*LEFT_TILES, ROPE_TILE), RIGHT_TILES),
+)
+
+ALL_TILES = (*LEFT_TILES, *RIGHT_TILES, ROPE_TILE)
+
+# With halves, what a consumer sends its like in the other half's CTA, into that CTA's memory of Q: for each thread 64
+# values of O, behind two rows' maxima and before their sums, 16 bytes at a time, in two parts. The link between SMs
+# carries some 16 bytes a cycle and is what this waits for: so of O's values the upper 24 bits travel.
+SENT_CHUNKS = 64 * 3 // 16 + 2
+PART_BYTES = SENT_CHUNKS // 2 * 128 * 16
+
+SLACK = 8.0  # growth of the running maximum (base 2) up to which O is not rescaled
+LN_2 = 0.6931471805599453
+NEVER = -1.0e30  # running maximum before the first key; finite, so that a wholly masked row gives 2^-inf and no NaN
+
+# Columns of a work item (int32), see cute_sm90/schedule.py
+REQUEST, ROW_BLOCK, BEGIN, END, PARTIAL, LENGTH, ITEM_COLUMNS = 0, 1, 2, 3, 4, 5, 8

@@ -1,0 +1,1 @@
+"""How kernels of other people's packages are found: fetched wheels and installed packages."""

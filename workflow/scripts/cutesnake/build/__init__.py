@@ -1,0 +1,1 @@
+"""From a kernel's source to files that a GPU machine loads: fetching, compiling, storing."""

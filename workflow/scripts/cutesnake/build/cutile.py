@@ -1,0 +1,188 @@
+"""Ahead-of-time build of cuTile kernels, with no GPU.
+
+A build holds one or more device functions. Each leaves four files named after it, the main one named `kernel`
+(others e.g. `combine`):
+
+    kernel.cubin      machine code; the compile stage adds kernel.sass
+    kernel.ptx        PTX, out of the cubin's section `.nv_debug_ptx_txt` (absent if the compiler left none)
+    kernel.tileirbc   CUDA Tile IR bytecode, what cuTile hands to `tileiras`
+    kernel.tileir     the same as text, by `tileirdisasm`
+
+cuTile's architecture names have no suffix: target `sm_90a` is its `sm_90`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cutesnake.build.store import reuse
+from cutesnake.build.torch_import import without_torch
+
+# Read when cuTile is imported. Its own cache would lie outside the build's folder and hide the compiler's time.
+os.environ.setdefault("CUDA_TILE_CACHE_DIR", "0")
+
+COMPILERS = ("cuda-tile", "nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
+
+
+@dataclass(frozen=True)
+class DeviceFunction:
+    """One entry point of a build.
+
+    `stem` names its files; `kernel` is a `cuda.tile.kernel`; `parameters` has one constraint or constant per
+    parameter, in order; `symbol` is the name that the cubin exports.
+    """
+
+    stem: str
+    symbol: str
+    kernel: Any
+    parameters: Sequence[Any]
+
+
+def dtype(name: str) -> Any:
+    """cuTile's type for the dtype names of the workloads."""
+    import cuda.tile as ct
+
+    types = {
+        "bf16": ct.bfloat16,
+        "fp16": ct.float16,
+        "fp32": ct.float32,
+        "fp8": ct.float8_e4m3fn,
+        "int32": ct.int32,
+    }
+    return types[name]
+
+
+def array(name: str, ndim: int, aligned: bool = True) -> Any:
+    """Constraint of a row-major array: last stride 1, no aliasing, 32-bit indices, everything else dynamic.
+
+    `aligned` promises a base address, outer strides and last extent divisible by 16 bytes: TMA needs the first two,
+    16-byte accesses all three (a bounds check per element would split them).
+    """
+    import cuda.tile as ct
+    from cuda.tile.compilation import ArrayConstraint
+
+    element = dtype(name)
+    per_16_bytes = 128 // element.bitwidth
+    return ArrayConstraint(
+        element,
+        ndim,
+        index_dtype=ct.int32,
+        stride_lower_bound_incl=0,
+        alias_groups=(),
+        may_alias_internally=False,
+        stride_constant=[None] * (ndim - 1) + [1],
+        # The last stride is constant 1, so it must not claim to be divisible by 16 bytes as well.
+        stride_divisible_by=[per_16_bytes if aligned else 1] * (ndim - 1) + [1],
+        shape_divisible_by=[1] * (ndim - 1) + [per_16_bytes if aligned else 1],
+        base_addr_divisible_by=16 if aligned else 4,
+    )
+
+
+def scalar(name: str) -> Any:
+    """Constraint of a scalar argument of dtype `name`."""
+    from cuda.tile.compilation import ScalarConstraint
+
+    return ScalarConstraint(dtype(name))
+
+
+def build(functions: Sequence[DeviceFunction], target: str, folder: Path) -> dict[str, Any]:
+    """Compile `functions` for `target` into `folder`; returns the kernel's part of build.json.
+
+    Raises what cuTile raises (`TileCompilerError` with the compiler's words, TypeError for a constraint that does not
+    fit), and FileNotFoundError if `tileiras` is not installed.
+    """
+    launch, notes = {}, []
+    for function in functions:
+        with without_torch():
+            ptx = _export(function, target, folder)
+        launch[function.symbol] = {
+            "block": _directive(ptx, "reqntid"),
+            "cluster": _directive(ptx, "reqnctapercluster") or [1, 1, 1],
+            "dynamic_shared_bytes": 0,
+        }
+        if not ptx:
+            notes.append(f"{function.stem}: the cubin carries no PTX")
+    return {
+        "symbols": [function.symbol for function in functions],
+        "function": None,
+        "launch": launch,
+        "compilers": {name: importlib.metadata.version(name) for name in COMPILERS},
+        "options": f"gpu_code={gpu_code(target)}",
+        "notes": notes,
+    }
+
+
+def gpu_code(target: str) -> str:
+    """cuTile's name of a target: `sm_90` for `sm_90a`."""
+    return target.rstrip("af")
+
+
+def _export(function: DeviceFunction, target: str, folder: Path) -> str:
+    """Write the files of one device function; returns its PTX, or "" if the cubin carries none."""
+    from cuda.tile.compilation import CallingConvention, KernelSignature, export_kernel
+
+    signature = KernelSignature(function.parameters, CallingConvention.cutile_python_v1(), function.symbol)
+    cubin = folder / f"{function.stem}.cubin"
+    bytecode = cubin.with_suffix(".tileirbc")
+    code = gpu_code(target)
+    export_kernel(function.kernel, [signature], bytecode, gpu_code=code, output_format="tileir_bytecode")
+    _disassemble(bytecode)
+    # The bytecode holds the kernel with its constants and hints; tileiras gets nothing else but flags of cuTile's.
+    tools = [f"{name}=={importlib.metadata.version(name)}" for name in COMPILERS]
+    reuse(
+        cubin,
+        [bytecode.read_bytes(), code, *tools],
+        lambda: export_kernel(function.kernel, [signature], cubin, gpu_code=code, output_format="cubin"),
+    )
+    ptx = _section(cubin.read_bytes(), b".nv_debug_ptx_txt").replace(b"\0", b"\n").decode().strip()
+    if ptx:
+        cubin.with_suffix(".ptx").write_text(re.sub(r"\n{2,}", "\n", ptx) + "\n")
+    return ptx
+
+
+def _disassemble(bytecode: Path) -> None:
+    """Text beside Tile IR bytecode, by the `tileirdisasm` that comes with `tileiras`; nothing if that is missing."""
+    from cuda.pathfinder import find_nvidia_binary_utility
+
+    neighbour = find_nvidia_binary_utility("nvdisasm")
+    tool = shutil.which("tileirdisasm", path=Path(neighbour).parent if neighbour else None)
+    if tool is not None:
+        text = subprocess.run([tool, str(bytecode)], capture_output=True, text=True, check=True).stdout
+        bytecode.with_suffix(".tileir").write_text(text)
+
+
+def _section(elf: bytes, name: bytes) -> bytes:
+    """Content of a section of a 64-bit little-endian ELF file, which a cubin is; empty if there is none."""
+    table, entry, count, names = (
+        *struct.unpack_from("<Q", elf, 0x28),
+        *struct.unpack_from("<HHH", elf, 0x3A),
+    )
+
+    def header(index: int) -> tuple[int, int, int]:
+        at = table + index * entry
+        return (*struct.unpack_from("<I", elf, at), *struct.unpack_from("<QQ", elf, at + 0x18))
+
+    _, strings, _ = header(names)
+    for index in range(count):
+        at, offset, size = header(index)
+        if elf[strings + at : elf.index(b"\0", strings + at)] == name:
+            return elf[offset : offset + size]
+    return b""
+
+
+def _directive(ptx: str, name: str) -> list[int] | None:
+    """Three extents of a PTX entry directive such as `.reqntid 384`; None if it is not there."""
+    found = re.search(rf"^\.{name}\s+([\d, ]+)$", ptx, re.MULTILINE)
+    if found is None:
+        return None
+    extents = [int(part) for part in found.group(1).split(",")]
+    return extents + [1] * (3 - len(extents))

@@ -1,0 +1,1 @@
+"""cuTile beside CuTe: rows, cells and the sentences that follow from them."""

@@ -1,0 +1,342 @@
+"""Compare stage: cuTile beside CuTe per workload, target and device; every cell says where its value comes from.
+
+A cell is {value, unit, kind, source, reason}. `kind` is `measured` (on this machine), `recorded` (on a device whose
+measurements are kept in `recorded/`), `static` (read off a build, or computed from the workload) or `missing`, whose
+`reason` says why in one sentence. A static duration is a lower bound, never a guess at the time.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from cutesnake import record
+from cutesnake.compare.coverage import coverage
+from cutesnake.compare.insight import RULES, Pair, Side, insights
+from cutesnake.evidence.gather import GPU_STAGES, Evidence, Record, Source, first_line
+
+Cell = dict[str, Any]
+DSLS = ("cutile", "cute")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One column of the table: which stage measures it under which name, and what it means."""
+
+    key: str
+    name: str
+    unit: str
+    stage: str
+    measured: str
+    meaning: str
+
+
+METRICS = (
+    Metric(
+        "duration_us",
+        "Duration",
+        "µs",
+        "timing",
+        "cold_us",
+        "median time of the whole operator, L2 cache flushed before each run; where nothing was measured, the lower "
+        "bound that the device's peaks allow (≥)",
+    ),
+    Metric(
+        "hot_duration_us",
+        "Duration, hot L2",
+        "µs",
+        "timing",
+        "hot_us",
+        "median time of the whole operator, repeated without flushing the L2 cache",
+    ),
+    Metric(
+        "tensor_core_percent",
+        "TC",
+        "%",
+        "ncu",
+        "tensor_core_percent",
+        "share of its peak at which the tensor pipe of the main kernel was busy (ncu)",
+    ),
+    Metric(
+        "dram_percent",
+        "DRAM",
+        "%",
+        "ncu",
+        "dram_percent",
+        "share of the peak DRAM throughput that the main kernel reached (ncu)",
+    ),
+    Metric(
+        "occupancy_percent",
+        "Occupancy",
+        "%",
+        "ncu",
+        "occupancy_achieved_percent",
+        "resident warps of the largest possible number: achieved (ncu), else theoretical, from the build's resources",
+    ),
+    Metric(
+        "registers_per_thread",
+        "Registers/thread",
+        "",
+        "ncu",
+        "registers_per_thread",
+        "registers that the compiler allotted to each thread of the main kernel",
+    ),
+    Metric(
+        "shared_kb_per_block",
+        "SMEM/block",
+        "KB",
+        "ncu",
+        "shared_bytes_per_block",
+        "shared memory per block of the main kernel, static and dynamic, in KB of 1024 bytes",
+    ),
+)
+
+
+def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) -> Record:
+    """The compare record of one operator.
+
+    `pairs` names (cuTile kernel, CuTe kernel); by default every cuTile kernel is set beside every CuTe kernel that
+    has the target and supports the workload. A workload for which one side has no kernel keeps a row that says why.
+    """
+    chosen = list(pairs) if pairs is not None else None
+    targets = list(dict.fromkeys(target for _, target in evidence.decisions))
+    rows = [
+        _row(evidence, source, target, workload, left, right)
+        for target in targets
+        for source in evidence.sources(target)
+        for workload in evidence.asked(target)
+        for left, right in _pairs(evidence, target, workload, chosen)
+    ]
+    return {
+        "stage": "compare",
+        "status": "ok",
+        "reason": None,
+        "provenance": {
+            "builds": len(evidence.builds),
+            "inspected": len(evidence.inspected),
+            "measured": len(evidence.measured),
+            "recorded": len(evidence.recorded),
+        },
+        "operator": evidence.operator,
+        "metrics": [{"key": m.key, "name": m.name, "unit": m.unit, "meaning": m.meaning} for m in METRICS],
+        "rules": [{"id": r.id, "basis": r.basis, "condition": r.condition} for r in RULES],
+        "coverage": [coverage(evidence, kernel, target) for kernel, target in evidence.decisions],
+        "rows": rows,
+    }
+
+
+def write_comparison(evidence: Evidence, output: str, pairs: Iterable[tuple[str, str]] | None = None) -> None:
+    record.write("compare", output, compare(evidence, pairs))
+
+
+def _pairs(
+    evidence: Evidence, target: str, workload: str, chosen: list[tuple[str, str]] | None
+) -> list[tuple[str | None, str | None]]:
+    able: dict[str, list[str | None]] = {}
+    for dsl in DSLS:
+        able[dsl] = [
+            kernel
+            for (kernel, where), decision in evidence.decisions.items()
+            if where == target and decision["dsl"] == dsl and (kernel, target, workload) in evidence.variants
+        ]
+    every = itertools.product(*(able[dsl] or [None] for dsl in DSLS))
+    if chosen is None:
+        return list(every)
+    return [pair for pair in every if pair in chosen]
+
+
+def _row(evidence: Evidence, source: Source, target: str, workload: str, left: str | None, right: str | None) -> Record:
+    device = source.device
+    floor = evidence.floor(workload, target, device)
+    sides = {
+        dsl: _side(evidence, source, target, workload, kernel, dsl, floor)
+        for dsl, kernel in zip(DSLS, (left, right), strict=True)
+    }
+    pair = Pair(sides["cutile"], sides["cute"], floor, evidence.workloads[workload])
+    return {
+        "workload": workload,
+        "parameters": evidence.workloads[workload],
+        "target": target,
+        "device": evidence.label(source),
+        "floor": None if floor is None else {key: floor[key] for key in ("device", "bound", "floor_us")},
+        **{
+            dsl: {"kernel": side.kernel, "variant": side.variant, "reason": side.reason, "cells": side.cells}
+            for dsl, side in sides.items()
+        },
+        "baselines": _baselines(evidence, source, target, workload),
+        "delta": {m.key: _delta(sides["cutile"].cells[m.key], sides["cute"].cells[m.key]) for m in METRICS},
+        "insights": insights(pair),
+    }
+
+
+def _side(
+    evidence: Evidence,
+    source: Source,
+    target: str,
+    workload: str,
+    kernel: str | None,
+    dsl: str,
+    floor: Record | None,
+) -> Side:
+    if kernel is None:
+        reason = _why_no_kernel(evidence, dsl, target, workload)
+        cells = {m.key: _missing(m.unit, reason) for m in METRICS}
+        return Side(None, dsl, None, reason, cells)
+    variant = _fastest(evidence, source, kernel, target, workload)
+    inspected = evidence.inspect(kernel, target, variant)
+    found = {s: evidence.case(source, s, kernel, target, variant, workload) for s in GPU_STAGES}
+    cells = {}
+    for metric in METRICS:
+        measured = found[metric.stage]
+        cells[metric.key] = (
+            _measured(metric, source, measured)
+            or _static(metric, inspected, floor, evidence, (source, kernel, target, workload))
+            or _missing(metric.unit, _why_missing(evidence, metric, source, kernel, target, workload, measured))
+        )
+    served = sum(variant in v for (k, t, _), v in evidence.variants.items() if (k, t) == (kernel, target))
+    build = evidence.build(kernel, target, variant)
+    return Side(
+        kernel,
+        dsl,
+        variant,
+        evidence.why_no_build(kernel, target, variant),
+        cells,
+        function=inspected[1]["functions"][0] if inspected else None,
+        params=build[1]["variant"]["params"] if build else {},
+        served=served,
+        timing=_metrics(found["timing"]),
+        ncu=_metrics(found["ncu"]),
+    )
+
+
+def _why_no_kernel(evidence: Evidence, dsl: str, target: str, workload: str) -> str:
+    name = {"cutile": "cuTile", "cute": "CuTe"}[dsl]
+    mine = {kernel: d for (kernel, t), d in evidence.decisions.items() if t == target and d["dsl"] == dsl}
+    if not mine:
+        return f"the experiment has no {name} kernel"
+    buildable = [kernel for kernel, decision in mine.items() if decision["build"]["ok"]]
+    if not buildable:
+        return f"no {name} kernel for {target}: " + "; ".join(
+            f"{kernel} is {d['build']['reason']}" for kernel, d in mine.items()
+        )
+    reasons = (f"{k}: {evidence.unsupported.get((k, workload), 'not asked for')}" for k in buildable)
+    return f"no {name} kernel takes this workload on {target}. " + "; ".join(reasons)
+
+
+def _fastest(evidence: Evidence, source: Source, kernel: str, target: str, workload: str) -> str:
+    """The variant with the shortest cold time; without times the default, which the plan lists first."""
+    variants = evidence.variants[kernel, target, workload]
+    times = {}
+    for variant in variants:
+        metrics = _metrics(evidence.case(source, "timing", kernel, target, variant, workload))
+        if metrics and metrics.get("cold_us") is not None:
+            times[variant] = metrics["cold_us"]
+    return min(times, key=times.__getitem__) if times else variants[0]
+
+
+def _metrics(found: tuple[str, Record] | None) -> Record | None:
+    return found[1].get("metrics") if found and found[1]["status"] == "ok" else None
+
+
+def _cell(value: float | None, unit: str, kind: str, source: str | None, reason: str | None = None) -> Cell:
+    return {"value": value, "unit": unit, "kind": kind, "source": source, "reason": reason}
+
+
+def _missing(unit: str, reason: str) -> Cell:
+    return _cell(None, unit, "missing", None, reason)
+
+
+def _measured(metric: Metric, source: Source, found: tuple[str, Record] | None) -> Cell | None:
+    value = (_metrics(found) or {}).get(metric.measured)
+    if value is None or found is None:
+        return None
+    kind = "measured" if source.kind == "live" else "recorded"
+    return _cell(value / 1024 if metric.unit == "KB" else value, metric.unit, kind, found[0])
+
+
+def _static(
+    metric: Metric,
+    inspected: tuple[str, Record] | None,
+    floor: Record | None,
+    evidence: Evidence,
+    case: tuple[Source, str, str, str],  # source, kernel, target, workload
+) -> Cell | None:
+    if metric.key == "duration_us":
+        source, *where = case
+        variant = evidence.variants[case[1:]][0]
+        if floor is None or floor["floor_us"] is None or evidence.why_no_build(case[1], case[2], variant):
+            return None  # a kernel that cannot be built has no time, not even a bound on it
+        why = f"not measured ({evidence.why_no_case(source, 'timing', *where)})"
+        reason = f"{why}; no kernel can be faster than this on {floor['device']}"
+        return _cell(floor["floor_us"], metric.unit, "static", None, reason)
+    read = _STATIC.get(metric.key)
+    value = read(inspected[1]["functions"][0]) if read and inspected else None
+    return None if value is None or inspected is None else _cell(value, metric.unit, "static", inspected[0])
+
+
+def shared_kb(function: Record) -> float | None:
+    """Static and dynamic shared memory of one device function in KB, None if either is not known."""
+    sizes = (function["static_shared_bytes"], function["dynamic_shared_bytes"])
+    return None if None in sizes else sum(sizes) / 1024
+
+
+_STATIC: dict[str, Callable[[Record], float | None]] = {
+    "occupancy_percent": lambda function: (function["occupancy"] or {}).get("percent"),
+    "registers_per_thread": lambda function: function["registers_per_thread"],
+    "shared_kb_per_block": shared_kb,
+}
+
+
+def _why_missing(
+    evidence: Evidence,
+    metric: Metric,
+    source: Source,
+    kernel: str,
+    target: str,
+    workload: str,
+    found: tuple[str, Record] | None,
+) -> str:
+    if found and found[1]["status"] != "ok":
+        return f"{metric.stage} failed: {first_line(found[1]['reason'])}"
+    if found:
+        return found[1]["reason"] or f"the {metric.stage} record has no {metric.measured}"
+    if metric.key in _STATIC and (variants := evidence.variants.get((kernel, target, workload))):
+        if reason := evidence.why_no_build(kernel, target, variants[0]):
+            return reason
+        inspected = evidence.inspect(kernel, target, variants[0])
+        notes = (inspected[1].get("notes") or []) if inspected else []
+        what = " ".join(notes) or "the build does not tell"
+        return f"not measured, and not known from the build: {what}"
+    return evidence.why_no_case(source, metric.stage, kernel, target, workload)
+
+
+def _delta(left: Cell, right: Cell) -> Cell:
+    """CuTe minus cuTile. Only like is subtracted from like: a bound on the time has no difference to a time."""
+    unit = left["unit"]
+    for cell in (left, right):
+        if cell["kind"] == "missing":
+            return _missing(unit, cell["reason"])
+    if unit == "µs" and "static" in (left["kind"], right["kind"]):
+        return _missing(unit, "both times must be measured")
+    kinds = {left["kind"], right["kind"]}
+    if unit == "%" and len(kinds) > 1:
+        return _missing(unit, f"one side is {left['kind']}, the other {right['kind']}")
+    kind = next(iter(kinds)) if len(kinds) == 1 else "static"
+    return _cell(right["value"] - left["value"], unit, kind, None)
+
+
+def _baselines(evidence: Evidence, source: Source, target: str, workload: str) -> list[Record]:
+    """Times of kernels that are in neither DSL, such as PyTorch's own attention."""
+    found = []
+    for (kernel, where), decision in evidence.decisions.items():
+        if where != target or decision["dsl"] in DSLS:
+            continue
+        if (kernel, target, workload) not in evidence.variants:
+            continue
+        variant = _fastest(evidence, source, kernel, target, workload)
+        case = evidence.case(source, "timing", kernel, target, variant, workload)
+        if cell := _measured(METRICS[0], source, case):
+            found.append({"kernel": kernel, "dsl": decision["dsl"], "duration_us": cell})
+    return found

@@ -1,0 +1,73 @@
+"""What was asked of each kernel on each target, and what came of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from cutesnake.evidence.gather import GPU_STAGES, Evidence, Record, Source, first_line
+
+
+def coverage(evidence: Evidence, kernel: str, target: str) -> Record:
+    """What was asked of a kernel on a target and what came of it, stage by stage, on this machine."""
+    decision = evidence.decisions[kernel, target]
+    variants = {v for (k, t, _), found in evidence.variants.items() if (k, t) == (kernel, target) for v in found}
+    return {
+        **{key: decision[key] for key in ("kernel", "dsl", "source", "target")},
+        "build": _built(evidence, kernel, target, variants),
+        **{stage: _ran(evidence, stage, kernel, target) for stage in GPU_STAGES},
+        "not_simulated": _not_simulated(decision),
+        "unsupported": _left_out(evidence, kernel, target),
+    }
+
+
+def _built(evidence: Evidence, kernel: str, target: str, variants: set[str]) -> Record:
+    found = [build for v in sorted(variants) if (build := evidence.build(kernel, target, v))]
+    failed = [entry for _, entry in found if entry["status"] != "ok"]
+    decision = evidence.decisions[kernel, target]["build"]
+    reason = decision["reason"]
+    if failed:
+        reason = first_line(failed[0]["reason"])
+    elif decision["ok"] and not variants:
+        reason = "no workload of the experiment is one that this kernel supports"
+    elif decision["ok"] and len(found) < len(variants):
+        reason = "not built yet: no build record"
+    expected = len(variants) if decision["ok"] else 0
+    counts = {"expected": expected, "ok": len(found) - len(failed), "failed": len(failed)}
+    return {**counts, "simulated": 0, "reason": reason}
+
+
+def _ran(evidence: Evidence, stage: str, kernel: str, target: str) -> Record:
+    profiled = evidence.plan["profiled"] if stage in ("nsys", "ncu") else evidence.workloads
+    wanted = [
+        (w, v)
+        for (k, t, w), found in evidence.variants.items()
+        if (k, t) == (kernel, target) and w in profiled
+        for v in found
+    ]
+    found = [entry for _, entry in evidence.cases(stage, kernel, target)]
+    failed = [entry for entry in found if entry["status"] != "ok"]
+    fine = [entry for entry in found if entry["status"] == "ok"]
+    simulated = sum(entry["backend"] == "ptxsim" for entry in fine)
+    reason = None
+    if failed:
+        reason = first_line(failed[0]["reason"])
+    elif not wanted:
+        reason = evidence.decisions[kernel, target]["build"]["reason"] or "no case was asked for"
+    elif len(fine) - simulated < len(wanted):
+        live = Source("live")
+        reason = evidence.why_no_case(live, stage, kernel, target, wanted[0][0])
+    counts = {"expected": len(wanted), "ok": len(fine) - simulated, "failed": len(failed)}
+    return {**counts, "simulated": simulated, "reason": reason}
+
+
+def _not_simulated(decision: Record) -> str | None:
+    """Why a simulator cannot stand in for the card that is missing; None where it can, or need not."""
+    wanted = decision["build"]["ok"] and not decision["run"]["ok"]
+    return decision["simulate"]["reason"] if wanted else None
+
+
+def _left_out(evidence: Evidence, kernel: str, target: str) -> list[Record]:
+    """Workloads that the kernel cannot compute, by reason."""
+    reasons = [evidence.unsupported.get((kernel, workload)) for workload in evidence.asked(target)]
+    counts = Counter(reason for reason in reasons if reason)
+    return [{"reason": reason, "workloads": count} for reason, count in counts.items()]

@@ -1,0 +1,243 @@
+"""What is known of one operator: the plan and every record, indexed, with the reason for whatever is absent."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cutesnake import record
+from cutesnake.evidence import recorded
+
+Record = dict[str, Any]
+Records = Mapping[str, Record]  # path below the project's folder, with `/` -> record
+
+GPU_STAGES = ("correctness", "timing", "nsys", "ncu")
+
+
+def read_records(paths: Iterable[str | Path]) -> dict[str, Record]:
+    """Records of any stage, each checked by the schema of the stage that it names, keyed by their paths as given.
+
+    Raises RecordError for a damaged one.
+    """
+    found = {}
+    for path in paths:
+        try:
+            entry = json.loads(Path(path).read_text())
+            record.check(entry["stage"], entry, str(path))
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+            raise record.RecordError(f"{path}: not a whole record ({error}); delete it and run again") from error
+        found[Path(path).as_posix()] = entry
+    return found
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where measurements come from: this machine (`live`), a committed set (`recorded`), or nowhere (`none`)."""
+
+    kind: str
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """`plan` is arch.json; `roofline` a list of rows, one per workload and device; the rest
+    are records of this operator by path."""
+
+    operator: str
+    plan: Record
+    builds: Records = field(default_factory=dict)
+    inspected: Records = field(default_factory=dict)
+    roofline: list[Record] = field(default_factory=list)
+    measured: Records = field(default_factory=dict)
+    recorded: Records = field(default_factory=dict)
+
+    @cached_property
+    def decisions(self) -> dict[tuple[str, str], Record]:
+        """(kernel, target) -> decision, in the order of the plan."""
+        mine = (d for d in self.plan["decisions"] if d["operator"] == self.operator)
+        return {(d["kernel"], d["target"]): d for d in mine}
+
+    @cached_property
+    def workloads(self) -> dict[str, Record]:
+        return self.plan["workloads"].get(self.operator, {})
+
+    def asked(self, target: str) -> list[str]:
+        """Workloads whose dtype the configuration asks for on a target."""
+        dtypes = self.plan["dtypes"][self.operator][target]
+        return [workload for workload, parameters in self.workloads.items() if parameters["dtype"] in dtypes]
+
+    @cached_property
+    def variants(self) -> dict[tuple[str, str, str], list[str]]:
+        """(kernel, target, workload) -> variants asked for, the default first."""
+        found: dict[tuple[str, str, str], list[str]] = {}
+        for case in self.plan["cases"]:
+            operator, kernel, target, variant = case["build"].split("/")
+            if operator == self.operator:
+                found.setdefault((kernel, target, case["workload"]), []).append(variant)
+        return found
+
+    @cached_property
+    def unsupported(self) -> dict[tuple[str, str], str]:
+        """(kernel, workload) -> why the kernel cannot compute it."""
+        mine = (u for u in self.plan["unsupported"] if u["operator"] == self.operator)
+        return {(u["kernel"], u["workload"]): u["reason"] for u in mine}
+
+    @cached_property
+    def _builds(self) -> dict[tuple[str, str, str], tuple[str, Record]]:
+        return {_build_key(r): (path, r) for path, r in self.builds.items()}
+
+    @cached_property
+    def _inspected(self) -> dict[tuple[str, str, str], tuple[str, Record]]:
+        return {_build_key(r): (path, r) for path, r in self.inspected.items()}
+
+    @cached_property
+    def _cases(self) -> dict[tuple[Source, str, tuple[str, str, str, str]], tuple[str, Record]]:
+        found = {}
+        for kind, records in (("recorded", self.recorded), ("live", self.measured)):
+            for path, entry in records.items():
+                found[_source(kind, entry), entry["stage"], _case_key(entry)] = (path, entry)
+        return found
+
+    def build(self, kernel: str, target: str, variant: str) -> tuple[str, Record] | None:
+        return self._builds.get((kernel, target, variant))
+
+    def inspect(self, kernel: str, target: str, variant: str) -> tuple[str, Record] | None:
+        """Path and record of a build's static figures, if there is one with at least one device function."""
+        found = self._inspected.get((kernel, target, variant))
+        return found if found and found[1]["status"] == "ok" and found[1].get("functions") else None
+
+    def case(
+        self, source: Source, stage: str, kernel: str, target: str, variant: str, workload: str
+    ) -> tuple[str, Record] | None:
+        return self._cases.get((source, stage, (kernel, target, variant, workload)))
+
+    def cases(self, stage: str, kernel: str, target: str) -> Iterator[tuple[str, Record]]:
+        """This machine's records of a stage for a kernel and target, GPU or simulated."""
+        for (source, found, key), entry in self._cases.items():
+            if source.kind == "live" and found == stage and key[:2] == (kernel, target):
+                yield entry
+
+    def records(self, source: Source, stage: str) -> Iterator[Record]:
+        """Records of a stage that succeeded, from one source, of kernels asked for: a recorded set may have others."""
+        for (found, name, key), (_, entry) in self._cases.items():
+            if (found, name) == (source, stage) and entry["status"] == "ok" and key[:2] in self.decisions:
+                yield entry
+
+    def sources(self, target: str) -> list[Source]:
+        """Who measured something on a target: this machine first, then recorded devices; else `none`."""
+        stages = ("timing", "ncu")
+        found = {source: None for source, stage, key in self._cases if stage in stages and key[1] == target}
+        return sorted(found, key=lambda s: (s.kind != "live", s.device or "")) or [Source("none")]
+
+    def label(self, source: Source) -> dict[str, str | None]:
+        """A source with the day and commit of its newest record."""
+        made = [entry["provenance"] for (s, _, _), (_, entry) in self._cases.items() if s == source]
+        newest = max(made, key=lambda p: p.get("created") or "", default={})
+        date = (newest.get("created") or "")[:10] or None
+        return {"kind": source.kind, "device": source.device, "date": date, "commit": newest.get("commit")}
+
+    def floor(self, workload: str, target: str, device: str | None) -> Record | None:
+        """The roofline row of a workload on `device`; without one, on the listed device of the target with the best."""
+        rows = [row for row in self.roofline if row["workload"] == workload]
+        if device:
+            return next((row for row in rows if any(re.fullmatch(name, device) for name in row["match"])), None)
+        fitting = [row for row in rows if row["target"] == target and row["floor_us"] is not None]
+        return min(fitting, key=lambda row: row["floor_us"], default=None)
+
+    def why_no_build(self, kernel: str, target: str, variant: str | None) -> str | None:
+        """Why there is no usable build; None if there is one."""
+        decision = self.decisions.get((kernel, target))
+        if decision is None:
+            return f"{kernel} is not part of this experiment for {target}"
+        if not decision["build"]["ok"]:
+            return decision["build"]["reason"]
+        found = self.build(kernel, target, variant) if variant else None
+        if found is None:
+            return "not built yet: no build record"
+        if found[1]["status"] != "ok":
+            return f"did not compile: {first_line(found[1]['reason'])}"
+        return None
+
+    def why_no_case(self, source: Source, stage: str, kernel: str, target: str, workload: str) -> str:
+        """In one sentence, why a case has no measurement of a stage."""
+        if reason := self.unsupported.get((kernel, workload)):
+            return reason
+        variant = next(iter(self.variants.get((kernel, target, workload), [])), None)
+        if source.kind == "recorded":
+            return f"not in the set recorded on {source.device}"
+        if reason := self.why_no_build(kernel, target, variant):
+            return reason
+        decision = self.decisions[kernel, target]
+        if not decision["run"]["ok"]:
+            return decision["run"]["reason"]
+        answer = next((s for s in self.plan["stages"] if s["stage"] == stage), None)
+        if answer and not answer["ok"]:
+            return answer["reason"]
+        if stage in ("nsys", "ncu") and workload not in self.plan["profiled"]:
+            return "not among the workloads that the configuration profiles"
+        return f"not measured yet: no {stage} record"
+
+
+def load_evidence(
+    arch: str | Path,
+    records: Iterable[str | Path],
+    rooflines: Iterable[str | Path],
+    recorded_folder: str | Path | None = None,
+) -> list[Evidence]:
+    """Evidence of every operator of the plan in `arch`, in its order.
+
+    `records` are build, inspect and measurement records of any operator; `recorded_folder` holds the committed sets.
+    Raises RecordError or RecordedError for a damaged file.
+    """
+    plan = record.read("arch", arch)
+    found = read_records(records)
+    rows = {entry["operator"]: entry["rows"] for entry in map(functools.partial(record.read, "roofline"), rooflines)}
+    kept = recorded.read_recorded(recorded_folder) if recorded_folder else {}
+    kept = {f"recorded{path.removeprefix(str(recorded_folder))}": entry for path, entry in kept.items()}
+
+    def mine(operator: str, entries: Records, *stages: str) -> dict[str, Record]:
+        return {
+            path: entry
+            for path, entry in entries.items()
+            if (entry.get("case") or entry)["operator"] == operator and entry["stage"] in stages
+        }
+
+    measurements = (*GPU_STAGES, "autotune")
+    return [
+        Evidence(
+            operator,
+            plan,
+            mine(operator, found, "compile"),
+            mine(operator, found, "inspect"),
+            rows.get(operator, []),
+            mine(operator, found, *measurements),
+            mine(operator, kept, *measurements),
+        )
+        for operator in plan["workloads"]
+    ]
+
+
+def first_line(text: str | None) -> str:
+    """First line of a message that is not empty, shortened to 300 characters."""
+    line = next((line.strip() for line in (text or "").splitlines() if line.strip()), "no reason given")
+    return line if len(line) <= 300 else line[:299] + "…"
+
+
+def _build_key(entry: Record) -> tuple[str, str, str]:
+    return entry["kernel"], entry["target"], entry["variant"]["id"]
+
+
+def _case_key(entry: Record) -> tuple[str, str, str, str]:
+    case = entry["case"]
+    variant = case["variant"]
+    return case["kernel"], case["target"], variant["id"] if variant else "", case["workload"]
+
+
+def _source(kind: str, entry: Record) -> Source:
+    return Source(kind, (entry.get("device") or {}).get("name"))

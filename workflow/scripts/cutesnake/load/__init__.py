@@ -1,0 +1,1 @@
+"""Builds on a GPU machine that has neither DSL nor compiler."""

@@ -1,0 +1,1 @@
+"""Cases on a card: correctness, timing, profiles, and the worker that runs them."""

@@ -1,0 +1,266 @@
+"""Correctness stage: a build against the operator's float32 reference, on every distribution, seed and related size.
+
+Inputs change in place between launches of one binding, so that a launch that is not made, or a stale result, cannot
+pass. Only the operator's PLANNED inputs (lengths, from which a schedule may be made) ask for a new binding when they
+change. How a launch is made is the backend's: a GPU here, a simulator (`cutesnake.simulate.simulation`) elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from cutesnake.contract import Workload, load_kernel, load_operator
+from cutesnake.measure import checker
+from cutesnake.measure.case import Case
+
+RELATIVE_DISTRIBUTIONS = ("randn", "ragged")  # on related sizes, with the first seed only
+
+
+# A bound call: computes outputs from inputs in the order of events that a schedule and a seed stand for, where the
+# backend can choose it; returns when they are there, with what the backend found wrong on the way, in sentences.
+Run = Callable[[str | None, int], Sequence[str] | None]
+
+
+class Backend(Protocol):
+    """Where a build runs. `device` is the torch device of its tensors, `name` goes into the record.
+
+    Every check launches once for each of `schedules`; a GPU has none, and None twice. `relatives` says whether sizes
+    that the operator relates to a case's are checked with it.
+    """
+
+    name: str
+    device: str
+    schedules: Sequence[str | None]
+    relatives: bool
+
+    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Run:
+        """A call that computes outputs from inputs.
+
+        Raises ValueError where the kernel does not take such inputs (requests of unequal length, say).
+        """
+
+
+class CudaBackend:
+    """The first visible GPU; launches go to a stream of their own."""
+
+    name = "cuda"
+    device = "cuda"
+    schedules = (None, None)
+    relatives = True
+
+    def __init__(self) -> None:
+        self._loaded: tuple[str, Any] | None = None
+
+    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Run:
+        import torch
+
+        if self._loaded is None or self._loaded[0] != case.build:
+            self._loaded = (case.build, case.load())
+        stream = torch.cuda.Stream()
+        runner = self._loaded[1].bind(workload, inputs, outputs)
+        finish = getattr(runner, "finish", None)  # completes what an upstream kernel leaves undone, untimed
+
+        def run(schedule: str | None, seed: int) -> None:
+            torch.cuda.synchronize()  # inputs and poison are written on the default stream
+            runner(stream.cuda_stream)
+            stream.synchronize()
+            if finish is not None:
+                finish()
+                torch.cuda.synchronize()
+
+        return run
+
+
+def check_case(case: Case, backend: Backend) -> tuple[dict[str, Any], str | None]:
+    """Metrics of the case, and None or in one sentence what failed first."""
+    checks: list[dict[str, Any]] = []
+    skipped: list[dict[str, str]] = []
+    for workload, distributions, seeds in _problems(case, backend, skipped):
+        problem = _Problem(case, workload, backend)
+        for distribution in distributions:
+            for seed in seeds:
+                try:
+                    checks.append(problem.check(distribution, seed))
+                except _NotTakenError as error:
+                    skipped.append({"workload": workload.id, "distribution": distribution, "reason": str(error)})
+                    break
+                if problem.broken:
+                    return _metrics(checks, skipped), _first_reason(checks, skipped)
+    return _metrics(checks, skipped), _first_reason(checks, skipped)
+
+
+def _problems(
+    case: Case, backend: Backend, skipped: list[dict[str, str]]
+) -> Iterator[tuple[Workload, list[str], list[int]]]:
+    """The workload itself, then the sizes its operator relates to it as far as this very build supports them."""
+    operator, kernel = load_operator(case.operator), load_kernel(case.operator, case.kernel)
+    seeds = list(case.settings["seeds"])
+    wanted = [name for name in case.settings["distributions"] if name in operator.DISTRIBUTIONS]
+    yield case.workload, wanted, seeds
+    related = getattr(operator, "relatives", lambda _: ()) if backend.relatives else lambda _: ()
+    for workload in related(case.workload):
+        reason = kernel.supports(workload)
+        if reason is None and case.variant["id"] not in {v.id for v in kernel.variants(workload, case.target)}:
+            reason = "needs a build of its own"
+        if reason is not None:
+            skipped.append({"workload": workload.id, "distribution": None, "reason": reason})
+            continue
+        yield workload, [name for name in RELATIVE_DISTRIBUTIONS if name in wanted] or wanted[:1], seeds[:1]
+
+
+class _NotTakenError(Exception):
+    """The kernel says that it does not take these inputs."""
+
+
+class _Problem:
+    """One problem size, bound as seldom as its inputs allow.
+
+    `broken` after an exception: the context may be lost, nothing more can run.
+    """
+
+    def __init__(self, case: Case, workload: Workload, backend: Backend) -> None:
+        self._case = case
+        self._workload = workload
+        self._backend = backend
+        self._operator = load_operator(case.operator)
+        self._inputs: checker.Guarded | None = None
+        self._outputs: checker.Guarded | None = None
+        self._run: Run | None = None
+        self.broken = False
+
+    def check(self, distribution: str, seed: int) -> dict[str, Any]:
+        """One entry of the record's `checks`."""
+        entry: dict[str, Any] = {
+            "workload": self._workload.id,
+            "distribution": distribution,
+            "seed": seed,
+            **dict.fromkeys(("relative_error", "same_precision_error", "worst_absolute_error"), None),
+            **{"lse_absolute_error": None, "deterministic": None, "passed": False, "reason": None, "outputs": {}},
+        }
+        try:
+            inputs = self._operator.make_inputs(self._workload, seed, self._backend.device, distribution)
+            computed, found = self._compute(inputs, seed)
+            errors = self._worst_errors(inputs, computed)
+        except _NotTakenError:
+            raise
+        except checker.GuardError as error:
+            return {**entry, "reason": str(error)}
+        except Exception as error:
+            self.broken = True
+            return {**entry, "reason": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
+        deterministic = len(computed) == 1 if len(self._backend.schedules) > 1 else None
+        return {**entry, **_entry(errors), "deterministic": deterministic, **self._found(found)}
+
+    def _found(self, found: dict[str, list[str]]) -> dict[str, Any]:
+        """What an entry says beyond the numbers where launches have schedules: any finding fails it."""
+        if None in self._backend.schedules:
+            return {}
+        told = [f"schedule {schedule}: {finding}" for schedule, findings in found.items() for finding in findings]
+        extra = {"schedules": list(self._backend.schedules), "findings": told}
+        return {**extra, "passed": False, "reason": told[0]} if told else extra
+
+    def _compute(self, inputs: Any, seed: int) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
+        """Outputs of poisoned launches as far as their bits differ, and what the backend found, by schedule."""
+        if self._inputs is None:
+            self._inputs = checker.Guarded(inputs)
+            self._outputs = checker.Guarded(self._operator.make_outputs(self._workload, self._backend.device))
+        else:
+            if not self._planned_alike(inputs):
+                self._run = None
+            self._inputs.assign(inputs)
+        if self._run is None:
+            try:
+                self._run = self._backend.bind(self._case, self._workload, self._inputs.values, self._outputs.values)
+            except ValueError as error:
+                raise _NotTakenError(str(error)) from error
+        distinct: list[dict[str, Any]] = []
+        found: dict[str, list[str]] = {}
+        for schedule in self._backend.schedules:
+            self._outputs.poison()
+            found[str(schedule)] = list(self._run(schedule, seed) or ())
+            snapshot = checker.snapshot(self._outputs.values)
+            if not any(checker.equal_bits(snapshot, other) for other in distinct):
+                distinct.append(snapshot)
+        self._outputs.check_bands("the output")
+        self._inputs.check_bands("the input")
+        self._inputs.check_same(inputs, "input")
+        return distinct, found
+
+    def _planned_alike(self, inputs: Any) -> bool:
+        """Whether the inputs that a binding may have looked at are those that it saw."""
+        names = getattr(self._operator, "PLANNED", ())
+        return all(bool((getattr(inputs, n) == getattr(self._inputs.values, n)).all()) for n in names)
+
+    def _worst_errors(self, inputs: Any, computed: list[dict[str, Any]]) -> dict[str, checker.FieldError]:
+        """Errors of the launch that is furthest off: launches whose bits differ are judged each."""
+        operator, workload = self._operator, self._workload
+        reference = operator.reference(inputs, workload)
+        same = operator.same_precision(inputs, workload)
+        tolerance = operator.tolerance(workload.dtype)
+        compared = (checker.compare_outputs(operator.Outputs(**c), reference, same, tolerance) for c in computed)
+        return max(compared, key=_badness)
+
+
+def _badness(errors: dict[str, checker.FieldError]) -> tuple[bool, float]:
+    """Failed before passed, then by the first output's error; no number is the worst."""
+    error = next(iter(errors.values())).relative_error
+    return not all(e.passed for e in errors.values()), error if error == error else float("inf")
+
+
+def _entry(errors: dict[str, checker.FieldError]) -> dict[str, Any]:
+    plain = {name: error.as_dict() for name, error in errors.items()}
+    main = next(iter(plain.values()))
+    failed = next((name for name, error in errors.items() if not error.passed), None)
+    return {
+        "relative_error": main["relative_error"],
+        "same_precision_error": main["same_precision_error"],
+        "worst_absolute_error": main["worst_absolute_error"],
+        "lse_absolute_error": plain["lse"]["worst_absolute_error"] if "lse" in plain else None,
+        "passed": failed is None,
+        "reason": None if failed is None else _why(failed, errors[failed]),
+        "outputs": plain,
+    }
+
+
+def _why(name: str, error: checker.FieldError) -> str:
+    if error.unwritten:
+        return f"{error.unwritten} elements of {name} are NaN: never written, or computed from NaN"
+    if not error.relative_error <= error.limit:
+        return f"error of {name} is {error.relative_error:.2e}, allowed {error.limit:.2e}"
+    return f"error of the worst row of {name} is {error.worst_row_error:.2e}, allowed {error.row_limit:.2e}"
+
+
+def _metrics(checks: list[dict[str, Any]], skipped: list[dict[str, str]]) -> dict[str, Any]:
+    known = [c["relative_error"] for c in checks if c["relative_error"] is not None]
+    return {
+        "checks": checks,
+        "skipped": skipped,
+        "passed": sum(c["passed"] for c in checks),
+        "failed": sum(not c["passed"] for c in checks),
+        "worst_relative_error": max(known, default=None),
+        "deterministic": all(c["deterministic"] for c in checks if c["deterministic"] is not None),
+    }
+
+
+def _first_reason(checks: list[dict[str, Any]], skipped: list[dict[str, Any]]) -> str | None:
+    failed = next((c for c in checks if not c["passed"]), None)
+    if failed is None and checks:
+        return None
+    if failed is None:
+        refused = next(
+            (s["reason"] for s in skipped), "no distribution of the configuration is one that the operator has"
+        )
+        return f"nothing could be checked: {refused}"
+    return f"{failed['workload']}, {failed['distribution']}, seed {failed['seed']}: {failed['reason']}"
+
+
+def measure(case: Case) -> tuple[dict[str, Any], str | None]:
+    """The stage in a GPU worker."""
+    import torch
+
+    torch.cuda.synchronize()  # makes the context: the workflow's cost, not the measurement's
+    started = time.monotonic()
+    metrics, reason = check_case(case, CudaBackend())
+    return {**metrics, "measuring_seconds": round(time.monotonic() - started, 3)}, reason

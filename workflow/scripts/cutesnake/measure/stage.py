@@ -1,0 +1,74 @@
+"""The four GPU stages, as the workflow calls them: from a planned case to a record on disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cutesnake import record
+from cutesnake.measure import ncu, nsys, worker
+from cutesnake.measure.case import Case, device_section, make_record
+from cutesnake.measure.profiled import ProfilerError
+from cutesnake.plan.machine import probe
+from cutesnake.simulate import simulation
+
+# Seconds of a case once the card is its own. Generous: a case takes a second or two, ncu replays kernels many times.
+LIMITS = {"correctness": 120.0, "timing": 60.0, "nsys": 60.0, "ncu": 180.0}
+PROFILERS = {"nsys": nsys.profile, "ncu": ncu.profile}
+
+
+def run_stage(
+    stage: str,
+    identity: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    build: Path | str,
+    output: Path | str,
+    needs: Path | str | Iterable[Path | str] = (),
+    backend: str = "cuda",
+    log: Path | str | None = None,
+) -> None:
+    """Run `stage` on a case and write its record to `output`.
+
+    `identity` holds operator, kernel, target, variant {id, params} and parameters (of the workload); `build` is the
+    path of build.json; `needs` are correctness records of this case that must be ok first; `backend` is `cuda`, or
+    `ptxsim` for a correctness case to be simulated, whose progress goes to `log`. Faults of the machine raise;
+    everything else is a record, failed or not.
+    """
+    needs = [needs] if isinstance(needs, str | Path) else list(needs)  # Snakemake hands one file as a string
+    case = Case(stage=stage, build=str(Path(build).resolve().parent), settings=dict(settings), **identity)
+    reason = _not_worth_running(build, needs)
+    if reason is not None:
+        device = None if backend == simulation.NAME else device_section(probe().device)
+        done = make_record(case, None, reason, device, backend)
+    elif backend == simulation.NAME:
+        done = simulation.simulate(case, log)
+    elif stage in PROFILERS:
+        done = _profile(case, Path(output).with_suffix(""))
+    else:
+        done = worker.ask(case.as_dict(), LIMITS[stage])
+    record.write(stage, output, done)
+
+
+def _not_worth_running(build: Path | str, needs: Iterable[Path | str]) -> str | None:
+    built = record.read("compile", build)
+    if built["status"] != "ok":
+        return f"not run: it did not compile ({(built['reason'] or 'no reason given').splitlines()[0][:200]})"
+    for path in needs:
+        before = record.read("correctness", path)
+        if before["status"] != "ok":
+            return f"not run: it is not correct ({before['reason']})"
+    return None
+
+
+def _profile(case: Case, folder: Path) -> dict[str, Any]:
+    """Under a profiler, whose report stays in `folder`. A profiler that fails is a status of the case."""
+    device = device_section(probe().device)
+    began = time.monotonic()
+    try:
+        card = device["uuid_hash"] if device else "none"
+        metrics, reason = PROFILERS[case.stage](case, folder, card, LIMITS[case.stage])
+    except ProfilerError as error:
+        metrics, reason = None, str(error)
+    return make_record(case, metrics, reason, device, seconds=time.monotonic() - began)

@@ -1,0 +1,272 @@
+"""A case in a clean process without paying for its start: a server that has torch imported and forks for every case.
+
+The server never touches CUDA, so every child makes a context of its own: a kernel that corrupts it or hangs takes only
+its own case along, and the next case starts clean. A child takes the card's lock, so that no two measure at once.
+The first client starts the server; it ends by itself when it has been idle. Nothing is kept in it: killing it, or the
+workflow, at any moment costs only the cases under way.
+
+A Snakemake `service` rule would tie all its consumers into one group that must run at once, on as many cores; a rule
+that measures a batch in one job would redo the whole batch for one stale case. Here every case stays a job.
+
+Protocol, one JSON object a line: the client sends {"case", "limit_s", "task"}; it receives {"started"} when the card
+is its own, then {"record"}, or {"fault"} where the machine and not the kernel is to blame; {"exit"} with the wait
+status follows when the process has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from cutesnake.places import SCRIPTS
+
+IDLE_SECONDS = 20.0
+START_SECONDS = 120.0  # importing torch from a cold network disk can take this long
+
+
+class WorkerError(RuntimeError):
+    """The server could not be started or went away: nothing is known about the case."""
+
+
+def socket_path() -> Path:
+    """One server per interpreter, checkout, choice of GPU and version of this file."""
+    parts = [sys.executable, str(Path(__file__).resolve()), Path(__file__).read_text()]
+    parts += [os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.environ.get("PYTHONPATH", ""), str(os.getuid())]
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"cutesnake-worker-{digest}.sock"
+
+
+def ask(case: dict[str, Any], limit_s: float, task: str | None = None) -> dict[str, Any]:
+    """Run a case in a process of its own and return its record.
+
+    `task` is `module:function`, by default `cutesnake.measure.<stage>:measure`; the function takes a Case and returns
+    (metrics, reason). The time limit counts from when the card is free. Raises WorkerError for faults of the server or
+    the machine (a package that is missing, a file that cannot be read): recording them would blame the kernel.
+    """
+    from cutesnake.measure.case import Case, make_record
+
+    request = {"case": case, "limit_s": limit_s, "task": task or f"cutesnake.measure.{case['stage']}:measure"}
+    started: dict[str, Any] | None = None
+    with contextlib.closing(_connect()) as connection:
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        for line in connection.makefile("r"):
+            message = json.loads(line)
+            if "record" in message:
+                return message["record"]
+            if "fault" in message:
+                raise WorkerError(f"{case['operator']}/{case['kernel']}: {message['fault']}")
+            if "started" in message:
+                started = message["started"]
+            if "exit" in message:
+                reason = _why_ended(message["exit"], limit_s)
+                return make_record(Case(**case), None, reason, started and started["device"])
+    raise WorkerError("the worker's server went away; run again")
+
+
+def _why_ended(status: int, limit_s: float) -> str:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number == signal.SIGALRM:
+            return f"ended by the time limit of {limit_s:g} s: the kernel hangs, or the case is too large for the limit"
+        return f"the process of the case was ended by {signal.Signals(number).name}"
+    return f"the process of the case ended with exit code {os.waitstatus_to_exitcode(status)} and no result"
+
+
+def _connect() -> socket.socket:
+    path = socket_path()
+    with Path(f"{path}.start").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if connection := _try_connect(path):
+            return connection
+        path.unlink(missing_ok=True)
+        scripts = str(SCRIPTS)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, [scripts, os.environ.get("PYTHONPATH")])),
+        }
+        with Path(f"{path}.log").open("w") as log:
+            server = subprocess.Popen(
+                [sys.executable, "-m", "cutesnake.measure.worker", str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        until = time.monotonic() + START_SECONDS
+        while time.monotonic() < until:
+            if connection := _try_connect(path):
+                return connection
+            if server.poll() is not None:
+                raise WorkerError(f"the worker's server did not start: {Path(f'{path}.log').read_text()[-500:]}")
+            time.sleep(0.05)
+    raise WorkerError(f"the worker's server did not answer within {START_SECONDS:g} s")
+
+
+def _try_connect(path: Path) -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(str(path))
+    except OSError:
+        connection.close()
+        return None
+    return connection
+
+
+class Server:
+    """Accepts requests, forks a child for each, reports how it ended, and kills it when its client is gone."""
+
+    def __init__(self, path: Path, idle_s: float) -> None:
+        self._idle_s = idle_s
+        self._path = path
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(path))
+        path.chmod(0o600)
+        self._listener.listen(128)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._children: dict[int, socket.socket] = {}
+
+    def serve(self) -> None:
+        """Until idle for long enough. Child ends are noticed within 20 ms."""
+        used = time.monotonic()
+        while True:
+            if not self._children and time.monotonic() - used >= self._idle_s and self._close():
+                return
+            for key, _ in self._selector.select(timeout=0.02 if self._children else 1.0):
+                if key.fileobj is self._listener:
+                    self._accept()
+                else:
+                    self._client_spoke(key.fileobj)
+            self._reap()
+            if self._children:
+                used = time.monotonic()
+
+    def _close(self) -> bool:
+        """Take the socket away, unless a client is about to connect: clients connect under the start lock."""
+        with Path(f"{self._path}.start").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            if self._selector.select(timeout=0):
+                return False
+            self._path.unlink(missing_ok=True)
+            return True
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        connection.settimeout(10.0)
+        try:
+            line = connection.makefile("r").readline()
+            request = json.loads(line)
+        except (OSError, ValueError):
+            connection.close()
+            return
+        connection.settimeout(None)
+        sys.stdout.flush()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads: torch's pools have none before first use
+            child = os.fork()
+        if child == 0:
+            self._listener.close()
+            for other in self._children.values():
+                other.close()
+            _serve_case(connection, request)
+        self._children[child] = connection
+        self._selector.register(connection, selectors.EVENT_READ, child)
+
+    def _client_spoke(self, connection: Any) -> None:
+        """A client never speaks twice: it has gone."""
+        child = self._selector.get_key(connection).data
+        self._selector.unregister(connection)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        for child in list(self._children):
+            done, status = os.waitpid(child, os.WNOHANG)
+            if not done:
+                continue
+            connection = self._children.pop(child)
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(connection)
+            with contextlib.suppress(OSError):
+                connection.sendall(json.dumps({"exit": status}).encode() + b"\n")
+            connection.close()
+
+
+def _serve_case(connection: socket.socket, request: dict[str, Any]) -> None:
+    """In the child: measure, answer, and end without running anybody's exit handlers."""
+    code = 1
+    try:
+        _answer(connection, request)
+        code = 0
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def _answer(connection: socket.socket, request: dict[str, Any]) -> None:
+    from cutesnake.measure.case import Case, device_section, make_record
+    from cutesnake.measure.gpu_lock import gpu_lock
+    from cutesnake.plan.machine import probe
+
+    case = Case(**request["case"])
+    card = probe().device
+    device = device_section(card)
+    with gpu_lock(card.uuid_hash if card else "none"):
+        _send(connection, {"started": {"device": device}})
+        # The default action ends the process even inside a driver call that never returns.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, request["limit_s"])
+        began = time.monotonic()
+        try:
+            module, function = request["task"].split(":")
+            metrics, reason = getattr(importlib.import_module(module), function)(case)
+        except (ImportError, OSError, MemoryError) as error:
+            _send(connection, {"fault": _sentence(error)})
+            return
+        except Exception as error:
+            metrics, reason = None, _sentence(error)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        done = make_record(case, metrics, reason, device, seconds=time.monotonic() - began)
+        _send(connection, {"record": done})
+
+
+def _sentence(error: Exception) -> str:
+    """The error's own first line, with its type."""
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {first}"[:500]
+
+
+def _send(connection: socket.socket, message: dict[str, Any]) -> None:
+    connection.sendall(json.dumps(message, allow_nan=False).encode() + b"\n")
+
+
+def main(path: str) -> None:
+    """The server's process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C on the workflow ends its clients; their children follow
+    with contextlib.suppress(ImportError):
+        import torch  # noqa: F401 - the point of the server: forked children have it at no cost
+    Server(Path(path), IDLE_SECONDS).serve()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,41 @@
+"""The record of the arch stage: the machine, its state now, and every decision of the plan."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cutesnake import record
+from cutesnake.plan import machine
+from cutesnake.plan.matrix import make_plan, modules_needed
+
+
+def write_arch(config: dict[str, Any], output: Path | str) -> None:
+    """Write results/arch.json: plan and machine, found out again as when the graph was built, and readings of the card.
+
+    `output` is `<results>/arch.json`; what lies in `<results>/compile` counts as built.
+    """
+    here = machine.probe(modules_needed(config))
+    plan = make_plan(config, here, Path(output).parent)
+    live = here.device is not None and not here.simulated
+    entry = {
+        "stage": "arch",
+        "status": "ok",
+        "reason": here.problem,
+        "provenance": {"created": datetime.now(UTC).isoformat(timespec="seconds")},
+        "simulated": here.simulated,
+        "devices": [
+            {**asdict(device), "compute_capability": list(device.compute_capability)} for device in here.devices
+        ],
+        "selected": here.selected,
+        "fingerprint": here.fingerprint,
+        "limits": machine.limits(here.device) if live else {},
+        "readings": machine.readings(here.device) if live else {},
+        "tools": {name: path is not None for name, path in here.tools.items()},
+        "packages": here.packages,
+        "modules": here.modules,
+        **plan.as_dict(),
+    }
+    record.write("arch", output, entry)

@@ -1,0 +1,1 @@
+"""Cases without a card: compiled code executed by ptxsim."""

@@ -1,0 +1,206 @@
+"""Correctness without the card: a CuTe build executed by ptxsim on a CPU, through the checks of the GPU stage.
+
+Every launch is captured from the build's own object and run under each of the schedules asked for; a finding of the
+simulator (a race, a read of what nobody wrote, a deadlock, …) fails a case like a wrong number.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cutesnake.contract import Cost, Workload, load_operator
+from cutesnake.fault import describe
+from cutesnake.load import cute as cute_load
+from cutesnake.measure import checker
+from cutesnake.measure.case import Case, make_record
+from cutesnake.measure.correctness import Run, check_case
+from cutesnake.plan.arch import SIMULATED_PROCESSORS
+
+NAME = "ptxsim"
+LIMIT_SECONDS = 1800.0  # of one case; those of the configuration take seconds
+COUNTED = ("mma_flops", "global_read_unique_bytes", "global_write_unique_bytes")
+
+
+class NotSimulatedError(RuntimeError):
+    """What ptxsim does not execute, or the time limit, in one sentence."""
+
+
+class SimulatorBackend:
+    """ptxsim in this process, on one core. `say` is given a line after each launch."""
+
+    name = NAME
+    device = "cpu"
+    relatives = False  # every size that is wanted is in the configuration: a simulated launch takes seconds
+
+    def __init__(self, case: Case, say: Callable[[str], None] = lambda line: None) -> None:
+        self.schedules = tuple(case.settings["schedules"])
+        self.launches = 0
+        self.counts: list[dict[str, Any]] | None = None  # of the first run of the case, one per launch
+        self._folder = Path(case.build)
+        self._say = say
+
+    @cached_property
+    def _module(self) -> Any:
+        import ptxsim
+
+        return ptxsim.Module.from_file(self._folder / "kernel.ptx")
+
+    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Run:
+        import ptxsim
+
+        names = {tensor.data_ptr(): name for group in (inputs, outputs) for name, tensor in checker.tensors(group)}
+        order: dict[str, Any] = {}
+
+        def open_simulated(folder: Path, function: str) -> Callable[..., None]:
+            return lambda *arguments: self._launch(case.target, function, arguments, names, order)
+
+        with cute_load.opened_by(open_simulated, SIMULATED_PROCESSORS[case.target]):
+            runner = case.load().bind(workload, inputs, outputs)
+
+        def run(schedule: str | None, seed: int) -> list[str]:
+            order.update(schedule=schedule, seed=seed, result=None)
+            try:
+                runner(0)
+            except (ptxsim.PtxError, ptxsim.CaptureError) as error:
+                raise NotSimulatedError(_plain(f"ptxsim cannot run it: {error}")) from error
+            runner.finish()
+            result = order["result"]
+            count = f"{len(result.findings)} finding{'s' * (len(result.findings) != 1)}"
+            self._say(f"{workload.id}, seed {seed}, schedule {schedule}: {count}, {result.seconds:.1f} s")
+            return [_plain(str(finding)) for finding in result.findings]
+
+        return run
+
+    def _launch(self, target: str, function: str, arguments: tuple[Any, ...], names: dict, order: dict) -> None:
+        import torch
+
+        import ptxsim
+
+        tensors = [_named(argument, names) for argument in arguments[:-1]]
+        stream = ptxsim.Pointer(torch.zeros(1), "stream")  # the object asks for one and hands it back to us
+        launches = ptxsim.capture(
+            self._folder / "kernel.o",
+            function,
+            (*tensors, stream),
+            self._module,
+            sm_count=SIMULATED_PROCESSORS[target],
+        )
+        first = self.counts is None  # counting unique bytes takes a little time
+        order["result"] = ptxsim.run(launches, order["schedule"], order["seed"], track=first)
+        self.launches += len(launches)
+        if first:
+            found = zip(launches, order["result"].counts, strict=False)  # fewer counts after a deadlock
+            self.counts = [{"kernel": launch.kernel.name, **counts.as_dict()} for launch, counts in found]
+
+
+def _named(argument: Any, names: dict[int, str]) -> Any:
+    """A tensor with its name in the operator, so that findings can say it; anything else as it is."""
+    import torch
+
+    import ptxsim
+
+    if not isinstance(argument, torch.Tensor):
+        return argument
+    return ptxsim.Tensor(argument, name=names.get(argument.data_ptr(), "workspace"))
+
+
+def simulate(case: Case, log: Path | str | None = None, limit_s: float = LIMIT_SECONDS) -> dict[str, Any]:
+    """The record of a case. Progress goes to `log` and to stderr, a line per launch."""
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"  # a job is told to take one core, and the products here are small
+    import torch
+
+    torch.set_num_threads(1)
+    began = time.monotonic()
+    with _progress(case, log) as say:
+        backend = SimulatorBackend(case, say)
+        try:
+            with _limit(limit_s):
+                metrics, reason = check_case(case, backend)
+        except NotSimulatedError as error:
+            metrics, reason = None, str(error)
+        seconds = time.monotonic() - began
+        if metrics is not None:
+            metrics["simulated"] = _simulated(case, backend)
+            metrics["measuring_seconds"] = round(seconds, 3)
+        say(f"{'failed: ' + reason if reason else 'right under every schedule'}, {seconds:.1f} s in all")
+    return make_record(case, metrics, reason, backend=NAME, seconds=seconds)
+
+
+def _simulated(case: Case, backend: SimulatorBackend) -> dict[str, Any]:
+    """What the simulator counted in the case's first run, beside what the operator says it must cost."""
+    launches = backend.counts or []
+    cost = load_operator(case.operator).cost(case.workload)
+    return {
+        "launches_run": backend.launches,
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "launches": launches,
+        "cost": {"flops": cost.flops, "bytes_read": cost.bytes_read, "bytes_written": cost.bytes_written},
+        "notes": compare_cost(launches, cost),
+    }
+
+
+def compare_cost(launches: list[dict[str, Any]], cost: Cost) -> list[str]:
+    """Whether less was done than `cost` calls unavoidable, which would make one of the two wrong; in sentences.
+
+    A tile's padding makes more; FLOPs are compared where there are matrix products at all.
+    """
+    if not launches:
+        return ["no launch was counted"]
+    done = {key: sum(launch[key] or 0 for launch in launches) for key in COUNTED}
+    pairs = [
+        ("bytes read", done["global_read_unique_bytes"], cost.bytes_read),
+        ("bytes written", done["global_write_unique_bytes"], cost.bytes_written),
+    ]
+    if done["mma_flops"]:
+        pairs.insert(0, ("FLOPs of matrix products", done["mma_flops"], cost.flops))
+    return [
+        f"{what}: {found:,} counted, {needed:,} by cost(): "
+        + (f"{found / needed:.2f} times" if found >= needed else "fewer than the operator says are unavoidable")
+        for what, found, needed in pairs
+    ]
+
+
+def _plain(text: str) -> str:
+    """Without this machine's part of paths."""
+    return describe(RuntimeError(text))
+
+
+@contextmanager
+def _progress(case: Case, log: Path | str | None) -> Iterator[Callable[[str], None]]:
+    if log is not None:
+        Path(log).parent.mkdir(parents=True, exist_ok=True)
+        Path(log).write_text("")
+
+    def say(line: str) -> None:
+        print(f"{NAME}: {case.operator}/{case.kernel}/{case.target}: {line}", file=sys.stderr, flush=True)
+        if log is not None:
+            with Path(log).open("a") as stream:
+                stream.write(f"{line}\n")
+
+    yield say
+
+
+@contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    """Raise NotSimulatedError in the body after `seconds`. In the main thread only, as signals are."""
+
+    def ring(number: int, frame: Any) -> None:
+        raise NotSimulatedError(f"ended by the time limit of {seconds:g} s: the case is too large to simulate")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
