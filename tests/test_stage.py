@@ -11,6 +11,9 @@ from cpu_backend import SETTINGS
 from cutesnake import record
 from cutesnake.measure import checker, stage, timing, worker
 from cutesnake.measure.case import Case, make_record
+from cutesnake.measure.clock import Stamper
+from cutesnake.measure.plan_time import time_plan
+from cutesnake.measure.replay import capture, replay
 
 TIMING = {"max_seconds": 2, "max_noise_percent": 0.5}
 IDENTITY = {
@@ -89,7 +92,10 @@ def test_timing_on_the_gpu(run):
     assert 0 < metrics["hot_us"] <= 1.1 * metrics["cold_us"]
     assert metrics["burst_us"] == pytest.approx(metrics["hot_us"], rel=0.25)
     assert metrics["difference_percent"] < timing.DIFFERENCE_LIMIT_PERCENT
-    assert metrics["sm_clock_mhz"] > 500 and metrics["power_w"] > 20 and metrics["temperature_c"] > 10
+    assert metrics["power_w"] > 20 and metrics["temperature_c"] > 10
+    clocks = [metrics[key] for key in timing.SM_CLOCKS.values()]
+    assert all(500 < mhz < 3500 for mhz in clocks) and max(clocks) < 1.3 * min(clocks), clocks
+    assert metrics["plan_us"] is None  # PyTorch plans nothing
 
 
 @pytest.mark.gpu
@@ -140,7 +146,46 @@ def test_a_launch_on_another_stream_is_caught():
     runner(stream.cuda_stream)
     torch.cuda.synchronize()
     with pytest.raises(timing.TimingError, match="went to another stream"):
-        timing.check_graph(timing.capture(runner, stream, 1), runner, outputs, stream)
+        timing.check_graph(capture(runner, stream, 1), runner, outputs, stream)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("waits, kind", [(False, "graph"), (True, "host")])
+def test_a_plan_on_the_gpu_is_timed_by_what_it_does(waits, kind):
+    import torch
+
+    lengths = torch.arange(1, 257, device="cuda", dtype=torch.int32)
+    ends = torch.empty_like(lengths)
+
+    class Planner:
+        def plan(self, stream):
+            with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
+                ends.copy_(torch.cumsum(lengths.cpu() if waits else lengths, 0))
+
+    stream = torch.cuda.Stream()
+    found = time_plan(Planner(), stream, Stamper())
+    assert found["plan_kind"] == kind and 0.5 < found["plan_us"] < 5000
+    # A capture that was refused leaves the process able to capture and replay.
+    assert replay(capture(lambda given: ends.add_(1), stream, 1), stream, 1, 3, Stamper()).us > 0
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+
+
+@pytest.mark.gpu
+def test_the_clock_of_a_busy_gpu_is_what_its_cycle_counter_says():
+    import torch
+
+    span, stream = Stamper().span(), torch.cuda.Stream()
+    cycles = 20_000_000
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(cycles)
+        span.begin(stream.cuda_stream)
+        begin.record()
+        torch.cuda._sleep(cycles)
+        end.record()
+        span.end(stream.cuda_stream)
+    stream.synchronize()
+    assert span.mhz() == pytest.approx(cycles / begin.elapsed_time(end) / 1000, rel=0.03)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from cutesnake import record
 from cutesnake.contract import Cost
 from cutesnake.measure import timing
 from cutesnake.measure.case import make_record
+from cutesnake.measure.replay import Replays, calls_per_graph
 from cutesnake.places import ROOT
 from cutesnake.plan.devices import read_devices
 
@@ -32,7 +33,7 @@ def measured(log="", cold=None):
 
 
 def row(second_us=260.9568119049072, calls=1, **changes):
-    metrics = {**timing.summary(measured(), calls, second_us), **IDLE, **changes}
+    metrics = {**timing.summary(measured(), calls, Replays(second_us, 1890.0)), **IDLE, **changes}
     return metrics | timing.rates(Cost(10**11, 10**8, 10**7), metrics)
 
 
@@ -48,12 +49,13 @@ def test_a_row_has_medians_in_microseconds():
 
 
 def test_hot_time_is_per_call_of_the_graph():
-    assert timing.summary(measured(), 20, 13.0)["hot_us"] == pytest.approx(260.528 / 20, rel=1e-4)
+    assert timing.summary(measured(), 20, Replays(13.0, 1890.0))["hot_us"] == pytest.approx(260.528 / 20, rel=1e-4)
 
 
 def test_a_row_fits_the_schema():
     metrics = row()
     metrics |= {"burst_us": 259.0, "kernels_per_call": 4, "calls_per_graph": 1, "measuring_seconds": 0.4}
+    metrics |= {"hot_sm_clock_mhz": 1880.0, "burst_sm_clock_mhz": None, "plan_us": 3.1, "plan_kind": "graph"}
     metrics["flags"] = timing.flags(metrics, SETTINGS)
     entry = make_record(small_case(), metrics, seconds=1.0)
     record.check("timing", {**entry, "stage": "timing"}, "a row")
@@ -63,6 +65,14 @@ def test_a_quiet_row_has_no_flags():
     assert timing.flags(row(), SETTINGS) == []
 
 
+def test_recorded_rows_have_clocks_of_the_kinds_that_were_read_when_they_were_made():
+    """Records from before the other clocks were read are still whole ones."""
+    old = {key: value for key, value in row().items() if key not in ("second_source_sm_clock_mhz",)}
+    assert timing.differing_clocks(old) is None
+    old |= {"kernels_per_call": 4, "calls_per_graph": 1, "measuring_seconds": 0.4, "flags": []}
+    record.check("timing", {**make_record(small_case(), old, seconds=1.0), "stage": "timing"}, "an old row")
+
+
 @pytest.mark.parametrize(
     "changes, words",
     [
@@ -70,6 +80,10 @@ def test_a_quiet_row_has_no_flags():
         ({"throttled_samples": 3}, "3 throttled samples were discarded"),
         ({"throttle_reasons": ["software power cap"]}, "the card reported: software power cap"),
         ({"spread_percent": 6.0}, "cold samples spread by 6.0 %"),
+        (
+            {"hot_sm_clock_mhz": 1571.2, "burst_sm_clock_mhz": 1902.0},
+            "the SM clock was not the same: cold 1884 MHz, hot 1571 MHz, graph 1890 MHz, burst 1902 MHz",
+        ),
     ],
 )
 def test_what_spoils_a_row_is_flagged(changes, words):
@@ -81,7 +95,7 @@ def test_throttled_samples_are_counted_from_nvbenchs_log():
     line = (
         "Warn: Current measurement timed out\nWarn: GPU throttled below threshold (1200 MHz / 1980 MHz) (61% < 75%) on"
     )
-    assert timing.summary(measured(log=f"{line}\n{line}"), 1, 260.0)["throttled_samples"] == 2
+    assert timing.summary(measured(log=f"{line}\n{line}"), 1, Replays(260.0, None))["throttled_samples"] == 2
 
 
 def h200():
@@ -138,4 +152,4 @@ def test_summaries_are_read_by_tag():
 
 @pytest.mark.parametrize("one_us, calls", [(5.0, 32), (14.0, 15), (150.0, 2), (900.0, 1)])
 def test_a_hot_graph_holds_enough_work(one_us, calls):
-    assert timing.calls_per_graph(one_us) == calls
+    assert calls_per_graph(one_us) == calls

@@ -76,6 +76,12 @@ class Runner(Protocol):
     is launches and nothing else and may be captured in a CUDA graph. A runner may have a method `finish()` that brings
     outputs into the operator's terms (a base-2 LSE to base e, say): the checker calls it after the launches, the timing
     stage leaves it out.
+
+    A runner whose schedule depends on what the inputs hold (lengths of requests, say) may have a method `plan(stream)`
+    that makes the schedule anew, on `stream`, for the values that are on the card now. It writes the new schedule where
+    the launches read it, without moving or resizing anything, so that later calls, and CUDA graphs captured before, go
+    by it. The timing stage times it apart from the calls: a plan that only enqueues work is replayed as a CUDA graph;
+    one that must read the lengths on the host waits for the stream itself, and its wall time counts.
     """
 
     launches: tuple[Launch, ...]

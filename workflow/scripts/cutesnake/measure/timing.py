@@ -8,6 +8,10 @@ of its kernel nodes proves that the launches are on the timed stream. Host time 
 - burst: a few replays of that graph before anything else has run, so before power or heat can hold the card back: what
   a short benchmark reports. The other figures are of a card that works on and on.
 - second source: CUDA events around replays of a graph with another number of operators, on a stream of our own.
+
+Each kind has the SM clock of its own samples: at its power limit a card may run them up to 15 % apart.
+
+- plan: where a runner can make its schedule anew, that step alone, warm.
 """
 
 from __future__ import annotations
@@ -16,27 +20,37 @@ import contextlib
 import json
 import math
 import os
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from cutesnake.contract import Cost, load_operator
 from cutesnake.measure import checker
 from cutesnake.measure.case import Case
+from cutesnake.measure.clock import Span, Stamper
+from cutesnake.measure.plan_time import time_plan
+from cutesnake.measure.replay import Replays, calls_per_graph, capture, kernel_nodes, replay
 from cutesnake.measure.telemetry import Telemetry
 from cutesnake.places import ROOT
 from cutesnake.plan.devices import Device, read_devices
 
 DIFFERENCE_LIMIT_PERCENT = 5.0
-GRAPH_MICROSECONDS = 200.0  # of work in a hot graph, so that the gap between two graphs (about 1 us) vanishes
+CLOCK_LIMIT_PERCENT = 5.0  # from which kinds of samples that ran at different SM clocks are said to have
+# Kind of samples -> where its SM clock stands. Records from before 2026-11-22 have the cold one alone.
+SM_CLOCKS = {
+    "cold": "sm_clock_mhz",
+    "hot": "hot_sm_clock_mhz",
+    "graph": "second_source_sm_clock_mhz",
+    "burst": "burst_sm_clock_mhz",
+}
 REPLAYS = 15
 BURST_REPLAYS = 7
 HOT_SECONDS = 0.2
 MINIMUM_SECONDS = 0.1  # of device time in cold samples
+STAMP_MICROSECONDS = 10_000.0  # of hot work between two stamps of the clock, which then cost 0.02 % of it
 TIMING_SLACK = 1.02  # clocks may exceed the boost clock that data-sheet peaks are stated at by about this
 
 
@@ -53,60 +67,67 @@ def measure(case: Case) -> tuple[dict[str, Any], str | None]:
     operator, workload = load_operator(case.operator), case.workload
     inputs = operator.make_inputs(workload, 0, "cuda")
     outputs = checker.Guarded(operator.make_outputs(workload, "cuda"))
-    stream = torch.cuda.Stream()
+    stream, stamper = torch.cuda.Stream(), Stamper()
     runner = case.load().bind(workload, inputs, outputs.values)
     torch.cuda.synchronize()
     for _ in range(3):
         runner(stream.cuda_stream)
     single = capture(runner, stream, 1)
     kernels = check_graph(single, runner, outputs, stream)
-    calls = calls_per_graph(replay_us(single, stream, 1, 5))
-    hot = single if calls == 1 else capture(runner, stream, calls)
-    burst_us = replay_us(hot, stream, calls, BURST_REPLAYS)
-    with Telemetry() as telemetry:
-        measured = run_nvbench(single, hot, case.settings)
-        second = capture(runner, stream, calls + max(1, calls // 2))
-        second_us = replay_us(second, stream, calls + max(1, calls // 2), REPLAYS)
-    metrics = {
-        **summary(measured, calls, second_us),
-        "burst_us": burst_us,
-        **telemetry.summary(),
-        "kernels_per_call": kernels,
-        "calls_per_graph": calls,
-        "measuring_seconds": round(time.monotonic() - started, 3),
-    }
+    metrics = {**_samples(runner, single, stream, stamper, case.settings), "kernels_per_call": kernels}
+    metrics |= time_plan(runner, stream, stamper)
+    if metrics["plan_us"] is not None:
+        check_graph(single, runner, outputs, stream, "after plan()")
+    metrics["measuring_seconds"] = round(time.monotonic() - started, 3)
     metrics |= rates(operator.cost(workload), metrics)
     metrics["flags"] = flags(metrics, case.settings)
     device = read_devices(ROOT / "config" / "devices.yaml").find(torch.cuda.get_device_name())
     return metrics, impossible(operator.cost(workload), workload.dtype, metrics, device)
 
 
-def capture(runner: Any, stream: Any, calls: int) -> Any:
-    """A torch CUDA graph of `calls` operators, captured from `stream` alone."""
-    import torch
-
-    graph = torch.cuda.CUDAGraph(keep_graph=True)
-    with torch.cuda.graph(graph, stream=stream):
-        for _ in range(calls):
-            runner(stream.cuda_stream)
-    graph.instantiate()
-    return graph
-
-
-def kernel_nodes(graph: Any) -> int:
-    """Kernel launches in a captured graph."""
-    from cuda.bindings import driver
-
-    handle = driver.CUgraph(graph.raw_cuda_graph())
-    _, _, count = driver.cuGraphGetNodes(handle)
-    _, nodes, count = driver.cuGraphGetNodes(handle, count)
-    types = [driver.cuGraphNodeGetType(node)[1] for node in nodes[:count]]
-    return sum(kind == driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL for kind in types)
+def _samples(runner: Any, single: Any, stream: Any, stamper: Stamper, settings: Any) -> dict[str, Any]:
+    """All kinds of samples of a call, the burst first; `single` is the graph of one call."""
+    calls = calls_per_graph(replay(single, stream, 1, 5, stamper).us)
+    hot = single if calls == 1 else capture(runner, stream, calls)
+    burst = replay(hot, stream, calls, BURST_REPLAYS, stamper)
+    hot_clock = HotClock(stamper.span(), burst.us * calls)
+    with Telemetry() as telemetry:
+        measured = run_nvbench(single, hot, settings, hot_clock)
+        more = calls + max(1, calls // 2)
+        second = replay(capture(runner, stream, more), stream, more, REPLAYS, stamper)
+    return {
+        **summary(measured, calls, second),
+        "burst_us": burst.us,
+        "burst_sm_clock_mhz": burst.sm_clock_mhz,
+        "hot_sm_clock_mhz": hot_clock.span.mhz(),
+        **telemetry.summary(),
+        "calls_per_graph": calls,
+    }
 
 
-def check_graph(graph: Any, runner: Any, outputs: checker.Guarded, stream: Any) -> int:
+class HotClock:
+    """Stamps a span around NVBench's hot batches: before the first launch, then again every STAMP_MICROSECONDS of work.
+
+    NVBench does not say when a batch begins or ends, so the stamps lie among the launches; one takes about 2 us.
+    """
+
+    def __init__(self, span: Span, graph_us: float) -> None:
+        self.span = span
+        self._every = max(1, math.ceil(STAMP_MICROSECONDS / graph_us))
+        self._launches = 0
+
+    def __call__(self, stream: int) -> None:
+        """Before a launch on `stream`."""
+        if self._launches == 0:
+            self.span.begin(stream)
+        elif self._launches % self._every == 0:
+            self.span.end(stream)
+        self._launches += 1
+
+
+def check_graph(graph: Any, runner: Any, outputs: checker.Guarded, stream: Any, when: str = "") -> int:
     """Number of kernels of one call. TimingError unless the graph holds what the runner says it launches, and a replay
-    of it alone writes every output."""
+    of it alone writes every output. `when` says in the error what came before."""
     import torch
 
     found, stated = kernel_nodes(graph), len(runner.launches)
@@ -127,52 +148,34 @@ def check_graph(graph: Any, runner: Any, outputs: checker.Guarded, stream: Any) 
             finish()
     for name, tensor in checker.tensors(outputs.values):
         if bool(tensor.float().isnan().any()):
-            raise TimingError(f"a replay of the timed graph left parts of {name} unwritten")
+            raise TimingError(f"a replay of the timed graph left parts of {name} unwritten {when}".rstrip())
     return found
 
 
-def calls_per_graph(one_us: float) -> int:
-    return max(1, min(32, math.ceil(GRAPH_MICROSECONDS / max(one_us, 1.0))))
-
-
-def replay_us(graph: Any, stream: Any, calls: int, replays: int) -> float:
-    """Median time of a call in microseconds, by CUDA events around each of `replays` replays, L2 hot."""
-    import torch
-
-    times = []
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            graph.replay()
-        for _ in range(replays):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            graph.replay()
-            end.record()
-            times.append((begin, end))
-    stream.synchronize()
-    return statistics.median(begin.elapsed_time(end) for begin, end in times) * 1000 / calls
-
-
-def run_nvbench(single: Any, hot: Any, settings: Any) -> dict[str, Any]:
+def run_nvbench(single: Any, hot: Any, settings: Any, hot_clock: HotClock) -> dict[str, Any]:
     """NVBench's summaries of the benchmarks `cold` (one call) and `hot` (batches of the larger graph).
 
-    NVBench runs once per process. Returns {"cold": {tag: value}, "hot": {…}, "log": its output}.
+    NVBench runs once per process; `hot_clock` is called before every hot launch. Returns {"cold": {tag: value}, "hot":
+    {…}, "log": its output}.
     """
     import cuda.bench as bench
     from cuda.bindings import driver
 
-    def register(name: str, graph: Any, batched: bool) -> None:
+    def register(name: str, graph: Any, batched: bool, before: Callable[[int], None] | None = None) -> None:
         executable = driver.CUgraphExec(graph.raw_cuda_graph_exec())
 
         def launch(launch: Any) -> None:
-            status = driver.cuGraphLaunch(executable, launch.get_stream().__cuda_stream__()[1])[0]
+            stream = launch.get_stream().__cuda_stream__()[1]
+            if before is not None:
+                before(stream)
+            status = driver.cuGraphLaunch(executable, stream)[0]
             if status != driver.CUresult.CUDA_SUCCESS:
                 raise TimingError(f"cuGraphLaunch: {status}")
 
         bench.register(lambda state: state.exec(launch, batched=batched)).set_name(name)
 
     register("cold", single, False)
-    register("hot", hot, True)
+    register("hot", hot, True, hot_clock)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "nvbench.json"
         with _captured_stdout(Path(folder) / "log") as log:
@@ -217,7 +220,7 @@ def _tags(benchmark: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def summary(measured: dict[str, Any], calls: int, second_us: float) -> dict[str, Any]:
+def summary(measured: dict[str, Any], calls: int, second: Replays) -> dict[str, Any]:
     """Medians and their spread, times in microseconds. Spread: interquartile range over median."""
     cold, hot = measured["cold"], measured["hot"]
     gpu = {part: cold[f"nv/cold/time/gpu/{part}"] * 1e6 for part in ("min", "q1", "median", "q3", "max")}
@@ -231,8 +234,9 @@ def summary(measured: dict[str, Any], calls: int, second_us: float) -> dict[str,
         "throttled_samples": measured["log"].count("throttled below threshold"),
         "hot_us": hot_us,
         "hot_samples": int(hot["nv/batch/sample_size"]) * calls,
-        "second_source_us": second_us,
-        "difference_percent": 100 * abs(second_us - hot_us) / hot_us,
+        "second_source_us": second.us,
+        "second_source_sm_clock_mhz": second.sm_clock_mhz,
+        "difference_percent": 100 * abs(second.us - hot_us) / hot_us,
         "sm_clock_mhz": cold["nv/cold/sm_clock_rate/mean"] / 1e6,
     }
 
@@ -255,6 +259,8 @@ def flags(metrics: dict[str, Any], settings: Any) -> list[str]:
             f"the two sources differ by {metrics['difference_percent']:.1f} %: NVBench {metrics['hot_us']:.2f} us, "
             f"graph replay {metrics['second_source_us']:.2f} us"
         )
+    if differing := differing_clocks(metrics):
+        found.append(differing)
     if metrics["throttled_samples"]:
         found.append(f"{metrics['throttled_samples']} throttled samples were discarded")
     if metrics["throttle_reasons"]:
@@ -262,6 +268,15 @@ def flags(metrics: dict[str, Any], settings: Any) -> list[str]:
     if metrics["spread_percent"] > 10 * settings["max_noise_percent"]:
         found.append(f"cold samples spread by {metrics['spread_percent']:.1f} %")
     return found
+
+
+def differing_clocks(metrics: dict[str, Any]) -> str | None:
+    """In words, SM clocks of kinds of samples that lie further apart than CLOCK_LIMIT_PERCENT; None if none do."""
+    clocks = {kind: metrics.get(key) for kind, key in SM_CLOCKS.items()}
+    known = {kind: clock for kind, clock in clocks.items() if clock is not None}
+    if not known or max(known.values()) <= min(known.values()) * (1 + CLOCK_LIMIT_PERCENT / 100):
+        return None
+    return "the SM clock was not the same: " + ", ".join(f"{kind} {clock:.0f} MHz" for kind, clock in known.items())
 
 
 def impossible(cost: Cost, dtype: str, metrics: dict[str, Any], device: Device | None) -> str | None:

@@ -1,0 +1,83 @@
+"""A runner's plan is timed where it has one, as a graph where it can be captured, else on the host."""
+
+import time
+
+import pytest
+
+from cutesnake.measure import plan_time
+from cutesnake.measure.replay import Replays
+
+
+class Stream:
+    """In place of a torch stream: a plan's work is done when it returns."""
+
+    cuda_stream = 7
+
+    def synchronize(self):
+        pass
+
+
+class Planner:
+    """A runner whose plan takes `seconds` of the host."""
+
+    def __init__(self, seconds=0.0):
+        self.seconds = seconds
+        self.planned = []
+
+    def plan(self, stream):
+        self.planned.append(stream)
+        time.sleep(self.seconds)
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """Captures become lists of the streams that were given; returns the graphs that were replayed."""
+    replayed = []
+
+    def capture(call, stream, calls):
+        return [call(stream.cuda_stream) for _ in range(calls)]
+
+    def replay(graph, stream, calls, replays, stamper):
+        replayed.append((len(graph), calls))
+        return Replays(20.0 if calls == 1 else 12.5, 1900.0)
+
+    monkeypatch.setattr(plan_time, "capture", capture)
+    monkeypatch.setattr(plan_time, "kernel_nodes", len)
+    monkeypatch.setattr(plan_time, "replay", replay)
+    return replayed
+
+
+def test_a_runner_without_a_plan_has_no_time_of_it():
+    assert plan_time.time_plan(object(), Stream(), None) == {"plan_us": None, "plan_kind": None}
+
+
+def test_a_plan_on_the_card_is_replayed_in_a_graph_of_several(graphs):
+    planner = Planner()
+    assert plan_time.time_plan(planner, Stream(), None) == {"plan_us": 12.5, "plan_kind": "graph"}
+    assert graphs == [(1, 1), (10, 10)]  # one plan takes 20 us: ten of them for 200 us
+    assert set(planner.planned) == {Stream.cuda_stream}
+
+
+def test_a_plan_that_cannot_be_captured_is_timed_on_the_host(graphs, monkeypatch):
+    def refuse(call, stream, calls):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(plan_time, "capture", refuse)
+    found = plan_time.time_plan(Planner(0.002), Stream(), None)
+    assert found["plan_kind"] == "host" and not graphs
+    assert 2000 <= found["plan_us"] < 20_000
+
+
+def test_a_plan_that_launches_nothing_is_timed_on_the_host(graphs, monkeypatch):
+    monkeypatch.setattr(plan_time, "kernel_nodes", lambda graph: 0)
+    assert plan_time.time_plan(Planner(), Stream(), None)["plan_kind"] == "host"
+    assert not graphs
+
+
+def test_a_plan_that_fails_is_no_figure(graphs):
+    class Broken:
+        def plan(self, stream):
+            raise ValueError("lengths are missing")
+
+    with pytest.raises(ValueError, match="lengths are missing"):
+        plan_time.time_plan(Broken(), Stream(), None)

@@ -1,0 +1,55 @@
+"""The time of a runner's `plan`: its schedule made anew for the lengths that are on the card."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+from cutesnake.measure.clock import Stamper
+from cutesnake.measure.replay import calls_per_graph, capture, kernel_nodes, replay
+
+REPLAYS = 15
+NO_PLAN = {"plan_us": None, "plan_kind": None}
+
+
+def time_plan(runner: Any, stream: Any, stamper: Stamper) -> dict[str, Any]:
+    """`plan_us`, warm, and `plan_kind`, how it was found; both None for a runner without `plan`.
+
+    `graph`: replays of a CUDA graph of plans, so launches and copies on the card alone. `host`: wall time from the call
+    on an idle stream until the stream is done, for a plan that waits for the card, which no capture allows, or one that
+    launches nothing.
+    """
+    plan = getattr(runner, "plan", None)
+    if plan is None:
+        return NO_PLAN
+    for _ in range(3):
+        plan(stream.cuda_stream)
+    stream.synchronize()
+    single = _captured(plan, stream, 1)
+    if single is None:
+        return {"plan_us": host_us(plan, stream), "plan_kind": "host"}
+    calls = calls_per_graph(replay(single, stream, 1, 5, stamper).us)
+    graph = single if calls == 1 else capture(plan, stream, calls)
+    return {"plan_us": replay(graph, stream, calls, REPLAYS, stamper).us, "plan_kind": "graph"}
+
+
+def _captured(plan: Any, stream: Any, calls: int) -> Any:
+    """A graph of plans; None where capturing refuses what the plan does, or has seen no kernel of it."""
+    try:
+        graph = capture(plan, stream, calls)
+    except RuntimeError:  # a capture that is broken off leaves the stream as it was
+        return None
+    return graph if kernel_nodes(graph) else None
+
+
+def host_us(plan: Any, stream: Any) -> float:
+    """Median wall time in microseconds from calling `plan` until the card has done what it enqueued."""
+    times = []
+    for _ in range(REPLAYS):
+        stream.synchronize()
+        began = time.perf_counter()
+        plan(stream.cuda_stream)
+        stream.synchronize()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times) * 1e6
