@@ -110,6 +110,18 @@ def test_a_failed_measurement_is_a_reason(gpu):
     assert (entry["timing"]["ok"], entry["timing"]["failed"]) == (7, 1)
 
 
+def test_the_schedule_step_has_a_column_where_a_kernel_has_one(gpu):
+    timed = copy.deepcopy(gpu.measured)
+    for kernel, plan_us in (("cute_sm90", 3.5), ("torch_sdpa", 6.0)):
+        entry = timed[f"results/timing/mla_decode/{kernel}/sm_90a/bf16/b1_q1_s1024_bf16.json"]
+        entry["metrics"] |= {"plan_us": plan_us, "plan_kind": "graph"}
+    found = row(compare(sample.replace(gpu, measured=timed)), "sm_90a", "b1_q1_s1024_bf16", "cutile", "cute_sm90")
+    assert found["cute"]["cells"]["plan_us"]["value"] == 3.5
+    assert found["baselines"][0]["plan_us"]["value"] == 6.0
+    without = found["cutile"]["cells"]["plan_us"]
+    assert without["kind"] == "missing" and "makes its schedule anew" in without["reason"]
+
+
 def test_recorded_rows_stand_beside_live_ones_with_date_and_commit():
     comparison = compare(sample.evidence(gpu=True, recorded=True))
     kept = row(comparison, "sm_90a", "b1_q1_s1024_bf16", "cutile", "cute_sm90", "recorded")

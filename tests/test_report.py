@@ -166,6 +166,19 @@ def test_what_several_rows_share_is_said_once_and_referred_to(gpu):
     assert '<details class="common">' in gpu  # closed until it is asked for
 
 
+def test_the_schedule_step_is_a_column_only_where_some_kernel_has_one():
+    evidence = sample.evidence(gpu=True)
+    (plain, *_) = tables(compare(evidence))
+    assert "Schedule" not in [metric["name"] for metric in plain["metrics"]]
+    for entry in evidence.measured.values():
+        if entry["stage"] == "timing" and entry["case"]["kernel"] == "torch_sdpa":
+            entry["metrics"]["plan_us"] = 6.0
+    (table, *_) = tables(compare(evidence))
+    column = [metric["name"] for metric in table["metrics"]].index("Schedule")
+    lines = {line["kernel"]: line["cells"][column] for group in table["groups"] for line in group["lines"]}
+    assert lines["torch_sdpa"]["text"] == "6" and lines["cute_sm90"]["text"] == "none"
+
+
 def test_measured_insights_stay_in_their_rows(gpu):
     (table, *_) = tables(compare(sample.evidence(gpu=True)))
     assert {i["rule"][0] for box in table["common"] for i in box["insights"]} == {"S"}

@@ -31,6 +31,7 @@ class Metric:
     stage: str
     measured: str
     meaning: str
+    absent: str | None = None  # why a record of the stage may lack it
 
 
 METRICS = (
@@ -50,6 +51,15 @@ METRICS = (
         "timing",
         "hot_us",
         "median time of the whole operator, repeated without flushing the L2 cache",
+    ),
+    Metric(
+        "plan_us",
+        "Schedule",
+        "µs",
+        "timing",
+        "plan_us",
+        "median time of making the schedule anew for the lengths on the card, warm, which the durations leave out",
+        "the kernel has no step that makes its schedule anew on the card, or was timed before that step was",
     ),
     Metric(
         "tensor_core_percent",
@@ -301,7 +311,7 @@ def _why_missing(
     if found and found[1]["status"] != "ok":
         return f"{metric.stage} failed: {first_line(found[1]['reason'])}"
     if found:
-        return found[1]["reason"] or f"the {metric.stage} record has no {metric.measured}"
+        return found[1]["reason"] or metric.absent or f"the {metric.stage} record has no {metric.measured}"
     if metric.key in _STATIC and (variants := evidence.variants.get((kernel, target, workload))):
         if reason := evidence.why_no_build(kernel, target, variants[0]):
             return reason
@@ -337,6 +347,12 @@ def _baselines(evidence: Evidence, source: Source, target: str, workload: str) -
             continue
         variant = _fastest(evidence, source, kernel, target, workload)
         case = evidence.case(source, "timing", kernel, target, variant, workload)
-        if cell := _measured(METRICS[0], source, case):
-            found.append({"kernel": kernel, "dsl": decision["dsl"], "duration_us": cell})
+        if _measured(METRICS[0], source, case):
+            where_from = (source, kernel, target, workload, case)
+            cells = {
+                m.key: _measured(m, source, case) or _missing(m.unit, _why_missing(evidence, m, *where_from))
+                for m in METRICS
+                if m.stage == "timing"
+            }
+            found.append({"kernel": kernel, "dsl": decision["dsl"], **cells})
     return found

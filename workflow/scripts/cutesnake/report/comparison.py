@@ -10,6 +10,7 @@ from cutesnake.report.words import DSL_NAMES, Notes, plural, signed, slug, where
 
 Record = dict[str, Any]
 DSLS = ("cutile", "cute")
+OPTIONAL = ("hot_duration_us", "plan_us")  # columns of a table only where some row has the figure
 TIMES = "\N{MULTIPLICATION SIGN}"
 Repeated = dict[tuple[str, str, str], Record]  # kernels, rule, sentence -> what the box above the table says
 
@@ -27,7 +28,7 @@ def tables(comparison: Record) -> list[Record]:
 def _table(comparison: Record, rows: list[Record]) -> Record:
     first = rows[0]
     device = first["device"]
-    metrics = [m for m in comparison["metrics"] if m["key"] != "hot_duration_us" or _any_hot(rows)]
+    metrics = [m for m in comparison["metrics"] if m["key"] not in OPTIONAL or _any_known(rows, m["key"])]
     notes = Notes()
     name = slug("compare", comparison["operator"], first["target"], device["kind"], device["device"] or "")
     repeated = _repeated(rows, name)
@@ -45,8 +46,9 @@ def _table(comparison: Record, rows: list[Record]) -> Record:
     }
 
 
-def _any_hot(rows: list[Record]) -> bool:
-    return any(row[dsl]["cells"]["hot_duration_us"]["kind"] != "missing" for row in rows for dsl in DSLS)
+def _any_known(rows: list[Record], key: str) -> bool:
+    cells = (side for row in rows for side in (*(row[dsl]["cells"] for dsl in DSLS), *row["baselines"]))
+    return any(side[key]["kind"] != "missing" for side in cells)
 
 
 def _kernels(row: Record) -> str:
@@ -108,7 +110,7 @@ def _group(row: Record, metrics: list[Record], notes: Notes, repeated: Repeated)
             "cells": [_delta(row, m["key"], notes) for m in metrics],
         }
     )
-    lines += [_baseline(entry, metrics) for entry in row["baselines"]]
+    lines += [_baseline(entry, metrics, notes) for entry in row["baselines"]]
     return {
         "workload": row["workload"],
         "lines": lines,
@@ -151,6 +153,6 @@ def _delta(row: Record, key: str, notes: Notes) -> Record:
     return {"text": text, "class": "delta", "value": value, "note": None, "static": cell["kind"] == "static"}
 
 
-def _baseline(entry: Record, metrics: list[Record]) -> Record:
-    cells = [_cell(entry["duration_us"], Notes()) for m in metrics if m["key"] == "duration_us"]
+def _baseline(entry: Record, metrics: list[Record], notes: Notes) -> Record:
+    cells = [_cell(entry[m["key"]], notes) for m in metrics if m["key"] in entry]
     return {"name": DSL_NAMES[entry["dsl"]], "kernel": entry["kernel"], "none": None, "class": "base", "cells": cells}
