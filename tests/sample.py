@@ -254,7 +254,18 @@ def nsys() -> Record:
             *(launch("main_kernel", 0, 0.0, 90.0), launch("combine", 0, 91.5, 8.0)),
             *(launch("main_kernel", 1, 120.0, 60.0), launch("combine", 1, 181.5, 8.0)),
         ],
-        **{"calls": 2, "kernels_per_call": 2, "gaps_us": [1.5, 1.5], "overlap_us": 0.0, "launch_latency_us": 4.0},
+        "timing_check": {
+            **{"made": True, "agrees": True, "reason": None, "busy_us": 83.0, "span_us": 84.5, "fastest_us": 80.0},
+            **{"slowest_us": 96.0, "difference_percent": 0.0},
+        },
+        **{
+            "spacing": "lone",
+            "calls": 2,
+            "kernels_per_call": 2,
+            "gaps_us": [1.5, 1.5],
+            "overlap_us": 0.0,
+            "launch_latency_us": 4.0,
+        },
         **{"launch_call_us": 2.0, "device_us": 69.5, "streams": [7], "nvtx": [], "measuring_seconds": 1.0},
     }
 

@@ -44,6 +44,19 @@ def test_kernels_are_in_order_with_their_sizes(metrics):
     assert split["duration_us"] > 200 and split["block"] == [256, 1, 1] and split["registers_per_thread"] > 0
 
 
+def test_calls_launched_while_the_card_was_busy_are_back_to_back(metrics):
+    """The fixture was made before calls were waited for."""
+    assert metrics["spacing"] == "back_to_back"
+
+
+def test_calls_launched_on_an_idle_card_are_lone(metrics):
+    first = metrics["kernels"][:2]
+    later = [k | {"call": 1} | {key: k[key] + 1e6 for key in ("start_us", "launch_start_us")} for k in first]
+    assert nsys._spacing(first + later) == "lone"
+    early = [k | {"launch_start_us": first[1]["start_us"]} for k in later]
+    assert nsys._spacing(first + early) == "back_to_back"
+
+
 def test_gaps_and_latency(metrics):
     assert metrics["gaps_us"] == [1.472, 1.728, 1.728, 1.504, 2.72, 1.472]
     assert metrics["overlap_us"] == 0.0

@@ -211,7 +211,37 @@ def test_timeline_has_a_panel_per_workload_and_leaves_pytorch_out():
         assert [patch.get_width() for patch in axis.patches] == [60.0, 8.0] * 3  # the last call's two launches
         assert {text.get_text() for text in axis.texts} == {"main_kernel 60.0 µs → combine 8.0 µs"}
     assert "PyTorch's baseline, 2 launches a call, is not drawn." in drawing.caption
+    assert "A lone call is drawn" in drawing.caption and "back to back" not in drawing.caption
     assert "torch" not in drawing.alt
+
+
+def test_of_calls_back_to_back_the_first_is_drawn_and_the_caption_says_so():
+    """As the recorded H200 set has it at batch 32: the second call's 120 us count 51 us of waiting for the first."""
+    evidence = sample.evidence(gpu=True)
+    for entry in evidence.measured.values():
+        if entry["stage"] == "nsys":
+            launch = entry["metrics"]["kernels"][0]
+            first = launch | {"call": 0, "start_us": 14.9, "duration_us": 70.5}
+            waiting = launch | {"call": 1, "start_us": 28.5, "duration_us": 120.3}
+            entry["metrics"] |= {"kernels": [first, waiting]}
+            del entry["metrics"]["spacing"], entry["metrics"]["timing_check"]
+    (source,) = evidence.sources("sm_90a")
+    drawing = draw_timeline(evidence, source, "sm_90a")
+    assert {patch.get_width() for axis in drawing.figure.axes for patch in axis.patches} == {70.5}
+    assert "Calls were profiled back to back: the first is drawn" in drawing.caption
+    assert "120.3" not in drawing.alt
+
+
+def test_a_launch_that_began_beside_the_one_before_is_drawn_and_said_to():
+    evidence = sample.evidence(gpu=True)
+    for entry in evidence.measured.values():
+        if entry["stage"] == "nsys":
+            entry["metrics"]["kernels"][3] |= {"start_us": 176.0, "duration_us": 9.0}  # 4 us before the other's end
+    (source,) = evidence.sources("sm_90a")
+    drawing = draw_timeline(evidence, source, "sm_90a")
+    axis = drawing.figure.axes[0]
+    assert [round(patch.get_height(), 6) for patch in axis.patches] == [0.42, 0.21] * 3
+    assert {text.get_text() for text in axis.texts} == {"main_kernel 60.0 µs → combine 9.0 µs (4.0 overlap)"}
 
 
 def test_long_names_and_many_launches_leave_room_for_the_timeline():
@@ -220,7 +250,7 @@ def test_long_names_and_many_launches_leave_room_for_the_timeline():
         if entry["stage"] == "nsys":
             launch = entry["metrics"]["kernels"][0]
             more = [launch | {"name": f"name_{n}_" + 900 * "y", "start_us": 100.0 * n} for n in range(12)]
-            entry["metrics"]["kernels"] = [k | {"call": 0} for k in more]
+            entry["metrics"]["kernels"] = [k | {"call": 1} for k in more]
     (source,) = evidence.sources("sm_90a")
     drawing = draw_timeline(evidence, source, "sm_90a")
     with warnings.catch_warnings():

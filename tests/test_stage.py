@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import sample
 from cpu_backend import SETTINGS
 from cutesnake import record
 from cutesnake.measure import checker, stage, timing, worker
@@ -14,6 +15,7 @@ from cutesnake.measure.case import Case, make_record
 from cutesnake.measure.clock import Stamper
 from cutesnake.measure.plan_time import time_plan
 from cutesnake.measure.replay import capture, replay
+from kernels.mla_decode.operator import Workload
 
 TIMING = {"max_seconds": 2, "max_noise_percent": 0.5}
 IDENTITY = {
@@ -23,6 +25,7 @@ IDENTITY = {
     "variant": {"id": "eager", "params": {}},
     "parameters": {"batch": 4, "kv_length": 1024},
 }
+W = Workload(**IDENTITY["parameters"])
 
 
 def build(folder, status="ok", reason=None):
@@ -64,14 +67,43 @@ def test_a_profiler_that_is_missing_is_a_status(tmp_path, monkeypatch, machine):
     assert entry["status"] == "failed" and "ncu is not installed here" in entry["reason"]
 
 
+@pytest.mark.parametrize(
+    "duration, status, reason",
+    [
+        (70.0, "ok", None),
+        (120.0, "failed", "a call of 120.0 us (120.0 us of them busy), where timing measured 68.0 to"),
+    ],
+)
+def test_a_timeline_is_held_against_the_timing_record(tmp_path, monkeypatch, machine, duration, status, reason):
+    monkeypatch.setattr(stage, "probe", lambda: machine("h200"))
+    monkeypatch.setitem(stage.PROFILERS, "nsys", lambda *_: (sample.nsys() | {"kernels": [kernel]}, None))
+    kernel = sample.nsys()["kernels"][0] | {"duration_us": duration}
+    timed = make_record(Case(stage="timing", build="", settings={}, **IDENTITY), sample.timing("torch_sdpa", W, 1.0))
+    timed["metrics"] |= {"hot_us": 68.0, "cold_us": 75.0, "second_source_us": 68.5}
+    record.write("timing", tmp_path / "timing.json", timed)
+    stage.run_stage("nsys", IDENTITY, {}, build(tmp_path), tmp_path / "out.json", timed=str(tmp_path / "timing.json"))
+    entry = record.read("nsys", tmp_path / "out.json")
+    assert entry["status"] == status and (entry["reason"] is None if reason is None else reason in entry["reason"])
+    assert entry["metrics"]["timing_check"]["made"]
+
+
+def test_a_timeline_without_a_timing_record_says_that_it_was_not_checked(tmp_path, monkeypatch, machine):
+    monkeypatch.setattr(stage, "probe", lambda: machine("h200"))
+    monkeypatch.setitem(stage.PROFILERS, "nsys", lambda *_: (sample.nsys(), None))
+    stage.run_stage("nsys", IDENTITY, {}, build(tmp_path), tmp_path / "out.json", timed=[])
+    entry = record.read("nsys", tmp_path / "out.json")
+    assert entry["status"] == "ok" and not entry["metrics"]["timing_check"]["made"]
+
+
 @pytest.fixture
 def run(tmp_path):
     """`run("timing")` runs a stage on this machine's GPU and returns its record."""
     made = build(tmp_path)
 
-    def running(name, settings, **parameters):
+    def running(name, settings, timed=None, **parameters):
         identity = {**IDENTITY, "parameters": {**IDENTITY["parameters"], **parameters}}
-        stage.run_stage(name, identity, settings, made, tmp_path / f"{name}.json")
+        at = tmp_path / "timing.json" if timed else None
+        stage.run_stage(name, identity, settings, made, tmp_path / f"{name}.json", timed=at)
         return record.read(name, tmp_path / f"{name}.json")
 
     return running
@@ -107,9 +139,12 @@ def test_three_runs_agree_within_three_percent(run):
 
 @pytest.mark.gpu
 def test_nsys_on_the_gpu(run):
-    entry = run("nsys", {})
-    assert entry["reason"] is None, entry["reason"]
-    assert entry["metrics"]["calls"] == 6 and entry["metrics"]["launch_latency_us"] > 0
+    timed = run("timing", TIMING, batch=32, kv_length=4096)
+    entry = run("nsys", {}, timed, batch=32, kv_length=4096)
+    assert timed["reason"] is None and entry["reason"] is None, entry["reason"]
+    metrics = entry["metrics"]
+    assert metrics["calls"] == 6 and metrics["launch_latency_us"] > 0 and metrics["spacing"] == "lone"
+    assert metrics["timing_check"]["agrees"] is True, metrics["timing_check"]
 
 
 @pytest.mark.gpu

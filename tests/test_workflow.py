@@ -36,6 +36,13 @@ def test_with_a_gpu_every_case_is_planned(fresh) -> None:
     }
 
 
+def test_a_timeline_is_made_after_the_times_it_is_held_against(fresh) -> None:
+    arguments = ("--until", "nsys")
+    assert jobs(fresh, *arguments, machine="h200")["timing"] == 2
+    replace(fresh / TINY, "stages: [inspect, correctness, timing, nsys, ncu]", "stages: [inspect, correctness, nsys]")
+    assert "timing" not in jobs(fresh, *arguments, machine="h200")
+
+
 def test_another_gpu_costs_no_job(fresh) -> None:
     planned = jobs(fresh, machine="rtx5090")
     assert "timing" not in planned and planned["correctness"] == 1  # by simulation

@@ -123,6 +123,11 @@ def checked_first(wildcards):
     return f"results/correctness/{key_of(wildcards)}.json"
 
 
+def timed_first(wildcards):
+    """The case's timing record where that stage runs here: a timeline is held against it."""
+    return f"results/timing/{key_of(wildcards)}.json" if PLAN.stages["timing"].ok else []
+
+
 def upstream_of(wildcards):
     """The fetched wheel that an upstream kernel comes from; nothing for our own and for installed kernels."""
     source = PLAN.sources[wildcards.operator, wildcards.kernel]

@@ -1,10 +1,11 @@
-"""The timeline of a few calls, under Nsight Systems."""
+"""The timeline of a few lone calls, under Nsight Systems."""
 
 
 rule nsys:
     input:
         build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
         checked=checked_first,
+        timed=timed_first,
     output:
         record="results/nsys/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:

@@ -13,4 +13,5 @@ with one_line(snakemake.params.stage, snakemake.log[0]):
         needs=snakemake.input.get("checked", []),
         backend=snakemake.params.get("backend", "cuda"),
         log=snakemake.log[0],
+        timed=snakemake.input.get("timed"),
     )

@@ -1,7 +1,9 @@
-"""nsys stage: the timeline of a few calls, read from nsys's sqlite export with the standard library.
+"""nsys stage: the timeline of a few lone calls, read from nsys's sqlite export with the standard library.
 
 Times are microseconds from the first launch call. `gaps_us` are the idle times between one kernel and the next of the
-same call; a negative gap is an overlap (programmatic dependent launch).
+same call; a negative gap is an overlap (programmatic dependent launch). Every call is waited for before the next one
+begins: back to back, a kernel that is launched early waits on the card for the call before, and the profiler counts
+that as its work.
 """
 
 from __future__ import annotations
@@ -76,7 +78,8 @@ def read_timeline(path: Path) -> dict[str, Any]:
     kernels = [k for row in rows if (k := _kernel(row, calls, origin)) is not None]
     if not kernels:
         raise ProfilerError("nsys recorded no kernel inside the measured range")
-    return {"kernels": kernels, **_derived(kernels, len(calls)), "nvtx": [_range(r, origin) for r in ranges]}
+    derived = {"spacing": _spacing(kernels), **_derived(kernels, len(calls))}
+    return {"kernels": kernels, **derived, "nvtx": [_range(r, origin) for r in ranges]}
 
 
 def _kernel(row: tuple[Any, ...], calls: list[Range], origin: int) -> dict[str, Any] | None:
@@ -108,6 +111,16 @@ def _range(r: Range, origin: int) -> dict[str, Any]:
 
 def _us(nanoseconds: int) -> float:
     return round(nanoseconds / 1000, 3)
+
+
+def _spacing(kernels: list[dict[str, Any]]) -> str:
+    """`lone` where every call was launched on an idle card, else `back_to_back`."""
+    ends: dict[int, float] = {}
+    for kernel in kernels:
+        call, end = kernel["call"], kernel["start_us"] + kernel["duration_us"]
+        ends[call] = max(end, ends.get(call, 0.0))
+    early = (k["launch_start_us"] < ends.get(k["call"] - 1, 0.0) for k in kernels)
+    return "back_to_back" if any(early) else "lone"
 
 
 def _derived(kernels: list[dict[str, Any]], calls: int) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""The process that nsys and ncu watch: one case, warmed up, then a few calls inside the NVTX range `measured`.
+"""The process that nsys and ncu watch: one case, warmed up, then a few lone calls inside the NVTX range `measured`.
 
-Every call is an NVTX range `call` of its own. Started as `python -m cutesnake.measure.profiled CASE.json` with {"case",
-"calls", "card", "limit_s", "alive"}; the environment is minimal, because profilers copy it into their reports.
+Every call is an NVTX range `call` of its own, and begins when the card has done the one before. Started as
+`python -m cutesnake.measure.profiled CASE.json` with {"case", "calls", "card", "limit_s", "alive"}; the environment is
+minimal, because profilers copy it into their reports.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ def _run(case: Case, calls: int, torch: Any) -> None:
         torch.cuda.nvtx.range_push(CALL)
         runner(stream.cuda_stream)
         torch.cuda.nvtx.range_pop()
-    stream.synchronize()
+        stream.synchronize()
     torch.cuda.nvtx.range_pop()
     torch.cuda.profiler.stop()
 

@@ -11,6 +11,7 @@ from cutesnake import record
 from cutesnake.measure import ncu, nsys, worker
 from cutesnake.measure.case import Case, device_section, make_record
 from cutesnake.measure.profiled import ProfilerError
+from cutesnake.measure.timeline_check import check_timeline
 from cutesnake.plan.machine import probe
 from cutesnake.simulate import simulation
 
@@ -28,13 +29,14 @@ def run_stage(
     needs: Path | str | Iterable[Path | str] = (),
     backend: str = "cuda",
     log: Path | str | None = None,
+    timed: Path | str | None = None,
 ) -> None:
     """Run `stage` on a case and write its record to `output`.
 
     `identity` holds operator, kernel, target, variant {id, params} and parameters (of the workload); `build` is the
     path of build.json; `needs` are correctness records of this case that must be ok first; `backend` is `cuda`, or
-    `ptxsim` for a correctness case to be simulated, whose progress goes to `log`. Faults of the machine raise;
-    everything else is a record, failed or not.
+    `ptxsim` for a correctness case to be simulated, whose progress goes to `log`; `timed` is the case's timing record,
+    which a timeline is held against. Faults of the machine raise; everything else is a record, failed or not.
     """
     needs = [needs] if isinstance(needs, str | Path) else list(needs)  # Snakemake hands one file as a string
     case = Case(stage=stage, build=str(Path(build).resolve().parent), settings=dict(settings), **identity)
@@ -45,7 +47,7 @@ def run_stage(
     elif backend == simulation.NAME:
         done = simulation.simulate(case, log)
     elif stage in PROFILERS:
-        done = _profile(case, Path(output).with_suffix(""))
+        done = _profile(case, Path(output).with_suffix(""), record.read("timing", timed) if timed else None)
     else:
         done = worker.ask(case.as_dict(), LIMITS[stage])
     record.write(stage, output, done)
@@ -62,8 +64,9 @@ def _not_worth_running(build: Path | str, needs: Iterable[Path | str]) -> str | 
     return None
 
 
-def _profile(case: Case, folder: Path) -> dict[str, Any]:
-    """Under a profiler, whose report stays in `folder`. A profiler that fails is a status of the case."""
+def _profile(case: Case, folder: Path, timing: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Under a profiler, whose report stays in `folder`. A profiler that fails is a status of the case, and so is a
+    timeline that contradicts `timing`, the case's timing record."""
     device = device_section(probe().device)
     began = time.monotonic()
     try:
@@ -71,4 +74,8 @@ def _profile(case: Case, folder: Path) -> dict[str, Any]:
         metrics, reason = PROFILERS[case.stage](case, folder, card, LIMITS[case.stage])
     except ProfilerError as error:
         metrics, reason = None, str(error)
+    if case.stage == "nsys" and metrics is not None:
+        found = check_timeline(metrics, timing)
+        metrics |= {"timing_check": found}
+        reason = found["reason"] if found["agrees"] is False else reason
     return make_record(case, metrics, reason, device, seconds=time.monotonic() - began)

@@ -8,10 +8,14 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 
 from cutesnake.evidence.gather import Evidence, Source
+from cutesnake.measure.timeline_check import busy_us
 from cutesnake.plot.data import kernel_places, label
 from cutesnake.plot.style import HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled
 
 LONGEST_NAME = 34
+HEIGHT = 0.42  # of a block; rows are 1 apart
+LONE, BACK_TO_BACK = "lone", "back_to_back"  # the older records that do not say are back to back
+OVERLAP_US = 0.5  # from which two launches are said and drawn to overlap; CUPTI's times are good to about 0.1 us
 LONGEST_ROW = 130  # letters that a panel has room for
 
 
@@ -48,16 +52,36 @@ def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
             axis.set_title(_size(evidence, cases[workload][0]["case"]))
         axes.flat[-1].set_xlabel("µs since the start of the first kernel of the call")
     said = (
-        f"{_size(evidence, entry['case'])}, {entry['case']['kernel']}: {_names(_one_call(entry['metrics']['kernels']))}"
+        f"{_size(evidence, entry['case'])}, {entry['case']['kernel']}: {_names(_one_call(entry['metrics']))}"
         for workload in workloads
         for entry in cases[workload]
     )
     return Drawing(
         figure,
         "Kernels of one call. " + ". ".join(said) + ".",
-        "Blocks in the order of their launches; a gap is time in which the card ran nothing of this call. Each panel "
-        f"has its own scale.{left_out}",
+        "Blocks in the order of their launches; a gap is time in which the card ran nothing of this call, a block at "
+        "half height one that was launched early and began beside the one before it (programmatic dependent launch). "
+        f"Each panel has its own scale.{_which_call(cases)}{left_out}",
     )
+
+
+def _which_call(cases: dict[str, list[dict]]) -> str:
+    """Sentences on which of the profiled calls is drawn."""
+    spacings = {_spacing(entry["metrics"]) for entries in cases.values() for entry in entries}
+    said = ""
+    if LONE in spacings:
+        said = " A lone call is drawn: the card had nothing else to do before it and after it."
+    if BACK_TO_BACK in spacings:
+        older = " (older records)" if LONE in spacings else ""
+        said += (
+            f" Calls were profiled back to back{older}: the first is drawn, which met an idle card; a later one's time "
+            "would count its wait for the call before."
+        )
+    return said
+
+
+def _spacing(metrics: dict) -> str:
+    return metrics.get("spacing", BACK_TO_BACK)
 
 
 def _without_torch(cases: dict[str, list[dict]]) -> str:
@@ -67,7 +91,7 @@ def _without_torch(cases: dict[str, list[dict]]) -> str:
         others = [entry for entry in entries if entry["case"]["dsl"] != "torch"]
         if others and len(others) < len(entries):
             torch = [entry for entry in entries if entry["case"]["dsl"] == "torch"]
-            counts |= {len(_one_call(entry["metrics"]["kernels"])) for entry in torch}
+            counts |= {len(_one_call(entry["metrics"])) for entry in torch}
             cases[workload] = others
     if not counts:
         return ""
@@ -76,22 +100,24 @@ def _without_torch(cases: dict[str, list[dict]]) -> str:
 
 
 def _panel(axis: Axes, entries: list[dict], places: dict[str, int]) -> None:
-    calls = [_one_call(entry["metrics"]["kernels"]) for entry in entries]
+    calls = [_one_call(entry["metrics"]) for entry in entries]
     end = max(launch["start_us"] + launch["duration_us"] - call[0]["start_us"] for call in calls for launch in call)
     for row, (entry, launches) in enumerate(zip(entries, calls, strict=True)):
         colour = SERIES[places[entry["case"]["kernel"]]]
         start = launches[0]["start_us"]
-        for number, launch in enumerate(launches):
+        for number, (launch, overlap) in enumerate(zip(launches, _overlaps(launches), strict=True)):
             axis.barh(
-                row,
+                row + (HEIGHT / 4 if overlap else 0),
                 launch["duration_us"],
                 left=launch["start_us"] - start,
-                height=0.42,
+                height=HEIGHT / 2 if overlap else HEIGHT,
                 color=colour,
                 hatch=HATCHES[number % 2],  # neighbours differ
                 linewidth=0,
             )
-        axis.annotate(_names(launches), (0, row - 0.21), (1, 2.5), textcoords="offset points", fontsize=8.5, color=INK)
+        axis.annotate(
+            _names(launches), (0, row - HEIGHT / 2), (1, 2.5), textcoords="offset points", fontsize=8.5, color=INK
+        )
     axis.set_yticks(range(len(entries)), [entry["case"]["kernel"] for entry in entries])
     axis.set(xlim=(0, 1.02 * end), ylim=(len(entries) - 0.6, -0.75))
     axis.tick_params(axis="y", length=0, labelcolor=INK)
@@ -101,9 +127,12 @@ def _panel(axis: Axes, entries: list[dict], places: dict[str, int]) -> None:
 
 def _names(launches: list[dict]) -> str:
     """Every launch by name and duration; only their number and sum where that is too long for a row."""
-    names = " → ".join(f"{short_name(launch['name'])} {launch['duration_us']:.1f} µs" for launch in launches)
-    total = sum(launch["duration_us"] for launch in launches)
-    return names if len(names) <= LONGEST_ROW else f"{len(launches)} launches, {total:.1f} µs in all"
+    beside = [f" ({overlap:.1f} overlap)" if overlap else "" for overlap in _overlaps(launches)]
+    names = " → ".join(
+        f"{short_name(launch['name'])} {launch['duration_us']:.1f} µs{more}"
+        for launch, more in zip(launches, beside, strict=True)
+    )
+    return names if len(names) <= LONGEST_ROW else f"{len(launches)} launches, {busy_us(launches):.1f} µs in all"
 
 
 def _size(evidence: Evidence, case: dict) -> str:
@@ -111,10 +140,23 @@ def _size(evidence: Evidence, case: dict) -> str:
     return f"{size}, {case['parameters'].get('dtype', '')}".rstrip(", ")
 
 
-def _one_call(kernels: list[dict]) -> list[dict]:
-    """Launches of the last recorded call, which is the warmest, in the order in which they started."""
-    last = max(kernel.get("call") or 0 for kernel in kernels)
-    return sorted((k for k in kernels if (k.get("call") or 0) == last), key=lambda kernel: kernel["start_us"])
+def _one_call(metrics: dict) -> list[dict]:
+    """Launches of one call in the order in which they started: the last of lone calls, which is the warmest; of calls
+    back to back the first, the only one that did not wait for another."""
+    numbers = {kernel["call"] for kernel in metrics["kernels"]}
+    chosen = max(numbers) if _spacing(metrics) == LONE else min(numbers)
+    return sorted((k for k in metrics["kernels"] if k["call"] == chosen), key=lambda kernel: kernel["start_us"])
+
+
+def _overlaps(launches: list[dict]) -> list[float]:
+    """Per launch, the microseconds for which it ran beside one that had begun before; 0 below OVERLAP_US."""
+    found, until = [], float("-inf")
+    for launch in launches:
+        end = launch["start_us"] + launch["duration_us"]
+        overlap = min(until, end) - launch["start_us"]
+        found.append(overlap if overlap >= OVERLAP_US else 0.0)
+        until = max(until, end)
+    return found
 
 
 def short_name(symbol: str) -> str:
