@@ -20,6 +20,7 @@ rule all:
 
 
 include: "workflow/rules/arch.smk"
+include: "workflow/rules/plan.smk"
 include: "workflow/rules/fetch.smk"
 include: "workflow/rules/compile.smk"
 include: "workflow/rules/inspect.smk"

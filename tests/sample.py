@@ -47,7 +47,7 @@ def _not_simulated(dsl: str, written: bool, no: str) -> str | None:
 
 
 def plan(sweep: list[Workload], gpu: bool = False) -> Record:
-    """arch.json of a machine with no GPU, or with one H200."""
+    """results/plan/mla_decode.json on a machine with no GPU, or with one H200."""
     decisions, builds, cases, unsupported = [], [], [], []
     for kernel, (dsl, source, targets, dtypes) in KERNELS.items():
         unsupported += [
@@ -75,11 +75,33 @@ def plan(sweep: list[Workload], gpu: bool = False) -> Record:
                     for w in sweep
                     if w.dtype in dtypes
                 ]
+    return {
+        **{"stage": "plan", "status": "ok", "reason": None, "provenance": {}, "operator": "mla_decode"},
+        "axis": {"field": "kv_length", "label": "kv length"},
+        "stages": _answers(gpu),
+        "decisions": decisions,
+        "sources": {kernel: source for kernel, (_, source, _, _) in KERNELS.items()},
+        "workloads": {w.id: asdict(w) for w in sweep},
+        "dtypes": {target: ["bf16", "fp16"] for target in TARGETS},
+        "builds": builds,
+        "cases": cases,
+        "simulated_cases": [],
+        "unsupported": unsupported,
+        "profiled": [w.id for w in sweep if w.batch == 32],
+    }
+
+
+def _answers(gpu: bool) -> list[Record]:
+    stages = ("correctness", "timing", "nsys", "ncu")
+    return [{"stage": s, "ok": gpu, "reason": None if gpu else NO_GPU} for s in stages]
+
+
+def arch(gpu: bool = False) -> Record:
+    """arch.json of a machine with no GPU, or with one H200."""
     device = {
         **{"index": 0, "name": "NVIDIA H200", "compute_capability": [9, 0], "driver": "580.159"},
         **{"memory_bytes": 150_000_000_000, "multiprocessors": 132, "uuid_hash": "0123456789ab"},
     }
-    stages = ("correctness", "timing", "nsys", "ncu")
     return {
         **{"stage": "arch", "status": "ok", "reason": None if gpu else "no NVIDIA driver is installed"},
         "provenance": {"created": "2026-11-20T12:00:00+00:00"},
@@ -89,15 +111,8 @@ def plan(sweep: list[Workload], gpu: bool = False) -> Record:
         "tools": {"ncu": gpu, "nsys": gpu, "gcc": True},
         "packages": {"nvidia-cutlass-dsl": "4.8.1", "cuda-tile": "1.7.0", "torch": "2.13.0+cpu", "cuda-bench": None},
         "modules": {},
-        "decisions": decisions,
-        "stages": [{"stage": s, "ok": gpu, "reason": None if gpu else NO_GPU} for s in stages],
-        "workloads": {"mla_decode": {w.id: asdict(w) for w in sweep}},
-        "dtypes": {"mla_decode": {target: ["bf16", "fp16"] for target in TARGETS}},
-        "builds": builds,
-        "cases": cases,
-        "simulated_cases": [],
-        "unsupported": unsupported,
-        "profiled": [w.id for w in sweep if w.batch == 32],
+        "stages": _answers(gpu),
+        "operators": ["mla_decode"],
     }
 
 
@@ -325,7 +340,7 @@ def evidence(sweep: list[Workload] | None = None, gpu: bool = False, recorded: b
     }
     live = (measurements(sweep) if gpu else {}) | simulated(sweep)
     kept = {f"recorded/h200/{p}": r for p, r in measurements(sweep).items()} if recorded else {}
-    return Evidence("mla_decode", here, builds, figures, roofline(sweep), live, kept)
+    return Evidence(here, builds, figures, roofline(sweep), live, kept)
 
 
 def replace(found: Evidence, **fields: Any) -> Evidence:
@@ -334,7 +349,7 @@ def replace(found: Evidence, **fields: Any) -> Evidence:
     return Evidence(**{**kept, **fields})
 
 
-def write(folder: Path, found: Evidence) -> dict[str, list[str]]:
+def write(folder: Path, found: Evidence) -> tuple[str, list[str], str]:
     """Lay the evidence out as files below `folder`, as the pipeline does; returns the paths for `load_evidence`."""
     records = {**found.builds, **found.inspected, **found.measured}
     roofline_path = "results/inspect/mla_decode/roofline.json"
@@ -343,7 +358,7 @@ def write(folder: Path, found: Evidence) -> dict[str, list[str]]:
         **{"stage": "roofline", "status": "ok", "reason": None, "provenance": made},
         **{"operator": "mla_decode", "rows": found.roofline},
     }
-    for path, entry in {**records, "results/arch.json": found.plan, roofline_path: rows}.items():
+    for path, entry in {**records, "results/plan/mla_decode.json": found.plan, roofline_path: rows}.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(json.dumps(entry))
-    return {"records": list(records), "rooflines": [roofline_path]}
+    return "results/plan/mla_decode.json", list(records), roofline_path

@@ -171,14 +171,13 @@ def test_coverage_counts_and_reasons(none):
 def test_evidence_from_files_compares_the_same(tmp_path, monkeypatch, gpu):
     paths = sample.write(tmp_path, gpu)
     monkeypatch.chdir(tmp_path)
-    (loaded,) = load_evidence("results/arch.json", paths["records"], paths["rooflines"])
-    assert compare(loaded) == compare(gpu)
+    assert compare(load_evidence(*paths)) == compare(gpu)
 
 
 def test_a_damaged_record_is_named(tmp_path, monkeypatch, gpu):
     paths = sample.write(tmp_path, gpu)
     monkeypatch.chdir(tmp_path)
-    damaged = tmp_path / paths["records"][0]
+    damaged = tmp_path / paths[1][0]
     damaged.write_text(damaged.read_text()[:40])
     with pytest.raises(record.RecordError, match=r"build\.json: not a whole record"):
-        load_evidence("results/arch.json", paths["records"], paths["rooflines"])
+        load_evidence(*paths)

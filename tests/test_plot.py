@@ -27,20 +27,20 @@ def drawn(tmp_path_factory):
     sweep = sample.workloads((32,), (1024, 8192))
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)  # matplotlib: a figure too small for what is in it
-        return plot([sample.evidence(sweep, gpu=True, recorded=True)], folder / "pictures.json"), folder
+        return plot(sample.evidence(sweep, gpu=True, recorded=True), folder), folder
 
 
 def test_everything_is_drawn_where_there_are_measurements(drawn):
     entry, folder = drawn
     assert [p["name"] for p in entry["pictures"] if not p["file"]] == []
-    kinds = {p["name"].split("-")[1] for p in entry["pictures"]}
+    kinds = {p["name"].split("-")[0] for p in entry["pictures"]}
     assert kinds == {"roofline", "resources", "instructions", "times", "share", "speedup", "timeline"}
     assert {p["file"] for p in entry["pictures"]} == {path.name for path in folder.glob("*.svg")}
     assert json.loads((folder / "pictures.json").read_text()) == entry
 
 
 def test_measured_pictures_say_where_from(drawn):
-    devices = [p["device"] for p in drawn[0]["pictures"] if "-times-" in p["name"]]
+    devices = [p["device"] for p in drawn[0]["pictures"] if p["name"].startswith("times-")]
     assert [(d["kind"], d["date"]) for d in devices] == [("live", "2026-11-19"), ("recorded", "2026-11-19")]
 
 
@@ -63,7 +63,7 @@ def test_pictures_are_svg_with_title_text_and_switchable_colours(drawn):
 
 def test_same_input_gives_the_same_bytes(tmp_path):
     for name in "ab":
-        plot([sample.evidence()], tmp_path / name / "pictures.json")
+        plot(sample.evidence(), tmp_path / name)
     drawn = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert len(drawn) == 4
     for name in drawn:
@@ -71,9 +71,8 @@ def test_same_input_gives_the_same_bytes(tmp_path):
 
 
 def test_without_measurements_the_measured_pictures_have_a_reason(tmp_path):
-    (tmp_path / "mla_decode-times-left-over.svg").write_text("from an earlier run")
-    entry = plot([sample.evidence()], tmp_path / "pictures.json")
-    missing = {p["name"].split("-")[1]: p["reason"] for p in entry["pictures"] if not p["file"]}
+    entry = plot(sample.evidence(), tmp_path)
+    missing = {p["name"].split("-")[0]: p["reason"] for p in entry["pictures"] if not p["file"]}
     assert set(missing) == {"times", "share", "speedup", "timeline"}
     assert all("nothing was measured" in reason for reason in missing.values())
     assert len(list(tmp_path.glob("*.svg"))) == 3
@@ -81,27 +80,27 @@ def test_without_measurements_the_measured_pictures_have_a_reason(tmp_path):
 
 def test_nothing_inspected_and_no_roofline(tmp_path):
     bare = sample.replace(sample.evidence(), inspected={}, roofline=[])
-    reasons = {p["name"]: p["reason"] for p in plot([bare], tmp_path / "pictures.json")["pictures"]}
-    assert reasons["mla_decode-resources"] == "no build of this operator has static figures"
-    assert reasons["mla_decode-instructions"] == "no build of this operator has static figures"
-    assert "no device" in reasons["mla_decode-roofline"]
+    reasons = {p["name"]: p["reason"] for p in plot(bare, tmp_path)["pictures"]}
+    assert reasons["resources"] == "no build of this operator has static figures"
+    assert reasons["instructions"] == "no build of this operator has static figures"
+    assert "no device" in reasons["roofline"]
 
 
 def test_figures_that_are_not_known_are_drawn_as_such(tmp_path):
     evidence = sample.evidence()
     for entry in evidence.inspected.values():
         entry["functions"][0] |= {"dynamic_shared_bytes": None, "spill_bytes": None, "instructions": None}
-    pictures = {p["name"]: p for p in plot([evidence], tmp_path / "pictures.json")["pictures"]}
-    assert "smem/block not known, spills/thread not known" in pictures["mla_decode-resources"]["alt"]
-    assert pictures["mla_decode-instructions"]["reason"] == "no build's instructions could be counted"
+    pictures = {p["name"]: p for p in plot(evidence, tmp_path)["pictures"]}
+    assert "smem/block not known, spills/thread not known" in pictures["resources"]["alt"]
+    assert pictures["instructions"]["reason"] == "no build's instructions could be counted"
 
 
 def test_names_of_kernels_are_escaped(tmp_path):
     evidence = sample.evidence()
     for entry in evidence.inspected.values():
         entry["kernel"] = f"<b>{entry['kernel']}&"
-    plot([evidence], tmp_path / "pictures.json")
-    ElementTree.fromstring((tmp_path / "mla_decode-resources.svg").read_text())
+    plot(evidence, tmp_path)
+    ElementTree.fromstring((tmp_path / "resources.svg").read_text())
 
 
 def test_times_take_the_fastest_variant_and_know_the_floor():

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from pathlib import Path
 
 import pytest
 
@@ -38,9 +37,9 @@ def live(results, *entries):
 def test_what_is_written_is_read_again(tmp_path):
     live(tmp_path / "results", tuned("cutile"), tuned("tilegym"))
     assert recorded.write_recorded(tmp_path / "results", tmp_path / "recorded") == {"nvidia_h200": 2}
-    found = recorded.read_recorded(tmp_path / "recorded")
+    found = recorded.read_recorded((tmp_path / "recorded").glob("*/*.jsonl"))
     assert [entry["case"]["kernel"] for entry in found.values()] == ["cutile", "tilegym"]
-    assert next(iter(found)).endswith("nvidia_h200/autotune-mla_decode.jsonl#1")
+    assert next(iter(found)) == "recorded/nvidia_h200/autotune-mla_decode.jsonl#1"
     summary = json.loads((tmp_path / "recorded" / "nvidia_h200" / "set.json").read_text())
     assert summary["device"] == "NVIDIA H200" and summary["records"] == {"autotune ok": 2}
     assert summary["drivers"] == ["580.159.04"] and summary["first"] <= summary["last"]
@@ -94,17 +93,4 @@ def test_a_damaged_line_is_named(tmp_path, damage):
     path = tmp_path / "recorded" / "nvidia_h200" / "autotune-mla_decode.jsonl"
     path.write_text(path.read_text().splitlines()[0] + f"\n{damage}\n")
     with pytest.raises(recorded.RecordedError, match=r"autotune-mla_decode\.jsonl#2"):
-        recorded.read_recorded(tmp_path / "recorded")
-
-
-def test_no_sets_is_no_records(tmp_path):
-    assert recorded.read_recorded(tmp_path / "none") == {}
-
-
-def test_the_folder_of_recorded_files() -> None:
-    assert (
-        recorded.folder_of("recorded/h200/set.json")
-        == recorded.folder_of(["recorded/h200/a.jsonl"])
-        == Path("recorded")
-    )
-    assert recorded.folder_of([]) is None
+        recorded.read_recorded([path])

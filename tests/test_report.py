@@ -25,19 +25,23 @@ VOID = {"meta", "link", "br", "input", "img", "hr"}
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-def contents(evidence, folder, draw=False):
-    pictures = plot([evidence], folder / "pictures.json")["pictures"] if draw else []
+def contents(evidence, folder, draw=False, front=None, **more):
+    pictures = plot(evidence, folder)["pictures"] if draw else []
     upstream = yaml.safe_load((ROOT / "kernels" / "upstream.yaml").read_text())
-    return Contents(
-        plan=evidence.plan,
-        evidences=[evidence],
-        comparisons=[compare(evidence)],
-        pictures=pictures,
-        picture_folder=folder,
-        config="targets: [sm_90a, sm_100a] # <as used>\n",
-        upstream=upstream,
-        commit="abc1234",
-    )
+    comparison = compare(evidence)
+    given = {
+        "arch": sample.arch(gpu=any(s["ok"] for s in evidence.plan["stages"])),
+        "evidence": evidence,
+        "comparison": comparison,
+        "pictures": pictures,
+        "picture_folder": folder,
+        "config": "targets: [sm_90a, sm_100a] # <as used>\n",
+        "upstream": upstream,
+        "commit": "abc1234",
+        "comparisons": [] if front else [comparison],
+        "front": front,
+    }
+    return Contents(**{**given, **more})
 
 
 class Page(HTMLParser):
@@ -239,8 +243,8 @@ def test_compilers_words_are_quoted_and_escaped(none):
 def test_everything_given_is_escaped(tmp_path):
     evidence = sample.evidence(gpu=True)
     bad = "<script>alert(1)</script>"
-    plan = copy.deepcopy(evidence.plan)
-    plan["devices"][0]["name"] = bad
+    arch = sample.arch(gpu=True)
+    arch["devices"][0]["name"] = bad
     builds = copy.deepcopy(evidence.builds)
     for entry in builds.values():
         entry["compilers"][bad] = bad
@@ -250,7 +254,7 @@ def test_everything_given_is_escaped(tmp_path):
     figures = copy.deepcopy(evidence.inspected)
     for entry in figures.values():
         entry["functions"][0]["symbol"] = bad
-    page = render(contents(sample.replace(evidence, plan=plan, builds=builds, inspected=figures), tmp_path))
+    page = render(contents(sample.replace(evidence, builds=builds, inspected=figures), tmp_path, arch=arch))
     assert bad not in page
     assert html.escape(bad) in page
     Page(page)

@@ -99,8 +99,8 @@ def test_only_where_correctness_is_wanted(plan) -> None:
     assert configuration.simulation(without) is None and configuration.simulated_workloads(without, "mla_decode") == []
 
 
-def test_arch_lists_them(plan) -> None:
-    listed = plan("none").as_dict()["simulated_cases"]
+def test_the_plan_lists_them(plan) -> None:
+    listed = plan("none").of("mla_decode")["simulated_cases"]
     assert {"build": "mla_decode/cutlass_fp16/sm_100a/fp16_direct", "workload": "b1_q1_s65_fp16"} in listed
 
 

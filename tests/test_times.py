@@ -6,6 +6,7 @@ from pathlib import Path
 import yaml
 
 import sample
+from cutesnake.compare.comparison import compare
 from cutesnake.places import ROOT
 from cutesnake.report.times import times
 from kernels.mla_decode.operator import Workload
@@ -23,12 +24,16 @@ REFERENCE = {
 }
 
 
+def view(evidence, references):
+    return times(compare(evidence), references)
+
+
 def test_nothing_timed_no_table() -> None:
-    assert times(sample.evidence(), [REFERENCE]) == []
+    assert view(sample.evidence(), [REFERENCE]) == []
 
 
 def test_every_timed_kernel_has_a_column_and_the_fastest_is_marked() -> None:
-    live, recorded = times(sample.evidence(gpu=True, recorded=True), [])
+    live, recorded = view(sample.evidence(gpu=True, recorded=True), [])
     assert live["target"] == recorded["target"] == "sm_90a"
     assert "recorded" in recorded["where"] and "recorded" not in live["where"]
     assert set(live["kernels"]) == {"tilegym", "cutile", "cute_sm90", "torch_sdpa"}
@@ -43,7 +48,7 @@ def test_summary_counts_only_rows_that_both_have() -> None:
     fast = "results/timing/mla_decode/cutile/sm_90a/bf16/b32_q1_s8192_bf16.json"
     measured = {path: entry for path, entry in evidence.measured.items() if path != without}
     measured[fast]["metrics"]["hot_us"] = 0.5
-    (table,) = times(sample.replace(evidence, measured=measured), [REFERENCE])
+    (table,) = view(sample.replace(evidence, measured=measured), [REFERENCE])
     assert table["sentence"] == (
         "Fastest of 4 kernels with a warm L2 cache: cute_sm90 (CuTe DSL) on 7, cutile (cuTile) on 1 of 8 workloads."
     )
@@ -67,7 +72,7 @@ def test_flags_of_times_are_numbered_notes() -> None:
     for path, flags in {"cutile": ["power cap"], "tilegym": ["spread", "power cap"]}.items():
         place = f"results/timing/mla_decode/{path}/sm_90a/bf16/b1_q1_s1024_bf16.json"
         evidence.measured[place]["metrics"]["flags"] = flags
-    (table,) = times(evidence, [])
+    (table,) = view(evidence, [])
     assert table["notes"] == ["spread", "power cap"]  # tilegym's column comes first
     row = next(row for row in table["rows"] if row["workload"] == "b1_q1_s1024_bf16")
     assert [cell["marks"] for cell in row["cells"]] == [[1, 2], [2], [], []]
@@ -77,14 +82,14 @@ def test_a_time_that_failed_has_its_reason() -> None:
     evidence = sample.evidence(gpu=True)
     entry = evidence.measured["results/timing/mla_decode/tilegym/sm_90a/bf16/b1_q1_s1024_bf16.json"]
     entry |= {"status": "failed", "reason": "was not correct", "metrics": None}
-    (table,) = times(evidence, [])
+    (table,) = view(evidence, [])
     row = next(row for row in table["rows"] if row["workload"] == "b1_q1_s1024_bf16")
     assert (row["cells"][0]["us"], row["cells"][0]["marks"]) == (None, [1])
     assert table["notes"] == ["was not correct"]
 
 
 def test_times_from_elsewhere_stand_beside_and_never_win() -> None:
-    (table,) = times(sample.evidence(gpu=True), [REFERENCE, {**REFERENCE, "device": "NVIDIA B200"}])
+    (table,) = view(sample.evidence(gpu=True), [REFERENCE, {**REFERENCE, "device": "NVIDIA B200"}])
     assert [r["device"] for r in table["references"]] == ["NVIDIA H200"]
     row = next(row for row in table["rows"] if row["workload"] == "b1_q1_s1024_bf16")
     assert row["other"] == [0.001]

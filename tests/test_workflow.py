@@ -12,7 +12,7 @@ from project import TINY, append, jobs, replace, snakemake
 def test_without_a_gpu_nothing_is_measured_and_cute_is_checked_by_simulation(fresh) -> None:
     planned = jobs(fresh)
     assert planned == {
-        **{"arch": 1, "compile": 2, "inspect": 2, "roofline": 1, "compare": 1, "plot": 1, "report": 1},
+        **{"arch": 1, "plan": 1, "compile": 2, "inspect": 2, "roofline": 1, "compare": 1, "plot": 1, "report": 1},
         "correctness": 1,
     }
 
@@ -91,7 +91,7 @@ def test_touched_files_with_the_same_content_change_nothing(project) -> None:
 @pytest.mark.slow
 def test_a_changed_workload_rebuilds_nothing(project) -> None:
     replace(project / TINY, "[1000, 4096]", "[1001, 4096]")
-    assert jobs(project) == {"arch": 1, "roofline": 1, "compare": 1, "plot": 1, "report": 1}
+    assert jobs(project) == {"plan": 1, "roofline": 1, "compare": 1, "plot": 1, "report": 1}
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What this machine is, and what of the plan can be built and run on it."""
+"""What this machine is and can do."""
 
 
 rule arch:

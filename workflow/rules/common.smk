@@ -30,7 +30,6 @@ PLAN = matrix.make_plan(config, MACHINE, Path("results"))
 
 BUILD_RECORDS = [f"results/compile/{key}/build.json" for key in PLAN.builds]
 INSPECT_RECORDS = [f"results/inspect/{key}.json" for key in PLAN.builds if "inspect" in config["stages"]]
-ROOFLINES = [f"results/inspect/{operator}/roofline.json" for operator in PLAN.workloads]
 SIMULATED = [f"results/correctness/{key}.json" for key in PLAN.simulated]
 CHECKED = [f"results/correctness/{case.key}.json" for case in PLAN.run_here("correctness")] + SIMULATED
 TIMED = [f"results/timing/{case.key}.json" for case in PLAN.run_here("timing")]
@@ -38,10 +37,13 @@ PROFILED = [f"results/{stage}/{case.key}.json" for stage in ("nsys", "ncu") for 
 TUNED = [f"results/autotune/{key}.json" for key in PLAN.choices()]
 MEASURED = [*CHECKED, *TIMED, *TUNED, *PROFILED]
 
+RECORDS = {operator: [] for operator in PLAN.workloads}  # operator -> its records
+for path in (*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED):
+    RECORDS[Path(path).parts[2]].append(path)
+FRONT, *OTHERS = PLAN.workloads  # the operator that the front page shows in full, and those with a page of their own
+
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.
 PROJECT = Path(os.path.relpath(workflow.basedir))
-RECORDED = sorted(str(path) for path in Path(PROJECT, "recorded").rglob("*.json*"))
-REFERENCE_TIMES = sorted(str(path) for path in Path(PROJECT, "kernels").glob("*/reference_times.yaml"))
 TEMPLATES = sorted(str(path) for path in Path(PROJECT, "workflow/report").iterdir())
 
 
@@ -148,6 +150,26 @@ def workload_parameters_of(wildcards):
 
 def roofline_code_of(wildcards):
     return digest_code("roofline.py", f"kernels.{wildcards.operator}.operator")
+
+
+def plan_of(wildcards):
+    return PLAN.of(wildcards.operator)
+
+
+def records_of(operator):
+    """What this machine has found out about an operator: records of builds, static figures and measurements."""
+    return RECORDS[operator]
+
+
+def recorded_of(operator):
+    """The committed measurements of an operator."""
+    return sorted(str(path) for path in Path(PROJECT, "recorded").glob(f"*/*-{operator}.jsonl"))
+
+
+def references_of(operator):
+    """The file of times that an operator's peers took elsewhere, where it has one."""
+    path = Path(PROJECT, "kernels", operator, "reference_times.yaml")
+    return [str(path)] if path.exists() else []
 
 
 def timings_of(wildcards):

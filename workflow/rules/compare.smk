@@ -3,10 +3,10 @@
 
 rule compare:
     input:
-        arch="results/arch.json",
-        records=[*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED],
-        rooflines=ROOFLINES,
-        recorded=RECORDED,
+        plan="results/plan/{operator}.json",
+        records=lambda wildcards: records_of(wildcards.operator),
+        roofline="results/inspect/{operator}/roofline.json",
+        recorded=lambda wildcards: recorded_of(wildcards.operator),
     output:
         record="results/compare/{operator}.json",
     log:

@@ -1,16 +1,16 @@
-"""Pictures of what there is to show."""
+"""Pictures of what there is to show, a folder of them per operator."""
 
 
 rule plot:
     input:
-        arch="results/arch.json",
-        records=[*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED],
-        rooflines=ROOFLINES,
-        recorded=RECORDED,
+        plan="results/plan/{operator}.json",
+        records=lambda wildcards: records_of(wildcards.operator),
+        roofline="results/inspect/{operator}/roofline.json",
+        recorded=lambda wildcards: recorded_of(wildcards.operator),
     output:
-        record="results/plot/pictures.json",
+        folder=directory("results/plot/{operator}"),
     log:
-        "results/log/plot.log",
+        "results/log/plot/{operator}.log",
     conda:
         "../../envs/environment.yaml"
     params:

@@ -1,16 +1,18 @@
-"""Everything in one file."""
+"""The front page, with what was found and the first operator in full, and a page for every other operator."""
 
 
 rule report:
     input:
         arch="results/arch.json",
-        records=[*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED],
-        rooflines=ROOFLINES,
-        recorded=RECORDED,
+        plan=f"results/plan/{FRONT}.json",
+        records=records_of(FRONT),
+        roofline=f"results/inspect/{FRONT}/roofline.json",
+        recorded=recorded_of(FRONT),
         comparisons=[f"results/compare/{operator}.json" for operator in PLAN.workloads],
-        pictures="results/plot/pictures.json",
+        pictures=f"results/plot/{FRONT}",
+        pages=[f"results/report/{operator}.html" for operator in OTHERS],
         upstream=str(PROJECT / "kernels/upstream.yaml"),
-        references=REFERENCE_TIMES,
+        references=references_of(FRONT),
         templates=TEMPLATES,
     output:
         page="results/mla_report.html",
@@ -19,6 +21,32 @@ rule report:
     conda:
         "../../envs/environment.yaml"
     params:
+        config=digest_data(config),
+        code=digest_code("report.py"),
+    script:
+        "../scripts/report.py"
+
+
+rule page:
+    input:
+        arch="results/arch.json",
+        plan="results/plan/{operator}.json",
+        records=lambda wildcards: records_of(wildcards.operator),
+        roofline="results/inspect/{operator}/roofline.json",
+        recorded=lambda wildcards: recorded_of(wildcards.operator),
+        comparisons="results/compare/{operator}.json",
+        pictures="results/plot/{operator}",
+        upstream=str(PROJECT / "kernels/upstream.yaml"),
+        references=lambda wildcards: references_of(wildcards.operator),
+        templates=TEMPLATES,
+    output:
+        page="results/report/{operator}.html",
+    log:
+        "results/log/report/{operator}.log",
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        front="results/mla_report.html",
         config=digest_data(config),
         code=digest_code("report.py"),
     script:

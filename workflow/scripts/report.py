@@ -1,12 +1,12 @@
-"""Snakemake script of the rule report: everything into one page."""
+"""Snakemake script of the rules report and page: everything about an operator into one page."""
 
+import os
 from pathlib import Path
 
 import yaml
 
 from cutesnake import record
 from cutesnake.evidence.gather import load_evidence
-from cutesnake.evidence.recorded import folder_of
 from cutesnake.fault import one_line
 from cutesnake.measure.case import commit
 from cutesnake.report import Contents, write_report
@@ -17,24 +17,24 @@ def read_yaml(path):
 
 
 with one_line("report", snakemake.log[0]):
-    evidences = load_evidence(
-        snakemake.input.arch,
-        snakemake.input.records,
-        snakemake.input.rooflines,
-        folder_of(snakemake.input.recorded),
+    evidence = load_evidence(
+        snakemake.input.plan, snakemake.input.records, snakemake.input.roofline, snakemake.input.recorded
     )
-    comparisons = {c["operator"]: c for c in (record.read("compare", path) for path in snakemake.input.comparisons)}
+    paths = snakemake.input.comparisons
+    comparisons = [record.read("compare", path) for path in ([paths] if isinstance(paths, str) else paths)]
+    folder = Path(snakemake.input.pictures)
+    front = snakemake.params.get("front")
     contents = Contents(
-        plan=evidences[0].plan,
-        evidences=evidences,
-        comparisons=[comparisons[evidence.operator] for evidence in evidences],
-        pictures=record.read("plot", snakemake.input.pictures)["pictures"],
-        picture_folder=Path(snakemake.input.pictures).parent,
+        arch=record.read("arch", snakemake.input.arch),
+        evidence=evidence,
+        comparison=comparisons[0],
+        pictures=record.read("plot", folder / "pictures.json")["pictures"],
+        picture_folder=folder,
         config=yaml.safe_dump(snakemake.config, sort_keys=False),
         upstream=read_yaml(snakemake.input.upstream),
-        references={
-            Path(path).parent.name: yaml.safe_load(Path(path).read_text()) for path in snakemake.input.references
-        },
+        references=[entry for path in snakemake.input.references for entry in read_yaml(path)],
         commit=commit(),
+        comparisons=[] if front else comparisons,
+        front=os.path.relpath(front, Path(snakemake.output.page).parent) if front else None,
     )
     write_report(contents, snakemake.output.page)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import referencing
 
 from cutesnake.places import SCHEMAS
 
@@ -18,10 +19,18 @@ class RecordError(ValueError):
     """A record that is not JSON, is cut short, or does not fit its stage's schema."""
 
 
+COMMON = "common.schema.json"  # what the stages' schemas refer to with `$ref`
+
+
 @functools.cache
 def _validator(stage: str) -> jsonschema.Draft202012Validator:
-    schema = json.loads((SCHEMAS / f"{stage}.schema.json").read_text())
-    return jsonschema.Draft202012Validator(schema)
+    shared = referencing.Resource.from_contents(_schema(COMMON))
+    registry = referencing.Registry().with_resource(COMMON, shared)
+    return jsonschema.Draft202012Validator(_schema(f"{stage}.schema.json"), registry=registry)
+
+
+def _schema(name: str) -> dict[str, Any]:
+    return json.loads((SCHEMAS / name).read_text())
 
 
 def check(stage: str, record: Any, where: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from cutesnake import record
 from cutesnake.compare.coverage import coverage
 from cutesnake.compare.insight import RULES, Pair, Side, insights
+from cutesnake.compare.times import times
 from cutesnake.evidence.gather import GPU_STAGES, Evidence, Record, Source, first_line
 
 Cell = dict[str, Any]
@@ -133,6 +134,7 @@ def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) 
         "metrics": [{"key": m.key, "name": m.name, "unit": m.unit, "meaning": m.meaning} for m in METRICS],
         "rules": [{"id": r.id, "basis": r.basis, "condition": r.condition} for r in RULES],
         "coverage": [coverage(evidence, kernel, target) for kernel, target in evidence.decisions],
+        "times": times(evidence),
         "rows": rows,
     }
 

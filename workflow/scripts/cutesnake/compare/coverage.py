@@ -15,6 +15,7 @@ def coverage(evidence: Evidence, kernel: str, target: str) -> Record:
         **{key: decision[key] for key in ("kernel", "dsl", "source", "target")},
         "build": _built(evidence, kernel, target, variants),
         **{stage: _ran(evidence, stage, kernel, target) for stage in GPU_STAGES},
+        "cards": {stage: _cards(evidence, stage, kernel, target) for stage in GPU_STAGES},
         "not_simulated": _not_simulated(decision),
         "unsupported": _left_out(evidence, kernel, target),
     }
@@ -58,6 +59,21 @@ def _ran(evidence: Evidence, stage: str, kernel: str, target: str) -> Record:
         reason = evidence.why_no_case(live, stage, kernel, target, wanted[0][0])
     counts = {"expected": len(wanted), "ok": len(fine) - simulated, "failed": len(failed)}
     return {**counts, "simulated": simulated, "reason": reason}
+
+
+def _cards(evidence: Evidence, stage: str, kernel: str, target: str) -> list[Record]:
+    """Per place that ran a stage on workloads of this experiment, this machine first: how many came out well or not."""
+    counts: dict[tuple[str, str | None], Counter[str]] = {}
+    for kind, entries in (("live", evidence.measured), ("recorded", evidence.recorded)):
+        for entry in entries.values():
+            case, device = entry["case"], entry["device"]
+            mine = (entry["stage"], case["kernel"], case["target"]) == (stage, kernel, target)
+            if mine and entry["backend"] == "cuda" and case["workload"] in evidence.workloads:
+                counts.setdefault((kind, (device or {}).get("name")), Counter())[entry["status"]] += 1
+    return [
+        {"kind": kind, "device": device, "ok": found["ok"], "failed": found["failed"]}
+        for (kind, device), found in counts.items()
+    ]
 
 
 def _not_simulated(decision: Record) -> str | None:

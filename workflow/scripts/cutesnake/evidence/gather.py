@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,10 +45,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Evidence:
-    """`plan` is arch.json; `roofline` a list of rows, one per workload and device; the rest
-    are records of this operator by path."""
+    """`plan` is results/plan/<operator>.json; `roofline` a list of rows, one per workload and device; the rest are
+    records of this operator by path."""
 
-    operator: str
     plan: Record
     builds: Records = field(default_factory=dict)
     inspected: Records = field(default_factory=dict)
@@ -57,19 +55,22 @@ class Evidence:
     measured: Records = field(default_factory=dict)
     recorded: Records = field(default_factory=dict)
 
+    @property
+    def operator(self) -> str:
+        return self.plan["operator"]
+
     @cached_property
     def decisions(self) -> dict[tuple[str, str], Record]:
         """(kernel, target) -> decision, in the order of the plan."""
-        mine = (d for d in self.plan["decisions"] if d["operator"] == self.operator)
-        return {(d["kernel"], d["target"]): d for d in mine}
+        return {(d["kernel"], d["target"]): d for d in self.plan["decisions"]}
 
-    @cached_property
+    @property
     def workloads(self) -> dict[str, Record]:
-        return self.plan["workloads"].get(self.operator, {})
+        return self.plan["workloads"]
 
     def asked(self, target: str) -> list[str]:
         """Workloads whose dtype the configuration asks for on a target."""
-        dtypes = self.plan["dtypes"][self.operator][target]
+        dtypes = self.plan["dtypes"][target]
         return [workload for workload, parameters in self.workloads.items() if parameters["dtype"] in dtypes]
 
     @cached_property
@@ -77,16 +78,14 @@ class Evidence:
         """(kernel, target, workload) -> variants asked for, the default first."""
         found: dict[tuple[str, str, str], list[str]] = {}
         for case in self.plan["cases"]:
-            operator, kernel, target, variant = case["build"].split("/")
-            if operator == self.operator:
-                found.setdefault((kernel, target, case["workload"]), []).append(variant)
+            _, kernel, target, variant = case["build"].split("/")
+            found.setdefault((kernel, target, case["workload"]), []).append(variant)
         return found
 
     @cached_property
     def unsupported(self) -> dict[tuple[str, str], str]:
         """(kernel, workload) -> why the kernel cannot compute it."""
-        mine = (u for u in self.plan["unsupported"] if u["operator"] == self.operator)
-        return {(u["kernel"], u["workload"]): u["reason"] for u in mine}
+        return {(u["kernel"], u["workload"]): u["reason"] for u in self.plan["unsupported"]}
 
     @cached_property
     def _builds(self) -> dict[tuple[str, str, str], tuple[str, Record]]:
@@ -185,42 +184,26 @@ class Evidence:
 
 
 def load_evidence(
-    arch: str | Path,
-    records: Iterable[str | Path],
-    rooflines: Iterable[str | Path],
-    recorded_folder: str | Path | None = None,
-) -> list[Evidence]:
-    """Evidence of every operator of the plan in `arch`, in its order.
+    plan: str | Path, records: Iterable[str | Path], roofline: str | Path, recorded_files: Iterable[str | Path] = ()
+) -> Evidence:
+    """Evidence of one operator from its files: its plan, its build, inspect and measurement records, its roofline and
+    its files of the committed sets.
 
-    `records` are build, inspect and measurement records of any operator; `recorded_folder` holds the committed sets.
     Raises RecordError or RecordedError for a damaged file.
     """
-    plan = record.read("arch", arch)
     found = read_records(records)
-    rows = {entry["operator"]: entry["rows"] for entry in map(functools.partial(record.read, "roofline"), rooflines)}
-    kept = recorded.read_recorded(recorded_folder) if recorded_folder else {}
-    kept = {f"recorded{path.removeprefix(str(recorded_folder))}": entry for path, entry in kept.items()}
 
-    def mine(operator: str, entries: Records, *stages: str) -> dict[str, Record]:
-        return {
-            path: entry
-            for path, entry in entries.items()
-            if (entry.get("case") or entry)["operator"] == operator and entry["stage"] in stages
-        }
+    def of(*stages: str) -> dict[str, Record]:
+        return {path: entry for path, entry in found.items() if entry["stage"] in stages}
 
-    measurements = (*GPU_STAGES, "autotune")
-    return [
-        Evidence(
-            operator,
-            plan,
-            mine(operator, found, "compile"),
-            mine(operator, found, "inspect"),
-            rows.get(operator, []),
-            mine(operator, found, *measurements),
-            mine(operator, kept, *measurements),
-        )
-        for operator in plan["workloads"]
-    ]
+    return Evidence(
+        record.read("plan", plan),
+        of("compile"),
+        of("inspect"),
+        record.read("roofline", roofline)["rows"],
+        of(*GPU_STAGES, "autotune"),
+        recorded.read_recorded(recorded_files),
+    )
 
 
 def first_line(text: str | None) -> str:

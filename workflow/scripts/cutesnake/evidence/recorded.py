@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -120,31 +120,27 @@ def _packages(entries: Iterable[Record]) -> dict[str, list[str]]:
 
 def read_set(folder: Path) -> list[Record]:
     """All records of one device; RecordedError names the file and line of a damaged one."""
-    return [entry for _, entry in _lines(folder)]
+    return [entry for path in sorted(folder.glob("*.jsonl")) for _, entry in _lines(path)]
 
 
-def folder_of(files: str | Iterable[str]) -> Path | None:
-    """The folder that files of recorded sets, `<folder>/<device>/<file>`, lie in; None if there are none."""
-    paths = [files] if isinstance(files, str) else list(files)
-    return Path(paths[0]).parents[1] if paths else None
+def read_recorded(files: Iterable[str | Path]) -> dict[str, Record]:
+    """Records of files `…/<device>/<stage>-<operator>.jsonl`: `recorded/<device>/<file>#<line>` -> record.
 
-
-def read_recorded(folder: Path | str) -> Mapping[str, Record]:
-    """Every recorded set below `folder`: `<device>/<file>#<line>` -> record, as the compare stage takes them."""
-    found: dict[str, Record] = {}
-    for device in sorted(path for path in Path(folder).glob("*") if path.is_dir()):
-        found |= {f"{folder}/{device.name}/{where}": entry for where, entry in _lines(device)}
+    Raises RecordedError, which names the file and line, for a damaged one.
+    """
+    found = {}
+    for path in map(Path, files):
+        found |= {f"recorded/{path.parent.name}/{where}": entry for where, entry in _lines(path)}
     return found
 
 
-def _lines(folder: Path) -> Iterable[tuple[str, Record]]:
-    for path in sorted(folder.glob("*.jsonl")):
-        stage = path.name.split("-")[0]
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            where = f"{path.name}#{number}"
-            try:
-                entry = json.loads(line)
-                record.check(stage, entry, f"{folder.name}/{where}")
-            except (json.JSONDecodeError, record.RecordError) as error:
-                raise RecordedError(f"{folder.name}/{where}: {error}; record the set again") from error
-            yield where, entry
+def _lines(path: Path) -> Iterable[tuple[str, Record]]:
+    stage = path.name.split("-")[0]
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        where = f"{path.name}#{number}"
+        try:
+            entry = json.loads(line)
+            record.check(stage, entry, f"{path.parent.name}/{where}")
+        except (json.JSONDecodeError, record.RecordError) as error:
+            raise RecordedError(f"{path.parent.name}/{where}: {error}; record the set again") from error
+        yield where, entry

@@ -1,4 +1,4 @@
-"""The record of the arch stage: the machine, its state now, and every decision of the plan."""
+"""Records of what can be done here: the machine and its state now, and every decision about an operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cutesnake.plan.matrix import make_plan, modules_needed
 
 
 def write_arch(config: dict[str, Any], output: Path | str) -> None:
-    """Write results/arch.json: plan and machine, found out again as when the graph was built, and readings of the card.
+    """Write results/arch.json: the machine, found out again as when the graph was built, and readings of the card.
 
     `output` is `<results>/arch.json`; what lies in `<results>/compile` counts as built.
     """
@@ -39,3 +39,8 @@ def write_arch(config: dict[str, Any], output: Path | str) -> None:
         **plan.as_dict(),
     }
     record.write("arch", output, entry)
+
+
+def write_plan(plan: dict[str, Any], output: Path | str) -> None:
+    """Write results/plan/<operator>.json: `plan` is Plan.of(operator), made when the graph was built."""
+    record.write("plan", output, {"stage": "plan", "status": "ok", "reason": None, "provenance": {}, **plan})

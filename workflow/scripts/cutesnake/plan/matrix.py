@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cutesnake.contract import INSTALLED, Variant, Workload, load_kernel, needs
+from cutesnake.contract import INSTALLED, Variant, Workload, load_kernel, load_operator, needs
 from cutesnake.plan.arch import Answer, Decision, decide, stage_answers
 from cutesnake.plan.config import dtypes_for, is_named, simulated_workloads, workloads
 from cutesnake.plan.machine import Machine
@@ -81,12 +81,19 @@ class Plan:
         return {key: cases for key, cases in found.items() if len(cases) > 1}
 
     def as_dict(self) -> dict[str, Any]:
-        """For arch.json: plain data."""
+        """For arch.json, as plain data: what concerns the whole run."""
+        return {"stages": self._answers(), "operators": list(self.workloads)}
+
+    def of(self, operator: str) -> dict[str, Any]:
+        """For results/plan/<operator>.json, as plain data: what concerns one operator."""
         return {
-            "decisions": [decision.as_dict() for decision in self.decisions],
-            "stages": [{"stage": stage, **asdict(answer)} for stage, answer in self.stages.items()],
-            "workloads": {operator: {w.id: asdict(w) for w in found} for operator, found in self.workloads.items()},
-            "dtypes": self.dtypes,
+            "operator": operator,
+            "axis": _axis(operator, self.workloads[operator]),
+            "stages": self._answers(),
+            "decisions": [decision.as_dict() for decision in self.decisions if decision.operator == operator],
+            "sources": {kernel: source for (name, kernel), source in self.sources.items() if name == operator},
+            "workloads": {w.id: asdict(w) for w in self.workloads[operator]},
+            "dtypes": self.dtypes[operator],
             "builds": [
                 {
                     "operator": b.operator,
@@ -95,14 +102,30 @@ class Plan:
                     "variant": {"id": b.variant.id, "params": dict(b.variant.params)},
                 }
                 for b in self.builds.values()
+                if b.operator == operator
             ],
-            "cases": [{"build": case.build.key, "workload": case.workload.id} for case in self.cases.values()],
-            "simulated_cases": [
-                {"build": case.build.key, "workload": case.workload.id} for case in self.simulated.values()
-            ],
-            "unsupported": self.unsupported,
-            "profiled": sorted(self.profiled),
+            "cases": _named(self.cases, operator),
+            "simulated_cases": _named(self.simulated, operator),
+            "unsupported": [entry for entry in self.unsupported if entry["operator"] == operator],
+            "profiled": [w.id for w in self.workloads[operator] if w.id in self.profiled],
         }
+
+    def _answers(self) -> list[dict[str, Any]]:
+        return [{"stage": stage, **asdict(answer)} for stage, answer in self.stages.items()]
+
+
+def _named(cases: dict[str, Case], operator: str) -> list[dict[str, str]]:
+    mine = (case for case in cases.values() if case.build.operator == operator)
+    return [{"build": case.build.key, "workload": case.workload.id} for case in mine]
+
+
+def _axis(operator: str, found: list[Workload]) -> dict[str, str]:
+    """What an operator's pictures are drawn along: its own choice, else the number that takes most values."""
+    module = load_operator(operator)
+    numbers = [key for key, value in asdict(found[0]).items() if type(value) is int] if found else []
+    most = max(numbers, key=lambda key: len({getattr(w, key) for w in found}), default="")
+    field = getattr(module, "AXIS", most)
+    return {"field": field, "label": getattr(module, "AXIS_LABEL", field.replace("_", " "))}
 
 
 def modules_needed(config: dict[str, Any]) -> dict[str, str]:

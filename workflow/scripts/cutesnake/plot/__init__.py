@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cutesnake import record
@@ -17,6 +17,7 @@ from cutesnake.plot.style import Drawing, NothingToShow, to_svg
 from cutesnake.plot.timeline import draw_timeline
 from cutesnake.plot.times import draw_times
 
+RECORD = "pictures.json"
 STATIC: dict[str, Callable[[Evidence], Drawing]] = {
     "roofline": draw_roofline,
     "resources": draw_resources,
@@ -39,19 +40,17 @@ TITLES = {
 }
 
 
-def plot(evidences: Iterable[Evidence], output: Path | str) -> Record:
-    """Draw every picture of every operator beside `output` and write the record of them there.
+def plot(evidence: Evidence, folder: Path | str) -> Record:
+    """Draw every picture of an operator into `folder` and write the record of them there, last.
 
     Raises RecordError or OSError; a picture with nothing to show is an entry with `file` null and its reason.
     """
-    folder = Path(output).parent
-    pictures = [picture for evidence in evidences for picture in _pictures(evidence, folder)]
-    kept = {picture["file"] for picture in pictures}
-    for left in folder.glob("*.svg"):  # of an earlier run with other operators or devices
-        if left.name not in kept:
-            left.unlink()
-    entry = {"stage": "plot", "status": "ok", "reason": None, "provenance": {}, "pictures": pictures}
-    record.write("plot", output, entry)
+    pictures = list(_pictures(evidence, Path(folder)))
+    entry = {
+        **{"stage": "plot", "status": "ok", "reason": None, "provenance": {}},
+        **{"operator": evidence.operator, "pictures": pictures},
+    }
+    record.write("plot", Path(folder) / RECORD, entry)
     return entry
 
 
@@ -78,14 +77,14 @@ def _picture(
     evidence: Evidence, folder: Path, name: str, place: tuple[Source, str] | None, draw: Callable[[], Drawing]
 ) -> Record:
     title = f"{TITLES[name]}: {evidence.operator}"
-    slug = [evidence.operator, name]
+    slug = [name]
     device = None
     if place:
         device = evidence.label(place[0])
         title += f" on {device['device']} ({place[1]})"
         slug += [device["kind"], re.sub(r"\W+", "_", f"{device['device']} {place[1]}".lower())]
     file = "-".join(slug)
-    entry = {"name": file, "operator": evidence.operator, "title": title, "device": device}
+    entry = {"name": file, "title": title, "device": device}
     try:
         drawing = draw()
     except NothingToShow as why:

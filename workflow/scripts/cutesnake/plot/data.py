@@ -10,18 +10,23 @@ from cutesnake.evidence.gather import Evidence, Source
 from cutesnake.plot.style import GREY, MARKERS, SERIES, NothingToShow
 
 NUMBERS = ("registers_per_thread", "spill_bytes", "static_shared_bytes", "dynamic_shared_bytes")
-X = "kv_length"  # what decode kernels are plotted against, whatever else varies
 
 
 def sizes(evidence: Evidence) -> list[str]:
-    """Numeric parameters that vary over the workloads: X if it does, then the one with most values."""
+    """Numeric parameters that vary over the workloads: the operator's axis, then those with most values."""
     values: dict[str, set[Any]] = {}
     for parameters in evidence.workloads.values():
         for key, value in parameters.items():
             if isinstance(value, int) and not isinstance(value, bool):
                 values.setdefault(key, set()).add(value)
     varying = {key: len(found) for key, found in values.items() if len(found) > 1}
-    return sorted(varying, key=lambda key: (key != X, -varying[key]))
+    return sorted(varying, key=lambda key: (key != evidence.plan["axis"]["field"], -varying[key]))
+
+
+def name_of(evidence: Evidence, field: str) -> str:
+    """A workload's field in words."""
+    axis = evidence.plan["axis"]
+    return axis["label"] if field == axis["field"] else field.replace("_", " ")
 
 
 def kernel_places(evidence: Evidence) -> dict[str, int]:
@@ -35,7 +40,7 @@ def kernel_places(evidence: Evidence) -> dict[str, int]:
 def label(evidence: Evidence, workload: str) -> str:
     """A workload by what varies: `batch 32, kv length 4096`."""
     parameters, varying = evidence.workloads[workload], sizes(evidence)
-    found = [f"{key.replace('_', ' ')} {parameters[key]}" for key in parameters if key in varying]
+    found = [f"{name_of(evidence, key)} {parameters[key]}" for key in parameters if key in varying]
     return ", ".join(found) or workload
 
 

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
 
 from cutesnake.evidence.gather import Evidence
-from cutesnake.plot.data import kernel_places, sizes, times
+from cutesnake.plot.data import kernel_places, name_of, sizes, times
 from cutesnake.plot.style import (
     INK,
     LINE,
@@ -137,12 +137,12 @@ def _name_workloads(axis: Axes, rows: pandas.DataFrame, evidence: Evidence) -> N
 
 
 def _sizes(evidence: Evidence, first: pandas.Series, last: pandas.Series) -> str:
-    """What tells the workloads at the two ends of a band apart: kv length, 1k to 64k; else how many there are."""
+    """What tells the workloads at the two ends of a band apart, 1k to 64k, say; else how many there are."""
     for key in sizes(evidence):
         left, right = ({evidence.workloads[name][key] for name in end} for end in (first, last))
         if len(left) == len(right) == 1 and left != right:
             ends = short_sizes([*left, *right]).values()
-            return f"{key.replace('_', ' ')}\n{' to '.join(ends)}"
+            return f"{name_of(evidence, key)}\n{' to '.join(ends)}"
     return f"{len(first)} workload{'s' * (len(first) != 1)}"
 
 

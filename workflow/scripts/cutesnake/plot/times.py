@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
 from cutesnake.evidence.gather import Evidence, Source
-from cutesnake.plot.data import kernel_places, sizes, times
+from cutesnake.plot.data import kernel_places, name_of, sizes, times
 from cutesnake.plot.style import (
     DSL_NAMES,
     DSL_STYLES,
@@ -23,7 +23,7 @@ from cutesnake.plot.style import (
 
 
 def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
-    """One panel per dtype and value of the second size; x is the size with most values (kv length)."""
+    """One panel per dtype and value of the second size; x is the operator's axis."""
     table = times(evidence, source, target)
     varying = sizes(evidence)
     if not varying:
@@ -33,15 +33,15 @@ def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
     places = kernel_places(evidence)
     panels = [(values, group) for values, group in table.groupby(keys, sort=True) if group[x].nunique() > 1]
     if not panels:
-        raise NothingToShow(f"no kernel was timed at more than one {x.replace('_', ' ')}")
+        raise NothingToShow(f"no kernel was timed at more than one {name_of(evidence, x)}")
     ticks = short_sizes(sorted({int(value) for _, group in panels for value in group[x]}))
-    name = x.replace("_", " ") + (", 1k = 1024" if "k" in "".join(ticks.values()) else "")
+    name = name_of(evidence, x) + (", 1k = 1024" if "k" in "".join(ticks.values()) else "")
     with styled():
         figure, axes = lay_out(len(panels), (3.6, 2.5), (1.2, 0.9), name, "µs")
         for axis, (values, group) in zip(axes, panels, strict=True):
             for kernel, line in group.groupby("kernel", sort=False):
                 _line(axis, line.sort_values(x), x, places[kernel])
-            axis.set_title(", ".join(f"{k.replace('_', ' ')} {v}" for k, v in zip(keys, values, strict=True))[6:])
+            axis.set_title(", ".join([values[0], *(f"{name_of(evidence, rest[0])} {value}" for value in values[1:])]))
             axis.grid(True)
         _scale(axes[0], ticks)
         figure.legend(handles=_handles(table, places), loc="outside lower left", ncols=3)
@@ -51,7 +51,7 @@ def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
     )
     return Drawing(
         figure,
-        f"Duration against {x.replace('_', ' ')} on {source.device}: {said}.",
+        f"Duration against {name_of(evidence, x)} on {source.device}: {said}.",
         "Median duration of the whole operator with a flushed L2 cache; bars: spread of the samples. Lower is better. "
         "Lines: solid cuTile, dashed CuTe DSL, dotted PyTorch.",
     )

@@ -24,17 +24,19 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Contents:
-    """What the page shows. `comparisons` and `evidences` are in the same order, one per operator."""
+    """What a page shows: one operator in full and, on the front page, what was found in all."""
 
-    plan: Record
-    evidences: list[Evidence]
-    comparisons: list[Record]
+    arch: Record
+    evidence: Evidence
+    comparison: Record
     pictures: list[Record]
     picture_folder: Path
     config: str  # as used, YAML
     upstream: Record = field(default_factory=dict)  # kernels/upstream.yaml
-    references: dict[str, list[Record]] = field(default_factory=dict)  # operator -> its reference_times.yaml
+    references: list[Record] = field(default_factory=list)  # the operator's reference_times.yaml
     commit: str | None = None
+    comparisons: list[Record] = field(default_factory=list)  # front page: of every operator, this one first
+    front: str | None = None  # other pages: the link that leads to the front page
 
 
 def write_report(contents: Contents, output: Path | str) -> None:
@@ -52,22 +54,22 @@ def render(contents: Contents, base: str = "results") -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": number, "plural": plural, "big": big, "slug": slug}
+    shown = contents.comparisons or [contents.comparison]
     return environment.get_template("page.html.j2").render(
         style=Markup((TEMPLATES / "style.css").read_text()),
         script=Markup((TEMPLATES / "table.js").read_text()),
         light=_variables(LIGHT),
         dark=_variables(DARK),
-        machine=ran.machine(contents.plan),
-        summary=ran.summary(contents.plan, contents.evidences, contents.comparisons),
-        tiles=ran.totals(contents.comparisons, contents.evidences),
-        operators=[
-            _operator(evidence, compared, contents, base)
-            for evidence, compared in zip(contents.evidences, contents.comparisons, strict=True)
-        ],
+        front=contents.front,
+        pages=[compared["operator"] for compared in contents.comparisons[1:]],
+        machine=ran.machine(contents.arch),
+        summary=ran.summary(contents.arch, shown),
+        tiles=ran.totals(shown),
+        operator=_operator(contents, base),
         pictures=[_picture(p, contents.picture_folder) for p in contents.pictures if p["file"]],
         undrawn=_undrawn(contents.pictures),
-        rules=contents.comparisons[0]["rules"] if contents.comparisons else [],
-        recorded=_recorded(contents.comparisons),
+        rules=contents.comparison["rules"],
+        recorded=_recorded(shown),
         provenance=_provenance(contents),
     )
 
@@ -76,14 +78,15 @@ def _variables(colours: dict[str, str]) -> Markup:
     return Markup("".join(f"--{name}:{value};" for name, value in colours.items()))
 
 
-def _operator(evidence: Evidence, compared: Record, contents: Contents, base: str) -> Record:
+def _operator(contents: Contents, base: str) -> Record:
+    compared = contents.comparison
     return {
-        "name": evidence.operator,
+        "name": compared["operator"],
         "coverage": ran.coverage(compared),
         "tables": comparison.tables(compared),
-        "cards": cards.cards(evidence, contents.upstream, base),
-        "times": times.times(evidence, contents.references.get(evidence.operator, [])),
-        "roofline": evidence.roofline,
+        "cards": cards.cards(contents.evidence, contents.upstream, base),
+        "times": times.times(compared, contents.references),
+        "roofline": contents.evidence.roofline,
     }
 
 
@@ -111,24 +114,22 @@ def _recorded(comparisons: Iterable[Record]) -> list[str]:
 
 def _provenance(contents: Contents) -> Record:
     versions: dict[str, set[str]] = {}
-    for evidence in contents.evidences:
-        for entry in evidence.builds.values():
-            for name, version in entry["compilers"].items():
-                versions.setdefault(name, set()).add(version)
-    packages = {name: version for name, version in contents.plan["packages"].items() if version}
+    for entry in contents.evidence.builds.values():
+        for name, version in entry["compilers"].items():
+            versions.setdefault(name, set()).add(version)
+    packages = {name: version for name, version in contents.arch["packages"].items() if version}
     seeds = {
         check["seed"]
-        for evidence in contents.evidences
-        for entry in evidence.measured.values()
+        for entry in contents.evidence.measured.values()
         if entry["stage"] == "correctness"
         for check in (entry["metrics"] or {}).get("checks", [])
     }
     return {
         "compilers": [(name, ", ".join(sorted(found))) for name, found in sorted(versions.items())],
         "packages": sorted((name, v) for name, v in packages.items() if name not in versions),
-        "missing": sorted(name for name, version in contents.plan["packages"].items() if not version),
+        "missing": sorted(name for name, version in contents.arch["packages"].items() if not version),
         "commit": contents.commit,
         "seeds": ", ".join(map(str, sorted(seeds))),
-        "probed": contents.plan["provenance"]["created"],
+        "probed": contents.arch["provenance"]["created"],
         "config": contents.config,
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from cutesnake.contract import INSTALLED
-from cutesnake.evidence.gather import Evidence
 from cutesnake.report.words import DSL_NAMES, STAGE_NAMES, plural, slug, state
 
 Record = dict[str, Any]
@@ -20,31 +19,31 @@ TILES = {
 PARTICIPLES = {"nsys": "profiled", "ncu": "profiled"}  # in a sentence both profilers are one
 
 
-def machine(plan: Record) -> Record:
+def machine(arch: Record) -> Record:
     """The machine in sentences: devices, the one in use, tools and packages."""
     found = [
         f"{d['name']} (sm_{d['compute_capability'][0]}{d['compute_capability'][1]}, driver {d['driver']}, "
         f"{d['memory_bytes'] / 1e9:.0f} GB)"
-        for d in plan["devices"]
+        for d in arch["devices"]
     ]
-    used = next((d["name"] for d in plan["devices"] if d["index"] == plan["selected"]), None)
+    used = next((d["name"] for d in arch["devices"] if d["index"] == arch["selected"]), None)
     if not found:
-        sentence = f"No GPU here: {plan['reason'] or 'none was found'}."
+        sentence = f"No GPU here: {arch['reason'] or 'none was found'}."
     elif used is None:
-        sentence = f"{plural(len(found), 'GPU')} here, none in use: {plan['reason']}."
+        sentence = f"{plural(len(found), 'GPU')} here, none in use: {arch['reason']}."
     else:
         sentence = f"{plural(len(found), 'GPU')} here: {'; '.join(found)}. In use: {used}."
-    if plan.get("simulated"):
+    if arch.get("simulated"):
         sentence = f"This machine is a simulated one, for trying out the arch check. {sentence}"
-    tools = [f"{name} {'found' if there else 'not found'}" for name, there in plan["tools"].items()]
-    return {"sentence": sentence, "tools": ", ".join(tools), "readings": plan.get("readings") or {}}
+    tools = [f"{name} {'found' if there else 'not found'}" for name, there in arch["tools"].items()]
+    return {"sentence": sentence, "tools": ", ".join(tools), "readings": arch.get("readings") or {}}
 
 
-def summary(plan: Record, evidences: list[Evidence], comparisons: list[Record]) -> str:
+def summary(arch: Record, comparisons: list[Record]) -> str:
     """What was measured where, in plain words for a reader who has read nothing else."""
     said = []
-    live = _timed(evidences, "live")
-    used = next((d["name"] for d in plan["devices"] if d["index"] == plan["selected"]), None)
+    live = _timed(comparisons, "live")
+    used = next((d["name"] for d in arch["devices"] if d["index"] == arch["selected"]), None)
     if live:
         said += [f"Measured on this machine, on {device}: {what}." for device, what in live.items()]
     elif used:
@@ -56,7 +55,7 @@ def summary(plan: Record, evidences: list[Evidence], comparisons: list[Record]) 
     if checked["simulated"]:
         ran += f" and checked {plural(checked['simulated'], 'case')} by simulation on the CPU"
     said.append(f"{ran}.")
-    for device, what in _timed(evidences, "recorded").items():
+    for device, what in _timed(comparisons, "recorded").items():
         said.append(
             f"{'Beside that stand' if live else 'The times below are'} measurements recorded on {device}: {what}."
         )
@@ -65,20 +64,19 @@ def summary(plan: Record, evidences: list[Evidence], comparisons: list[Record]) 
     return " ".join(said)
 
 
-def _timed(evidences: list[Evidence], kind: str) -> dict[str, str]:
+def _timed(comparisons: list[Record], kind: str) -> dict[str, str]:
     """Device and date -> what was timed on it."""
     found: dict[str, list[str]] = {}
-    for evidence in evidences:
-        sources = [s for t in {t for _, t in evidence.decisions} for s in evidence.sources(t) if s.kind == kind]
-        for source in dict.fromkeys(sources):
-            cases = [entry["case"] for entry in evidence.records(source, "timing")]
-            kernels, workloads = ({case[key] for case in cases} for key in ("kernel", "workload"))
-            if cases:
-                made = evidence.label(source)
-                device = f"{source.device}, {made['date']}" if made["date"] else source.device
-                found.setdefault(device, []).append(
-                    f"{plural(len(kernels), 'kernel')} of {evidence.operator} on {plural(len(workloads), 'workload')}"
-                )
+    for comparison in comparisons:
+        tables = [table for table in comparison["times"] if table["device"]["kind"] == kind]
+        for name in dict.fromkeys(table["device"]["device"] for table in tables):
+            mine = [table for table in tables if table["device"]["device"] == name]
+            kernels = {kernel for table in mine for kernel in table["kernels"]}
+            workloads = {row["workload"] for table in mine for row in table["rows"]}
+            date = mine[0]["device"]["date"]
+            found.setdefault(f"{name}, {date}" if date else name, []).append(
+                f"{plural(len(kernels), 'kernel')} of {comparison['operator']} on {plural(len(workloads), 'workload')}"
+            )
     return {device: " and ".join(what) for device, what in found.items()}
 
 
@@ -87,7 +85,7 @@ def _sum(comparisons: list[Record], stage: str) -> Record:
     return {key: sum(count[key] for count in counts) for key in ("expected", "ok", "failed", "simulated")}
 
 
-def totals(comparisons: list[Record], evidences: list[Evidence]) -> list[Record]:
+def totals(comparisons: list[Record]) -> list[Record]:
     """One tile per stage: how many of how many on this machine, over all operators, and how many recorded elsewhere."""
     tiles = []
     for stage in STAGE_NAMES:
@@ -97,7 +95,7 @@ def totals(comparisons: list[Record], evidences: list[Evidence]) -> list[Record]
             extra.append(f"{total['failed']} failed")
         if total["simulated"]:
             extra.append(f"{total['simulated']} checked by simulation")
-        kept = sum(len(_recorded(evidence, stage)) for evidence in evidences)
+        kept = _recorded(comparisons, stage)
         tiles.append(
             {
                 **{"words": TILES[stage], "extra": ", ".join(extra), **total, "state": state(total)},
@@ -107,14 +105,11 @@ def totals(comparisons: list[Record], evidences: list[Evidence]) -> list[Record]
     return tiles
 
 
-def _recorded(evidence: Evidence, stage: str) -> set[tuple[str, str, str]]:
-    """(kernel, target, workload) of this experiment that a recorded set has, whichever the variant."""
-    cases = [e["case"] for e in evidence.recorded.values() if (e["stage"], e["status"]) == (stage, "ok")]
-    return {
-        (case["kernel"], case["target"], case["workload"])
-        for case in cases
-        if (case["kernel"], case["target"]) in evidence.decisions and case["workload"] in evidence.workloads
-    }
+def _recorded(comparisons: list[Record], stage: str) -> int:
+    """Cases of this experiment that recorded sets have, each variant and card counted."""
+    rows = [row for comparison in comparisons for row in comparison["coverage"]]
+    cards = [card for row in rows for card in row["cards"].get(stage, [])]
+    return sum(card["ok"] for card in cards if card["kind"] == "recorded")
 
 
 def coverage(comparison: Record) -> list[Record]:

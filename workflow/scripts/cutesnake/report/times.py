@@ -5,47 +5,27 @@ from __future__ import annotations
 from statistics import geometric_mean
 from typing import Any
 
-from cutesnake.evidence.gather import Evidence, Source, first_line
 from cutesnake.report.words import DSL_NAMES, Notes, plural, where
 
 Record = dict[str, Any]
-Found = dict[str, dict[str, Record]]  # workload -> kernel -> the metrics of its fastest variant
+Found = dict[str, dict[str, Record]]  # workload -> kernel -> its times
 
 
-def times(evidence: Evidence, references: list[Record]) -> list[Record]:
-    """A table per target and source that timed something: warm-L2 sustained means in us, the fastest of a row marked.
+def times(comparison: Record, references: list[Record]) -> list[Record]:
+    """A view per target and source that timed something: warm-L2 sustained means in us, the fastest of a row marked.
 
     `references` are entries of `kernels/<operator>/reference_times.yaml`; those of the source's device get a column
     each, unless the source timed their `kernel` itself. They never count as the fastest: they are of another run.
     """
-    targets = dict.fromkeys(target for _, target in evidence.decisions)
-    tables = []
-    for target in targets:
-        for source in evidence.sources(target):
-            found = _best(evidence, source, target)
-            if found:
-                timed = {kernel for row in found.values() for kernel in row}
-                elsewhere = [r for r in references if r["device"] == source.device and r["kernel"] not in timed]
-                tables.append(_table(evidence, source, target, found, elsewhere))
-    return tables
+    return [_table(table, references) for table in comparison["times"]]
 
 
-def _best(evidence: Evidence, source: Source, target: str) -> Found:
-    found: Found = {}
-    for entry in evidence.records(source, "timing"):
-        case = entry["case"]
-        if case["target"] == target and case["workload"] in evidence.workloads:
-            row = found.setdefault(case["workload"], {})
-            before = row.get(case["kernel"])
-            if before is None or entry["metrics"]["hot_us"] < before["hot_us"]:
-                row[case["kernel"]] = entry["metrics"]
-    return {workload: found[workload] for workload in evidence.workloads if workload in found}
-
-
-def _table(evidence: Evidence, source: Source, target: str, found: Found, elsewhere: list[Record]) -> Record:
-    dsls = {k: d["dsl"] for (k, t), d in evidence.decisions.items() if t == target}
-    kernels = {k: dsl for k, dsl in dsls.items() if any(k in row for row in found.values())}
-    failed = _failed(evidence, source, target)
+def _table(table: Record, references: list[Record]) -> Record:
+    kernels = table["kernels"]
+    found = {row["workload"]: row["kernels"] for row in table["rows"]}
+    device = table["device"]["device"]
+    elsewhere = [r for r in references if r["device"] == device and r["kernel"] not in kernels]
+    failed = {(entry["kernel"], entry["workload"]): entry["reason"] for entry in table["failed"]}
     notes = Notes()
     rows = []
     for workload, row in found.items():
@@ -58,7 +38,7 @@ def _table(evidence: Evidence, source: Source, target: str, found: Found, elsewh
         ]
         rows.append({"workload": workload, "cells": cells, "other": [r["hot_us"].get(workload) for r in elsewhere]})
     return {
-        **{"target": target, "where": where(evidence.label(source)), "kernels": list(kernels), "rows": rows},
+        **{"target": table["target"], "where": where(table["device"]), "kernels": list(kernels), "rows": rows},
         **{"references": elsewhere, "notes": notes.texts, "sentence": _sentence(found, kernels)},
         "summary": _summary(found, kernels, elsewhere),
         "cutile": "cutile" in kernels.values(),
@@ -74,17 +54,6 @@ def _cell(metrics: Record, fastest: bool, notes: Notes) -> Record:
 def _no_cell(reason: str | None, notes: Notes) -> Record:
     marks = [notes.mark(reason)] if reason else []
     return {"us": None, "tflops": None, "fastest": False, "marks": marks}
-
-
-def _failed(evidence: Evidence, source: Source, target: str) -> dict[tuple[str, str], str]:
-    """(kernel, workload) -> why it was not timed, where the source has a record that says so."""
-    entries = (evidence.measured if source.kind == "live" else evidence.recorded).values()
-    return {
-        (entry["case"]["kernel"], entry["case"]["workload"]): first_line(entry["reason"])
-        for entry in entries
-        if (entry["stage"], entry["status"], entry["case"]["target"]) == ("timing", "failed", target)
-        and (entry["device"] or {}).get("name") in (None, source.device)
-    }
 
 
 def _fastest(row: dict[str, Record]) -> str:

@@ -1,0 +1,101 @@
+"""Evidence per operator: what a change of one operator's records reruns, shown by dry runs over stand-in files."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import sample
+from cutesnake.evidence.gather import load_evidence
+from project import copy_project
+
+
+def dry_run(project: Path, *arguments: str) -> str:
+    env = {**os.environ, "CUTESNAKE_MACHINE": str(project / "tests/machines/none.json")}
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--dry-run", *arguments]
+    done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def outputs(project: Path) -> list[str]:
+    """Every file and folder that the default experiment makes, in the order in which jobs make them."""
+    announced = re.findall(r"^    output: (.*)$", dry_run(project, "--forceall"), re.MULTILINE)
+    return [path for line in announced for path in line.split(", ")]
+
+
+def rerun(project: Path) -> set[str]:
+    """What a dry run would make anew."""
+    announced = re.findall(r"^    output: (.*)$", dry_run(project), re.MULTILINE)
+    return {path for line in announced for path in line.split(", ")}
+
+
+def date(path: Path, seconds: float) -> None:
+    os.utime(path, (seconds, seconds))
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory) -> tuple[Path, list[str]]:
+    """A copy of the project in which every output of the default experiment is there, as an empty file."""
+    project = copy_project(tmp_path_factory.mktemp("done"))
+    made = outputs(project)
+    start = time.time() - 10_000
+    for place in project.rglob("*"):
+        date(place, start - 1000)
+    for number, name in enumerate(made):
+        path = project / name
+        if Path(name).suffix:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        else:
+            path.mkdir(parents=True)
+            (path / ".snakemake_timestamp").touch()
+            date(path / ".snakemake_timestamp", start + number)
+        date(path, start + number)
+    assert rerun(project) == set()
+    return project, made
+
+
+def operators(made: list[str]) -> list[str]:
+    return [Path(name).stem for name in made if name.startswith("results/plan/")]
+
+
+@pytest.mark.slow
+def test_one_operators_record_reruns_its_own_comparison_pictures_and_page(done) -> None:
+    project, made = done
+    first, *_, last = operators(made)
+    for operator in (first, last):
+        record = next(name for name in made if name.startswith(f"results/inspect/{operator}/"))
+        before = (project / record).stat().st_mtime
+        date(project / record, time.time())
+        anew = rerun(project)
+        date(project / record, before)
+        own = {f"results/compare/{operator}.json", f"results/plot/{operator}", f"results/report/{operator}.html"}
+        assert anew == own & set(made) | {"results/mla_report.html"}
+
+
+@pytest.mark.slow
+def test_one_operators_recorded_set_reruns_nothing_of_the_others(done) -> None:
+    project, made = done
+    path = next(project.glob("recorded/*/timing-*.jsonl"))
+    operator = path.stem.removeprefix("timing-")
+    before = path.stat().st_mtime
+    date(path, time.time())
+    anew = rerun(project)
+    date(path, before)
+    assert {f"results/compare/{operator}.json", f"results/plot/{operator}"} <= anew
+    others = [name for name in operators(made) if name != operator]
+    assert others and not [name for name in anew if any(other in name for other in others)]
+
+
+def test_evidence_has_only_what_the_operator_s_files_hold(tmp_path, monkeypatch) -> None:
+    found = sample.evidence(gpu=True)
+    paths = sample.write(tmp_path, found)
+    monkeypatch.chdir(tmp_path)
+    loaded = load_evidence(*paths)
+    assert loaded.operator == "mla_decode"
+    assert (loaded.builds, loaded.inspected, loaded.measured) == (found.builds, found.inspected, found.measured)
