@@ -1,0 +1,50 @@
+"""The schemas: each is valid, what they share is found, and what is shared still refuses what is wrong."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import jsonschema
+import pytest
+
+import sample
+from cutesnake import record
+from cutesnake.places import SCHEMAS
+
+RECORDS = {
+    entry["stage"]: entry
+    for found in (sample.evidence(gpu=True),)
+    for entry in (sample.arch(gpu=True), found.plan, *found.builds.values(), *found.measured.values())
+}
+
+
+@pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: path.name.split(".")[0])
+def test_every_schema_is_valid_and_what_it_refers_to_is_there(path) -> None:
+    schema = json.loads(path.read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    shared = json.loads((SCHEMAS / record.COMMON).read_text())["$defs"]
+    references = [part.split('"')[0] for part in path.read_text().split(f"{record.COMMON}#/$defs/")[1:]]
+    assert set(references) <= set(shared)
+
+
+@pytest.mark.parametrize("stage", sorted(RECORDS))
+def test_a_record_of_every_kind_fits_its_schema(stage) -> None:
+    record.check(stage, RECORDS[stage], "sample")
+
+
+@pytest.mark.parametrize("stage", ["correctness", "timing", "nsys", "ncu"])
+@pytest.mark.parametrize(
+    ("part", "wrong"),
+    [
+        ("case", {"variant": None}),
+        ("case", {"dsl": "fortran"}),
+        ("device", {"uuid": "x"}),
+        ("provenance", {"user": "x"}),
+    ],
+)
+def test_shared_parts_refuse_what_is_wrong(stage, part, wrong) -> None:
+    entry = copy.deepcopy(RECORDS[stage])
+    entry[part] = {**(entry[part] or {}), **wrong}
+    with pytest.raises(record.RecordError, match=part):
+        record.check(stage, entry, "sample")
