@@ -70,7 +70,7 @@ def make_schedule(
                 values = [piece.request, group * blocks, begin, end, piece.partial, lengths[piece.request]]
                 items.append(values + [0] * (ITEM_COLUMNS - len(values)))
             offsets.append(len(items))
-    merges = _merges(lane)
+    merges = merges_of(lane)
     return Schedule(lane, items, offsets, merges, sum(merge[2] for merge in merges))
 
 
@@ -181,7 +181,7 @@ def _number_partials(plan: list[list[tuple[int, int, int]]]) -> tuple[tuple[Piec
     )
 
 
-def _merges(lane: tuple[tuple[Piece, ...], ...]) -> list[list[int]]:
+def merges_of(lane: tuple[tuple[Piece, ...], ...]) -> list[list[int]]:
     partials: dict[int, list[int]] = {}
     for pieces in lane:
         for piece in pieces:

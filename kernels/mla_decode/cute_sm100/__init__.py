@@ -1,0 +1,157 @@
+"""Kernel `cute_sm100`: our MLA decode for Blackwell in CuTe DSL. The contract; device code is in `kernel.py`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.build import cute as cute_build
+from cutesnake.contract import Launch, Runner, Variant
+from kernels.mla_decode.cute_sm90.schedule import Schedule
+from kernels.mla_decode.cute_sm100 import layout
+from kernels.mla_decode.cute_sm100.schedule import make_schedule
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.mla_decode.operator import Inputs, Outputs, Workload
+
+DSL = "cute"
+TARGETS = {"sm_100a": "TMA, tcgen05 and tensor memory"}
+SOURCE = "ours"
+FUNCTION = "mla_decode_cute_sm100"
+COMBINE_WARPS = 8
+DTYPES = ("bf16", "fp16")
+
+
+def supports(workload: Workload) -> str | None:
+    """None, or why this kernel cannot compute the workload."""
+    if workload.dtype not in DTYPES:
+        return f"cute_sm100 computes in {' and '.join(DTYPES)}, not in {workload.dtype}"
+    if (workload.latent, workload.rope) != (layout.LATENT, layout.ROPE):
+        return (
+            f"cute_sm100 is written for latent {layout.LATENT} and rope {layout.ROPE}, "
+            f"not {workload.latent} and {workload.rope}"
+        )
+    return None
+
+
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """One so far: a pair of CTAs, tiles of 128 keys."""
+    return (Variant(f"{workload.dtype}_pair", {"dtype": workload.dtype}),)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    """Build with no GPU; sizes stay symbolic, so one build serves every batch, length and head count."""
+    return cute_build.build(lambda: _program(**variant.params), FUNCTION, target, folder)
+
+
+def _program(dtype: str) -> tuple[Any, tuple[Any, ...]]:
+    import cutlass
+    from cutlass import cute
+    from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+
+    from kernels.mla_decode.cute_sm100.kernel import MlaDecodeSm100
+
+    def tensor(element: Any, *shape: Any) -> Any:
+        order = tuple(reversed(range(len(shape))))
+        return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=16)
+
+    element = {"bf16": cutlass.BFloat16, "fp16": cutlass.Float16}[dtype]
+    batch, rows, pages, table, items, pairs, merges, partials = (cute.sym_int32() for _ in range(8))
+    arguments = (
+        tensor(element, batch, rows, layout.WIDTH),
+        tensor(element, pages, layout.PAGE, layout.WIDTH),
+        tensor(cutlass.Int32, batch, table),
+        tensor(element, batch, rows, layout.LATENT),
+        tensor(cutlass.Float32, batch, rows),
+        tensor(cutlass.Int32, items, layout.ITEM_COLUMNS),
+        tensor(cutlass.Int32, pairs),
+        tensor(cutlass.Int32, merges, 4),
+        tensor(cutlass.Float32, partials, rows, layout.LATENT),
+        tensor(cutlass.Float32, partials, rows),
+        cutlass.Float32(1.0),
+        *(cutlass.Int32(1) for _ in range(3)),
+        make_fake_stream(),
+    )
+    return MlaDecodeSm100(element), arguments
+
+
+def load(folder: Path) -> Executable:
+    """Load a build on a machine with neither DSL nor compiler."""
+    from cutesnake import record
+    from cutesnake.load import cute as cute_load
+
+    build = record.read("compile", folder / "build.json")
+    return Executable(cute_load.open_function(folder), build)
+
+
+@dataclass(frozen=True)
+class Executable:
+    function: Any
+    build: dict[str, Any]
+
+    def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+        """Make the workspace, and the schedule for these kv lengths: other lengths need another bind."""
+        from cutesnake.load import cute as cute_load
+
+        rows = workload.query_tokens * workload.heads
+        processors = cute_load.multiprocessors(inputs.q.device)
+        schedule = make_schedule(inputs.kv_lengths.tolist(), rows, processors)
+        return cute_load.Call(
+            self.function, arguments(workload, inputs, outputs, schedule), self._launches(schedule, rows)
+        )
+
+    def _launches(self, schedule: Schedule, rows: int) -> tuple[Launch, ...]:
+        launches = []
+        for symbol in self.build["symbols"]:
+            fixed = self.build["launch"][symbol]
+            split = "split_kernel" in symbol
+            if split:
+                grid = (layout.CTAS * (len(schedule.offsets) - 1), 1, 1)
+            else:
+                grid = (-(-rows * _row_warps(schedule) // COMBINE_WARPS), len(schedule.merges), 1)
+            if split or schedule.merges:
+                block, cluster = tuple(fixed["block"]), tuple(fixed["cluster"])
+                launches.append(Launch(symbol, grid, block, cluster, fixed["dynamic_shared_bytes"] or 0))
+        return tuple(sorted(launches, key=lambda launch: "split_kernel" not in launch.symbol))
+
+
+def _row_warps(schedule: Schedule) -> int:
+    """Warps of the combine kernel that share a row: about half as many as the most split request has pieces."""
+    most = max((partials for _, _, partials, _ in schedule.merges), default=0)
+    return 0 if most == 0 else 2 if most < 4 else 4 if most < 8 else 8
+
+
+def arguments(workload: Workload, inputs: Inputs, outputs: Outputs, schedule: Schedule) -> tuple[Any, ...]:
+    """What the exported function takes before the stream: see `MlaDecodeSm100.__call__`."""
+    import torch
+
+    device = inputs.q.device
+    rows = workload.query_tokens * workload.heads
+
+    def integers(values: list[Any]) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.int32, device=device)
+
+    def workspace(*shape: int) -> torch.Tensor:
+        return torch.empty(shape, dtype=torch.float32, device=device)
+
+    partials = max(1, schedule.partials)
+    return (
+        inputs.q.view(workload.batch, rows, layout.WIDTH),
+        inputs.kv_cache,
+        inputs.page_table,
+        outputs.out.view(workload.batch, rows, layout.LATENT),
+        outputs.lse.view(workload.batch, rows),
+        integers(schedule.items),
+        integers(schedule.offsets),
+        integers(schedule.merges or [[0, 0, 0, 0]]),
+        workspace(partials, rows, layout.LATENT),
+        workspace(partials, rows),
+        inputs.softmax_scale * math.log2(math.e),
+        workload.heads,
+        workload.query_tokens - 1 if workload.causal else 0,
+        _row_warps(schedule),
+    )

@@ -1,0 +1,219 @@
+"""MLA decode for Blackwell in CuTe DSL: device code of the kernel `cute_sm100`.
+
+A pair of CTAs (a cluster of two, whose tensor cores work on one product) owns 128 query rows (heads of one request,
+query tokens packed behind each other), 64 in each CTA, and walks over a range of tiles of 128 keys. Warps by role:
+
+    4 softmax     scores from tensor memory, P to shared memory, O rescaled where a maximum grew, the result stored
+    1 load        TMA loads of Q, keys and values
+    1 product     issues the products, in the pair's leader alone
+
+    tensor cores:  S0   S1   P0 V0   S2   P1 V1   S3   P2 V2 ...
+    softmax:            P0           P1           P2
+
+Why pairs: a 128 x 512 fp32 output is all of an SM's tensor memory, so 128 rows of one request need two SMs, and a
+product by a pair keeps the tensor cores busy with 64 rows each. Of the second operand a pair's CTAs hold half each: for
+the scores a page of keys, for the values 128 of 256 columns. So keys and values come by loads of their own, through one
+ring of shared memory: of a tile 72 KB of keys and 64 KB of values in each CTA.
+
+Budget per CTA (Blackwell: 232,448 bytes of shared memory, 512 columns of tensor memory):
+
+    Q             9 boxes of  8,192 bytes    73,728
+    ring          8 stages of 16,384 bytes  131,072
+    P             2 boxes of  8,192 bytes    16,384
+    exchange    3 x 128 fp32                  1,536
+    mbarriers    22 x 8 bytes                   176
+    tensor memory  2 x 64 columns of scores, 256 of output
+"""
+
+from __future__ import annotations
+
+import cuda.bindings.driver as cuda
+import cutlass
+import cutlass.cute as cute
+import cutlass.utils.blackwell_helpers as sm100
+from cutlass import Float32, Int32
+from cutlass.cute.nvgpu import cpasync, tcgen05
+from cutlass.utils import SmemAllocator
+
+from kernels.mla_decode.cute_sm90.combine import CombineSm90
+from kernels.mla_decode.cute_sm100 import layout
+from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
+from kernels.mla_decode.cute_sm100.layout import BOX, BOXES, CTAS, HALF, KEYS, PAGE, ROWS, STAGE_BOXES, STAGES
+from kernels.mla_decode.cute_sm100.load import Loader
+from kernels.mla_decode.cute_sm100.product import Multiplier
+from kernels.mla_decode.cute_sm100.softmax import Softmax
+
+
+class MlaDecodeSm100:
+    """Compile-time choice: `dtype` (cutlass.BFloat16 or cutlass.Float16)."""
+
+    def __init__(self, dtype: type[cutlass.Numeric]):
+        self.dtype = dtype
+
+    @cute.jit
+    def __call__(
+        self,
+        q: cute.Tensor,  # [batch, rows, 576]; rows = query tokens x heads
+        kv: cute.Tensor,  # [pages, 64, 576]
+        page_table: cute.Tensor,  # [batch, pages_per_request] int32
+        out: cute.Tensor,  # [batch, rows, 512]
+        lse: cute.Tensor,  # [batch, rows] fp32
+        items: cute.Tensor,  # [items, 8] int32: see schedule.py
+        item_offsets: cute.Tensor,  # [pairs + 1] int32
+        merges: cute.Tensor,  # [merged requests, 4] int32: request, first partial, partials, 0
+        out_partial: cute.Tensor,  # [partials, rows, 512] fp32
+        lse_partial: cute.Tensor,  # [partials, rows] fp32, base 2
+        scale_log2: Float32,  # softmax scale times log2(e)
+        heads: Int32,
+        hidden_tokens: Int32,  # query tokens - 1 if they are causal among themselves, else 0
+        row_warps: Int32,  # of the combine kernel; 0 if no request was split
+        stream: cuda.CUstream,
+    ):
+        boxes = cute.tile_to_shape(
+            tcgen05.make_smem_layout_atom(tcgen05.SmemLayoutAtomKind.K_SW128, self.dtype),
+            (PAGE, BOX, STAGE_BOXES * STAGES),
+            order=(0, 1, 2),
+        )
+        one_box = cute.slice_(boxes, (None, None, 0))
+        q_rows = cute.make_tensor(q.iterator, cute.select(q.layout, mode=[1, 2, 0]))
+        kv_rows = cute.make_tensor(kv.iterator, cute.select(kv.layout, mode=[1, 2, 0]))
+        load = cpasync.CopyBulkTensorTileG2SOp(tcgen05.CtaGroup.TWO)
+        tma_q, q_tma = cpasync.make_tiled_tma_atom(load, q_rows, one_box, (layout.CTA_ROWS, BOX))
+        tma_kv, kv_tma = cpasync.make_tiled_tma_atom(load, kv_rows, one_box, (PAGE, BOX))
+
+        @cute.struct
+        class SharedStorage:
+            q: cute.struct.Align[cute.struct.MemRange[self.dtype, BOXES * layout.BOX_ELEMENTS], 1024]
+            kv: cute.struct.Align[cute.struct.MemRange[self.dtype, STAGE_BOXES * STAGES * layout.BOX_ELEMENTS], 1024]
+            p: cute.struct.Align[cute.struct.MemRange[self.dtype, 2 * layout.BOX_ELEMENTS], 1024]
+            tops: cute.struct.MemRange[Float32, 2 * 128]
+            sums: cute.struct.MemRange[Float32, 128]
+            mbarriers: cute.struct.MemRange[cutlass.Int64, layout.MBARRIERS]
+            tensor_memory: Int32
+
+        self.storage = SharedStorage
+        self.split_kernel(
+            *(tma_q, q_tma, tma_kv, kv_tma, page_table, items, item_offsets),
+            *(out, lse, out_partial, lse_partial),
+            *(scale_log2, heads, hidden_tokens),
+            boxes,
+        ).launch(
+            grid=[CTAS * (item_offsets.shape[0] - 1), 1, 1],
+            block=[layout.THREADS, 1, 1],
+            cluster=[CTAS, 1, 1],
+            stream=stream,
+            min_blocks_per_mp=1,
+            use_pdl=True,
+        )
+        CombineSm90(self.dtype)(merges, out_partial, lse_partial, out, lse, row_warps, stream)
+
+    def _products(self) -> tuple[cute.TiledMma, cute.TiledMma]:
+        """Q K^T and P V, by both CTAs of a pair: 128 rows."""
+        k_major, mn_major = tcgen05.OperandMajorMode.K, tcgen05.OperandMajorMode.MN
+        return tuple(
+            sm100.make_trivial_tiled_mma(
+                self.dtype, self.dtype, k_major, b_major, Float32, tcgen05.CtaGroup.TWO, (ROWS, n)
+            )
+            for b_major, n in ((k_major, KEYS), (mn_major, HALF))
+        )
+
+    @cute.kernel
+    def split_kernel(
+        self,
+        tma_q: cute.CopyAtom,
+        q_tma: cute.Tensor,
+        tma_kv: cute.CopyAtom,
+        kv_tma: cute.Tensor,
+        page_table: cute.Tensor,
+        items: cute.Tensor,
+        item_offsets: cute.Tensor,
+        out: cute.Tensor,
+        lse: cute.Tensor,
+        out_partial: cute.Tensor,
+        lse_partial: cute.Tensor,
+        scale_log2: Float32,
+        heads: Int32,
+        hidden_tokens: Int32,
+        boxes: cute.ComposedLayout,
+    ):
+        warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+        rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
+        pair = cute.arch.block_idx()[0] // CTAS
+        storage = SmemAllocator().allocate(self.storage)
+        mbarriers = storage.mbarriers.data_ptr()
+
+        if warp == layout.LOAD_WARP:  # else their first use waits for them
+            cpasync.prefetch_descriptor(tma_q)
+            cpasync.prefetch_descriptor(tma_kv)
+        if warp == 0:
+            with cute.arch.elect_one():
+                self._initialise(mbarriers)
+            cute.arch.mbarrier_init_fence()
+            cute.arch.alloc_tmem(layout.TENSOR_MEMORY_COLUMNS, storage.tensor_memory.ptr, is_two_cta=True)
+            cute.arch.relinquish_tmem_alloc_permit(is_two_cta=True)
+        before_thread_sync()
+        cute.arch.cluster_arrive()
+        cute.arch.cluster_wait()
+        after_thread_sync()
+        tensor_memory = cute.arch.retrieve_tmem_ptr(Float32, 16, storage.tensor_memory.ptr)
+
+        work = (items, item_offsets[pair], item_offsets[pair + 1])
+        if warp == layout.LOAD_WARP:
+            kv_boxes = storage.kv.get_tensor(boxes.outer, swizzle=boxes.inner)
+            q_boxes = storage.q.get_tensor(cute.slice_(boxes, (None, None, (0, None))).outer, swizzle=boxes.inner)
+            loader = Loader(tma_q, tma_kv, q_tma, kv_tma, q_boxes, kv_boxes, page_table, rank, mbarriers)
+            loader.run(*work)
+        elif warp == layout.PRODUCT_WARP:
+            if rank == 0:
+                self._multiplier(storage, tensor_memory, mbarriers).run(*work)
+        else:
+            softmax = Softmax(
+                dtype=self.dtype,
+                thread=cute.arch.thread_idx()[0],
+                rank=rank,
+                tensor_memory=tensor_memory,
+                p=storage.p.data_ptr(),
+                tops=storage.tops.get_tensor(cute.make_layout((2, 128), stride=(128, 1))),
+                sums=storage.sums.get_tensor(cute.make_layout(128)),
+                mbarriers=mbarriers,
+                scale_log2=scale_log2,
+            )
+            softmax.run(*work, heads, hidden_tokens, (out, lse, out_partial, lse_partial))
+
+        # The pair's products use the memory of both CTAs, and each arrives on the other's mbarriers.
+        before_thread_sync()
+        cute.arch.cluster_arrive()
+        cute.arch.cluster_wait()
+        after_thread_sync()
+        if warp == 0:
+            cute.arch.dealloc_tmem(tensor_memory, layout.TENSOR_MEMORY_COLUMNS, is_two_cta=True)
+
+    def _initialise(self, mbarriers: cute.Pointer) -> None:
+        """All are signalled once a phase, by TMA's expected bytes or a commit, but P by every softmax warp of a pair."""
+        for number in range(layout.MBARRIERS):
+            count = CTAS * layout.SOFTMAX_WARPS if number == layout.P_FULL else 1
+            cute.arch.mbarrier_init(mbarriers + number, count)
+
+    def _multiplier(self, storage, tensor_memory, mbarriers) -> Multiplier:
+        """Shared memory as the products read it, as descriptors."""
+        qk, pv = self._products()
+        tile_qk, tile_pv = (ROWS, KEYS, BOX), (ROWS, HALF, PAGE)
+        shared = (
+            (storage.q, sm100.make_smem_layout_a(qk, tile_qk, self.dtype, BOXES)),
+            (storage.kv, sm100.make_smem_layout_b(qk, tile_qk, self.dtype, STAGE_BOXES * STAGES)),
+            (storage.p, sm100.make_smem_layout_a(pv, tile_pv, self.dtype, 2)),
+            (storage.kv, sm100.make_smem_layout_b(pv, tile_pv, self.dtype, STAGES)),
+        )
+        sQ, sK, sP, sV = (memory.get_tensor(view.outer, swizzle=view.inner) for memory, view in shared)
+        scores = qk.make_fragment_C(qk.partition_shape_C((ROWS, KEYS)))
+        values = pv.make_fragment_C(pv.partition_shape_C((ROWS, HALF)))
+        return Multiplier(
+            make_products=self._products,
+            q=qk.make_fragment_A(sQ),
+            k=qk.make_fragment_B(sK),
+            p=pv.make_fragment_A(sP),
+            v=pv.make_fragment_B(sV),
+            scores=cute.make_tensor(tensor_memory, scores.layout),
+            out=cute.make_tensor(tensor_memory + layout.OUT_COLUMN, values.layout),
+            mbarriers=mbarriers,
+        )
