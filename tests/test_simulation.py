@@ -48,14 +48,15 @@ def simulated(found: Plan) -> dict[tuple[str, str], list[str]]:
 
 
 ADD, FP16, FP8, SM90 = "cute", "cutlass_fp16", "cutlass_fp8", "cute_sm90"
+BLACKWELL = {(kernel, "sm_100a") for kernel in (ADD, FP16, FP8, "cute_sm100")}
 
 
 @pytest.mark.parametrize(
     ("name", "kernels"),
     [
-        ("none", {(ADD, "sm_90a"), (ADD, "sm_100a"), (FP16, "sm_100a"), (FP8, "sm_100a"), (SM90, "sm_90a")}),
-        ("rtx5090", {(ADD, "sm_90a"), (ADD, "sm_100a"), (FP16, "sm_100a"), (FP8, "sm_100a"), (SM90, "sm_90a")}),
-        ("h200", {(ADD, "sm_100a"), (FP16, "sm_100a"), (FP8, "sm_100a")}),
+        ("none", {(ADD, "sm_90a"), (SM90, "sm_90a"), *BLACKWELL}),
+        ("rtx5090", {(ADD, "sm_90a"), (SM90, "sm_90a"), *BLACKWELL}),
+        ("h200", BLACKWELL),
         ("b200", {(ADD, "sm_90a"), (SM90, "sm_90a")}),
     ],
 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
-TARGETS = {"sm_100a": "TMA, tcgen05 and tensor memory"}
+TARGETS = {"sm_100a": "tcgen05 and tensor memory", "sm_103a": "tcgen05 and tensor memory"}
 SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm100"
 COMBINE_WARPS = 8

@@ -189,7 +189,7 @@ class MlaDecodeSm100:
             cute.arch.dealloc_tmem(tensor_memory, layout.TENSOR_MEMORY_COLUMNS, is_two_cta=True)
 
     def _initialise(self, mbarriers: cute.Pointer) -> None:
-        """All are signalled once a phase, by TMA's expected bytes or a commit, but P by every softmax warp of a pair."""
+        """All are signalled once a phase, by expected bytes or a commit, but P by every softmax warp of the pair."""
         for number in range(layout.MBARRIERS):
             count = CTAS * layout.SOFTMAX_WARPS if number == layout.P_FULL else 1
             cute.arch.mbarrier_init(mbarriers + number, count)

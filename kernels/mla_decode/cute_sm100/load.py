@@ -73,9 +73,7 @@ class Loader:
             stage, phase = next_stage(stage, phase)
 
     @cute.jit
-    def load_keys(
-        self, request: Int32, tile: Int32, length: Int32, stage: Int32, phase: Int32
-    ) -> tuple[Int32, Int32]:
+    def load_keys(self, request: Int32, tile: Int32, length: Int32, stage: Int32, phase: Int32) -> tuple[Int32, Int32]:
         """This CTA's page of a tile, all 576 columns."""
         shared, source = self.page(request, 2 * tile + self.rank, length)
         for n in cutlass.range_constexpr(layout.KEY_STAGES):

@@ -82,9 +82,8 @@ class Softmax:
         probabilities, added = self.exponentiate(scores, new)
         # The product of the tile before has read P's memory, and O is complete up to there.
         self.wait_for_out(count - 1)
-        if has_out:
-            if cute.arch.vote_any_sync(factor != 1.0):
-                self.rescale(factor)
+        if has_out & cute.arch.vote_any_sync(factor != 1.0):
+            self.rescale(factor)
         self.store_probabilities(probabilities)
         cute.arch.fence_proxy("async.shared", space="cta")
         before_thread_sync()
@@ -153,9 +152,7 @@ class Softmax:
         after_thread_sync()
 
     def columns(self, first: Any, count: int) -> cute.Tensor:
-        return cute.make_tensor(
-            self.tensor_memory + first, cute.make_layout((128, count), stride=(LANE_STRIDE, 1))
-        )
+        return cute.make_tensor(self.tensor_memory + first, cute.make_layout((128, count), stride=(LANE_STRIDE, 1)))
 
     def read(self, first: Any, count: int) -> cute.Tensor:
         """`count` columns of this thread's lane, complete: registers (count)."""
@@ -203,9 +200,7 @@ class Softmax:
         return total + self.sums[self.thread ^ CTA_ROWS]
 
     @cute.jit
-    def store(
-        self, request: Int32, row: Int32, partial: Int32, maximum: Float32, total: Float32, outputs: Any
-    ) -> None:
+    def store(self, request: Int32, row: Int32, partial: Int32, maximum: Float32, total: Float32, outputs: Any) -> None:
         """Normalise, and store to the output, or a partial result if the request is split.
 
         A row that saw no key has the output 0; its log-sum-exp is +inf, that of a partial result -inf.
