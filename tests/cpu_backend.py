@@ -17,7 +17,7 @@ with contextlib.suppress(ImportError):
 SMALL = {"batch": 3, "kv_length": 200, "heads": 16, "latent": 64, "rope": 16, "query_tokens": 1, "dtype": "bf16"}
 SETTINGS = {
     "seeds": [0, 1],
-    "distributions": ["randn", "large", "dominant", "constant", "ragged", "length_one"],
+    "distributions": list(load_operator("mla_decode").DISTRIBUTIONS),
 }
 
 

@@ -97,6 +97,67 @@ def test_one_wrong_head_in_a_large_batch_fails():
     assert "worst row of out" in reason
 
 
+def on(distribution, kernel, **changes):
+    """Reason of a kernel on one distribution alone; None if it passed."""
+    case = dataclasses.replace(small_case(**changes), settings={"seeds": [0], "distributions": [distribution]})
+    return check_case(case, CpuBackend(kernel))[1]
+
+
+def multiplies_padding_by_zero(workload, inputs, outputs):
+    """Right scores, and weights of 0 past the end, where the value may be NaN or infinite."""
+    right(workload, inputs, outputs)
+    for request, length in enumerate(inputs.kv_lengths.tolist()):
+        if length % 64:
+            last = inputs.kv_cache[inputs.page_table[request, length // 64], length % 64 :, : workload.latent]
+            outputs.out[request] += (0 * last.float()).sum(0).to(outputs.out.dtype)
+
+
+def test_padding_that_reaches_the_output_through_a_weight_of_0_fails():
+    assert on("ragged", multiplies_padding_by_zero) is None, "finite padding does not show it"
+    assert "are NaN" in on("nan_padding", multiplies_padding_by_zero)
+
+
+def reads_every_table_entry(workload, inputs, outputs):
+    inputs.kv_cache[inputs.page_table.long()]
+    right(workload, inputs, outputs)
+
+
+def test_a_table_entry_past_the_pages_of_a_request_must_not_be_followed():
+    assert on("ragged", reads_every_table_entry) is None
+    assert "out of bounds" in on("bad_table", reads_every_table_entry)
+
+
+def infinite_lse(value):
+    def kernel(workload, inputs, outputs):
+        right(workload, inputs, outputs)
+        outputs.lse[outputs.lse.isinf()] = value
+
+    return kernel
+
+
+@pytest.mark.parametrize("value", [-math.inf, math.nan, 0.0, 3e38])
+def test_a_row_without_keys_has_an_lse_of_plus_infinity_and_no_other(value):
+    assert on("empty_requests", infinite_lse(math.inf)) is None
+    assert "lse" in on("empty_requests", infinite_lse(value))
+    assert "lse" in on("empty_requests", infinite_lse(value), batch=1), "where every request is empty, too"
+
+
+def test_an_lse_of_infinity_fails_where_a_number_is_expected():
+    def kernel(workload, inputs, outputs):
+        right(workload, inputs, outputs)
+        outputs.lse[-1, 0, 0] = math.inf
+
+    assert "error of lse is inf" in on("randn", kernel)
+
+
+def test_the_output_of_a_row_without_keys_is_zero():
+    def kernel(workload, inputs, outputs):
+        right(workload, inputs, outputs)
+        outputs.out[outputs.lse.isinf()] = 1e-2
+
+    assert "out" in on("empty_requests", kernel)
+
+
 def outside(tensor, offset):
     """The element `offset` places from the start of a tensor, inside or outside it."""
     return torch.as_strided(tensor, (1,), (1,), tensor.storage_offset() + offset)

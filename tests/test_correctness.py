@@ -78,6 +78,40 @@ def test_related_sizes_that_the_build_is_not_for_are_named(monkeypatch):
     } in metrics["skipped"]
 
 
+def nan_where_a_request_is_empty(workload, inputs, outputs):
+    right(workload, inputs, outputs)
+    outputs.out[inputs.kv_lengths == 0] = float("nan")
+
+
+def test_a_failure_beyond_what_a_kernel_promises_is_recorded_and_fails_nothing(monkeypatch):
+    assert check_case(small_case(), CpuBackend(nan_where_a_request_is_empty))[1] is not None
+    kernel = load_kernel("mla_decode", "torch_sdpa")
+    monkeypatch.setattr(kernel, "OUTSIDE", {"empty_requests": "it is for requests with keys"}, raising=False)
+    metrics, reason = check_case(small_case(), CpuBackend(nan_where_a_request_is_empty))
+    beyond = [c for c in metrics["checks"] if c["distribution"] == "empty_requests"]
+    assert reason is None and metrics["failed"] == 0
+    assert [c["passed"] for c in beyond] == [False, False] and "NaN" in beyond[0]["reason"]
+    assert {c.get("outside") for c in beyond} == {"it is for requests with keys"}
+    assert metrics["checks"][-2:] == beyond, "last: what breaks there must not keep anything else from being checked"
+    entry = make_record(small_case(), metrics, reason)
+    record.check("correctness", json.loads(json.dumps(entry, allow_nan=False)), "record")
+
+
+def test_what_is_beyond_a_kernels_promise_is_no_proof_that_it_works(monkeypatch):
+    kernel = load_kernel("mla_decode", "torch_sdpa")
+    monkeypatch.setattr(kernel, "OUTSIDE", {"randn": "it promises nothing"}, raising=False)
+    case = dataclasses.replace(small_case(), settings={"seeds": [0], "distributions": ["randn"]})
+    _, reason = check_case(case, CpuBackend(right))
+    assert reason.startswith("nothing could be checked")
+
+
+def test_inputs_of_another_shape_are_bound_anew():
+    backend = CountingBackend()
+    case = dataclasses.replace(small_case(), settings={"seeds": [0], "distributions": ["randn", "bad_table", "randn"]})
+    _, reason = check_case(case, backend)
+    assert reason is None and len([b for b in backend.bindings if b[0] == case.workload.id]) == 3
+
+
 def test_the_record_fits_its_schema():
     metrics, reason = check_case(small_case(), CpuBackend(right))
     entry = make_record(small_case(), metrics, reason)

@@ -5,10 +5,10 @@ from typing import Any
 
 from cutesnake.contract import Variant
 from kernels.mla_decode.cutlass import adapter as cutlass_adapter
-from kernels.mla_decode.cutlass.adapter import SOURCE, TARGETS, load
+from kernels.mla_decode.cutlass.adapter import OUTSIDE, SOURCE, TARGETS, load
 from kernels.mla_decode.operator import Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "compile", "load", "supports", "variants"]
+__all__ = ["DSL", "OUTSIDE", "SOURCE", "TARGETS", "compile", "load", "supports", "variants"]
 
 DSL = "cute"
 

@@ -22,6 +22,10 @@ DSL = "cuda"
 SOURCE = INSTALLED
 NEEDS = {"flashinfer": "flashinfer-python"}
 TARGETS = {"sm_90a": "wgmma and TMA"}
+OUTSIDE = {
+    "nan_padding": "FlashInfer's documentation says nothing of NaN in the cache past a request's end",
+    "empty_requests": "FlashInfer's documentation says nothing of requests without keys",
+}
 BACKEND = "fa3"
 WORKSPACE_BYTES = 128 << 20  # what the wrapper's documentation advises
 COMPILED = "FLASHINFER_WORKSPACE_BASE"  # below it, in .cache/flashinfer, the package keeps what it has compiled
@@ -79,8 +83,8 @@ class Attention:
         self._table = inputs.page_table.view(-1)
         self._places: torch.Tensor | None = None
         self._indices = self._table
-        if int(used.min()) < w.pages_per_request:
-            column = torch.arange(w.pages_per_request, device=device)
+        if int(used.min()) < inputs.page_table.shape[1]:
+            column = torch.arange(inputs.page_table.shape[1], device=device)
             self._places = (column < used[:, None]).view(-1).nonzero().view(-1)
             self._indices = self._table[self._places]
         queries = torch.arange(w.batch + 1, dtype=torch.int32, device=device) * w.query_tokens

@@ -9,6 +9,7 @@ parts together, its value the latent part alone:
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,19 +19,29 @@ if TYPE_CHECKING:
     import torch
 
 DTYPES = {"bf16": 2, "fp16": 2, "fp8": 1}
-DISTRIBUTIONS = ("randn", "large", "dominant", "constant", "ragged", "length_one")
+DISTRIBUTIONS = (
+    *("randn", "large", "dominant", "constant", "ragged", "length_one"),
+    *("nan_padding", "empty_requests", "bad_table"),  # what a serving engine's cache holds beside its requests
+)
+LENGTHS = ("full", "ragged")
 PLANNED = ("kv_lengths",)  # inputs that a binding may look at, to make its schedule: others need a new binding
 PAGE = 64  # tokens per page of the KV cache
+UNUSED_COLUMNS = 4  # of the page table with `bad_table`; even, as a table for fp8 has to be
+BAD_ENTRY = 2_147_480_000  # no page has this number: the value of FlashMLA's own dense decode test
 
 
 @dataclass(frozen=True)
 class Workload:
     """One decode step.
 
-    `kv_length` is the longest request in tokens; `paged` shuffles the pages of the cache, otherwise they lie in order
+    No request is longer than `kv_length` tokens; `paged` shuffles the pages of the cache, otherwise they lie in order
     (a contiguous cache, which paged kernels read through an identity table). With `causal`, query token t of
     `query_tokens` sees the keys below `length - query_tokens + 1 + t`. Output has the dtype of the inputs, the
-    log-sum-exp is float32.
+    log-sum-exp is float32. A row that sees no key, as all rows of a request of length 0, has output 0 and a
+    log-sum-exp of +inf, as FlashMLA defines it.
+
+    With `lengths` "full" every request has `kv_length` tokens; with "ragged" they are log-uniform from 1 to
+    `kv_length` (see `request_lengths`), as in a batch of old and new conversations.
     """
 
     batch: int
@@ -42,6 +53,7 @@ class Workload:
     rope: int = 64
     paged: bool = False
     causal: bool = True
+    lengths: str = "full"
 
     def __post_init__(self) -> None:
         for key in ("batch", "kv_length", "query_tokens", "heads", "latent", "rope"):
@@ -50,6 +62,8 @@ class Workload:
                 raise ValueError(f"{key} is {value!r}; it must be a whole number from 1 up")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype is {self.dtype!r}; allowed: {', '.join(DTYPES)}")
+        if self.lengths not in LENGTHS:
+            raise ValueError(f"lengths is {self.lengths!r}; allowed: {', '.join(LENGTHS)}")
         if self.query_tokens > self.kv_length:
             raise ValueError(
                 f"query_tokens is {self.query_tokens}, more than kv_length {self.kv_length}: the cache holds the "
@@ -62,6 +76,7 @@ class Workload:
         parts = [f"b{self.batch}", f"q{self.query_tokens}", f"s{self.kv_length}", self.dtype]
         parts += [f"h{self.heads}"] * (self.heads != 128) + [f"l{self.latent}"] * (self.latent != 512)
         parts += [f"r{self.rope}"] * (self.rope != 64) + ["paged"] * self.paged + ["full"] * (not self.causal)
+        parts += [self.lengths] * (self.lengths != "full")
         return "_".join(parts)
 
     @property
@@ -79,9 +94,9 @@ class Workload:
 @dataclass
 class Inputs:
     q: torch.Tensor  # [batch, query_tokens, heads, latent + rope], the dtype
-    kv_cache: torch.Tensor  # [pages, PAGE, latent + rope], the dtype; rows past a request's length hold garbage
-    page_table: torch.Tensor  # [batch, pages_per_request], int32
-    kv_lengths: torch.Tensor  # [batch], int32, each from query_tokens to kv_length
+    kv_cache: torch.Tensor  # [pages, PAGE, latent + rope], the dtype; rows past a request's length hold anything
+    page_table: torch.Tensor  # [batch, pages_per_request or more], int32; past a request's pages anything may stand
+    kv_lengths: torch.Tensor  # [batch], int32, each from 0 to kv_length
     softmax_scale: float
 
 
@@ -89,6 +104,19 @@ class Inputs:
 class Outputs:
     out: torch.Tensor  # [batch, query_tokens, heads, latent], the dtype
     lse: torch.Tensor  # [batch, query_tokens, heads], float32, natural logarithm of the sum of exp(scores)
+
+
+def request_lengths(workload: Workload) -> tuple[int, ...]:
+    """Tokens of each request, in every distribution that does not draw lengths of its own.
+
+    "ragged": kv_length to the power of u, u uniform in [0, 1), rounded down, and no fewer than the query tokens, which
+    are in the cache too. Drawn by Python's generator from batch and kv_length alone: a workload has one cost.
+    """
+    w = workload
+    if w.lengths == "full":
+        return (w.kv_length,) * w.batch
+    draw = random.Random(f"{w.batch} requests of up to {w.kv_length} tokens")
+    return tuple(max(w.query_tokens, int(w.kv_length ** draw.random())) for _ in range(w.batch))
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
@@ -111,7 +139,13 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
     Distributions: `randn`; `large` (scores near +-100: one key takes nearly all weight); `dominant` (one key per
     request far above the rest); `constant` (all keys of a request alike: the softmax is uniform); `ragged` (request
     lengths from query_tokens to kv_length, never all equal when batch > 1); `length_one` (every request as short as
-    it may be).
+    it may be). And what a serving engine hands over, with lengths drawn as in `ragged`:
+
+    - `nan_padding`: NaN, +inf and -inf by turns in the cache past each request's length, in its last page and in whole
+      pages after it (elsewhere these rows are finite garbage); the first request, too, is shorter than its pages;
+    - `empty_requests`: the first of every four requests has length 0, and the second has one token, so that all but
+      the last of several causal query tokens see no key;
+    - `bad_table`: a page table with unused columns, whose entries past a request's pages are no page numbers.
     """
     import torch
 
@@ -119,24 +153,44 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
         raise ValueError(f"distribution is {distribution!r}; allowed: {', '.join(DISTRIBUTIONS)}")
     w = workload
     generator = torch.Generator(device).manual_seed(seed)
-    width = w.latent + w.rope
-    pages = w.batch * w.pages_per_request
-
-    def draw(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator, device=device)
-
     lengths = _lengths(w, distribution, generator, device)
-    if w.paged:
-        order = torch.randperm(pages, generator=generator, device=device)
-    else:
-        order = torch.arange(pages, device=device)
-    page_table = order.view(w.batch, w.pages_per_request).to(torch.int32)
+    page_table = _page_table(w, generator, device)
+    q = torch.randn(w.batch, w.query_tokens, w.heads, w.latent + w.rope, generator=generator, device=device)
+    cache = _cache(w, distribution, generator, lengths, page_table, q)
+    if distribution == "bad_table":
+        page_table = torch.nn.functional.pad(page_table, (0, UNUSED_COLUMNS))
+        column = torch.arange(page_table.shape[1], device=device)
+        page_table[column * PAGE >= lengths[:, None]] = BAD_ENTRY
+    return Inputs(q.to(cache.dtype), cache, page_table, lengths, w.softmax_scale)
 
-    q = draw(w.batch, w.query_tokens, w.heads, width)
-    cache = torch.empty(pages, PAGE, width, dtype=torch_dtype(w.dtype), device=device)
+
+def _page_table(w: Workload, generator: torch.Generator, device: str) -> torch.Tensor:
+    import torch
+
+    pages = w.batch * w.pages_per_request
+    order = torch.randperm(pages, generator=generator, device=device) if w.paged else torch.arange(pages, device=device)
+    return order.view(w.batch, w.pages_per_request).to(torch.int32)
+
+
+def _cache(
+    w: Workload,
+    distribution: str,
+    generator: torch.Generator,
+    lengths: torch.Tensor,
+    page_table: torch.Tensor,
+    q: torch.Tensor,
+) -> torch.Tensor:
+    """[pages, PAGE, latent + rope], the dtype; `q` in float32, for the keys that shall match it."""
+    import torch
+
+    width, device = w.latent + w.rope, lengths.device
+    cache = torch.empty(page_table.numel(), PAGE, width, dtype=torch_dtype(w.dtype), device=device)
     position = torch.arange(w.pages_per_request * PAGE, device=device)
+    # Garbage past the end: finite by default, so that reading it shows where multiplying it by 0 does not.
+    values = [math.nan, math.inf, -math.inf] if distribution == "nan_padding" else [64.0]
+    garbage = torch.tensor(values, device=device)[position % len(values), None]
     for request in range(w.batch):  # one request at a time: float32 drafts of the whole cache would not fit
-        keys = draw(len(position), width)
+        keys = torch.randn(len(position), width, generator=generator, device=device)
         if distribution == "large":
             keys *= 8.0
         elif distribution == "constant":
@@ -144,9 +198,9 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
         elif distribution == "dominant":
             keys *= 0.1
             keys[int(lengths[request]) // 2] = q[request, 0, 0] * 2.0
-        keys[position >= lengths[request]] = 64.0  # finite garbage: reading it must show, multiplying by 0 must not
+        keys = torch.where(position[:, None] < lengths[request], keys, garbage)
         cache[page_table[request].long()] = keys.view(-1, PAGE, width).to(cache.dtype)
-    return Inputs(q.to(cache.dtype), cache, page_table, lengths, w.softmax_scale)
+    return cache
 
 
 def _lengths(w: Workload, distribution: str, generator: torch.Generator, device: str) -> torch.Tensor:
@@ -154,11 +208,18 @@ def _lengths(w: Workload, distribution: str, generator: torch.Generator, device:
 
     if distribution == "length_one":
         return torch.full((w.batch,), w.query_tokens, dtype=torch.int32, device=device)
-    lengths = torch.full((w.batch,), w.kv_length, dtype=torch.int32, device=device)
-    if distribution == "ragged" and w.kv_length > w.query_tokens:
+    lengths = torch.tensor(request_lengths(w), dtype=torch.int32, device=device)
+    drawn = ("ragged", "nan_padding", "empty_requests", "bad_table")
+    if distribution in drawn and w.kv_length > w.query_tokens:
+        # The first request keeps its length: the longest one belongs to what is checked.
         lengths[1:] = torch.randint(
             w.query_tokens, w.kv_length, (w.batch - 1,), generator=generator, device=device, dtype=torch.int32
         )
+    if distribution in ("nan_padding", "bad_table"):
+        lengths[0] = max(w.query_tokens, int(lengths[0]) - PAGE - 27)  # leaves a part of a page and a whole one
+    if distribution == "empty_requests":
+        lengths[0::4] = 0
+        lengths[1::4] = 1
     return lengths
 
 
@@ -196,11 +257,13 @@ def _attend(inputs: Inputs, latent: int, causal: bool, same_precision: bool) -> 
             hidden = torch.arange(length, device=scores.device)[None, :] >= limit[:, None]
             scores = scores.masked_fill(hidden[:, None, :], float("-inf"))
         lse[request] = torch.logsumexp(scores, dim=-1)
-        weights = torch.softmax(scores, dim=-1)
+        keyless = lse[request] == float("-inf")
+        weights = torch.softmax(scores, dim=-1).masked_fill(keyless[..., None], 0.0)
         if same_precision:
             out[request] = (weights.to(dtype).to(operand) @ keys[:, :latent].to(operand)).float()
         else:
             out[request] = weights @ keys[:, :latent].float()
+        lse[request].masked_fill_(keyless, float("inf"))
     return Outputs(out.to(dtype) if same_precision else out, lse)
 
 
@@ -215,16 +278,17 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """FLOPs 2 B Q H S (latent + rope + latent); bytes: cache, queries, output and LSE once each.
+    """FLOPs 2 Q H T (latent + rope + latent), T the tokens of all requests; bytes: cache, queries, output and LSE once.
 
-    The masked corner of causal query tokens is counted as done: at most Q(Q-1)/2 keys in S.
+    The masked corner of causal query tokens is counted as done: at most Q(Q-1)/2 keys a request.
     """
     w = workload
     size = DTYPES[w.dtype]
+    tokens = sum(request_lengths(w))
     rows = w.batch * w.query_tokens * w.heads
     return Cost(
-        flops=2 * rows * w.kv_length * (2 * w.latent + w.rope),
-        bytes_read=size * (w.batch * w.kv_length + rows) * (w.latent + w.rope),
+        flops=2 * w.query_tokens * w.heads * tokens * (2 * w.latent + w.rope),
+        bytes_read=size * (tokens + rows) * (w.latent + w.rope),
         bytes_written=rows * (w.latent * size + 4),
     )
 

@@ -27,6 +27,8 @@ def supports(workload: Workload) -> str | None:
         return "TileGym's MLA decode is written for 16-bit types"
     if w.paged:
         return "TileGym's MLA decode reads a contiguous cache, not a paged one"
+    if w.lengths != "full":
+        return "TileGym's MLA decode takes requests of one length"
     if w.query_tokens != 1:
         return "TileGym's MLA decode takes one query token"
     if w.heads % 16:

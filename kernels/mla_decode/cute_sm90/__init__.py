@@ -146,8 +146,8 @@ class Executable:
 
 def _row_warps(schedule: Schedule) -> int:
     """Warps of the combine kernel that share a row: about half as many as the most split request has pieces."""
-    most = max((partials for _, _, partials, _ in schedule.merges), default=0)
-    return 0 if most == 0 else 2 if most < 4 else 4 if most < 8 else 8
+    most = max((partials for _, _, partials, _ in schedule.merges), default=None)
+    return 0 if most is None else 2 if most < 4 else 4 if most < 8 else 8
 
 
 def arguments(workload: Workload, inputs: Inputs, outputs: Outputs, schedule: Schedule) -> tuple[Any, ...]:
@@ -170,7 +170,7 @@ def arguments(workload: Workload, inputs: Inputs, outputs: Outputs, schedule: Sc
         inputs.page_table,
         outputs.out.view(workload.batch, rows, layout.LATENT),
         outputs.lse.view(workload.batch, rows),
-        integers(schedule.items),
+        integers(schedule.items or [[0] * layout.ITEM_COLUMNS]),
         integers(schedule.offsets),
         integers(schedule.merges or [[0, 0, 0, 0]]),
         workspace(partials, rows, layout.LATENT),

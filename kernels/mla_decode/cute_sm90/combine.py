@@ -15,7 +15,9 @@ LN_2 = 0.6931471805599453
 
 
 class CombineSm90:
-    """out = sum_i w_i out_i / sum_i w_i with w_i = 2^(lse_i - max lse).
+    """out = sum_i w_i out_i / sum_i w_i with w_i = 2^(lse_i - max lse); of a row without keys 0, and its lse +inf.
+
+    A request of length 0 is merged from no partial results.
 
     `row_warps` of a CTA's 8 warps share a row, each taking every row_warps-th partial result; so a request in many
     pieces is read by many warps, and one in two pieces does not leave warps idle.
@@ -73,6 +75,8 @@ class CombineSm90:
             for i in cutlass.range(lane, partials, 32):
                 top = cute.arch.fmax(top, lse_partial[first + i, row])
             top = cute.arch.warp_reduction_max(top)
+            if top == -Float32.inf:
+                top = Float32(0.0)  # no partial result has seen a key: their weights are 0, not NaN
             gO = cute.local_tile(out_partial, (1, 1, 4), (None, row, None))  # (1, 1, 4, partials, 128)
             for i in cutlass.range(share, partials, row_warps, unroll=4):
                 weight = cute.math.exp2(lse_partial[first + i, row] - top, fastmath=True)
@@ -100,7 +104,11 @@ class CombineSm90:
                     cute.autovec_copy(fellow[None, 0, lane + 32 * n], part)
                     for c in cutlass.range_constexpr(4):
                         total[c, n] = total[c, n] + part[c]
-            inverse = 1.0 / weight_sum
+            inverse = Float32(0.0)
+            natural = Float32.inf
+            if weight_sum > 0.0:
+                inverse = 1.0 / weight_sum
+                natural = (top + cute.math.log2(weight_sum, fastmath=True)) * LN_2
             gOut = cute.local_tile(out, (1, 1, 4), (request, row, None))  # (1, 1, 4, 128)
             for n in cutlass.range_constexpr(LOADS):
                 result = cute.make_rmem_tensor((4,), self.dtype)
@@ -108,4 +116,4 @@ class CombineSm90:
                     result[c] = (total[c, n] * inverse).to(self.dtype)
                 cute.autovec_copy(result, gOut[0, 0, None, lane + 32 * n])
             if lane == 0:
-                lse[request, row] = (top + cute.math.log2(weight_sum, fastmath=True)) * LN_2
+                lse[request, row] = natural

@@ -54,9 +54,6 @@ def half_of(half: Int32, begin: Int32, end: Int32, length: Int32) -> tuple[Int32
     )
 
 
-TOG = __import__("os").environ.get
-
-
 @dataclass
 class Consumer(Epilogue):
     """One consumer warpgroup while the kernel is traced; tensors are registers of a thread unless said otherwise.
@@ -82,6 +79,7 @@ class Consumer(Epilogue):
     p_remote: cute.Tensor  # descriptors (MMA, 1, 4): the other consumer's P
     p_store: cute.TiledCopy
     p_shared: cute.Tensor  # shared (64, 64): this consumer's P
+    pages: cute.Tensor  # shared (4, 8, 64, 18) int32, the bytes of both pages: word, 16-byte chunk, key, tile
     maximum: cute.Tensor  # shared [2, 64]: running maximum of the scaled scores, base 2, as either consumer left it
     scale: tuple[cute.Tensor, cute.Tensor]  # shared [64] each: factor that page 0's and page 1's maximum put on O
     sums: cute.Tensor  # shared [2, 2, 64]: item parity, consumer, row
@@ -151,6 +149,23 @@ class Consumer(Epilogue):
             for offset in (1, 2):  # the four lanes of a quad share a row
                 top = cute.arch.fmax(top, cute.arch.shuffle_sync_bfly(top, offset=offset))
             self.top[r] = top * self.scale_log2
+
+    @cute.jit
+    def clear_padding(self, first_key: Int32, length: Int32) -> None:
+        """Zero what this consumer's page holds past the request's end: its weight is 0, but 0 times NaN is NaN.
+
+        The other consumer sees the zeros as it sees P, after `share`.
+        """
+        padding = length - first_key  # its first row, 1 to 63 where there is any
+        if padding < PAGE:
+            zero = cute.make_rmem_tensor((4,), Int32)
+            zero.fill(0)
+            # A row of a tile is 128 bytes, whatever the swizzle: eight threads clear it, 16 bytes each.
+            for key in cutlass.range(padding + self.thread // 8, PAGE, 16, unroll=1):
+                for tile in cutlass.range_constexpr(ROPE_TILE):
+                    cute.autovec_copy(zero, self.pages[None, self.thread % 8, key, TILES * self.index + tile])
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.barrier(barrier_id=1 + self.index, number_of_threads=128)
 
     @cute.jit
     def raise_maximum(self) -> None:
@@ -242,32 +257,38 @@ class Consumer(Epilogue):
         for number in cutlass.range(first_item, end_item, unroll=1):
             request, partial = items[number, REQUEST], items[number, PARTIAL]
             begin, end, length = items[number, BEGIN], items[number, END], items[number, LENGTH]
+            visible = length
             if const_expr(self.halves):
-                begin, end, length = half_of(self.half, begin, end, length)
+                begin, end, visible = half_of(self.half, begin, end, length)
             first_row = (items[number, ROW_BLOCK] + self.rank) * ROWS
-            self.start(length, first_row, heads, hidden_tokens)
+            self.start(visible, first_row, heads, hidden_tokens)
             cute.arch.mbarrier_wait(self.mbarriers + Q_FULL, q_phase)
             if const_expr(self.index == 0):
-                kv_phase, p_phase = self.run_even(begin, end, length - hidden_tokens, kv_phase, p_phase)
+                kv_phase, p_phase = self.run_even(begin, end, length, visible - hidden_tokens, kv_phase, p_phase)
             else:
-                kv_phase, p_phase = self.run_odd(begin, end, length - hidden_tokens, kv_phase, p_phase)
+                kv_phase, p_phase = self.run_odd(begin, end, length, visible - hidden_tokens, kv_phase, p_phase)
             self.finish(q_phase, request, first_row, partial, number + 1 == end_item, outputs)
             q_phase ^= 1
         # The combine kernel may take this SM. Not earlier: it would crowd the few idle SMs, and wait there.
         cute.arch.griddepcontrol_launch_dependents()
 
-    def start(self, length: Int32, first_row: Int32, heads: Int32, hidden_tokens: Int32) -> None:
+    def start(self, visible: Int32, first_row: Int32, heads: Int32, hidden_tokens: Int32) -> None:
         self.O.fill(0.0)
         self.S.fill(0.0)  # else the compiler keeps the last item's: a product that overwrites it counts as a reader
         for r in range(2):
             self.m[r] = Float32(NEVER)
             self.l[r] = Float32(0.0)
             token = (first_row + self.row(r)) // heads
-            self.limit[r] = length - cutlass.max(hidden_tokens - token, 0)
+            self.limit[r] = visible - cutlass.max(hidden_tokens - token, 0)
 
     @cute.jit
-    def run_even(self, begin: Int32, end: Int32, unmasked: Int32, phase: Int32, p_phase: Int32) -> tuple[Int32, Int32]:
-        """Consumer 0 over pages [begin, end) of an item; returns the phases of its slot's mbarriers and of P1's."""
+    def run_even(
+        self, begin: Int32, end: Int32, length: Int32, unmasked: Int32, phase: Int32, p_phase: Int32
+    ) -> tuple[Int32, Int32]:
+        """Consumer 0 over pages [begin, end) of an item; returns the phases of its slot's mbarriers and of P1's.
+
+        Only the last page of a request, so of an item, can hold anything past the end.
+        """
         pairs = (end - begin + 1) // 2
         self.scores(ALL_TILES, phase)
         warpgroup.wait_group(0)
@@ -283,6 +304,7 @@ class Consumer(Epilogue):
             phase ^= 1
             p_phase ^= 1
         self.leave_q()
+        self.clear_padding((begin + 2 * (pairs - 1)) * PAGE, length)
         self.even_page((begin + 2 * (pairs - 1)) * PAGE, unmasked)
         if (end - begin) % 2 == 0:
             self.take_odd_page(p_phase)
@@ -310,7 +332,9 @@ class Consumer(Epilogue):
         self.values(1)
 
     @cute.jit
-    def run_odd(self, begin: Int32, end: Int32, unmasked: Int32, phase: Int32, p_phase: Int32) -> tuple[Int32, Int32]:
+    def run_odd(
+        self, begin: Int32, end: Int32, length: Int32, unmasked: Int32, phase: Int32, p_phase: Int32
+    ) -> tuple[Int32, Int32]:
         """Consumer 1 over pages [begin, end) of an item; returns the phases of its slot's mbarriers and of P0's."""
         pages = end - begin
         full_pairs = pages // 2
@@ -329,6 +353,7 @@ class Consumer(Epilogue):
                 warpgroup.wait_group(0)
                 phase ^= 1
                 p_phase ^= 1
+            self.clear_padding((begin + 2 * full_pairs - 1) * PAGE, length)
             self.odd_page((begin + 2 * full_pairs - 1) * PAGE, unmasked, p_phase)
             p_phase ^= 1
         self.leave_q()

@@ -62,19 +62,22 @@ class Epilogue:
         total, m, factor = self.l, self.m, self.factor
         for r in cutlass.range_constexpr(2):
             row = first_row + self.row(r)
-            if row < out.shape[1]:
-                log2_sum = m[r] + cute.math.log2(total[r], fastmath=True)
-                factor[r] = Float32(0.0)  # of a row that saw no key here: out 0, lse -inf
-                if total[r] > 0.0:
-                    factor[r] = 1.0 / total[r]
-                if partial < 0:
-                    self.store_row(r, out[request, row, None])
-                    if (self.lane % 4 == 0) & (self.index == 0) & (self.half == 0):
-                        lse[request, row] = log2_sum * LN_2
-                else:
-                    self.store_row(r, out_partial[partial, row, None])
-                    if (self.lane % 4 == 0) & (self.index == 0) & (self.half == 0):
-                        lse_partial[partial, row] = log2_sum
+            inside = row < out.shape[1]
+            log2_sum = m[r] + cute.math.log2(total[r], fastmath=True)
+            natural = Float32.inf  # of a row that saw no key: out 0, lse +inf, and -inf of a partial result
+            factor[r] = Float32(0.0)
+            if total[r] > 0.0:
+                factor[r] = 1.0 / total[r]
+                natural = log2_sum * LN_2
+            first = inside & (self.lane % 4 == 0) & (self.index == 0) & (self.half == 0)
+            if partial < 0:
+                self.store_row(r, out[request, row, None], inside)
+                if first:
+                    lse[request, row] = natural
+            else:
+                self.store_row(r, out_partial[partial, row, None], inside)
+                if first:
+                    lse_partial[partial, row] = log2_sum
 
     @cute.jit
     def add_sums(self, parity: Int32) -> None:
@@ -148,11 +151,17 @@ class Epilogue:
         cute.autovec_copy(self.received[None, self.thread, chunk], values)
         return values
 
-    def store_row(self, r: int, target: cute.Tensor) -> None:
-        """target[256 index + ...] = O of row r times its factor, 16 bytes at a time.
+    @cute.jit
+    def put(self, value: cute.Tensor, target: cute.Tensor, inside: cutlass.Boolean) -> None:
+        if inside:
+            cute.autovec_copy(value, target)
+
+    def store_row(self, r: int, target: cute.Tensor, inside: cutlass.Boolean) -> None:
+        """target[256 index + ...] = O of row r times its factor, 16 bytes at a time, where the row is `inside`.
 
         A lane holds two neighbouring columns of every octet of columns; lanes of a quad swap until each holds 16 bytes
-        that lie side by side, so that a quad writes 64 bytes of a row at once and not 8 or 16.
+        that lie side by side, so that a quad writes 64 bytes of a row at once and not 8 or 16. All lanes of a warp take
+        part in the swaps, also those whose row is past the end.
         """
         odd, upper = self.lane % 2 == 1, self.lane % 4 >= 2
         octets = 16 if self.halves else 32
@@ -166,7 +175,7 @@ class Epilogue:
                 for c in range(4):
                     value[c] = (a + b)[c]
                 chunk = 2 * (first_octet + octet + self.lane % 2) + self.lane % 4 // 2
-                cute.autovec_copy(value, chunks[None, chunk])
+                self.put(value, chunks[None, chunk], inside)
         else:
             chunks = cute.local_tile(target, (8,), (None,))
             for octet in range(0, octets, 4):
@@ -184,7 +193,7 @@ class Epilogue:
                 for n in range(4):
                     value[n] = (e + f)[n]
                 chunk = first_octet + octet + self.lane % 2 + 2 * (self.lane % 4 // 2)
-                cute.autovec_copy(cute.recast_tensor(value, target.element_type), chunks[None, chunk])
+                self.put(cute.recast_tensor(value, target.element_type), chunks[None, chunk], inside)
 
     def _swap(self, low: list, high: list, is_high: cutlass.Boolean, offset: int) -> tuple[list, list]:
         """Lanes `offset` apart: the low one keeps `low` and gets the other's `low`, the high one the two `high`.

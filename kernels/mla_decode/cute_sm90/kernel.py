@@ -276,6 +276,10 @@ class MlaDecodeSm90:
             p_remote=remote.make_fragment_A(remote.partition_A(p[1 - index])),
             p_store=cute.make_tiled_copy_C(store, mma_qk),
             p_shared=p[index],
+            pages=cute.make_tensor(
+                cute.recast_ptr(storage.kv.data_ptr(), dtype=Int32),
+                cute.make_layout((4, 8, PAGE, 2 * TILES), stride=(1, 4, 32, 32 * PAGE)),
+            ),
             maximum=storage.maximum.get_tensor(cute.make_layout((2, ROWS), stride=(ROWS, 1))),
             scale=(
                 storage.scale0.get_tensor(cute.make_layout(ROWS)),

@@ -2,7 +2,8 @@
 
 A *worker* is a CTA, or a cluster of two that share either row blocks or (`halves`) keys; each has a list of work
 items. An item is a range of pages of one request for one block of 64 query rows. A request in one item is stored
-directly; of a split request every item stores a partial result, which the combine kernel merges. All row blocks of a
+directly; of a split request every item stores a partial result, which the combine kernel merges, as it merges the no
+partial results of a request of length 0. All row blocks of a
 request are split alike, so the schedule is made once, for one *lane* of workers, and every row block gets a lane.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernels.mla_decode.cute_sm90.layout import ITEM_COLUMNS, PAGE, ROWS
 
@@ -61,7 +62,10 @@ def make_schedule(
     workers = max(1, processors // (cluster * groups))
     pages = [-(-length // PAGE) for length in lengths]
     unit = 2 if halves else 1
-    lane = make_lane([-(-count // unit) for count in pages], workers, item_pages, merge_pages)
+    occupied = [request for request, count in enumerate(pages) if count]
+    lane = make_lane([-(-pages[request] // unit) for request in occupied], workers, item_pages, merge_pages)
+    lane = tuple(tuple(replace(piece, request=occupied[piece.request]) for piece in pieces) for pieces in lane)
+    empty = [request for request, count in enumerate(pages) if count == 0]
     items, offsets = [], [0]
     for pieces in lane:
         for group in range(groups):
@@ -70,18 +74,20 @@ def make_schedule(
                 values = [piece.request, group * blocks, begin, end, piece.partial, lengths[piece.request]]
                 items.append(values + [0] * (ITEM_COLUMNS - len(values)))
             offsets.append(len(items))
-    merges = merges_of(lane)
+    merges = merges_of(lane) + [[request, 0, 0, 0] for request in empty]
     return Schedule(lane, items, offsets, merges, sum(merge[2] for merge in merges))
 
 
 def make_lane(
     pages: Sequence[int], workers: int, item_pages: float, merge_pages: float
 ) -> tuple[tuple[Piece, ...], ...]:
-    """The cheapest of a few plans.
+    """The cheapest of a few plans for requests of so many pages, at least one each.
 
     For each chunk size: every request cut into equal chunks, the longest first to the least loaded worker. And a walk
     that fills one worker after the other.
     """
+    if not pages:
+        return ((),)  # a launch has a worker
     best = None
     for chunk in _chunk_sizes(pages, workers):
         cuts = [_equal_cuts(count, chunk) for count in pages]

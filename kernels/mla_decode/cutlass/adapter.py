@@ -16,6 +16,11 @@ TARGETS = {
     "sm_100a": "tcgen05 and tensor memory",
     "sm_103a": "tcgen05 and tensor memory",
 }
+OUTSIDE = {
+    "nan_padding": "NVIDIA's example says nothing of NaN in the cache past a request's end",
+    "empty_requests": "NVIDIA's example says nothing of requests without keys",
+    "bad_table": "NVIDIA's example says nothing of page-table entries past a request's pages",
+}
 FUNCTION = "mla_decode"
 MAX_ACTIVE_CLUSTERS = 74  # pairs of the 148 SMs of a B200; NVIDIA's example asks the device, which compiling cannot
 KEYS_PER_TILE = 128

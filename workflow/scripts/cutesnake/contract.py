@@ -103,6 +103,9 @@ class Kernel(Protocol):
     SOURCE: str  # OURS, INSTALLED, or the key of kernels/upstream.yaml that it comes from
     # Only where SOURCE is INSTALLED: Python packages that cases import, import name -> name of the distribution.
     NEEDS: Mapping[str, str]
+    # Optional: distributions of inputs beyond what the kernel promises, and in one sentence each why. They are checked
+    # and their outcome is recorded, but it fails no record.
+    OUTSIDE: Mapping[str, str]
 
     def supports(self, workload: Workload) -> str | None:
         """None, or in one sentence why this kernel cannot compute the workload."""
@@ -124,6 +127,11 @@ class Kernel(Protocol):
 def needs(module: Any) -> Mapping[str, str]:
     """Python packages that the cases of a kernel import, by import name; most kernels have none."""
     return getattr(module, "NEEDS", {})
+
+
+def outside(module: Any) -> Mapping[str, str]:
+    """Distributions beyond what a kernel promises, with the reason; most kernels have none."""
+    return getattr(module, "OUTSIDE", {})
 
 
 def _import(name: str) -> ModuleType:

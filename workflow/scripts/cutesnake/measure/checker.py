@@ -88,6 +88,11 @@ class Guarded:
         for _, tensor in tensors(self.values):
             tensor.view(torch.uint8).fill_(POISON)
 
+    def fits(self, group: Any) -> bool:
+        """Whether `assign` would take the tensors of `group`: the same shapes and dtypes."""
+        pairs = zip(tensors(self.values), tensors(group), strict=True)
+        return all(mine.shape == new.shape and mine.dtype == new.dtype for (_, mine), (_, new) in pairs)
+
     def assign(self, group: Any) -> None:
         """Take new values into the same memory; ValueError if a shape, dtype or plain field differs."""
         for field in dataclasses.fields(group):
@@ -137,12 +142,17 @@ def compare_field(
     computed: torch.Tensor, reference: torch.Tensor, same_precision: torch.Tensor, tolerance: float
 ) -> FieldError:
     """Errors of one output, and what they may be: the larger of SLACK errors of PyTorch's own computation in the
-    same precision and of the dtype's tolerance, for the whole tensor and for its worst row."""
+    same precision and of the dtype's tolerance, for the whole tensor and for its worst row.
+
+    Equal infinities are equal, and any other value is infinitely far from an infinite one. Norms of the reference are
+    of its finite values.
+    """
     import torch
 
     found, true, same = (t.detach().to(torch.float32) for t in (computed, reference, same_precision))
-    difference = (found - true).abs()
-    same_difference = (same - true).abs()
+    difference, same_difference = _distance(found, true), _distance(same, true)
+    unwritten = int((found.isnan() & ~true.isnan()).sum())
+    true = torch.where(true.isinf(), 0.0, true)
     worst = int(torch.nan_to_num(difference, nan=torch.inf).argmax())
     same_error = _norm_ratio(same_difference, true)
     same_row = _worst_row(same_difference, true)
@@ -154,8 +164,14 @@ def compare_field(
         worst_index=_unravel(worst, tuple(difference.shape)),
         worst_row_error=_worst_row(difference, true),
         row_limit=SLACK * max(same_row, tolerance),
-        unwritten=int((found.isnan() & ~true.isnan()).sum()),
+        unwritten=unwritten,
     )
+
+
+def _distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    return torch.where(one == other, 0.0, (one - other).abs())
 
 
 def _unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from cutesnake.contract import Workload, load_kernel, load_operator
+from cutesnake.contract import Workload, load_kernel, load_operator, outside
 from cutesnake.measure import checker
 from cutesnake.measure.case import Case
 
@@ -94,10 +94,14 @@ def check_case(case: Case, backend: Backend) -> tuple[dict[str, Any], str | None
 def _problems(
     case: Case, backend: Backend, skipped: list[dict[str, str]]
 ) -> Iterator[tuple[Workload, list[str], list[int]]]:
-    """The workload itself, then the sizes its operator relates to it as far as this very build supports them."""
+    """The workload itself, then the sizes its operator relates to it as far as this very build supports them.
+
+    Last, on the workload itself, the distributions beyond what the kernel promises: what they break cannot be checked.
+    """
     operator, kernel = load_operator(case.operator), load_kernel(case.operator, case.kernel)
     seeds = list(case.settings["seeds"])
-    wanted = [name for name in case.settings["distributions"] if name in operator.DISTRIBUTIONS]
+    known = [name for name in case.settings["distributions"] if name in operator.DISTRIBUTIONS]
+    wanted = [name for name in known if name not in outside(kernel)]
     yield case.workload, wanted, seeds
     related = getattr(operator, "relatives", lambda _: ()) if backend.relatives else lambda _: ()
     for workload in related(case.workload):
@@ -108,6 +112,7 @@ def _problems(
             skipped.append({"workload": workload.id, "distribution": None, "reason": reason})
             continue
         yield workload, [name for name in RELATIVE_DISTRIBUTIONS if name in wanted] or wanted[:1], seeds[:1]
+    yield case.workload, [name for name in known if name in outside(kernel)], seeds
 
 
 class _NotTakenError(Exception):
@@ -125,6 +130,7 @@ class _Problem:
         self._workload = workload
         self._backend = backend
         self._operator = load_operator(case.operator)
+        self._outside = outside(load_kernel(case.operator, case.kernel))
         self._inputs: checker.Guarded | None = None
         self._outputs: checker.Guarded | None = None
         self._run: Run | None = None
@@ -139,6 +145,8 @@ class _Problem:
             **dict.fromkeys(("relative_error", "same_precision_error", "worst_absolute_error"), None),
             **{"lse_absolute_error": None, "deterministic": None, "passed": False, "reason": None, "outputs": {}},
         }
+        if distribution in self._outside:
+            entry["outside"] = self._outside[distribution]
         try:
             inputs = self._operator.make_inputs(self._workload, seed, self._backend.device, distribution)
             computed, found = self._compute(inputs, seed)
@@ -163,7 +171,8 @@ class _Problem:
 
     def _compute(self, inputs: Any, seed: int) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
         """Outputs of poisoned launches as far as their bits differ, and what the backend found, by schedule."""
-        if self._inputs is None:
+        if self._inputs is None or not self._inputs.fits(inputs):
+            self._run = None
             self._inputs = checker.Guarded(inputs)
             self._outputs = checker.Guarded(self._operator.make_outputs(self._workload, self._backend.device))
         else:
@@ -233,20 +242,22 @@ def _why(name: str, error: checker.FieldError) -> str:
 
 
 def _metrics(checks: list[dict[str, Any]], skipped: list[dict[str, str]]) -> dict[str, Any]:
-    known = [c["relative_error"] for c in checks if c["relative_error"] is not None]
+    promised = [c for c in checks if "outside" not in c]
+    known = [c["relative_error"] for c in promised if c["relative_error"] is not None]
     return {
         "checks": checks,
         "skipped": skipped,
-        "passed": sum(c["passed"] for c in checks),
-        "failed": sum(not c["passed"] for c in checks),
+        "passed": sum(c["passed"] for c in promised),
+        "failed": sum(not c["passed"] for c in promised),
         "worst_relative_error": max(known, default=None),
-        "deterministic": all(c["deterministic"] for c in checks if c["deterministic"] is not None),
+        "deterministic": all(c["deterministic"] for c in promised if c["deterministic"] is not None),
     }
 
 
 def _first_reason(checks: list[dict[str, Any]], skipped: list[dict[str, Any]]) -> str | None:
-    failed = next((c for c in checks if not c["passed"]), None)
-    if failed is None and checks:
+    promised = [c for c in checks if "outside" not in c]
+    failed = next((c for c in promised if not c["passed"]), None)
+    if failed is None and promised:
         return None
     if failed is None:
         refused = next(

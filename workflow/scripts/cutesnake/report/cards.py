@@ -142,7 +142,8 @@ def _checks(evidence: Evidence, kernel: str) -> list[Record]:
 
 
 def _check(target: str, kind: str, backend: str, device: str, entries: list[Record]) -> Record:
-    checks = [check for entry in entries for check in (entry["metrics"] or {}).get("checks", [])]
+    made = [check for entry in entries for check in (entry["metrics"] or {}).get("checks", [])]
+    checks = [check for check in made if "outside" not in check]
     good = sum(bool(check["passed"]) for check in checks)
     errors = [check["relative_error"] for check in checks if check["relative_error"] is not None]
     seeds = ", ".join(map(str, sorted({check["seed"] for check in checks})))
@@ -163,11 +164,26 @@ def _check(target: str, kind: str, backend: str, device: str, entries: list[Reco
     mark = ("✕", "bad") if failed else mark
     return {
         "target": target,
-        "text": f"{how}: {done}. Inputs: {kinds}.",
+        "text": " ".join([f"{how}: {done}. Inputs: {kinds}.", *_beyond(made)]),
         "failed": failed,
         "mark": mark,
         "counted": counted,
     }
+
+
+def _beyond(checks: list[Record]) -> list[str]:
+    """A sentence per kind of input that the kernel does not promise to take: what came of it."""
+    kinds: dict[str, list[Record]] = {}
+    for check in checks:
+        if "outside" in check:
+            kinds.setdefault(check["distribution"], []).append(check)
+    sentences = []
+    for name, found in kinds.items():
+        failed = [check for check in found if not check["passed"]]
+        first = f", the first because {failed[0]['reason']}" if failed else ""
+        outcome = f"{len(failed)} of {plural(len(found), 'check')} failed{first}"
+        sentences.append(f"Beyond what it promises, {name} ({found[0]['outside']}): {outcome}.")
+    return sentences
 
 
 def _counted(entry: Record) -> Record:
