@@ -1,0 +1,231 @@
+"""Time every variant of `cute_sm90` beside FlashMLA on groups of workloads: uniform, ragged, odd, small heads, several
+query tokens, and the recorded sweep; warm and cold.
+
+    python benchmarks/mla_cute_sm90/groups.py BUILDS RECORD.json [GROUP ...]
+
+BUILDS is a folder with compile/, as `measure.py build` or the workflow makes it. Needs an H100 or H200 and the package
+`flash_mla`. Whoever names no group gets all of them. A table goes to standard output, every figure to RECORD.json.
+
+warm    a CUDA graph of several calls, 3 replays to warm up, median of 7; L2 as the call before left it
+cold    a CUDA graph of one call after 512 MB were written and the card was busy until the replay stood in its queue,
+        median of 11
+plan    warm, of cute_sm90: `plan`, where its runner has one; of FlashMLA: its metadata kernel, by torch's profiler
+
+Kernels take turns, each in every place of the order; the figures are medians of the rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
+
+from kernels.mla_decode import cute_sm90, flash_mla  # noqa: E402
+from kernels.mla_decode.operator import Workload, make_inputs, make_outputs, reference  # noqa: E402
+
+GRAPH_US, MOST_CALLS, REPLAYS, COLD_SAMPLES = 2000.0, 20, 7, 11
+FLUSH_BYTES = 512 << 20
+PEER = "flash_mla"
+RULE_PERCENT = 3.0  # how far the variant that the rule names may lie behind the best one
+
+UNIFORM = [(1, 1024), (1, 8192), (1, 65536), (4, 4096), (16, 4096), (32, 1024), (32, 4096), (32, 16384)]
+UNIFORM += [(64, 4096), (128, 1024), (128, 4096), (128, 8192)]
+RAGGED = [(3, 16384), (7, 8192), (24, 4096), (48, 8192), (133, 4096), (133, 16384), (256, 8192)]
+ODD = [(3, 5000), (7, 333), (133, 2000), (96, 2048), (200, 1000)]
+HEADS = [dict(heads=heads) for heads in (16, 32, 64)] + [dict(query_tokens=tokens) for tokens in (2, 4)]
+SIZES = [(1, 8192), (32, 4096), (128, 2048)]
+SWEEP = [(batch, length) for batch in (1, 4, 16, 32, 64, 128) for length in (1024, 4096, 8192, 16384)] + [(1, 65536)]
+
+GROUPS = {
+    "uniform": [Workload(*size) for size in UNIFORM],
+    "ragged": [Workload(*size, lengths="ragged") for size in RAGGED],
+    "odd": [Workload(*size) for size in ODD],
+    "heads": [Workload(*size, **what) for what in HEADS for size in SIZES],
+    "sweep": [Workload(*size) for size in SWEEP],
+}
+
+
+@dataclass
+class Timed:
+    """A kernel bound to a workload, its graphs, and what was measured of it in microseconds, a figure a round."""
+
+    runner: Any
+    single: Any
+    several: Any
+    calls: int
+    warm: list[float] = field(default_factory=list)
+    cold: list[float] = field(default_factory=list)
+
+
+def capture(runner: Any, stream: Any, calls: int) -> Any:
+    import torch
+
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream), torch.cuda.graph(graph, stream=stream):
+        for _ in range(calls):
+            runner(stream.cuda_stream)
+    return graph
+
+
+def replay_us(graph: Any, stream: Any, replays: int, before: Any = lambda: None) -> float:
+    """Median time of a replay, of `replays`, with `before` enqueued ahead of each."""
+    import torch
+
+    pairs = []
+    with torch.cuda.stream(stream):
+        for _ in range(replays):
+            before()
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            graph.replay()
+            end.record()
+            pairs.append((begin, end))
+    stream.synchronize()
+    return statistics.median(begin.elapsed_time(end) for begin, end in pairs) * 1000
+
+
+def bind(name: str, builds: Path, work: Workload, inputs: Any, outputs: Any, stream: Any) -> Timed:
+    if name == PEER:
+        runner = flash_mla.load(builds).bind(work, inputs, outputs)
+    else:
+        folder = builds / "compile" / "mla_decode" / "cute_sm90" / "sm_90a" / name
+        runner = cute_sm90.load(folder).bind(work, inputs, outputs)
+    for _ in range(2):
+        runner(stream.cuda_stream)
+    stream.synchronize()
+    single = capture(runner, stream, 1)
+    one = replay_us(single, stream, 3)
+    calls = max(2, min(MOST_CALLS, int(GRAPH_US / one)))
+    return Timed(runner, single, capture(runner, stream, calls), calls)
+
+
+def error(runner: Any, work: Workload, inputs: Any, outputs: Any, stream: Any) -> float:
+    """Relative error of the output against float32."""
+    import torch
+
+    outputs.out.fill_(float("nan"))
+    torch.cuda.synchronize()
+    runner(stream.cuda_stream)
+    stream.synchronize()
+    getattr(runner, "finish", lambda: None)()
+    torch.cuda.synchronize()
+    expected = reference(inputs, work).out
+    return ((outputs.out.float() - expected).norm() / expected.norm()).item()
+
+
+def measure(builds: Path, work: Workload, rounds: int) -> dict[str, Any]:
+    """One row of the record: every kernel's times of this workload."""
+    import torch
+
+    inputs, outputs = make_inputs(work, 1, "cuda"), make_outputs(work, "cuda")
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+
+    def spoil() -> None:
+        flush.zero_()
+        torch.cuda._sleep(200_000)  # 100 us: the replay is in the queue before the card is free
+
+    variants = [variant.id for variant in cute_sm90.variants(work, "sm_90a")]
+    timed = {name: bind(name, builds, work, inputs, outputs, stream) for name in (PEER, *variants)}
+    names = list(timed)
+    for turn in range(rounds):
+        for place in range(len(names)):
+            one = timed[names[(turn + place) % len(names)]]
+            replay_us(one.several, stream, 3)
+            one.warm.append(replay_us(one.several, stream, REPLAYS) / one.calls)
+            one.cold.append(replay_us(one.single, stream, COLD_SAMPLES, spoil))
+    return {
+        "workload": work.id,
+        "default": variants[0],
+        **{
+            name: {
+                "warm_us": round(statistics.median(one.warm), 2),
+                "cold_us": round(statistics.median(one.cold), 2),
+                "error": error(one.runner, work, inputs, outputs, stream),
+                "launches": len(one.runner.launches),
+                **({"plan_us": plan_us(one.runner, stream)} if hasattr(one.runner, "plan") else {}),
+            }
+            for name, one in timed.items()
+        },
+    }
+
+
+def plan_us(runner: Any, stream: Any) -> float:
+    """Microseconds of making the schedule anew, on the card alone."""
+    runner.plan(stream.cuda_stream)
+    stream.synchronize()
+    graph = capture(lambda handle: runner.plan(handle), stream, MOST_CALLS)
+    replay_us(graph, stream, 3)
+    return round(replay_us(graph, stream, REPLAYS) / MOST_CALLS, 2)
+
+
+def metadata_us(work: Workload) -> float | None:
+    """Microseconds of FlashMLA's metadata kernel, which its first call with new lengths runs."""
+    import torch
+
+    inputs, outputs = make_inputs(work, 1, "cuda"), make_outputs(work, "cuda")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(5):
+            flash_mla.load(ROOT).bind(work, inputs, outputs)
+        torch.cuda.synchronize()
+    times = [event.device_time for event in profile.events() if "metadata" in event.name]
+    return statistics.median(times) if times else None
+
+
+def ratios(rows: list[dict[str, Any]], kind: str) -> Iterator[tuple[str, float]]:
+    for row in rows:
+        yield row["workload"], row[PEER][kind] / row[row["default"]][kind]
+
+
+def summary(group: str, rows: list[dict[str, Any]]) -> list[str]:
+    """Geometric mean and least of FlashMLA's time over the default variant's; and where the default is not the best."""
+    lines = []
+    for kind in ("warm_us", "cold_us"):
+        found = dict(ratios(rows, kind))
+        least = min(found, key=found.get)
+        mean = statistics.geometric_mean(found.values())
+        lines.append(f"{group}, {kind[:4]}: geometric mean {mean:.3f}, least {found[least]:.3f} ({least})")
+    for row in rows:
+        times = {name: row[name]["warm_us"] for name in row if name not in ("workload", "default", PEER)}
+        best = min(times, key=times.get)
+        behind = 100 * (times[row["default"]] / times[best] - 1)
+        if behind > RULE_PERCENT:
+            lines.append(f"{group}: {row['workload']}: {row['default']} is {behind:.1f} % behind {best}")
+    return lines
+
+
+def main(builds: Path, record: Path, groups: list[str], rounds: int = 3) -> None:
+    import torch
+
+    started = time.monotonic()
+    found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "groups": {}}
+    for group in groups or GROUPS:
+        rows = found["groups"][group] = []
+        for work in GROUPS[group]:
+            row = measure(builds, work, rounds)
+            rows.append(row)
+            cells = [f"{n} {v['warm_us']} {v['cold_us']}" for n, v in row.items() if isinstance(v, dict)]
+            worst = max(v["error"] for v in row.values() if isinstance(v, dict))
+            print(f"{group} {row['workload']} [{row['default']}]:", "; ".join(cells), f"error {worst:.1e}", flush=True)
+        record.write_text(json.dumps(found, indent=1))
+    found["metadata_us"] = {work.id: metadata_us(work) for work in (GROUPS["uniform"][6], GROUPS["ragged"][3])}
+    record.write_text(json.dumps(found, indent=1))
+    for group, rows in found["groups"].items():
+        print(*summary(group, rows), sep="\n")
+    print("FlashMLA's metadata kernel, us:", found["metadata_us"])
+    print(f"{time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3 or not set(sys.argv[3:]) <= set(GROUPS):
+        sys.exit(f"{__doc__}\nGroups: {', '.join(GROUPS)}")
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
