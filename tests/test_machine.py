@@ -31,6 +31,8 @@ def fake_nvml(**overrides):
         "nvmlDeviceGetNumGpuCores": lambda handle: [6912, 16896][handle],
         "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=80 << 30),
         "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle}",
+        "nvmlDeviceGetMigMode": raising(NVMLError("not supported")),
+        "NVML_DEVICE_MIG_ENABLE": 1,
     }
     return SimpleNamespace(**{**answers, **overrides})
 
@@ -72,7 +74,56 @@ def test_cuda_visible_devices_chooses(monkeypatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert machine.probe().device.name == "NVIDIA H200"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-    assert "names no GPU by number (0 to 1)" in machine.probe().problem
+    assert "names no GPU by its number (0, 1) or whole UUID" in machine.probe().problem
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1,GPU-0")
+    assert machine.probe().device.name == "NVIDIA H200"
+
+
+def mig_nvml(slices):
+    """NVML of one H100 with MIG switched on; `slices` are (number, name, SMs, bytes), handles their UUIDs."""
+    made = {f"MIG-{number}": (name, sms, size) for number, name, sms, size in slices}
+
+    def handle(card, number):
+        if f"MIG-{number}" not in made:
+            raise NVMLError("not found")
+        return f"MIG-{number}"
+
+    card = "NVIDIA H100 80GB HBM3"
+    return fake_nvml(
+        nvmlDeviceGetCount=lambda: 1,
+        nvmlDeviceGetCudaComputeCapability=lambda handle: (9, 0),
+        nvmlDeviceGetNumGpuCores=lambda handle: 16896,
+        nvmlDeviceGetMigMode=lambda handle: [1, 1],
+        nvmlDeviceGetMaxMigDeviceCount=lambda handle: 7,
+        nvmlDeviceGetMigDeviceHandleByIndex=handle,
+        nvmlDeviceGetName=lambda handle: f"{card} {made[handle][0]}" if handle in made else card,
+        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(total=made[handle][2] if handle in made else 80 << 30),
+        nvmlDeviceGetAttributes=lambda handle: SimpleNamespace(multiprocessorCount=made[handle][1]),
+        nvmlDeviceGetUUID=lambda handle: handle if handle in made else "GPU-0",
+    )
+
+
+SLICES = [(0, "MIG 3g.40gb", 60, int(39.5 * 2**30)), (4, "MIG 1g.10gb", 16, int(9.75 * 2**30))]
+
+
+@pytest.mark.parametrize(
+    ("visible", "name", "sms", "memory_share"), [(None, "3g.40gb", 60, 0.5), ("MIG-4", "1g.10gb", 16, 0.125)]
+)
+def test_a_mig_slice_is_the_device_with_its_share(monkeypatch, visible, name, sms, memory_share) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", mig_nvml(SLICES))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    found = machine.probe().device
+    assert found.name == f"NVIDIA H100 80GB HBM3 MIG {name}" and found.slice_of == "NVIDIA H100 80GB HBM3"
+    assert found.multiprocessors == sms and found.multiprocessor_share == pytest.approx(sms / 132)
+    assert found.memory_share == memory_share
+
+
+def test_mig_without_a_slice_is_a_reason(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", mig_nvml([]))
+    found = machine.probe()
+    assert found.device is None and "MIG is switched on but no GPU has a MIG device" in found.problem
 
 
 def test_a_simulated_machine_says_so(monkeypatch, tmp_path) -> None:

@@ -1,6 +1,7 @@
 """The roofline record: bounds and floors from an operator's cost and the devices' peaks."""
 
 import json
+import re
 import runpy
 from types import SimpleNamespace
 
@@ -52,16 +53,35 @@ def test_a_device_without_the_dtype_says_so(tmp_path) -> None:
     found = rows(tmp_path, "mla_decode", [Workload(32, 4096, "fp8")])
     row = found["b32_q1_s4096_fp8", "A100 SXM 80GB"]
     assert (row["bound"], row["floor_us"], row["peak_tflops"]) == (None, None, None)
-    assert row["reason"] == "A100 SXM 80GB has no fp8 tensor-core rate"
+    assert row["reason"] == "no fp8 tensor-core rate is listed for A100 SXM 80GB"
     assert row["memory_us"] > 0
     assert all(other["reason"] is None for (_, device), other in found.items() if device != "A100 SXM 80GB")
 
 
 def test_elementwise_add_is_memory_bound_everywhere(tmp_path) -> None:
     found = rows(tmp_path, "elementwise_add", [{"rows": 4096, "columns": 4096, "dtype": t} for t in ("fp32", "bf16")])
-    assert len(found) == 2 * len(read_devices(DEVICES).devices)
+    assert len(found) == 2 * sum(device.reference for device in read_devices(DEVICES).devices)
     assert {row["bound"] for row in found.values()} == {"memory"}
     assert found["m4096_n4096_fp32", "H200"]["floor_us"] == pytest.approx(3 * 4096**2 * 4 / 4.8e12 * 1e6)
+
+
+def test_a_card_at_hand_or_recorded_has_rows_beside_the_reference_devices(tmp_path, machine) -> None:
+    reference = {device for _, device in rows(tmp_path, "mla_decode", [Workload(1, 1024)])}
+    assert not {"GB300", "H100 PCIe"} & reference
+    here, kept = machine("gb300").device, ["NVIDIA H100 PCIe", "NVIDIA H200", "NVIDIA R200"]
+    roofline("mla_decode", [Workload(1, 1024)], DEVICES, tmp_path / "more.json", here, kept)
+    found = [row["device"] for row in json.loads((tmp_path / "more.json").read_text())["rows"]]
+    assert set(found) == reference | {"GB300", "H100 PCIe"} and len(found) == len(set(found))
+
+
+def test_a_mig_slice_has_its_share_of_the_card(tmp_path, machine) -> None:
+    here = machine("h100_mig").device
+    roofline("mla_decode", [Workload(32, 4096)], DEVICES, tmp_path / "mig.json", here)
+    row = json.loads((tmp_path / "mig.json").read_text())["rows"][-1]
+    assert row["device"] == "H100 SXM MIG 1g.10gb" and row["target"] == "sm_90a"
+    assert row["peak_tflops"] == pytest.approx(989.4 * 16 / 132)
+    assert row["memory_gb_per_s"] == pytest.approx(3350 / 8)
+    assert re.fullmatch(row["match"][0], here.name)
 
 
 def test_a_workload_asked_for_twice_has_one_row(tmp_path) -> None:
@@ -81,10 +101,10 @@ def test_what_is_wrong_leaves_no_record(tmp_path) -> None:
 def test_the_rules_script_writes_the_record(tmp_path) -> None:
     snakemake = SimpleNamespace(
         wildcards=SimpleNamespace(operator="elementwise_add"),
-        params=SimpleNamespace(workloads=[{"rows": 64, "columns": 64}]),
+        params=SimpleNamespace(workloads=[{"rows": 64, "columns": 64}], recorded=["NVIDIA H20"]),
         input=SimpleNamespace(devices=str(DEVICES)),
         output=SimpleNamespace(record=str(tmp_path / "roofline.json")),
         log=[str(tmp_path / "roofline.log")],
     )
     runpy.run_path(str(ROOT / "workflow/scripts/roofline.py"), {"snakemake": snakemake})
-    assert record.read("roofline", tmp_path / "roofline.json")["rows"]
+    assert "H20" in {row["device"] for row in record.read("roofline", tmp_path / "roofline.json")["rows"]}

@@ -1,6 +1,7 @@
 """The plan of this run, and what several rules ask of it."""
 
 import atexit
+import json
 import os
 import sys
 from dataclasses import asdict
@@ -159,6 +160,11 @@ def plan_of(wildcards):
 def records_of(operator):
     """What this machine has found out about an operator: records of builds, static figures and measurements."""
     return RECORDS[operator]
+
+
+def recorded_devices():
+    """The driver's names of the cards that have a recorded set."""
+    return sorted(json.loads(path.read_text())["device"] for path in Path(PROJECT, "recorded").glob("*/set.json"))
 
 
 def recorded_of(operator):

@@ -28,6 +28,8 @@ rule roofline:
         "../../envs/environment.yaml"
     params:
         workloads=workload_parameters_of,
+        device=MACHINE.fingerprint,
+        recorded=recorded_devices(),
         code=roofline_code_of,
     script:
         "../scripts/roofline.py"

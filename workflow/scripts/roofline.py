@@ -2,6 +2,7 @@
 
 from cutesnake.fault import one_line
 from cutesnake.inspect.roofline import roofline
+from cutesnake.plan.machine import probe
 
 with one_line("roofline", snakemake.log[0]):
     roofline(
@@ -9,4 +10,6 @@ with one_line("roofline", snakemake.log[0]):
         snakemake.params.workloads,
         snakemake.input.devices,
         snakemake.output.record,
+        probe().device,
+        snakemake.params.recorded,
     )

@@ -10,7 +10,8 @@ from typing import Any
 
 from cutesnake import record
 from cutesnake.contract import Cost, Workload, load_operator
-from cutesnake.plan.devices import Device, read_devices
+from cutesnake.plan.devices import Device, Devices, read_devices
+from cutesnake.plan.machine import Device as Card
 
 
 def roofline(
@@ -18,15 +19,19 @@ def roofline(
     workloads: Iterable[Workload | Mapping[str, Any]],
     devices: Path | str,
     output: Path | str,
+    here: Card | None = None,
+    recorded: Iterable[str] = (),
 ) -> None:
-    """Write a row for every workload on every device of devices.yaml.
+    """Write a row for every workload on every reference device of devices.yaml, and on the cards that matter here.
 
-    A workload is an instance of the operator's `Workload` or the parameters of one. Raises ValueError or TypeError for
+    These are `here`, the card that the machine probe found, of which a MIG slice has only its share, and the listed
+    ones among `recorded`, the driver's names of cards with a recorded set. A workload is an instance of the operator's
+    `Workload` or the parameters of one. Raises ValueError or TypeError for
     parameters that the operator refuses, DeviceError for a damaged devices.yaml.
     """
     module = load_operator(operator)
     asked = [module.Workload(**item) if isinstance(item, Mapping) else item for item in workloads]
-    known = read_devices(devices).devices
+    known = _devices(read_devices(devices), here, recorded)
     rows = [
         _row(workload, module.cost(workload), device)
         for workload in {workload.id: workload for workload in asked}.values()
@@ -45,6 +50,13 @@ def roofline(
         "rows": rows,
     }
     record.write("roofline", output, entry)
+
+
+def _devices(listed: Devices, here: Card | None, recorded: Iterable[str]) -> list[Device]:
+    """Devices to compute for, each once, in the order of devices.yaml; a MIG slice comes last."""
+    others = [listed.at_hand(here), *(listed.find(name) for name in recorded)]
+    chosen = [device for device in listed.devices if device.reference or device in others]
+    return chosen + [device for device in others[:1] if device is not None and device not in chosen]
 
 
 def _row(workload: Workload, cost: Cost, device: Device) -> dict[str, Any]:
@@ -68,7 +80,7 @@ def _row(workload: Workload, cost: Cost, device: Device) -> dict[str, Any]:
     }
     memory_us = cost.bytes / device.memory_gb_per_s * 1e-3
     if (peak := row["peak_tflops"]) is None:
-        reason = f"{device.name} has no {workload.dtype} tensor-core rate"
+        reason = f"no {workload.dtype} tensor-core rate is listed for {device.name}"
         return {
             **row,
             **dict.fromkeys(("ridge", "bound", "compute_us", "floor_us")),

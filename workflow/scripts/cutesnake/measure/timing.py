@@ -36,6 +36,7 @@ from cutesnake.measure.replay import Replays, calls_per_graph, capture, kernel_n
 from cutesnake.measure.telemetry import Telemetry
 from cutesnake.places import ROOT
 from cutesnake.plan.devices import Device, read_devices
+from cutesnake.plan.machine import probe
 
 DIFFERENCE_LIMIT_PERCENT = 5.0
 CLOCK_LIMIT_PERCENT = 5.0  # from which kinds of samples that ran at different SM clocks are said to have
@@ -81,7 +82,7 @@ def measure(case: Case) -> tuple[dict[str, Any], str | None]:
     metrics["measuring_seconds"] = round(time.monotonic() - started, 3)
     metrics |= rates(operator.cost(workload), metrics)
     metrics["flags"] = flags(metrics, case.settings)
-    device = read_devices(ROOT / "config" / "devices.yaml").find(torch.cuda.get_device_name())
+    device = read_devices(ROOT / "config" / "devices.yaml").at_hand(probe().device)
     return metrics, impossible(operator.cost(workload), workload.dtype, metrics, device)
 
 

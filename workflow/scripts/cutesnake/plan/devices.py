@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from cutesnake import record
+from cutesnake.plan import machine
 
 
 class DeviceError(ValueError):
@@ -46,10 +47,29 @@ class Device:
     memory_gb_per_s: float
     peak_tflops: Mapping[str, float | None]
     limits: Limits
+    reference: bool = False  # in every roofline, not only where it is at hand or recorded
 
     def is_named(self, nvml_name: str) -> bool:
         """Whether the driver's name of a card means this device."""
         return any(re.fullmatch(pattern, nvml_name) for pattern in self.match)
+
+    def slice(self, nvml_name: str, multiprocessor_share: float | None, memory_share: float) -> Device:
+        """A MIG slice of this device: its share of SMs and peaks, and of memory bandwidth and L2 cache."""
+
+        def part(figure: float | None, share: float | None) -> float | None:
+            return None if figure is None or share is None else figure * share
+
+        sms = part(self.sms, multiprocessor_share)
+        return replace(
+            self,
+            name=f"{self.name} {nvml_name[nvml_name.find('MIG') :]}",
+            match=(re.escape(nvml_name),),
+            sms=None if sms is None else round(sms),
+            l2_mb=part(self.l2_mb, memory_share),
+            memory_gb_per_s=self.memory_gb_per_s * memory_share,
+            peak_tflops={dtype: part(peak, multiprocessor_share) for dtype, peak in self.peak_tflops.items()},
+            reference=False,
+        )
 
 
 @dataclass(frozen=True)
@@ -62,6 +82,13 @@ class Devices:
     def find(self, nvml_name: str) -> Device | None:
         """The device that the driver's name means, or None for one that the file does not list."""
         return next((device for device in self.devices if device.is_named(nvml_name)), None)
+
+    def at_hand(self, found: machine.Device | None) -> Device | None:
+        """What is listed of the card that the machine probe found; of a MIG slice its share of the card's figures."""
+        card = self.find(found.slice_of or found.name) if found else None
+        if card is None or found is None or found.slice_of is None:
+            return card
+        return card.slice(found.name, found.multiprocessor_share, found.memory_share)
 
     def of_capability(self, capability: str) -> tuple[Device, ...]:
         """The devices of a compute capability such as `9.0`."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import importlib.util
 import json
 import os
 import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ NSIGHT_COMPUTE_NSYS = "host/target-linux-x64/nsys"  # Nsight Compute carries an 
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU: what identifies it and does not change while it runs."""
+    """One GPU, or the MIG slice of one that CUDA uses: what identifies it and does not change while it runs.
+
+    The shares are those of the whole card's SMs and of its memory, which stand for memory bandwidth and L2 cache too.
+    """
 
     index: int
     name: str
@@ -28,6 +32,9 @@ class Device:
     memory_bytes: int
     multiprocessors: int | None
     uuid_hash: str  # tells two cards of one name apart without publishing a serial number
+    slice_of: str | None = None  # of a MIG slice the name of its card
+    multiprocessor_share: float | None = 1.0  # None where NVML does not tell
+    memory_share: float = 1.0
 
     @property
     def sm(self) -> str:
@@ -77,13 +84,15 @@ def probe(modules: Mapping[str, str] | None = None) -> Machine:
     """
     if path := os.environ.get(SIMULATED):
         return Machine.from_dict({**json.loads(Path(path).read_text()), "simulated": True})
-    devices, problem = _devices()
-    selected, choice = _select(devices, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    devices, problem = _devices(visible)
+    selected, choice = _select(devices, visible)
     found = {name: _module(name, distribution) for name, distribution in (modules or {}).items()}
     return Machine(devices, selected, problem or choice, _tools(), _packages(), found)
 
 
-def _devices() -> tuple[tuple[Device, ...], str | None]:
+def _devices(visible: str | None) -> tuple[tuple[Device, ...], str | None]:
+    """Every GPU, and why there is none; `visible` is CUDA_VISIBLE_DEVICES, which may choose a slice of one."""
     try:
         import pynvml
     except ImportError:
@@ -96,7 +105,10 @@ def _devices() -> tuple[tuple[Device, ...], str | None]:
         return (), f"the NVIDIA driver does not answer (NVML says: {error})"
     try:
         driver = pynvml.nvmlSystemGetDriverVersion()
-        found = [_device(pynvml, index, driver) for index in range(pynvml.nvmlDeviceGetCount())]
+        count = pynvml.nvmlDeviceGetCount()
+        found = [device for index in range(count) if (device := _device(pynvml, index, driver, visible))]
+        if count and not found:
+            return (), "MIG is switched on but no GPU has a MIG device: make one, or switch MIG off (nvidia-smi mig)"
         return tuple(found), None if found else "an NVIDIA driver is installed but it sees no GPU"
     except pynvml.NVMLError as error:
         return (), f"the NVIDIA driver does not answer (NVML says: {error})"
@@ -104,8 +116,56 @@ def _devices() -> tuple[tuple[Device, ...], str | None]:
         pynvml.nvmlShutdown()
 
 
-def _device(nvml: Any, index: int, driver: str) -> Device:
+def _device(nvml: Any, index: int, driver: str, visible: str | None) -> Device | None:
+    """A GPU by its index; where MIG is switched on the slice that CUDA uses, None if there is none."""
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    card = _whole(nvml, handle, index, driver)
+    if not _mig_is_on(nvml, handle):
+        return card
+    slices = list(_slices(nvml, handle))
+    if not slices:
+        return None
+    # CUDA uses one slice: the one that CUDA_VISIBLE_DEVICES names first by its UUID, else the first.
+    chosen = next((s for s in slices if visible and nvml.nvmlDeviceGetUUID(s) == _first(visible)), slices[0])
+    return _part(nvml, chosen, card)
+
+
+def _mig_is_on(nvml: Any, handle: Any) -> bool:
+    try:
+        return nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE
+    except nvml.NVMLError:  # a card without MIG
+        return False
+
+
+def _slices(nvml: Any, handle: Any) -> Iterator[Any]:
+    """Handles of the MIG devices of a card; their numbers have gaps."""
+    for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        with contextlib.suppress(nvml.NVMLError):
+            yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+
+
+def _part(nvml: Any, handle: Any, card: Device) -> Device:
+    """A MIG slice of a card. Memory, with its controllers and L2 cache, is dealt out in eighths (MIG User Guide,
+    Concepts), so the share is the next eighth to the share of bytes."""
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle).total
+    multiprocessors = nvml.nvmlDeviceGetAttributes(handle).multiprocessorCount
+    return replace(
+        card,
+        name=nvml.nvmlDeviceGetName(handle),
+        memory_bytes=memory,
+        multiprocessors=multiprocessors,
+        uuid_hash=_hash(nvml.nvmlDeviceGetUUID(handle)),
+        slice_of=card.name,
+        multiprocessor_share=multiprocessors / card.multiprocessors if card.multiprocessors else None,
+        memory_share=max(1, round(8 * memory / card.memory_bytes)) / 8,
+    )
+
+
+def _hash(uuid: str) -> str:
+    return hashlib.sha256(uuid.encode()).hexdigest()[:12]
+
+
+def _whole(nvml: Any, handle: Any, index: int, driver: str) -> Device:
     capability = tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle))
     try:  # NVML counts CUDA cores; every architecture since 8.6 has 128 in a multiprocessor, 8.0 and 7.x have 64
         cores = nvml.nvmlDeviceGetNumGpuCores(handle)
@@ -119,23 +179,26 @@ def _device(nvml: Any, index: int, driver: str) -> Device:
         driver=driver,
         memory_bytes=nvml.nvmlDeviceGetMemoryInfo(handle).total,
         multiprocessors=multiprocessors,
-        uuid_hash=hashlib.sha256(nvml.nvmlDeviceGetUUID(handle).encode()).hexdigest()[:12],
+        uuid_hash=_hash(nvml.nvmlDeviceGetUUID(handle)),
     )
 
 
+def _first(visible: str) -> str:
+    return visible.split(",")[0].strip()
+
+
 def _select(devices: tuple[Device, ...], visible: str | None) -> tuple[int | None, str | None]:
-    """The first GPU, or the first that CUDA_VISIBLE_DEVICES names by number (NVML order)."""
+    """The first GPU, or the one that CUDA_VISIBLE_DEVICES names first, by number (NVML order) or by its UUID."""
     if not devices:
         return None, None
     if visible is None:
         return devices[0].index, None
-    first = visible.split(",")[0].strip()
-    if first.isdigit() and int(first) < len(devices):
-        return int(first), None
-    return (
-        None,
-        f"CUDA_VISIBLE_DEVICES is {visible!r}, which names no GPU by number (0 to {len(devices) - 1})",
-    )
+    named = _first(visible)
+    for device in devices:
+        if named == str(device.index) or _hash(named) == device.uuid_hash:
+            return device.index, None
+    numbers = ", ".join(str(device.index) for device in devices)
+    return None, f"CUDA_VISIBLE_DEVICES is {visible!r}, which names no GPU by its number ({numbers}) or whole UUID"
 
 
 def _tools() -> dict[str, str | None]:
@@ -247,8 +310,8 @@ def limits(device: Device) -> dict[str, int | None]:
         "registers_per_multiprocessor": attribute.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR,
         "l2_bytes": attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
     }
-    # CUDA numbers the visible devices; the selected one is the first of them.
-    ordinal = 0 if os.environ.get("CUDA_VISIBLE_DEVICES") else device.index
+    # CUDA numbers the visible devices; the selected one is the first of them. Of slices it sees one.
+    ordinal = 0 if os.environ.get("CUDA_VISIBLE_DEVICES") or device.slice_of else device.index
     if driver.cuInit(0)[0] != driver.CUresult.CUDA_SUCCESS:
         return {}
     return {name: _attribute(driver, key, ordinal) for name, key in wanted.items()}
