@@ -1,0 +1,37 @@
+"""What a stranger expects of a repository is there and agrees with itself."""
+
+import re
+import tomllib
+
+import pytest
+import yaml
+
+from cutesnake.places import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_the_licence_is_the_one_that_is_stated_everywhere() -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text and "Version 2.0" in text and "END OF TERMS AND CONDITIONS" in text
+    assert PROJECT["license"] == yaml.safe_load((ROOT / "CITATION.cff").read_text())["license"] == "Apache-2.0"
+
+
+def test_the_version_is_the_same_in_citation_and_changelog() -> None:
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == PROJECT["version"]
+    assert f"\n## {PROJECT['version']}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "CHANGELOG.md"])
+def test_documents_name_files_that_exist(document) -> None:
+    text = (ROOT / document).read_text()
+    named = [name for name in re.findall(r"`([\w./-]+)`", text) if "/" in name or name.endswith((".md", ".toml"))]
+    assert named and not [name for name in named if not (ROOT / name).exists()]
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_catalogue_entry_has_what_the_catalogue_asks_for() -> None:
+    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
+    assert {"mandatory-flags", "software-stack-deployment", "report"} == set(usage)
+    annotated = any("report(" in path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
+    assert usage["report"] == annotated  # whether `snakemake --report` holds any figure
