@@ -4,10 +4,9 @@ from snakemake.utils import min_version
 
 min_version("9.0")
 
-# A configuration given with --configfile replaces the default one instead of being merged into it.
-if "operators" not in config:
 
-    configfile: f"{workflow.basedir}/config/config.yaml"
+# What --configfile and --config say is laid over this one: lists and single values replace, mappings are merged.
+configfile: f"{workflow.basedir}/config/config.yaml"
 
 
 include: "workflow/rules/common.smk"

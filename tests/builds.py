@@ -9,7 +9,8 @@ from pathlib import Path
 
 from cutesnake.build.compile import RECORD, compile_build
 from cutesnake.build.fetch import fetch
-from cutesnake.contract import Variant, load_kernel
+from cutesnake.catalog import load_kernel
+from cutesnake.contract import Variant
 from cutesnake.places import ROOT
 from cutesnake.plan.staleness import digest_baked, digest_data, digest_files
 

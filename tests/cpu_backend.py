@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from cutesnake.contract import Workload, load_operator
+from cutesnake.catalog import load_operator
+from cutesnake.contract import Workload
 from cutesnake.measure.case import Case
 
 with contextlib.suppress(ImportError):

@@ -6,12 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from cutesnake.plan.arch import can_build, can_run, decide, stage_answers
+from cutesnake.targets import TARGETS
 
-TCGEN05 = SimpleNamespace(DSL="cute", SOURCE="ours", TARGETS={"sm_100a": "tcgen05 and tensor memory"})
-WGMMA = SimpleNamespace(DSL="cute", SOURCE="ours", TARGETS={"sm_90a": "wgmma and TMA"})
-PLAIN = SimpleNamespace(
-    DSL="cutile", SOURCE="ours", TARGETS={"sm_90a": "", "sm_100a": "", "sm_103a": "", "sm_120a": ""}
-)
+TCGEN05 = SimpleNamespace(DSL="cute", SOURCE="ours", TARGETS={"sm_100a": ("tcgen05", "tensor memory")}, NEEDS={})
+WGMMA = SimpleNamespace(DSL="cute", SOURCE="ours", TARGETS={"sm_90a": ("wgmma", "TMA")}, NEEDS={})
+PLAIN = SimpleNamespace(DSL="cutile", SOURCE="ours", TARGETS=dict.fromkeys(TARGETS, ()), NEEDS={})
 RUNS = {"b200": "sm_100a", "b300": "sm_103a", "h200": "sm_90a", "rtx5090": "sm_120a", "a100": None, "none": None}
 
 

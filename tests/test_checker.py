@@ -6,7 +6,7 @@ import math
 import pytest
 
 from cpu_backend import SMALL, CpuBackend, right, small_case
-from cutesnake.contract import load_operator
+from cutesnake.catalog import load_operator
 from cutesnake.measure import checker
 from cutesnake.measure.correctness import check_case
 

@@ -1,7 +1,6 @@
 """Compile stage: what a build leaves behind, whatever happens to it."""
 
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -12,18 +11,25 @@ from typing import Any
 
 import pytest
 
-import kernels
-from cutesnake import record
+from cutesnake import catalog, record
 from cutesnake.build import cute as cute_build
 from cutesnake.build.compile import CompileError, compile_build
-from cutesnake.contract import Variant, load_kernel, load_operator
+from cutesnake.catalog import load_kernel, load_operator
+from cutesnake.contract import Variant
 from cutesnake.load import cute as cute_load
+from cutesnake.load.build import LoadedBuild
 from cutesnake.places import ROOT
 
 SCRIPTS = ROOT / "workflow" / "scripts"
 TOY = """
 import os, signal
-DSL, SOURCE, TARGETS = "cute", "ours", {"sm_90a": "nothing"}
+DSL = "cute"
+SOURCE = "ours"
+TARGETS = {"sm_90a": ()}
+
+def supports(workload): ...
+def variants(workload, target): ...
+def bind(build, workload, inputs, outputs): ...
 
 def compile(variant, target, folder):
     print("compiling into", folder)
@@ -48,13 +54,10 @@ def compile(variant, target, folder):
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
     """`toy(how)` builds a kernel that behaves as told, into one and the same folder; returns its build.json."""
-    package = tmp_path / "extra" / "kernels"
+    package = tmp_path / "extra"
     (package / "toy").mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "toy" / "__init__.py").touch()
     (package / "toy" / "kernel.py").write_text(TOY)
-    monkeypatch.setattr(kernels, "__path__", [*kernels.__path__, str(package)])
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package.parent), str(ROOT)]))
+    monkeypatch.setenv(catalog.PATHS, str(package))
 
     def build(how: str) -> dict[str, Any]:
         folder = tmp_path / "compile" / "toy" / "kernel" / "sm_90a" / "a"
@@ -206,7 +209,7 @@ def test_loaded_build_validates_its_arguments(add: Path) -> None:
     kernel, operator = load_kernel("elementwise_add", "cute"), load_operator("elementwise_add")
     workload = operator.Workload(100, 100, "fp32")
     inputs, outputs = operator.make_inputs(workload, 0), operator.make_outputs(workload)
-    runner = kernel.load(add).bind(workload, inputs, outputs)
+    runner = kernel.bind(LoadedBuild(add), workload, inputs, outputs)
     assert [launch.grid for launch in runner.launches] == [(3, 1, 1)]  # 10,000 elements in tiles of 4,096
     with pytest.raises(ValueError, match="expected device_type=cuda"):
         runner(0)

@@ -2,26 +2,31 @@
 
 import copy
 import json
-from pathlib import Path
 
 import pytest
 import yaml
 
-from cutesnake.plan import config as configuration
-from cutesnake.plan.config import ConfigError
+from cutesnake.places import ROOT, SCHEMAS
+from cutesnake.plan.config import ConfigError, check
+from cutesnake.plan.sweep import is_named
 
-ROOT = Path(__file__).resolve().parents[1]
 DEFAULT = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
 SMALL = {
     "targets": ["sm_90a"],
     "stages": ["inspect", "timing"],
-    "operators": {
-        "elementwise_add": {"kernels": ["cute"], "dtypes": ["fp32"], "workloads": [{"rows": [1, 2], "columns": 8}]}
+    "operators": ["elementwise_add"],
+    "sweeps": {
+        "elementwise_add": {
+            "kernels": ["cute"],
+            "dtypes": ["fp32"],
+            "workloads": [{"rows": [1, 2], "columns": 8}],
+            "profile": [],
+        }
     },
-    "correctness": {"seeds": [0], "distributions": ["randn"]},
+    "correctness": {"seeds": [0]},
     "timing": {"max_seconds": 1, "max_noise_percent": 0.5},
-    "profile": {"workloads": []},
 }
+ADD = "sweeps/elementwise_add"
 
 
 def changed(path: str, value) -> dict:
@@ -39,18 +44,21 @@ def changed(path: str, value) -> dict:
     return result
 
 
+def ids(config: dict, operator: str = "elementwise_add") -> list[str]:
+    return [workload.id for workload in check(config).sweeps[operator].workloads()]
+
+
 def test_the_default_configuration_is_right() -> None:
-    configuration.check(DEFAULT)
+    check(DEFAULT)
 
 
 def test_the_default_sweep_is_the_promised_one() -> None:
-    found = configuration.workloads(DEFAULT, "mla_decode")
-    points = {(w.batch, w.kv_length) for w in found}
+    sweep = check(DEFAULT).sweeps["mla_decode"]
+    points = {(w.batch, w.kv_length) for w in sweep.workloads()}
     grid = {(b, s) for b in (1, 4, 16, 32, 64, 128) for s in (1024, 4096, 8192, 16384)}
-    assert points == grid | {(1, 65536)}
-    assert {w.dtype for w in found} == {"bf16", "fp16", "fp8"}
-    section = DEFAULT["operators"]["mla_decode"]
-    assert configuration.dtypes_for(section, "sm_90a") == ["bf16"]  # what FlashMLA's published times are in
+    assert points >= grid | {(1, 65536)}
+    assert {w.dtype for w in sweep.workloads()} == {"bf16", "fp16", "fp8"}
+    assert sweep.dtypes_for("sm_90a") == ["bf16"]  # what FlashMLA's published times are in
 
 
 def test_every_key_is_explained() -> None:
@@ -63,8 +71,9 @@ def test_every_key_is_explained() -> None:
         if isinstance(schema.get("additionalProperties"), dict):
             yield from keys(schema["additionalProperties"])
 
-    for key in keys(json.loads(configuration.SCHEMA.read_text())):
-        assert f"`{key}`" in text, f"config/README.md does not explain {key}"
+    for name in ("config", "sweep"):
+        for key in keys(json.loads((SCHEMAS / f"{name}.schema.json").read_text())):
+            assert f"`{key}`" in text, f"config/README.md does not explain {key}"
 
 
 @pytest.mark.parametrize(
@@ -76,34 +85,57 @@ def test_every_key_is_explained() -> None:
         ("stages/0", "time", ["stages.0 is 'time'", "did you mean 'timing'?"]),
         ("timing", None, ["key 'timing' is missing"]),
         ("timing/max_seconds", -1, ["timing.max_seconds", "-1", "minimum"]),
-        ("operators/mla_decod", SMALL["operators"]["elementwise_add"], ["'mla_decod'", "did you mean 'mla_decode'?"]),
-        ("operators/elementwise_add/kernels/0", "cut", ["unknown kernel 'cut'", "did you mean 'cute'?"]),
-        ("operators/elementwise_add/dtypes/0", "bf32", ["unknown dtype 'bf32'", "did you mean 'fp32'?"]),
-        ("operators/elementwise_add/workloads/0/row", 3, ["workloads[0]: unknown key 'row'", "did you mean 'rows'?"]),
-        ("operators/elementwise_add/workloads/0/rows", 0, ["workloads[0]: rows is 0", "whole number from 1"]),
-        ("operators/elementwise_add/workloads/0/dtype", "fp32", ["dtype belongs in elementwise_add.dtypes"]),
-        ("operators/elementwise_add/workloads/0", {"rows": 3}, ["workloads[0]", "columns"]),
-        ("correctness/distributions/0", "rand", ["'rand' is unknown", "did you mean 'randn'?"]),
-        ("profile/workloads", ["m1_n9"], ["'m1_n9' is no workload of the sweep", "m1_n8_fp32"]),
+        ("timing/max_seconds", "2", ["timing.max_seconds is '2'; it must be a number"]),
+        ("operators/0", "elementwise", ["'elementwise'", "did you mean 'elementwise_add'?"]),
+        ("sweeps/mla_decod", {}, ["sweeps: unknown operator 'mla_decod'", "did you mean 'mla_decode'?"]),
+        (f"{ADD}/kernel", ["cute"], ["sweeps.elementwise_add", "unknown key 'kernel'", "did you mean 'kernels'?"]),
+        (f"{ADD}/kernels/0", "cut", ["unknown kernel 'cut'", "did you mean 'cute'?"]),
+        (f"{ADD}/dtypes/0", "bf32", ["unknown dtype 'bf32'", "did you mean 'fp32'?"]),
+        (f"{ADD}/workloads/0/row", 3, ["workloads[0]: unknown key 'row'", "did you mean 'rows'?"]),
+        (f"{ADD}/workloads/0/rows", 0, ["workloads[0]: rows is 0", "whole number from 1"]),
+        (f"{ADD}/workloads/0/dtype", "fp32", ["dtype belongs in `dtypes`"]),
+        (f"{ADD}/workloads/0", {"rows": 3}, ["workloads[0]", "columns"]),
+        (f"{ADD}/distributions", ["rand"], ["'rand' is unknown", "did you mean 'randn'?"]),
+        (f"{ADD}/profile", ["m1_n9"], ["'m1_n9' is no workload of the sweep", "m1_n8_fp32"]),
+        ("kernel_paths", ["/no/such/folder"], ["kernel_paths: /no/such/folder is no folder"]),
     ],
 )
 def test_an_error_names_key_value_and_what_is_allowed(path, value, words) -> None:
     with pytest.raises(ConfigError) as caught:
-        configuration.check(changed(path, value))
+        check(changed(path, value))
     assert "\n" not in str(caught.value)
     for word in words:
         assert word in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("operators", {"mla_decode": {"kernels": ["cutile"]}}, ["operators: [mla_decode]", "mla_decode/sweep.yaml"]),
+        ("profile", {"workloads": []}, ["profile was moved", "sweep.yaml"]),
+        ("correctness/distributions", ["randn"], ["correctness.distributions was moved", "`distributions`"]),
+        ("simulation", {"short": {"workloads": {}}}, ["simulation.short.workloads was moved"]),
+    ],
+)
+def test_an_old_configuration_is_told_what_moved_where(path, value, words) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(changed(path, value))
+    assert "\n" not in str(caught.value) and all(word in str(caught.value) for word in words)
+
+
+def test_an_override_replaces_single_keys_of_the_sweep() -> None:
+    config = {**DEFAULT, "sweeps": {"elementwise_add": {"dtypes": ["bf16"]}}}
+    own, default = (check(c).sweeps["elementwise_add"] for c in (config, DEFAULT))
+    assert own.dtypes == ["bf16"] and own.kernels == default.kernels
+    assert own.workload_entries == default.workload_entries
+
+
 def test_workloads_are_the_cross_product_each_once() -> None:
-    config = changed(
-        "operators/elementwise_add/workloads", [{"rows": [1, 2], "columns": [8, 9]}, {"rows": 1, "columns": 8}]
-    )
-    ids = [w.id for w in configuration.workloads(config, "elementwise_add")]
-    assert ids == ["m1_n8_fp32", "m1_n9_fp32", "m2_n8_fp32", "m2_n9_fp32"]
+    config = changed(f"{ADD}/workloads", [{"rows": [1, 2], "columns": [8, 9]}, {"rows": 1, "columns": 8}])
+    assert ids(config) == ["m1_n8_fp32", "m1_n9_fp32", "m2_n8_fp32", "m2_n9_fp32"]
 
 
 def test_a_workload_is_named_with_or_without_its_dtype() -> None:
-    workload = configuration.workloads(SMALL, "elementwise_add")[0]
-    assert configuration.is_named(workload, ["m1_n8"]) and configuration.is_named(workload, ["m1_n8_fp32"])
-    assert configuration.is_named(workload, []) and not configuration.is_named(workload, ["m2_n8"])
+    workload = check(SMALL).sweeps["elementwise_add"].workloads()[0]
+    assert is_named(workload, ["m1_n8"]) and is_named(workload, ["m1_n8_fp32"])
+    assert is_named(workload, []) and not is_named(workload, ["m2_n8"])

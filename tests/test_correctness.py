@@ -7,7 +7,7 @@ import pytest
 
 from cpu_backend import CpuBackend, right, small_case
 from cutesnake import record
-from cutesnake.contract import load_kernel, load_operator
+from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.measure.case import make_record
 from cutesnake.measure.correctness import check_case
 
@@ -128,11 +128,11 @@ def test_a_failed_record_with_nan_fits_its_schema():
 @pytest.mark.parametrize("changes", [{}, {"query_tokens": 3}, {"query_tokens": 3, "causal": False}, {"dtype": "fp16"}])
 def test_the_pytorch_baseline_is_right(changes):
     """The very code that is timed, on the CPU."""
-    bound = load_kernel("mla_decode", "torch_sdpa").load(None)
+    kernel = load_kernel("mla_decode", "torch_sdpa")
 
     class Baseline(CpuBackend):
         def bind(self, case, workload, inputs, outputs):
-            runner = bound.bind(workload, inputs, outputs)
+            runner = kernel.bind(None, workload, inputs, outputs)
             return lambda schedule, seed: runner(0)
 
     case = small_case(**changes)

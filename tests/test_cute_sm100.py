@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from builds import build
-from cutesnake.contract import ROOT
+from cutesnake.load.build import LoadedBuild
+from cutesnake.places import ROOT
 from kernels.mla_decode import cute_sm100
 from kernels.mla_decode.cute_sm100 import layout
 from kernels.mla_decode.cute_sm100.schedule import make_schedule
@@ -143,7 +144,7 @@ def simulated(built: Path, workload: Workload, change, schedules, processors: in
     for _ in schedules:
         outputs = operator.make_outputs(workload)
         with cute_load.opened_by(opened, processors):
-            cute_sm100.load(built).bind(workload, inputs, outputs)(0)
+            cute_sm100.bind(LoadedBuild(built), workload, inputs, outputs)(0)
         yield outputs, expected, yardstick, results[-1]
 
 

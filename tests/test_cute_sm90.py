@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from builds import build
+from cutesnake.load.build import LoadedBuild
 from cutesnake.places import ROOT
 from kernels.mla_decode import cute_sm90
 from kernels.mla_decode.cute_sm90 import layout
@@ -244,7 +245,7 @@ def check_on_gpu(folder: Path, work: Workload, inputs) -> None:
     from kernels.mla_decode import operator
 
     outputs = operator.make_outputs(work, "cuda")
-    cute_sm90.load(folder).bind(work, inputs, outputs)(torch.cuda.current_stream().cuda_stream)
+    cute_sm90.bind(LoadedBuild(folder), work, inputs, outputs)(torch.cuda.current_stream().cuda_stream)
     torch.cuda.synchronize()
     expected, yardstick = operator.reference(inputs, work), operator.same_precision(inputs, work)
     errors = checker.compare_outputs(outputs, expected, yardstick, operator.tolerance(work.dtype))

@@ -9,11 +9,11 @@ import pytest
 from cutesnake.build import cutile as cutile_build
 from cutesnake.build.compile import compile_build
 from cutesnake.build.fetch import FetchError
-from cutesnake.contract import load_kernel, load_operator
+from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.load import cutile as cutile_load
-from kernels.mla_decode import tilegym_split_kv
+from kernels.mla_decode import tilegym_inputs, tilegym_split_kv
 from kernels.mla_decode.cutile import run as cutile_run
-from kernels.upstream import tilegym as tilegym_source
+from kernels.upstream import tilegym
 
 MLA = load_operator("mla_decode").Workload
 ADD = load_operator("elementwise_add").Workload
@@ -133,14 +133,14 @@ def test_tilegym_splits_as_its_own_host_code_does(batch, length, splits, keys) -
     ],
 )
 def test_tilegym_says_what_it_cannot_do(workload, word) -> None:
-    assert word in tilegym_source.supports(workload)
-    assert tilegym_source.supports(MLA(3, 65)) is None
+    assert word in tilegym_inputs.supports(workload)
+    assert tilegym_inputs.supports(MLA(3, 65)) is None
 
 
 def test_tilegym_without_its_wheel_names_the_command(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FetchError, match="snakemake"):
-        tilegym_source.upstream("mla_decoding")
+        tilegym.module("mla_decoding")
 
 
 def test_targets_lose_their_suffix() -> None:

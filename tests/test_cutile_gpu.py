@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake.contract import load_kernel, load_operator
+from cutesnake.catalog import load_kernel, load_operator
+from cutesnake.load.build import LoadedBuild
 from cutesnake.places import ROOT
-from kernels.mla_decode.cutile.run import Plan, Tiling
+from kernels.mla_decode.cutile.run import Plan, Tiling, bind
 
 pytestmark = pytest.mark.gpu
 
@@ -34,7 +35,7 @@ def load(operator: str, kernel: str, workload):
     folder = BUILDS / operator / kernel / target / variant.id
     assert (folder / "build.json").exists(), f"{folder} is missing; make it with: snakemake --cores 2 compiled"
     if folder not in _loaded:
-        _loaded[folder] = module.load(folder)
+        _loaded[folder] = LoadedBuild(folder)
     return _loaded[folder], variant
 
 
@@ -58,10 +59,10 @@ def check(workload, distribution: str, kernel: str = "cutile", plan: tuple[str, 
     reference = MLA.reference(inputs, workload)
     yardstick = norm_error(MLA.same_precision(inputs, workload).out, reference.out)
     if plan is None:
-        runner = loaded.bind(workload, inputs, outputs)
+        runner = load_kernel("mla_decode", kernel).bind(loaded, workload, inputs, outputs)
     else:
         tiling = Tiling.of(variant.params, "narrow" if plan[0].endswith("narrow") else "wide")
-        runner = loaded.bind(workload, inputs, outputs, Plan(plan[0], tiling, plan[1]))
+        runner = bind(loaded, workload, inputs, outputs, Plan(plan[0], tiling, plan[1]))
     for _ in range(2):  # the second run finds the workspace of the first
         run(runner)
         error = norm_error(outputs.out, reference.out)

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from cutesnake.places import ROOT
-from cutesnake.plan.arch import TARGET_CAPABILITY
 from cutesnake.plan.devices import DeviceError, read_devices
+from cutesnake.targets import TARGETS
 
 PATH = ROOT / "config/devices.yaml"
 
@@ -81,7 +81,7 @@ def test_limits_agree_with_themselves(devices) -> None:
 
 
 def test_every_target_has_limits_and_a_device(devices) -> None:
-    for major, minor in TARGET_CAPABILITY.values():
+    for major, minor in (target.capability for target in TARGETS.values()):
         assert f"{major}.{minor}" in devices.limits
         assert devices.of_capability(f"{major}.{minor}")
 

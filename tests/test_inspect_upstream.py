@@ -11,7 +11,7 @@ pytest.importorskip("elftools", reason="a GPU machine inspects nothing and need 
 import tiny_build
 from builds import build
 from cutesnake import record
-from cutesnake.contract import load_kernel, load_operator
+from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.inspect.build import inspect_build
 from cutesnake.places import ROOT
 

@@ -11,32 +11,36 @@ import pytest
 
 import sample
 from cpu_backend import CpuBackend, small_case
+from cutesnake.catalog import load_kernel
 from cutesnake.compare.comparison import compare
-from cutesnake.contract import INSTALLED, load_kernel
+from cutesnake.contract import INSTALLED
 from cutesnake.measure.case import make_record
 from cutesnake.measure.correctness import check_case
 from cutesnake.plan import machine as machines
 from cutesnake.plan import matrix
 from cutesnake.plan.arch import decide
+from cutesnake.plan.config import check
 from cutesnake.plot.timeline import draw_timeline
 from cutesnake.plot.times import draw_times
 from cutesnake.report import cards, ran, times
+from cutesnake.stages import GPU_STAGES
 from kernels.mla_decode.operator import PAGE, Inputs, Workload, same_precision
 
 PEERS = ("flash_mla", "flashinfer")
 CONFIG = {
     "targets": ["sm_90a", "sm_100a"],
     "stages": ["correctness", "timing"],
-    "operators": {
+    "operators": ["mla_decode"],
+    "sweeps": {
         "mla_decode": {
             "kernels": [*PEERS, "torch_sdpa"],
             "dtypes": {"sm_90a": ["bf16"], "sm_100a": ["fp16"]},
             "workloads": [{"batch": 4, "kv_length": [1024, 4096]}],
+            "profile": [],
         }
     },
-    "correctness": {"seeds": [0], "distributions": ["randn"]},
+    "correctness": {"seeds": [0]},
     "timing": {"max_seconds": 1, "max_noise_percent": 0.5},
-    "profile": {"workloads": []},
 }
 
 
@@ -77,18 +81,18 @@ def test_where_the_package_is_there_nothing_else_is_needed_to_build(machine) -> 
 
 
 def planned(machine, name: str, modules: dict[str, str], tmp_path) -> matrix.Plan:
-    return matrix.make_plan(CONFIG, replace(machine(name), modules=modules), tmp_path)
+    return matrix.make_plan(check(CONFIG), replace(machine(name), modules=modules), tmp_path)
 
 
 def test_the_machine_is_asked_for_what_the_configured_kernels_need() -> None:
-    assert matrix.modules_needed(CONFIG) == {"flash_mla": "flash_mla", "flashinfer": "flashinfer-python"}
+    assert matrix.modules_needed(check(CONFIG)) == {"flash_mla": "flash_mla", "flashinfer": "flashinfer-python"}
 
 
 @pytest.mark.parametrize("name", ["none", "h200"])
 def test_a_missing_package_costs_no_job_and_has_one_decision(machine, name, tmp_path) -> None:
     plan = planned(machine, name, {}, tmp_path)
     assert {b.kernel for b in plan.builds.values()} == {"torch_sdpa"}
-    assert not [c for stage in matrix.GPU_STAGES for c in plan.run_here(stage) if c.build.kernel in PEERS]
+    assert not [c for stage in GPU_STAGES for c in plan.run_here(stage) if c.build.kernel in PEERS]
     assert [(d.kernel, d.target) for d in plan.decisions if d.kernel in PEERS] == [(k, "sm_90a") for k in PEERS]
     assert sum(case.build.kernel == "flash_mla" for case in plan.cases.values()) == 2  # for recorded measurements
 
@@ -183,11 +187,11 @@ def stand_ins(monkeypatch) -> None:
 
 class Adapter(CpuBackend):
     def bind(self, case, workload, inputs, outputs):
-        runner = load_kernel("mla_decode", case.kernel).load(None).bind(workload, inputs, outputs)
+        runner = load_kernel("mla_decode", case.kernel).bind(None, workload, inputs, outputs)
 
         def run(schedule, seed):
             runner(0)
-            getattr(runner, "finish", lambda: None)()
+            runner.finish()
 
         return run
 
@@ -207,9 +211,8 @@ def test_outputs_of_a_call_that_was_not_made_are_spoilt(stand_ins) -> None:
     from kernels.mla_decode.operator import make_inputs, make_outputs
 
     outputs = make_outputs(case.workload)
-    runner = (
-        load_kernel("mla_decode", "flash_mla").load(None).bind(case.workload, make_inputs(case.workload, 0), outputs)
-    )
+    inputs = make_inputs(case.workload, 0)
+    runner = load_kernel("mla_decode", "flash_mla").bind(None, case.workload, inputs, outputs)
     runner.finish()  # of the call that made the schedule
     assert bool(outputs.out.float().isnan().all())
     runner(0)
@@ -222,7 +225,7 @@ def test_outputs_of_a_call_that_was_not_made_are_spoilt(stand_ins) -> None:
 def test_a_broken_package_is_its_own_fault(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "flash_mla", None)
     with pytest.raises(RuntimeError, match="flash_mla is installed but cannot be imported"):
-        load_kernel("mla_decode", "flash_mla").load(None)
+        load_kernel("mla_decode", "flash_mla").bind(None, None, None, None)
 
 
 def test_a_record_says_which_version_was_measured() -> None:

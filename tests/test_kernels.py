@@ -1,26 +1,41 @@
 """Every kernel keeps the contract, and its module loads where there is neither DSL nor torch."""
 
+import dataclasses
+import functools
 import re
 import subprocess
 import sys
 
 import pytest
+import yaml
 
-from cutesnake.contract import load_kernel, load_operator
+from cutesnake.catalog import kernel_files, load_kernel, load_operator, operators
 from cutesnake.places import ROOT
-from cutesnake.plan.arch import FEATURES, TARGET_CAPABILITY
-from cutesnake.plan.config import kernel_names
+from cutesnake.plan.config import check
+from cutesnake.plan.sweep import Sweep
+from cutesnake.targets import FEATURES, TARGETS
 
-OPERATORS = sorted(path.parent.name for path in (ROOT / "kernels").glob("*/operator.py"))
-KERNELS = [(operator, kernel) for operator in OPERATORS for kernel in kernel_names(operator)]
-EXAMPLE = {
-    "mla_decode": [{"batch": 1, "kv_length": 1024}, {"batch": 3, "kv_length": 65, "paged": True}],
-    "elementwise_add": [{"rows": 3, "columns": 1000}],
-}
+DEFAULT = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
+KERNELS = [(operator, kernel) for operator in operators() for kernel in kernel_files(operator)]
 
 
-def test_every_operator_has_an_example_here() -> None:
-    assert set(EXAMPLE) == set(OPERATORS)
+@functools.cache
+def sweep(operator: str) -> Sweep:
+    return check({**DEFAULT, "operators": [operator]}).sweeps[operator]
+
+
+def test_every_operator_is_in_the_default_experiment() -> None:
+    assert sorted(DEFAULT["operators"]) == operators()
+
+
+@pytest.mark.parametrize("operator", operators())
+def test_every_kernel_of_an_operator_is_in_its_sweep(operator) -> None:
+    assert sorted(sweep(operator).kernels) == list(kernel_files(operator))
+
+
+@pytest.mark.parametrize("operator", operators())
+def test_a_sweep_has_small_workloads_for_simulation_and_something_to_profile(operator) -> None:
+    assert sweep(operator).simulated("short") and sweep(operator).simulated("full") and sweep(operator).profile
 
 
 @pytest.mark.parametrize(("operator", "kernel"), KERNELS)
@@ -28,17 +43,17 @@ def test_a_contract_says_what_it_needs_in_known_words(operator, kernel) -> None:
     module = load_kernel(operator, kernel)
     assert module.DSL in {"cute", "cutile", "torch", "cuda"} and module.SOURCE and module.TARGETS
     for target, needs in module.TARGETS.items():
-        known = FEATURES[TARGET_CAPABILITY[target]]
-        assert all(word in known for word in re.split(r", | and ", needs) if needs), f"{target}: {needs!r}"
+        assert set(needs) <= FEATURES[TARGETS[target].capability], f"{target}: {needs!r}"
 
 
 @pytest.mark.parametrize(("operator", "kernel"), KERNELS)
 def test_variants_have_unique_ids_that_name_folders(operator, kernel) -> None:
     module, problem = load_kernel(operator, kernel), load_operator(operator)
     supported = 0
-    for values in EXAMPLE[operator]:
+    found = {w.id: w for w in (*sweep(operator).workloads(), *sweep(operator).simulated("full"))}
+    for known in found.values():
         for dtype in problem.DTYPES:
-            workload = problem.Workload(**values, dtype=dtype)
+            workload = dataclasses.replace(known, dtype=dtype)
             reason = module.supports(workload)
             if reason is not None:
                 assert reason and "\n" not in reason

@@ -7,30 +7,31 @@ import pytest
 
 from cutesnake.contract import Variant
 from cutesnake.plan import matrix
+from cutesnake.plan.config import Experiment
+from cutesnake.plan.sweep import make_sweep
+from cutesnake.stages import GPU_STAGES
 
-CONFIG = {
-    "targets": ["sm_90a", "sm_100a"],
-    "stages": ["correctness", "timing", "ncu"],
-    "operators": {
-        "elementwise_add": {
-            "kernels": ["dynamic", "baked", "narrow"],
-            "dtypes": ["fp32", "bf16"],
-            "workloads": [{"rows": [1, 2], "columns": 8}],
-        }
-    },
-    "correctness": {"seeds": [0], "distributions": ["randn"]},
-    "timing": {"max_seconds": 1, "max_noise_percent": 0.5},
-    "profile": {"workloads": ["m1_n8"]},
+SWEEP = {
+    "kernels": ["dynamic", "baked", "narrow"],
+    "dtypes": ["fp32", "bf16"],
+    "distributions": ["randn"],
+    "workloads": [{"rows": [1, 2], "columns": 8}],
+    "profile": ["m1_n8"],
 }
 
 
+def experiment(stages: tuple[str, ...] = ("correctness", "timing", "ncu"), **changes) -> Experiment:
+    sweep = make_sweep("elementwise_add", {**SWEEP, **changes})
+    return Experiment(["sm_90a", "sm_100a"], list(stages), {"elementwise_add": sweep}, [0], None, {})
+
+
 def kernel(targets, supports, variants):
-    return SimpleNamespace(DSL="cute", SOURCE="ours", TARGETS=targets, supports=supports, variants=variants)
+    return SimpleNamespace(DSL="cute", SOURCE="ours", NEEDS={}, TARGETS=targets, supports=supports, variants=variants)
 
 
 KERNELS = {
     "dynamic": kernel(
-        {"sm_90a": "", "sm_100a": ""},
+        {"sm_90a": (), "sm_100a": ()},
         lambda w: None,
         lambda w, target: (
             Variant(f"{w.dtype}_t64", {"dtype": w.dtype}),
@@ -38,10 +39,10 @@ KERNELS = {
         ),
     ),
     "baked": kernel(
-        {"sm_90a": ""}, lambda w: None, lambda w, target: (Variant(f"{w.dtype}_m{w.rows}", {"rows": w.rows}),)
+        {"sm_90a": ()}, lambda w: None, lambda w, target: (Variant(f"{w.dtype}_m{w.rows}", {"rows": w.rows}),)
     ),
     "narrow": kernel(
-        {"sm_100a": "tcgen05"},
+        {"sm_100a": ("tcgen05",)},
         lambda w: None if w.dtype == "bf16" else "takes bf16 only",
         lambda w, target: (Variant("bf16", {}),),
     ),
@@ -53,7 +54,7 @@ def plan(monkeypatch, tmp_path, machine):
     monkeypatch.setattr(matrix, "load_kernel", lambda operator, name: KERNELS[name])
 
     def make(name: str, **changes) -> matrix.Plan:
-        return matrix.make_plan({**CONFIG, **changes}, machine(name), Path(tmp_path))
+        return matrix.make_plan(experiment(**changes), machine(name), Path(tmp_path))
 
     return make
 
@@ -69,14 +70,13 @@ def test_one_build_serves_all_sizes_of_a_dynamic_kernel(plan) -> None:
 
 
 def test_all_variants_on_request(plan) -> None:
-    section = {**CONFIG["operators"]["elementwise_add"], "variants": "all"}
-    found = plan("none", operators={"elementwise_add": section})
+    found = plan("none", variants="all")
     assert "sm_90a/bf16_t128" in builds(found, "dynamic")
 
 
 def test_without_a_gpu_no_job_and_every_case_has_its_reason(plan) -> None:
     found = plan("none")
-    assert not any(list(found.run_here(stage)) for stage in matrix.GPU_STAGES)
+    assert not any(list(found.run_here(stage)) for stage in GPU_STAGES)
     assert len(found.cases) == 4 * 2 + 4 + 2
     assert all(not d.run.ok and d.run.reason for d in found.decisions)
 
@@ -98,14 +98,32 @@ def test_what_a_kernel_cannot_compute_is_listed(plan) -> None:
 
 
 def test_dtypes_per_target(plan) -> None:
-    section = {**CONFIG["operators"]["elementwise_add"], "dtypes": {"sm_90a": ["bf16"], "sm_100a": ["fp32"]}}
-    found = plan("none", operators={"elementwise_add": section})
+    found = plan("none", dtypes={"sm_90a": ["bf16"], "sm_100a": ["fp32"]})
     assert builds(found, "dynamic") == ["sm_100a/fp32_t64", "sm_90a/bf16_t64"]
     assert builds(found, "narrow") == []
 
 
 def test_a_changed_sweep_changes_no_build_of_a_dynamic_kernel(plan) -> None:
-    section = {**CONFIG["operators"]["elementwise_add"], "workloads": [{"rows": [1, 2, 3], "columns": 8}]}
-    more = plan("none", operators={"elementwise_add": section})
+    more = plan("none", workloads=[{"rows": [1, 2, 3], "columns": 8}])
     assert builds(more, "dynamic") == builds(plan("none"), "dynamic")
     assert len(more.cases) > len(plan("none").cases)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"supports": lambda w: 1 / 0}, "ZeroDivisionError"),
+        ({"variants": lambda w, target: ()}, "gives none for m1_n8_fp32"),
+        ({"variants": lambda w, target: (Variant("a", {}), Variant("a", {}))}, "the id 'a' twice"),
+        ({"variants": lambda w, target: (Variant("a/b", {}),)}, "the id 'a/b'"),
+    ],
+)
+def test_a_broken_kernel_is_a_row_and_the_others_go_on(plan, monkeypatch, fault, words) -> None:
+    whole = plan("h200")
+    broken = SimpleNamespace(**{**vars(KERNELS["dynamic"]), **fault})
+    monkeypatch.setitem(KERNELS, "dynamic", broken)
+    found = plan("h200")
+    rows = [d for d in found.decisions if d.kernel == "dynamic"]
+    assert [row.target for row in rows] == ["sm_90a", "sm_100a"]
+    assert all(words in row.build.reason and not row.run.ok for row in rows)
+    assert builds(found, "dynamic") == [] and builds(found, "baked") == builds(whole, "baked")

@@ -5,14 +5,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from builds import build
 from cutesnake import record
 from cutesnake.build.fetch import fetch
-from cutesnake.contract import load_kernel, load_operator
+from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.load import cute as cute_load
+from cutesnake.load.build import LoadedBuild
 from cutesnake.places import ROOT
 from kernels.mla_decode.cutlass import adapter as cutlass_adapter
 from kernels.mla_decode.cutlass.adapter import EXAMPLES, split_count
@@ -51,7 +53,7 @@ def test_an_odd_page_table_is_refused_by_the_fp8_kernel() -> None:
     inputs, outputs = operator.make_inputs(workload, 0), operator.make_outputs(workload)
     inputs.page_table = inputs.page_table[:, :1]
     with pytest.raises(ValueError, match="must be even, not 1"):
-        cutlass_adapter.Loaded(None, {"variant": {"params": {"split": False}}}).bind(workload, inputs, outputs)
+        cutlass_adapter.bind(SimpleNamespace(params={"split": False}), workload, inputs, outputs)
 
 
 @pytest.mark.parametrize(("batch", "build"), [(1, "fp16_split"), (74, "fp16_direct"), (128, "fp16_direct")])
@@ -122,9 +124,9 @@ def test_launches_are_those_that_the_build_makes(dtype: str, batch: int) -> None
     for variant in kernel.variants(workload, "sm_100a"):
         folder = build("mla_decode", f"cutlass_{dtype}", "sm_100a", variant)
         with cute_load.opened_by(capture):
-            runner = kernel.load(folder).bind(workload, inputs, outputs)
+            runner = kernel.bind(LoadedBuild(folder), workload, inputs, outputs)
         runner(0)
-        made = runner.function.launches
+        made = runner.enqueue.function.launches
         assert [(m.name, m.grid, m.block, m.cluster, m.dynamic_shared) for m in made] == [
             (r.symbol, r.grid, r.block, r.cluster, r.dynamic_shared_bytes) for r in runner.launches
         ]

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from cutesnake.contract import Runner
 from cutesnake.measure import plan_time
 from cutesnake.measure.replay import Replays
 
@@ -48,7 +49,7 @@ def graphs(monkeypatch):
 
 
 def test_a_runner_without_a_plan_has_no_time_of_it():
-    assert plan_time.time_plan(object(), Stream(), None) == {"plan_us": None, "plan_kind": None}
+    assert plan_time.time_plan(Runner(lambda stream: None), Stream(), None) == {"plan_us": None, "plan_kind": None}
 
 
 def test_a_plan_on_the_card_is_replayed_in_a_graph_of_several(graphs):

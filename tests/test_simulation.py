@@ -15,10 +15,11 @@ import ptxsim
 from builds import build
 from cutesnake import record
 from cutesnake.build.compile import compile_build
-from cutesnake.contract import Cost, Variant, load_kernel
+from cutesnake.catalog import load_kernel
+from cutesnake.contract import Cost, Variant
 from cutesnake.measure import stage
 from cutesnake.measure.case import Case
-from cutesnake.places import ROOT
+from cutesnake.places import ROOT, SCHEMAS
 from cutesnake.plan import arch
 from cutesnake.plan import config as configuration
 from cutesnake.plan.matrix import Plan, make_plan
@@ -34,7 +35,7 @@ def plan(machine, tmp_path):
     def make(name: str, tools: dict | None = None, **changes) -> Plan:
         here = machine(name)
         here = dataclasses.replace(here, tools=tools) if tools is not None else here
-        return make_plan({**DEFAULT, **changes}, here, Path(tmp_path))
+        return make_plan(configuration.check({**DEFAULT, **changes}), here, Path(tmp_path))
 
     return make
 
@@ -97,7 +98,7 @@ def test_the_full_list_is_one_switch_away(plan) -> None:
 def test_only_where_correctness_is_wanted(plan) -> None:
     assert not plan("none", stages=["inspect"]).simulated
     without = {key: value for key, value in DEFAULT.items() if key != "simulation"}
-    assert configuration.simulation(without) is None and configuration.simulated_workloads(without, "mla_decode") == []
+    assert configuration.check(without).simulation is None
 
 
 def test_the_plan_lists_them(plan) -> None:
@@ -135,7 +136,7 @@ def test_without_a_compiler_nothing_is_simulated(plan) -> None:
 
 
 def test_the_schedules_of_the_configuration_are_those_of_the_simulator() -> None:
-    schema = json.loads(configuration.SCHEMA.read_text())
+    schema = json.loads((SCHEMAS / "config.schema.json").read_text())
     known = schema["$defs"]["simulated"]["properties"]["schedules"]["items"]["enum"]
     assert set(known) == set(ptxsim.SCHEDULES)
 

@@ -9,12 +9,13 @@ from cutesnake.plan import staleness
 FILES = {
     "kernels/add/contract.py": """
 from cutesnake.shapes import SHAPE
-class Loaded:
-    def bind(self):
-        from cutesnake.running import bind
+@not_baked
+def bind():
+    from cutesnake.running import bind
 def compile():
     from kernels.add.device import kernel
-def load():
+@contract.not_baked
+class Plan:
     from cutesnake.running import load
 """,
     "kernels/add/device.py": "from cutesnake import shapes\n",
@@ -36,7 +37,9 @@ def tree(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(staleness, "ROOT", tmp_path)
     monkeypatch.setattr(staleness, "KNOWN", tmp_path / "known.json")
     monkeypatch.setattr(staleness, "SCRIPTS", tmp_path / "scripts")
-    monkeypatch.setattr(staleness, "PLACES", {"cutesnake": tmp_path / "scripts", "kernels": tmp_path})
+    monkeypatch.setattr(staleness, "PLACES", {"cutesnake": tmp_path / "scripts"})
+    monkeypatch.setattr(staleness, "roots", lambda: [tmp_path / "kernels"])
+    monkeypatch.setattr(staleness, "label", lambda path: str(path.relative_to(tmp_path)))
     forget()
     yield tmp_path
     forget()
@@ -58,6 +61,19 @@ def test_imports_are_followed_at_any_depth(tree) -> None:
 
 def test_a_build_does_not_depend_on_the_running_side(tree) -> None:
     assert found(tree, "kernels.add.contract", baked=True) == {"contract.py", "device.py", "shapes.py"}
+
+
+def test_what_is_marked_does_not_count_in_a_builds_digest_and_the_rest_does(tree) -> None:
+    def digest() -> str:
+        forget()
+        return staleness.digest_files([tree / "kernels/add/contract.py"], baked=True)
+
+    contract = tree / "kernels/add/contract.py"
+    before, text = digest(), contract.read_text()
+    contract.write_text(text.replace("import bind", "import bind  # changed").replace("class Plan:", "class Plan: # x"))
+    assert digest() == before
+    contract.write_text(text.replace("import kernel", "import kernel  # changed"))
+    assert digest() != before
 
 
 def test_the_digest_changes_with_what_it_depends_on_only(tree) -> None:

@@ -28,6 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 
+from cutesnake.load.build import LoadedBuild  # noqa: E402
 from kernels.mla_decode import cute_sm90, flash_mla  # noqa: E402
 from kernels.mla_decode.operator import Workload, make_inputs, make_outputs, reference  # noqa: E402
 
@@ -94,10 +95,10 @@ def replay_us(graph: Any, stream: Any, replays: int, before: Any = lambda: None)
 
 def bind(name: str, builds: Path, work: Workload, inputs: Any, outputs: Any, stream: Any) -> Timed:
     if name == PEER:
-        runner = flash_mla.load(builds).bind(work, inputs, outputs)
+        runner = flash_mla.bind(None, work, inputs, outputs)
     else:
         folder = builds / "compile" / "mla_decode" / "cute_sm90" / "sm_90a" / name
-        runner = cute_sm90.load(folder).bind(work, inputs, outputs)
+        runner = cute_sm90.bind(LoadedBuild(folder), work, inputs, outputs)
     for _ in range(2):
         runner(stream.cuda_stream)
     stream.synchronize()
@@ -175,7 +176,7 @@ def metadata_us(work: Workload) -> float | None:
     inputs, outputs = make_inputs(work, 1, "cuda"), make_outputs(work, "cuda")
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(5):
-            flash_mla.load(ROOT).bind(work, inputs, outputs)
+            flash_mla.bind(None, work, inputs, outputs)
         torch.cuda.synchronize()
     times = [event.device_time for event in profile.events() if "metadata" in event.name]
     return statistics.median(times) if times else None

@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 
+from cutesnake.load.build import LoadedBuild  # noqa: E402
 from kernels.mla_decode import cute_sm90  # noqa: E402
 from kernels.mla_decode.operator import (  # noqa: E402
     DISTRIBUTIONS,
@@ -90,14 +91,14 @@ def workloads(variant: str) -> list[tuple[Workload, str]]:
 def check(root: Path, variant: str) -> None:
     import torch
 
-    executable = cute_sm90.load(folder(root, variant))
+    loaded = LoadedBuild(folder(root, variant))
     failures = 0
     for number, (work, distribution) in enumerate(workloads(variant)):
         print(f"{variant} {work.id} {distribution} ... ", end="", flush=True)
         inputs = make_inputs(work, 1000 + number, "cuda", distribution)
         outputs = make_outputs(work, "cuda")
-        runner = executable.bind(work, inputs, outputs)
-        for tensor in (runner.arguments[8], runner.arguments[9]):
+        runner = cute_sm90.bind(loaded, work, inputs, outputs)
+        for tensor in (*runner.enqueue.arguments[8:10],):
             tensor.fill_(float("nan"))
         runner(torch.cuda.current_stream().cuda_stream)
         torch.cuda.synchronize()
@@ -155,7 +156,9 @@ def profile(root: Path, variant: str, batch: int, length: int) -> None:
     import torch
 
     work = Workload(batch, length, variant.split("_")[0])
-    runner = cute_sm90.load(folder(root, variant)).bind(work, make_inputs(work, 1, "cuda"), make_outputs(work, "cuda"))
+    runner = cute_sm90.bind(
+        LoadedBuild(folder(root, variant)), work, make_inputs(work, 1, "cuda"), make_outputs(work, "cuda")
+    )
     for _ in range(2):
         runner(torch.cuda.current_stream().cuda_stream)
     torch.cuda.synchronize()
@@ -166,12 +169,12 @@ def measure(builds: list[tuple[Path, str]]) -> None:
     import torch
 
     ratios: dict[str, list[float]] = {}
-    loaded = {f"{root.name}/{variant}": cute_sm90.load(folder(root, variant)) for root, variant in builds}
+    loaded = {f"{root.name}/{variant}": LoadedBuild(folder(root, variant)) for root, variant in builds}
     table = []
     for (batch, length), (flashmla, tilegym) in ROWS.items():
         work = Workload(batch, length)
         inputs, outputs = make_inputs(work, 1, "cuda"), make_outputs(work, "cuda")
-        runners = {name: executable.bind(work, inputs, outputs) for name, executable in loaded.items()}
+        runners = {name: cute_sm90.bind(build, work, inputs, outputs) for name, build in loaded.items()}
         names = list(runners)
         rounds = []
         for turn in range(

@@ -23,9 +23,10 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 
-from cutesnake.contract import load_kernel  # noqa: E402
+from cutesnake.catalog import load_kernel  # noqa: E402
+from cutesnake.load.build import LoadedBuild  # noqa: E402
 from kernels.mla_decode import operator as problem  # noqa: E402
-from kernels.mla_decode.cutile.run import Plan, Tiling  # noqa: E402
+from kernels.mla_decode.cutile.run import Plan, Tiling, bind  # noqa: E402
 
 SWEEPS = {
     "small": [(1, 1024), (1, 8192), (4, 4096), (16, 4096), (32, 4096), (128, 1024), (128, 4096)],
@@ -49,14 +50,14 @@ def runners(
             if not (folder / "build.json").exists():
                 continue
             if folder not in state.loaded:
-                state.loaded[folder] = module.load(folder)
+                state.loaded[folder] = LoadedBuild(folder)
             loaded = state.loaded[folder]
-            runner = loaded.bind(workload, state.inputs, state.outputs)
+            runner = module.bind(loaded, workload, state.inputs, state.outputs)
             yield kernel, variant.id, runner
             for stem, splits in (plan.split(":") for plan in (plans if kernel == "cutile" else [])):
                 tiling = Tiling.of(variant.params, "narrow" if stem.endswith("narrow") else "wide")
                 plan = Plan(stem, tiling, int(splits))
-                yield kernel, variant.id, loaded.bind(workload, state.inputs, state.outputs, plan)
+                yield kernel, variant.id, bind(loaded, workload, state.inputs, state.outputs, plan)
 
 
 def errors(runner: Any, state: Any) -> tuple[float, float]:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 DTYPES = {"fp32": 4, "fp16": 2, "bf16": 2}
 DISTRIBUTIONS = ("randn", "large")
+PLANNED = ()  # no binding looks at values
+AXIS, AXIS_LABEL = "rows", "rows"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,11 @@ class Inputs:
 @dataclass
 class Outputs:
     c: torch.Tensor  # [rows, columns]
+
+
+def relatives(workload: Workload) -> tuple[Workload, ...]:
+    """A size beside a workload that is no multiple of any tile."""
+    return (Workload(workload.rows + 1, workload.columns, workload.dtype),)
 
 
 def torch_dtype(name: str) -> torch.dtype:

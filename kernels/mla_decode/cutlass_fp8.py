@@ -1,25 +1,31 @@
 """NVIDIA's CUTLASS example `mla_decode_fp8` for SM100, in CuTe DSL: unmodified, from the fetched wheel."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Variant
-from kernels.mla_decode.cutlass import adapter as cutlass_adapter
-from kernels.mla_decode.cutlass.adapter import OUTSIDE, SOURCE, TARGETS, load
-from kernels.mla_decode.operator import Workload
+from cutesnake.contract import Variant, not_baked
+from kernels.mla_decode.cutlass import adapter
+from kernels.mla_decode.cutlass.adapter import OUTSIDE, SOURCE, TARGETS, bind
 
-__all__ = ["DSL", "OUTSIDE", "SOURCE", "TARGETS", "compile", "load", "supports", "variants"]
+if TYPE_CHECKING:
+    from kernels.mla_decode.operator import Workload
+
+__all__ = ["DSL", "OUTSIDE", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
 
 
+@not_baked
 def supports(workload: Workload) -> str | None:
-    return cutlass_adapter.supports(workload, "fp8")
+    return adapter.supports(workload, "fp8")
 
 
+@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    return cutlass_adapter.variants(workload)
+    return adapter.variants(workload)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    return cutlass_adapter.compile(variant, target, folder)
+    return adapter.compile(variant, target, folder)

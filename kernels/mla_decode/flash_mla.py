@@ -8,17 +8,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cutesnake.contract import INSTALLED, Executable, Launch, Runner, Variant
+from cutesnake.contract import INSTALLED, Build, Runner, Variant, not_baked
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
 from kernels.upstream.installed import VARIANTS, import_package, nothing_built, on_stream
 
 DSL = "cuda"
 SOURCE = INSTALLED
 NEEDS = {"flash_mla": "flash_mla"}
-TARGETS = {"sm_90a": "wgmma and TMA"}
+TARGETS = {"sm_90a": ("wgmma", "TMA")}
 PAGE_SIZE = 64  # the only one that its dense decode takes
 
 
+@not_baked
 def supports(workload: Workload) -> str | None:
     w = workload
     if w.dtype in ("bf16", "fp16") and (w.latent, w.rope, PAGE) == (512, 64, PAGE_SIZE):
@@ -29,6 +30,7 @@ def supports(workload: Workload) -> str | None:
     )
 
 
+@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return VARIANTS
 
@@ -37,26 +39,20 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return nothing_built("flash_mla")
 
 
-def load(folder: Path) -> Executable:
-    return Loaded(import_package("flash_mla"))
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The package is asked for its schedule here, once."""
+    attention = _Attention(import_package("flash_mla"), workload, inputs, outputs)
+    return Runner(attention, finish=attention.finish)
 
 
-class Loaded:
-    def __init__(self, package: Any) -> None:
-        self._package = package
-
-    def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-        return Attention(self._package, workload, inputs, outputs)
-
-
-class Attention:
-    """One decode step: the split-KV kernel and the combine; `launches` is empty because they are the package's.
+@not_baked
+class _Attention:
+    """One decode step: the split-KV kernel and the combine; the launches are the package's own.
 
     The package allocates its outputs itself. `finish` copies them to where the operator wants them, and spoils its
     own: if the next call did not write, that would show.
     """
-
-    launches: tuple[Launch, ...] = ()
 
     def __init__(self, package: Any, workload: Workload, inputs: Inputs, outputs: Outputs) -> None:
         w = workload

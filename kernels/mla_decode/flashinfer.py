@@ -11,7 +11,7 @@ import pwd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import INSTALLED, Executable, Launch, Runner, Variant
+from cutesnake.contract import INSTALLED, Build, Runner, Variant, not_baked
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
 from kernels.upstream.installed import VARIANTS, import_package, nothing_built, on_stream
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DSL = "cuda"
 SOURCE = INSTALLED
 NEEDS = {"flashinfer": "flashinfer-python"}
-TARGETS = {"sm_90a": "wgmma and TMA"}
+TARGETS = {"sm_90a": ("wgmma", "TMA")}
 OUTSIDE = {
     "nan_padding": "FlashInfer's documentation says nothing of NaN in the cache past a request's end",
     "empty_requests": "FlashInfer's documentation says nothing of requests without keys",
@@ -31,6 +31,7 @@ WORKSPACE_BYTES = 128 << 20  # what the wrapper's documentation advises
 COMPILED = "FLASHINFER_WORKSPACE_BASE"  # below it, in .cache/flashinfer, the package keeps what it has compiled
 
 
+@not_baked
 def supports(workload: Workload) -> str | None:
     w = workload
     if w.dtype in ("bf16", "fp16") and (w.latent, w.rope) == (512, 64):
@@ -41,6 +42,7 @@ def supports(workload: Workload) -> str | None:
     )
 
 
+@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return VARIANTS
 
@@ -50,29 +52,21 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return nothing_built("flashinfer")
 
 
-def load(folder: Path) -> Executable:
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """ValueError where the package refuses the lengths (several query tokens whose tiles end in odd places)."""
     # A profiler's process has a HOME of its own; what the package has compiled is in the user's.
     os.environ.setdefault(COMPILED, pwd.getpwuid(os.getuid()).pw_dir)
-    return Loaded(import_package("flashinfer.mla"))
+    return Runner(_Attention(import_package("flashinfer.mla"), workload, inputs, outputs))
 
 
-class Loaded:
-    def __init__(self, package: Any) -> None:
-        self._package = package
-
-    def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-        """ValueError where the package refuses the lengths (several query tokens whose tiles end in odd places)."""
-        return Attention(self._package, workload, inputs, outputs)
-
-
-class Attention:
-    """One decode step; `launches` is empty because they are the package's.
+@not_baked
+class _Attention:
+    """One decode step; the launches are the package's own.
 
     The package reads page indices without the unused ends of the table's rows. Where no row has one the table itself
     serves; else the first thing that a call does is to gather them.
     """
-
-    launches: tuple[Launch, ...] = ()
 
     def __init__(self, package: Any, workload: Workload, inputs: Inputs, outputs: Outputs) -> None:
         import torch

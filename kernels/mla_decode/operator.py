@@ -25,6 +25,7 @@ DISTRIBUTIONS = (
 )
 LENGTHS = ("full", "ragged")
 PLANNED = ("kv_lengths",)  # inputs that a binding may look at, to make its schedule: others need a new binding
+AXIS, AXIS_LABEL = "kv_length", "KV length (tokens)"
 PAGE = 64  # tokens per page of the KV cache
 UNUSED_COLUMNS = 4  # of the page table with `bad_table`; even, as a table for fp8 has to be
 BAD_ENTRY = 2_147_480_000  # no page has this number: the value of FlashMLA's own dense decode test

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Executable, Runner, Variant
-from kernels.mla_decode.operator import Inputs, Outputs, Workload
-from kernels.upstream import tilegym as tilegym_source
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.mla_decode import tilegym_inputs
+from kernels.upstream import tilegym as upstream
+
+if TYPE_CHECKING:
+    from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
-SOURCE = tilegym_source.SOURCE
-TARGETS = tilegym_source.TARGETS
+SOURCE = upstream.SOURCE
+TARGETS = upstream.TARGETS
 SYMBOL = "tilegym_mla_decoding"
 TILING = {"sm_90a": (16, 64), "sm_100a": (16, 128)}  # heads x keys, as its `_select_tile_config` answers
 
 
+@not_baked
 def supports(workload: Workload) -> str | None:
-    return tilegym_source.supports(workload)
+    return tilegym_inputs.supports(workload)
 
 
+@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """The kv length is a constant of TileGym's kernel: a build for each."""
     w = workload
@@ -34,8 +39,8 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from cutesnake.build.cutile import DeviceFunction, array, build, scalar
 
     p = variant.params
-    module = tilegym_source.upstream("mla_decoding")
-    with patch.object(module.torch.cuda, "get_device_capability", return_value=tilegym_source.CAPABILITY[target]):
+    module = upstream.module("mla_decoding")
+    with patch.object(module.torch.cuda, "get_device_capability", return_value=upstream.CAPABILITY[target]):
         chosen = module._select_tile_config()
     if chosen != (p["tile_h"], p["tile_n"]):
         raise ValueError(f"TileGym picks the tiling {chosen} for {target}, not {p['tile_h'], p['tile_n']}")
@@ -47,32 +52,16 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([function], target, folder)
 
 
-def load(folder: Path) -> Executable:
-    from cutesnake import record
-    from cutesnake.load.cutile import Cubin
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The grid and arguments of TileGym's `_MlaDecodingFunction.forward`; `finish` makes its LSE natural."""
+    from cutesnake.load.cutile import TileLaunch, sequence
 
-    params = record.read("compile", folder / "build.json")["variant"]["params"]
-    return Loaded(Cubin(folder / "kernel.cubin").function(SYMBOL), params)
-
-
-class Loaded:
-    """The build's function and its constants."""
-
-    def __init__(self, function: Any, params: dict[str, Any]) -> None:
-        self._function = function
-        self._params = params
-
-    def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-        """The grid and arguments of TileGym's `_MlaDecodingFunction.forward`; `finish` makes its LSE natural."""
-        from cutesnake.load.cutile import Sequential, TileLaunch
-
-        if workload.kv_length != self._params["kv_length"]:
-            raise ValueError(f"this build is for kv length {self._params['kv_length']}, not {workload.kv_length}")
-        q, q_rope, kv, k_rope = tilegym_source.views(workload, inputs)
-        lse = outputs.lse[:, 0]
-        values = [q, q_rope, kv, kv, k_rope, outputs.out[:, 0], lse, inputs.softmax_scale]
-        grid = (-(-workload.heads // self._params["tile_h"]), workload.batch, 1)
-        return Sequential(
-            TileLaunch(self._function, SYMBOL, grid, values),
-            finish=lambda: lse.mul_(tilegym_source.LN_2),
-        )
+    if workload.kv_length != build.params["kv_length"]:
+        raise ValueError(f"this build is for kv length {build.params['kv_length']}, not {workload.kv_length}")
+    q, q_rope, kv, k_rope = tilegym_inputs.views(workload, inputs)
+    lse = outputs.lse[:, 0]
+    values = [q, q_rope, kv, kv, k_rope, outputs.out[:, 0], lse, inputs.softmax_scale]
+    grid = (-(-workload.heads // build.params["tile_h"]), workload.batch, 1)
+    launch = TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values)
+    return sequence(launch, finish=lambda: lse.mul_(tilegym_inputs.LN_2))

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Executable, Runner, Variant
-from kernels.mla_decode.operator import Inputs, Outputs, Workload
-from kernels.upstream import tilegym as tilegym_source
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.mla_decode import tilegym_inputs
+from kernels.upstream import tilegym as upstream
+
+if TYPE_CHECKING:
+    from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
-SOURCE = tilegym_source.SOURCE
-TARGETS = tilegym_source.TARGETS
+SOURCE = upstream.SOURCE
+TARGETS = upstream.TARGETS
 SYMBOLS = ("tilegym_mla_decoding_split_kv", "tilegym_splitk_reduce")
 TILE_H, TILE_N = 16, 128
 MULTIPROCESSORS = {"sm_90a": 132, "sm_100a": 148}  # of H100 SXM and H200, of B200: TileGym asks the device
 REDUCE_TILE_D = 128
 
 
+@not_baked
 def supports(workload: Workload) -> str | None:
-    return tilegym_source.supports(workload)
+    return tilegym_inputs.supports(workload)
 
 
 def split_length(batch: int, kv_length: int, multiprocessors: int) -> int:
@@ -28,6 +32,7 @@ def split_length(batch: int, kv_length: int, multiprocessors: int) -> int:
     return max(_next_power_of_2(keys), TILE_N)
 
 
+@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Number and length of the splits are constants of TileGym's kernels: a build for each pair in use."""
     w = workload
@@ -43,8 +48,8 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from cutesnake.build.cutile import DeviceFunction, array, build, scalar
 
     p = variant.params
-    split = tilegym_source.upstream("mla_decoding_split_kv")._naive_absorb_mla_transpose_kernel
-    reduce = tilegym_source.upstream("splitk_reduce")._splitk_reduce_kernel
+    split = upstream.module("mla_decoding_split_kv")._naive_absorb_mla_transpose_kernel
+    reduce = upstream.module("splitk_reduce")._splitk_reduce_kernel
     tensor, partial, partial_lse = array(p["dtype"], 3), array(p["dtype"], 4), array("fp32", 3, aligned=False)
     numbers = [scalar("fp32")] + [scalar("int32")] * 3  # scale, batch, heads, kv length
     constants = [p["splits"], p["split_length"], p["latent"], TILE_H, TILE_N, p["rope"], p["even"]]
@@ -58,50 +63,36 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build(functions, target, folder)
 
 
-def load(folder: Path) -> Executable:
-    from cutesnake import record
-    from cutesnake.load.cutile import Cubin
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """Workspace, grids and arguments of TileGym's `forward`; `finish` makes the LSE, which it does not return."""
+    import torch
 
-    params = record.read("compile", folder / "build.json")["variant"]["params"]
-    stems = zip(("kernel", "reduce"), SYMBOLS, strict=True)
-    return Loaded([Cubin(folder / f"{stem}.cubin").function(symbol) for stem, symbol in stems], params)
+    from cutesnake.load.cutile import TileLaunch, sequence
 
-
-class Loaded:
-    """The build's two functions and their constants."""
-
-    def __init__(self, functions: list[Any], params: dict[str, Any]) -> None:
-        self._functions = functions
-        self._params = params
-
-    def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-        """Workspace, grids and arguments of TileGym's `forward`; `finish` makes the LSE, which it does not return."""
-        import torch
-
-        from cutesnake.load.cutile import Sequential, TileLaunch
-
-        w, p = workload, self._params
-        if -(-w.kv_length // p["split_length"]) != p["splits"] or (w.kv_length % TILE_N == 0) != p["even"]:
-            raise ValueError(
-                f"this build is for {p['splits']} splits of {p['split_length']} keys, not for kv length {w.kv_length}"
-            )
-        q, q_rope, kv, k_rope = tilegym_source.views(w, inputs)
-        shape, out = (w.batch, w.heads, p["splits"]), outputs.out[:, 0]
-        partial = torch.empty(*shape, w.latent, dtype=q.dtype, device=q.device)
-        partial_lse = torch.empty(shape, dtype=torch.float32, device=q.device)
-        values = [q, q_rope, kv, kv, k_rope, partial, partial_lse]
-        values += [inputs.softmax_scale, w.batch, w.heads, w.kv_length]
-        grid = (-(-w.heads // TILE_H), w.batch, p["splits"])
-        reduce_grid = (w.batch, w.heads, -(-w.latent // REDUCE_TILE_D))
-
-        def finish() -> None:
-            outputs.lse[:, 0] = torch.logsumexp(partial_lse * tilegym_source.LN_2, dim=-1)
-
-        return Sequential(
-            TileLaunch(self._functions[0], SYMBOLS[0], grid, values),
-            TileLaunch(self._functions[1], SYMBOLS[1], reduce_grid, [partial, partial_lse, out]),
-            finish=finish,
+    w, p = workload, build.params
+    if -(-w.kv_length // p["split_length"]) != p["splits"] or (w.kv_length % TILE_N == 0) != p["even"]:
+        raise ValueError(
+            f"this build is for {p['splits']} splits of {p['split_length']} keys, not for kv length {w.kv_length}"
         )
+    q, q_rope, kv, k_rope = tilegym_inputs.views(w, inputs)
+    shape, out = (w.batch, w.heads, p["splits"]), outputs.out[:, 0]
+    partial = torch.empty(*shape, w.latent, dtype=q.dtype, device=q.device)
+    partial_lse = torch.empty(shape, dtype=torch.float32, device=q.device)
+    values = [q, q_rope, kv, kv, k_rope, partial, partial_lse]
+    values += [inputs.softmax_scale, w.batch, w.heads, w.kv_length]
+    grid = (-(-w.heads // TILE_H), w.batch, p["splits"])
+    reduce_grid = (w.batch, w.heads, -(-w.latent // REDUCE_TILE_D))
+    split, reduce = (build.cubin_function(stem, s) for stem, s in zip(("kernel", "reduce"), SYMBOLS, strict=True))
+
+    def finish() -> None:
+        outputs.lse[:, 0] = torch.logsumexp(partial_lse * tilegym_inputs.LN_2, dim=-1)
+
+    return sequence(
+        TileLaunch(split, SYMBOLS[0], grid, values),
+        TileLaunch(reduce, SYMBOLS[1], reduce_grid, [partial, partial_lse, out]),
+        finish=finish,
+    )
 
 
 def _next_power_of_2(number: int) -> int:

@@ -14,20 +14,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cutesnake.contract import Executable, Launch, Runner, Variant
+from cutesnake.contract import Build, Runner, Variant, not_baked
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
 
 DSL = "torch"
 SOURCE = "ours"
-TARGETS = {"sm_90a": "", "sm_100a": "", "sm_103a": "", "sm_120a": ""}
+TARGETS: dict[str, tuple[str, ...]] = {"sm_90a": (), "sm_100a": (), "sm_103a": (), "sm_120a": ()}
 
 
+@not_baked
 def supports(workload: Workload) -> str | None:
     if workload.dtype == "fp8":
         return "PyTorch has no batched matrix product in fp8"
     return None
 
 
+@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Nothing is baked in: one build for everything."""
     return (Variant("eager", {}),)
@@ -38,19 +40,15 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return {"symbols": [], "launch": {}, "function": None, "compilers": {}, "notes": ["PyTorch's own kernels"]}
 
 
-def load(folder: Path) -> Executable:
-    return Loaded()
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
+    return Runner(_Attention(workload, inputs, outputs))
 
 
-class Loaded:
-    def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-        return Attention(workload, inputs, outputs)
-
-
-class Attention:
-    """One decode step. `launches` is empty: which kernels PyTorch's libraries choose is theirs."""
-
-    launches: tuple[Launch, ...] = ()
+@not_baked
+class _Attention:
+    """One decode step on a CUDA stream."""
 
     def __init__(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> None:
         import torch
@@ -113,6 +111,7 @@ class Attention:
         return self._position >= limit[:, :, None, None]
 
 
+@not_baked
 def _scores(torch: Any, mask: Any, q: Any, keys: Any, scale: float) -> Any:
     """mask + scale * q @ keys, float32 of 16-bit operands: one call on GPUs, which PyTorch lacks for CPUs."""
     if q.is_cuda:

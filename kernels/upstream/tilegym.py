@@ -1,46 +1,20 @@
-"""What the adapters of TileGym's MLA decode kernels share: loading them unmodified, and views of our inputs."""
+"""TileGym's cuTile kernels: loaded unmodified from the fetched wheel."""
 
 from __future__ import annotations
 
 import importlib
-import math
 import sys
 import types
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from kernels.mla_decode.operator import Inputs, Workload
-
-if TYPE_CHECKING:
-    import torch
+from typing import Any
 
 SOURCE = "tilegym"
-TARGETS = {"sm_90a": "TMA and wgmma", "sm_100a": "tcgen05 and tensor memory"}
+TARGETS = {"sm_90a": ("TMA", "wgmma"), "sm_100a": ("tcgen05", "tensor memory")}
 CAPABILITY = {"sm_90a": (9, 0), "sm_100a": (10, 0)}  # what torch.cuda.get_device_capability would say there
-LN_2 = math.log(2.0)
 
 
-def supports(workload: Workload) -> str | None:
-    """One query token, 16-bit values and a contiguous cache of equal lengths."""
-    w = workload
-    if w.dtype == "fp8":
-        return "TileGym's MLA decode is written for 16-bit types"
-    if w.paged:
-        return "TileGym's MLA decode reads a contiguous cache, not a paged one"
-    if w.lengths != "full":
-        return "TileGym's MLA decode takes requests of one length"
-    if w.query_tokens != 1:
-        return "TileGym's MLA decode takes one query token"
-    if w.heads % 16:
-        return "TileGym's MLA decode takes heads in tiles of 16"
-    for name in ("latent", "rope"):
-        if getattr(w, name) & (getattr(w, name) - 1):
-            return f"{name} is {getattr(w, name)}: TileGym's MLA decode takes powers of two"
-    return None
-
-
-def upstream(module: str) -> Any:
-    """Import `tilegym.ops.cutile.<module>` from the fetched wheel, by path and unmodified.
+def module(name: str) -> Any:
+    """Import `tilegym.ops.cutile.<name>` from the fetched wheel, by path and unmodified.
 
     Package initialisers are passed over (they import every operator of the library); of `tilegym.backend` the modules
     need only the decorator that enters a function in its table of backends, and of torch, at import, the names below:
@@ -50,10 +24,10 @@ def upstream(module: str) -> Any:
     from cutesnake.build.torch_import import without_torch
 
     root = fetched("tilegym")
-    for name in ("tilegym", "tilegym.ops", "tilegym.ops.cutile"):
-        package = types.ModuleType(name)
-        package.__path__ = [str(Path(root, *name.split(".")))]
-        sys.modules[name] = package
+    for parent in ("tilegym", "tilegym.ops", "tilegym.ops.cutile"):
+        package = types.ModuleType(parent)
+        package.__path__ = [str(Path(root, *parent.split(".")))]
+        sys.modules[parent] = package
     backend = types.ModuleType("tilegym.backend")
     backend.register_impl = lambda *_, **__: lambda function: function
     sys.modules["tilegym.backend"] = backend
@@ -62,23 +36,4 @@ def upstream(module: str) -> Any:
     torch.autograd = types.SimpleNamespace(Function=object)
     torch.cuda = types.SimpleNamespace(get_device_capability=None)
     with without_torch(torch):
-        return importlib.import_module(f"tilegym.ops.cutile.{module}")
-
-
-def views(workload: Workload, inputs: Inputs) -> tuple[torch.Tensor, ...]:
-    """q, q_rope [batch, heads, ...], latent and rope of the cache [batch, kv_length, ...]: views, nothing is copied.
-
-    Pages in order make the cache contiguous; the rows that pad the last page of a request are cut off. Raises
-    ValueError if requests differ in length or pages are out of order.
-    """
-    import torch
-
-    w = workload
-    pages = torch.arange(inputs.page_table.numel(), device=inputs.page_table.device)
-    if bool((inputs.page_table.flatten() != pages).any()):
-        raise ValueError("TileGym's kernels need the pages of the cache in order")
-    if bool((inputs.kv_lengths != w.kv_length).any()):
-        raise ValueError(f"TileGym's kernels need every request to be {w.kv_length} tokens long")
-    q = inputs.q[:, 0]
-    cache = inputs.kv_cache.view(w.batch, -1, w.latent + w.rope)[:, : w.kv_length]
-    return q[..., : w.latent], q[..., w.latent :], cache[..., : w.latent], cache[..., w.latent :]
+        return importlib.import_module(f"tilegym.ops.cutile.{name}")

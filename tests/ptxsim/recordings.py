@@ -124,6 +124,7 @@ def ours() -> Iterator[dict]:
     """cute_sm90: both dtypes, single CTAs and clusters of two; the long request is split, so that it is combined."""
     from cutesnake.build.compile import compile_build
     from cutesnake.load import cute as cute_load
+    from cutesnake.load.build import LoadedBuild
     from kernels.mla_decode import cute_sm90, operator
 
     for dtype in ("bf16", "fp16"):
@@ -139,7 +140,7 @@ def ours() -> Iterator[dict]:
             inputs = operator.make_inputs(workload, 0, "cpu", "ragged")
             outputs = operator.make_outputs(workload)
             with cute_load.opened_by(partial(_opener, module, held), 132):
-                cute_sm90.load(folder).bind(workload, inputs, outputs)(0)
+                cute_sm90.bind(LoadedBuild(folder), workload, inputs, outputs)(0)
             launches, arguments = held
             kinds = {x.data_ptr(): KINDS.get(x.dtype, "u8") for x in arguments if isinstance(x, torch.Tensor)}
             name = f"cute_sm90 {variant.id}, {len(launches)} kernels"

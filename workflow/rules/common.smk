@@ -15,22 +15,23 @@ from cutesnake.plan import config as configuration
 from cutesnake import folder
 from cutesnake.plan import machine, matrix
 from cutesnake.simulate import simulation
-from cutesnake.contract import INSTALLED, OURS, load_kernel, needs
+from cutesnake.catalog import load_kernel, roots
+from cutesnake.contract import INSTALLED, OURS
 from cutesnake.plan.staleness import digest_baked, digest_code, digest_data, remember
 
 try:
-    configuration.check(config)
+    EXPERIMENT = configuration.check(config)
     if not workflow.dryrun:
         folder.claim()
 except (configuration.ConfigError, folder.FolderError) as error:
     raise WorkflowError(str(error)) from None
 
 atexit.register(remember)
-MACHINE = machine.probe(matrix.modules_needed(config))
-PLAN = matrix.make_plan(config, MACHINE, Path("results"))
+MACHINE = machine.probe(matrix.modules_needed(EXPERIMENT))
+PLAN = matrix.make_plan(EXPERIMENT, MACHINE, Path("results"))
 
 BUILD_RECORDS = [f"results/compile/{key}/build.json" for key in PLAN.builds]
-INSPECT_RECORDS = [f"results/inspect/{key}.json" for key in PLAN.builds if "inspect" in config["stages"]]
+INSPECT_RECORDS = [f"results/inspect/{key}.json" for key in PLAN.builds if "inspect" in EXPERIMENT.stages]
 SIMULATED = [f"results/correctness/{key}.json" for key in PLAN.simulated]
 CHECKED = [f"results/correctness/{case.key}.json" for case in PLAN.run_here("correctness")] + SIMULATED
 TIMED = [f"results/timing/{case.key}.json" for case in PLAN.run_here("timing")]
@@ -86,7 +87,8 @@ def running_code(stage):
 
     def digest(wildcards):
         code = digest_code(stage, f"kernels.{wildcards.operator}.{wildcards.kernel}")
-        versions = {name: MACHINE.modules[name] for name in needs(load_kernel(wildcards.operator, wildcards.kernel))}
+        needed = load_kernel(wildcards.operator, wildcards.kernel).NEEDS
+        versions = {name: MACHINE.modules[name] for name in needed}
         return digest_data([code, versions]) if versions else code
 
     return digest
@@ -98,10 +100,11 @@ def backend_of(wildcards):
 
 
 def checking_settings(wildcards):
+    sweep = EXPERIMENT.sweeps[wildcards.operator]
     if backend_of(wildcards) == "cuda":
-        return config["correctness"]
-    chosen = configuration.simulation(config)
-    return {key: chosen[key] for key in ("schedules", "seeds", "distributions")}
+        return {"seeds": EXPERIMENT.seeds, "distributions": sweep.distributions}
+    chosen = {key: EXPERIMENT.simulation[key] for key in ("schedules", "seeds")}
+    return {**chosen, "distributions": sweep.simulation[EXPERIMENT.extent]["distributions"]}
 
 
 def checking_device(wildcards):
@@ -121,7 +124,7 @@ def cards_of(wildcards):
 
 def checked_first(wildcards):
     """The case's correctness record where that stage is wanted: what is wrong is not timed."""
-    if "correctness" not in config["stages"]:
+    if "correctness" not in EXPERIMENT.stages:
         return []
     return f"results/correctness/{key_of(wildcards)}.json"
 

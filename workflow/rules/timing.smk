@@ -16,7 +16,7 @@ rule timing:
     params:
         stage="timing",
         identity=identity_of,
-        settings=config["timing"],
+        settings=EXPERIMENT.timing,
         device=MACHINE.fingerprint,
         code=running_code("cutesnake.measure.timing"),
     script:

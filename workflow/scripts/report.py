@@ -17,6 +17,8 @@ def read_yaml(path):
 
 
 with one_line("report", snakemake.log[0]):
+    # Folders of the user's own by their names: the machine's part of a path stays out of reports.
+    shown = {**snakemake.config, "kernel_paths": [Path(p).name for p in snakemake.config.get("kernel_paths", [])]}
     evidence = load_evidence(
         snakemake.input.plan, snakemake.input.records, snakemake.input.roofline, snakemake.input.recorded
     )
@@ -30,7 +32,7 @@ with one_line("report", snakemake.log[0]):
         comparison=comparisons[0],
         pictures=record.read("plot", folder / "pictures.json")["pictures"],
         picture_folder=folder,
-        config=yaml.safe_dump(snakemake.config, sort_keys=False),
+        config=yaml.safe_dump(shown, sort_keys=False),
         upstream=read_yaml(snakemake.input.upstream),
         references=[entry for path in snakemake.input.references for entry in read_yaml(path)],
         commit=commit(),

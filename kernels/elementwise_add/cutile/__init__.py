@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Executable, Runner, Variant
-from kernels.elementwise_add.operator import DTYPES, Inputs, Outputs, Workload
+from cutesnake.contract import Build, Runner, Variant, not_baked
+
+if TYPE_CHECKING:
+    from kernels.elementwise_add.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS = {
-    "sm_90a": "",
-    "sm_100a": "",
-    "sm_103a": "",
-    "sm_120a": "",
-}
+TARGETS: dict[str, tuple[str, ...]] = {"sm_90a": (), "sm_100a": (), "sm_103a": (), "sm_120a": ()}
 SYMBOL = "elementwise_add"
 TILES = ((4, 1024), (1, 4096), (16, 256))  # rows x columns; wide tiles make the longest contiguous reads
 
 
+@not_baked
 def supports(workload: Workload) -> str | None:
     """All workloads, up to what 32-bit extents can hold."""
     if max(workload.rows, workload.columns) >= 2**31:
@@ -27,8 +25,11 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
+@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """One build per dtype and tile; `aligned` builds promise rows that start at multiples of 16 bytes, for TMA."""
+    from kernels.elementwise_add.operator import DTYPES
+
     aligned = workload.columns * DTYPES[workload.dtype] % 16 == 0
     return tuple(
         Variant(
@@ -49,25 +50,12 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return cutile_build.build([cutile_build.DeviceFunction("kernel", SYMBOL, add, parameters)], target, folder)
 
 
-def load(folder: Path) -> Executable:
-    from cutesnake import record
-    from cutesnake.load.cutile import Cubin
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """One block per tile, the last ones partly outside the matrix."""
+    from cutesnake.load.cutile import TileLaunch, sequence
 
-    params = record.read("compile", folder / "build.json")["variant"]["params"]
-    return Loaded(Cubin(folder / "kernel.cubin").function(SYMBOL), (params["tile_m"], params["tile_n"]))
-
-
-class Loaded:
-    """The build's function and the tile it was compiled for."""
-
-    def __init__(self, function: Any, tile: tuple[int, int]) -> None:
-        self._function = function
-        self._tile = tile
-
-    def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-        """One block per tile, the last ones partly outside the matrix."""
-        from cutesnake.load.cutile import Sequential, TileLaunch
-
-        tile_m, tile_n = self._tile
-        grid = (-(-workload.rows // tile_m), -(-workload.columns // tile_n), 1)
-        return Sequential(TileLaunch(self._function, SYMBOL, grid, (inputs.a, inputs.b, outputs.c)))
+    tile_m, tile_n = build.params["tile_m"], build.params["tile_n"]
+    grid = (-(-workload.rows // tile_m), -(-workload.columns // tile_n), 1)
+    function = build.cubin_function("kernel", SYMBOL)
+    return sequence(TileLaunch(function, SYMBOL, grid, (inputs.a, inputs.b, outputs.c)))

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.build import cute as cute_build
-from cutesnake.contract import Launch, Runner, Variant
+from cutesnake.contract import Build, Launch, Runner, Variant, not_baked
 from kernels.mla_decode.cute_sm90 import layout
-from kernels.mla_decode.cute_sm90.schedule import Schedule, make_schedule
 
 if TYPE_CHECKING:
     import torch
 
+    from kernels.mla_decode.cute_sm90.schedule import Schedule
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
-TARGETS = {"sm_90a": "TMA and wgmma"}
+TARGETS = {"sm_90a": ("TMA", "wgmma")}
 SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm90"
 COMBINE_WARPS = 8
@@ -27,6 +26,7 @@ PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for
 DTYPES = ("bf16", "fp16")
 
 
+@not_baked
 def supports(workload: Workload) -> str | None:
     """None, or why this kernel cannot compute the workload."""
     if workload.dtype not in DTYPES:
@@ -39,6 +39,7 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
+@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Single CTAs; clusters of two that share page loads, where a request has two row blocks, or halve the keys.
 
@@ -96,60 +97,39 @@ def _program(dtype: str, cluster: int, halves: bool = False) -> tuple[Any, tuple
     return MlaDecodeSm90(element, cluster, halves), arguments
 
 
-def load(folder: Path) -> Executable:
-    """Load a build on a machine with neither DSL nor compiler."""
-    from cutesnake import record
-    from cutesnake.load import cute as cute_load
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """Make the workspace, and the schedule for these kv lengths: other lengths need another bind."""
+    from cutesnake.load.cute import Call, multiprocessors
+    from kernels.mla_decode.cute_sm90.schedule import make_schedule
 
-    build = record.read("compile", folder / "build.json")
-    return Executable(cute_load.open_function(folder), build)
-
-
-@dataclass(frozen=True)
-class Executable:
-    function: Any
-    build: dict[str, Any]
-
-    def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-        """Make the workspace, and the schedule for these kv lengths: other lengths need another bind."""
-        from cutesnake.load import cute as cute_load
-
-        device = inputs.q.device
-        params = self.build["variant"]["params"]
-        cluster, halves = params["cluster"], params.get("halves", False)
-        rows = workload.query_tokens * workload.heads
-        processors = cute_load.multiprocessors(device)
-        schedule = make_schedule(inputs.kv_lengths.tolist(), rows, processors, cluster, halves)
-        return cute_load.Call(
-            self.function,
-            arguments(workload, inputs, outputs, schedule),
-            self._launches(schedule, rows, cluster),
-        )
-
-    def _launches(self, schedule: Schedule, rows: int, cluster: int) -> tuple[Launch, ...]:
-        launches = []
-        for symbol in self.build["symbols"]:
-            fixed = self.build["launch"][symbol]
-            split = "split_kernel" in symbol
-            if split:
-                grid = (cluster * (len(schedule.offsets) - 1), 1, 1)
-            else:
-                grid = (-(-rows * _row_warps(schedule) // COMBINE_WARPS), len(schedule.merges), 1)
-            if split or schedule.merges:
-                launches.append(
-                    Launch(
-                        symbol, grid, tuple(fixed["block"]), tuple(fixed["cluster"]), fixed["dynamic_shared_bytes"] or 0
-                    )
-                )
-        return tuple(sorted(launches, key=lambda launch: "split_kernel" not in launch.symbol))
+    cluster, halves = build.params["cluster"], build.params.get("halves", False)
+    rows = workload.query_tokens * workload.heads
+    processors = multiprocessors(inputs.q.device)
+    schedule = make_schedule(inputs.kv_lengths.tolist(), rows, processors, cluster, halves)
+    values = arguments(workload, inputs, outputs, schedule)
+    return Runner(Call(build.function(), values), _launches(build, schedule, rows, cluster))
 
 
+@not_baked
+def _launches(build: Build, schedule: Schedule, rows: int, cluster: int) -> tuple[Launch, ...]:
+    attention = next(symbol for symbol in build.symbols if "split_kernel" in symbol)
+    combine = next(symbol for symbol in build.symbols if symbol != attention)
+    launches = [build.launch(attention, (cluster * (len(schedule.offsets) - 1), 1, 1))]
+    if schedule.merges:
+        row_blocks = -(-rows * _row_warps(schedule) // COMBINE_WARPS)
+        launches.append(build.launch(combine, (row_blocks, len(schedule.merges), 1)))
+    return tuple(launches)
+
+
+@not_baked
 def _row_warps(schedule: Schedule) -> int:
     """Warps of the combine kernel that share a row: about half as many as the most split request has pieces."""
     most = max((partials for _, _, partials, _ in schedule.merges), default=None)
     return 0 if most is None else 2 if most < 4 else 4 if most < 8 else 8
 
 
+@not_baked
 def arguments(workload: Workload, inputs: Inputs, outputs: Outputs, schedule: Schedule) -> tuple[Any, ...]:
     """What the exported function takes before the stream: see `MlaDecodeSm90.__call__`."""
     import torch

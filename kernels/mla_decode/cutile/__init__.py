@@ -9,18 +9,20 @@ workload is bound: see `cutile_run.choose_plan`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Executable, Variant
-from kernels.mla_decode.operator import Workload
+from cutesnake.contract import Build, Runner, Variant, not_baked
+
+if TYPE_CHECKING:
+    from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
 TARGETS = {
-    "sm_90a": "TMA and wgmma",
-    "sm_100a": "tcgen05 and tensor memory",
-    "sm_103a": "tcgen05 and tensor memory",
-    "sm_120a": "TMA",
+    "sm_90a": ("TMA", "wgmma"),
+    "sm_100a": ("tcgen05", "tensor memory"),
+    "sm_103a": ("tcgen05", "tensor memory"),
+    "sm_120a": ("TMA",),
 }
 # Device functions of a build: the name of its files and its symbol.
 SYMBOLS = {
@@ -48,6 +50,7 @@ CANDIDATES = {
 COMBINE_TILES = {"combine": (4, 4, 256), "combine_many": (16, 1, 512)}
 
 
+@not_baked
 def supports(workload: Workload) -> str | None:
     """Every dtype, batch, kv length, page order, number of heads and query tokens."""
     for name in ("latent", "rope"):
@@ -59,6 +62,7 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
+@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """One build per dtype and candidate, for every batch and kv length."""
     found = []
@@ -102,11 +106,9 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build(functions, target, folder)
 
 
-def load(folder: Path) -> Executable:
-    from cutesnake import record
-    from cutesnake.load.cutile import Cubin
-    from kernels.mla_decode.cutile.run import Loaded
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """One launch if no request is split, two otherwise: see `run`."""
+    from kernels.mla_decode.cutile import run
 
-    params = record.read("compile", folder / "build.json")["variant"]["params"]
-    functions = {stem: Cubin(folder / f"{stem}.cubin").function(symbol) for stem, symbol in SYMBOLS.items()}
-    return Loaded(functions, SYMBOLS, params, COMBINE_TILES)
+    return run.bind(build, workload, inputs, outputs)

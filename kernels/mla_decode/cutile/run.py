@@ -1,4 +1,4 @@
-"""The running side of `mla_decode/cutile.py`: tiling, splits, workspace, grid and arguments. No cuTile here."""
+"""The running side of the kernel `cutile`: tiling, splits, workspace, grid and arguments. No cuTile here."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cutesnake.contract import Runner
-from cutesnake.load.cutile import Sequential, TileLaunch, multiprocessors
+from cutesnake.contract import Build, Runner
+from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
+from kernels.mla_decode.cutile import COMBINE_TILES, SYMBOLS
 from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
 LOG2_E = 1.0 / math.log(2.0)
@@ -87,49 +88,37 @@ def estimate_us(problem: Problem, plan: Plan, multiprocessors: int) -> float:
     return attention + COMBINE_US + max(COMBINE_SPLIT_US * plan.splits, COMBINE_BYTE_US * partial_bytes)
 
 
-class Loaded:
-    """A build's functions by the name of their files, their symbols, the build's parameters, the tiles of `combine`."""
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs, plan: Plan | None = None) -> Runner:
+    """One launch if no request is split, two otherwise. `plan` overrides `choose_plan`, for tuning."""
+    import torch
 
-    def __init__(
-        self,
-        functions: Mapping[str, Any],
-        symbols: Mapping[str, str],
-        params: Mapping[str, Any],
-        combine_tiles: Mapping[str, tuple[int, int, int]],
-    ) -> None:
-        self._functions = functions
-        self._symbols = symbols
-        self._params = params
-        self._combine_tiles = combine_tiles
+    batch, tokens, heads, width = inputs.q.shape
+    rows, latent = tokens * heads, build.params["latent"]
+    if plan is None:
+        problem = Problem(batch, rows, workload.kv_length, latent, build.params["rope"])
+        tilings = Tiling.of(build.params, "wide"), Tiling.of(build.params, "narrow")
+        plan = choose_plan(problem, *tilings, multiprocessors())
+    arrays = [inputs.q.view(batch, rows, width), inputs.kv_cache, inputs.page_table, inputs.kv_lengths]
+    out = [outputs.out.view(batch, rows, latent), outputs.lse.view(batch, rows)]
+    numbers = [inputs.softmax_scale * LOG2_E, heads, tokens if workload.causal else 1]
+    grid = (plan.tiling.blocks(rows), batch, plan.splits)
+    if plan.splits == 1:
+        return sequence(_launch(build, plan.stem, grid, arrays + out + numbers))
+    partial = [
+        torch.empty(batch, plan.splits, rows, latent, dtype=torch.float32, device=inputs.q.device),
+        torch.empty(batch, plan.splits, rows, dtype=torch.float32, device=inputs.q.device),
+    ]
+    many = plan.splits > MANY_SPLITS and batch * rows < FEW_ROWS
+    combine = "combine_many" if many else "combine"
+    _, tile_rows, tile_columns = COMBINE_TILES[combine]
+    combine_grid = (math.ceil(rows / tile_rows), batch, math.ceil(latent / tile_columns))
+    return sequence(
+        _launch(build, plan.stem, grid, arrays + partial + numbers),
+        _launch(build, combine, combine_grid, partial + out, overlap=True),
+    )
 
-    def bind(self, workload: Workload, inputs: Inputs, outputs: Outputs, plan: Plan | None = None) -> Runner:
-        """One launch if no request is split, two otherwise. `plan` overrides `choose_plan`, for tuning."""
-        import torch
 
-        batch, tokens, heads, width = inputs.q.shape
-        rows, latent = tokens * heads, self._params["latent"]
-        if plan is None:
-            problem = Problem(batch, rows, workload.kv_length, latent, self._params["rope"])
-            tilings = Tiling.of(self._params, "wide"), Tiling.of(self._params, "narrow")
-            plan = choose_plan(problem, *tilings, multiprocessors())
-        arrays = [inputs.q.view(batch, rows, width), inputs.kv_cache, inputs.page_table, inputs.kv_lengths]
-        out = [outputs.out.view(batch, rows, latent), outputs.lse.view(batch, rows)]
-        numbers = [inputs.softmax_scale * LOG2_E, heads, tokens if workload.causal else 1]
-        grid = (plan.tiling.blocks(rows), batch, plan.splits)
-        if plan.splits == 1:
-            return Sequential(self._launch(plan.stem, grid, arrays + out + numbers))
-        partial = [
-            torch.empty(batch, plan.splits, rows, latent, dtype=torch.float32, device=inputs.q.device),
-            torch.empty(batch, plan.splits, rows, dtype=torch.float32, device=inputs.q.device),
-        ]
-        many = plan.splits > MANY_SPLITS and batch * rows < FEW_ROWS
-        combine = "combine_many" if many else "combine"
-        _, tile_rows, tile_columns = self._combine_tiles[combine]
-        combine_grid = (math.ceil(rows / tile_rows), batch, math.ceil(latent / tile_columns))
-        return Sequential(
-            self._launch(plan.stem, grid, arrays + partial + numbers),
-            self._launch(combine, combine_grid, partial + out, overlap=True),
-        )
-
-    def _launch(self, stem: str, grid: tuple[int, int, int], values: list[Any], overlap: bool = False) -> TileLaunch:
-        return TileLaunch(self._functions[stem], self._symbols[stem], grid, values, overlap)
+def _launch(
+    build: Build, stem: str, grid: tuple[int, int, int], values: list[Any], overlap: bool = False
+) -> TileLaunch:
+    return TileLaunch(build.cubin_function(stem, SYMBOLS[stem]), SYMBOLS[stem], grid, values, overlap)

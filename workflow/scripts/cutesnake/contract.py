@@ -1,27 +1,39 @@
-"""What an operator and a kernel promise, and how they are found by name.
+"""What an operator and a kernel promise. Both are plain modules; `cutesnake.catalog` finds and checks them.
 
-An *operator* is a package `kernels/<operator>/` whose `operator.py` holds the only copy of its workload, inputs,
-reference, cost and tolerance. A *kernel* is a module `kernels/<operator>/<kernel>.py`. Both are imported while the
-workflow graph is built and on machines that have neither DSL nor torch, so at import they may only touch the standard
-library and this package; device code lives in `<kernel>_kernel.py`, which only `compile` imports.
+An *operator* is a folder `kernels/<operator>/` whose `operator.py` holds the only copy of its workload, inputs,
+reference, cost and tolerance, and whose `sweep.yaml` says what of it is run by default. A *kernel* is a module
+`kernels/<operator>/<kernel>.py`, or a folder of that name with the contract in its `__init__.py`. Both are imported
+while the workflow graph is built, on machines that have neither DSL nor torch: at import they may only touch the
+standard library and this project's own host modules. Device code lies in modules of its own, which only `compile`
+imports.
 """
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Protocol
-
-from cutesnake.places import ROOT
+from typing import Any, Protocol, TypeVar
 
 OURS = "ours"
 INSTALLED = "installed"  # SOURCE of a kernel that a Python package of the machine brings along: see Kernel.NEEDS
 
 Scalar = int | float | str | bool
+Marked = TypeVar("Marked", bound=Callable[..., Any] | type)
+
+
+def not_baked(thing: Marked) -> Marked:
+    """Mark a function or class of a kernel's contract module as no part of its builds: `bind`, `supports`, `variants`.
+
+    A build is made again when the source of its contract module changes, or of anything that this imports. What is
+    marked is left out of that, with everything that only it imports. Forgetting the mark costs builds that were not
+    necessary, never a stale one.
+    """
+    return thing
+
+
+def nothing() -> None:
+    """The `finish` of a runner that leaves nothing undone."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +64,48 @@ class Cost:
 class Workload(Protocol):
     """One problem size. A frozen dataclass that raises ValueError for values that make no sense."""
 
-    dtype: str
+    @property
+    def dtype(self) -> str: ...
 
     @property
     def id(self) -> str: ...
+
+
+_Workload = Workload  # the protocol below has a member of that name
+
+
+class Operator(Protocol):
+    """The contract of `kernels/<operator>/operator.py`, a module with these names."""
+
+    DTYPES: Mapping[str, int]  # element type -> bytes
+    DISTRIBUTIONS: tuple[str, ...]  # kinds of inputs that `make_inputs` draws, the plainest first
+    PLANNED: tuple[str, ...]  # fields of Inputs that `bind` may look at, to make a schedule: others need a new binding
+    AXIS: str  # the field of Workload that pictures have on their x axis
+    AXIS_LABEL: str  # what it is called there, with its unit
+    Workload: Callable[..., _Workload]  # a frozen dataclass; every field but `dtype` may be swept
+    Inputs: Callable[..., Any]  # dataclasses of tensors and numbers
+    Outputs: Callable[..., Any]  # its first field is the main output, by which launches are ranked
+
+    def relatives(self, workload: _Workload) -> tuple[_Workload, ...]:
+        """Sizes that are checked beside a workload on a GPU, where the same build serves them."""
+
+    def make_inputs(self, workload: _Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Any:
+        """Inputs drawn on the torch device; ValueError for a distribution that the operator does not have."""
+
+    def make_outputs(self, workload: _Workload, device: str = "cpu") -> Any:
+        """Outputs poisoned with NaN: an element that is never written cannot pass."""
+
+    def reference(self, inputs: Any, workload: _Workload) -> Any:
+        """Outputs in float32, computed plainly."""
+
+    def same_precision(self, inputs: Any, workload: _Workload) -> Any:
+        """Outputs of PyTorch's own computation in the workload's dtype: the yardstick for the allowed error."""
+
+    def cost(self, workload: _Workload) -> Cost:
+        """Work that no kernel can avoid."""
+
+    def tolerance(self, dtype: str) -> float:
+        """Largest relative error norm accepted when `same_precision` happens to be nearer than a rounding allows."""
 
 
 @dataclass(frozen=True)
@@ -69,39 +119,67 @@ class Launch:
     dynamic_shared_bytes: int = 0
 
 
-class Runner(Protocol):
-    """Inputs and outputs bound to a loaded build; calling it enqueues the whole operator on `stream`.
+@dataclass(frozen=True)
+class Runner:
+    """Inputs and outputs bound to a loaded build; calling it enqueues the whole operator on `stream`, a CUDA handle.
 
     Everything that depends only on shapes (workspace, schedule, grid) is done before the first call, so that a call
-    is launches and nothing else and may be captured in a CUDA graph. A runner may have a method `finish()` that brings
-    outputs into the operator's terms (a base-2 LSE to base e, say): the checker calls it after the launches, the timing
-    stage leaves it out.
+    is launches and nothing else and may be captured in a CUDA graph. `launches` is empty where they are not ours to
+    know (PyTorch, installed packages). `finish` brings outputs into the operator's terms (a base-2 LSE to base e,
+    say): it is called after the launches and is not part of what is timed; one that copies outputs from elsewhere
+    spoils what it copied, so that a call that writes nothing shows.
 
-    A runner whose schedule depends on what the inputs hold (lengths of requests, say) may have a method `plan(stream)`
-    that makes the schedule anew, on `stream`, for the values that are on the card now. It writes the new schedule where
+    A runner whose schedule depends on what the PLANNED inputs hold (lengths of requests, say) may have a `plan` that
+    makes the schedule anew, on `stream`, for the values that are on the card now. It writes the new schedule where
     the launches read it, without moving or resizing anything, so that later calls, and CUDA graphs captured before, go
-    by it. The timing stage times it apart from the calls: a plan that only enqueues work is replayed as a CUDA graph;
-    one that must read the lengths on the host waits for the stream itself, and its wall time counts.
+    by it. The timing stage times it apart from the calls, in a column of its own: a plan that only enqueues work is
+    replayed as a CUDA graph; one that must read the lengths on the host waits for the stream itself, and its wall time
+    counts.
     """
 
-    launches: tuple[Launch, ...]
+    enqueue: Callable[[int], Any]
+    launches: tuple[Launch, ...] = ()
+    finish: Callable[[], Any] = nothing
+    plan: Callable[[int], Any] | None = None
 
-    def __call__(self, stream: int) -> None: ...
+    def __call__(self, stream: int) -> None:
+        self.enqueue(stream)
 
 
-class Executable(Protocol):
-    """A loaded build."""
+class Build(Protocol):
+    """A build as `bind` sees it, on a machine with neither DSL nor compiler: `cutesnake.load.build.LoadedBuild`.
 
-    def bind(self, workload: Workload, inputs: Any, outputs: Any) -> Runner: ...
+    What is opened stays open, so that binding again costs nothing.
+    """
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The values of the variant."""
+
+    @property
+    def symbols(self) -> list[str]:
+        """Entry points, the main one first."""
+
+    def launch(self, symbol: str, grid: tuple[int, int, int]) -> Launch:
+        """A launch of a symbol, with what is fixed at compile time filled in."""
+
+    def function(self) -> Callable[..., None]:
+        """CuTe: the exported function. It takes tensors (DLPack), numbers, and a stream last."""
+
+    def cubin_function(self, stem: str, symbol: str) -> Any:
+        """cuTile: the handle of an entry point of `<stem>.cubin`."""
 
 
 class Kernel(Protocol):
-    """The contract of `kernels/<operator>/<kernel>.py`, a module with these names."""
+    """The contract of `kernels/<operator>/<kernel>`, a module or package with these names.
 
-    DSL: str  # "cute", "cutile", or what a kernel to compare with is made of: "torch", "cuda" (CUDA C++)
-    TARGETS: Mapping[str, str]  # target -> hardware it needs there, in words: "tcgen05 and tensor memory"
+    Names that a kernel may leave out: NEEDS (no packages) and OUTSIDE (no distribution is beyond what it promises).
+    """
+
+    DSL: str  # a key of cutesnake.dsls.DSLS
+    TARGETS: Mapping[str, tuple[str, ...]]  # target -> hardware features it needs there, names of cutesnake.targets
     SOURCE: str  # OURS, INSTALLED, or the key of kernels/upstream.yaml that it comes from
-    # Only where SOURCE is INSTALLED: Python packages that cases import, import name -> name of the distribution.
+    # Where SOURCE is INSTALLED: Python packages that cases import, import name -> name of the distribution.
     NEEDS: Mapping[str, str]
     # Optional: distributions of inputs beyond what the kernel promises, and in one sentence each why. They are checked
     # and their outcome is recorded, but it fails no record.
@@ -120,31 +198,8 @@ class Kernel(Protocol):
         `compilers` (name -> version). Raises whatever the compiler raises.
         """
 
-    def load(self, folder: Path) -> Executable:
-        """Load a build on a GPU machine that has neither DSL nor compiler."""
+    def bind(self, build: Build, workload: Workload, inputs: Any, outputs: Any) -> Runner:
+        """Bind inputs and outputs to a build on a GPU machine that has neither DSL nor compiler.
 
-
-def needs(module: Any) -> Mapping[str, str]:
-    """Python packages that the cases of a kernel import, by import name; most kernels have none."""
-    return getattr(module, "NEEDS", {})
-
-
-def outside(module: Any) -> Mapping[str, str]:
-    """Distributions beyond what a kernel promises, with the reason; most kernels have none."""
-    return getattr(module, "OUTSIDE", {})
-
-
-def _import(name: str) -> ModuleType:
-    if str(ROOT) not in sys.path:
-        sys.path.insert(0, str(ROOT))
-    return importlib.import_module(name)
-
-
-def load_operator(operator: str) -> ModuleType:
-    """Import `kernels/<operator>/operator.py`; ModuleNotFoundError if there is none."""
-    return _import(f"kernels.{operator}.operator")
-
-
-def load_kernel(operator: str, kernel: str) -> ModuleType:
-    """Import `kernels/<operator>/<kernel>.py`; ModuleNotFoundError if there is none."""
-    return _import(f"kernels.{operator}.{kernel}")
+        Raises ValueError where the kernel does not take such inputs (requests of unequal length, say).
+        """

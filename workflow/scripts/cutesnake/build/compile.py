@@ -29,7 +29,8 @@ from typing import Any
 
 from cutesnake import record
 from cutesnake.build.store import VARIABLE, reuse
-from cutesnake.contract import Variant, load_kernel
+from cutesnake.catalog import load_kernel
+from cutesnake.contract import Variant
 from cutesnake.places import ROOT, SCRIPTS
 
 RECORD = "build.json"

@@ -16,7 +16,8 @@ from cutesnake import record
 from cutesnake.compare.coverage import coverage
 from cutesnake.compare.insight import RULES, Pair, Side, insights
 from cutesnake.compare.times import times
-from cutesnake.evidence.gather import GPU_STAGES, Evidence, Record, Source, first_line
+from cutesnake.evidence.gather import Evidence, Record, Source, first_line
+from cutesnake.stages import GPU_STAGES
 
 Cell = dict[str, Any]
 DSLS = ("cutile", "cute")

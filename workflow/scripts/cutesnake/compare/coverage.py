@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cutesnake.evidence.gather import GPU_STAGES, Evidence, Record, Source, first_line
+from cutesnake.evidence.gather import Evidence, Record, Source, first_line
+from cutesnake.stages import GPU_STAGES
 
 
 def coverage(evidence: Evidence, kernel: str, target: str) -> Record:

@@ -12,11 +12,10 @@ from typing import Any
 
 from cutesnake import record
 from cutesnake.evidence import recorded
+from cutesnake.stages import MEASUREMENTS
 
 Record = dict[str, Any]
 Records = Mapping[str, Record]  # path below the project's folder, with `/` -> record
-
-GPU_STAGES = ("correctness", "timing", "nsys", "ncu")
 
 
 def read_records(paths: Iterable[str | Path]) -> dict[str, Record]:
@@ -201,7 +200,7 @@ def load_evidence(
         of("compile"),
         of("inspect"),
         record.read("roofline", roofline)["rows"],
-        of(*GPU_STAGES, "autotune"),
+        of(*MEASUREMENTS),
         recorded.read_recorded(recorded_files),
     )
 

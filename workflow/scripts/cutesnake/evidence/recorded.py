@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake import record
+from cutesnake.stages import MEASUREMENTS
 
-STAGES = ("correctness", "timing", "nsys", "ncu", "autotune")
 DIGITS = 6  # significant digits of measured figures: more than any measurement has
 SUMMARY = "set.json"
 NSYS_CALLS = 2  # calls kept of a timeline
@@ -40,7 +40,7 @@ def write_recorded(results: Path | str, folder: Path | str) -> dict[str, int]:
     no live record.
     """
     by_device: dict[str, list[Record]] = defaultdict(list)
-    for stage in STAGES:
+    for stage in MEASUREMENTS:
         for path in sorted((Path(results) / stage).glob("**/*.json")):
             entry = record.read(stage, path)
             if entry["device"] is not None and entry["backend"] == "cuda":

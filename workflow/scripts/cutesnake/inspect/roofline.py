@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake import record
-from cutesnake.contract import Cost, Workload, load_operator
+from cutesnake.catalog import load_operator
+from cutesnake.contract import Cost, Workload
 from cutesnake.plan.devices import Device, Devices, read_devices
 from cutesnake.plan.machine import Device as Card
 

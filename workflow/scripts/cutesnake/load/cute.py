@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake import record
-from cutesnake.contract import Launch
 
 RUNTIME = "libcute_dsl_runtime.so"
 
@@ -27,16 +26,10 @@ class LoadError(RuntimeError):
 
 @dataclass(frozen=True)
 class Call:
-    """A function of a loaded build, bound to its arguments; calling it enqueues its launches on `stream`.
-
-    `finish` is for upstream kernels that do not return all that the operator promises: what is called once after a
-    launch, outside of what is timed, on the current stream, before outputs are looked at.
-    """
+    """A function of a loaded build with everything bound but the stream: what the Runner of a CuTe kernel enqueues."""
 
     function: Callable[..., None]
     arguments: tuple[Any, ...]
-    launches: tuple[Launch, ...]
-    finish: Callable[[], Any] = lambda: None
 
     def __call__(self, stream: int) -> None:
         self.function(*self.arguments, ctypes.c_void_p(stream))

@@ -15,7 +15,7 @@ from typing import Any
 
 from cuda.bindings import driver
 
-from cutesnake.contract import Launch
+from cutesnake.contract import Launch, Runner, nothing
 
 
 class DriverError(RuntimeError):
@@ -116,22 +116,11 @@ class TileLaunch:
         )
 
 
-class Sequential:
-    """Runner of launches one after the other on one stream.
+def sequence(*launches: TileLaunch, finish: Callable[[], Any] = nothing) -> Runner:
+    """A runner of launches one after the other on one stream."""
 
-    `finish` is for upstream kernels that do not return all that the operator promises: what is called once after a
-    run, outside every timed region, to complete the outputs (torch operations on the current stream).
-    """
-
-    def __init__(self, *launches: TileLaunch, finish: Callable[[], Any] | None = None) -> None:
-        self._launches = launches
-        self._finish = finish
-        self.launches = tuple(launch.launch for launch in launches)
-
-    def __call__(self, stream: int) -> None:
-        for launch in self._launches:
+    def enqueue(stream: int) -> None:
+        for launch in launches:
             launch(stream)
 
-    def finish(self) -> None:
-        if self._finish is not None:
-            self._finish()
+    return Runner(enqueue, tuple(launch.launch for launch in launches), finish)

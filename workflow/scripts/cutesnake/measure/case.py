@@ -13,7 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from cutesnake.contract import Executable, Workload, load_kernel, load_operator, needs
+from cutesnake.catalog import load_kernel, load_operator
+from cutesnake.contract import Runner, Workload
+from cutesnake.load.build import LoadedBuild
 from cutesnake.places import ROOT
 from cutesnake.plan.machine import Device
 
@@ -48,9 +50,10 @@ class Case:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    def load(self) -> Executable:
-        """The loaded build; whatever the kernel's loader raises."""
-        return load_kernel(self.operator, self.kernel).load(Path(self.build))
+    def bind(self, workload: Workload, inputs: Any, outputs: Any, build: LoadedBuild | None = None) -> Runner:
+        """A call of this case's build, which is opened unless it is given; whatever the kernel's `bind` raises."""
+        build = build or LoadedBuild(Path(self.build))
+        return load_kernel(self.operator, self.kernel).bind(build, workload, inputs, outputs)
 
     def identity(self) -> dict[str, Any]:
         """The `case` section of a record."""
@@ -78,7 +81,7 @@ def make_record(
         "stage": case.stage,
         "status": "failed" if reason else "ok",
         "reason": reason,
-        "provenance": provenance(needs(load_kernel(case.operator, case.kernel))),
+        "provenance": provenance(load_kernel(case.operator, case.kernel).NEEDS),
         "case": case.identity(),
         "device": dict(device) if device else None,
         "backend": backend,

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
-from cutesnake.contract import Workload, load_kernel, load_operator, outside
+from cutesnake.catalog import load_kernel, load_operator
+from cutesnake.contract import Workload
+from cutesnake.load.build import LoadedBuild
 from cutesnake.measure import checker
 from cutesnake.measure.case import Case
 
@@ -51,24 +54,22 @@ class CudaBackend:
     relatives = True
 
     def __init__(self) -> None:
-        self._loaded: tuple[str, Any] | None = None
+        self._build: LoadedBuild | None = None
 
     def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Run:
         import torch
 
-        if self._loaded is None or self._loaded[0] != case.build:
-            self._loaded = (case.build, case.load())
+        if self._build is None or self._build.folder != Path(case.build):
+            self._build = LoadedBuild(Path(case.build))
         stream = torch.cuda.Stream()
-        runner = self._loaded[1].bind(workload, inputs, outputs)
-        finish = getattr(runner, "finish", None)  # completes what an upstream kernel leaves undone, untimed
+        runner = case.bind(workload, inputs, outputs, self._build)
 
         def run(schedule: str | None, seed: int) -> None:
             torch.cuda.synchronize()  # inputs and poison are written on the default stream
             runner(stream.cuda_stream)
             stream.synchronize()
-            if finish is not None:
-                finish()
-                torch.cuda.synchronize()
+            runner.finish()
+            torch.cuda.synchronize()
 
         return run
 
@@ -101,10 +102,9 @@ def _problems(
     operator, kernel = load_operator(case.operator), load_kernel(case.operator, case.kernel)
     seeds = list(case.settings["seeds"])
     known = [name for name in case.settings["distributions"] if name in operator.DISTRIBUTIONS]
-    wanted = [name for name in known if name not in outside(kernel)]
+    wanted = [name for name in known if name not in kernel.OUTSIDE]
     yield case.workload, wanted, seeds
-    related = getattr(operator, "relatives", lambda _: ()) if backend.relatives else lambda _: ()
-    for workload in related(case.workload):
+    for workload in operator.relatives(case.workload) if backend.relatives else ():
         reason = kernel.supports(workload)
         if reason is None and case.variant["id"] not in {v.id for v in kernel.variants(workload, case.target)}:
             reason = "needs a build of its own"
@@ -112,7 +112,7 @@ def _problems(
             skipped.append({"workload": workload.id, "distribution": None, "reason": reason})
             continue
         yield workload, [name for name in RELATIVE_DISTRIBUTIONS if name in wanted] or wanted[:1], seeds[:1]
-    yield case.workload, [name for name in known if name in outside(kernel)], seeds
+    yield case.workload, [name for name in known if name in kernel.OUTSIDE], seeds
 
 
 class _NotTakenError(Exception):
@@ -130,7 +130,7 @@ class _Problem:
         self._workload = workload
         self._backend = backend
         self._operator = load_operator(case.operator)
-        self._outside = outside(load_kernel(case.operator, case.kernel))
+        self._outside = load_kernel(case.operator, case.kernel).OUTSIDE
         self._inputs: checker.Guarded | None = None
         self._outputs: checker.Guarded | None = None
         self._run: Run | None = None
@@ -199,8 +199,8 @@ class _Problem:
 
     def _planned_alike(self, inputs: Any) -> bool:
         """Whether the inputs that a binding may have looked at are those that it saw."""
-        names = getattr(self._operator, "PLANNED", ())
-        return all(bool((getattr(inputs, n) == getattr(self._inputs.values, n)).all()) for n in names)
+        known = self._inputs.values
+        return all(bool((getattr(inputs, name) == getattr(known, name)).all()) for name in self._operator.PLANNED)
 
     def _worst_errors(self, inputs: Any, computed: list[dict[str, Any]]) -> dict[str, checker.FieldError]:
         """Errors of the launch that is furthest off: launches whose bits differ are judged each."""

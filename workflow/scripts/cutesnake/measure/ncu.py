@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cutesnake.contract import load_operator
+from cutesnake.catalog import load_operator
 from cutesnake.measure import bottleneck
 from cutesnake.measure.case import Case
 from cutesnake.measure.profiled import ProfilerError, find_tool, last_words, run_under

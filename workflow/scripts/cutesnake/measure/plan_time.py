@@ -20,7 +20,7 @@ def time_plan(runner: Any, stream: Any, stamper: Stamper) -> dict[str, Any]:
     on an idle stream until the stream is done, for a plan that waits for the card, which no capture allows, or one that
     launches nothing.
     """
-    plan = getattr(runner, "plan", None)
+    plan = runner.plan
     if plan is None:
         return NO_PLAN
     for _ in range(3):

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cutesnake.contract import load_operator
+from cutesnake.catalog import PATHS, load_operator
 from cutesnake.measure.case import Case
 from cutesnake.measure.gpu_lock import gpu_lock
 from cutesnake.places import SCRIPTS
@@ -32,7 +32,7 @@ CALL = "call"
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 START_SECONDS = 120.0  # of a profiler and of importing torch, until the case's own time limit runs
 # Needed to find the driver, the packages and the right card; nothing else of the user's environment is passed on.
-PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PYTHONPATH", "CUDA_HOME")
+PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PYTHONPATH", "CUDA_HOME", PATHS)
 
 
 class ProfilerError(RuntimeError):
@@ -162,7 +162,7 @@ def main(path: str) -> None:
 def _run(case: Case, calls: int, torch: Any) -> None:
     operator, workload = load_operator(case.operator), case.workload
     inputs, outputs = operator.make_inputs(workload, 0, "cuda"), operator.make_outputs(workload, "cuda")
-    runner = case.load().bind(workload, inputs, outputs)
+    runner = case.bind(workload, inputs, outputs)
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     for _ in range(3):

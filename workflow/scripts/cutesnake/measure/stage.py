@@ -14,9 +14,8 @@ from cutesnake.measure.profiled import ProfilerError
 from cutesnake.measure.timeline_check import check_timeline
 from cutesnake.plan.machine import probe
 from cutesnake.simulate import simulation
+from cutesnake.stages import GPU_STAGES
 
-# Seconds of a case once the card is its own. Generous: a case takes a second or two, ncu replays kernels many times.
-LIMITS = {"correctness": 120.0, "timing": 60.0, "nsys": 60.0, "ncu": 180.0}
 PROFILERS = {"nsys": nsys.profile, "ncu": ncu.profile}
 
 
@@ -49,7 +48,7 @@ def run_stage(
     elif stage in PROFILERS:
         done = _profile(case, Path(output).with_suffix(""), record.read("timing", timed) if timed else None)
     else:
-        done = worker.ask(case.as_dict(), LIMITS[stage])
+        done = worker.ask(case.as_dict(), GPU_STAGES[stage].limit_s)
     record.write(stage, output, done)
 
 
@@ -71,7 +70,7 @@ def _profile(case: Case, folder: Path, timing: Mapping[str, Any] | None) -> dict
     began = time.monotonic()
     try:
         card = device["uuid_hash"] if device else "none"
-        metrics, reason = PROFILERS[case.stage](case, folder, card, LIMITS[case.stage])
+        metrics, reason = PROFILERS[case.stage](case, folder, card, GPU_STAGES[case.stage].limit_s)
     except ProfilerError as error:
         metrics, reason = None, str(error)
     if case.stage == "nsys" and metrics is not None:

@@ -27,7 +27,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cutesnake.contract import Cost, load_operator
+from cutesnake.catalog import load_operator
+from cutesnake.contract import Cost
 from cutesnake.measure import checker
 from cutesnake.measure.case import Case
 from cutesnake.measure.clock import Span, Stamper
@@ -69,7 +70,7 @@ def measure(case: Case) -> tuple[dict[str, Any], str | None]:
     inputs = operator.make_inputs(workload, 0, "cuda")
     outputs = checker.Guarded(operator.make_outputs(workload, "cuda"))
     stream, stamper = torch.cuda.Stream(), Stamper()
-    runner = case.load().bind(workload, inputs, outputs.values)
+    runner = case.bind(workload, inputs, outputs.values)
     torch.cuda.synchronize()
     for _ in range(3):
         runner(stream.cuda_stream)
@@ -137,16 +138,14 @@ def check_graph(graph: Any, runner: Any, outputs: checker.Guarded, stream: Any, 
             f"the timed stream received {found} kernels of a call that makes {stated or 'some'}: "
             "a launch went to another stream"
         )
-    finish = getattr(runner, "finish", None)
     # A runner that fills outputs in `finish` spoils what it copied them from: only the second replay proves its own.
-    for _ in range(1 if finish is None else 2):
+    for _ in range(2):
         outputs.poison()
         torch.cuda.synchronize()
         with torch.cuda.stream(stream):
             graph.replay()
         stream.synchronize()
-        if finish is not None:
-            finish()
+        runner.finish()
     for name, tensor in checker.tensors(outputs.values):
         if bool(tensor.float().isnan().any()):
             raise TimingError(f"a replay of the timed graph left parts of {name} unwritten {when}".rstrip())

@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cutesnake.contract import needs
+from cutesnake.contract import Kernel
+from cutesnake.dsls import DSLS
 from cutesnake.plan.machine import Device, Machine
+from cutesnake.stages import GPU_STAGES
+from cutesnake.targets import FEATURES, TARGETS
 
-# target -> compute capability; the `a` of a target ties it to exactly this one (CUDA C++ programming guide, 5.1.2.2)
-TARGET_CAPABILITY = {"sm_90a": (9, 0), "sm_100a": (10, 0), "sm_103a": (10, 3), "sm_120a": (12, 0)}
-
-# compute capability -> the features kernels ask for by name in TARGETS (PTX ISA 9.x, target notes of each instruction)
-FEATURES: Mapping[tuple[int, int], frozenset[str]] = {
-    (8, 0): frozenset({"mma"}),
-    (8, 6): frozenset({"mma"}),
-    (8, 9): frozenset({"mma"}),
-    (9, 0): frozenset({"mma", "TMA", "wgmma"}),
-    (10, 0): frozenset({"mma", "TMA", "tcgen05", "tensor memory"}),
-    (10, 3): frozenset({"mma", "TMA", "tcgen05", "tensor memory"}),
-    (12, 0): frozenset({"mma", "TMA"}),
-}
-
-DSL_PACKAGES = {
-    "cute": ("nvidia-cutlass-dsl",),
-    "cutile": ("cuda-tile", "nvidia-cuda-tileiras"),
-    "torch": (),
-    "cuda": (),
-}
-RUN_PACKAGES = {
-    "cute": ("torch", "apache-tvm-ffi"),
-    "cutile": ("torch", "cuda-bindings"),
-    "torch": ("torch",),
-    "cuda": ("torch",),
-}
-
-# Targets that ptxsim executes, with the multiprocessors of the card that it stands for there: an H200, a B200.
-SIMULATED_PROCESSORS = {"sm_90a": 132, "sm_100a": 148}
 SIMULATION_PACKAGES = ("torch",)  # any build of it
 C_COMPILERS = ("cc", "gcc", "clang")
 
@@ -68,11 +41,11 @@ class Decision:
         return asdict(self)
 
 
-def join(words: list[str]) -> str:
+def join(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def decide(machine: Machine, operator: str, kernel: str, module: Any, target: str, built: bool) -> Decision:
+def decide(machine: Machine, operator: str, kernel: str, module: Kernel, target: str, built: bool) -> Decision:
     """Decide for one kernel and target; `built` says that its builds lie on disk already (copied from elsewhere)."""
     build = can_build(machine, module, target, built)
     run = can_run(machine, module, target) if target in module.TARGETS else Answer(False, build.reason)
@@ -82,13 +55,13 @@ def decide(machine: Machine, operator: str, kernel: str, module: Any, target: st
     return Decision(operator, kernel, module.DSL, module.SOURCE, target, build, run, simulate)
 
 
-def can_build(machine: Machine, module: Any, target: str, built: bool) -> Answer:
+def can_build(machine: Machine, module: Kernel, target: str, built: bool) -> Answer:
     """Building needs the DSL, not the GPU."""
     if target not in module.TARGETS:
         return Answer(False, f"not written for {target}: {_written_for(module.TARGETS)}")
     if reason := _not_importable(machine, module):
         return Answer(False, reason)
-    lacking = [package for package in DSL_PACKAGES[module.DSL] if not machine.packages.get(package)]
+    lacking = [package for package in DSLS[module.DSL].build_packages if not machine.packages.get(package)]
     if lacking and not built:
         return Answer(
             False,
@@ -97,28 +70,28 @@ def can_build(machine: Machine, module: Any, target: str, built: bool) -> Answer
     return Answer(True)
 
 
-def _not_importable(machine: Machine, module: Any) -> str | None:
+def _not_importable(machine: Machine, module: Kernel) -> str | None:
     """Why a kernel that a Python package brings along is not here; such a kernel has nothing to build either."""
-    lacking = [name for name in needs(module) if not machine.modules.get(name)]
+    lacking = [name for name in module.NEEDS if not machine.modules.get(name)]
     if not lacking:
         return None
     return f"{join(lacking)} is not importable here: its kernel is timed where that Python package is installed"
 
 
-def _written_for(targets: Mapping[str, str]) -> str:
-    return "it is for " + join([f"{target} ({needs})" if needs else target for target, needs in targets.items()])
+def _written_for(targets: Mapping[str, tuple[str, ...]]) -> str:
+    return "it is for " + join([f"{target} ({join(needs)})" if needs else target for target, needs in targets.items()])
 
 
-def can_run(machine: Machine, module: Any, target: str) -> Answer:
+def can_run(machine: Machine, module: Kernel, target: str) -> Answer:
     """Running needs a GPU of exactly the target's compute capability and the packages that load a build."""
     device = machine.device
     if device is None:
         return Answer(False, f"no GPU here: {machine.problem or 'none selected'}")
-    if device.compute_capability != TARGET_CAPABILITY[target]:
+    if device.compute_capability != TARGETS[target].capability:
         return Answer(False, _mismatch(device, target, module.TARGETS[target]))
     if reason := _not_importable(machine, module):
         return Answer(False, reason)
-    lacking = [package for package in RUN_PACKAGES[module.DSL] if not machine.packages.get(package)]
+    lacking = [package for package in DSLS[module.DSL].run_packages if not machine.packages.get(package)]
     if lacking:
         return Answer(False, f"{join(lacking)} is not installed here: running needs it")
     if (machine.packages.get("torch") or "").endswith("+cpu"):
@@ -126,20 +99,13 @@ def can_run(machine: Machine, module: Any, target: str) -> Answer:
     return Answer(True)
 
 
-def can_simulate(machine: Machine, module: Any, target: str) -> Answer:
+def can_simulate(machine: Machine, module: Kernel, target: str) -> Answer:
     """ptxsim captures the launches of CuTe builds, for which it needs a C compiler, and keeps tensors with torch."""
-    if module.DSL == "torch":
-        return Answer(False, "PyTorch's own kernels come with its library: there is no build to simulate")
-    if module.DSL == "cuda":
-        return Answer(False, "its kernels come compiled with their package: there is no build to simulate")
-    if module.DSL == "cutile":
-        return Answer(
-            False,
-            "cuTile's TMA descriptors are made by the driver at launch, so ptxsim, which has no driver, cannot "
-            "simulate its builds",
-        )
-    if target not in SIMULATED_PROCESSORS:
-        return Answer(False, f"ptxsim simulates {join(list(SIMULATED_PROCESSORS))}, not {target}")
+    if reason := DSLS[module.DSL].not_simulated:
+        return Answer(False, reason)
+    if TARGETS[target].simulated_processors is None:
+        known = [name for name, target in TARGETS.items() if target.simulated_processors]
+        return Answer(False, f"ptxsim simulates {join(known)}, not {target}")
     lacking = [package for package in SIMULATION_PACKAGES if not machine.packages.get(package)]
     if not any(machine.tools.get(tool) for tool in C_COMPILERS):
         lacking.append(f"a C compiler ({', '.join(C_COMPILERS)})")
@@ -148,20 +114,19 @@ def can_simulate(machine: Machine, module: Any, target: str) -> Answer:
     return Answer(True)
 
 
-def _mismatch(device: Device, target: str, needs: str) -> str:
+def _mismatch(device: Device, target: str, needs: tuple[str, ...]) -> str:
     here = f"this device is {_article(device.name)}, {device.sm}"
-    exact = "code for {} runs on compute capability {}.{} only".format(target, *TARGET_CAPABILITY[target])
+    exact = "code for {} runs on compute capability {}.{} only".format(target, *TARGETS[target].capability)
     if not needs:
         return f"{exact}; {here}"
-    start = f"needs {target} for {needs}; {here}"
+    start = f"needs {target} for {join(needs)}; {here}"
     if device.compute_capability not in FEATURES:
         return f"{start}, an architecture this version does not know"
-    wanted = re.split(r", | and ", needs)
-    missing = [feature for feature in wanted if feature not in FEATURES[device.compute_capability]]
+    missing = [feature for feature in needs if feature not in FEATURES[device.compute_capability]]
     if not missing:
         return f"{start}, and {exact}"
-    if len(missing) == len(wanted):
-        return f"{start}, which has {({1: 'no ' + needs, 2: 'neither'}).get(len(wanted), 'none of them')}"
+    if len(missing) == len(needs):
+        return f"{start}, which has {({1: 'no ' + needs[0], 2: 'neither'}).get(len(needs), 'none of them')}"
     return f"{start}, which has no {join(missing)}"
 
 
@@ -171,22 +136,18 @@ def _article(name: str) -> str:
 
 
 def stage_answers(machine: Machine, stages: list[str]) -> dict[str, Answer]:
-    """Per GPU stage of the configuration: can this machine do it at all, kernels aside?"""
-    needs = {"nsys": "nsys", "ncu": "ncu"}
-    answers = {}
-    for stage in ("correctness", "timing", "nsys", "ncu"):
-        if stage not in stages:
-            answers[stage] = Answer(False, f"{stage} is not among the stages of the configuration")
-        elif machine.device is None:
-            answers[stage] = Answer(False, f"no GPU here: {machine.problem or 'none selected'}")
-        elif stage in needs and not machine.tools.get(needs[stage]):
-            answers[stage] = Answer(
-                False, f"{needs[stage]} is not installed here (not on the PATH, not in Nsight Compute)"
-            )
-        elif stage == "timing" and not machine.packages.get("cuda-bench"):
-            answers[stage] = Answer(False, "cuda-bench is not installed here: timing needs it")
-        elif stage == "ncu" and not machine.packages.get("ncu-report"):
-            answers[stage] = Answer(False, "ncu-report is not installed here: reading profiles needs it")
-        else:
-            answers[stage] = Answer(True)
-    return answers
+    """Per GPU stage, with the configuration's `stages`: can this machine do it at all, kernels aside?"""
+    return {name: _stage_answer(machine, name, name in stages) for name in GPU_STAGES}
+
+
+def _stage_answer(machine: Machine, name: str, asked: bool) -> Answer:
+    stage = GPU_STAGES[name]
+    if not asked:
+        return Answer(False, f"{name} is not among the stages of the configuration")
+    if machine.device is None:
+        return Answer(False, f"no GPU here: {machine.problem or 'none selected'}")
+    if stage.tool and not machine.tools.get(stage.tool):
+        return Answer(False, f"{stage.tool} is not installed here (not on the PATH, not in Nsight Compute)")
+    if stage.package and not machine.packages.get(stage.package):
+        return Answer(False, f"{stage.package} is not installed here: {stage.package_for}")
+    return Answer(True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from cutesnake import record
 from cutesnake.plan import machine
+from cutesnake.plan.config import check
 from cutesnake.plan.matrix import make_plan, modules_needed
 
 
@@ -17,8 +18,9 @@ def write_arch(config: dict[str, Any], output: Path | str) -> None:
 
     `output` is `<results>/arch.json`; what lies in `<results>/compile` counts as built.
     """
-    here = machine.probe(modules_needed(config))
-    plan = make_plan(config, here, Path(output).parent)
+    experiment = check(config)
+    here = machine.probe(modules_needed(experiment))
+    plan = make_plan(experiment, here, Path(output).parent)
     live = here.device is not None and not here.simulated
     entry = {
         "stage": "arch",

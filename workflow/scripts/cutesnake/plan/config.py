@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 import difflib
-import itertools
+import functools
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from typing import Any
 
 import jsonschema
 
-from cutesnake.contract import Workload, load_operator
-from cutesnake.places import ROOT, SCHEMAS
+from cutesnake import catalog
+from cutesnake.catalog import ContractError, load_operator
+from cutesnake.places import SCHEMAS
+from cutesnake.plan.sweep import EXTENTS, Entries, Sweep, SweepError, expand, is_named, make_sweep, read_sweep
 
-EXTENTS = ("short", "full")  # lists of simulated checks
-SCHEMA = SCHEMAS / "config.schema.json"
+# Keys of configurations before the catalogue -> where what they said is now.
+MOVED = {
+    "profile": "`profile` of kernels/<operator>/sweep.yaml, or `sweeps: {<operator>: {profile: […]}}` here",
+    "correctness.distributions": "`distributions` of kernels/<operator>/sweep.yaml, or `sweeps: {<operator>: "
+    "{distributions: […]}}` here",
+    "simulation.short.workloads": "`simulation: {short: …}` of kernels/<operator>/sweep.yaml",
+    "simulation.full.workloads": "`simulation: {full: …}` of kernels/<operator>/sweep.yaml",
+    "simulation.short.distributions": "`simulation: {short: …}` of kernels/<operator>/sweep.yaml",
+    "simulation.full.distributions": "`simulation: {full: …}` of kernels/<operator>/sweep.yaml",
+}
 
 
 class ConfigError(ValueError):
     """The configuration asks for something that does not exist or makes no sense."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A checked configuration: what is asked for, of which operators, on which targets."""
+
+    targets: list[str]
+    stages: list[str]
+    sweeps: dict[str, Sweep]  # in the order of the configuration
+    seeds: list[int]
+    simulation: dict[str, Any] | None  # {extent, schedules, seeds} of the list that is chosen; None for none
+    timing: dict[str, float]
+
+    @property
+    def extent(self) -> str:
+        return self.simulation["extent"] if self.simulation else "none"
 
 
 def nearest(word: Any, allowed: Iterable[str]) -> str:
@@ -30,145 +56,144 @@ def nearest(word: Any, allowed: Iterable[str]) -> str:
     return f"{hint} allowed: {', '.join(allowed)}"
 
 
-def check(config: dict[str, Any]) -> None:
-    """Raise ConfigError for the first thing wrong: schema, then names of operators, kernels, dtypes, workload keys."""
-    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
-    errors = sorted(validator.iter_errors(config), key=lambda error: list(map(str, error.absolute_path)))
+def check(config: dict[str, Any]) -> Experiment:
+    """The experiment that a configuration describes.
+
+    Raises ConfigError for the first thing wrong: the schema, then names of operators, kernels, dtypes, workload keys.
+    Sets the folders in which operators are looked for. Kernels that break their contract are no fault of the
+    configuration: the plan has a row for them.
+    """
+    _check_moved(config)
+    _check_schema(config, "config", "config")
+    try:
+        catalog.use_paths(config.get("kernel_paths", []))
+        known = catalog.operators()
+        for operator in config["operators"]:
+            if operator not in known:
+                raise ConfigError(f"config: operators: unknown operator {operator!r};{nearest(operator, known)}")
+        for operator in config.get("sweeps", {}):
+            if operator not in known:
+                raise ConfigError(f"config: sweeps: unknown operator {operator!r};{nearest(operator, known)}")
+        sweeps = {operator: _sweep(operator, config.get("sweeps", {})) for operator in config["operators"]}
+    except (ContractError, SweepError) as error:
+        raise ConfigError(str(error)) from error
+    chosen = config.get("simulation", {"extent": "none"})
+    extent = chosen["extent"]
+    return Experiment(
+        targets=config["targets"],
+        stages=config["stages"],
+        sweeps=sweeps,
+        seeds=config["correctness"]["seeds"],
+        simulation=None if extent == "none" else {"extent": extent, **chosen[extent]},
+        timing=config["timing"],
+    )
+
+
+def _check_moved(config: dict[str, Any]) -> None:
+    if isinstance(config.get("operators"), dict):
+        name = next(iter(config["operators"]), "<operator>")
+        raise ConfigError(
+            "config: operators is a mapping, as it was in configurations before 0.2; it is a list of names now: "
+            f"`operators: [{', '.join(config['operators'])}]`, and what stood under a name is in "
+            f"kernels/{name}/sweep.yaml, or in its place under `sweeps: {{{name}: …}}` here"
+        )
+    for key, place in MOVED.items():
+        part: Any = config
+        for name in key.split("."):
+            part = part.get(name) if isinstance(part, dict) else None
+        if part is not None:
+            raise ConfigError(f"config: {key} was moved: it is {place} now")
+
+
+@functools.cache
+def _validator(name: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json.loads((SCHEMAS / f"{name}.schema.json").read_text()))
+
+
+def _check_schema(data: Any, schema: str, here: str) -> None:
+    errors = sorted(_validator(schema).iter_errors(data), key=lambda error: list(map(str, error.absolute_path)))
     if errors:
-        raise ConfigError(_explain(errors[0]))
-    known = sorted(path.parent.name for path in (ROOT / "kernels").glob("*/operator.py"))
-    for operator in config["operators"]:
-        if operator not in known:
-            raise ConfigError(f"config: operators: unknown operator {operator!r};{nearest(operator, known)}")
-    for operator, section in config["operators"].items():
-        _check_operator(operator, section)
-    known = {name for operator in config["operators"] for name in load_operator(operator).DISTRIBUTIONS}
-    for name in config["correctness"]["distributions"]:
-        if name not in known:
-            raise ConfigError(f"config: correctness.distributions: {name!r} is unknown;{nearest(name, sorted(known))}")
-    _check_simulation(config)
-    for entry in config["profile"]["workloads"]:
-        if not any(is_named(w, [entry]) for operator in config["operators"] for w in workloads(config, operator)):
-            names = sorted({w.id for operator in config["operators"] for w in workloads(config, operator)})
-            raise ConfigError(
-                f"config: profile.workloads: {entry!r} is no workload of the sweep;{nearest(entry, names)}"
-            )
+        raise ConfigError(_explain(errors[0], here))
 
 
-def _explain(error: jsonschema.ValidationError) -> str:
+def _explain(error: jsonschema.ValidationError, here: str) -> str:
     where = ".".join(str(part) for part in error.absolute_path) or "top level"
     if error.validator == "additionalProperties":
         allowed = list(error.schema.get("properties", {}))
         wrong = next(key for key in error.instance if key not in allowed)
-        return f"config: {where}: unknown key {wrong!r};{nearest(wrong, allowed)}"
+        return f"{here}: {where}: unknown key {wrong!r};{nearest(wrong, allowed)}"
     if error.validator == "enum":
-        return f"config: {where} is {error.instance!r};{nearest(error.instance, map(str, error.validator_value))}"
+        return f"{here}: {where} is {error.instance!r};{nearest(error.instance, map(str, error.validator_value))}"
     if error.validator == "required":
         missing = next(key for key in error.validator_value if key not in error.instance)
-        return f"config: {where}: key {missing!r} is missing; config/README.md explains it"
-    return f"config: {where}: {error.message}"
+        return f"{here}: {where}: key {missing!r} is missing; config/README.md explains it"
+    if error.validator == "type":
+        return f"{here}: {where} is {error.instance!r}; it must be {_article(error.validator_value)}"
+    return f"{here}: {where}: {error.message}"
 
 
-def _check_operator(operator: str, section: dict[str, Any]) -> None:
-    here = f"config: operators.{operator}"
-    for kernel in section["kernels"]:
-        if kernel not in kernel_names(operator):
-            raise ConfigError(f"{here}.kernels: unknown kernel {kernel!r};{nearest(kernel, kernel_names(operator))}")
+def _article(kind: str | list[str]) -> str:
+    """A JSON type in the words of a YAML file."""
+    words = {
+        "array": "a list",
+        "object": "a mapping of keys to values",
+        "string": "a text",
+        "integer": "a whole number",
+    }
+    words |= {"number": "a number", "boolean": "true or false", "null": "null"}
+    kinds = [kind] if isinstance(kind, str) else kind
+    return " or ".join(words[one] for one in kinds)
+
+
+def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
+    """The sweep of an operator, checked: schema, kernels, dtypes, distributions, workloads, ids to profile."""
+    mine = overrides.get(operator) or {}
+    here = f"config: sweeps.{operator}" if mine else catalog.label(catalog.sweep_file(operator))
+    _check_schema(mine, "sweep", f"config: sweeps.{operator}") if mine else None
+    data = read_sweep(operator, mine)
+    _check_schema(data, "sweep", here)
+    missing = [key for key in ("kernels", "dtypes", "distributions", "workloads") if key not in data]
+    if missing:
+        raise ConfigError(f"{here}: key {missing[0]!r} is missing; config/README.md explains it")
+    sweep = make_sweep(operator, data)
+    known = list(catalog.kernel_files(operator))
+    for kernel in sweep.kernels:
+        if kernel not in known:
+            raise ConfigError(f"{here}.kernels: unknown kernel {kernel!r};{nearest(kernel, known)}")
     module = load_operator(operator)
-    for dtype in all_dtypes(section):
+    for dtype in sweep.all_dtypes:
         if dtype not in module.DTYPES:
             raise ConfigError(f"{here}.dtypes: unknown dtype {dtype!r};{nearest(dtype, module.DTYPES)}")
-    _check_workloads(f"{here}.workloads", operator, section["workloads"], all_dtypes(section))
+    _check_distributions(f"{here}.distributions", operator, sweep.distributions)
+    _check_workloads(f"{here}.workloads", operator, sweep.workload_entries, sweep.all_dtypes)
+    for extent in EXTENTS:
+        part = sweep.simulation.get(extent, {})
+        place = f"{here}.simulation.{extent}"
+        _check_distributions(f"{place}.distributions", operator, part.get("distributions", []))
+        _check_workloads(f"{place}.workloads", operator, part.get("workloads", []), sweep.all_dtypes)
+    for entry in sweep.profile:
+        if not any(is_named(workload, [entry]) for workload in sweep.workloads()):
+            names = sorted(workload.id for workload in sweep.workloads())
+            raise ConfigError(f"{here}.profile: {entry!r} is no workload of the sweep;{nearest(entry, names)}")
+    return sweep
 
 
-def _check_workloads(here: str, operator: str, entries: list[dict[str, Any]], dtypes: list[str]) -> None:
-    module = load_operator(operator)
-    allowed = [field.name for field in fields(module.Workload) if field.name != "dtype"]
+def _check_distributions(here: str, operator: str, names: list[str]) -> None:
+    known = load_operator(operator).DISTRIBUTIONS
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"{here}: {name!r} is unknown;{nearest(name, known)}")
+
+
+def _check_workloads(here: str, operator: str, entries: Entries, dtypes: list[str]) -> None:
+    allowed = [field.name for field in fields(load_operator(operator).Workload) if field.name != "dtype"]  # type: ignore[arg-type]
     for index, entry in enumerate(entries):
         for key in entry:
             if key == "dtype":
-                raise ConfigError(f"{here}[{index}]: dtype belongs in {operator}.dtypes, not in a workload")
+                raise ConfigError(f"{here}[{index}]: dtype belongs in `dtypes`, not in a workload")
             if key not in allowed:
                 raise ConfigError(f"{here}[{index}]: unknown key {key!r};{nearest(key, allowed)}")
         try:
-            list(_expand(module, entry, dtypes))
+            list(expand(operator, entry, dtypes))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{here}[{index}]: {error}") from error
-
-
-def _check_simulation(config: dict[str, Any]) -> None:
-    """Both lists, whichever is chosen: names of operators of the experiment, workload keys, distributions."""
-    for extent in EXTENTS:
-        section = config.get("simulation", {}).get(extent)
-        if section is None:
-            continue
-        here = f"config: simulation.{extent}"
-        for operator, entries in section["workloads"].items():
-            if operator not in config["operators"]:
-                raise ConfigError(
-                    f"{here}.workloads: {operator!r} is no operator of the experiment;"
-                    f"{nearest(operator, config['operators'])}"
-                )
-            _check_workloads(
-                f"{here}.workloads.{operator}", operator, entries, all_dtypes(config["operators"][operator])
-            )
-        known = {name for operator in section["workloads"] for name in load_operator(operator).DISTRIBUTIONS}
-        for name in section["distributions"]:
-            if name not in known:
-                raise ConfigError(f"{here}.distributions: {name!r} is unknown;{nearest(name, sorted(known))}")
-
-
-def kernel_names(operator: str) -> list[str]:
-    """Kernels of an operator: the modules and packages in its folder that declare a DSL."""
-    folder = ROOT / "kernels" / operator
-    modules = {path.stem: path for path in folder.glob("*.py")}
-    modules |= {path.parent.name: path for path in folder.glob("*/__init__.py")}
-    return sorted(name for name, path in modules.items() if "\nDSL = " in path.read_text())
-
-
-def _expand(module: Any, entry: dict[str, Any], dtypes: list[str]) -> Iterator[Workload]:
-    lists = [value if isinstance(value, list) else [value] for value in entry.values()]
-    for values in itertools.product(*lists):
-        for dtype in dtypes:
-            yield module.Workload(**dict(zip(entry, values, strict=True)), dtype=dtype)
-
-
-def dtypes_for(section: dict[str, Any], target: str) -> list[str]:
-    """Element types that an operator's section asks for on a target."""
-    dtypes = section["dtypes"]
-    return dtypes.get(target, []) if isinstance(dtypes, dict) else dtypes
-
-
-def all_dtypes(section: dict[str, Any]) -> list[str]:
-    """Element types that an operator's section asks for on any target, in its order."""
-    dtypes = section["dtypes"]
-    lists = dtypes.values() if isinstance(dtypes, dict) else [dtypes]
-    return list(dict.fromkeys(itertools.chain.from_iterable(lists)))
-
-
-def workloads(config: dict[str, Any], operator: str) -> list[Workload]:
-    """The sweep of an operator in the order of the configuration, each workload once."""
-    section = config["operators"][operator]
-    module = load_operator(operator)
-    found = (w for entry in section["workloads"] for w in _expand(module, entry, all_dtypes(section)))
-    return list({w.id: w for w in found}.values())
-
-
-def simulation(config: dict[str, Any]) -> dict[str, Any] | None:
-    """The list of simulated checks that the configuration chooses; None for none."""
-    section = config.get("simulation", {"extent": "none"})
-    return None if section["extent"] == "none" else section[section["extent"]]
-
-
-def simulated_workloads(config: dict[str, Any], operator: str) -> list[Workload]:
-    """What is checked by simulation where a kernel's card is missing, in the order of the configuration."""
-    chosen = simulation(config)
-    entries = chosen["workloads"].get(operator, []) if chosen else []
-    module, dtypes = load_operator(operator), all_dtypes(config["operators"][operator])
-    return list({w.id: w for entry in entries for w in _expand(module, entry, dtypes)}.values())
-
-
-def is_named(workload: Workload, names: list[str]) -> bool:
-    """Whether a workload is in a list of ids with or without dtype; an empty list names every workload."""
-    bare = "_".join(part for part in workload.id.split("_") if part != workload.dtype)
-    return not names or workload.id in names or bare in names

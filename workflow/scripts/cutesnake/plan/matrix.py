@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cutesnake.contract import INSTALLED, Variant, Workload, load_kernel, load_operator, needs
+from cutesnake.catalog import ContractError, blame, load_kernel, load_operator
+from cutesnake.contract import INSTALLED, Kernel, Variant, Workload
 from cutesnake.plan.arch import Answer, Decision, decide, stage_answers
-from cutesnake.plan.config import dtypes_for, is_named, simulated_workloads, workloads
+from cutesnake.plan.config import Experiment
 from cutesnake.plan.machine import Machine
+from cutesnake.plan.sweep import Sweep
+from cutesnake.stages import PROFILES
 
-GPU_STAGES = ("correctness", "timing", "nsys", "ncu")
+VARIANT_ID = re.compile(r"[\w.-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,14 @@ class Plan:
     stages: dict[str, Answer] = field(default_factory=dict)
     dtypes: dict[str, dict[str, list[str]]] = field(default_factory=dict)  # operator -> target -> asked for there
     workloads: dict[str, list[Workload]] = field(default_factory=dict)
+    axes: dict[str, dict[str, str]] = field(default_factory=dict)  # operator -> field of its Workload, label
     builds: dict[str, Build] = field(default_factory=dict)
     cases: dict[str, Case] = field(default_factory=dict)  # every supported one, whether or not it can run here
     simulated: dict[str, Case] = field(default_factory=dict)  # checked by ptxsim, for want of the target's card
     unsupported: list[dict[str, str]] = field(default_factory=list)
     profiled: set[str] = field(default_factory=set)
     sources: dict[tuple[str, str], str] = field(default_factory=dict)  # (operator, kernel) -> "ours" or upstream key
+    broken: dict[tuple[str, str], str] = field(default_factory=dict)  # kernels that break their contract -> how
 
     def run_here(self, stage: str) -> Iterator[Case]:
         """Cases whose `stage` runs on this machine: these are the jobs, all others are rows with a reason."""
@@ -64,7 +70,7 @@ class Plan:
         runnable = {(d.operator, d.kernel, d.target) for d in self.decisions if d.run.ok}
         for case in self.cases.values():
             build = case.build
-            chosen = stage not in ("nsys", "ncu") or case.workload.id in self.profiled
+            chosen = stage not in PROFILES or case.workload.id in self.profiled
             if chosen and (build.operator, build.kernel, build.target) in runnable:
                 yield case
 
@@ -88,7 +94,7 @@ class Plan:
         """For results/plan/<operator>.json, as plain data: what concerns one operator."""
         return {
             "operator": operator,
-            "axis": _axis(operator, self.workloads[operator]),
+            "axis": self.axes[operator],
             "stages": self._answers(),
             "decisions": [decision.as_dict() for decision in self.decisions if decision.operator == operator],
             "sources": {kernel: source for (name, kernel), source in self.sources.items() if name == operator},
@@ -119,38 +125,61 @@ def _named(cases: dict[str, Case], operator: str) -> list[dict[str, str]]:
     return [{"build": case.build.key, "workload": case.workload.id} for case in mine]
 
 
-def _axis(operator: str, found: list[Workload]) -> dict[str, str]:
-    """What an operator's pictures are drawn along: its own choice, else the number that takes most values."""
-    module = load_operator(operator)
-    numbers = [key for key, value in asdict(found[0]).items() if type(value) is int] if found else []
-    most = max(numbers, key=lambda key: len({getattr(w, key) for w in found}), default="")
-    field = getattr(module, "AXIS", most)
-    return {"field": field, "label": getattr(module, "AXIS_LABEL", field.replace("_", " "))}
+def modules_needed(experiment: Experiment) -> dict[str, str]:
+    """Python packages that kernels of the experiment bring along: import name -> name of the distribution."""
+    found: dict[str, str] = {}
+    for operator, sweep in experiment.sweeps.items():
+        for kernel in sweep.kernels:
+            try:
+                found |= load_kernel(operator, kernel).NEEDS
+            except ContractError:  # the plan has a row for it
+                continue
+    return found
 
 
-def modules_needed(config: dict[str, Any]) -> dict[str, str]:
-    """Python packages that kernels of the configuration bring along: import name -> name of the distribution."""
-    kernels = ((operator, name) for operator, section in config["operators"].items() for name in section["kernels"])
-    return {name: distribution for kernel in kernels for name, distribution in needs(load_kernel(*kernel)).items()}
-
-
-def make_plan(config: dict[str, Any], machine: Machine, results: Path) -> Plan:
+def make_plan(experiment: Experiment, machine: Machine, results: Path) -> Plan:
     """Cross operators, kernels, targets, workloads and variants; ask each kernel what it supports."""
-    plan = Plan(machine, stages=stage_answers(machine, config["stages"]))
-    for operator, section in config["operators"].items():
-        plan.workloads[operator] = workloads(config, operator)
-        plan.dtypes[operator] = {target: dtypes_for(section, target) for target in config["targets"]}
-        plan.profiled |= {w.id for w in plan.workloads[operator] if is_named(w, config["profile"]["workloads"])}
-        for kernel in section["kernels"]:
-            _add_kernel(plan, config, operator, kernel, results)
+    plan = Plan(machine, stages=stage_answers(machine, experiment.stages))
+    for operator, sweep in experiment.sweeps.items():
+        plan.workloads[operator] = sweep.workloads()
+        plan.axes[operator] = {"field": load_operator(operator).AXIS, "label": load_operator(operator).AXIS_LABEL}
+        plan.dtypes[operator] = {target: sweep.dtypes_for(target) for target in experiment.targets}
+        plan.profiled |= {workload.id for workload in sweep.profiled()}
+        for kernel in sweep.kernels:
+            _add_kernel(plan, experiment, sweep, kernel, results)
     return plan
 
 
-def _add_kernel(plan: Plan, config: dict[str, Any], operator: str, kernel: str, results: Path) -> None:
-    module = load_kernel(operator, kernel)
-    plan.sources[operator, kernel] = module.SOURCE
-    supported = []
+def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, results: Path) -> None:
+    """Everything of one kernel; one that breaks its contract has a row per target that says how, and nothing else."""
+    part = Plan(plan.machine, plan.decisions, plan.stages, plan.dtypes, plan.workloads, profiled=plan.profiled)
+    operator, before = sweep.operator, len(plan.decisions)
+    try:
+        module = load_kernel(operator, kernel)
+        part.sources[operator, kernel] = module.SOURCE
+        _plan_kernel(part, experiment, sweep, kernel, module, results)
+    except ContractError as error:
+        reason = str(error)
+    except Exception as error:  # whatever its own functions raise is the kernel's fault, and only its own
+        reason = blame(operator, kernel, error)
+    else:
+        for name in ("builds", "cases", "simulated", "sources"):
+            getattr(plan, name).update(getattr(part, name))
+        plan.unsupported += part.unsupported
+        return
+    del plan.decisions[before:]
+    plan.broken[operator, kernel] = reason
+    plan.sources[operator, kernel] = "ours"
+    no = Answer(False, reason)
+    plan.decisions += [
+        Decision(operator, kernel, "unknown", "ours", target, no, no, no) for target in experiment.targets
+    ]
+
+
+def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, module: Kernel, results: Path) -> None:
+    operator = sweep.operator
     asked = {dtype for target in module.TARGETS for dtype in plan.dtypes[operator].get(target, [])}
+    supported = []
     for workload in plan.workloads[operator]:
         if workload.dtype not in asked:
             continue
@@ -159,37 +188,50 @@ def _add_kernel(plan: Plan, config: dict[str, Any], operator: str, kernel: str, 
             supported.append(workload)
         else:
             plan.unsupported.append({"operator": operator, "kernel": kernel, "workload": workload.id, "reason": reason})
-    every = config["operators"][operator].get("variants", "default") == "all"
-    written = [target for target in config["targets"] if target in module.TARGETS]
-    for target in written if module.SOURCE == INSTALLED and written else config["targets"]:
+    written = [target for target in experiment.targets if target in module.TARGETS]
+    for target in written if module.SOURCE == INSTALLED and written else experiment.targets:
         built = any((results / "compile" / operator / kernel / target).glob("*/build.json"))
         decision = decide(plan.machine, operator, kernel, module, target, built)
         plan.decisions.append(decision)
         # A kernel that a package brings along has cases without it too: recorded sets may have measured them.
-        if not decision.build.ok and not (target in module.TARGETS and needs(module)):
+        if not decision.build.ok and not (target in module.TARGETS and module.NEEDS):
             continue
         for workload in supported:
             if workload.dtype not in plan.dtypes[operator][target]:
                 continue
-            candidates = module.variants(workload, target)
-            for variant in candidates if every else candidates[:1]:
+            candidates = _candidates(module, workload, target)
+            for variant in candidates if sweep.variants == "all" else candidates[:1]:
                 build = Build(operator, kernel, target, variant)
                 if decision.build.ok:
                     build = plan.builds.setdefault(build.key, build)
                 case = Case(build, workload)
                 plan.cases[case.key] = case
-        if decision.simulate.ok and not decision.run.ok and "correctness" in config["stages"]:
-            _add_simulated(plan, config, operator, kernel, target)
+        if decision.simulate.ok and not decision.run.ok and "correctness" in experiment.stages:
+            for workload in sweep.simulated(experiment.extent):
+                _add_simulated(plan, operator, kernel, module, target, workload)
 
 
-def _add_simulated(plan: Plan, config: dict[str, Any], operator: str, kernel: str, target: str) -> None:
-    """Simulated cases of a kernel, with a build of the sweep where one of the workload's candidates is among them."""
-    module = load_kernel(operator, kernel)
-    for workload in simulated_workloads(config, operator):
-        if workload.dtype not in plan.dtypes[operator][target] or module.supports(workload) is not None:
-            continue
-        candidates = [Build(operator, kernel, target, variant) for variant in module.variants(workload, target)]
-        build = next((plan.builds[b.key] for b in candidates if b.key in plan.builds), candidates[0])
-        plan.builds.setdefault(build.key, build)
-        case = Case(build, workload)
-        plan.simulated[case.key] = case
+def _candidates(module: Kernel, workload: Workload, target: str) -> tuple[Variant, ...]:
+    """The kernel's variants; ContractError where they cannot name builds."""
+    found = tuple(module.variants(workload, target))
+    ids = [variant.id for variant in found]
+    if not found:
+        raise ContractError(f"variants() gives none for {workload.id} on {target}, which supports() takes")
+    twice = next((one for one in ids if ids.count(one) > 1), None)
+    wrong = next((one for one in ids if not VARIANT_ID.fullmatch(one)), None)
+    if twice is not None:
+        raise ContractError(f"variants() gives the id {twice!r} twice for {workload.id}: ids must differ")
+    if wrong is not None:
+        raise ContractError(f"variants() gives the id {wrong!r}; it must be letters, digits, `_`, `.` and `-`")
+    return found
+
+
+def _add_simulated(plan: Plan, operator: str, kernel: str, module: Kernel, target: str, workload: Workload) -> None:
+    """A simulated case, with a build of the sweep where one of the workload's candidates is among them."""
+    if workload.dtype not in plan.dtypes[operator][target] or module.supports(workload) is not None:
+        return
+    candidates = [Build(operator, kernel, target, variant) for variant in _candidates(module, workload, target)]
+    build = next((plan.builds[b.key] for b in candidates if b.key in plan.builds), candidates[0])
+    plan.builds.setdefault(build.key, build)
+    case = Case(build, workload)
+    plan.simulated[case.key] = case

@@ -12,21 +12,31 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake import record
+from cutesnake.catalog import label, roots
 from cutesnake.places import ROOT, SCRIPTS
 
 KNOWN = Path(".snakemake/cutesnake-imports.json")
 # Where modules of this repository are found, by the first part of their name.
-PLACES = {"cutesnake": SCRIPTS, "kernels": ROOT, "ptxsim": ROOT}
+PLACES = {"cutesnake": SCRIPTS, "ptxsim": ROOT}
 # Imported nearly everywhere, but only as protocols, for writing records and for messages: nothing of them is baked in.
-NOT_BAKED = frozenset(SCRIPTS / "cutesnake" / name for name in ("contract.py", "record.py", "fault.py"))
+NOT_BAKED = frozenset(
+    SCRIPTS / "cutesnake" / name
+    for name in ("contract.py", "record.py", "fault.py", "catalog.py", "dsls.py", "targets.py", "places.py")
+)
+MARK = "not_baked"  # the decorator of cutesnake.contract
 
 
-def digest_files(paths: Iterable[Path]) -> str:
-    """sha256 (first 16 hex digits) over relative names and contents, in the order of the names."""
+def digest_files(paths: Iterable[Path], baked: bool = False) -> str:
+    """sha256 (first 16 hex digits) over labels and contents, in the order of the labels.
+
+    With `baked`, what is marked `@not_baked` does not count.
+    """
     total = hashlib.sha256()
-    for path in sorted(set(paths)):
-        total.update(str(path.relative_to(ROOT)).encode() + b"\0")
-        total.update(path.read_bytes() + b"\0")
+    for name, path in sorted((label(path), path) for path in set(paths)):
+        content = path.read_bytes()
+        if baked and path.suffix == ".py":
+            content = _without_marked(content.decode()).encode()
+        total.update(name.encode() + b"\0" + content + b"\0")
     return total.hexdigest()[:16]
 
 
@@ -43,16 +53,15 @@ def digest_code(*modules: str) -> str:
 
 @functools.cache
 def digest_baked(operator: str, kernel: str) -> str:
-    """Digest of the code that a build depends on: the kernel without its `load` side, and the compile stage."""
-    return digest_files(closure(f"kernels.{operator}.{kernel}", "compile.py", baked=True) - NOT_BAKED)
+    """Digest of the code that a build depends on: the kernel without what it marks `@not_baked`, the compile stage."""
+    return digest_files(closure(f"kernels.{operator}.{kernel}", "compile.py", baked=True) - NOT_BAKED, baked=True)
 
 
 @functools.cache
 def closure(*modules: str, baked: bool = False) -> frozenset[Path]:
     """Files of modules and of everything of this repository that they import, at any depth and in any function.
 
-    With `baked`, imports inside functions named `load` and inside classes are left out: that is the running side of a
-    kernel's contract, which no build depends on.
+    With `baked`, imports inside what is marked `@not_baked` are left out: no build depends on it.
     """
     found: set[Path] = set()
     waiting = list(modules)
@@ -70,24 +79,32 @@ def _module_files(name: str) -> tuple[Path, ...]:
     if name.endswith(".py"):
         return (SCRIPTS / name,)
     first, *rest = name.split(".")
+    if first == "kernels":
+        return _first_file(root.joinpath(*rest) for root in roots()) if rest else ()
     if first not in PLACES or (not rest and first != "ptxsim"):
         return ()
     path = PLACES[first].joinpath(first, *rest)
     if first == "ptxsim" and path.is_dir():
         return tuple(sorted((*path.rglob("*.py"), *path.rglob("*.c"))))
-    if path.is_dir():
-        return (path / "__init__.py",) if (path / "__init__.py").exists() else ()
-    return (path.with_suffix(".py"),) if path.with_suffix(".py").exists() else ()
+    return _first_file([path])
+
+
+def _first_file(paths: Iterable[Path]) -> tuple[Path, ...]:
+    for path in paths:
+        for file in (path / "__init__.py", path.with_suffix(".py")):
+            if file.exists():
+                return (file,)
+    return ()
 
 
 @functools.cache
 def _imported(path: Path, baked: bool) -> tuple[str, ...]:
     """Names of this repository that a file imports. Known files are looked up: parsing them all takes a second."""
-    text = path.read_text()
-    key = hashlib.sha256(f"{path.relative_to(ROOT)} {baked} {text}".encode()).hexdigest()
+    text = path.read_text(encoding="utf-8", errors="replace")
+    key = hashlib.sha256(f"{label(path)} {baked} {text}".encode()).hexdigest()
     known = _known()
     if key not in known:
-        known[key] = _parse_imports(_name(path.parent), text, baked)
+        known[key] = _parse_imports(_package(path), text, baked)
         known.changed = True
     return tuple(known[key])
 
@@ -101,9 +118,11 @@ class Known(dict[str, list[str]]):
 @functools.cache
 def _known() -> Known:
     try:
-        return Known(json.loads(KNOWN.read_text()))
+        found = json.loads(KNOWN.read_text())
     except (OSError, ValueError):  # not there yet, or cut short: it is only a shortcut
         return Known()
+    whole = isinstance(found, dict) and all(isinstance(names, list) for names in found.values())
+    return Known(found if whole else {})
 
 
 def remember() -> None:
@@ -115,28 +134,58 @@ def remember() -> None:
 
 
 def _parse_imports(package: str, text: str, baked: bool) -> list[str]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):  # a kernel's fault, which the plan tells; it imports nothing
+        return []
     names: list[str] = []
-    for node in _nodes(ast.parse(text), baked):
+    for node in _nodes(tree, baked):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             parts = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             base = ".".join([*parts, *([node.module] if node.module else [])])
             names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-    return sorted({name for name in names if name.split(".")[0] in PLACES})
+    return sorted({name for name in names if name.split(".")[0] in (*PLACES, "kernels")})
 
 
-def _name(folder: Path) -> str:
+def _package(path: Path) -> str:
+    """The package that a file's relative imports start from."""
+    folder = path.parent
+    for root in roots():
+        if folder.is_relative_to(root):
+            return ".".join(("kernels", *folder.relative_to(root).parts))
     base = SCRIPTS if folder.is_relative_to(SCRIPTS) else ROOT
     return ".".join(folder.relative_to(base).parts)
 
 
 def _nodes(tree: ast.AST, baked: bool) -> Iterator[ast.AST]:
-    """All nodes, less those under `if TYPE_CHECKING` and, with `baked`, those of the running side."""
+    """All nodes, less those under `if TYPE_CHECKING` and, with `baked`, what is marked."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             continue
-        if baked and (isinstance(node, ast.ClassDef) or (isinstance(node, ast.FunctionDef) and node.name == "load")):
+        if baked and _is_marked(node):
             continue
         yield node
         yield from _nodes(node, baked)
+
+
+def _is_marked(node: ast.AST) -> bool:
+    """Whether `@not_baked`, or `@….not_baked`, stands over a function or class."""
+    if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return False
+    names = (d.id if isinstance(d, ast.Name) else getattr(d, "attr", None) for d in node.decorator_list)
+    return MARK in names
+
+
+def _without_marked(text: str) -> str:
+    """The source of a module less its marked functions and classes; unchanged if nothing is marked."""
+    if f"@{MARK}" not in text:
+        return text
+    lines = text.splitlines()
+    for node in ast.parse(text).body:
+        if _is_marked(node):
+            assert isinstance(node, ast.FunctionDef | ast.ClassDef)
+            first = node.decorator_list[0].lineno
+            lines[first - 1 : node.end_lineno] = [""] * ((node.end_lineno or first) - first + 1)
+    return "\n".join(line for line in lines if line.strip())

@@ -17,13 +17,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cutesnake.contract import Cost, Workload, load_operator
+from cutesnake.catalog import load_operator
+from cutesnake.contract import Cost, Workload
 from cutesnake.fault import describe
 from cutesnake.load import cute as cute_load
 from cutesnake.measure import checker
 from cutesnake.measure.case import Case, make_record
 from cutesnake.measure.correctness import Run, check_case
-from cutesnake.plan.arch import SIMULATED_PROCESSORS
+from cutesnake.targets import TARGETS
 
 NAME = "ptxsim"
 LIMIT_SECONDS = 1800.0  # of one case; those of the configuration take seconds
@@ -63,8 +64,8 @@ class SimulatorBackend:
         def open_simulated(folder: Path, function: str) -> Callable[..., None]:
             return lambda *arguments: self._launch(case.target, function, arguments, names, order)
 
-        with cute_load.opened_by(open_simulated, SIMULATED_PROCESSORS[case.target]):
-            runner = case.load().bind(workload, inputs, outputs)
+        with cute_load.opened_by(open_simulated, TARGETS[case.target].simulated_processors):
+            runner = case.bind(workload, inputs, outputs)
 
         def run(schedule: str | None, seed: int) -> list[str]:
             order.update(schedule=schedule, seed=seed, result=None)
@@ -92,7 +93,7 @@ class SimulatorBackend:
             function,
             (*tensors, stream),
             self._module,
-            sm_count=SIMULATED_PROCESSORS[target],
+            sm_count=TARGETS[target].simulated_processors,
         )
         first = self.counts is None  # counting unique bytes takes a little time
         order["result"] = ptxsim.run(launches, order["schedule"], order["seed"], track=first)

@@ -1,0 +1,248 @@
+"""A user's own operator, in a folder outside the repository, goes through every stage like those of the project."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cutesnake import catalog
+from cutesnake.places import ROOT
+from project import jobs, snakemake
+
+OPERATOR = """
+from dataclasses import dataclass
+from cutesnake.contract import Cost
+
+DTYPES = {"fp32": 4}
+DISTRIBUTIONS = ("randn",)
+PLANNED = ()
+AXIS, AXIS_LABEL = "size", "elements"
+
+@dataclass(frozen=True)
+class Workload:
+    size: int
+    dtype: str = "fp32"
+
+    @property
+    def id(self):
+        return f"n{self.size}_{self.dtype}"
+
+@dataclass
+class Inputs:
+    x: object
+
+@dataclass
+class Outputs:
+    y: object
+    total: object
+
+def relatives(workload):
+    return ()
+
+def make_inputs(workload, seed, device="cpu", distribution="randn"):
+    import torch
+    generator = torch.Generator().manual_seed(seed)
+    return Inputs(torch.randn(workload.size, generator=generator).to(device))
+
+def make_outputs(workload, device="cpu"):
+    import torch
+    y, total = (torch.full((size,), float("nan"), device=device) for size in (workload.size, 1))
+    return Outputs(y, total)
+
+def reference(inputs, workload):
+    return Outputs(2 * inputs.x, inputs.x[:1] * 2)
+
+same_precision = reference
+
+def cost(workload):
+    return Cost(workload.size, 4 * workload.size, 4 * workload.size)
+
+def tolerance(dtype):
+    return 1e-6
+"""
+DEVICE = """
+import cutlass
+import cutlass.cute as cute
+from cuda.bindings.driver import CUstream
+from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+
+@cute.kernel
+def double_kernel(mX: cute.Tensor, mY: cute.Tensor, mTotal: cute.Tensor):
+    thread, _, _ = cute.arch.thread_idx()
+    block, _, _ = cute.arch.block_idx()
+    i = block * 128 + thread
+    if i < mX.shape[0]:
+        mY[i] = mX[i] * 2.0
+    if i == 0:
+        mTotal[0] = mX[0] * 2.0
+
+@cute.jit
+def double(mX: cute.Tensor, mY: cute.Tensor, mTotal: cute.Tensor, stream: CUstream):
+    double_kernel(mX, mY, mTotal).launch(grid=[cute.ceil_div(mX.shape[0], 128), 1, 1], block=[128, 1, 1], stream=stream)
+
+def program():
+    length = cute.sym_int32()
+    x, y = (make_fake_compact_tensor(cutlass.Float32, (length,), assumed_align=16) for _ in "xy")
+    total = make_fake_compact_tensor(cutlass.Float32, (1,), assumed_align=16)
+    return double, (x, y, total, make_fake_stream())
+"""
+CUTE = """
+from cutesnake.contract import Runner, Variant, not_baked
+
+DSL: str = "cute"
+SOURCE = "ours"
+TARGETS = {"sm_90a": (), "sm_100a": ()}
+
+@not_baked
+def supports(workload):
+    return None
+
+@not_baked
+def variants(workload, target):
+    return (Variant("plain", {}),)
+
+def compile(variant, target, folder):
+    from cutesnake.build import cute
+    def program():
+        from kernels.double.mine import device
+        return device.program()
+    return cute.build(program, "double", target, folder)
+
+@not_baked
+def bind(build, workload, inputs, outputs):
+    from cutesnake.load.cute import Call
+    launch = build.launch(build.symbols[0], (-(-workload.size // 128), 1, 1))
+    return Runner(Call(build.function(), (inputs.x, outputs.y, outputs.total)), (launch,))
+"""
+PYTORCH = """
+from cutesnake.contract import Runner, Variant, not_baked
+
+DSL = "torch"
+SOURCE = "ours"
+TARGETS = {"sm_90a": (), "sm_100a": ()}
+
+@not_baked
+def supports(workload):
+    return None
+
+@not_baked
+def variants(workload, target):
+    return (Variant("eager", {}),)
+
+def compile(variant, target, folder):
+    return {"symbols": [], "launch": {}, "function": None, "compilers": {}, "notes": ["PyTorch's own kernels"]}
+
+@not_baked
+def bind(build, workload, inputs, outputs):
+    import torch
+
+    def enqueue(stream):
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
+            torch.mul(inputs.x, 2, out=outputs.y)
+            torch.mul(inputs.x[:1], 2, out=outputs.total)
+
+    return Runner(enqueue)
+"""
+SWEEP = """
+kernels: [mine, torch_mul]
+dtypes: [fp32]
+distributions: [randn]
+workloads:
+  - size: [1000, 5000]
+simulation:
+  short:
+    distributions: [randn]
+    workloads:
+      - size: 300
+"""
+FILES = {
+    "double/operator.py": OPERATOR,
+    "double/sweep.yaml": SWEEP,
+    "double/mine/__init__.py": CUTE,
+    "double/mine/device.py": DEVICE,
+    "double/torch_mul.py": PYTORCH,
+}
+
+
+@pytest.fixture
+def own(tmp_path) -> Iterator[Path]:
+    """A folder of the user's own, outside the project."""
+    folder = tmp_path / "my kernels"
+    for name, text in FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    yield folder
+    for name in [name for name in sys.modules if name.startswith(("kernels.double", "kernels.elementwise_add.mine"))]:
+        del sys.modules[name]
+
+
+def arguments(own: Path) -> tuple[str, ...]:
+    return ("--config", "operators=[double]", "targets=[sm_90a, sm_100a]", f'kernel_paths=["{own}"]')
+
+
+def test_its_cases_are_planned_for_every_stage_on_a_gpu(fresh, own) -> None:
+    planned = jobs(fresh, *arguments(own), machine="h200")
+    stages = ("compile", "inspect", "timing", "nsys", "ncu", "page", "report")
+    assert [planned.get(stage) for stage in stages] == [4, 4, 4, 4, 4, None, 1]
+    assert planned["correctness"] == 4 + 1  # on the card, and sm_100a by simulation
+
+
+@pytest.mark.slow
+def test_it_goes_through_every_stage_that_needs_no_gpu(fresh, own) -> None:
+    done = snakemake(fresh, *arguments(own))
+    assert done.returncode == 0, done.stdout + done.stderr
+    checked = [json.loads(path.read_text()) for path in (fresh / "results/correctness/double").rglob("*.json")]
+    assert {(entry["case"]["target"], entry["status"]) for entry in checked} == {("sm_90a", "ok"), ("sm_100a", "ok")}
+    assert set(checked[0]["metrics"]["checks"][0]["outputs"]) == {"y", "total"}
+    page = (fresh / "results/mla_report.html").read_text()
+    assert "double" in page and str(own) not in page
+    assert jobs(fresh, *arguments(own)) == {}
+
+
+@pytest.mark.slow
+def test_a_changed_file_of_it_makes_its_builds_anew(fresh, own) -> None:
+    assert snakemake(fresh, *arguments(own)).returncode == 0
+    device = own / "double/mine/device.py"
+    device.write_text(device.read_text() + "\nCHANGED = 1\n")
+    assert jobs(fresh, *arguments(own))["compile"] == 2
+
+
+def test_another_kernel_of_a_known_operator_is_found(own, monkeypatch) -> None:
+    (own / "elementwise_add").mkdir()
+    (own / "elementwise_add/mine.py").write_text(PYTORCH)
+    monkeypatch.setenv(catalog.PATHS, str(own))
+    assert "mine" in catalog.kernel_files("elementwise_add")
+    assert catalog.load_kernel("elementwise_add", "mine").DSL == "torch"
+    assert catalog.load_kernel("elementwise_add", "cute").DSL == "cute"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('DSL: str = "cute"', 'DSL = "triton"', "DSL is 'triton'; it must be one of cute, cutile, torch, cuda"),
+        ("def supports(workload)", "def supports(workload", "kernels/double/mine/__init__.py:"),
+        ("def bind(build, ", "def bind(", "bind must take (build, workload, inputs, outputs)"),
+        ('"sm_90a": ()', '"sm_90": ()', "TARGETS has 'sm_90'; known targets are sm_90a"),
+        ('"sm_90a": ()', '"sm_90a": ("warp",)', "TARGETS['sm_90a'] has 'warp'"),
+        ('SOURCE = "ours"', "import no_such_package", ":5: ModuleNotFoundError: No module named 'no_such_package'"),
+        ('SOURCE = "ours"', "1 / 0", ":5: ZeroDivisionError"),
+    ],
+)
+def test_a_broken_contract_is_one_line_with_the_file(own, monkeypatch, old, new, words) -> None:
+    contract = own / "double/mine/__init__.py"
+    assert old in contract.read_text()
+    contract.write_text(contract.read_text().replace(old, new))
+    monkeypatch.setenv(catalog.PATHS, str(own))
+    with pytest.raises(catalog.ContractError) as caught:
+        catalog.load_kernel("double", "mine")
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert str(caught.value).startswith("kernels/double/mine/__init__.py") and str(ROOT) not in str(caught.value)
+
+
+def test_a_broken_kernel_is_a_row_of_the_plan_and_the_others_are_built(fresh, own) -> None:
+    (own / "double/mine/__init__.py").write_text("DSL = 'cute'\ndef (\n")
+    planned = jobs(fresh, *arguments(own))
+    assert planned["compile"] == 2

@@ -1,0 +1,34 @@
+"""What kernels are made of: every fact about a DSL, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Dsl:
+    """One way of writing kernels. Packages are names of distributions."""
+
+    label: str
+    build_packages: tuple[str, ...]  # what compiling imports or starts
+    run_packages: tuple[str, ...]  # what loading and launching a build imports
+    not_simulated: str | None = None  # why ptxsim cannot execute its builds; None if it can
+
+
+DSLS = {
+    "cute": Dsl("CuTe DSL", ("nvidia-cutlass-dsl",), ("torch", "apache-tvm-ffi")),
+    "cutile": Dsl(
+        "cuTile",
+        ("cuda-tile", "nvidia-cuda-tileiras"),
+        ("torch", "cuda-bindings"),
+        "cuTile's TMA descriptors are made by the driver at launch, so ptxsim, which has no driver, cannot simulate "
+        "its builds",
+    ),
+    "torch": Dsl(
+        "PyTorch", (), ("torch",), "PyTorch's own kernels come with its library: there is no build to simulate"
+    ),
+    "cuda": Dsl(
+        "CUDA C++", (), ("torch",), "its kernels come compiled with their package: there is no build to simulate"
+    ),
+}
+COMPARED = ("cutile", "cute")  # the two that the experiment compares; the others are there to be compared with

@@ -1,0 +1,107 @@
+"""What of an operator is run: its `sweep.yaml`, with what the configuration puts in place of single keys."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from cutesnake.catalog import label, load_operator, sweep_file
+from cutesnake.contract import Workload
+
+EXTENTS = ("short", "full")  # lists of simulated checks
+Entries = list[dict[str, Any]]  # workloads of a sweep: each stands for the cross product of its lists
+
+
+class SweepError(ValueError):
+    """A sweep.yaml that is not there or is no YAML. One line."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What of one operator is run. The keys are those of sweep.yaml, which config/README.md explains."""
+
+    operator: str
+    kernels: list[str]
+    dtypes: list[str] | dict[str, list[str]]  # for all targets, or per target
+    workload_entries: Entries
+    distributions: list[str]
+    variants: str
+    simulation: dict[str, dict[str, Any]]
+    profile: list[str]
+
+    def dtypes_for(self, target: str) -> list[str]:
+        """Element types that are asked for on a target."""
+        return self.dtypes.get(target, []) if isinstance(self.dtypes, dict) else self.dtypes
+
+    @property
+    def all_dtypes(self) -> list[str]:
+        """Element types that are asked for on any target, in their order."""
+        lists = self.dtypes.values() if isinstance(self.dtypes, dict) else [self.dtypes]
+        return list(dict.fromkeys(itertools.chain.from_iterable(lists)))
+
+    def workloads(self) -> list[Workload]:
+        """The sweep in its order, each workload once."""
+        return self._once(self.workload_entries)
+
+    def simulated(self, extent: str) -> list[Workload]:
+        """What is checked by simulation where a kernel's card is missing; nothing where the sweep has no such list."""
+        return self._once(self.simulation.get(extent, {}).get("workloads", []))
+
+    def profiled(self) -> list[Workload]:
+        """What nsys and ncu look at."""
+        return [workload for workload in self.workloads() if is_named(workload, self.profile)]
+
+    def _once(self, entries: Entries) -> list[Workload]:
+        found = (workload for entry in entries for workload in expand(self.operator, entry, self.all_dtypes))
+        return list({workload.id: workload for workload in found}.values())
+
+
+def read_sweep(operator: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """sweep.yaml of an operator with the keys of `overrides` in place of its own; of `simulation`, list by list.
+
+    Raises SweepError for a file that is missing or cannot be read.
+    """
+    path = sweep_file(operator)
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SweepError(f"{label(path)} is missing: it says what of {operator} is run, see config/README.md") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SweepError(f"{label(path)}: {' '.join(str(error).split())}") from error
+    if not isinstance(found, dict):
+        raise SweepError(f"{label(path)}: it must be a mapping of keys to values, see config/README.md")
+    simulation = {**found.get("simulation", {}), **overrides.get("simulation", {})}
+    return {**found, **overrides, **({"simulation": simulation} if simulation else {})}
+
+
+def make_sweep(operator: str, data: Mapping[str, Any]) -> Sweep:
+    """A sweep from data that fits its schema."""
+    return Sweep(
+        operator,
+        list(data["kernels"]),
+        data["dtypes"],
+        list(data["workloads"]),
+        list(data["distributions"]),
+        data.get("variants", "default"),
+        dict(data.get("simulation", {})),
+        list(data.get("profile", [])),
+    )
+
+
+def expand(operator: str, entry: Mapping[str, Any], dtypes: list[str]) -> Iterator[Workload]:
+    """Workloads that an entry stands for; TypeError or ValueError in the operator's own words for what it refuses."""
+    make = load_operator(operator).Workload
+    lists = [value if isinstance(value, list) else [value] for value in entry.values()]
+    for values in itertools.product(*lists):
+        for dtype in dtypes:
+            yield make(**dict(zip(entry, values, strict=True)), dtype=dtype)
+
+
+def is_named(workload: Workload, names: list[str]) -> bool:
+    """Whether a workload is in a list of ids with or without dtype; an empty list names every workload."""
+    bare = "_".join(part for part in workload.id.split("_") if part != workload.dtype)
+    return not names or workload.id in names or bare in names

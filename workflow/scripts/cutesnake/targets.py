@@ -1,0 +1,38 @@
+"""Architectures that kernels are compiled for: every fact about a target, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Target:
+    """One architecture.
+
+    The `a` of a target ties its code to exactly one compute capability (CUDA C++ programming guide, 5.1.2.2).
+    """
+
+    capability: tuple[int, int]
+    cards: str  # examples of it
+    # Multiprocessors of the card that ptxsim stands for there, an H200 or a B200; None where ptxsim has no such card.
+    simulated_processors: int | None = None
+
+
+TARGETS = {
+    "sm_90a": Target((9, 0), "H100, H200", 132),
+    "sm_100a": Target((10, 0), "B200", 148),
+    "sm_103a": Target((10, 3), "B300"),
+    "sm_120a": Target((12, 0), "RTX 5090"),
+}
+
+# Compute capability -> the features that kernels ask for by name (PTX ISA 9.x, target notes of each instruction).
+FEATURES: dict[tuple[int, int], frozenset[str]] = {
+    (8, 0): frozenset({"mma"}),
+    (8, 6): frozenset({"mma"}),
+    (8, 9): frozenset({"mma"}),
+    (9, 0): frozenset({"mma", "TMA", "wgmma"}),
+    (10, 0): frozenset({"mma", "TMA", "tcgen05", "tensor memory"}),
+    (10, 3): frozenset({"mma", "TMA", "tcgen05", "tensor memory"}),
+    (12, 0): frozenset({"mma", "TMA"}),
+}
+KNOWN_FEATURES = frozenset().union(*FEATURES.values())
