@@ -17,8 +17,9 @@ from cutesnake.load import cute as cute_load
 from cutesnake.load.build import LoadedBuild
 from cutesnake.places import ROOT
 from kernels.mla_decode.cutlass import adapter as cutlass_adapter
-from kernels.mla_decode.cutlass.adapter import EXAMPLES, split_count
+from kernels.mla_decode.cutlass.adapter import split_count
 from kernels.mla_decode.operator import Workload
+from kernels.upstream.examples import FOLDER
 
 UPSTREAM = ROOT / "kernels" / "upstream.yaml"
 
@@ -144,7 +145,7 @@ def test_split_count_is_nvidias(place: Path) -> None:
     cases = [(b, q, k) for b in (1, 2, 7, 64, 128, 400) for q in (1, 4) for k in (1, 129, 4096, 65536)]
     script = f"""
 import json, sys
-sys.path.insert(0, {str(place / "results/fetch/flashinfer-python" / EXAMPLES)!r})
+sys.path.insert(0, {str(place / "results/fetch/flashinfer-python" / FOLDER)!r})
 from blackwell.mla.mla_decode_fp16 import BlackwellMultiHeadLatentAttentionForwardFP16 as fp16
 from blackwell.mla.mla_decode_fp8 import BlackwellMultiHeadLatentAttentionForwardFP8 as fp8
 print(json.dumps([[e.get_split_kv(b, q, k, (128, 128), 148) for e in (fp16, fp8)] for b, q, k in {cases}]))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Variant, not_baked
 from kernels.mla_decode.cutlass import adapter
-from kernels.mla_decode.cutlass.adapter import OUTSIDE, SOURCE, TARGETS, bind
+from kernels.mla_decode.cutlass.adapter import OUTSIDE, TARGETS, bind
+from kernels.upstream.examples import SOURCE
 
 if TYPE_CHECKING:
     from kernels.mla_decode.operator import Workload

@@ -11,8 +11,6 @@ from cutesnake.contract import Build, Launch, Runner, Variant, not_baked
 if TYPE_CHECKING:
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
-SOURCE = "flashinfer-python"  # the wheel that carries the examples
-EXAMPLES = "flashinfer/data/cutlass/examples/python/CuTeDSL"
 TARGETS = {
     "sm_100a": ("tcgen05", "tensor memory"),
     "sm_103a": ("tcgen05", "tensor memory"),
@@ -70,14 +68,11 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from cutesnake.build import cute as cute_build
-    from cutesnake.build.fetch import fetched
-
-    examples = (fetched(SOURCE) / EXAMPLES).resolve()
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.mla_decode.cutlass import program as cutlass_program
 
-        return cutlass_program.program(examples, **variant.params)
+        return cutlass_program.program(**variant.params)
 
     return cute_build.build(program, FUNCTION, target, folder, options="--opt-level 2")  # as NVIDIA's runner does
 

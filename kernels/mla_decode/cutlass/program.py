@@ -4,15 +4,14 @@ The examples are imported from the fetched wheel. They want latent and rope as t
 packs side by side: they are taken apart by layout, in place.
 """
 
-import importlib
-import sys
-from pathlib import Path
 from typing import Any
 
 import cutlass
 import cutlass.cute as cute
 from cuda.bindings.driver import CUstream
 from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+
+from kernels.upstream.examples import module
 
 HEADS, LATENT, ROPE, PAGE = 128, 512, 64, 64
 QK_TILE = (128, 128)  # heads x keys of one Q K^T product, the examples' default
@@ -77,17 +76,14 @@ class MLADecode:
         )
 
 
-def program(
-    examples: Path, dtype: str, split: bool, persistent: bool, max_active_clusters: int
-) -> tuple[MLADecode, tuple]:
+def program(dtype: str, split: bool, persistent: bool, max_active_clusters: int) -> tuple[MLADecode, tuple]:
     """The host function and fake arguments; batch, query tokens, pages, lengths and splits are known at launch only.
 
-    `examples` is the folder of the CuTe DSL examples. `split` builds for partial results in a workspace, otherwise for
+    `split` builds for partial results in a workspace, otherwise for
     splits = 1. `persistent` launches at most `max_active_clusters` clusters of two CTAs that take tile after tile.
     """
-    module, name, element = EXAMPLES[dtype]
-    sys.path.insert(0, str(examples))
-    example = getattr(importlib.import_module(module), name)(
+    path, name, element = EXAMPLES[dtype]
+    example = getattr(module(path), name)(
         acc_dtype=cutlass.Float32,
         lse_dtype=cutlass.Float32,
         mma_qk_tiler_mn=QK_TILE,
