@@ -6,18 +6,30 @@ from types import SimpleNamespace
 import pytest
 
 from cutesnake.plan.arch import can_build, can_run, decide, stage_answers
-from cutesnake.targets import TARGETS
+from cutesnake.targets import TARGETS, with_target_here
 
 TCGEN05 = SimpleNamespace(DSL="cute", SOURCE="ours", TARGETS={"sm_100a": ("tcgen05", "tensor memory")}, NEEDS={})
 WGMMA = SimpleNamespace(DSL="cute", SOURCE="ours", TARGETS={"sm_90a": ("wgmma", "TMA")}, NEEDS={})
 PLAIN = SimpleNamespace(DSL="cutile", SOURCE="ours", TARGETS=dict.fromkeys(TARGETS, ()), NEEDS={})
-RUNS = {"b200": "sm_100a", "b300": "sm_103a", "h200": "sm_90a", "rtx5090": "sm_120a", "a100": None, "none": None}
+RUNS = {
+    **{"b200": "sm_100a", "b300": "sm_103a", "h200": "sm_90a", "rtx5090": "sm_120a", "a100": None, "none": None},
+    **{"gb200": "sm_100a", "gb300": "sm_103a", "h100_pcie": "sm_90a", "gh200": "sm_90a", "h20": "sm_90a"},
+    **{"rtx_pro_6000": "sm_120a", "gb10": "sm_121a", "thor": "sm_110a", "h100_mig": "sm_90a"},
+}
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_plain_kernel_runs_on_its_own_architecture_only(machine, name) -> None:
     running = [target for target in PLAIN.TARGETS if can_run(machine(name), PLAIN, target).ok]
     assert running == ([RUNS[name]] if RUNS[name] else [])
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_here_is_the_target_of_the_card(machine, name) -> None:
+    device = machine(name).device
+    found = with_target_here(["sm_90a", "sm_100a", "here"], device and device.compute_capability)
+    extra = [RUNS[name]] if RUNS[name] not in ("sm_90a", "sm_100a", None) else []
+    assert found == ["sm_90a", "sm_100a", *extra]
 
 
 @pytest.mark.parametrize(
@@ -60,6 +72,19 @@ def test_a_plain_kernel_runs_on_its_own_architecture_only(machine, name) -> None
             "sm_100a",
             "needs sm_100a for tcgen05 and tensor memory; this device is an R200, sm_140, an architecture this version "
             "does not know",
+        ),
+        (
+            "gb10",
+            TCGEN05,
+            "sm_100a",
+            "needs sm_100a for tcgen05 and tensor memory; this device is a GB10, sm_121, which has neither",
+        ),
+        (
+            "thor",
+            TCGEN05,
+            "sm_100a",
+            "needs sm_100a for tcgen05 and tensor memory; this device is a Thor, sm_110, and code for sm_100a runs on "
+            "compute capability 10.0 only",
         ),
         ("none", WGMMA, "sm_90a", "no GPU here: no NVIDIA driver is installed"),
     ],

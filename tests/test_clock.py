@@ -8,6 +8,7 @@ import pytest
 import ptxsim
 import tiny_build
 from cutesnake.measure import clock, timing
+from cutesnake.targets import TARGETS
 
 
 def stamps(*per_sm):
@@ -26,7 +27,7 @@ def test_only_sms_that_were_stamped_both_times_count():
     assert clock.clock_mhz(stamps((5, 10)), stamps((0, 0))) is None
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a", "sm_103a", "sm_120a"])
+@pytest.mark.parametrize("target", ["sm_80", *TARGETS])
 def test_the_kernel_that_stamps_assembles(tmp_path, target):
     source = tmp_path / "stamp.ptx"
     source.write_text(clock.PTX)

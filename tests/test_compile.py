@@ -272,7 +272,7 @@ def test_unknown_target_is_recorded(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
-@pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_103a", "sm_120a"])
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"])
 def test_elementwise_add_everywhere(tmp_path: Path, target: str, dtype: str) -> None:
     folder = build_add(tmp_path, target, dtype)
     assert record.read("compile", folder / "build.json")["status"] == "ok"

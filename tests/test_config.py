@@ -9,6 +9,7 @@ import yaml
 from cutesnake.places import ROOT, SCHEMAS
 from cutesnake.plan.config import ConfigError, check
 from cutesnake.plan.sweep import is_named
+from cutesnake.targets import HERE, TARGETS
 
 DEFAULT = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
 SMALL = {
@@ -59,6 +60,13 @@ def test_the_default_sweep_is_the_promised_one() -> None:
     assert points >= grid | {(1, 65536)}
     assert {w.dtype for w in sweep.workloads()} == {"bf16", "fp16", "fp8"}
     assert sweep.dtypes_for("sm_90a") == ["bf16"]  # what FlashMLA's published times are in
+
+
+def test_schemas_know_every_target() -> None:
+    config = json.loads((SCHEMAS / "config.schema.json").read_text())["properties"]["targets"]["items"]["enum"]
+    assert config == [*TARGETS, HERE]
+    assert all(target in (SCHEMAS / "sweep.schema.json").read_text() for target in TARGETS)
+    assert set(check(DEFAULT).sweeps["mla_decode"].dtypes) == set(TARGETS)  # a card of any of them has something to do
 
 
 def test_every_key_is_explained() -> None:

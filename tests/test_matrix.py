@@ -1,13 +1,16 @@
 """The plan: builds, cases, what runs here, and what is left out with a reason."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from cutesnake.contract import Variant
+from cutesnake.places import ROOT
 from cutesnake.plan import matrix
-from cutesnake.plan.config import Experiment
+from cutesnake.plan.config import ConfigError, Experiment, check
 from cutesnake.plan.sweep import make_sweep
 from cutesnake.stages import GPU_STAGES
 
@@ -88,6 +91,43 @@ def test_a_gpu_turns_its_own_cases_into_jobs(plan) -> None:
     assert len(timed) == 4 + 4
     assert {case.workload.id for case in found.run_here("ncu")} == {"m1_n8_fp32", "m1_n8_bf16"}
     assert not list(found.run_here("nsys"))  # not among the stages
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "kernels"),
+    [
+        ("h200", "sm_90a", {"cute_sm90", "cutile", "torch_sdpa", "cute"}),
+        ("gb200", "sm_100a", {"cutlass_fp16", "cute_sm100", "cutile", "torch_sdpa", "cute"}),
+        ("gb300", "sm_103a", {"cutlass_fp16", "cute_sm100", "cutile", "torch_sdpa", "cute"}),
+        ("rtx5090", "sm_120a", {"cutile", "torch_sdpa", "cute"}),
+        ("rtx_pro_6000", "sm_120a", {"cutile", "torch_sdpa", "cute"}),
+        ("gb10", "sm_121a", {"torch_sdpa", "cute", "cutile"}),
+        ("thor", "sm_110a", {"torch_sdpa", "cute", "cutile"}),
+        ("h100_mig", "sm_90a", {"cute_sm90", "cutile", "torch_sdpa", "cute"}),
+    ],
+)
+def test_by_default_a_card_runs_what_is_written_for_it(machine, tmp_path, name, target, kernels) -> None:
+    default = check(yaml.safe_load((ROOT / "config" / "config.yaml").read_text()))
+    timed = {
+        (c.build.kernel, c.build.target) for c in matrix.make_plan(default, machine(name), tmp_path).run_here("timing")
+    }
+    assert {where for _, where in timed} == {target} and {kernel for kernel, _ in timed} >= kernels
+
+
+def test_without_a_card_here_is_no_target(machine, tmp_path) -> None:
+    default = check(yaml.safe_load((ROOT / "config" / "config.yaml").read_text()))
+    for name in ("none", "a100"):
+        found = matrix.make_plan(default, machine(name), tmp_path)
+        assert {d.target for d in found.decisions} == {"sm_90a", "sm_100a"}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("none", "without a GPU"), ("a100", "on a card of compute capability 8.0")]
+)
+def test_nothing_but_here_needs_a_card(plan, machine, tmp_path, name, words) -> None:
+    asked = replace(experiment(), targets=["here"])
+    with pytest.raises(ConfigError, match=f"`here` stands for no target {words}; allowed: sm_90a"):
+        matrix.make_plan(asked, machine(name), tmp_path)
 
 
 def test_what_a_kernel_cannot_compute_is_listed(plan) -> None:

@@ -43,6 +43,22 @@ def test_a_timeline_is_made_after_the_times_it_is_held_against(fresh) -> None:
     assert "timing" not in jobs(fresh, *arguments, machine="h200")
 
 
+def test_the_target_of_the_card_at_hand_is_built_and_timed(fresh) -> None:
+    replace(fresh / TINY, "targets: [sm_90a]", "targets: [sm_90a, here]")
+    done = snakemake(fresh, "--dry-run", machine="rtx5090").stdout
+    assert (
+        "results/timing/elementwise_add/cute/sm_120a/" in done
+        and "results/timing/elementwise_add/cute/sm_90a/" not in done
+    )
+
+
+def test_only_here_without_a_card_is_one_clear_line(fresh) -> None:
+    replace(fresh / TINY, "targets: [sm_90a]", "targets: [here]")
+    done = snakemake(fresh, "--dry-run")
+    text = done.stdout + done.stderr
+    assert done.returncode != 0 and "`here` stands for no target without a GPU" in text and "Traceback" not in text
+
+
 def test_another_gpu_costs_no_job(fresh) -> None:
     planned = jobs(fresh, machine="rtx5090")
     assert "timing" not in planned and planned["correctness"] == 1  # by simulation

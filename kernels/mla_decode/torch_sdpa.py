@@ -19,7 +19,9 @@ from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
 
 DSL = "torch"
 SOURCE = "ours"
-TARGETS: dict[str, tuple[str, ...]] = {"sm_90a": (), "sm_100a": (), "sm_103a": (), "sm_120a": ()}
+TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
+)
 
 
 @not_baked

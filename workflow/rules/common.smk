@@ -21,14 +21,14 @@ from cutesnake.plan.staleness import digest_baked, digest_code, digest_data, rem
 
 try:
     EXPERIMENT = configuration.check(config)
+    MACHINE = machine.probe(matrix.modules_needed(EXPERIMENT))
+    PLAN = matrix.make_plan(EXPERIMENT, MACHINE, Path("results"))
     if not workflow.dryrun:
         folder.claim()
 except (configuration.ConfigError, folder.FolderError) as error:
     raise WorkflowError(str(error)) from None
 
 atexit.register(remember)
-MACHINE = machine.probe(matrix.modules_needed(EXPERIMENT))
-PLAN = matrix.make_plan(EXPERIMENT, MACHINE, Path("results"))
 
 BUILD_RECORDS = [f"results/compile/{key}/build.json" for key in PLAN.builds]
 INSPECT_RECORDS = [f"results/inspect/{key}.json" for key in PLAN.builds if "inspect" in EXPERIMENT.stages]

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 DSL = "cute"
 SOURCE = "ours"
-TARGETS: dict[str, tuple[str, ...]] = {"sm_90a": (), "sm_100a": (), "sm_103a": (), "sm_120a": ()}
+TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
+)
 VECTOR_BYTES = 16
 MOST_ELEMENTS = 2**31 - 2**14  # no tile has 2^14 elements
 SHAPES = ((256, 4), (256, 2), (128, 8), (512, 2))  # threads per CTA, vectors per thread

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS: dict[str, tuple[str, ...]] = {"sm_90a": (), "sm_100a": (), "sm_103a": (), "sm_120a": ()}
+TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
+)
 SYMBOL = "elementwise_add"
 TILES = ((4, 1024), (1, 4096), (16, 256))  # rows x columns; wide tiles make the longest contiguous reads
 

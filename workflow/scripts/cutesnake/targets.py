@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -19,11 +20,14 @@ class Target:
 
 
 TARGETS = {
-    "sm_90a": Target((9, 0), "H100, H200", 132),
-    "sm_100a": Target((10, 0), "B200", 148),
-    "sm_103a": Target((10, 3), "B300"),
-    "sm_120a": Target((12, 0), "RTX 5090"),
+    "sm_90a": Target((9, 0), "H100, H200, GH200, H20", 132),
+    "sm_100a": Target((10, 0), "B200, GB200", 148),
+    "sm_103a": Target((10, 3), "B300, GB300"),
+    "sm_110a": Target((11, 0), "Thor"),
+    "sm_120a": Target((12, 0), "RTX 5090, RTX PRO 6000"),
+    "sm_121a": Target((12, 1), "GB10"),
 }
+HERE = "here"  # in a configuration: the target of the card at hand
 
 # Compute capability -> the features that kernels ask for by name (PTX ISA 9.x, target notes of each instruction).
 FEATURES: dict[tuple[int, int], frozenset[str]] = {
@@ -33,6 +37,16 @@ FEATURES: dict[tuple[int, int], frozenset[str]] = {
     (9, 0): frozenset({"mma", "TMA", "wgmma"}),
     (10, 0): frozenset({"mma", "TMA", "tcgen05", "tensor memory"}),
     (10, 3): frozenset({"mma", "TMA", "tcgen05", "tensor memory"}),
+    (11, 0): frozenset({"mma", "TMA", "tcgen05", "tensor memory"}),
     (12, 0): frozenset({"mma", "TMA"}),
+    (12, 1): frozenset({"mma", "TMA"}),
 }
 KNOWN_FEATURES = frozenset().union(*FEATURES.values())
+
+
+def with_target_here(targets: Sequence[str], capability: tuple[int, int] | None) -> list[str]:
+    """`targets` with the target of a card of this compute capability for `here`, each once; without a card, or for
+    one that nothing is compiled for, `here` stands for no target."""
+    here = next((name for name, target in TARGETS.items() if target.capability == capability), None)
+    named = (here if name == HERE else name for name in targets)
+    return list(dict.fromkeys(name for name in named if name is not None))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cutesnake.catalog import ContractError, blame, load_kernel, load_operator
 from cutesnake.contract import INSTALLED, Kernel, Variant, Workload
 from cutesnake.plan.arch import Answer, Decision, decide, stage_answers
-from cutesnake.plan.config import Experiment
+from cutesnake.plan.config import ConfigError, Experiment
 from cutesnake.plan.machine import Machine
 from cutesnake.plan.sweep import Sweep
 from cutesnake.stages import PROFILES
+from cutesnake.targets import TARGETS, with_target_here
 
 VARIANT_ID = re.compile(r"[\w.-]+", re.ASCII)
 
@@ -138,7 +139,15 @@ def modules_needed(experiment: Experiment) -> dict[str, str]:
 
 
 def make_plan(experiment: Experiment, machine: Machine, results: Path) -> Plan:
-    """Cross operators, kernels, targets, workloads and variants; ask each kernel what it supports."""
+    """Cross operators, kernels, targets, workloads and variants; ask each kernel what it supports.
+
+    Raises ConfigError where no target is left, because `here` is the only one and there is no card.
+    """
+    capability = machine.device.compute_capability if machine.device else None
+    experiment = replace(experiment, targets=with_target_here(experiment.targets, capability))
+    if not experiment.targets:
+        card = "on a card of compute capability {}.{}".format(*capability) if capability else "without a GPU"
+        raise ConfigError(f"config: targets: `here` stands for no target {card}; allowed: {', '.join(TARGETS)}")
     plan = Plan(machine, stages=stage_answers(machine, experiment.stages))
     for operator, sweep in experiment.sweeps.items():
         plan.workloads[operator] = sweep.workloads()

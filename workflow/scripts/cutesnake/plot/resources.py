@@ -12,7 +12,14 @@ from cutesnake.evidence.gather import Evidence
 from cutesnake.plot.data import functions, merged
 from cutesnake.plot.style import DSL_NAMES, HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, series_of, styled
 
-SHARED_LIMIT_KB = {"sm_90a": 227, "sm_100a": 227, "sm_103a": 227, "sm_120a": 99}  # CUDA guide, per block
+SHARED_LIMIT_KB = {
+    "sm_90a": 227,
+    "sm_100a": 227,
+    "sm_103a": 227,
+    "sm_110a": 227,
+    "sm_120a": 99,
+    "sm_121a": 99,
+}  # CUDA guide, per block
 PLACES = series_of(DSL_NAMES)  # a DSL looks the same in every picture
 PANELS = (  # column, name, unit
     ("registers_per_thread", "Registers/thread", ""),
