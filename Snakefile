@@ -31,7 +31,7 @@ include: "workflow/rules/ncu.smk"
 include: "workflow/rules/compare.smk"
 include: "workflow/rules/plot.smk"
 include: "workflow/rules/report.smk"
-include: "workflow/rules/record.smk"
+include: "workflow/rules/keep.smk"
 
 
 rule compiled:

@@ -1,4 +1,4 @@
-"""Fixtures that several tests share: simulated machines, and copies of the project."""
+"""Fixtures that several tests share: pretended machines, and copies of the project."""
 
 import json
 import shutil

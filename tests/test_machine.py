@@ -126,11 +126,11 @@ def test_mig_without_a_slice_is_a_reason(monkeypatch) -> None:
     assert found.device is None and "MIG is switched on but no GPU has a MIG device" in found.problem
 
 
-def test_a_simulated_machine_says_so(monkeypatch, tmp_path) -> None:
+def test_a_pretended_machine_says_so(monkeypatch, tmp_path) -> None:
     path = tmp_path / "m.json"
     path.write_text(json.dumps({"devices": [], "problem": "none"}))
-    monkeypatch.setenv(machine.SIMULATED, str(path))
-    assert machine.probe().simulated
+    monkeypatch.setenv(machine.PRETENDED, str(path))
+    assert machine.probe().pretended
 
 
 def test_throttle_reasons_have_names() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from cpu_backend import CpuBackend, right, small_case
 from cutesnake import record
-from cutesnake.evidence import recorded
+from cutesnake.evidence import recorded_set
 from cutesnake.measure.case import make_record
 from cutesnake.measure.correctness import check_case
 
@@ -36,8 +36,8 @@ def live(results, *entries):
 
 def test_what_is_written_is_read_again(tmp_path):
     live(tmp_path / "results", tuned("cutile"), tuned("tilegym"))
-    assert recorded.write_recorded(tmp_path / "results", tmp_path / "recorded") == {"nvidia_h200": 2}
-    found = recorded.read_recorded((tmp_path / "recorded").glob("*/*.jsonl"))
+    assert recorded_set.write_recorded(tmp_path / "results", tmp_path / "recorded") == {"nvidia_h200": 2}
+    found = recorded_set.read_recorded((tmp_path / "recorded").glob("*/*.jsonl"))
     assert [entry["case"]["kernel"] for entry in found.values()] == ["cutile", "tilegym"]
     assert next(iter(found)) == "recorded/nvidia_h200/autotune-mla_decode.jsonl#1"
     summary = json.loads((tmp_path / "recorded" / "nvidia_h200" / "set.json").read_text())
@@ -47,7 +47,7 @@ def test_what_is_written_is_read_again(tmp_path):
 
 def test_the_cards_identity_and_needless_digits_stay_out(tmp_path):
     live(tmp_path / "results", tuned())
-    recorded.write_recorded(tmp_path / "results", tmp_path / "recorded")
+    recorded_set.write_recorded(tmp_path / "results", tmp_path / "recorded")
     text = (tmp_path / "recorded" / "nvidia_h200" / "autotune-mla_decode.jsonl").read_text()
     assert "0123456789ab" not in text and "12.3457" in text and "12.34567" not in text
 
@@ -55,24 +55,23 @@ def test_the_cards_identity_and_needless_digits_stay_out(tmp_path):
 def test_kernels_measured_anew_replace_their_rows_and_others_stay(tmp_path):
     folder = tmp_path / "recorded"
     live(tmp_path / "one", tuned("cutile", "b1_q1_s1024_bf16"), tuned("cutile", "b4_q1_s1024_bf16"), tuned("tilegym"))
-    recorded.write_recorded(tmp_path / "one", folder)
+    recorded_set.write_recorded(tmp_path / "one", folder)
     live(tmp_path / "two", tuned("cutile", "b1_q1_s1024_bf16", cold_us=9.0))
-    recorded.write_recorded(tmp_path / "two", folder)
-    rows = [
-        (e["case"]["kernel"], e["metrics"]["variants"][0]["cold_us"]) for e in recorded.read_set(folder / "nvidia_h200")
-    ]
+    recorded_set.write_recorded(tmp_path / "two", folder)
+    found = recorded_set.read_set(folder / "nvidia_h200")
+    rows = [(e["case"]["kernel"], e["metrics"]["variants"][0]["cold_us"]) for e in found]
     assert rows == [("cutile", 9.0), ("tilegym", 12.3457)]
 
 
 def test_simulated_and_deviceless_records_are_not_measurements(tmp_path):
     live(tmp_path / "results", tuned(backend="ptxsim"), tuned("tilegym", device=None))
-    with pytest.raises(recorded.RecordedError, match="no measurement made on a GPU"):
-        recorded.write_recorded(tmp_path / "results", tmp_path / "recorded")
+    with pytest.raises(recorded_set.RecordedError, match="no measurement made on a GPU"):
+        recorded_set.write_recorded(tmp_path / "results", tmp_path / "recorded")
 
 
 def test_every_device_has_its_folder(tmp_path):
     live(tmp_path / "results", tuned(), tuned("tilegym", device={**H200, "name": "NVIDIA GeForce RTX 5090"}))
-    written = recorded.write_recorded(tmp_path / "results", tmp_path / "recorded")
+    written = recorded_set.write_recorded(tmp_path / "results", tmp_path / "recorded")
     assert written == {"nvidia_h200": 1, "nvidia_geforce_rtx_5090": 1}
 
 
@@ -80,17 +79,18 @@ def test_details_of_passed_checks_are_left_out_and_those_of_failed_ones_kept():
     metrics, reason = check_case(small_case(), CpuBackend(right))
     metrics["checks"][1]["passed"] = False
     entry = make_record(small_case(), metrics, reason, H200)
-    kept = recorded.slim(entry)
+    kept = recorded_set.slim(entry)
     record.check("correctness", kept, "kept")
-    assert kept["metrics"]["checks"][0]["outputs"] == {} and kept["metrics"]["checks"][1]["outputs"]
+    passed, failed = (set(check["outputs"]["lse"]) for check in kept["metrics"]["checks"][:2])
+    assert passed == {"relative_error", "worst_absolute_error", "passed"} and "worst_index" in failed
     assert entry["metrics"]["checks"][0]["outputs"], "the live record was changed"
 
 
 @pytest.mark.parametrize("damage", ["{", '{"stage": "autotune"}'])
 def test_a_damaged_line_is_named(tmp_path, damage):
     live(tmp_path / "results", tuned(), tuned("tilegym"))
-    recorded.write_recorded(tmp_path / "results", tmp_path / "recorded")
+    recorded_set.write_recorded(tmp_path / "results", tmp_path / "recorded")
     path = tmp_path / "recorded" / "nvidia_h200" / "autotune-mla_decode.jsonl"
     path.write_text(path.read_text().splitlines()[0] + f"\n{damage}\n")
-    with pytest.raises(recorded.RecordedError, match=r"autotune-mla_decode\.jsonl#2"):
-        recorded.read_recorded([path])
+    with pytest.raises(recorded_set.RecordedError, match=r"autotune-mla_decode\.jsonl#2"):
+        recorded_set.read_recorded([path])

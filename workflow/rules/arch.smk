@@ -11,6 +11,6 @@ rule arch:
     params:
         plan=digest_data(PLAN.as_dict()),
         machine=digest_data(MACHINE.as_dict()),
-        code=digest_code("arch_check.py"),
+        code=digest_code("arch.py"),
     script:
-        "../scripts/arch_check.py"
+        "../scripts/arch.py"

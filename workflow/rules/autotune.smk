@@ -11,6 +11,6 @@ rule autotune:
     conda:
         "../../envs/environment.yaml"
     params:
-        code=digest_code("choose_variant.py"),
+        code=digest_code("autotune.py"),
     script:
-        "../scripts/choose_variant.py"
+        "../scripts/autotune.py"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake import record
-from cutesnake.evidence import recorded
+from cutesnake.evidence import recorded_set
 from cutesnake.stages import MEASUREMENTS
 
 Record = dict[str, Any]
@@ -201,7 +201,7 @@ def load_evidence(
         of("inspect"),
         record.read("roofline", roofline)["rows"],
         of(*MEASUREMENTS),
-        recorded.read_recorded(recorded_files),
+        recorded_set.read_recorded(recorded_files),
     )
 
 

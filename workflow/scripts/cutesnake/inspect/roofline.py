@@ -11,8 +11,8 @@ from typing import Any
 from cutesnake import record
 from cutesnake.catalog import load_operator
 from cutesnake.contract import Cost, Workload
-from cutesnake.plan.devices import Device, Devices, read_devices
-from cutesnake.plan.machine import Device as Card
+from cutesnake.plan.devices import DeviceModel, Devices, read_devices
+from cutesnake.plan.machine import Device
 
 
 def roofline(
@@ -20,7 +20,7 @@ def roofline(
     workloads: Iterable[Workload | Mapping[str, Any]],
     devices: Path | str,
     output: Path | str,
-    here: Card | None = None,
+    here: Device | None = None,
     recorded: Iterable[str] = (),
 ) -> None:
     """Write a row for every workload on every reference device of devices.yaml, and on the cards that matter here.
@@ -53,14 +53,14 @@ def roofline(
     record.write("roofline", output, entry)
 
 
-def _devices(listed: Devices, here: Card | None, recorded: Iterable[str]) -> list[Device]:
+def _devices(listed: Devices, here: Device | None, recorded: Iterable[str]) -> list[DeviceModel]:
     """Devices to compute for, each once, in the order of devices.yaml; a MIG slice comes last."""
     others = [listed.at_hand(here), *(listed.find(name) for name in recorded)]
     chosen = [device for device in listed.devices if device.reference or device in others]
     return chosen + [device for device in others[:1] if device is not None and device not in chosen]
 
 
-def _row(workload: Workload, cost: Cost, device: Device) -> dict[str, Any]:
+def _row(workload: Workload, cost: Cost, device: DeviceModel) -> dict[str, Any]:
     """Bound and floor after Williams, Waterman and Patterson (doi:10.1145/1498765.1498785).
 
     intensity and ridge in FLOP/B, times in µs; null where the device has no rate for the dtype. L2 is left out: a

@@ -143,7 +143,7 @@ class _Problem:
             "distribution": distribution,
             "seed": seed,
             **dict.fromkeys(("relative_error", "same_precision_error", "worst_absolute_error"), None),
-            **{"lse_absolute_error": None, "deterministic": None, "passed": False, "reason": None, "outputs": {}},
+            **{"deterministic": None, "passed": False, "reason": None, "outputs": {}},
         }
         if distribution in self._outside:
             entry["outside"] = self._outside[distribution]
@@ -226,7 +226,6 @@ def _entry(errors: dict[str, checker.FieldError]) -> dict[str, Any]:
         "relative_error": main["relative_error"],
         "same_precision_error": main["same_precision_error"],
         "worst_absolute_error": main["worst_absolute_error"],
-        "lse_absolute_error": plain["lse"]["worst_absolute_error"] if "lse" in plain else None,
         "passed": failed is None,
         "reason": None if failed is None else _why(failed, errors[failed]),
         "outputs": plain,

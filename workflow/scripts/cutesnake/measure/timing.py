@@ -36,7 +36,7 @@ from cutesnake.measure.plan_time import time_plan
 from cutesnake.measure.replay import Replays, calls_per_graph, capture, kernel_nodes, replay
 from cutesnake.measure.telemetry import Telemetry
 from cutesnake.places import ROOT
-from cutesnake.plan.devices import Device, read_devices
+from cutesnake.plan.devices import DeviceModel, read_devices
 from cutesnake.plan.machine import probe
 
 DIFFERENCE_LIMIT_PERCENT = 5.0
@@ -279,7 +279,7 @@ def differing_clocks(metrics: dict[str, Any]) -> str | None:
     return "the SM clock was not the same: " + ", ".join(f"{kind} {clock:.0f} MHz" for kind, clock in known.items())
 
 
-def impossible(cost: Cost, dtype: str, metrics: dict[str, Any], device: Device | None) -> str | None:
+def impossible(cost: Cost, dtype: str, metrics: dict[str, Any], device: DeviceModel | None) -> str | None:
     """None, or why no such device could be this fast: more than its tensor peak, or more than its DRAM can move.
 
     Hot rows count as DRAM traffic only where the data is at least four times the L2 cache.

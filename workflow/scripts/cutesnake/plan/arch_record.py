@@ -21,13 +21,13 @@ def write_arch(config: dict[str, Any], output: Path | str) -> None:
     experiment = check(config)
     here = machine.probe(modules_needed(experiment))
     plan = make_plan(experiment, here, Path(output).parent)
-    live = here.device is not None and not here.simulated
+    live = here.device is not None and not here.pretended
     entry = {
         "stage": "arch",
         "status": "ok",
         "reason": here.problem,
         "provenance": {"created": datetime.now(UTC).isoformat(timespec="seconds")},
-        "simulated": here.simulated,
+        "pretended": here.pretended,
         "devices": [
             {**asdict(device), "compute_capability": list(device.compute_capability)} for device in here.devices
         ],

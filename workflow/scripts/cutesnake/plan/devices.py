@@ -36,7 +36,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceModel:
     """One device; `peak_tflops` is dense TFLOP/s by dtype, None where the device lacks it."""
 
     name: str
@@ -53,7 +53,7 @@ class Device:
         """Whether the driver's name of a card means this device."""
         return any(re.fullmatch(pattern, nvml_name) for pattern in self.match)
 
-    def slice(self, nvml_name: str, multiprocessor_share: float | None, memory_share: float) -> Device:
+    def slice(self, nvml_name: str, multiprocessor_share: float | None, memory_share: float) -> DeviceModel:
         """A MIG slice of this device: its share of SMs and peaks, and of memory bandwidth and L2 cache."""
 
         def part(figure: float | None, share: float | None) -> float | None:
@@ -76,21 +76,21 @@ class Device:
 class Devices:
     """All of devices.yaml, in its order."""
 
-    devices: tuple[Device, ...]
+    devices: tuple[DeviceModel, ...]
     limits: Mapping[str, Limits]  # compute capability -> limits
 
-    def find(self, nvml_name: str) -> Device | None:
+    def find(self, nvml_name: str) -> DeviceModel | None:
         """The device that the driver's name means, or None for one that the file does not list."""
         return next((device for device in self.devices if device.is_named(nvml_name)), None)
 
-    def at_hand(self, found: machine.Device | None) -> Device | None:
+    def at_hand(self, found: machine.Device | None) -> DeviceModel | None:
         """What is listed of the card that the machine probe found; of a MIG slice its share of the card's figures."""
         card = self.find(found.slice_of or found.name) if found else None
         if card is None or found is None or found.slice_of is None:
             return card
         return card.slice(found.name, found.multiprocessor_share, found.memory_share)
 
-    def of_capability(self, capability: str) -> tuple[Device, ...]:
+    def of_capability(self, capability: str) -> tuple[DeviceModel, ...]:
         """The devices of a compute capability such as `9.0`."""
         return tuple(device for device in self.devices if device.compute_capability == capability)
 
@@ -115,9 +115,9 @@ def read_devices(path: Path | str) -> Devices:
     return Devices(tuple(_device(name, entry, limits) for name, entry in data["devices"].items()), limits)
 
 
-def _device(name: str, entry: dict[str, Any], limits: Mapping[str, Limits]) -> Device:
+def _device(name: str, entry: dict[str, Any], limits: Mapping[str, Limits]) -> DeviceModel:
     rest = {key: value for key, value in entry.items() if key not in ("match", "sources")}
-    return Device(name=name, match=tuple(entry["match"]), limits=limits[entry["compute_capability"]], **rest)
+    return DeviceModel(name=name, match=tuple(entry["match"]), limits=limits[entry["compute_capability"]], **rest)
 
 
 def _check_device(where: str, entry: dict[str, Any], limits: Mapping[str, Limits], sources: Mapping[str, str]) -> None:

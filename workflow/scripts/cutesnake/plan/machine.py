@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-SIMULATED = "CUTESNAKE_MACHINE"  # path of a JSON file in the form of `Machine.as_dict`, used instead of probing
+PRETENDED = "CUTESNAKE_MACHINE"  # path of a JSON file in the form of `Machine.as_dict`, used instead of probing
 NSIGHT_COMPUTE_NSYS = "host/target-linux-x64/nsys"  # Nsight Compute carries an nsys of its own
 
 
@@ -51,7 +51,7 @@ class Machine:
     tools: dict[str, str | None] = field(default_factory=dict)
     packages: dict[str, str | None] = field(default_factory=dict)
     modules: dict[str, str | None] = field(default_factory=dict)  # asked for by import name -> version, None if absent
-    simulated: bool = False
+    pretended: bool = False
 
     @property
     def device(self) -> Device | None:
@@ -78,12 +78,12 @@ class Machine:
 
 
 def probe(modules: Mapping[str, str] | None = None) -> Machine:
-    """Look at this machine, or read the simulated one that CUTESNAKE_MACHINE names (for dry runs and tests).
+    """Look at this machine, or read the pretended one that CUTESNAKE_MACHINE names (for dry runs and tests).
 
     `modules` are Python packages to look for, import name -> name of the distribution.
     """
-    if path := os.environ.get(SIMULATED):
-        return Machine.from_dict({**json.loads(Path(path).read_text()), "simulated": True})
+    if path := os.environ.get(PRETENDED):
+        return Machine.from_dict({**json.loads(Path(path).read_text()), "pretended": True})
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     devices, problem = _devices(visible)
     selected, choice = _select(devices, visible)

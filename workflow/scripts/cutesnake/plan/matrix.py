@@ -35,7 +35,7 @@ class Build:
 
 
 @dataclass(frozen=True)
-class Case:
+class PlannedCase:
     """A build run on a workload."""
 
     build: Build
@@ -57,14 +57,14 @@ class Plan:
     workloads: dict[str, list[Workload]] = field(default_factory=dict)
     axes: dict[str, dict[str, str]] = field(default_factory=dict)  # operator -> field of its Workload, label
     builds: dict[str, Build] = field(default_factory=dict)
-    cases: dict[str, Case] = field(default_factory=dict)  # every supported one, whether or not it can run here
-    simulated: dict[str, Case] = field(default_factory=dict)  # checked by ptxsim, for want of the target's card
+    cases: dict[str, PlannedCase] = field(default_factory=dict)  # every supported one, whether or not it can run here
+    simulated: dict[str, PlannedCase] = field(default_factory=dict)  # checked by ptxsim, for want of the target's card
     unsupported: list[dict[str, str]] = field(default_factory=list)
     profiled: set[str] = field(default_factory=set)
     sources: dict[tuple[str, str], str] = field(default_factory=dict)  # (operator, kernel) -> "ours" or upstream key
     broken: dict[tuple[str, str], str] = field(default_factory=dict)  # kernels that break their contract -> how
 
-    def run_here(self, stage: str) -> Iterator[Case]:
+    def run_here(self, stage: str) -> Iterator[PlannedCase]:
         """Cases whose `stage` runs on this machine: these are the jobs, all others are rows with a reason."""
         if not self.stages[stage].ok:
             return
@@ -75,13 +75,13 @@ class Plan:
             if chosen and (build.operator, build.kernel, build.target) in runnable:
                 yield case
 
-    def case(self, key: str) -> Case:
+    def case(self, key: str) -> PlannedCase:
         """A case by its key, of the sweep or simulated; KeyError if it is not planned."""
         return self.simulated[key] if key in self.simulated else self.cases[key]
 
-    def choices(self) -> dict[str, list[Case]]:
+    def choices(self) -> dict[str, list[PlannedCase]]:
         """operator/kernel/target/workload -> cases timed here, where there are variants to choose from."""
-        found: dict[str, list[Case]] = {}
+        found: dict[str, list[PlannedCase]] = {}
         for case in self.run_here("timing"):
             build = case.build
             found.setdefault(f"{build.operator}/{build.kernel}/{build.target}/{case.workload.id}", []).append(case)
@@ -121,7 +121,7 @@ class Plan:
         return [{"stage": stage, **asdict(answer)} for stage, answer in self.stages.items()]
 
 
-def _named(cases: dict[str, Case], operator: str) -> list[dict[str, str]]:
+def _named(cases: dict[str, PlannedCase], operator: str) -> list[dict[str, str]]:
     mine = (case for case in cases.values() if case.build.operator == operator)
     return [{"build": case.build.key, "workload": case.workload.id} for case in mine]
 
@@ -213,7 +213,7 @@ def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, 
                 build = Build(operator, kernel, target, variant)
                 if decision.build.ok:
                     build = plan.builds.setdefault(build.key, build)
-                case = Case(build, workload)
+                case = PlannedCase(build, workload)
                 plan.cases[case.key] = case
         if decision.simulate.ok and not decision.run.ok and "correctness" in experiment.stages:
             for workload in sweep.simulated(experiment.extent):
@@ -242,5 +242,5 @@ def _add_simulated(plan: Plan, operator: str, kernel: str, module: Kernel, targe
     candidates = [Build(operator, kernel, target, variant) for variant in _candidates(module, workload, target)]
     build = next((plan.builds[b.key] for b in candidates if b.key in plan.builds), candidates[0])
     plan.builds.setdefault(build.key, build)
-    case = Case(build, workload)
+    case = PlannedCase(build, workload)
     plan.simulated[case.key] = case

@@ -1,12 +1,12 @@
-"""Snakemake script of the rule record: live measurements into recorded/<device>/."""
+"""Snakemake script of the rule keep: live measurements into recorded/<device>/."""
 
 from pathlib import Path
 
 from cutesnake import record
-from cutesnake.evidence.recorded import write_recorded
+from cutesnake.evidence.recorded_set import write_recorded
 from cutesnake.fault import one_line
 
-with one_line("record", snakemake.log[0]):
+with one_line("keep", snakemake.log[0]):
     written = write_recorded(Path(snakemake.output.summary).parent, snakemake.params.folder)
     text = "".join(f"recorded/{device}: {count} records\n" for device, count in sorted(written.items()))
     record.write_text(Path(snakemake.output.summary), text)

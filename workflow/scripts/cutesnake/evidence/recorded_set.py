@@ -60,10 +60,14 @@ def slim(entry: Record) -> Record:
     if entry["stage"] == "correctness" and metrics:
         for check in metrics["checks"]:
             if check["passed"]:
-                check["outputs"] = {}
+                check["outputs"] = {name: _slim_output(output) for name, output in check["outputs"].items()}
     if entry["stage"] == "nsys" and metrics:
         metrics["kernels"] = [k for k in metrics["kernels"] if k["call"] < NSYS_CALLS]
     return entry
+
+
+def _slim_output(output: Record) -> Record:
+    return {key: output[key] for key in ("relative_error", "worst_absolute_error", "passed")}
 
 
 def _rounded(value: Any) -> Any:
