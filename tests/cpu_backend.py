@@ -9,6 +9,7 @@ from typing import Any
 from cutesnake.catalog import load_operator
 from cutesnake.contract import Workload
 from cutesnake.measure.case import Case
+from cutesnake.measure.correctness import Bound
 
 with contextlib.suppress(ImportError):
     import torch
@@ -54,5 +55,5 @@ class CpuBackend:
     def __init__(self, kernel: Callable[[Workload, Any, Any], None]) -> None:
         self._kernel = kernel
 
-    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Callable[..., None]:
-        return lambda schedule, seed: self._kernel(workload, inputs, outputs)
+    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Bound:
+        return Bound(lambda schedule, seed: self._kernel(workload, inputs, outputs))

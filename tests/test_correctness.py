@@ -9,7 +9,7 @@ from cpu_backend import CpuBackend, right, small_case
 from cutesnake import record
 from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.measure.case import make_record
-from cutesnake.measure.correctness import check_case
+from cutesnake.measure.correctness import Bound, check_case
 
 torch = pytest.importorskip("torch")
 
@@ -52,6 +52,47 @@ def test_a_schedule_made_for_other_lengths_would_show():
     case = dataclasses.replace(small_case(), settings={"seeds": [0], "distributions": ["randn", "ragged"]})
     metrics, _ = check_case(case, CpuBackend(forgetful))
     assert [c["passed"] for c in metrics["checks"][:2]] == [True, False]
+
+
+class PlanningBackend(CountingBackend):
+    """Its kernel goes by the lengths that `bind` or `plan` saw last; a plan that is `stale` keeps the old ones."""
+
+    def __init__(self, stale=False):
+        super().__init__()
+        self.plans = 0
+        self._stale = stale
+
+    def bind(self, case, workload, inputs, outputs):
+        super().bind(case, workload, inputs, outputs)
+        seen = {"lengths": inputs.kv_lengths.clone()}
+
+        def plan():
+            self.plans += 1
+            if not self._stale:
+                seen["lengths"] = inputs.kv_lengths.clone()
+
+        def run(schedule, seed):
+            right(workload, dataclasses.replace(inputs, kv_lengths=seen["lengths"]), outputs)
+
+        return Bound(run, plan)
+
+
+RAGGED = {"seeds": [0, 1, 2], "distributions": ["randn", "ragged"]}
+
+
+def test_a_plan_and_a_new_binding_take_turns_where_lengths_change():
+    backend = PlanningBackend()
+    case = dataclasses.replace(small_case(), settings=RAGGED)
+    _, reason = check_case(case, backend)
+    mine = [lengths for workload, lengths in backend.bindings if workload == case.workload.id]
+    assert reason is None and len(mine) == 2 and backend.plans >= 2  # four draws of lengths
+
+
+def test_a_plan_that_keeps_the_old_lengths_shows():
+    case = dataclasses.replace(small_case(), settings=RAGGED)
+    metrics, reason = check_case(case, PlanningBackend(stale=True))
+    mine = [c["passed"] for c in metrics["checks"] if c["workload"] == case.workload.id]
+    assert reason is not None and mine == [True, True, True, False, True, False]
 
 
 def test_what_a_kernel_refuses_is_skipped_with_its_words():
@@ -133,7 +174,7 @@ def test_the_pytorch_baseline_is_right(changes):
     class Baseline(CpuBackend):
         def bind(self, case, workload, inputs, outputs):
             runner = kernel.bind(None, workload, inputs, outputs)
-            return lambda schedule, seed: runner(0)
+            return Bound(lambda schedule, seed: runner(0))
 
     case = small_case(**changes)
     metrics, reason = check_case(case, Baseline(right))

@@ -15,7 +15,7 @@ from cutesnake.catalog import load_kernel
 from cutesnake.compare.comparison import compare
 from cutesnake.contract import INSTALLED
 from cutesnake.measure.case import make_record
-from cutesnake.measure.correctness import check_case
+from cutesnake.measure.correctness import Bound, check_case
 from cutesnake.plan import machine as machines
 from cutesnake.plan import matrix
 from cutesnake.plan.arch import decide
@@ -193,7 +193,7 @@ class Adapter(CpuBackend):
             runner(0)
             runner.finish()
 
-        return run
+        return Bound(run)
 
 
 @pytest.mark.parametrize("changes", [{}, {"query_tokens": 3, "paged": True}, {"dtype": "fp16", "paged": True}])

@@ -134,7 +134,7 @@ class Runner:
     the launches read it, without moving or resizing anything, so that later calls, and CUDA graphs captured before, go
     by it. The timing stage times it apart from the calls, in a column of its own: a plan that only enqueues work is
     replayed as a CUDA graph; one that must read the lengths on the host waits for the stream itself, and its wall time
-    counts.
+    counts. The correctness stage on a card changes lengths in place and plans for them.
     """
 
     enqueue: Callable[[int], Any]

@@ -2,13 +2,15 @@
 
 Inputs change in place between launches of one binding, so that a launch that is not made, or a stale result, cannot
 pass. Only the operator's PLANNED inputs (lengths, from which a schedule may be made) ask for a new binding when they
-change. How a launch is made is the backend's: a GPU here, a simulator (`cutesnake.simulate.simulation`) elsewhere.
+change; where a runner can plan, every other such change is planned for in the old binding instead. How a launch is made
+is the backend's: a GPU here, a simulator (`cutesnake.simulate.simulation`) elsewhere.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,9 +23,17 @@ from cutesnake.measure.case import Case
 RELATIVE_DISTRIBUTIONS = ("randn", "ragged")  # on related sizes, with the first seed only
 
 
-# A bound call: computes outputs from inputs in the order of events that a schedule and a seed stand for, where the
-# backend can choose it; returns when they are there, with what the backend found wrong on the way, in sentences.
-Run = Callable[[str | None, int], Sequence[str] | None]
+@dataclass(frozen=True)
+class Bound:
+    """A bound call.
+
+    `run` computes outputs from inputs in the order of events that a schedule and a seed stand for, where the backend
+    can choose it; it returns when they are there, with what the backend found wrong on the way, in sentences. `plan`
+    makes the kernel's schedule anew for the PLANNED inputs as they are now, where its runner can.
+    """
+
+    run: Callable[[str | None, int], Sequence[str] | None]
+    plan: Callable[[], None] | None = None
 
 
 class Backend(Protocol):
@@ -38,7 +48,7 @@ class Backend(Protocol):
     schedules: Sequence[str | None]
     relatives: bool
 
-    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Run:
+    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Bound:
         """A call that computes outputs from inputs.
 
         Raises ValueError where the kernel does not take such inputs (requests of unequal length, say).
@@ -56,7 +66,7 @@ class CudaBackend:
     def __init__(self) -> None:
         self._build: LoadedBuild | None = None
 
-    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Run:
+    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Bound:
         import torch
 
         if self._build is None or self._build.folder != Path(case.build):
@@ -71,7 +81,12 @@ class CudaBackend:
             runner.finish()
             torch.cuda.synchronize()
 
-        return run
+        def plan() -> None:
+            torch.cuda.synchronize()
+            runner.plan(stream.cuda_stream)
+            stream.synchronize()
+
+        return Bound(run, plan if runner.plan else None)
 
 
 def check_case(case: Case, backend: Backend) -> tuple[dict[str, Any], str | None]:
@@ -133,7 +148,8 @@ class _Problem:
         self._outside = load_kernel(case.operator, case.kernel).OUTSIDE
         self._inputs: checker.Guarded | None = None
         self._outputs: checker.Guarded | None = None
-        self._run: Run | None = None
+        self._bound: Bound | None = None
+        self._planned = False  # whether the last change of PLANNED inputs was planned for, not bound
         self.broken = False
 
     def check(self, distribution: str, seed: int) -> dict[str, Any]:
@@ -172,23 +188,24 @@ class _Problem:
     def _compute(self, inputs: Any, seed: int) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
         """Outputs of poisoned launches as far as their bits differ, and what the backend found, by schedule."""
         if self._inputs is None or not self._inputs.fits(inputs):
-            self._run = None
+            self._bound = None
             self._inputs = checker.Guarded(inputs)
             self._outputs = checker.Guarded(self._operator.make_outputs(self._workload, self._backend.device))
         else:
-            if not self._planned_alike(inputs):
-                self._run = None
+            alike = self._planned_alike(inputs)
             self._inputs.assign(inputs)
-        if self._run is None:
+            if not alike:
+                self._plan_or_unbind()
+        if self._bound is None:
             try:
-                self._run = self._backend.bind(self._case, self._workload, self._inputs.values, self._outputs.values)
+                self._bound = self._backend.bind(self._case, self._workload, self._inputs.values, self._outputs.values)
             except ValueError as error:
                 raise _NotTakenError(str(error)) from error
         distinct: list[dict[str, Any]] = []
         found: dict[str, list[str]] = {}
         for schedule in self._backend.schedules:
             self._outputs.poison()
-            found[str(schedule)] = list(self._run(schedule, seed) or ())
+            found[str(schedule)] = list(self._bound.run(schedule, seed) or ())
             snapshot = checker.snapshot(self._outputs.values)
             if not any(checker.equal_bits(snapshot, other) for other in distinct):
                 distinct.append(snapshot)
@@ -196,6 +213,14 @@ class _Problem:
         self._inputs.check_bands("the input")
         self._inputs.check_same(inputs, "input")
         return distinct, found
+
+    def _plan_or_unbind(self) -> None:
+        """Meet a change of PLANNED inputs by the kernel's plan and by a new binding in turn: both are checked."""
+        if self._bound is not None and self._bound.plan is not None and not self._planned:
+            self._bound.plan()
+            self._planned = True
+        else:
+            self._bound, self._planned = None, False
 
     def _planned_alike(self, inputs: Any) -> bool:
         """Whether the inputs that a binding may have looked at are those that it saw."""

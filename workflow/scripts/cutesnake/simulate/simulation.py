@@ -23,7 +23,7 @@ from cutesnake.fault import describe
 from cutesnake.load import cute as cute_load
 from cutesnake.measure import checker
 from cutesnake.measure.case import Case, make_record
-from cutesnake.measure.correctness import Run, check_case
+from cutesnake.measure.correctness import Bound, check_case
 from cutesnake.targets import TARGETS
 
 NAME = "ptxsim"
@@ -55,7 +55,7 @@ class SimulatorBackend:
 
         return ptxsim.Module.from_file(self._folder / "kernel.ptx")
 
-    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Run:
+    def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Bound:
         import ptxsim
 
         names = {tensor.data_ptr(): name for group in (inputs, outputs) for name, tensor in checker.tensors(group)}
@@ -79,7 +79,7 @@ class SimulatorBackend:
             self._say(f"{workload.id}, seed {seed}, schedule {schedule}: {count}, {result.seconds:.1f} s")
             return [_plain(str(finding)) for finding in result.findings]
 
-        return run
+        return Bound(run)
 
     def _launch(self, target: str, function: str, arguments: tuple[Any, ...], names: dict, order: dict) -> None:
         import torch
