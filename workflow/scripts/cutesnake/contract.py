@@ -18,7 +18,6 @@ from typing import Any, Protocol, TypeVar
 OURS = "ours"
 INSTALLED = "installed"  # SOURCE of a kernel that a Python package of the machine brings along: see Kernel.NEEDS
 
-Scalar = int | float | str | bool
 Marked = TypeVar("Marked", bound=Callable[..., Any] | type)
 
 
@@ -45,7 +44,7 @@ class Variant:
     """
 
     id: str
-    params: Mapping[str, Scalar] = field(hash=False)
+    params: Mapping[str, Any] = field(hash=False)  # numbers, texts and truth values
 
 
 @dataclass(frozen=True)
