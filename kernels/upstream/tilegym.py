@@ -28,10 +28,10 @@ def module(name: str) -> Any:
         package = types.ModuleType(parent)
         package.__path__ = [str(Path(root, *parent.split(".")))]
         sys.modules[parent] = package
-    backend = types.ModuleType("tilegym.backend")
+    backend: Any = types.ModuleType("tilegym.backend")
     backend.register_impl = lambda *_, **__: lambda function: function
     sys.modules["tilegym.backend"] = backend
-    torch = types.ModuleType("torch")
+    torch: Any = types.ModuleType("torch")
     torch.Tensor = object
     torch.autograd = types.SimpleNamespace(Function=object)
     torch.cuda = types.SimpleNamespace(get_device_capability=None)

@@ -88,15 +88,16 @@ def make_lane(
     """
     if not pages:
         return ((),)  # a launch has a worker
-    best = None
+    best: tuple[float, list[list[tuple[int, int, int]]]] | None = None
     for chunk in _chunk_sizes(pages, workers):
         cuts = [_equal_cuts(count, chunk) for count in pages]
         plan = _pack(cuts, workers, item_pages)
-        cost = _cost(plan, cuts, item_pages, merge_pages)
+        cost = _cost(plan, item_pages, merge_pages)
         if best is None or cost < best[0]:
             best = (cost, plan)
+    assert best is not None  # there is always a chunk size
     walk = _walk(pages, workers, item_pages)
-    if walk is not None and _cost(walk, None, item_pages, merge_pages) < best[0]:
+    if walk is not None and _cost(walk, item_pages, merge_pages) < best[0]:
         best = (0, walk)
     return _number_partials(best[1])
 
@@ -164,7 +165,7 @@ def _fill(
     return plan if request == len(pages) else None
 
 
-def _cost(plan, cuts, item_pages: float, merge_pages: float) -> float:
+def _cost(plan: list[list[tuple[int, int, int]]], item_pages: float, merge_pages: float) -> float:
     load = max(sum(end - begin + item_pages for _, begin, end in pieces) for pieces in plan)
     requests = [piece[0] for pieces in plan for piece in pieces]
     return load + merge_pages * (len(requests) > len(set(requests)))

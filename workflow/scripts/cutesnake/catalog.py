@@ -35,8 +35,10 @@ OPERATOR_NAMES = {
     "AXIS": "the field of Workload that pictures have on their x axis",
     "AXIS_LABEL": "what the axis is called in pictures",
 }
-OPERATOR_CALLABLES = ("Workload", "Inputs", "Outputs", "relatives", "make_inputs", "make_outputs")
-OPERATOR_CALLABLES += ("reference", "same_precision", "cost", "tolerance")
+OPERATOR_CALLABLES = (
+    *("Workload", "Inputs", "Outputs", "relatives", "make_inputs", "make_outputs"),
+    *("reference", "same_precision", "cost", "tolerance"),
+)
 KERNEL_CALLABLES = {
     "supports": ("workload",),
     "variants": ("workload", "target"),

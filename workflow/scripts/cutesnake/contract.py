@@ -11,9 +11,9 @@ imports.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 OURS = "ours"
 INSTALLED = "installed"  # SOURCE of a kernel that a Python package of the machine brings along: see Kernel.NEEDS
@@ -62,6 +62,8 @@ class Cost:
 
 class Workload(Protocol):
     """One problem size. A frozen dataclass that raises ValueError for values that make no sense."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
     def dtype(self) -> str: ...

@@ -40,7 +40,7 @@ SPARE_BYTES = 1 << 20  # with less free than this, a failure is put down to the 
 PARTIAL = ".partial-"  # folders of builds under way; one that is found at the start is left from a killed job
 RUNTIME = "runtime"  # results/compile/runtime/
 STORE = "store"  # results/compile/store/
-UNKNOWN = {"symbols": [], "function": None, "launch": {}, "compilers": {}, "options": None, "notes": []}
+UNKNOWN: dict[str, Any] = {"symbols": [], "function": None, "launch": {}, "compilers": {}, "options": None, "notes": []}
 PR_SET_PDEATHSIG = 1  # of prctl(2)
 _REPLY = "reply.json"
 
@@ -119,7 +119,7 @@ def _compile_apart(
     operator: str, kernel: str, target: str, variant: Variant, partial: Path
 ) -> tuple[dict[str, Any], str]:
     """Run `_worker` in a process of its own; returns {"error": …, "build": {…}} and its output."""
-    request = {"operator": operator, "kernel": kernel, "target": target, "folder": str(partial)}
+    request: dict[str, Any] = {"operator": operator, "kernel": kernel, "target": target, "folder": str(partial)}
     request["variant"] = {"id": variant.id, "params": dict(variant.params)}
     paths = [str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(

@@ -154,9 +154,10 @@ def _pairs(
             for (kernel, where), decision in evidence.decisions.items()
             if where == target and decision["dsl"] == dsl and (kernel, target, workload) in evidence.variants
         ]
-    every = itertools.product(*(able[dsl] or [None] for dsl in DSLS))
+    left, right = (able[dsl] or [None] for dsl in DSLS)
+    every = list(itertools.product(left, right))
     if chosen is None:
-        return list(every)
+        return every
     return [pair for pair in every if pair in chosen]
 
 

@@ -23,7 +23,7 @@ def _table(evidence: Evidence, source: Source, target: str) -> Record:
         if case["target"] == target and case["workload"] in evidence.workloads:
             found.setdefault(case["workload"], {}).setdefault(case["kernel"], []).append(entry)
     dsls = {kernel: d["dsl"] for (kernel, where), d in evidence.decisions.items() if where == target}
-    rows = [
+    rows: list[Record] = [
         {
             "workload": workload,
             "floor_us": (evidence.floor(workload, target, source.device) or {}).get("floor_us"),

@@ -136,7 +136,7 @@ class Evidence:
     def label(self, source: Source) -> dict[str, str | None]:
         """A source with the day and commit of its newest record."""
         made = [entry["provenance"] for (s, _, _), (_, entry) in self._cases.items() if s == source]
-        newest = max(made, key=lambda p: p.get("created") or "", default={})
+        newest: Record = max(made, key=lambda p: p.get("created") or "", default={})
         date = (newest.get("created") or "")[:10] or None
         return {"kind": source.kind, "device": source.device, "date": date, "commit": newest.get("commit")}
 

@@ -132,7 +132,7 @@ def read_recorded(files: Iterable[str | Path]) -> dict[str, Record]:
 
     Raises RecordedError, which names the file and line, for a damaged one.
     """
-    found = {}
+    found: dict[str, Record] = {}
     for path in map(Path, files):
         found |= {f"recorded/{path.parent.name}/{where}": entry for where, entry in _lines(path)}
     return found

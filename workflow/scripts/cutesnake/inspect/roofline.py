@@ -66,7 +66,7 @@ def _row(workload: Workload, cost: Cost, device: DeviceModel) -> dict[str, Any]:
     intensity and ridge in FLOP/B, times in µs; null where the device has no rate for the dtype. L2 is left out: a
     workload whose data stays there from one run to the next may be faster than `memory_us`.
     """
-    row = {
+    row: dict[str, Any] = {
         "workload": workload.id,
         "dtype": workload.dtype,
         "device": device.name,

@@ -100,7 +100,7 @@ def find_runtime(folder: Path) -> Path:
     if copy.exists():
         return copy
     spec = importlib.util.find_spec("nvidia_cutlass_dsl")
-    for place in spec.submodule_search_locations if spec else ():
+    for place in (spec and spec.submodule_search_locations) or ():
         for found in sorted(Path(place).glob(f"cu*/lib/{RUNTIME}"), reverse=True):
             return found
     raise LoadError(

@@ -126,9 +126,13 @@ def commit() -> str | None:
 
 def device_section(device: Device | None) -> dict[str, Any] | None:
     """The `device` section of a record: what the machine probe found, as far as results depend on it."""
-    return device and {
-        "name": device.name,
-        "compute_capability": list(device.compute_capability),
-        "driver": device.driver,
-        "uuid_hash": device.uuid_hash,
-    }
+    return (
+        None
+        if device is None
+        else {
+            "name": device.name,
+            "compute_capability": list(device.compute_capability),
+            "driver": device.driver,
+            "uuid_hash": device.uuid_hash,
+        }
+    )

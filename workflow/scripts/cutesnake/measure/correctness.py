@@ -45,7 +45,7 @@ class Backend(Protocol):
 
     name: str
     device: str
-    schedules: Sequence[str | None]
+    schedules: tuple[str | None, ...]
     relatives: bool
 
     def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Bound:
@@ -60,7 +60,7 @@ class CudaBackend:
 
     name = "cuda"
     device = "cuda"
-    schedules = (None, None)
+    schedules: tuple[str | None, ...] = (None, None)
     relatives = True
 
     def __init__(self) -> None:
@@ -83,7 +83,8 @@ class CudaBackend:
 
         def plan() -> None:
             torch.cuda.synchronize()
-            runner.plan(stream.cuda_stream)
+            if runner.plan is not None:
+                runner.plan(stream.cuda_stream)
             stream.synchronize()
 
         return Bound(run, plan if runner.plan else None)
@@ -92,7 +93,7 @@ class CudaBackend:
 def check_case(case: Case, backend: Backend) -> tuple[dict[str, Any], str | None]:
     """Metrics of the case, and None or in one sentence what failed first."""
     checks: list[dict[str, Any]] = []
-    skipped: list[dict[str, str]] = []
+    skipped: list[dict[str, str | None]] = []
     for workload, distributions, seeds in _problems(case, backend, skipped):
         problem = _Problem(case, workload, backend)
         for distribution in distributions:
@@ -108,7 +109,7 @@ def check_case(case: Case, backend: Backend) -> tuple[dict[str, Any], str | None
 
 
 def _problems(
-    case: Case, backend: Backend, skipped: list[dict[str, str]]
+    case: Case, backend: Backend, skipped: list[dict[str, str | None]]
 ) -> Iterator[tuple[Workload, list[str], list[int]]]:
     """The workload itself, then the sizes its operator relates to it as far as this very build supports them.
 
@@ -187,32 +188,37 @@ class _Problem:
 
     def _compute(self, inputs: Any, seed: int) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
         """Outputs of poisoned launches as far as their bits differ, and what the backend found, by schedule."""
-        if self._inputs is None or not self._inputs.fits(inputs):
-            self._bound = None
-            self._inputs = checker.Guarded(inputs)
-            self._outputs = checker.Guarded(self._operator.make_outputs(self._workload, self._backend.device))
-        else:
-            alike = self._planned_alike(inputs)
-            self._inputs.assign(inputs)
-            if not alike:
-                self._plan_or_unbind()
+        given, outputs = self._take(inputs)
         if self._bound is None:
             try:
-                self._bound = self._backend.bind(self._case, self._workload, self._inputs.values, self._outputs.values)
+                self._bound = self._backend.bind(self._case, self._workload, given.values, outputs.values)
             except ValueError as error:
                 raise _NotTakenError(str(error)) from error
         distinct: list[dict[str, Any]] = []
         found: dict[str, list[str]] = {}
         for schedule in self._backend.schedules:
-            self._outputs.poison()
+            outputs.poison()
             found[str(schedule)] = list(self._bound.run(schedule, seed) or ())
-            snapshot = checker.snapshot(self._outputs.values)
+            snapshot = checker.snapshot(outputs.values)
             if not any(checker.equal_bits(snapshot, other) for other in distinct):
                 distinct.append(snapshot)
-        self._outputs.check_bands("the output")
-        self._inputs.check_bands("the input")
-        self._inputs.check_same(inputs, "input")
+        outputs.check_bands("the output")
+        given.check_bands("the input")
+        given.check_same(inputs, "input")
         return distinct, found
+
+    def _take(self, inputs: Any) -> tuple[checker.Guarded, checker.Guarded]:
+        """The guarded copies that launches read and write: those of the last check, changed in place, if they fit."""
+        if self._inputs is None or self._outputs is None or not self._inputs.fits(inputs):
+            self._bound = None
+            self._inputs = checker.Guarded(inputs)
+            self._outputs = checker.Guarded(self._operator.make_outputs(self._workload, self._backend.device))
+        else:
+            alike = self._planned_alike(inputs, self._inputs.values)
+            self._inputs.assign(inputs)
+            if not alike:
+                self._plan_or_unbind()
+        return self._inputs, self._outputs
 
     def _plan_or_unbind(self) -> None:
         """Meet a change of PLANNED inputs by the kernel's plan and by a new binding in turn: both are checked."""
@@ -222,9 +228,8 @@ class _Problem:
         else:
             self._bound, self._planned = None, False
 
-    def _planned_alike(self, inputs: Any) -> bool:
-        """Whether the inputs that a binding may have looked at are those that it saw."""
-        known = self._inputs.values
+    def _planned_alike(self, inputs: Any, known: Any) -> bool:
+        """Whether the inputs that a binding may have looked at are those that it saw, `known`."""
         return all(bool((getattr(inputs, name) == getattr(known, name)).all()) for name in self._operator.PLANNED)
 
     def _worst_errors(self, inputs: Any, computed: list[dict[str, Any]]) -> dict[str, checker.FieldError]:
@@ -265,7 +270,7 @@ def _why(name: str, error: checker.FieldError) -> str:
     return f"error of the worst row of {name} is {error.worst_row_error:.2e}, allowed {error.row_limit:.2e}"
 
 
-def _metrics(checks: list[dict[str, Any]], skipped: list[dict[str, str]]) -> dict[str, Any]:
+def _metrics(checks: list[dict[str, Any]], skipped: list[dict[str, str | None]]) -> dict[str, Any]:
     promised = [c for c in checks if "outside" not in c]
     known = [c["relative_error"] for c in promised if c["relative_error"] is not None]
     return {

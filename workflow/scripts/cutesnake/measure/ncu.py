@@ -127,7 +127,7 @@ def read_kernel(action: Any) -> dict[str, Any]:
         "name": action.name(),
         "duration_us": None if nanoseconds is None else nanoseconds / 1000,
         **found,
-        "shared_bytes_per_block": None if None in shared else int(sum(shared)),
+        "shared_bytes_per_block": None if None in shared else int(sum(map(float, filter(None, shared)))),
         "occupancy_limiter": limiter,
         "blocks_per_sm": blocks,
         "spill_bytes": _spill_bytes(value),
@@ -135,7 +135,7 @@ def read_kernel(action: Any) -> dict[str, Any]:
         "block": [int(value(f"launch__block_dim_{axis}") or 0) for axis in "xyz"],
         "cluster_size": int(value("launch__cluster_size") or 0) or None,
         "sm_clock_mhz": _scaled(value("gpc__cycles_elapsed.avg.per_second"), 1e-6),
-        "dram_bytes": None if None in (read, written) else int(read + written),
+        "dram_bytes": None if read is None or written is None else int(read + written),
         "stalls": _stalls(action, value),
     }
 

@@ -21,7 +21,7 @@ def write_arch(config: dict[str, Any], output: Path | str) -> None:
     experiment = check(config)
     here = machine.probe(modules_needed(experiment))
     plan = make_plan(experiment, here, Path(output).parent)
-    live = here.device is not None and not here.pretended
+    live = None if here.pretended else here.device
     entry = {
         "stage": "arch",
         "status": "ok",
@@ -33,8 +33,8 @@ def write_arch(config: dict[str, Any], output: Path | str) -> None:
         ],
         "selected": here.selected,
         "fingerprint": here.fingerprint,
-        "limits": machine.limits(here.device) if live else {},
-        "readings": machine.readings(here.device) if live else {},
+        "limits": machine.limits(live) if live else {},
+        "readings": machine.readings(live) if live else {},
         "tools": {name: path is not None for name, path in here.tools.items()},
         "packages": here.packages,
         "modules": here.modules,

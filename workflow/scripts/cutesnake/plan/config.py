@@ -116,7 +116,8 @@ def _check_schema(data: Any, schema: str, here: str) -> None:
         raise ConfigError(_explain(errors[0], here))
 
 
-def _explain(error: jsonschema.ValidationError, here: str) -> str:
+def _explain(error: Any, here: str) -> str:
+    """One line on a jsonschema.ValidationError, whose fields depend on the rule that was broken."""
     where = ".".join(str(part) for part in error.absolute_path) or "top level"
     if error.validator == "additionalProperties":
         allowed = list(error.schema.get("properties", {}))

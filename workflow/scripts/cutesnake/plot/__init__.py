@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,7 +47,7 @@ def plot(evidence: Evidence, folder: Path | str) -> Record:
     Raises RecordError or OSError; a picture with nothing to show is an entry with `file` null and its reason.
     """
     pictures = list(_pictures(evidence, Path(folder)))
-    entry = {
+    entry: Record = {
         **{"stage": "plot", "status": "ok", "reason": None, "provenance": {}},
         **{"operator": evidence.operator, "pictures": pictures},
     }
@@ -56,15 +57,14 @@ def plot(evidence: Evidence, folder: Path | str) -> Record:
 
 def _pictures(evidence: Evidence, folder: Path) -> Iterator[Record]:
     for name, draw in STATIC.items():
-        yield _picture(evidence, folder, name, None, lambda draw=draw: draw(evidence))
+        yield _picture(evidence, folder, name, None, functools.partial(draw, evidence))
     targets = dict.fromkeys(target for _, target in evidence.decisions)
     places = [(source, target) for target in targets for source in evidence.sources(target)]
     measured = [(source, target) for source, target in places if source.kind != "none"]
-    for name, draw in MEASURED.items():
+    for name, draw_measured in MEASURED.items():
         for source, target in measured:
-            yield _picture(
-                evidence, folder, name, (source, target), lambda d=draw, s=source, t=target: d(evidence, s, t)
-            )
+            draw_here = functools.partial(draw_measured, evidence, source, target)
+            yield _picture(evidence, folder, name, (source, target), draw_here)
         if not measured:
             yield _picture(evidence, folder, name, None, _no_measurements)
 
@@ -82,7 +82,7 @@ def _picture(
     if place:
         device = evidence.label(place[0])
         title += f" on {device['device']} ({place[1]})"
-        slug += [device["kind"], re.sub(r"\W+", "_", f"{device['device']} {place[1]}".lower())]
+        slug += [str(device["kind"]), re.sub(r"\W+", "_", f"{device['device']} {place[1]}".lower())]
     file = "-".join(slug)
     entry = {"name": file, "title": title, "device": device}
     try:

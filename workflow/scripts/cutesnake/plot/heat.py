@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas
 import seaborn
 from matplotlib import pyplot
@@ -10,7 +12,7 @@ from matplotlib.figure import Figure
 from cutesnake.plot.style import INK
 
 
-def heat_map(values: pandas.DataFrame, colours: pandas.DataFrame, **options) -> Figure:
+def heat_map(values: pandas.DataFrame, colours: pandas.DataFrame, **options: Any) -> Figure:
     """`values` are printed, `colours` shade the fields; NaN fields stay empty and are said to be in the caption."""
     rows, columns = values.shape
     width = max(map(len, values.index.astype(str))) * 0.075

@@ -6,6 +6,7 @@ import pandas
 import seaborn
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from cutesnake.compare.insight import REGISTER_CEILING
 from cutesnake.evidence.gather import Evidence
@@ -81,7 +82,7 @@ def _panel(axis: Axes, table: pandas.DataFrame, panel: tuple[str, str, str], dsl
     axis.spines["bottom"].set_visible(False)
 
 
-def _legend(figure, dsls: list[str]) -> None:
+def _legend(figure: Figure, dsls: list[str]) -> None:
     handles = [
         pyplot.Rectangle(
             (0, 0), 1, 1, facecolor=SERIES[i], hatch=HATCHES[i], edgecolor=SOFT, linewidth=0, label=DSL_NAMES[dsl]

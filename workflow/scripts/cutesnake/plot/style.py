@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -72,7 +72,7 @@ class Drawing:
 
 
 @contextmanager
-def styled():
+def styled() -> Iterator[None]:
     """The style of this project for everything drawn inside."""
     with pyplot.rc_context():
         seaborn.set_theme(style="ticks", rc=_RC)
@@ -140,7 +140,7 @@ def to_svg(drawing: Drawing, name: str, title: str) -> str:
     text = re.sub(r"\n\s*", "\n", text)
     for role, colour in LIGHT.items():
         text = re.sub(colour, f"var(--{role}, {colour})", text, flags=re.IGNORECASE)
-    head, body = re.match(r"<svg([^>]*)>(.*)", text, flags=re.DOTALL).groups()
+    _, head, body = re.split(r"<svg([^>]*)>", text, maxsplit=1)
     about = f"<title>{html.escape(title)}</title><desc>{html.escape(drawing.alt)}</desc>"
     return f'<svg class="picture" role="img"{head}>{about}{_css()}{body}'
 

@@ -43,7 +43,7 @@ class SimulatorBackend:
     relatives = False  # every size that is wanted is in the configuration: a simulated launch takes seconds
 
     def __init__(self, case: Case, say: Callable[[str], None] = lambda line: None) -> None:
-        self.schedules = tuple(case.settings["schedules"])
+        self.schedules: tuple[str | None, ...] = tuple(case.settings["schedules"])
         self.launches = 0
         self.counts: list[dict[str, Any]] | None = None  # of the first run of the case, one per launch
         self._folder = Path(case.build)
