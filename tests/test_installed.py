@@ -23,6 +23,8 @@ from cutesnake.plan.config import check
 from cutesnake.plot.timeline import draw_timeline
 from cutesnake.plot.times import draw_times
 from cutesnake.report import cards, ran, times
+from cutesnake.report.matrix import matrix as matrix_of
+from cutesnake.report.words import Notes
 from cutesnake.stages import GPU_STAGES
 from kernels.mla_decode.operator import PAGE, Inputs, Workload, same_precision
 
@@ -266,13 +268,15 @@ def test_recorded_times_stand_as_a_baseline_and_never_as_a_side(shown) -> None:
 
 
 def test_a_missing_package_is_one_row_with_one_reason(shown) -> None:
-    compared = compare(shown)
-    (row,) = [row for row in ran.coverage(compared) if row["kernel"] == "flash_mla"]
+    compared, notes = compare(shown), Notes()
+    (row,) = [row for row in matrix_of(compared, notes, "")["rows"] if row["kernel"] == "flash_mla"]
     assert row["dsl"] == "CUDA C++"
-    assert row["reasons"] == ["Not run: flash_mla is not importable here: its kernel is timed elsewhere"]
+    ((words, note),) = [(why["words"], why["note"]) for why in row["why"]]
+    assert words == "not run"
+    assert notes.texts[note - 1] == "flash_mla is not importable here: its kernel is timed elsewhere"
     built = next(tile for tile in ran.totals([compared]) if tile["words"] == "builds compiled")
     assert built["expected"] == len([b for b in shown.builds.values()])
-    (card,) = [card for card in cards.cards(shown, {}, "results") if card["kernel"] == "flash_mla"]
+    (card,) = [card for card in cards.cards(shown, {}, "results", notes) if card["kernel"] == "flash_mla"]
     assert card["source"]["text"] == "a Python package of the machine that runs it"
 
 
@@ -282,19 +286,21 @@ def test_pictures_and_times_name_it_as_cuda(shown) -> None:
     assert "flash_mla (CUDA C++)" in {text.get_text() for text in legend.get_texts()}
     drawn = draw_timeline(shown, source, "sm_90a").figure.axes[0]
     assert "flash_mla" in {text.get_text() for text in drawn.get_yticklabels()}
-    (table,) = times.times(compare(shown), [])
+    (table,) = times.times(compare(shown), [], Notes())
     assert "flash_mla" in table["kernels"]
 
 
 def test_the_summary_sets_every_kernel_against_it_and_its_reference_times_give_way(shown) -> None:
-    elsewhere = {"device": "NVIDIA H200", "hot_us": {"b1_q1_s1024_bf16": 1.0}}
-    (table,) = times.times(compare(shown), [{**elsewhere, "kernel": "flash_mla"}, {**elsewhere, "kernel": "another"}])
+    elsewhere = {"name": "Elsewhere", "device": "NVIDIA H200", "hot_us": {"b1_q1_s1024_bf16": 1.0}}
+    (table,) = times.times(
+        compare(shown), [{**elsewhere, "kernel": "flash_mla"}, {**elsewhere, "kernel": "another"}], Notes()
+    )
     assert [reference["kernel"] for reference in table["references"]] == ["another"]
     assert table["peers"] == ["flash_mla"]
-    speeds = {row["kernel"]: row["peers"][0] for row in table["summary"]}
+    speeds = {row["kernel"]: row["warm"]["peers"][0] for row in table["summary"]}
     assert speeds["flash_mla"] is None
     assert speeds["cute_sm90"]["mean"] == pytest.approx(1.0)  # its records are copies of cute_sm90's
-    assert speeds["tilegym"]["mean"] < 1 and speeds["tilegym"]["count"] == len(table["rows"])
+    assert speeds["tilegym"]["mean"] < 1 and speeds["tilegym"]["count"] == len(table["figures"][0]["rows"])
 
 
 def test_recorded_kernels_that_the_experiment_leaves_out_are_not_shown(shown) -> None:
@@ -308,5 +314,5 @@ def test_recorded_kernels_that_the_experiment_leaves_out_are_not_shown(shown) ->
     (legend,) = draw_times(without, source, "sm_90a").figure.legends
     assert {text.get_text().split()[0] for text in legend.get_texts()} == {"tilegym", "cute_sm90", "torch_sdpa"}
     draw_timeline(without, source, "sm_90a")
-    (table,) = times.times(compare(without), [])
+    (table,) = times.times(compare(without), [], Notes())
     assert set(table["kernels"]) == {"tilegym", "cute_sm90", "torch_sdpa"}

@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 import pytest
 
 import sample
-from cutesnake.palette import DARK, LIGHT
+from cutesnake.palette import DARK, LIGHT, look, looks
 from cutesnake.plot import plot
-from cutesnake.plot.data import functions, kernel_places, label, merged, sizes, times
-from cutesnake.plot.style import GREY, WIDTH, NothingToShow, lay_out, short_sizes, to_svg
+from cutesnake.plot.data import functions, kernel_looks, label, merged, sizes, times
+from cutesnake.plot.style import WIDTH, NothingToShow, lay_out, short_sizes, to_svg
 from cutesnake.plot.timeline import LONGEST_NAME, draw_timeline, short_name
 from cutesnake.plot.times import draw_times
 
@@ -176,9 +176,21 @@ def test_a_long_name_loses_its_middle():
 
 
 def test_each_kernel_has_a_look_of_its_own_and_grey_is_pytorchs():
-    places = kernel_places(sample.evidence())
-    assert len(set(places.values())) == len(places)
-    assert [kernel for kernel, place in places.items() if place == GREY] == ["torch_sdpa"]
+    found = kernel_looks(sample.evidence())
+    assert len(set(found.values())) == len(found)
+    assert [kernel for kernel, one in found.items() if one.role.startswith("torch")] == ["torch_sdpa"]
+
+
+def test_a_kernels_look_does_not_depend_on_what_stands_beside_it():
+    some = {f"kernel_{number}": ("cute", "cutile", "torch", "cuda", "new")[number % 5] for number in range(40)}
+    every = looks(some)
+    assert len(set(every.values())) == len(some)
+    alone = {kernel: looks({kernel: dsl})[kernel] for kernel, dsl in some.items()}
+    assert alone == {kernel: look(kernel, dsl) for kernel, dsl in some.items()}
+    same = [kernel for kernel in some if every[kernel] == alone[kernel]]
+    assert len(same) > 30  # the others would have looked like another kernel: they differ by their marker only
+    assert all(every[kernel].role == alone[kernel].role for kernel in some)
+    assert looks(dict(reversed(some.items()))) == every
 
 
 def test_duration_has_a_panel_per_dtype_and_batch_on_shared_axes():

@@ -6,7 +6,6 @@ import copy
 import html
 import re
 import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,14 +17,14 @@ from cutesnake.compare.comparison import compare
 from cutesnake.plot import plot
 from cutesnake.report import Contents, render, write_report
 from cutesnake.report.comparison import tables
-from cutesnake.report.words import signed, state, where
+from cutesnake.report.words import Notes, signed, state, where
 
 ROOT = Path(__file__).resolve().parents[1]
 VOID = {"meta", "link", "br", "input", "img", "hr"}
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-def contents(evidence, folder, draw=False, front=None, **more):
+def contents(evidence, folder, draw=False, front=True, **more):
     pictures = plot(evidence, folder)["pictures"] if draw else []
     upstream = yaml.safe_load((ROOT / "kernels" / "upstream.yaml").read_text())
     comparison = compare(evidence)
@@ -38,8 +37,8 @@ def contents(evidence, folder, draw=False, front=None, **more):
         "config": "targets: [sm_90a, sm_100a] # <as used>\n",
         "upstream": upstream,
         "commit": "abc1234",
-        "comparisons": [] if front else [comparison],
-        "front": front,
+        "front": "mla_report.html",
+        "comparisons": [comparison] if front else [],
     }
     return Contents(**{**given, **more})
 
@@ -112,19 +111,41 @@ def test_links_within_the_page_lead_somewhere(none):
 
 def test_sections_come_in_the_order_of_a_newcomers_questions(none):
     page = Page(none)
-    order = [page.ids.index(name) for name in ("ran", "comparison", "pictures", "kernels", "roofline", "provenance")]
+    sections = ("found", "ran", "pictures", "times", "comparison", "kernels", "roofline", "rules", "provenance")
+    order = [page.ids.index(name) for name in sections]
     assert order == sorted(order)
+    assert none.index("<figure") < none.index("<table")  # pictures before tables, findings before either
+    assert none.index('<dl class="found">') < none.index("<figure")
 
 
-def test_what_ran_comes_first_with_counts_and_reasons(none):
+def reasons(text):
+    """The page's list of reasons by number."""
+    items = re.findall(r'<li id="reason-(\d+)">(.*?)</li>', text)
+    return {int(number): html.unescape(reason) for number, reason in items}
+
+
+def test_what_ran_has_counts_and_the_numbers_of_its_reasons(none):
     text = Page(none).text
     assert "No GPU here: no NVIDIA driver is installed." in text
     assert "13 of 15 ✕ builds compiled 2 failed" in text
     assert "0 of 60 ◐ cases checked on a GPU 1 checked by simulation" in text
     assert "2 of 2 failed" in text
-    assert "Not checked, timed or profiled: no GPU here" in text
-    assert "4 workloads left out: takes fp16 only." in text
-    assert "Not built: not written for sm_90a: it is for sm_100a." in text
+    numbers = {reason: number for number, reason in reasons(none).items()}
+    assert f"not checked, timed or profiled {numbers[sample.NO_GPU]}" in text
+    assert f"4 workloads left out {numbers[sample.ONLY_FP16]}" in text
+    assert f"not built {numbers['not written for sm_90a: it is for sm_100a']}" in text
+    assert f"did not compile {numbers['TileError: <b>tile</b> of 512 columns does not fit']}" in text
+
+
+def test_every_reason_is_said_once_and_every_number_leads_to_one(none, gpu):
+    for page in (none, gpu):
+        found = reasons(page)
+        assert list(found) == list(range(1, len(found) + 1)) and len(set(found.values())) == len(found)
+        used = {int(number) for number in re.findall(r'href="#reason-(\d+)"', page)}
+        assert used == set(found)
+        for reason in found.values():
+            if len(reason) > 40:
+                assert page.count(f">{html.escape(reason, quote=False)}<") == 1
 
 
 def test_first_sentences_say_what_was_measured_where(none, gpu, tmp_path):
@@ -151,58 +172,69 @@ def test_a_laptop_shows_what_was_recorded_elsewhere(tmp_path):
 
 def test_what_several_rows_share_is_said_once_and_referred_to(gpu):
     comparison = compare(sample.evidence(gpu=True, recorded=True))
-    for table in tables(comparison):
+    for table in tables(comparison, Notes()):
         said = [(box["kernels"], i["sentence"]) for box in table["common"] for i in box["insights"]]
         assert said and len(said) == len(set(said))
         ids = {i["id"] for box in table["common"] for i in box["insights"]}
-        for group in table["groups"]:
-            assert {reference["id"] for reference in group["shared"]} <= ids
-            kernels = " beside ".join(line["kernel"] for line in group["lines"][:2] if line["kernel"])
-            assert not {(kernels, i["sentence"]) for i in group["insights"]} & set(said)
+        pairs = [pair for workload in table["workloads"] for pair in workload["pairs"]]
+        for pair in pairs:
+            assert {reference["id"] for reference in pair["shared"]} <= ids
+            assert not {(pair["kernels"], i["sentence"]) for i in pair["insights"]} & set(said)
         rows = [
             row
             for row in comparison["rows"]
             if (row["target"], where(row["device"])) == (table["target"], table["where"])
         ]
-        assert sum(len(g["insights"]) + len(g["shared"]) for g in table["groups"]) == sum(
-            len(r["insights"]) for r in rows
-        )
+        told = sum(len(pair["insights"]) + len(pair["shared"]) for pair in pairs)
+        assert told == sum(len(row["insights"]) for row in rows)
     assert '<details class="common">' in gpu  # closed until it is asked for
 
 
 def test_the_schedule_step_is_a_column_only_where_some_kernel_has_one():
     evidence = sample.evidence(gpu=True)
-    (plain, *_) = tables(compare(evidence))
+    (plain, *_) = tables(compare(evidence), Notes())
     assert "Schedule" not in [metric["name"] for metric in plain["metrics"]]
     for entry in evidence.measured.values():
         if entry["stage"] == "timing" and entry["case"]["kernel"] == "torch_sdpa":
             entry["metrics"]["plan_us"] = 6.0
-    (table, *_) = tables(compare(evidence))
+    (table, *_) = tables(compare(evidence), Notes())
     column = [metric["name"] for metric in table["metrics"]].index("Schedule")
-    lines = {line["kernel"]: line["cells"][column] for group in table["groups"] for line in group["lines"]}
+    lines = {
+        line["kernel"]: line["cells"][column]
+        for workload in table["workloads"]
+        for line in (*workload["baselines"], *(line for pair in workload["pairs"] for line in pair["lines"]))
+    }
     assert lines["torch_sdpa"]["text"] == "6" and lines["cute_sm90"]["text"] == "none"
 
 
 def test_measured_insights_stay_in_their_rows(gpu):
-    (table, *_) = tables(compare(sample.evidence(gpu=True)))
+    (table, *_) = tables(compare(sample.evidence(gpu=True)), Notes())
     assert {i["rule"][0] for box in table["common"] for i in box["insights"]} == {"S"}
-    assert all("M1" in {i["rule"] for i in group["insights"]} for group in table["groups"])
+    pairs = [pair for workload in table["workloads"] for pair in workload["pairs"]]
+    assert all("M1" in {i["rule"] for i in pair["insights"]} for pair in pairs)
+
+
+def test_a_folded_workload_shows_its_fastest_pair(gpu):
+    comparison = compare(sample.evidence(gpu=True))
+    (table, *_) = tables(comparison, Notes())
+    assert [workload["workload"] for workload in table["workloads"]] == list(sample.evidence().workloads)
+    for workload in table["workloads"]:
+        assert workload["kernels"] == "cutile beside cute_sm90"  # tilegym is slower
+        mine = next(pair for pair in workload["pairs"] if pair["kernels"] == workload["kernels"])
+        assert mine["lines"][2]["cells"] == workload["cells"]
+        assert "times as fast as" in workload["said"] and len(workload["pairs"]) == 2
 
 
 def test_static_figures_and_bounds_are_said_to_be_such(none):
     body = none[none.index('<table class="data pairs') :]
     cell = re.search(r'<td class="n static" data-v="255">255<span class="s" title="static">s</span></td>', body)
     assert cell
-    assert re.search(
-        r'<td class="n static" data-v="[\d.]+">≥ [\d.]+<span class="s" title="static">s</span><sup>1</sup>', body
-    )
+    bound = r'<td class="n static" data-v="[\d.]+">≥ [\d.]+<span class="s" title="static">s</span><sup>'
+    assert re.search(bound + r'<a href="#reason-\d+">', body)
 
 
 def test_every_missing_cell_has_a_note(gpu):
-    for table in re.findall(r'<table class="data pairs.*?</ol>', gpu, flags=re.DOTALL):
-        notes = table[table.index("</table>") :].count("<li>")
-        marks = [int(n) for n in re.findall(r"<sup>(\d+)</sup>", table)]
-        assert set(marks) == set(range(1, notes + 1))
+    for table in re.findall(r'<table class="data pairs.*?</table>', gpu, flags=re.DOTALL):
         assert not re.search(r'<td class="n missing"[^>]*>none</td>', table)
     assert not re.search(r"<td[^>]*>\s*</td>", gpu)
 
@@ -210,7 +242,7 @@ def test_every_missing_cell_has_a_note(gpu):
 def test_simulated_checks_are_never_called_passed(none):
     text = Page(none).text
     assert "checked by simulation (ptxsim, no GPU; 1 schedule: random; seeds 3, 4)" in text
-    assert "0 of 4, 1 by simulation" in text
+    assert "1 by simulation" in text
     assert not re.search(r"\bpassed\b(?! on hardware)", text)
 
 
@@ -312,87 +344,3 @@ def test_states_have_words(counts, text):
 
 def test_signed():
     assert (signed(2, "2"), signed(-2, "2"), signed(0, "0")) == ("+2", "\N{MINUS SIGN}2", "±0")
-
-
-SCRIPT = """
-<script>
-(function () {
-  var out = {};
-  var table = document.querySelector("table.pairs");
-  function first(n) {
-    return Array.from(table.tBodies).filter(function (b) { return !b.hidden; }).slice(0, n).map(function (b) {
-      return Number(b.rows[Number(table.dataset.line || 0)].querySelector("td.n").dataset.v);
-    });
-  }
-  var head = Array.from(table.tHead.rows[0].cells).find(function (c) { return /^Duration/.test(c.textContent); });
-  out.keyboard = head.querySelector("button").tabIndex === 0;
-  head.querySelector("button").click();
-  out.rising = first(99); out.ariaUp = head.getAttribute("aria-sort");
-  head.querySelector("button").click();
-  out.falling = first(99); out.ariaDown = head.getAttribute("aria-sort");
-  var select = table.parentNode.previousElementSibling.querySelector("select");
-  select.value = "1"; select.dispatchEvent(new Event("change"));
-  out.cute = first(99);
-  var input = table.parentNode.previousElementSibling.querySelector("input");
-  input.value = "B32 fp16 tilegym"; input.dispatchEvent(new Event("input"));
-  out.filtered = Array.from(table.tBodies).filter(function (b) { return !b.hidden; }).map(function (b) {
-    return b.rows[0].cells[0].textContent + " " + b.rows[0].cells[1].textContent.trim().replace(/\\s+/g, " ");
-  });
-  out.shown = input.closest(".tools").querySelector("output").textContent;
-  var plain = document.querySelector("#ran table.sortable");
-  plain.tHead.rows[0].cells[0].querySelector("button").click();
-  out.plain = Array.from(plain.tBodies[0].rows, function (r) { return r.cells[0].textContent; });
-  out.loads = performance.getEntriesByType("resource").map(function (r) { return r.name; })
-    .filter(function (name) { return !/^data:/.test(name); });
-  out.wide = document.documentElement.scrollWidth > document.documentElement.clientWidth;
-  var name = table.querySelector("th[scope=row]");
-  name.append("_with_a_rather_long_name");
-  out.cut = table.parentNode.scrollWidth > table.parentNode.clientWidth;
-  name.lastChild.remove();
-  var link = table.querySelector("td.insight a.rule[href*=said]");
-  location.hash = link.hash;
-  window.dispatchEvent(new Event("hashchange"));
-  out.opened = document.getElementById(link.hash.slice(1)).closest("details.common").open;
-  out.errors = window.seen;
-  document.title = "DONE" + JSON.stringify(out);
-})();
-</script>
-</body>"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here; CI installs it")
-@pytest.mark.parametrize("width", [1280, 520])  # headless Chromium makes no narrower window
-def test_in_a_browser(gpu, tmp_path, width):
-    import json
-
-    watch = "<script>window.seen = []; window.onerror = function (m) { window.seen.push(m); };</script></head>"
-    page = gpu.replace("</head>", watch, 1).replace("</body>", SCRIPT, 1)
-    (tmp_path / "page.html").write_text(page)
-    done = subprocess.run(
-        [
-            *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-            *(f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900"),
-            *("--enable-logging=stderr", "--dump-dom", (tmp_path / "page.html").as_uri()),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
-    found = re.search(r"<title>DONE(.*?)</title>", done.stdout)
-    assert found, done.stderr[-2000:]
-    out = json.loads(html.unescape(found.group(1)))
-    assert out["errors"] == [] and "CONSOLE" not in done.stderr
-    assert out["loads"] == []
-    assert out["keyboard"]
-    assert (out["ariaUp"], out["ariaDown"]) == ("ascending", "descending")
-    assert len(out["rising"]) > 8 and out["rising"] == sorted(out["rising"])
-    assert out["falling"] == sorted(out["rising"], reverse=True)
-    assert out["cute"] == sorted(out["cute"], reverse=True) and out["cute"] != out["falling"]
-    assert sorted(out["filtered"]) == ["b32_q1_s1024_fp16 cuTile tilegym", "b32_q1_s8192_fp16 cuTile tilegym"]
-    assert out["shown"] == "2 of 16 shown"
-    assert out["plain"] == sorted(out["plain"])
-    assert not out["wide"]
-    assert not out["cut"] or width < 1280  # the whole table, insights too, fits a laptop's window
-    assert out["opened"]

@@ -3,12 +3,14 @@
 import math
 from pathlib import Path
 
+import pytest
 import yaml
 
 import sample
 from cutesnake.compare.comparison import compare
 from cutesnake.places import ROOT
 from cutesnake.report.times import times
+from cutesnake.report.words import Notes
 from kernels.mla_decode.operator import Workload
 
 REFERENCE = {
@@ -25,21 +27,41 @@ REFERENCE = {
 
 
 def view(evidence, references):
-    return times(compare(evidence), references)
+    notes = Notes()
+    return times(compare(evidence), references, notes), notes.texts
+
+
+def figures(table, name):
+    """The table of cold or of warm times."""
+    return next(figure for figure in table["figures"] if figure["name"] == name)
+
+
+def row_of(table, workload, name="warm"):
+    return next(row for row in figures(table, name)["rows"] if row["workload"] == workload)
 
 
 def test_nothing_timed_no_table() -> None:
-    assert view(sample.evidence(), [REFERENCE]) == []
+    assert view(sample.evidence(), [REFERENCE]) == ([], [])
 
 
-def test_every_timed_kernel_has_a_column_and_the_fastest_is_marked() -> None:
-    live, recorded = view(sample.evidence(gpu=True, recorded=True), [])
+@pytest.mark.parametrize("name", ["cold", "warm"])
+def test_every_timed_kernel_has_a_column_and_the_fastest_is_marked(name) -> None:
+    (live, recorded), _ = view(sample.evidence(gpu=True, recorded=True), [])
     assert live["target"] == recorded["target"] == "sm_90a"
     assert "recorded" in recorded["where"] and "recorded" not in live["where"]
     assert set(live["kernels"]) == {"tilegym", "cutile", "cute_sm90", "torch_sdpa"}
-    for row in live["rows"]:
+    for row in figures(live, name)["rows"]:
         known = [cell["us"] for cell in row["cells"] if cell["us"] is not None]
         assert [cell["us"] for cell in row["cells"] if cell["fastest"]] == [min(known)]
+
+
+def test_cold_and_warm_are_their_records_figures() -> None:
+    evidence = sample.evidence(gpu=True)
+    (table,), _ = view(evidence, [])
+    entry = evidence.measured["results/timing/mla_decode/cutile/sm_90a/bf16/b1_q1_s1024_bf16.json"]
+    place = table["kernels"].index("cutile")
+    for name, key in (("cold", "cold_us"), ("warm", "hot_us")):
+        assert row_of(table, "b1_q1_s1024_bf16", name)["cells"][place]["us"] == entry["metrics"][key]
 
 
 def test_summary_counts_only_rows_that_both_have() -> None:
@@ -48,52 +70,60 @@ def test_summary_counts_only_rows_that_both_have() -> None:
     fast = "results/timing/mla_decode/cutile/sm_90a/bf16/b32_q1_s8192_bf16.json"
     measured = {path: entry for path, entry in evidence.measured.items() if path != without}
     measured[fast]["metrics"]["hot_us"] = 0.5
-    (table,) = view(sample.replace(evidence, measured=measured), [REFERENCE])
-    assert table["sentence"] == (
-        "Fastest of 4 kernels with a warm L2 cache: cute_sm90 (CuTe DSL) on 7, cutile (cuTile) on 1 of 8 workloads."
-    )
+    (table,), _ = view(sample.replace(evidence, measured=measured), [REFERENCE])
+    assert table["sentences"] == [
+        "Fastest of 4 kernels in a lone call with a cold L2 cache: cute_sm90 (CuTe DSL) on 8 of 8 workloads.",
+        "Fastest of 4 kernels back to back with a warm L2 cache: cute_sm90 (CuTe DSL) on 7, cutile (cuTile) on 1 of 8 "
+        "workloads.",
+    ]
     found = {row["kernel"]: row for row in table["summary"]}
-    assert [(row["fastest"], row["timed"]) for row in found.values()] == [(0, 7), (1, 8), (7, 8), (0, 8)]
-    assert found["cutile"]["cutile"] == {"mean": 1.0, "count": 8}
-    assert found["tilegym"]["cutile"]["count"] == 7 and found["tilegym"]["cutile"]["mean"] < 1
+    assert [(row["warm"]["fastest"], row["timed"]) for row in found.values()] == [(0, 7), (1, 8), (7, 8), (0, 8)]
+    assert [row["cold"]["fastest"] for row in found.values()] == [0, 0, 8, 0]
+    assert found["cutile"]["warm"]["cutile"] == {"mean": 1.0, "count": 8}
+    assert found["tilegym"]["warm"]["cutile"]["count"] == 7 and found["tilegym"]["warm"]["cutile"]["mean"] < 1
     us = {
-        kernel: {row["workload"]: row["cells"][place]["us"] for row in table["rows"] if row["cells"][place]["us"]}
+        kernel: {
+            row["workload"]: row["cells"][place]["us"]
+            for row in figures(table, "warm")["rows"]
+            if row["cells"][place]["us"]
+        }
         for place, kernel in enumerate(table["kernels"])
     }
     product = math.prod(us["cutile"][w] / us["cute_sm90"][w] for w in us["cutile"])
-    assert math.isclose(found["cute_sm90"]["cutile"]["mean"], product ** (1 / 8))
+    assert math.isclose(found["cute_sm90"]["warm"]["cutile"]["mean"], product ** (1 / 8))
     assert found["tilegym"]["references"] == [None]  # its only workload was not timed
     (reference,) = found["cutile"]["references"]
     assert reference["count"] == 1 and math.isclose(reference["mean"], 0.001 / us["cutile"]["b1_q1_s1024_bf16"])
 
 
-def test_flags_of_times_are_numbered_notes() -> None:
+def test_flags_of_times_are_numbered_notes_by_their_kind() -> None:
     evidence = sample.evidence(gpu=True)
-    for path, flags in {"cutile": ["power cap"], "tilegym": ["spread", "power cap"]}.items():
+    for path, flags in {"cutile": ["power cap", "spread by 7.1 %"], "tilegym": ["spread by 6.3 %"]}.items():
         place = f"results/timing/mla_decode/{path}/sm_90a/bf16/b1_q1_s1024_bf16.json"
         evidence.measured[place]["metrics"]["flags"] = flags
-    (table,) = view(evidence, [])
-    assert table["notes"] == ["spread", "power cap"]  # tilegym's column comes first
-    row = next(row for row in table["rows"] if row["workload"] == "b1_q1_s1024_bf16")
-    assert [cell["marks"] for cell in row["cells"]] == [[1, 2], [2], [], []]
+    (table,), notes = view(evidence, [])
+    assert notes == ["spread by N % (a cell's own figures show when it is pointed at)", "power cap"]
+    cells = row_of(table, "b1_q1_s1024_bf16")["cells"]
+    assert [cell["marks"] for cell in cells] == [[1], [1, 2], [], []]  # tilegym's column comes first
+    assert cells[0]["flags"] == ["spread by 6.3 %"]
 
 
 def test_a_time_that_failed_has_its_reason() -> None:
     evidence = sample.evidence(gpu=True)
     entry = evidence.measured["results/timing/mla_decode/tilegym/sm_90a/bf16/b1_q1_s1024_bf16.json"]
     entry |= {"status": "failed", "reason": "was not correct", "metrics": None}
-    (table,) = view(evidence, [])
-    row = next(row for row in table["rows"] if row["workload"] == "b1_q1_s1024_bf16")
-    assert (row["cells"][0]["us"], row["cells"][0]["marks"]) == (None, [1])
-    assert table["notes"] == ["was not correct"]
+    (table,), notes = view(evidence, [])
+    cell = row_of(table, "b1_q1_s1024_bf16")["cells"][0]
+    assert (cell["us"], cell["marks"]) == (None, [1])
+    assert notes == ["was not correct"]
 
 
-def test_times_from_elsewhere_stand_beside_and_never_win() -> None:
-    (table,) = view(sample.evidence(gpu=True), [REFERENCE, {**REFERENCE, "device": "NVIDIA B200"}])
+def test_times_from_elsewhere_stand_beside_warm_ones_and_never_win() -> None:
+    (table,), _ = view(sample.evidence(gpu=True), [REFERENCE, {**REFERENCE, "device": "NVIDIA B200"}])
     assert [r["device"] for r in table["references"]] == ["NVIDIA H200"]
-    row = next(row for row in table["rows"] if row["workload"] == "b1_q1_s1024_bf16")
-    assert row["other"] == [0.001]
-    assert sum(cell["fastest"] for cell in row["cells"]) == 1
+    assert figures(table, "warm")["other"]["b1_q1_s1024_bf16"] == [0.001]
+    assert figures(table, "cold")["other"]["b1_q1_s1024_bf16"] == []
+    assert sum(cell["fastest"] for cell in row_of(table, "b1_q1_s1024_bf16")["cells"]) == 1
 
 
 def test_reference_times_name_real_workloads_and_their_source() -> None:

@@ -1,19 +1,20 @@
-// Sorting and filtering. Without scripts the page is complete; only these controls are missing.
+// Sorting, filtering, folding and copying. Without scripts the page is complete; only these controls are missing.
 (function () {
   "use strict";
   document.documentElement.classList.add("js");
 
-  // What moves as one: a row of a plain table, a group of lines (tbody) of a table of pairs.
+  // What moves as one: a row of a plain table, a workload with all its lines (tbody) of a folded one.
   function units(table) {
-    return table.classList.contains("pairs") ? Array.from(table.tBodies) : Array.from(table.tBodies[0].rows);
+    return table.classList.contains("folded") ? Array.from(table.tBodies) : Array.from(table.tBodies[0].rows);
   }
 
-  // Cell of a column in the line that the reader chose; later lines of a group lack the cell that spans them all.
-  function cellOf(table, unit, column) {
-    if (unit.tagName === "TR") return unit.cells[column];
-    var line = Number(table.dataset.line || 0);
-    if (column === 0 || line === 0) return unit.rows[0].cells[column];
-    return unit.rows[line].cells[column - 1];
+  // The line of the head that names the columns: a line above it may name groups of them.
+  function headOf(table) {
+    return table.tHead.rows[table.tHead.rows.length - 1];
+  }
+
+  function rowOf(unit) {
+    return unit.tagName === "TR" ? unit : unit.rows[0];
   }
 
   function keyOf(cell) {
@@ -31,21 +32,21 @@
 
   function sort(table, column, direction) {
     var found = units(table).map(function (unit, place) {
-      return { unit: unit, place: place, key: keyOf(cellOf(table, unit, column)) };
+      return { unit: unit, place: place, key: keyOf(rowOf(unit).cells[column]) };
     });
     found.sort(function (a, b) {
       if (a.key === null || b.key === null) return (a.key === null) - (b.key === null) || a.place - b.place;
       return direction * compare(a.key, b.key) || a.place - b.place;
     });
     found.forEach(function (entry) { entry.unit.parentNode.appendChild(entry.unit); });
-    Array.from(table.tHead.rows[0].cells).forEach(function (head, place) {
+    Array.from(headOf(table).cells).forEach(function (head, place) {
       if (head.hasAttribute("data-fixed")) return;
       head.setAttribute("aria-sort", place !== column ? "none" : direction > 0 ? "ascending" : "descending");
     });
   }
 
   function makeSortable(table) {
-    Array.from(table.tHead.rows[0].cells).forEach(function (head, column) {
+    Array.from(headOf(table).cells).forEach(function (head, column) {
       if (head.hasAttribute("data-fixed")) return;
       var button = document.createElement("button");
       button.type = "button";
@@ -69,8 +70,8 @@
     label.append(input);
     var shown = document.createElement("output");
     tools.append(label);
-    if (table.classList.contains("pairs")) tools.append(chooseLine(table));
-    tools.append(shown);
+    if (table.classList.contains("folded")) tools.append(unfoldAll(table));
+    tools.append(copyButton(table, shown), shown);
     table.parentNode.before(tools);
     var all = units(table).map(function (unit) {
       return { unit: unit, text: wordsOf(unit) };
@@ -93,23 +94,97 @@
     return Array.from(cells, function (cell) { return cell.textContent; }).join(" ").toLowerCase();
   }
 
-  function chooseLine(table) {
-    var label = document.createElement("label");
-    label.append("Sort by the figure of ");
-    var select = document.createElement("select");
-    ["cuTile", "CuTe", "Delta"].forEach(function (name, line) { select.add(new Option(name, line)); });
-    select.addEventListener("change", function () {
-      table.dataset.line = select.value;
-      var heads = Array.from(table.tHead.rows[0].cells);
-      var column = heads.findIndex(function (head) { return /cending/.test(head.getAttribute("aria-sort")); });
-      if (column >= 0) sort(table, column, heads[column].getAttribute("aria-sort") === "ascending" ? 1 : -1);
-    });
-    label.append(select);
-    return label;
+  function fold(unit, open) {
+    Array.from(unit.rows).slice(1).forEach(function (row) { row.hidden = !open; });
+    unit.querySelector("button.fold").setAttribute("aria-expanded", String(open));
   }
 
+  function makeFoldable(table) {
+    units(table).forEach(function (unit) {
+      var head = unit.rows[0].cells[0];
+      var button = document.createElement("button");
+      button.type = "button";
+      button.className = "fold";
+      while (head.firstChild) button.appendChild(head.firstChild);
+      head.appendChild(button);
+      button.addEventListener("click", function () {
+        fold(unit, button.getAttribute("aria-expanded") !== "true");
+      });
+      fold(unit, false);
+    });
+  }
+
+  function unfoldAll(table) {
+    var button = document.createElement("button");
+    button.type = "button";
+    button.textContent = "Unfold all";
+    button.addEventListener("click", function () {
+      var open = button.textContent === "Unfold all";
+      units(table).forEach(function (unit) { fold(unit, open); });
+      button.textContent = open ? "Fold all" : "Unfold all";
+    });
+    return button;
+  }
+
+  // The rows that the filter leaves, figures in full; of a folded table its single lines, each with its workload.
+  function csvOf(table) {
+    var heads = Array.from(headOf(table).cells).filter(function (cell) { return !cell.classList.contains("insight"); });
+    var lines = [heads.map(valueOf)];
+    units(table).forEach(function (unit) {
+      if (unit.hidden) return;
+      if (unit.tagName === "TR") return lines.push(Array.from(unit.cells, valueOf));
+      var workload = valueOf(unit.rows[0].cells[0]);
+      Array.from(unit.rows).slice(1).forEach(function (row) {
+        var cells = Array.from(row.cells).filter(function (cell) { return !cell.matches(".insight, .names"); });
+        lines.push([workload].concat(cells.map(valueOf)));
+      });
+    });
+    return lines.map(function (line) { return line.map(quoted).join(","); }).join("\n") + "\n";
+  }
+
+  function valueOf(cell) {
+    if (cell.dataset.v !== undefined && cell.classList.contains("n")) return cell.dataset.v;
+    if (cell.classList.contains("missing")) return "";
+    var copy = cell.cloneNode(true);
+    copy.querySelectorAll("sup, .s").forEach(function (note) { note.remove(); });
+    return copy.textContent.replace(/[\s\u200b]+/g, " ").trim();
+  }
+
+  function quoted(text) {
+    return /[",\n]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text;
+  }
+
+  function copyButton(table, said) {
+    var button = document.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.textContent = "Copy as CSV";
+    button.addEventListener("click", function () {
+      var text = csvOf(table);
+      var done = function () { said.textContent = text.split("\n").length - 2 + " rows copied"; };
+      if (navigator.clipboard && window.isSecureContext) {
+        navigator.clipboard.writeText(text).then(done, function () { byHand(text); done(); });
+      } else {
+        byHand(text);
+        done();
+      }
+    });
+    return button;
+  }
+
+  function byHand(text) {
+    var area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+
+  document.querySelectorAll("table.folded").forEach(makeFoldable);
   document.querySelectorAll("table.sortable").forEach(makeSortable);
   document.querySelectorAll("table.filterable").forEach(makeFilterable);
+  window.cutesnake = { csvOf: csvOf };
 
   // A link to something inside a closed block opens it; printing opens everything.
   function reveal() {

@@ -42,11 +42,13 @@ MEASURED = [*CHECKED, *TIMED, *TUNED, *PROFILED]
 RECORDS = {operator: [] for operator in PLAN.workloads}  # operator -> its records
 for path in (*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED):
     RECORDS[Path(path).parts[2]].append(path)
+COMPARISONS = [f"results/compare/{operator}.json" for operator in PLAN.workloads]
+FRONT_PAGE = "mla_report.html"
 FRONT, *OTHERS = PLAN.workloads  # the operator that the front page shows in full, and those with a page of their own
 
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.
 PROJECT = Path(os.path.relpath(workflow.basedir))
-TEMPLATES = sorted(str(path) for path in Path(PROJECT, "workflow/report").iterdir())
+TEMPLATES = sorted(str(path) for path in Path(PROJECT, "workflow/report").iterdir() if path.is_file())
 
 
 wildcard_constraints:

@@ -9,6 +9,12 @@ rule compare:
         recorded=lambda wildcards: recorded_of(wildcards.operator),
     output:
         record="results/compare/{operator}.json",
+        table=report(
+            "results/compare/{operator}.csv",
+            caption="../report/captions/table.rst",
+            category="Tables",
+            labels={"operator": "{operator}"},
+        ),
     log:
         "results/log/compare/{operator}.log",
     conda:

@@ -8,7 +8,14 @@ rule plot:
         roofline="results/inspect/{operator}/roofline.json",
         recorded=lambda wildcards: recorded_of(wildcards.operator),
     output:
-        folder=directory("results/plot/{operator}"),
+        folder=report(
+            directory("results/plot/{operator}"),
+            patterns=["{picture}.svg"],
+            caption="../report/captions/picture.rst",
+            category="Pictures",
+            subcategory="{operator}",
+            labels={"picture": "{picture}"},
+        ),
     log:
         "results/log/plot/{operator}.log",
     conda:
@@ -17,3 +24,24 @@ rule plot:
         code=digest_code("plot.py"),
     script:
         "../scripts/plot.py"
+
+
+rule overview:
+    input:
+        comparisons=COMPARISONS,
+    output:
+        folder=report(
+            directory("results/overview"),
+            patterns=["{picture}.svg"],
+            caption="../report/captions/overview.rst",
+            category="Overview",
+            labels={"picture": "{picture}"},
+        ),
+    log:
+        "results/log/overview.log",
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        code=digest_code("overview.py"),
+    script:
+        "../scripts/overview.py"

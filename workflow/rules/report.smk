@@ -8,19 +8,27 @@ rule report:
         records=records_of(FRONT),
         roofline=f"results/inspect/{FRONT}/roofline.json",
         recorded=recorded_of(FRONT),
-        comparisons=[f"results/compare/{operator}.json" for operator in PLAN.workloads],
+        comparisons=COMPARISONS,
+        table=f"results/compare/{FRONT}.csv",
+        overview="results/overview",
         pictures=f"results/plot/{FRONT}",
         pages=[f"results/report/{operator}.html" for operator in OTHERS],
         upstream=str(PROJECT / "kernels/upstream.yaml"),
         references=references_of(FRONT),
         templates=TEMPLATES,
     output:
-        page="results/mla_report.html",
+        page=report(
+            f"results/{FRONT_PAGE}",
+            caption="../report/captions/front.rst",
+            category="Overview",
+            labels={"page": "front page"},
+        ),
     log:
         "results/log/report.log",
     conda:
         "../../envs/environment.yaml"
     params:
+        front=FRONT_PAGE,
         config=digest_data(config),
         code=digest_code("report.py"),
     script:
@@ -35,18 +43,24 @@ rule page:
         roofline="results/inspect/{operator}/roofline.json",
         recorded=lambda wildcards: recorded_of(wildcards.operator),
         comparisons="results/compare/{operator}.json",
+        table="results/compare/{operator}.csv",
         pictures="results/plot/{operator}",
         upstream=str(PROJECT / "kernels/upstream.yaml"),
         references=lambda wildcards: references_of(wildcards.operator),
         templates=TEMPLATES,
     output:
-        page="results/report/{operator}.html",
+        page=report(
+            "results/report/{operator}.html",
+            caption="../report/captions/page.rst",
+            category="Pages",
+            labels={"operator": "{operator}"},
+        ),
     log:
         "results/log/report/{operator}.log",
     conda:
         "../../envs/environment.yaml"
     params:
-        front="results/mla_report.html",
+        front=FRONT_PAGE,
         config=digest_data(config),
         code=digest_code("report.py"),
     script:

@@ -8,4 +8,4 @@ with one_line("compare", snakemake.log[0]):
     evidence = load_evidence(
         snakemake.input.plan, snakemake.input.records, snakemake.input.roofline, snakemake.input.recorded
     )
-    write_comparison(evidence, snakemake.output.record)
+    write_comparison(evidence, snakemake.output.record, snakemake.output.table)

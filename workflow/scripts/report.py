@@ -1,6 +1,5 @@
 """Snakemake script of the rules report and page: everything about an operator into one page."""
 
-import os
 from pathlib import Path
 
 import yaml
@@ -25,7 +24,7 @@ with one_line("report", snakemake.log[0]):
     paths = snakemake.input.comparisons
     comparisons = [record.read("compare", path) for path in ([paths] if isinstance(paths, str) else paths)]
     folder = Path(snakemake.input.pictures)
-    front = snakemake.params.get("front")
+    overview = snakemake.input.get("overview")
     contents = Contents(
         arch=record.read("arch", snakemake.input.arch),
         evidence=evidence,
@@ -36,7 +35,8 @@ with one_line("report", snakemake.log[0]):
         upstream=read_yaml(snakemake.input.upstream),
         references=[entry for path in snakemake.input.references for entry in read_yaml(path)],
         commit=commit(),
-        comparisons=[] if front else comparisons,
-        front=os.path.relpath(front, Path(snakemake.output.page).parent) if front else None,
+        front=snakemake.params.front,
+        comparisons=comparisons if overview else [],
+        overview=Path(overview) if overview else None,
     )
     write_report(contents, snakemake.output.page)

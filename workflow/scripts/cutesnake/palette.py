@@ -1,8 +1,101 @@
-"""Colours of the pictures and the page, by role."""
+"""Colours of the pictures and the pages by role, and the look of a kernel, which its name and DSL alone decide."""
 
-# Each role is drawn in its light colour and leaves as a CSS variable with that colour as the fallback. The series are
-# Okabe and Ito's palette (Color Universal Design, 2008), darkened for white and lightened for dark paper until each
-# has a contrast of 3:1; no picture tells series apart by colour alone.
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+TONES = 5  # of each DSL's range of hues
+# DSL -> hues in degrees, first and last, and chroma, in OKLCH (Ottosson, «A perceptual color space for image
+# processing», 2020). Kernels of one DSL look related on every page; grey is PyTorch's, the baseline.
+HUES = {
+    "cutile": (165.0, 275.0, 0.12),
+    "cute": (25.0, 85.0, 0.14),
+    "cuda": (300.0, 350.0, 0.14),
+    "torch": (260.0, 260.0, 0.015),
+}
+OTHER = (110.0, 150.0, 0.11)  # hues of DSLs that have no range of their own
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a kernel is drawn: a colour by its role, and a marker, since no picture tells by colour alone."""
+
+    role: str
+    marker: str
+
+    @property
+    def colour(self) -> str:
+        """The light colour, which a picture leaves as a CSS variable."""
+        return LIGHT[self.role]
+
+
+def look(kernel: str, dsl: str) -> Look:
+    """A kernel's look, the same on every page and whatever else is drawn beside it."""
+    tone, marker = _draw(kernel, dsl)
+    return Look(_role(dsl, tone), MARKERS[marker])
+
+
+def looks(kernels: Mapping[str, str]) -> dict[str, Look]:
+    """Looks of an operator's kernels (name -> DSL). Where two would be alike, the later by name has the next marker."""
+    found: dict[str, Look] = {}
+    for kernel in sorted(kernels):
+        mine = look(kernel, kernels[kernel])
+        start = MARKERS.index(mine.marker)
+        others = (MARKERS[(start + step) % len(MARKERS)] for step in range(len(MARKERS)))
+        free = (Look(mine.role, marker) for marker in others)
+        found[kernel] = next((one for one in free if one not in found.values()), mine)
+    return {kernel: found[kernel] for kernel in kernels}
+
+
+def _draw(kernel: str, dsl: str) -> tuple[int, int]:
+    number = int.from_bytes(hashlib.sha256(f"{dsl}/{kernel}".encode()).digest()[:4], "big")
+    return number % TONES, number // TONES % len(MARKERS)
+
+
+def _role(dsl: str, tone: int) -> str:
+    return f"{dsl if dsl in HUES else 'other'}-{tone}"
+
+
+def _oklch(lightness: float, chroma: float, hue: float) -> str:
+    """sRGB in hex of an OKLCH colour, its chroma lowered until it can be shown."""
+    while True:
+        a, b = (chroma * part(math.radians(hue)) for part in (math.cos, math.sin))
+        long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
+        medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
+        short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
+        linear = (
+            4.0767416621 * long - 3.3077115913 * medium + 0.2309699292 * short,
+            -1.2684380046 * long + 2.6097574011 * medium - 0.3413193965 * short,
+            -0.0041960863 * long - 0.7034186147 * medium + 1.7076147010 * short,
+        )
+        if all(-1e-4 <= value <= 1.0001 for value in linear):
+            return "#" + "".join(f"{round(255 * _gamma(value)):02x}" for value in linear)
+        chroma -= 0.005
+
+
+def _gamma(value: float) -> float:
+    value = min(max(value, 0.0), 1.0)
+    return 12.92 * value if value <= 0.0031308 else 1.055 * value ** (1 / 2.4) - 0.055
+
+
+def _ranges(levels: tuple[float, float]) -> dict[str, str]:
+    """role -> colour; neighbours of a range differ in lightness too."""
+    found = {}
+    for name, (first, last, chroma) in {**HUES, "other": OTHER}.items():
+        for tone in range(TONES):
+            hue = first + (last - first) * tone / (TONES - 1)
+            step = tone / (TONES - 1) if first == last else tone % 2
+            found[f"{name}-{tone}"] = _oklch(levels[0] + (levels[1] - levels[0]) * step, chroma, hue)
+    return found
+
+
+# Each role is drawn in its light colour and leaves as a CSS variable with that colour as the fallback. c1 to c8, for
+# everything but kernels, are Okabe and Ito's palette (Color Universal Design, 2008), darkened for white and lightened
+# for dark paper until each has a contrast of 3:1.
 LIGHT = {
     "ink": "#1c2126",
     "soft": "#5a646f",
@@ -15,6 +108,7 @@ LIGHT = {
     "c6": "#5b6471",
     "c7": "#3b8ec3",
     "c8": "#7a1f20",
+    **_ranges((0.46, 0.58)),
 }
 DARK = {
     "ink": "#e7eaee",
@@ -28,4 +122,5 @@ DARK = {
     "c6": "#a9b4c1",
     "c7": "#97d3ff",
     "c8": "#ff9f9c",
+    **_ranges((0.84, 0.72)),
 }

@@ -13,8 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cutesnake import record
+from cutesnake.compare.agreement import agreement
+from cutesnake.compare.beyond import beyond
 from cutesnake.compare.coverage import coverage
+from cutesnake.compare.csv_table import to_csv
 from cutesnake.compare.insight import RULES, Pair, Side, insights
+from cutesnake.compare.speedup import speedups
 from cutesnake.compare.times import times
 from cutesnake.evidence.gather import Evidence, Record, Source, first_line
 from cutesnake.stages import GPU_STAGES
@@ -121,6 +125,7 @@ def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) 
         for workload in evidence.asked(target)
         for left, right in _pairs(evidence, target, workload, chosen)
     ]
+    tables = times(evidence)
     return {
         "stage": "compare",
         "status": "ok",
@@ -135,13 +140,19 @@ def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) 
         "metrics": [{"key": m.key, "name": m.name, "unit": m.unit, "meaning": m.meaning} for m in METRICS],
         "rules": [{"id": r.id, "basis": r.basis, "condition": r.condition} for r in RULES],
         "coverage": [coverage(evidence, kernel, target) for kernel, target in evidence.decisions],
-        "times": times(evidence),
+        "times": tables,
+        "speedups": speedups(tables),
+        "agreement": agreement(tables),
+        "beyond": beyond(evidence),
         "rows": rows,
     }
 
 
-def write_comparison(evidence: Evidence, output: str, pairs: Iterable[tuple[str, str]] | None = None) -> None:
-    record.write("compare", output, compare(evidence, pairs))
+def write_comparison(evidence: Evidence, output: str, table: str) -> None:
+    """Write the record to `output`, and the same as CSV to `table`."""
+    compared = compare(evidence)
+    record.write("compare", output, compared)
+    record.write_text(table, to_csv(compared))
 
 
 def _pairs(

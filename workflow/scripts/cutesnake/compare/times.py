@@ -9,7 +9,7 @@ def times(evidence: Evidence) -> list[Record]:
     """A table per target and source that timed something; of a kernel's variants the fastest, cold and warm.
 
     `rows` hold per kernel `cold_us` (median of lone calls, L2 flushed before each) and `hot_us` (mean over back-to-back
-    calls), each with its variant, its TFLOP/s and the flags of both records.
+    calls), each with its variant, its TFLOP/s and the flags of both records; `variants` all warm times.
     """
     targets = dict.fromkeys(target for _, target in evidence.decisions)
     tables = (_table(evidence, source, target) for target in targets for source in evidence.sources(target))
@@ -53,6 +53,7 @@ def _best(entries: list[Record]) -> Record:
         "hot_us": warm["metrics"]["hot_us"],
         "hot_variant": warm["case"]["variant"]["id"],
         "hot_tflops": warm["metrics"]["hot_tflops"],
+        "variants": {e["case"]["variant"]["id"]: e["metrics"]["hot_us"] for e in entries},
         "flags": list(dict.fromkeys([*cold["metrics"]["flags"], *warm["metrics"]["flags"]])),
     }
 

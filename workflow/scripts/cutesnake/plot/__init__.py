@@ -26,8 +26,8 @@ STATIC: dict[str, Callable[[Evidence], Drawing]] = {
 }
 MEASURED: dict[str, Callable[[Evidence, Source, str], Drawing]] = {
     "times": draw_times,
-    "share": draw_share,
     "speedup": draw_speedup,
+    "share": draw_share,
     "timeline": draw_timeline,
 }
 TITLES = {
@@ -56,8 +56,6 @@ def plot(evidence: Evidence, folder: Path | str) -> Record:
 
 
 def _pictures(evidence: Evidence, folder: Path) -> Iterator[Record]:
-    for name, draw in STATIC.items():
-        yield _picture(evidence, folder, name, None, functools.partial(draw, evidence))
     targets = dict.fromkeys(target for _, target in evidence.decisions)
     places = [(source, target) for target in targets for source in evidence.sources(target)]
     measured = [(source, target) for source, target in places if source.kind != "none"]
@@ -67,6 +65,8 @@ def _pictures(evidence: Evidence, folder: Path) -> Iterator[Record]:
             yield _picture(evidence, folder, name, (source, target), draw_here)
         if not measured:
             yield _picture(evidence, folder, name, None, _no_measurements)
+    for name, draw in STATIC.items():
+        yield _picture(evidence, folder, name, None, functools.partial(draw, evidence))
 
 
 def _no_measurements() -> Drawing:

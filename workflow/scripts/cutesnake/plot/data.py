@@ -7,7 +7,8 @@ from typing import Any
 import pandas
 
 from cutesnake.evidence.gather import Evidence, Source
-from cutesnake.plot.style import GREY, MARKERS, SERIES, NothingToShow
+from cutesnake.palette import Look, looks
+from cutesnake.plot.style import NothingToShow
 
 NUMBERS = ("registers_per_thread", "spill_bytes", "static_shared_bytes", "dynamic_shared_bytes")
 
@@ -29,12 +30,9 @@ def name_of(evidence: Evidence, field: str) -> str:
     return axis["label"] if field == axis["field"] else field.replace("_", " ")
 
 
-def kernel_places(evidence: Evidence) -> dict[str, int]:
-    """A place in SERIES, MARKERS and HATCHES per kernel, the same in every picture: grey is for PyTorch's alone."""
-    dsls = {kernel: decision["dsl"] for (kernel, _), decision in evidence.decisions.items()}
-    others = [place for place in range(min(len(SERIES), len(MARKERS))) if place != GREY]
-    ours = [kernel for kernel, dsl in dsls.items() if dsl != "torch"]
-    return {kernel: GREY if kernel not in ours else others[ours.index(kernel) % len(others)] for kernel in dsls}
+def kernel_looks(evidence: Evidence) -> dict[str, Look]:
+    """Colour and marker of every kernel, in the order of the plan."""
+    return looks({kernel: decision["dsl"] for (kernel, _), decision in evidence.decisions.items()})
 
 
 def label(evidence: Evidence, workload: str) -> str:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from cutesnake.compare.insight import REGISTER_CEILING
 from cutesnake.evidence.gather import Evidence
 from cutesnake.plot.data import functions, merged
-from cutesnake.plot.style import DSL_NAMES, HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, series_of, styled
+from cutesnake.plot.style import DSL_NAMES, HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, styled
 
 SHARED_LIMIT_KB = {
     "sm_90a": 227,
@@ -21,7 +21,7 @@ SHARED_LIMIT_KB = {
     "sm_120a": 99,
     "sm_121a": 99,
 }  # CUDA guide, per block
-PLACES = series_of(DSL_NAMES)  # a DSL looks the same in every picture
+PLACES = {dsl: place for place, dsl in enumerate(DSL_NAMES)}  # a DSL looks the same in every picture
 PANELS = (  # column, name, unit
     ("registers_per_thread", "Registers/thread", ""),
     ("shared_kb", "SMEM/block", "KB"),

@@ -13,12 +13,11 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
 
 from cutesnake.evidence.gather import Evidence
-from cutesnake.plot.data import kernel_places, name_of, sizes, times
+from cutesnake.palette import Look
+from cutesnake.plot.data import kernel_looks, name_of, sizes, times
 from cutesnake.plot.style import (
     INK,
     LINE,
-    MARKERS,
-    SERIES,
     SOFT,
     Drawing,
     NothingToShow,
@@ -39,7 +38,7 @@ def draw_roofline(evidence: Evidence) -> Drawing:
         raise NothingToShow("the roofline has no device of this experiment's targets")
     devices = list(dict.fromkeys(table["device"]))
     points = _points(evidence, targets)
-    places = kernel_places(evidence)
+    found = kernel_looks(evidence)
     with styled():
         figure, axes = lay_out(len(devices), (5.2, 3.8), (0.6, 0.7), "FLOP per byte of unavoidable traffic", "TFLOP/s")
         for axis, device in zip(axes, devices, strict=True):
@@ -47,11 +46,11 @@ def draw_roofline(evidence: Evidence) -> Drawing:
             _panel(axis, mine, device, _span(table))
             _name_workloads(axis, mine, evidence)
             if not points.empty:
-                _measured(axis, points[points["device"] == device], places)
+                _measured(axis, points[points["device"] == device], found)
             axis.tick_params(labelbottom=True)
         lowest = min([axes[0].get_ylim()[0], *([] if points.empty else points["y"])])
         axes[0].set_ylim(bottom=lowest / 4)  # room for the names of the bands
-        _legend(figure, points, places)
+        _legend(figure, points, found)
     alt = f"Roofline of {evidence.operator}. " + " ".join(_tell(table[table["device"] == d], d) for d in devices)
     if not points.empty:
         alt += f" {len(points)} measured points of {', '.join(dict.fromkeys(points['kernel']))}."
@@ -161,9 +160,9 @@ def _bandwidth(axis: Axes, start: float, roof: tuple[str, float, float]) -> None
     )
 
 
-def _measured(axis: Axes, points: pandas.DataFrame, places: dict[str, int]) -> None:
+def _measured(axis: Axes, points: pandas.DataFrame, found: dict[str, Look]) -> None:
     """Hollow points, a few points of the page apart per kernel: most workloads have nearly the same intensity."""
-    kernels = [kernel for kernel in places if kernel in set(points["kernel"])]
+    kernels = [kernel for kernel in found if kernel in set(points["kernel"])]
     for number, kernel in enumerate(kernels):
         mine = points[points["kernel"] == kernel]
         apart = ScaledTranslation(APART * (number - (len(kernels) - 1) / 2) / 72, 0, axis.figure.dpi_scale_trans)
@@ -172,23 +171,23 @@ def _measured(axis: Axes, points: pandas.DataFrame, places: dict[str, int]) -> N
             mine["y"],
             transform=axis.transData + apart,
             linestyle="none",
-            marker=MARKERS[places[kernel]],
+            marker=found[kernel].marker,
             markersize=5,
-            color=SERIES[places[kernel]],
+            color=found[kernel].colour,
             markerfacecolor="none",
             markeredgewidth=1.1,
         )
 
 
-def _legend(figure: Figure, points: pandas.DataFrame, places: dict[str, int]) -> None:
-    look = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.2}
+def _legend(figure: Figure, points: pandas.DataFrame, found: dict[str, Look]) -> None:
+    style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.2}
     handles = [
         pyplot.Line2D([], [], linestyle="none", marker="|", markersize=9, color=INK, label="workload (computed)")
     ]
     measured = set() if points.empty else set(points["kernel"])
     handles += [
-        pyplot.Line2D([], [], marker=MARKERS[i], color=SERIES[i], label=f"{kernel} (measured)", **look)
-        for kernel, i in places.items()
+        pyplot.Line2D([], [], marker=one.marker, color=one.colour, label=f"{kernel} (measured)", **style)
+        for kernel, one in found.items()
         if kernel in measured
     ]
     figure.legend(handles=handles, loc="outside lower left", ncols=3)

@@ -20,12 +20,10 @@ from matplotlib.figure import Figure
 from cutesnake.palette import DARK, LIGHT
 
 SERIES = tuple(LIGHT[f"c{i}"] for i in range(1, 9))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 HATCHES = ("", "///", "\\\\\\", "xxx", "---", "|||", "+++", "/-/-")  # strokes only: dots make large files
 INK, SOFT, LINE = LIGHT["ink"], LIGHT["soft"], LIGHT["line"]
 DSL_NAMES = {"cutile": "cuTile", "cute": "CuTe DSL", "torch": "PyTorch", "cuda": "CUDA C++"}
 DSL_STYLES = {"cutile": "-", "cute": (0, (5, 1.5)), "torch": (0, (1, 1.5)), "cuda": (0, (5, 1.5, 1, 1.5))}
-GREY = 5  # place in SERIES of a baseline, which is not what is compared
 WIDTH = 11.0  # inches, the widest that a picture gets: 1056 px on the page
 
 _RC = {
@@ -77,11 +75,6 @@ def styled() -> Iterator[None]:
     with pyplot.rc_context():
         seaborn.set_theme(style="ticks", rc=_RC)
         yield
-
-
-def series_of(names: Iterable[str]) -> dict[str, int]:
-    """A place in SERIES, MARKERS and HATCHES for each name, the same in every picture of an operator."""
-    return {name: index % len(SERIES) for index, name in enumerate(dict.fromkeys(names))}
 
 
 def short_sizes(values: Iterable[int]) -> dict[int, str]:
@@ -142,11 +135,13 @@ def to_svg(drawing: Drawing, name: str, title: str) -> str:
         text = re.sub(colour, f"var(--{role}, {colour})", text, flags=re.IGNORECASE)
     _, head, body = re.split(r"<svg([^>]*)>", text, maxsplit=1)
     about = f"<title>{html.escape(title)}</title><desc>{html.escape(drawing.alt)}</desc>"
-    return f'<svg class="picture" role="img"{head}>{about}{_css()}{body}'
+    return f'<svg class="picture" role="img"{head}>{about}{_css(body)}{body}'
 
 
-def _css() -> str:
-    light, dark = (";".join(f"--{k}:{v}" for k, v in colours.items()) for colours in (LIGHT, DARK))
+def _css(text: str) -> str:
+    """The colours that a picture uses, light and dark."""
+    used = [role for role in LIGHT if f"var(--{role}," in text]
+    light, dark = (";".join(f"--{role}:{colours[role]}" for role in used) for colours in (LIGHT, DARK))
     return (
         f"<style>.picture{{{light};font-family:system-ui,sans-serif;stroke-linejoin:round}}"
         f"@media (prefers-color-scheme:dark){{.picture{{{dark}}}}}</style>"

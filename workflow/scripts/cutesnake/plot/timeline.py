@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 
 from cutesnake.evidence.gather import Evidence, Source
 from cutesnake.measure.timeline_check import busy_us
-from cutesnake.plot.data import kernel_places, label
-from cutesnake.plot.style import HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled
+from cutesnake.palette import Look
+from cutesnake.plot.data import kernel_looks, label
+from cutesnake.plot.style import HATCHES, INK, SOFT, WIDTH, Drawing, NothingToShow, styled
 
 LONGEST_NAME = 34
 HEIGHT = 0.42  # of a block; rows are 1 apart
@@ -33,9 +34,9 @@ def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
     left_out = _without_torch(cases)
     order = list(evidence.workloads)
     workloads = sorted(cases, key=lambda name: (order.index(name) if name in order else len(order), name))
-    places = kernel_places(evidence)
+    found = kernel_looks(evidence)
     for entries in cases.values():
-        entries.sort(key=lambda entry: list(places).index(entry["case"]["kernel"]))
+        entries.sort(key=lambda entry: list(found).index(entry["case"]["kernel"]))
     heights = [len(cases[workload]) for workload in workloads]
     size = (WIDTH, 0.4 + sum(0.42 * height + 0.62 for height in heights))
     with styled():
@@ -48,7 +49,7 @@ def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
             height_ratios=[h + 0.6 for h in heights],
         )
         for axis, workload in zip(axes.flat, workloads, strict=True):
-            _panel(axis, cases[workload], places)
+            _panel(axis, cases[workload], found)
             axis.set_title(_size(evidence, cases[workload][0]["case"]))
         axes.flat[-1].set_xlabel("µs since the start of the first kernel of the call")
     said = (
@@ -99,11 +100,11 @@ def _without_torch(cases: dict[str, list[dict]]) -> str:
     return f" PyTorch's baseline, {low if low == high else f'{low} to {high}'} launches a call, is not drawn."
 
 
-def _panel(axis: Axes, entries: list[dict], places: dict[str, int]) -> None:
+def _panel(axis: Axes, entries: list[dict], found: dict[str, Look]) -> None:
     calls = [_one_call(entry["metrics"]) for entry in entries]
     end = max(launch["start_us"] + launch["duration_us"] - call[0]["start_us"] for call in calls for launch in call)
     for row, (entry, launches) in enumerate(zip(entries, calls, strict=True)):
-        colour = SERIES[places[entry["case"]["kernel"]]]
+        colour = found[entry["case"]["kernel"]].colour
         start = launches[0]["start_us"]
         for number, (launch, overlap) in enumerate(zip(launches, _overlaps(launches), strict=True)):
             axis.barh(

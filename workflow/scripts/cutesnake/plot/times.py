@@ -8,12 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
 from cutesnake.evidence.gather import Evidence, Source
-from cutesnake.plot.data import kernel_places, name_of, sizes, times
+from cutesnake.palette import Look
+from cutesnake.plot.data import kernel_looks, name_of, sizes, times
 from cutesnake.plot.style import (
     DSL_NAMES,
     DSL_STYLES,
-    MARKERS,
-    SERIES,
     Drawing,
     NothingToShow,
     lay_out,
@@ -30,7 +29,7 @@ def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
         raise NothingToShow("all workloads have one size: the comparison table says it all")
     x, *rest = varying
     keys = ["dtype", *rest[:1]]
-    places = kernel_places(evidence)
+    found = kernel_looks(evidence)
     panels = [(values, group) for values, group in table.groupby(keys, sort=True) if group[x].nunique() > 1]
     if not panels:
         raise NothingToShow(f"no kernel was timed at more than one {name_of(evidence, x)}")
@@ -40,11 +39,11 @@ def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
         figure, axes = lay_out(len(panels), (3.6, 2.5), (1.2, 0.9), name, "µs")
         for axis, (values, group) in zip(axes, panels, strict=True):
             for kernel, line in group.groupby("kernel", sort=False):
-                _line(axis, line.sort_values(x), x, places[kernel])
+                _line(axis, line.sort_values(x), x, found[kernel])
             axis.set_title(", ".join([values[0], *(f"{name_of(evidence, rest[0])} {value}" for value in values[1:])]))
             axis.grid(True)
         _scale(axes[0], ticks)
-        figure.legend(handles=_handles(table, places), loc="outside lower left", ncols=3)
+        figure.legend(handles=_handles(table, found), loc="outside lower left", ncols=3)
     said = ", ".join(
         f"{kernel} {group['cold_us'].min():.3g} to {group['cold_us'].max():.4g} µs"
         for kernel, group in table.groupby("kernel")
@@ -57,15 +56,15 @@ def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
     )
 
 
-def _line(axis: Axes, line: pandas.DataFrame, x: str, place: int) -> None:
+def _line(axis: Axes, line: pandas.DataFrame, x: str, look: Look) -> None:
     axis.errorbar(
         line[x],
         line["cold_us"],
         yerr=line["cold_us"] * line["spread_percent"] / 100,
-        color=SERIES[place],
+        color=look.colour,
         linestyle=DSL_STYLES[line["dsl"].iloc[0]],
         linewidth=1.6,
-        marker=MARKERS[place],
+        marker=look.marker,
         markersize=5,
         markeredgewidth=0,
         elinewidth=1,
@@ -87,16 +86,16 @@ def _scale(axis: Axes, ticks: dict[int, str]) -> None:
         side.set_minor_formatter(NullFormatter())
 
 
-def _handles(table: pandas.DataFrame, places: dict[str, int]) -> list[pyplot.Line2D]:
+def _handles(table: pandas.DataFrame, found: dict[str, Look]) -> list[pyplot.Line2D]:
     dsls = dict(zip(table["kernel"], table["dsl"], strict=True))
     return [
         pyplot.Line2D(
             *([], []),
-            marker=MARKERS[place],
-            color=SERIES[place],
+            marker=look.marker,
+            color=look.colour,
             linestyle=DSL_STYLES[dsls[kernel]],
             label=f"{kernel} ({DSL_NAMES[dsls[kernel]]})",
         )
-        for kernel, place in places.items()
+        for kernel, look in found.items()
         if kernel in dsls
     ]

@@ -10,7 +10,7 @@ from cutesnake.compare.comparison import shared_kb
 from cutesnake.compare.insight import number
 from cutesnake.contract import INSTALLED, OURS
 from cutesnake.evidence.gather import Evidence
-from cutesnake.report.words import DSL_NAMES, big, plural, slug
+from cutesnake.report.words import DSL_NAMES, Notes, big, plural, slug
 
 Record = dict[str, Any]
 MIX = ("tensor_core", "tma_load", "tma_multicast", "tma_store", "tma_reduce", "barrier", "special_function")
@@ -19,7 +19,7 @@ MOST_STALLS = 3
 _WHERE = {"live": "measured here", "recorded": "recorded"}
 
 
-def cards(evidence: Evidence, upstream: Record, base: str) -> list[Record]:
+def cards(evidence: Evidence, upstream: Record, base: str, notes: Notes) -> list[Record]:
     """Views of the kernels of one operator. `base` is the folder of the page, to which links are relative."""
     found = []
     for kernel in dict.fromkeys(kernel for kernel, _ in evidence.decisions):
@@ -32,7 +32,7 @@ def cards(evidence: Evidence, upstream: Record, base: str) -> list[Record]:
                 "dsl": DSL_NAMES[decisions[0]["dsl"]],
                 "source": _source(decisions[0]["source"], upstream),
                 "targets": [d["target"] for d in decisions if d["build"]["ok"]],
-                "without": [f"{d['target']}: {d['build']['reason']}" for d in decisions if not d["build"]["ok"]],
+                "without": [(d["target"], notes.mark(d["build"]["reason"])) for d in decisions if not d["build"]["ok"]],
                 "builds": [_build(evidence, path, entry, base) for path, entry in builds if entry["status"] == "ok"],
                 "failed": [_build(evidence, path, entry, base) for path, entry in builds if entry["status"] != "ok"],
                 "checks": _checks(evidence, kernel),

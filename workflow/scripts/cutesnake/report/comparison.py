@@ -15,23 +15,25 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 Repeated = dict[tuple[str, str, str], Record]  # kernels, rule, sentence -> what the box above the table says
 
 
-def tables(comparison: Record) -> list[Record]:
-    """Views of the tables of one operator, measured ones first."""
+def tables(comparison: Record, notes: Notes) -> list[Record]:
+    """Views of the tables of one operator, measured ones first; reasons are numbered by `notes`, those of the page."""
     groups: dict[tuple, list[Record]] = {}
     for row in comparison["rows"]:
         device = row["device"]
         groups.setdefault((row["target"], *device.values()), []).append(row)
-    found = [_table(comparison, rows) for rows in groups.values()]
+    found = [_table(comparison, rows, notes) for rows in groups.values()]
     return sorted(found, key=lambda table: not table["measured"])
 
 
-def _table(comparison: Record, rows: list[Record]) -> Record:
+def _table(comparison: Record, rows: list[Record], notes: Notes) -> Record:
     first = rows[0]
     device = first["device"]
     metrics = [m for m in comparison["metrics"] if m["key"] not in OPTIONAL or _any_known(rows, m["key"])]
-    notes = Notes()
     name = slug("compare", comparison["operator"], first["target"], device["kind"], device["device"] or "")
     repeated = _repeated(rows, name)
+    workloads: dict[str, list[Record]] = {}
+    for row in rows:
+        workloads.setdefault(row["workload"], []).append(row)
     return {
         "id": name,
         "operator": comparison["operator"],
@@ -39,11 +41,31 @@ def _table(comparison: Record, rows: list[Record]) -> Record:
         "where": where(device),
         "measured": device["kind"] != "none",
         "metrics": metrics,
-        "groups": [_group(row, metrics, notes, repeated) for row in rows],
+        "workloads": [_workload(pairs, metrics, notes, repeated) for pairs in workloads.values()],
         "common": _boxes(rows, repeated),
-        "notes": notes.texts,
-        "count": plural(len({row["workload"] for row in rows}), "workload"),
+        "count": plural(len(workloads), "workload"),
     }
+
+
+def _workload(pairs: list[Record], metrics: list[Record], notes: Notes, repeated: Repeated) -> Record:
+    """What a workload's folded line shows, the difference of the fastest pair, and all its pairs and baselines."""
+    best = min(pairs, key=_duration)
+    said = next((i["sentence"] for i in best["insights"] if i["rule"] == "M1"), None)
+    return {
+        "workload": best["workload"],
+        "kernels": _kernels(best),
+        "cells": [_delta(best, m["key"], notes) for m in metrics],
+        "said": said,
+        "pairs": [_pair(row, metrics, notes, repeated) for row in pairs],
+        "baselines": [_baseline(entry, metrics, notes) for entry in best["baselines"]],
+    }
+
+
+def _duration(row: Record) -> float:
+    """Sum of the measured times of a pair: the smallest is that of the fastest kernels; infinite without both."""
+    cells = [row[dsl]["cells"]["duration_us"] for dsl in DSLS]
+    times = [cell["value"] for cell in cells if cell["kind"] in ("measured", "recorded")]
+    return sum(times) if len(times) == len(DSLS) else float("inf")
 
 
 def _any_known(rows: list[Record], key: str) -> bool:
@@ -89,7 +111,7 @@ def _boxes(rows: list[Record], repeated: Repeated) -> list[Record]:
     ]
 
 
-def _group(row: Record, metrics: list[Record], notes: Notes, repeated: Repeated) -> Record:
+def _pair(row: Record, metrics: list[Record], notes: Notes, repeated: Repeated) -> Record:
     said = [(repeated.get((_kernels(row), i["rule"], i["sentence"])), i) for i in row["insights"]]
     lines = [
         {
@@ -103,16 +125,12 @@ def _group(row: Record, metrics: list[Record], notes: Notes, repeated: Repeated)
     ]
     lines.append(
         {
-            "name": "Delta",
-            "kernel": "",
-            "none": None,
-            "class": "delta",
+            **{"name": "Delta", "kernel": "", "none": None, "class": "delta"},
             "cells": [_delta(row, m["key"], notes) for m in metrics],
         }
     )
-    lines += [_baseline(entry, metrics, notes) for entry in row["baselines"]]
     return {
-        "workload": row["workload"],
+        "kernels": _kernels(row),
         "lines": lines,
         "insights": [insight for box, insight in said if box is None],
         "shared": [{"rule": insight["rule"], "id": box["id"]} for box, insight in said if box],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,15 +17,15 @@ from cutesnake.compare.insight import number
 from cutesnake.evidence.gather import Evidence
 from cutesnake.palette import DARK, LIGHT
 from cutesnake.places import TEMPLATES
-from cutesnake.report import cards, comparison, ran, times
-from cutesnake.report.words import big, plural, slug, where
+from cutesnake.report import cards, comparison, found, matrix, ran, times
+from cutesnake.report.words import Notes, big, plural, slug, where
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a page shows: one operator in full and, on the front page, what was found in all."""
+    """What a page shows: one operator in full, and on the front page what was found in all."""
 
     arch: Record
     evidence: Evidence
@@ -32,11 +33,18 @@ class Contents:
     pictures: list[Record]
     picture_folder: Path
     config: str  # as used, YAML
+    front: str  # name of the front page's file
     upstream: Record = field(default_factory=dict)  # kernels/upstream.yaml
     references: list[Record] = field(default_factory=list)  # the operator's reference_times.yaml
     commit: str | None = None
-    comparisons: list[Record] = field(default_factory=list)  # front page: of every operator, this one first
-    front: str | None = None  # other pages: the link that leads to the front page
+    # Only on the front page: comparisons of every operator, this one first, and the folder of the overview.
+    comparisons: list[Record] = field(default_factory=list)
+    overview: Path | None = None
+
+    @property
+    def shown(self) -> list[Record]:
+        """Comparisons that the page speaks of."""
+        return self.comparisons or [self.comparison]
 
 
 def write_report(contents: Contents, output: Path | str) -> None:
@@ -54,38 +62,63 @@ def render(contents: Contents, base: str = "results") -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": number, "plural": plural, "big": big, "slug": slug}
-    shown = contents.comparisons or [contents.comparison]
+    notes = Notes()
+    here = contents.comparison["operator"]
+    pages = _pages(contents)
+    main, pictures = _pictures(contents)
     return environment.get_template("page.html.j2").render(
         style=Markup((TEMPLATES / "style.css").read_text()),
         script=Markup((TEMPLATES / "table.js").read_text()),
         light=_variables(LIGHT),
         dark=_variables(DARK),
-        front=contents.front,
-        pages=[compared["operator"] for compared in contents.comparisons[1:]],
+        is_front=bool(contents.comparisons),
+        here=here,
+        pages=pages,
+        found=found.found(contents.arch, contents.shown),
+        beyond=found.beyond(contents.shown),
+        main=main,
         machine=ran.machine(contents.arch),
-        summary=ran.summary(contents.arch, shown),
-        tiles=ran.totals(shown),
-        operator=_operator(contents, base),
-        pictures=[_picture(p, contents.picture_folder) for p in contents.pictures if p["file"]],
+        summary=ran.summary(contents.arch, contents.shown),
+        tiles=ran.totals(contents.shown),
+        matrices=[matrix.matrix(c, notes, pages[c["operator"]] * (c["operator"] != here)) for c in contents.shown],
+        operator=_operator(contents, base, notes),
+        pictures=pictures,
         undrawn=_undrawn(contents.pictures),
         rules=contents.comparison["rules"],
-        recorded=_recorded(shown),
+        recorded=_recorded(contents.shown),
         provenance=_provenance(contents),
+        notes=notes.texts,
     )
+
+
+def _pages(contents: Contents) -> dict[str, str]:
+    """Operator -> link to its page from this one, the first operator's being the front page."""
+    first, *others = contents.arch["operators"]
+    up, down = ("", "report/") if contents.comparisons else ("../", "")
+    return {first: f"{up}{contents.front}", **{name: f"{down}{name}.html" for name in others}}
+
+
+def _pictures(contents: Contents) -> tuple[Record | None, list[Record]]:
+    """The picture of what was found, and the others in order. An operator's page shows its first one there."""
+    own = [_picture(p, contents.picture_folder) for p in contents.pictures if p["file"]]
+    if contents.overview is None:
+        return (own[0], own[1:]) if own else (None, [])
+    drawn = record.read("plot", contents.overview / "pictures.json")["pictures"]
+    return next((_picture(p, contents.overview) for p in drawn if p["file"]), None), own
 
 
 def _variables(colours: dict[str, str]) -> Markup:
     return Markup("".join(f"--{name}:{value};" for name, value in colours.items()))
 
 
-def _operator(contents: Contents, base: str) -> Record:
+def _operator(contents: Contents, base: str, notes: Notes) -> Record:
     compared = contents.comparison
     return {
         "name": compared["operator"],
-        "coverage": ran.coverage(compared),
-        "tables": comparison.tables(compared),
-        "cards": cards.cards(contents.evidence, contents.upstream, base),
-        "times": times.times(compared, contents.references),
+        "table": os.path.relpath(f"results/compare/{compared['operator']}.csv", base),
+        "times": times.times(compared, contents.references, notes),
+        "tables": comparison.tables(compared, notes),
+        "cards": cards.cards(contents.evidence, contents.upstream, base, notes),
         "roofline": contents.evidence.roofline,
     }
 

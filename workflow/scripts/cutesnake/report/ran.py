@@ -1,11 +1,10 @@
-"""What ran and what did not: the machine, counts over everything, and a row per kernel and target with its reasons."""
+"""What ran and what did not: the machine, and counts over everything."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from cutesnake.contract import INSTALLED
-from cutesnake.report.words import DSL_NAMES, STAGE_NAMES, plural, slug, state
+from cutesnake.report.words import STAGE_NAMES, plural, state
 
 Record = dict[str, Any]
 
@@ -16,7 +15,6 @@ TILES = {
     "nsys": "cases profiled with nsys",
     "ncu": "cases profiled with ncu",
 }
-PARTICIPLES = {"nsys": "profiled", "ncu": "profiled"}  # in a sentence both profilers are one
 
 
 def machine(arch: Record) -> Record:
@@ -110,43 +108,3 @@ def _recorded(comparisons: list[Record], stage: str) -> int:
     rows = [row for comparison in comparisons for row in comparison["coverage"]]
     cards = [card for row in rows for card in row["cards"].get(stage, [])]
     return sum(card["ok"] for card in cards if card["kind"] == "recorded")
-
-
-def coverage(comparison: Record) -> list[Record]:
-    """A view of each kernel and target."""
-    rows = []
-    for entry in comparison["coverage"]:
-        rows.append(
-            {
-                **{key: entry[key] for key in ("kernel", "target", "source")},
-                "dsl": DSL_NAMES[entry["dsl"]],
-                "anchor": slug("kernel", comparison["operator"], entry["kernel"]),
-                "states": [state(entry[stage]) for stage in STAGE_NAMES],
-                "reasons": _reasons(entry),
-            }
-        )
-    return rows
-
-
-def _reasons(entry: Record) -> list[str]:
-    """Each reason once, with the stages that it keeps from running, and what the kernel cannot compute."""
-    stages: dict[str, list[str]] = {}
-    for stage, name in STAGE_NAMES.items():
-        if reason := entry[stage]["reason"]:
-            said = "did not compile" if reason == f"did not compile: {entry['build']['reason']}" else reason
-            name = "checked on a GPU" if entry[stage]["simulated"] else PARTICIPLES.get(stage, name)
-            stages.setdefault(said, []).append(name)
-    told = []
-    for reason, names in stages.items():
-        names = list(dict.fromkeys(names))
-        if len(names) == 4:  # all of them
-            told.append(f"Not {'run' if entry['source'] == INSTALLED else 'built'}: {reason}")
-        elif entry["build"]["failed"] and names == ["built"]:
-            told.append(f"The compiler says: {reason}")
-        else:
-            told.append(f"Not {', '.join(names[:-1])}{' or ' * (len(names) > 1)}{names[-1]}: {reason}")
-    if entry["not_simulated"]:
-        told.append(f"Not checked by simulation: {entry['not_simulated']}")
-    if entry["build"]["expected"]:
-        told += [f"{plural(left['workloads'], 'workload')} left out: {left['reason']}" for left in entry["unsupported"]]
-    return told

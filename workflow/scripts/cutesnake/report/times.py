@@ -2,93 +2,118 @@
 
 from __future__ import annotations
 
+import re
 from statistics import geometric_mean
 from typing import Any
 
+from cutesnake.compare.speedup import FIGURES, fastest
 from cutesnake.report.words import DSL_NAMES, Notes, plural, where
 
 Record = dict[str, Any]
 Found = dict[str, dict[str, Record]]  # workload -> kernel -> its times
 
 
-def times(comparison: Record, references: list[Record]) -> list[Record]:
-    """A view per target and source that timed something: warm-L2 sustained means in us, the fastest of a row marked.
+def times(comparison: Record, references: list[Record], notes: Notes) -> list[Record]:
+    """A view per target and source that timed something: cold lone calls and warm back-to-back calls, side by side.
 
     `references` are entries of `kernels/<operator>/reference_times.yaml`; those of the source's device get a column
-    each, unless the source timed their `kernel` itself. They never count as the fastest: they are of another run.
+    among the warm times, which they are, unless the source timed their `kernel` itself. They never count as the
+    fastest: they are of another run. Flags and reasons are numbered by `notes`, those of the page.
     """
-    return [_table(table, references) for table in comparison["times"]]
+    return [_table(table, references, notes) for table in comparison["times"]]
 
 
-def _table(table: Record, references: list[Record]) -> Record:
+def _table(table: Record, references: list[Record], notes: Notes) -> Record:
     kernels = table["kernels"]
-    found = {row["workload"]: row["kernels"] for row in table["rows"]}
-    device = table["device"]["device"]
-    elsewhere = [r for r in references if r["device"] == device and r["kernel"] not in kernels]
+    rows = {row["workload"]: row["kernels"] for row in table["rows"]}
+    elsewhere = [r for r in references if r["device"] == table["device"]["device"] and r["kernel"] not in kernels]
     failed = {(entry["kernel"], entry["workload"]): entry["reason"] for entry in table["failed"]}
-    notes = Notes()
-    rows = []
-    for workload, row in found.items():
-        fastest = _fastest(row)
-        cells = [
-            _cell(row[kernel], kernel == fastest, notes)
-            if kernel in row
-            else _no_cell(failed.get((kernel, workload)), notes)
-            for kernel in kernels
-        ]
-        rows.append({"workload": workload, "cells": cells, "other": [r["hot_us"].get(workload) for r in elsewhere]})
     return {
-        **{"target": table["target"], "where": where(table["device"]), "kernels": list(kernels), "rows": rows},
-        **{"references": elsewhere, "notes": notes.texts, "sentence": _sentence(found, kernels)},
-        "summary": _summary(found, kernels, elsewhere),
+        **{"target": table["target"], "where": where(table["device"]), "kernels": list(kernels)},
+        "sentences": [_sentence(rows, kernels, name) for name in FIGURES],
+        "summary": _summary(rows, kernels, elsewhere),
         "cutile": "cutile" in kernels.values(),
         "peers": _peers(kernels),
+        "references": elsewhere,
+        "figures": [
+            {
+                "name": name,
+                "rows": [_row(rows, workload, kernels, name, failed, notes) for workload in rows],
+                "references": [reference["name"] for reference in elsewhere] if name == "warm" else [],
+                "other": {w: [r["hot_us"].get(w) for r in elsewhere] if name == "warm" else [] for w in rows},
+            }
+            for name in FIGURES
+        ],
     }
 
 
-def _cell(metrics: Record, fastest: bool, notes: Notes) -> Record:
-    marks = sorted(notes.mark(flag) for flag in metrics["flags"])
-    return {"us": metrics["hot_us"], "tflops": metrics["hot_tflops"], "fastest": fastest, "marks": marks}
+def _row(
+    rows: Found,
+    workload: str,
+    kernels: dict[str, str],
+    name: str,
+    failed: dict[tuple[str, str], str],
+    notes: Notes,
+) -> Record:
+    row, key = rows[workload], FIGURES[name]
+    first = fastest(row, key)
+    cells = []
+    for kernel in kernels:
+        if kernel in row:
+            time = row[kernel]
+            marks = sorted({notes.mark(_kind(flag)) for flag in time["flags"]})
+            tflops = time["tflops" if name == "cold" else "hot_tflops"]
+            cells.append(
+                {"us": time[key], "tflops": tflops, "fastest": kernel == first, "marks": marks, "flags": time["flags"]}
+            )
+        else:
+            reason = failed.get((kernel, workload))
+            marks = [notes.mark(reason)] if reason else []
+            cells.append({"us": None, "tflops": None, "fastest": False, "marks": marks, "flags": []})
+    return {"workload": workload, "cells": cells}
 
 
-def _no_cell(reason: str | None, notes: Notes) -> Record:
-    marks = [notes.mark(reason)] if reason else []
-    return {"us": None, "tflops": None, "fastest": False, "marks": marks}
+def _kind(flag: str) -> str:
+    """A flag without its figures, which differ from time to time: each kind is said once, the figures in the cell."""
+    kind = re.sub(r"\d[\d.,]*", "N", flag)
+    return kind if kind == flag else f"{kind} (a cell's own figures show when it is pointed at)"
 
 
-def _fastest(row: dict[str, Record]) -> str:
-    return min(row, key=lambda kernel: row[kernel]["hot_us"])
-
-
-def _sentence(found: Found, kernels: dict[str, str]) -> str:
+def _sentence(rows: Found, kernels: dict[str, str], name: str) -> str:
     """Who is fastest how often, the most frequent first."""
-    wins = [_fastest(row) for row in found.values()]
+    wins = [fastest(row, FIGURES[name]) for row in rows.values()]
     order = sorted((kernel for kernel in kernels if kernel in wins), key=lambda kernel: -wins.count(kernel))
     said = [f"{kernel} ({DSL_NAMES[kernels[kernel]]}) on {wins.count(kernel)}" for kernel in order]
-    of = f"{plural(len(kernels), 'kernel')} with a warm L2 cache"
-    return f"Fastest of {of}: {', '.join(said)} of {plural(len(found), 'workload')}."
+    what = {"cold": "in a lone call with a cold L2 cache", "warm": "back to back with a warm L2 cache"}[name]
+    return f"Fastest of {plural(len(kernels), 'kernel')} {what}: {', '.join(said)} of {plural(len(rows), 'workload')}."
 
 
-def _summary(found: Found, kernels: dict[str, str], elsewhere: list[Record]) -> list[Record]:
-    """Per kernel: rows timed and won; its speed against a row's best cuTile kernel, each peer and each reference."""
-    wins = [_fastest(row) for row in found.values()]
-    cutile = {
-        workload: min(metrics["hot_us"] for kernel, metrics in row.items() if kernels[kernel] == "cutile")
-        for workload, row in found.items()
-        if any(kernels[kernel] == "cutile" for kernel in row)
-    }
+def _summary(rows: Found, kernels: dict[str, str], elsewhere: list[Record]) -> list[Record]:
+    """Per kernel, cold and warm: rows won; its speed against a row's best cuTile kernel, peers and references."""
     return [
         {
-            **{"kernel": kernel, "dsl": DSL_NAMES[dsl], "fastest": wins.count(kernel)},
-            "timed": sum(kernel in row for row in found.values()),
-            "cutile": _speed(found, kernel, cutile),
-            "peers": [
-                None if peer == kernel else _speed(found, kernel, _times(found, peer)) for peer in _peers(kernels)
+            **{"kernel": kernel, "dsl": DSL_NAMES[dsl], "timed": sum(kernel in row for row in rows.values())},
+            **{name: _against(rows, kernels, kernel, FIGURES[name]) for name in FIGURES},
+            "references": [
+                _speed(_times(rows, kernel, FIGURES["warm"]), reference["hot_us"]) for reference in elsewhere
             ],
-            "references": [_speed(found, kernel, reference["hot_us"]) for reference in elsewhere],
         }
         for kernel, dsl in kernels.items()
     ]
+
+
+def _against(rows: Found, kernels: dict[str, str], kernel: str, key: str) -> Record:
+    mine = _times(rows, kernel, key)
+    tiles = {
+        workload: min(times)
+        for workload, row in rows.items()
+        if (times := [time[key] for name, time in row.items() if kernels[name] == "cutile"])
+    }
+    return {
+        "fastest": sum(fastest(row, key) == kernel for row in rows.values()),
+        "cutile": _speed(mine, tiles),
+        "peers": [None if peer == kernel else _speed(mine, _times(rows, peer, key)) for peer in _peers(kernels)],
+    }
 
 
 def _peers(kernels: dict[str, str]) -> list[str]:
@@ -96,11 +121,11 @@ def _peers(kernels: dict[str, str]) -> list[str]:
     return [kernel for kernel, dsl in kernels.items() if dsl == "cuda"]
 
 
-def _times(found: Found, kernel: str) -> dict[str, float]:
-    return {workload: row[kernel]["hot_us"] for workload, row in found.items() if kernel in row}
+def _times(rows: Found, kernel: str, key: str) -> dict[str, float]:
+    return {workload: row[kernel][key] for workload, row in rows.items() if kernel in row}
 
 
-def _speed(found: Found, kernel: str, others: dict[str, float]) -> Record | None:
+def _speed(mine: dict[str, float], others: dict[str, float]) -> Record | None:
     """Geometric mean, over the workloads that both have, of the other's time over the kernel's; None without any."""
-    ratios = [others[w] / row[kernel]["hot_us"] for w, row in found.items() if kernel in row and w in others]
+    ratios = [others[workload] / time for workload, time in mine.items() if workload in others]
     return {"mean": geometric_mean(ratios), "count": len(ratios)} if ratios else None

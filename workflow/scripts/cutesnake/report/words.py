@@ -22,6 +22,16 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     return f"{number(count)} {one if count == 1 else many or one + 's'}"
 
 
+def short(device: str | None) -> str:
+    """A card without its maker: `H200` for `NVIDIA H200`."""
+    return (device or "card of unknown name").removeprefix("NVIDIA ")
+
+
+def listed(words: list[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
 def signed(value: float, size: str) -> str:
     """`size` is the absolute value as text; gets the sign of `value`, a true minus included."""
     return "±0" if value == 0 else ("+" if value > 0 else "\N{MINUS SIGN}") + size

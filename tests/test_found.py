@@ -1,0 +1,241 @@
+"""What was found: the five sentences, where cards disagree, findings about others' kernels, the table for pandas."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+from xml.etree import ElementTree
+
+import pandas
+import pytest
+
+import sample
+from cutesnake import record
+from cutesnake.compare.comparison import compare, write_comparison
+from cutesnake.plot.overview import write_overview
+from cutesnake.report.found import beyond, found
+from cutesnake.report.matrix import matrix
+from cutesnake.report.words import Notes
+
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+def said(comparisons, gpu=False):
+    return {entry["question"]: entry["text"] for entry in found(sample.arch(gpu), comparisons)}
+
+
+def with_another_card(evidence, change):
+    """The evidence with a second recorded card, whose times `change` (kernel, workload, metrics) alters."""
+    kept = dict(evidence.recorded)
+    for path, entry in evidence.recorded.items():
+        mine = copy.deepcopy(entry)
+        mine["device"]["name"] = H100
+        if mine["stage"] == "timing":
+            change(mine["case"]["kernel"], mine["case"]["workload"], mine["metrics"])
+        kept[path.replace("h200", "h100")] = mine
+    return sample.replace(evidence, recorded=kept)
+
+
+def scaled(entry, operator, factor):
+    """A comparison of another operator, CuTe's times multiplied."""
+    mine = copy.deepcopy(entry)
+    mine["operator"] = operator
+    for speedup in mine["speedups"]:
+        for key in ("cold", "warm"):
+            speedup[key] |= {name: speedup[key][name] / factor for name in ("mean", "least", "most")}
+    return mine
+
+
+def test_five_sentences_answer_five_questions() -> None:
+    for options in ({}, {"gpu": True}, {"recorded": True}):
+        entries = found(sample.arch(), [compare(sample.evidence(**options))])
+        assert [e["question"] for e in entries] == ["Faster", "Beside others", "How sure", "Other cards", "Not run"]
+        assert all(e["text"].endswith(".") for e in entries)
+
+
+def test_nothing_timed_is_said_to_be_so() -> None:
+    sentences = said([compare(sample.evidence())])
+    assert "which is faster is not known" in sentences["Faster"]
+    assert sentences["Other cards"] == "No card timed anything."
+    assert "no GPU in use" in sentences["Not run"] and "2 builds did not compile" in sentences["Not run"]
+
+
+def test_the_speed_is_that_of_the_fastest_kernels_of_each_side() -> None:
+    evidence = sample.evidence(gpu=True)
+    (entry,) = compare(evidence)["speedups"]
+    times = {
+        (e["case"]["kernel"], e["case"]["workload"]): e["metrics"]
+        for e in evidence.measured.values()
+        if e["stage"] == "timing"
+    }
+    for name, key in (("cold", "cold_us"), ("warm", "hot_us")):
+        ratios = [
+            min(times["tilegym", w][key], times["cutile", w][key]) / times["cute_sm90", w][key]
+            for w in evidence.workloads
+        ]
+        assert math.isclose(entry[name]["mean"], math.prod(ratios) ** (1 / len(ratios)))
+        assert (entry[name]["least"], entry[name]["most"]) == (min(ratios), max(ratios))
+        assert entry[name]["faster"] + entry[name]["equal"] + entry[name]["slower"] == len(ratios)
+    sentences = said([compare(evidence)], gpu=True)
+    assert sentences["Faster"].startswith("On an H200, mla_decode in CuTe DSL against the other DSL")
+    assert f"warm {entry['warm']['mean']:.2f} times as fast" in sentences["Faster"]
+    assert f"cold {entry['cold']['mean']:.2f} times as fast" in sentences["Faster"]
+    assert "torch_sdpa (PyTorch)" in sentences["Beside others"]
+
+
+def test_times_within_the_noise_are_equal() -> None:
+    evidence = sample.evidence(gpu=True)
+    for entry in evidence.measured.values():
+        if entry["stage"] == "timing":
+            slow = {"cute_sm90": 1.02, "cutile": 1.0}.get(entry["case"]["kernel"], 9.0)
+            entry["metrics"] |= {"cold_us": 100.0 * slow, "hot_us": 90.0 * slow, "spread_percent": 0.5}
+    (entry,) = compare(evidence)["speedups"]
+    assert (entry["cold"]["equal"], entry["warm"]["equal"]) == (8, 8)
+
+
+def test_several_operators_are_counted_by_who_leads() -> None:
+    one = compare(sample.evidence(recorded=True))
+    mean = one["speedups"][0]["warm"]["mean"]
+    text = said([one, scaled(one, "other", 2 * mean), scaled(one, "third", mean)])["Faster"]
+    assert text.startswith("On an H200, of 3 operators timed in both, CuTe DSL is the faster for 1 (mla_decode ")
+    assert "cuTile is the faster for 1 (other 2.00 times warm" in text
+    assert "for 1 neither leads both cold and warm (third)" in text
+
+
+def test_two_cards_that_agree_and_one_alone() -> None:
+    evidence = sample.evidence(recorded=True)
+    assert said([compare(evidence)])["Other cards"].endswith("only an H200 timed anything.")
+    both = compare(with_another_card(evidence, lambda *_: None))
+    assert said([both])["Other cards"].endswith("agree about the fastest kernel on all 8 workloads of mla_decode.")
+    assert both["agreement"][0]["cold"] == both["agreement"][0]["variants"] == []
+
+
+def test_two_cards_that_disagree_beyond_the_noise() -> None:
+    def change(kernel, workload, metrics):
+        if (kernel, workload) == ("cutile", "b1_q1_s1024_bf16"):
+            metrics["hot_us"] = 1.0
+        if (kernel, workload) == ("cute_sm90", "b1_q1_s8192_bf16"):
+            metrics["cold_us"] *= 1.01  # still the fastest
+
+    compared = compare(with_another_card(sample.evidence(recorded=True), change))
+    record.check("compare", compared, "test")
+    (entry,) = compared["agreement"]
+    assert entry["cards"] == [H100, "NVIDIA H200"] and entry["cold"] == []
+    assert entry["warm"] == [{"workload": "b1_q1_s1024_bf16", "winners": ["cutile", "cute_sm90"]}]
+    assert said([compared])["Other cards"] == (
+        "H100 80GB HBM3 and H200 disagree, of 8 workloads of mla_decode, about the fastest kernel when warm on 1 "
+        "workload (such as b1_q1_s1024_bf16: cutile on the H100 80GB HBM3, cute_sm90 on the H200)."
+    )
+
+
+def test_two_cards_that_disagree_about_a_variant() -> None:
+    evidence = sample.evidence(recorded=True)
+    plan, kept = copy.deepcopy(evidence.plan), dict(evidence.recorded)
+    for path, entry in evidence.recorded.items():
+        if entry["stage"] == "timing" and entry["case"]["kernel"] == "cutile":
+            wide = copy.deepcopy(entry)
+            wide["case"]["variant"]["id"] = "wide"
+            wide["metrics"]["hot_us"] *= 2
+            kept[path.replace(".json", "-wide.json")] = wide
+            plan["cases"].append({"build": "mla_decode/cutile/sm_90a/wide", "workload": entry["case"]["workload"]})
+
+    def change(kernel, workload, metrics):
+        if kernel == "cutile" and workload == "b32_q1_s8192_bf16":
+            metrics["hot_us"] *= 4 if metrics["hot_us"] < 700 else 0.1
+
+    two = with_another_card(sample.replace(evidence, plan=plan, recorded=kept), lambda *_: None)
+    assert compare(two)["agreement"][0]["variants"] == []
+    names = {e["case"]["variant"]["id"]: e for e in two.recorded.values() if is_card(e, H100)}
+    names["wide"]["metrics"]["hot_us"] /= 10
+    (entry,) = compare(two)["agreement"]
+    assert [(row["kernel"], row["winners"]) for row in entry["variants"]] == [("cutile", ["wide", "bf16"])]
+    assert "the fastest variant on 1 case" in said([compare(two)])["Other cards"]
+
+
+def is_card(entry, name):
+    case = entry["case"]
+    mine = (entry["stage"], case["kernel"], case["workload"]) == ("timing", "cutile", "b32_q1_s8192_bf16")
+    return mine and entry["device"]["name"] == name
+
+
+def test_what_a_kernel_does_not_promise_is_a_finding_and_no_failure() -> None:
+    evidence = sample.evidence(gpu=True)
+    for entry in evidence.measured.values():
+        if entry["stage"] == "correctness" and entry["case"]["kernel"] == "tilegym":
+            check = copy.deepcopy(entry["metrics"]["checks"][0])
+            check |= {"distribution": "nan_padding", "outside": "reads its padding", "passed": False, "reason": "NaN"}
+            entry["metrics"]["checks"].append(check)
+    compared = compare(evidence)
+    (entry,) = compared["beyond"]
+    assert (entry["kernel"], entry["target"], entry["checks"], entry["failed"]) == ("tilegym", "sm_90a", 8, 8)
+    (finding,) = beyond([compared])
+    assert finding["failed"] and finding["text"] == (
+        "tilegym (cuTile, sm_90a) fails 8 of 8 checks with nan padding, which it does not promise to take (reads its "
+        "padding): NaN. Seen on H200."
+    )
+    (row,) = [r for r in matrix(compared, Notes(), "")["rows"] if (r["kernel"], r["target"]) == ("tilegym", "sm_90a")]
+    assert row["states"][1]["class"] == "good"
+
+
+def test_the_matrix_says_on_which_card_and_what_was_simulated() -> None:
+    notes = Notes()
+    view = matrix(compare(sample.evidence(gpu=True, recorded=True)), notes, "page.html")
+    rows = {(row["kernel"], row["target"]): row for row in view["rows"]}
+    built, checked, timed, _, ncu = (state["text"] for state in rows["cute_sm90", "sm_90a"]["states"])
+    assert (built, checked, timed) == ("2 of 2", "8 on H200 here, 8 on H200", "8 on H200 here, 8 on H200")
+    assert ncu == "4 on H200 here, 4 on H200"
+    state = rows["cutlass_fp16", "sm_100a"]["states"][1]
+    assert (state["mark"], state["text"]) == ("◐", "1 by simulation")  # never a tick
+    assert rows["tilegym", "sm_100a"]["states"][0]["class"] == "bad"
+    assert rows["cute_sm90", "sm_90a"]["link"] == "page.html#kernel-mla-decode-cute-sm90"
+    assert view["sums"][0] == "13 of 15 builds" and view["sums"][2].startswith("timed 32 on H200 here")
+    used = {why["note"] for row in view["rows"] for why in row["why"]}
+    assert used == set(range(1, len(notes.texts) + 1))
+
+
+def test_the_comparison_is_a_table_for_pandas_too(tmp_path) -> None:
+    evidence = sample.evidence(gpu=True)
+    write_comparison(evidence, str(tmp_path / "c.json"), str(tmp_path / "c.csv"))
+    table = pandas.read_csv(tmp_path / "c.csv")
+    assert len(table) == len(table.drop_duplicates(["workload", "kernel", "target", "device"]))
+    timed = table[(table["target"] == "sm_90a")]
+    assert set(timed["kernel"]) == {"tilegym", "cutile", "cute_sm90", "torch_sdpa"} and len(timed) == 32
+    one = timed[(timed["kernel"] == "cutile") & (timed["workload"] == "b32_q1_s8192_bf16")].iloc[0]
+    path = "results/timing/mla_decode/cutile/sm_90a/bf16/b32_q1_s8192_bf16.json"
+    assert one["duration_us"] == evidence.measured[path]["metrics"]["cold_us"]
+    assert (one["duration_us_kind"], one["kv_length"], one["kind"]) == ("measured", 8192, "live")
+    unmeasured = table[table["target"] == "sm_100a"]
+    assert set(unmeasured["duration_us_kind"].dropna()) == {"static"}
+    empty = pandas.read_csv(io.StringIO((tmp_path / "c.csv").read_text().splitlines()[0] + "\n"))
+    assert list(empty.columns[:4]) == ["operator", "workload", "kernel", "dsl"]
+
+
+def test_the_overview_has_a_row_per_operator_and_card(tmp_path) -> None:
+    one = compare(with_another_card(sample.evidence(recorded=True), lambda *_: None))
+    entry = write_overview([one, scaled(one, "other", 3.0)], tmp_path)
+    (picture,) = entry["pictures"]
+    assert picture["alt"].count("warm") == 4 and record.read("plot", tmp_path / "pictures.json") == entry
+    text = (tmp_path / picture["file"]).read_text()
+    ElementTree.fromstring(text)
+    assert "mla_decode" in text and "H100 80GB HBM3, sm_90a" in text
+
+
+def test_without_times_the_overview_says_why_there_is_none(tmp_path) -> None:
+    (picture,) = write_overview([compare(sample.evidence())], tmp_path)["pictures"]
+    assert picture["file"] is None and "timed in both" in picture["reason"]
+
+
+@pytest.mark.parametrize("question", ["How sure", "Not run"])
+def test_figures_of_the_sentences_follow_the_records(question) -> None:
+    evidence = sample.evidence(gpu=True)
+    before = said([compare(evidence)], gpu=True)[question]
+    for entry in evidence.measured.values():
+        if entry["stage"] == "timing":
+            entry["metrics"] |= {"flags": ["power"], "spread_percent": 7.0}
+    plan = copy.deepcopy(evidence.plan)
+    for decision in plan["decisions"]:
+        decision["simulate"] = {"ok": False, "reason": "no"}
+    measured = {p: e for p, e in evidence.measured.items() if e["backend"] == "cuda"}
+    after = said([compare(sample.replace(evidence, plan=plan, measured=measured))], gpu=True)[question]
+    assert before != after

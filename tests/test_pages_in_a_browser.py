@@ -1,0 +1,148 @@
+"""The pages in headless Chromium: wide and narrow, light and dark; controls work, nothing is loaded, nothing is cut."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+import sample
+from cutesnake.report import render
+from test_report import contents
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+SCRIPT = """
+<script>
+(function () {
+  var out = {};
+  var table = document.querySelector("table.folded");
+  var tools = table.parentNode.previousElementSibling;
+  function bodies() { return Array.from(table.tBodies).filter(function (b) { return !b.hidden; }); }
+  function figure(b) { return Number(b.rows[0].querySelector("td.n").dataset.v); }
+  function figures() { return bodies().map(figure); }
+  function unfolded() { return table.querySelectorAll("tr.part:not([hidden])").length; }
+  out.folded = unfolded();
+  table.querySelector("button.fold").click();
+  out.one = unfolded(); out.lines = table.tBodies[0].rows.length - 1;
+  var buttons = Array.from(tools.querySelectorAll("button"));
+  var all = buttons.find(function (b) { return b.textContent === "Unfold all"; });
+  all.click(); out.all = unfolded(); out.parts = table.querySelectorAll("tr.part").length;
+  out.cut = table.parentNode.scrollWidth > table.parentNode.clientWidth;
+  all.click(); out.none = unfolded();
+  var heads = Array.from(table.tHead.rows[0].cells);
+  var head = heads.find(function (c) { return /^Duration/.test(c.textContent); });
+  out.keyboard = head.querySelector("button").tabIndex === 0;
+  head.querySelector("button").click();
+  out.rising = figures(); out.ariaUp = head.getAttribute("aria-sort");
+  head.querySelector("button").click();
+  out.falling = figures(); out.ariaDown = head.getAttribute("aria-sort");
+  var input = tools.querySelector("input");
+  input.value = "B32 fp16 tilegym"; input.dispatchEvent(new Event("input"));
+  out.filtered = bodies().map(function (b) { return b.rows[0].cells[0].textContent.trim(); });
+  out.shown = tools.querySelector("output").textContent;
+  out.csv = window.cutesnake.csvOf(table);
+  out.copies = document.querySelectorAll("button.copy").length;
+  out.tables = document.querySelectorAll("table.filterable").length;
+  out.summary = window.cutesnake.csvOf(document.querySelector("table.summary"));
+  var plain = document.querySelector("#ran table.sortable");
+  plain.tHead.rows[0].cells[0].querySelector("button").click();
+  out.plain = Array.from(plain.tBodies[0].rows, function (r) { return r.cells[0].textContent; });
+  out.loads = performance.getEntriesByType("resource").map(function (r) { return r.name; })
+    .filter(function (name) { return !/^data:/.test(name); });
+  out.wide = document.documentElement.scrollWidth > document.documentElement.clientWidth;
+  out.width = window.innerWidth;
+  var reason = document.querySelector(".why a.reason");
+  document.getElementById("reasons").open = false;
+  location.hash = reason.hash;
+  window.dispatchEvent(new Event("hashchange"));
+  out.reason = document.getElementById("reasons").open;
+  var link = table.querySelector("td.insight a.rule[href*=said]");
+  location.hash = link.hash;
+  window.dispatchEvent(new Event("hashchange"));
+  out.opened = document.getElementById(link.hash.slice(1)).closest("details.common").open;
+  out.paper = getComputedStyle(document.body).backgroundColor;
+  var found = document.querySelector("#found dd").getBoundingClientRect();
+  out.answer = found.bottom + window.scrollY;
+  out.errors = window.seen;
+  parent.postMessage(JSON.stringify(out), "*");
+})();
+</script>
+</body>"""
+# Headless Chromium makes no window narrower than 500 pixels, so the page is put into a frame of the wanted width.
+FRAME = """<!doctype html><meta name="color-scheme" content="light dark"><body style="margin:0">
+<script>window.onmessage = function (m) { document.title = "DONE" + m.data; };</script>
+<iframe src="page.html" style="border:0;width:%dpx;height:900px"></iframe>"""
+
+
+def shown(page: str, folder, width: int, dark: bool) -> dict:
+    watch = "<script>window.seen = []; window.onerror = function (m) { window.seen.push(m); };</script></head>"
+    text = page.replace("</head>", watch, 1).replace("</body>", SCRIPT, 1)
+    (folder / "page.html").write_text(text)
+    (folder / "frame.html").write_text(FRAME % width)
+    done = subprocess.run(
+        [
+            *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+            *(f"--user-data-dir={folder / 'profile'}", "--window-size=1300,950", "--virtual-time-budget=20000"),
+            *(f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--enable-logging=stderr"),
+            *("--dump-dom", (folder / "frame.html").as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    found = re.search(r"<title>DONE(.*?)</title>", done.stdout)
+    assert found, done.stderr[-2000:]
+    assert "CONSOLE" not in done.stderr
+    return json.loads(html.unescape(found.group(1)))
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    evidence = sample.evidence(gpu=True, recorded=True)
+    return {front: render(contents(evidence, folder, draw=True, front=front)) for front in (True, False)}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here; CI installs it")
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (400, False), (400, True)])
+@pytest.mark.parametrize("front", [True, False])
+def test_in_a_browser(pages, tmp_path, width, dark, front):
+    out = shown(pages[front], tmp_path, width, dark)
+    assert out["errors"] == [] and out["loads"] == []
+    assert out["width"] == width
+    assert not out["wide"]  # only tables and pictures scroll sideways, each in a frame of its own
+    assert not out["cut"] or width < 1280  # the whole table, insights too, fits a laptop's window
+    assert out["paper"] == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
+    assert out["answer"] < 900  # which DSL is faster stands within the first screen
+    assert out["folded"] == 0 and out["one"] == out["lines"] > 5
+    assert out["all"] == out["parts"] > 50 and out["none"] == 0
+    assert out["keyboard"] and (out["ariaUp"], out["ariaDown"]) == ("ascending", "descending")
+    assert len(out["rising"]) == 8 and out["rising"] == sorted(out["rising"])
+    assert out["falling"] == sorted(out["rising"], reverse=True)
+    assert sorted(out["filtered"]) == ["b32_q1_s1024_fp16", "b32_q1_s8192_fp16"]
+    assert out["shown"] == "2 of 8 shown"
+    assert out["plain"] == sorted(out["plain"])
+    assert out["opened"] and out["reason"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here; CI installs it")
+def test_tables_are_copied_as_csv(pages, tmp_path):
+    out = shown(pages[True], tmp_path, 1280, False)
+    assert out["copies"] == out["tables"] > 2
+    head, *lines = csv.reader(io.StringIO(out["csv"]))
+    assert head[:3] == ["Workload", "Kernel", "Duration µs"]
+    assert {line[0] for line in lines} == {"b32_q1_s1024_fp16", "b32_q1_s8192_fp16"}  # what the filter leaves
+    timed = [line for line in lines if line[1].startswith("CuTe cute_sm90")]
+    assert timed and all(float(line[2]) > 0 for line in timed)
+    head, *lines = csv.reader(io.StringIO(out["summary"]))
+    assert all(len(line) == len(head) for line in lines) and {line[0] for line in lines} >= {"cutile", "cute_sm90"}

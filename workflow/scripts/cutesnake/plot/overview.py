@@ -1,0 +1,116 @@
+"""Overview: for every operator and card, how fast CuTe is against cuTile, cold and warm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from cutesnake import record
+from cutesnake.plot.style import INK, LINE, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled, to_svg
+
+Record = dict[str, Any]
+
+NAME, TITLE = "overview", "CuTe DSL against cuTile, best kernel of each"
+TIMES = "\N{MULTIPLICATION SIGN}"
+STYLES = {"warm": (SERIES[0], "o", 0.14), "cold": (SERIES[1], "s", -0.14)}  # colour, marker, place in the row
+COARSE = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
+FINE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 8, 10)
+
+
+def write_overview(comparisons: Iterable[Record], folder: Path | str) -> Record:
+    """Draw the overview into `folder` and write the record of it there, last: a plot record of no single operator."""
+    picture = {"name": NAME, "title": TITLE, "device": None}
+    try:
+        drawing = draw_overview(list(comparisons))
+        record.write_text(Path(folder) / f"{NAME}.svg", to_svg(drawing, NAME, TITLE))
+        picture |= {"file": f"{NAME}.svg", "alt": drawing.alt, "caption": drawing.caption, "reason": None}
+    except NothingToShow as why:
+        picture |= {"file": None, "alt": None, "caption": None, "reason": str(why)}
+    entry = {
+        **{"stage": "plot", "status": "ok", "reason": None, "provenance": {}},
+        **{"operator": None, "pictures": [picture]},
+    }
+    record.write("plot", Path(folder) / "pictures.json", entry)
+    return entry
+
+
+def draw_overview(comparisons: list[Record]) -> Drawing:
+    """A row per operator, target and card: the geometric mean of the speeds as a point, their range as a line."""
+    rows = [
+        (_name(comparison, entry, comparisons), entry)
+        for comparison in comparisons
+        for entry in comparison["speedups"]
+        if entry["warm"] and entry["cold"]
+    ]
+    if not rows:
+        raise NothingToShow("no workload was timed in both DSLs, here or on a recorded card")
+    with styled():
+        figure, axis = pyplot.subplots(figsize=(WIDTH * 0.86, 1.25 + 0.42 * len(rows)), layout="constrained")
+        for place, (_, entry) in enumerate(rows):
+            for key in STYLES:
+                _point(axis, place, entry[key], key)
+        axis.axvline(1, color=INK, linewidth=1)
+        axis.set_yticks(range(len(rows)), [name for name, _ in rows])
+        axis.set_ylim(len(rows) - 0.5, -0.75)
+        _scale(axis, rows)
+        handles = [
+            pyplot.Line2D([], [], color=colour, marker=marker, label=label)
+            for (colour, marker, _), label in zip(
+                STYLES.values(), ("back to back, warm L2", "lone call, cold L2"), strict=True
+            )
+        ]
+        figure.legend(handles=handles, loc="outside lower left", ncols=2)
+    said = (
+        f"{name}: warm {entry['warm']['mean']:.2f} ({entry['warm']['least']:.2f} to {entry['warm']['most']:.2f}), "
+        f"cold {entry['cold']['mean']:.2f} ({entry['cold']['least']:.2f} to {entry['cold']['most']:.2f})"
+        for name, entry in rows
+    )
+    return Drawing(
+        figure,
+        "Speed of CuTe over cuTile. " + "; ".join(said) + ".",
+        "Points: geometric mean, over the workloads, of the time of the best cuTile kernel over that of the best CuTe "
+        "kernel. Lines: from the least to the most. ",
+    )
+
+
+def _name(comparison: Record, entry: Record, comparisons: list[Record]) -> str:
+    card = (entry["device"]["device"] or "").removeprefix("NVIDIA ")
+    here = " (here)" if entry["device"]["kind"] == "live" else ""
+    return f"{comparison['operator']}\n{card}, {entry['target']}{here}"
+
+
+def _point(axis: Axes, place: int, speed: Record, key: str) -> None:
+    colour, marker, offset = STYLES[key]
+    y = place - offset
+    axis.plot([speed["least"], speed["most"]], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
+    axis.plot([speed["mean"]], [y], marker=marker, markersize=6.5, color=colour, linestyle="none")
+    axis.annotate(
+        f"{speed['mean']:.2f}",
+        (speed["most"], y),
+        (5, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8.5,
+        color=colour,
+    )
+
+
+def _scale(axis: Axes, rows: list[tuple[str, Record]]) -> None:
+    speeds = [entry[key][end] for _, entry in rows for key in STYLES for end in ("least", "most")]
+    low, high = min(*speeds, 0.9) / 1.08, max(*speeds, 1.1) * 1.18
+    ticks = FINE if high / low < 6 else COARSE
+    axis.set_xscale("log")
+    axis.set_xlim(low, high)
+    axis.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if low < tick < high]))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{TIMES}"))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xlabel("time of cuTile over time of CuTe; left of 1 cuTile is the faster, right of it CuTe DSL")
+    axis.grid(True, axis="x", color=LINE)
+    axis.tick_params(axis="y", length=0, labelcolor=INK)
+    axis.tick_params(axis="x", labelcolor=SOFT)
+    axis.spines["left"].set_visible(False)

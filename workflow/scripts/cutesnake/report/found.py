@@ -1,0 +1,244 @@
+"""What was found, in five sentences that follow from the comparisons by stated rules; findings about others' kernels.
+
+The sentences answer, in this order: which DSL is faster and by how much; how both stand to everything else that was
+timed; how sure that is; whether cards agree; what was not run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+from typing import Any
+
+from cutesnake.compare.insight import NOISE_PERCENT, number
+from cutesnake.report.words import DSL_NAMES, listed, plural, short
+
+Record = dict[str, Any]
+
+MOST_NAMED = 3  # of a kind, in one sentence
+SIDES = {"cute": "CuTe DSL", "cutile": "cuTile"}
+
+
+def found(arch: Record, comparisons: list[Record]) -> list[Record]:
+    """The five sentences, each with the question that it answers."""
+    return [
+        {"question": "Faster", "text": _faster(comparisons)},
+        {"question": "Beside others", "text": _others(comparisons)},
+        {"question": "How sure", "text": _sure(comparisons)},
+        {"question": "Other cards", "text": _cards(comparisons)},
+        {"question": "Not run", "text": _not_run(arch, comparisons)},
+    ]
+
+
+def _timed(comparisons: list[Record]) -> list[tuple[str, Record]]:
+    """(operator, speedup) of every operator, target and card that timed both DSLs on some workload."""
+    every = ((c["operator"], entry) for c in comparisons for entry in c["speedups"])
+    return [(operator, entry) for operator, entry in every if entry["cold"] and entry["warm"]]
+
+
+def _faster(comparisons: list[Record]) -> str:
+    timed = _timed(comparisons)
+    if not timed:
+        return (
+            "No workload was timed in both DSLs, here or on a recorded card, so which is faster is not known: every "
+            "time on this page is a lower bound."
+        )
+    places: dict[tuple[str, str], list[tuple[str, Record]]] = {}
+    for operator, entry in timed:
+        places.setdefault((entry["device"]["device"], entry["target"]), []).append((operator, entry))
+    return " ".join(
+        _one_operator(short(card), *entries[0]) if len(entries) == 1 else _several(short(card), entries)
+        for (card, _), entries in places.items()
+    )
+
+
+def _one_operator(card: str, operator: str, entry: Record) -> str:
+    lead = _leader(entry) or ("cute" if entry["warm"]["mean"] >= 1 else "cutile")
+    name = SIDES[lead]
+    warm, cold = (_said(entry[key], lead) for key in ("warm", "cold"))
+    return f"On an {card}, {operator} in {name} against the other DSL, best kernel of each: warm {warm}; cold {cold}."
+
+
+def _said(speed: Record, lead: str) -> str:
+    """One figure from the side of the leader: the mean, its extremes, and on how many workloads it is ahead."""
+    ahead, behind = ("faster", "slower") if lead == "cute" else ("slower", "faster")
+    figures = [speed["mean"], speed["least"], speed["most"]]
+    mean, least, most = figures if lead == "cute" else [1 / figures[0], 1 / figures[2], 1 / figures[1]]
+    total = speed["faster"] + speed["equal"] + speed["slower"]
+    counts = f"ahead on {speed[ahead]} of {plural(total, 'workload')}"
+    counts += f", equal on {speed['equal']}" * bool(speed["equal"])
+    counts += f", behind on {speed[behind]}" * bool(speed[behind])
+    return f"{mean:.2f} times as fast in the geometric mean ({least:.2f} to {most:.2f}; {counts})"
+
+
+def _leader(entry: Record) -> str | None:
+    """Who leads by more than the noise in the mean, both cold and warm; None if neither does."""
+    means = [entry[key]["mean"] for key in ("cold", "warm")]
+    limit = 1 + NOISE_PERCENT / 100
+    if all(mean > limit for mean in means):
+        return "cute"
+    return "cutile" if all(mean < 1 / limit for mean in means) else None
+
+
+def _several(card: str, entries: list[tuple[str, Record]]) -> str:
+    sides: dict[str | None, list[tuple[str, Record]]] = {}
+    for operator, entry in entries:
+        sides.setdefault(_leader(entry), []).append((operator, entry))
+    said = []
+    for lead, name in SIDES.items():
+        mine = sorted(sides.get(lead, []), key=lambda item: -abs(1 - item[1]["warm"]["mean"]))
+        if mine:
+            means = [[e[k]["mean"] if lead == "cute" else 1 / e[k]["mean"] for k in ("warm", "cold")] for _, e in mine]
+            figures = [
+                f"{operator} {warm:.2f} times warm and {cold:.2f} cold"
+                for (operator, _), (warm, cold) in zip(mine, means, strict=True)
+            ]
+            more = f" and {len(figures) - MOST_NAMED} more" * (len(figures) > MOST_NAMED)
+            said.append(f"{name} is the faster for {len(mine)} ({', '.join(figures[:MOST_NAMED])}{more})")
+    if neither := sides.get(None):
+        said.append(f"for {len(neither)} neither leads both cold and warm ({', '.join(o for o, _ in neither)})")
+    return f"On an {card}, of {len(entries)} operators timed in both, {'; '.join(said)}."
+
+
+def _others(comparisons: list[Record]) -> str:
+    every = [
+        (c["operator"], entry, other)
+        for c in comparisons
+        for entry in c["speedups"]
+        for other in entry["others"]
+        if other["warm"] and other["cold"]
+    ]
+    if not every:
+        return "No kernel of another kind was timed beside the two."
+    every.sort(key=lambda item: item[2]["warm"]["mean"])
+    said = [
+        f"{other['warm']['mean']:.2f} times as fast as {other['kernel']} ({DSL_NAMES[other['dsl']]}) warm and "
+        f"{other['cold']['mean']:.2f} cold ({operator}, {short(entry['device']['device'])}, worst row "
+        f"{min(other['warm']['least'], other['cold']['least']):.2f})"
+        for operator, entry, other in every[:MOST_NAMED]
+    ]
+    rest = len(every) - len(said)
+    more = f"; {plural(rest, 'more baseline')} stand{'s' * (rest == 1)} in the tables" if rest else ""
+    return f"The better of the two is, in the geometric mean, {listed(said)}{more}."
+
+
+def _sure(comparisons: list[Record]) -> str:
+    times = [
+        time for c in comparisons for table in c["times"] for row in table["rows"] for time in row["kernels"].values()
+    ]
+    said = []
+    if times:
+        spreads = [time["spread_percent"] or 0.0 for time in times]
+        flagged = sum(bool(time["flags"]) for time in times)
+        equal = sum(entry[key]["equal"] for _, entry in _timed(comparisons) for key in ("cold", "warm"))
+        said.append(
+            f"samples of a time spread by {number(median(spreads))} % in the median and {number(max(spreads))} % at "
+            f"most; times nearer than {number(NOISE_PERCENT)} %, or than their spreads, count as equal ({equal} did); "
+            f"{flagged} of {number(len(times))} times carry a flag, such as clocks held back by power"
+        )
+    said.append(_checked(comparisons))
+    text = "; ".join(said)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _checked(comparisons: list[Record]) -> str:
+    rows = [row for c in comparisons for row in c["coverage"]]
+    cards: dict[str, Counter[str]] = {}
+    for row in rows:
+        for card in row["cards"]["correctness"]:
+            cards.setdefault(short(card["device"]), Counter()).update({key: card[key] for key in ("ok", "failed")})
+    said = [
+        f"{number(found['ok'])} of {plural(found['ok'] + found['failed'], 'case')} checked on an {card} "
+        f"{'are' if found['ok'] != 1 else 'is'} within tolerance"
+        for card, found in cards.items()
+    ]
+    simulated = sum(row["correctness"]["simulated"] for row in rows)
+    failed = sum(row["correctness"]["failed"] for row in rows)
+    if simulated:
+        said.append(f"{plural(simulated, 'case')} came out well in simulation, which says nothing of a card")
+    if failed:
+        said.append(f"{failed} failed their check here")
+    return " and ".join(said) or "no case was checked"
+
+
+def _cards(comparisons: list[Record]) -> str:
+    pairs = [(c["operator"], entry) for c in comparisons for entry in c["agreement"]]
+    if not pairs:
+        cards = {short(t["device"]["device"]) for c in comparisons for t in c["times"]}
+        one = (
+            f"only an {next(iter(cards))} timed anything"
+            if len(cards) == 1
+            else "no two cards timed the same workloads"
+        )
+        return f"Whether another card agrees is not known: {one}." if cards else "No card timed anything."
+    return " ".join(_pair(operator, entry) for operator, entry in pairs)
+
+
+def _pair(operator: str, entry: Record) -> str:
+    cards = [short(card) for card in entry["cards"]]
+    differing = {key: entry[key] for key in ("warm", "cold", "variants") if entry[key]}
+    if not differing:
+        return f"{listed(cards)} agree about the fastest kernel on all {entry['workloads']} workloads of {operator}."
+    said = []
+    for key, rows in differing.items():
+        first = rows[0]
+        where = f"{first['kernel']} on {first['workload']}" if key == "variants" else first["workload"]
+        what = "variant" if key == "variants" else f"kernel when {key}"
+        count = plural(len(rows), "workload") if key != "variants" else plural(len(rows), "case")
+        said.append(
+            f"the fastest {what} on {count} (such as {where}: {first['winners'][0]} on the {cards[0]}, "
+            f"{first['winners'][1]} on the {cards[1]})"
+        )
+    return f"{cards[0]} and {cards[1]} disagree, of {entry['workloads']} workloads of {operator}, about {listed(said)}."
+
+
+def _not_run(arch: Record, comparisons: list[Record]) -> str:
+    rows = [(c["operator"], row) for c in comparisons for row in c["coverage"]]
+    here = next((d["name"] for d in arch["devices"] if d["index"] == arch["selected"]), None)
+    said = [
+        f"this machine runs its cases on the {short(here)}"
+        if here
+        else "nothing ran on a card here: this machine has no GPU in use"
+    ]
+    built = [(operator, row) for operator, row in rows if row["build"]["ok"]]
+    untimed = Counter(row["target"] for _, row in built if not any(card["ok"] for card in row["cards"]["timing"]))
+    if untimed:
+        kinds = (f"{count} for {target}" for target, count in untimed.items())
+        said.append(
+            f"of {plural(len(built), 'kernel')} built, per target, {listed(list(kinds))} have no time from any card"
+        )
+    unchecked = [
+        row
+        for _, row in built
+        if not row["correctness"]["simulated"] and not any(c["ok"] for c in row["cards"]["correctness"])
+    ]
+    if unchecked:
+        said.append(
+            f"{len(unchecked)} {'was' if len(unchecked) == 1 else 'were'} checked neither on a card nor by simulation"
+        )
+    failed = sum(row["build"]["failed"] for _, row in rows)
+    if failed:
+        said.append(f"{plural(failed, 'build')} did not compile")
+    text = "; ".join(said)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def beyond(comparisons: list[Record]) -> list[Record]:
+    """Findings about kernels, mostly other people's, on inputs that they do not promise to take; failures first."""
+    entries = [(c["operator"], entry) for c in comparisons for entry in c["beyond"]]
+    return [
+        {
+            "operator": operator,
+            "failed": bool(entry["failed"]),
+            "text": f"{entry['kernel']} ({DSL_NAMES[entry['dsl']]}, {entry['target']}) "
+            + (
+                f"fails {entry['failed']} of {plural(entry['checks'], 'check')}"
+                if entry["failed"]
+                else f"passes all {plural(entry['checks'], 'check')}"
+            )
+            + f" with {entry['distribution'].replace('_', ' ')}, which it does not promise to take ({entry['why']})"
+            + (f": {entry['reason']}" if entry["reason"] else "")
+            + f". Seen on {listed([short(place) for place in entry['places']])}.",
+        }
+        for operator, entry in sorted(entries, key=lambda item: not item[1]["failed"])
+    ]

@@ -1,0 +1,119 @@
+"""The matrix of kernels and targets: what was built, checked and timed, on which card or by simulation, and why not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cutesnake.contract import INSTALLED
+from cutesnake.report.words import DSL_NAMES, STAGE_NAMES, Notes, listed, plural, short, slug
+
+Record = dict[str, Any]
+
+PARTICIPLES = {"nsys": "profiled", "ncu": "profiled"}  # in a sentence both profilers are one
+
+
+def matrix(comparison: Record, notes: Notes, page: str) -> Record:
+    """An operator's rows, one per kernel and target, with their sums. `page` is the link to the operator's own page."""
+    rows = comparison["coverage"]
+    return {
+        "operator": comparison["operator"],
+        "page": page,
+        "kernels": plural(len({row["kernel"] for row in rows}), "kernel"),
+        "sums": _sums(rows),
+        "rows": [
+            {
+                **{key: row[key] for key in ("kernel", "target")},
+                "dsl": DSL_NAMES[row["dsl"]],
+                "link": f"{page}#{slug('kernel', comparison['operator'], row['kernel'])}",
+                "states": [_built(row["build"]), *(_ran(row, stage) for stage in list(STAGE_NAMES)[1:])],
+                "why": _why(row, notes),
+            }
+            for row in rows
+        ],
+    }
+
+
+def _state(mark: str, kind: str, text: str, value: float) -> Record:
+    """A mark, a class and words: never the mark or the colour alone. `value` is what a column is sorted by."""
+    return {"mark": mark, "class": kind, "text": text, "value": value}
+
+
+def _built(count: Record) -> Record:
+    expected, ok, failed = (count[key] for key in ("expected", "ok", "failed"))
+    if failed:
+        return _state("✕", "bad", f"{failed} of {expected} failed", -failed)
+    if expected == 0:
+        return _state("\N{EN DASH}", "none", "no", -1)
+    return _state(*(("✓", "good") if ok >= expected else ("○", "none")), f"{ok} of {expected}", ok)
+
+
+def _ran(row: Record, stage: str) -> Record:
+    """Where a stage ran and on how many cases. What a simulator checked is told apart from what a card did."""
+    count, cards = row[stage], row["cards"][stage]
+    done = [card for card in cards if card["ok"]]
+    failed = [card for card in cards if card["failed"]]
+    said = [f"{card['ok']} on {_card(card)}" for card in done]
+    said += [f"{count['simulated']} by simulation"] * bool(count["simulated"])
+    said += [f"{card['failed']} failed on {_card(card)}" for card in failed]
+    broken = count["failed"] - sum(card["failed"] for card in failed if card["kind"] == "live")
+    if broken > 0:
+        said.append(f"{broken} failed by simulation")
+    total = sum(card["ok"] for card in done)
+    if broken > 0 or failed:
+        return _state("✕", "bad", ", ".join(said), -1)
+    if any(card["ok"] >= count["expected"] for card in done):
+        return _state("✓", "good", ", ".join(said), total)
+    if said:
+        return _state("◐", "part", ", ".join(said), total or count["simulated"])
+    if count["expected"] == 0:
+        return _state("\N{EN DASH}", "none", "no", -1)
+    return _state("○", "none", f"0 of {count['expected']}", 0)
+
+
+def _card(card: Record) -> str:
+    return f"{short(card['device'])}{' here' * (card['kind'] == 'live')}"
+
+
+def _sums(rows: list[Record]) -> list[str]:
+    """An operator in a line: builds, and cases checked and timed per place."""
+    built = sum(row["build"]["ok"] for row in rows)
+    said = [f"{built} of {plural(sum(row['build']['expected'] for row in rows), 'build')}"]
+    for stage, word in (("correctness", "checked"), ("timing", "timed")):
+        places: dict[str, int] = {}
+        for row in rows:
+            for card in row["cards"][stage]:
+                places[_card(card)] = places.get(_card(card), 0) + card["ok"]
+        parts = [f"{count} on {place}" for place, count in places.items() if count]
+        simulated = sum(row[stage]["simulated"] for row in rows)
+        parts += [f"{simulated} by simulation"] * bool(simulated)
+        said.append(f"{word} {listed(parts)}" if parts else f"not {word}")
+    return said
+
+
+def _why(entry: Record, notes: Notes) -> list[Record]:
+    """What did not happen, each with the number of its reason; and what the kernel cannot compute."""
+    stages: dict[str, list[str]] = {}
+    built = entry["build"]["reason"]
+    for stage, name in STAGE_NAMES.items():
+        if reason := entry[stage]["reason"]:
+            reason = built if reason == f"did not compile: {built}" else reason
+            name = "checked on a card" if entry[stage]["simulated"] else PARTICIPLES.get(stage, name)
+            stages.setdefault(reason, []).append(name)
+    told = []
+    for reason, names in stages.items():
+        names = list(dict.fromkeys(names))
+        if entry["build"]["failed"] and reason == built:
+            words = "did not compile"
+        elif len(names) == 4:  # all of them
+            words = "not run" if entry["source"] == INSTALLED else "not built"
+        else:
+            words = f"not {' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))}"
+        told.append({"words": words, "note": notes.mark(reason)})
+    if entry["not_simulated"]:
+        told.append({"words": "not simulated", "note": notes.mark(entry["not_simulated"])})
+    if entry["build"]["expected"]:
+        told += [
+            {"words": f"{plural(left['workloads'], 'workload')} left out", "note": notes.mark(left["reason"])}
+            for left in entry["unsupported"]
+        ]
+    return told
