@@ -46,14 +46,12 @@ def _shared(a: Record, b: Record) -> Iterable[Record]:
 def _kernels(both: dict[str, tuple[Record, ...]], key: str) -> list[Record]:
     """Workloads whose fastest kernel is another on the other card."""
     found = []
-    for workload, rows in both.items():
-        if not rows[0]:
+    for workload, (a, b) in both.items():
+        if not a:
             continue
-        winners = [fastest(row, key) for row in rows]
-        if winners[0] != winners[1] and all(
-            _leads(row, *order, key) for row, order in zip(rows, (winners, winners[::-1]), strict=True)
-        ):
-            found.append({"workload": workload, "winners": winners})
+        first, second = fastest(a, key), fastest(b, key)
+        if first != second and _leads(a, first, second, key) and _leads(b, second, first, key):
+            found.append({"workload": workload, "winners": [first, second]})
     return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from statistics import geometric_mean
 
 from cutesnake.compare.insight import NOISE_PERCENT
+from cutesnake.dsls import COMPARED
 from cutesnake.evidence.gather import Record
 
 FIGURES = {"cold": "cold_us", "warm": "hot_us"}  # a lone call with a flushed L2; calls back to back
@@ -31,14 +32,14 @@ def _speedups(table: Record) -> Record:
     def only(name: str) -> Callable[[Kernels], Kernels]:
         return lambda row: {kernel: time for kernel, time in row.items() if kernel == name}
 
-    others = [kernel for kernel, dsl in dsls.items() if dsl not in ("cute", "cutile")]
+    others = [kernel for kernel, dsl in dsls.items() if dsl not in COMPARED]
     return {
         **{"target": table["target"], "device": table["device"]},
         **{name: _speed(rows, of("cute"), of("cutile"), key) for name, key in FIGURES.items()},
         "others": [
             {
                 **{"kernel": kernel, "dsl": dsls[kernel]},
-                **{name: _speed(rows, of("cute", "cutile"), only(kernel), key) for name, key in FIGURES.items()},
+                **{name: _speed(rows, of(*COMPARED), only(kernel), key) for name, key in FIGURES.items()},
             }
             for kernel in others
         ],

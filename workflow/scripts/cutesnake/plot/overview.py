@@ -31,7 +31,7 @@ def write_overview(comparisons: Iterable[Record], folder: Path | str) -> Record:
         picture |= {"file": f"{NAME}.svg", "alt": drawing.alt, "caption": drawing.caption, "reason": None}
     except NothingToShow as why:
         picture |= {"file": None, "alt": None, "caption": None, "reason": str(why)}
-    entry = {
+    entry: Record = {
         **{"stage": "plot", "status": "ok", "reason": None, "provenance": {}},
         **{"operator": None, "pictures": [picture]},
     }

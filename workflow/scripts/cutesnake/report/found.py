@@ -16,7 +16,7 @@ from cutesnake.report.words import DSL_NAMES, listed, plural, short
 Record = dict[str, Any]
 
 MOST_NAMED = 3  # of a kind, in one sentence
-SIDES = {"cute": "CuTe DSL", "cutile": "cuTile"}
+SIDES = {name: DSL_NAMES[name] for name in ("cute", "cutile")}
 
 
 def found(arch: Record, comparisons: list[Record]) -> list[Record]:

@@ -6,10 +6,11 @@ import re
 from typing import Any
 
 from cutesnake.compare.insight import number
+from cutesnake.dsls import DSLS
 
 Record = dict[str, Any]
 
-DSL_NAMES = {"cutile": "cuTile", "cute": "CuTe DSL", "torch": "PyTorch", "cuda": "CUDA C++"}
+DSL_NAMES = {name: dsl.label for name, dsl in DSLS.items()}
 STAGE_NAMES = {"build": "built", "correctness": "checked", "timing": "timed", "nsys": "nsys", "ncu": "ncu"}
 
 
