@@ -15,7 +15,7 @@ from cutesnake.plan import config as configuration
 from cutesnake import folder
 from cutesnake.plan import machine, matrix
 from cutesnake.simulate import simulation
-from cutesnake.catalog import load_kernel, roots
+from cutesnake.catalog import folders, load_kernel
 from cutesnake.contract import INSTALLED, OURS
 from cutesnake.plan.staleness import digest_baked, digest_code, digest_data, remember
 
@@ -178,9 +178,9 @@ def recorded_of(operator):
 
 
 def references_of(operator):
-    """The file of times that an operator's peers took elsewhere, where it has one."""
-    path = Path(PROJECT, "kernels", operator, "reference_times.yaml")
-    return [str(path)] if path.exists() else []
+    """Files of times that an operator's peers took elsewhere, where it has any."""
+    files = (folder / "reference_times.yaml" for folder in folders(operator))
+    return [os.path.relpath(path) for path in files if path.exists()]
 
 
 def timings_of(wildcards):
