@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cutesnake.contract import Cost
 from cutesnake.evidence.gather import Evidence
 from cutesnake.measure.bottleneck import classify
-from kernels.mla_decode.operator import Workload, cost
 
 Record = dict[str, Any]
 
@@ -34,6 +34,27 @@ FAILS = ("tilegym", "sm_100a")  # this build fails, in its compiler's words
 COMPILER_SAYS = "TileError: <b>tile</b> of 512 columns does not fit\n  in kernel.py line 12"
 
 
+@dataclass(frozen=True)
+class Workload:
+    """A size of the made-up operator `blend`, which no folder of kernels/ holds."""
+
+    batch: int
+    length: int
+    dtype: str
+
+    @property
+    def id(self) -> str:
+        return f"b{self.batch}_s{self.length}_{self.dtype}"
+
+
+def cost(workload: Workload) -> Cost:
+    """In the range of an attention kernel's: compute-bound on one of the DEVICES, memory-bound on the other."""
+    tokens = workload.batch * workload.length
+    return Cost(
+        flops=2 * 128 * 1088 * tokens, bytes_read=2 * 576 * tokens, bytes_written=2 * 128 * 512 * workload.batch
+    )
+
+
 def workloads(batches: tuple[int, ...] = (1, 32), lengths: tuple[int, ...] = (1024, 8192)) -> list[Workload]:
     return [
         Workload(batch, length, dtype) for batch, length, dtype in itertools.product(batches, lengths, ("bf16", "fp16"))
@@ -47,11 +68,11 @@ def _not_simulated(dsl: str, written: bool, no: str) -> str | None:
 
 
 def plan(sweep: list[Workload], gpu: bool = False) -> Record:
-    """results/plan/mla_decode.json on a machine with no GPU, or with one H200."""
+    """results/plan/blend.json on a machine with no GPU, or with one H200."""
     decisions, builds, cases, unsupported = [], [], [], []
     for kernel, (dsl, source, targets, dtypes) in KERNELS.items():
         unsupported += [
-            {"operator": "mla_decode", "kernel": kernel, "workload": w.id, "reason": ONLY_FP16}
+            {"operator": "blend", "kernel": kernel, "workload": w.id, "reason": ONLY_FP16}
             for w in sweep
             if w.dtype not in dtypes
         ]
@@ -62,7 +83,7 @@ def plan(sweep: list[Workload], gpu: bool = False) -> Record:
             why = NO_GPU if not gpu else f"code for {target} runs on another device; this device is an H200, sm_90"
             decisions.append(
                 {
-                    **{"operator": "mla_decode", "kernel": kernel, "dsl": dsl, "source": source, "target": target},
+                    **{"operator": "blend", "kernel": kernel, "dsl": dsl, "source": source, "target": target},
                     "build": {"ok": written, "reason": None if written else no},
                     "run": {"ok": runs, "reason": None if runs else (why if written else no)},
                     "simulate": {"ok": written and dsl == "cute", "reason": _not_simulated(dsl, written, no)},
@@ -71,13 +92,13 @@ def plan(sweep: list[Workload], gpu: bool = False) -> Record:
             if written:
                 builds += [_build_id(kernel, target, dtype) for dtype in dtypes]
                 cases += [
-                    {"build": f"mla_decode/{kernel}/{target}/{w.dtype}", "workload": w.id}
+                    {"build": f"blend/{kernel}/{target}/{w.dtype}", "workload": w.id}
                     for w in sweep
                     if w.dtype in dtypes
                 ]
     return {
-        **{"stage": "plan", "status": "ok", "reason": None, "provenance": {}, "operator": "mla_decode"},
-        "axis": {"field": "kv_length", "label": "kv length"},
+        **{"stage": "plan", "status": "ok", "reason": None, "provenance": {}, "operator": "blend"},
+        "axis": {"field": "length", "label": "length"},
         "stages": _answers(gpu),
         "decisions": decisions,
         "sources": {kernel: source for kernel, (_, source, _, _) in KERNELS.items()},
@@ -112,13 +133,13 @@ def arch(gpu: bool = False) -> Record:
         "packages": {"nvidia-cutlass-dsl": "4.8.1", "cuda-tile": "1.7.0", "torch": "2.13.0+cpu", "cuda-bench": None},
         "modules": {},
         "stages": _answers(gpu),
-        "operators": ["mla_decode"],
+        "operators": ["blend"],
     }
 
 
 def _build_id(kernel: str, target: str, dtype: str) -> Record:
     variant = {"id": dtype, "params": {"dtype": dtype, "tile_n": 64}}
-    return {"operator": "mla_decode", "kernel": kernel, "target": target, "variant": variant}
+    return {"operator": "blend", "kernel": kernel, "target": target, "variant": variant}
 
 
 def build(identity: Record) -> Record:
@@ -130,7 +151,7 @@ def build(identity: Record) -> Record:
     return {
         **{"stage": "compile", "status": "failed" if failed else "ok", "reason": COMPILER_SAYS if failed else None},
         "provenance": {"created": "2026-11-20T12:01:00+00:00", "python": "3.11.7", "platform": "Linux x86_64"},
-        **{"operator": "mla_decode", "kernel": identity["kernel"], "dsl": dsl, "source": source},
+        **{"operator": "blend", "kernel": identity["kernel"], "dsl": dsl, "source": source},
         **{"target": identity["target"], "variant": identity["variant"]},
         **{"symbols": [] if failed else ["main_kernel", "combine"], "function": None, "launch": {}},
         **{"compilers": compilers, "options": "--gpu-arch", "notes": []},
@@ -209,7 +230,7 @@ def _case(stage: str, kernel: str, target: str, w: Workload, metrics: Record, ba
             "packages": {"torch": "2.11.0", "cuda-bench": "0.3.0"},
         },
         "case": {
-            **{"operator": "mla_decode", "kernel": kernel, "dsl": KERNELS[kernel][0], "target": target},
+            **{"operator": "blend", "kernel": kernel, "dsl": KERNELS[kernel][0], "target": target},
             **{"variant": {"id": w.dtype, "params": {}}, "workload": w.id, "parameters": asdict(w)},
         },
         **{"device": gpu if backend == "cuda" else None, "backend": backend, "seconds": 3.0, "metrics": metrics},
@@ -291,7 +312,7 @@ def correctness(workload: str, seeds: tuple[int, ...] = (0, 1), **more: list[str
             **{"workload": workload, "distribution": "randn", "seed": seed, **more},
             **{"relative_error": 1.7e-3, "same_precision_error": 1.6e-3, "worst_absolute_error": 0.01},
             **{"deterministic": True, "passed": True, "reason": None},
-            "outputs": {"lse": {"relative_error": None, "worst_absolute_error": 1e-4, "passed": True}},
+            "outputs": {"scale": {"relative_error": None, "worst_absolute_error": 1e-4, "passed": True}},
         }
         for seed in seeds
     ]
@@ -309,7 +330,7 @@ def measurements(sweep: list[Workload], target: str = "sm_90a") -> dict[str, Rec
         for w in sweep:
             if target not in targets or w.dtype not in dtypes:
                 continue
-            place = f"mla_decode/{kernel}/{target}/{w.dtype}/{w.id}.json"
+            place = f"blend/{kernel}/{target}/{w.dtype}/{w.id}.json"
             made = {
                 "timing": timing(kernel, w, factors[kernel]),
                 "correctness": correctness(w.id),
@@ -326,16 +347,16 @@ def simulated(sweep: list[Workload]) -> dict[str, Record]:
     w = next(w for w in sweep if w.dtype == "fp16")
     metrics = correctness(w.id, (3, 4), schedules=["random"], findings=[])
     entry = _case("correctness", "cutlass_fp16", "sm_100a", w, metrics, "ptxsim")
-    return {f"results/correctness/mla_decode/cutlass_fp16/sm_100a/fp16/{w.id}.json": entry}
+    return {f"results/correctness/blend/cutlass_fp16/sm_100a/fp16/{w.id}.json": entry}
 
 
 def evidence(sweep: list[Workload] | None = None, gpu: bool = False, recorded: bool = False) -> Evidence:
     sweep = sweep or workloads()
     here = plan(sweep, gpu)
-    path = "results/compile/mla_decode/{kernel}/{target}/{id}/build.json"
+    path = "results/compile/blend/{kernel}/{target}/{id}/build.json"
     builds = {path.format(**b, id=b["variant"]["id"]): build(b) for b in here["builds"]}
     figures = {
-        f"results/inspect/mla_decode/{b['kernel']}/{b['target']}/{b['variant']['id']}.json": inspected(b)
+        f"results/inspect/blend/{b['kernel']}/{b['target']}/{b['variant']['id']}.json": inspected(b)
         for b in here["builds"]
         if (b["kernel"], b["target"]) != FAILS and KERNELS[b["kernel"]][0] != "torch"
     }
@@ -353,13 +374,13 @@ def replace(found: Evidence, **fields: Any) -> Evidence:
 def write(folder: Path, found: Evidence) -> tuple[str, list[str], str]:
     """Lay the evidence out as files below `folder`, as the pipeline does; returns the paths for `load_evidence`."""
     records = {**found.builds, **found.inspected, **found.measured}
-    roofline_path = "results/inspect/mla_decode/roofline.json"
+    roofline_path = "results/inspect/blend/roofline.json"
     made = {"created": "2026-11-20T12:00:00+00:00", "python": "3.11.7", "platform": "Linux x86_64"}
     rows = {
         **{"stage": "roofline", "status": "ok", "reason": None, "provenance": made},
-        **{"operator": "mla_decode", "rows": found.roofline},
+        **{"operator": "blend", "rows": found.roofline},
     }
-    for path, entry in {**records, "results/plan/mla_decode.json": found.plan, roofline_path: rows}.items():
+    for path, entry in {**records, "results/plan/blend.json": found.plan, roofline_path: rows}.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(json.dumps(entry))
-    return "results/plan/mla_decode.json", list(records), roofline_path
+    return "results/plan/blend.json", list(records), roofline_path

@@ -48,15 +48,15 @@ def test_every_record_fits_the_schema_and_no_cell_is_blank(options):
 
 
 def test_without_a_gpu_durations_are_bounds_and_resources_static(none):
-    found = row(compare(none), "sm_90a", "b1_q1_s1024_bf16", "cutile", "cute_sm90")
+    found = row(compare(none), "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")
     cells = found["cutile"]["cells"]
-    floor = next(r for r in none.roofline if (r["workload"], r["device"]) == ("b1_q1_s1024_bf16", "H200"))
+    floor = next(r for r in none.roofline if (r["workload"], r["device"]) == ("b1_s1024_bf16", "H200"))
     assert cells["duration_us"]["kind"] == "static"
     assert cells["duration_us"]["value"] == floor["floor_us"]
     assert "no NVIDIA driver" in cells["duration_us"]["reason"]
     assert cells["registers_per_thread"] == {
         **{"value": 255, "unit": "", "kind": "static", "reason": None},
-        "source": "results/inspect/mla_decode/cutile/sm_90a/bf16.json",
+        "source": "results/inspect/blend/cutile/sm_90a/bf16.json",
     }
     assert cells["shared_kb_per_block"]["value"] == pytest.approx(220_636 / 1024)
     assert cells["tensor_core_percent"]["reason"] == sample.NO_GPU
@@ -66,9 +66,9 @@ def test_without_a_gpu_durations_are_bounds_and_resources_static(none):
 
 
 def test_measured_values_come_from_their_records(gpu):
-    found = row(compare(gpu), "sm_90a", "b32_q1_s8192_bf16", "cutile", "cute_sm90")
+    found = row(compare(gpu), "sm_90a", "b32_s8192_bf16", "cutile", "cute_sm90")
     for dsl, kernel in (("cutile", "cutile"), ("cute", "cute_sm90")):
-        path = f"results/timing/mla_decode/{kernel}/sm_90a/bf16/b32_q1_s8192_bf16.json"
+        path = f"results/timing/blend/{kernel}/sm_90a/bf16/b32_s8192_bf16.json"
         cell = found[dsl]["cells"]["duration_us"]
         assert (cell["kind"], cell["source"]) == ("measured", path)
         assert cell["value"] == gpu.measured[path]["metrics"]["cold_us"]
@@ -79,20 +79,20 @@ def test_measured_values_come_from_their_records(gpu):
 
 
 def test_a_workload_that_is_not_profiled_says_so(gpu):
-    found = row(compare(gpu), "sm_90a", "b1_q1_s1024_bf16", "cutile", "cute_sm90")
+    found = row(compare(gpu), "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")
     assert found["cutile"]["cells"]["dram_percent"]["reason"] == (
         "not among the workloads that the configuration profiles"
     )
 
 
 def test_a_target_without_a_fitting_kernel_keeps_its_rows_with_the_reason(none):
-    found = row(compare(none), "sm_100a", "b1_q1_s1024_bf16", "cutile", None)
+    found = row(compare(none), "sm_100a", "b1_s1024_bf16", "cutile", None)
     assert sample.ONLY_FP16 in found["cute"]["reason"]
     assert all(cell["kind"] == "missing" for cell in found["cute"]["cells"].values())
 
 
 def test_a_kernel_that_did_not_compile_has_its_compilers_words_and_no_bound(none):
-    found = row(compare(none), "sm_100a", "b1_q1_s1024_fp16", "tilegym", "cutlass_fp16")
+    found = row(compare(none), "sm_100a", "b1_s1024_fp16", "tilegym", "cutlass_fp16")
     for cell in found["cutile"]["cells"].values():
         assert cell["kind"] == "missing"
         assert "TileError" in cell["reason"]
@@ -100,11 +100,11 @@ def test_a_kernel_that_did_not_compile_has_its_compilers_words_and_no_bound(none
 
 def test_a_failed_measurement_is_a_reason(gpu):
     broken = copy.deepcopy(gpu.measured)
-    path = "results/timing/mla_decode/cutile/sm_90a/bf16/b1_q1_s1024_bf16.json"
+    path = "results/timing/blend/cutile/sm_90a/bf16/b1_s1024_bf16.json"
     broken[path] |= {"status": "failed", "reason": "the kernel did not end within 60 s", "metrics": None}
     evidence = sample.replace(gpu, measured=broken)
     comparison = compare(evidence)
-    found = row(comparison, "sm_90a", "b1_q1_s1024_bf16", "cutile", "cute_sm90")
+    found = row(comparison, "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")
     assert found["cutile"]["cells"]["hot_duration_us"]["reason"] == "timing failed: the kernel did not end within 60 s"
     (entry,) = (e for e in comparison["coverage"] if (e["kernel"], e["target"]) == ("cutile", "sm_90a"))
     assert (entry["timing"]["ok"], entry["timing"]["failed"]) == (7, 1)
@@ -113,9 +113,9 @@ def test_a_failed_measurement_is_a_reason(gpu):
 def test_the_schedule_step_has_a_column_where_a_kernel_has_one(gpu):
     timed = copy.deepcopy(gpu.measured)
     for kernel, plan_us in (("cute_sm90", 3.5), ("torch_sdpa", 6.0)):
-        entry = timed[f"results/timing/mla_decode/{kernel}/sm_90a/bf16/b1_q1_s1024_bf16.json"]
+        entry = timed[f"results/timing/blend/{kernel}/sm_90a/bf16/b1_s1024_bf16.json"]
         entry["metrics"] |= {"plan_us": plan_us, "plan_kind": "graph"}
-    found = row(compare(sample.replace(gpu, measured=timed)), "sm_90a", "b1_q1_s1024_bf16", "cutile", "cute_sm90")
+    found = row(compare(sample.replace(gpu, measured=timed)), "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")
     assert found["cute"]["cells"]["plan_us"]["value"] == 3.5
     assert found["baselines"][0]["plan_us"]["value"] == 6.0
     without = found["cutile"]["cells"]["plan_us"]
@@ -124,8 +124,8 @@ def test_the_schedule_step_has_a_column_where_a_kernel_has_one(gpu):
 
 def test_recorded_rows_stand_beside_live_ones_with_date_and_commit():
     comparison = compare(sample.evidence(gpu=True, recorded=True))
-    kept = row(comparison, "sm_90a", "b1_q1_s1024_bf16", "cutile", "cute_sm90", "recorded")
-    live = row(comparison, "sm_90a", "b1_q1_s1024_bf16", "cutile", "cute_sm90", "live")
+    kept = row(comparison, "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90", "recorded")
+    live = row(comparison, "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90", "live")
     assert kept["device"] == {
         **{"kind": "recorded", "device": "NVIDIA H200", "date": "2026-11-19", "commit": "abcdef123456"}
     }
@@ -140,11 +140,11 @@ def test_chosen_pairs_are_the_only_rows(none):
 
 
 def test_the_faster_variant_is_compared(gpu):
-    workload = "b1_q1_s1024_bf16"
+    workload = "b1_s1024_bf16"
     plan = copy.deepcopy(gpu.plan)
-    plan["cases"].append({"build": "mla_decode/cutile/sm_90a/wide", "workload": workload})
+    plan["cases"].append({"build": "blend/cutile/sm_90a/wide", "workload": workload})
     measured = copy.deepcopy(gpu.measured)
-    slow = measured[f"results/timing/mla_decode/cutile/sm_90a/bf16/{workload}.json"]
+    slow = measured[f"results/timing/blend/cutile/sm_90a/bf16/{workload}.json"]
     fast = copy.deepcopy(slow)
     fast["case"]["variant"]["id"] = "wide"
     fast["metrics"]["cold_us"] = slow["metrics"]["cold_us"] / 2

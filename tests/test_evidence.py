@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 import sample
+from cutesnake import catalog
+from cutesnake.catalog import load_operator
 from cutesnake.evidence.gather import load_evidence
+from cutesnake.places import ROOT
 from project import copy_project
 
 
@@ -97,5 +100,17 @@ def test_evidence_has_only_what_the_operator_s_files_hold(tmp_path, monkeypatch)
     paths = sample.write(tmp_path, found)
     monkeypatch.chdir(tmp_path)
     loaded = load_evidence(*paths)
-    assert loaded.operator == "mla_decode"
+    assert loaded.operator == "blend"
     assert (loaded.builds, loaded.inspected, loaded.measured) == (found.builds, found.inspected, found.measured)
+
+
+def test_no_generic_stage_template_or_schema_names_an_operator_or_its_axis() -> None:
+    words = {operator: load_operator(operator).AXIS for operator in catalog.operators()}
+    found = re.compile(rf"\b({'|'.join([*words, *(axis for axis in words.values() if '_' in axis), 'lse'])})\b")
+    generic = [
+        ROOT / "Snakefile",
+        *(path for path in (ROOT / "workflow").rglob("*") if path.suffix not in ("", ".pyc")),
+    ]
+    assert len(generic) > 100
+    named = {path.name: found.findall(path.read_text()) for path in generic if path.is_file()}
+    assert {name: seen for name, seen in named.items() if seen} == {}

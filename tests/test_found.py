@@ -78,7 +78,7 @@ def test_the_speed_is_that_of_the_fastest_kernels_of_each_side() -> None:
         assert (entry[name]["least"], entry[name]["most"]) == (min(ratios), max(ratios))
         assert entry[name]["faster"] + entry[name]["equal"] + entry[name]["slower"] == len(ratios)
     sentences = said([compare(evidence)], gpu=True)
-    assert sentences["Faster"].startswith("On an H200, mla_decode in CuTe DSL against the other DSL")
+    assert sentences["Faster"].startswith("On an H200, blend in CuTe DSL against the other DSL")
     assert f"warm {entry['warm']['mean']:.2f} times as fast" in sentences["Faster"]
     assert f"cold {entry['cold']['mean']:.2f} times as fast" in sentences["Faster"]
     assert "torch_sdpa (PyTorch)" in sentences["Beside others"]
@@ -98,7 +98,7 @@ def test_several_operators_are_counted_by_who_leads() -> None:
     one = compare(sample.evidence(recorded=True))
     mean = one["speedups"][0]["warm"]["mean"]
     text = said([one, scaled(one, "other", 2 * mean), scaled(one, "third", mean)])["Faster"]
-    assert text.startswith("On an H200, of 3 operators timed in both, CuTe DSL is the faster for 1 (mla_decode ")
+    assert text.startswith("On an H200, of 3 operators timed in both, CuTe DSL is the faster for 1 (blend ")
     assert "cuTile is the faster for 1 (other 2.00 times warm" in text
     assert "for 1 neither leads both cold and warm (third)" in text
 
@@ -107,25 +107,25 @@ def test_two_cards_that_agree_and_one_alone() -> None:
     evidence = sample.evidence(recorded=True)
     assert said([compare(evidence)])["Other cards"].endswith("only an H200 timed anything.")
     both = compare(with_another_card(evidence, lambda *_: None))
-    assert said([both])["Other cards"].endswith("agree about the fastest kernel on all 8 workloads of mla_decode.")
+    assert said([both])["Other cards"].endswith("agree about the fastest kernel on all 8 workloads of blend.")
     assert both["agreement"][0]["cold"] == both["agreement"][0]["variants"] == []
 
 
 def test_two_cards_that_disagree_beyond_the_noise() -> None:
     def change(kernel, workload, metrics):
-        if (kernel, workload) == ("cutile", "b1_q1_s1024_bf16"):
+        if (kernel, workload) == ("cutile", "b1_s1024_bf16"):
             metrics["hot_us"] = 1.0
-        if (kernel, workload) == ("cute_sm90", "b1_q1_s8192_bf16"):
+        if (kernel, workload) == ("cute_sm90", "b1_s8192_bf16"):
             metrics["cold_us"] *= 1.01  # still the fastest
 
     compared = compare(with_another_card(sample.evidence(recorded=True), change))
     record.check("compare", compared, "test")
     (entry,) = compared["agreement"]
     assert entry["cards"] == [H100, "NVIDIA H200"] and entry["cold"] == []
-    assert entry["warm"] == [{"workload": "b1_q1_s1024_bf16", "winners": ["cutile", "cute_sm90"]}]
+    assert entry["warm"] == [{"workload": "b1_s1024_bf16", "winners": ["cutile", "cute_sm90"]}]
     assert said([compared])["Other cards"] == (
-        "H100 80GB HBM3 and H200 disagree, of 8 workloads of mla_decode, about the fastest kernel when warm on 1 "
-        "workload (such as b1_q1_s1024_bf16: cutile on the H100 80GB HBM3, cute_sm90 on the H200)."
+        "H100 80GB HBM3 and H200 disagree, of 8 workloads of blend, about the fastest kernel when warm on 1 "
+        "workload (such as b1_s1024_bf16: cutile on the H100 80GB HBM3, cute_sm90 on the H200)."
     )
 
 
@@ -138,10 +138,10 @@ def test_two_cards_that_disagree_about_a_variant() -> None:
             wide["case"]["variant"]["id"] = "wide"
             wide["metrics"]["hot_us"] *= 2
             kept[path.replace(".json", "-wide.json")] = wide
-            plan["cases"].append({"build": "mla_decode/cutile/sm_90a/wide", "workload": entry["case"]["workload"]})
+            plan["cases"].append({"build": "blend/cutile/sm_90a/wide", "workload": entry["case"]["workload"]})
 
     def change(kernel, workload, metrics):
-        if kernel == "cutile" and workload == "b32_q1_s8192_bf16":
+        if kernel == "cutile" and workload == "b32_s8192_bf16":
             metrics["hot_us"] *= 4 if metrics["hot_us"] < 700 else 0.1
 
     two = with_another_card(sample.replace(evidence, plan=plan, recorded=kept), lambda *_: None)
@@ -155,7 +155,7 @@ def test_two_cards_that_disagree_about_a_variant() -> None:
 
 def is_card(entry, name):
     case = entry["case"]
-    mine = (entry["stage"], case["kernel"], case["workload"]) == ("timing", "cutile", "b32_q1_s8192_bf16")
+    mine = (entry["stage"], case["kernel"], case["workload"]) == ("timing", "cutile", "b32_s8192_bf16")
     return mine and entry["device"]["name"] == name
 
 
@@ -188,7 +188,7 @@ def test_the_matrix_says_on_which_card_and_what_was_simulated() -> None:
     state = rows["cutlass_fp16", "sm_100a"]["states"][1]
     assert (state["mark"], state["text"]) == ("◐", "1 by simulation")  # never a tick
     assert rows["tilegym", "sm_100a"]["states"][0]["class"] == "bad"
-    assert rows["cute_sm90", "sm_90a"]["link"] == "page.html#kernel-mla-decode-cute-sm90"
+    assert rows["cute_sm90", "sm_90a"]["link"] == "page.html#kernel-blend-cute-sm90"
     assert view["sums"][0] == "13 of 15 builds" and view["sums"][2].startswith("timed 32 on H200 here")
     used = {why["note"] for row in view["rows"] for why in row["why"]}
     assert used == set(range(1, len(notes.texts) + 1))
@@ -201,10 +201,10 @@ def test_the_comparison_is_a_table_for_pandas_too(tmp_path) -> None:
     assert len(table) == len(table.drop_duplicates(["workload", "kernel", "target", "device"]))
     timed = table[(table["target"] == "sm_90a")]
     assert set(timed["kernel"]) == {"tilegym", "cutile", "cute_sm90", "torch_sdpa"} and len(timed) == 32
-    one = timed[(timed["kernel"] == "cutile") & (timed["workload"] == "b32_q1_s8192_bf16")].iloc[0]
-    path = "results/timing/mla_decode/cutile/sm_90a/bf16/b32_q1_s8192_bf16.json"
+    one = timed[(timed["kernel"] == "cutile") & (timed["workload"] == "b32_s8192_bf16")].iloc[0]
+    path = "results/timing/blend/cutile/sm_90a/bf16/b32_s8192_bf16.json"
     assert one["duration_us"] == evidence.measured[path]["metrics"]["cold_us"]
-    assert (one["duration_us_kind"], one["kv_length"], one["kind"]) == ("measured", 8192, "live")
+    assert (one["duration_us_kind"], one["length"], one["kind"]) == ("measured", 8192, "live")
     unmeasured = table[table["target"] == "sm_100a"]
     assert set(unmeasured["duration_us_kind"].dropna()) == {"static"}
     empty = pandas.read_csv(io.StringIO((tmp_path / "c.csv").read_text().splitlines()[0] + "\n"))
@@ -218,7 +218,7 @@ def test_the_overview_has_a_row_per_operator_and_card(tmp_path) -> None:
     assert picture["alt"].count("warm") == 4 and record.read("plot", tmp_path / "pictures.json") == entry
     text = (tmp_path / picture["file"]).read_text()
     ElementTree.fromstring(text)
-    assert "mla_decode" in text and "H100 80GB HBM3, sm_90a" in text
+    assert "blend" in text and "H100 80GB HBM3, sm_90a" in text
 
 
 def test_without_times_the_overview_says_why_there_is_none(tmp_path) -> None:

@@ -33,7 +33,7 @@ FLOOR = {"device": "H200", "bound": "memory", "intensity": 100.0, "ridge": 206.0
 
 
 def said(left=None, right=None, floor=None, parameters=None):
-    pair = Pair(left or side("cutile", {}), right or side("cute", {}), floor, parameters or {"kv_length": 1})
+    pair = Pair(left or side("cutile", {}), right or side("cute", {}), floor, parameters or {"length": 1})
     return {entry["rule"]: entry["sentence"] for entry in insights(pair)}
 
 
@@ -91,10 +91,10 @@ def test_spills_at_the_ceiling_are_not_said_to_be_absent():
 
 
 def test_sizes_baked_in_or_served():
-    baked = side("cutile", {}, params={"kv_length": 4096, "tile_n": 64}, served=1)
+    baked = side("cutile", {}, params={"length": 4096, "tile_n": 64}, served=1)
     text = said(baked, side("cute", {}, params={"tile_n": 64}, served=24))["S12"]
     assert text == (
-        "tile bakes in kv_length: another value is another build. "
+        "tile bakes in length: another value is another build. "
         "One build of hand serves 24 workloads: their sizes are arguments."
     )
 

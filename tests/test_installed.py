@@ -245,7 +245,7 @@ def shown():
     found = sample.evidence(recorded=True)
     plan = copy.deepcopy(found.plan)
     no = {"ok": False, "reason": "flash_mla is not importable here: its kernel is timed elsewhere"}
-    who = {"operator": "mla_decode", "kernel": "flash_mla", "dsl": "cuda", "source": INSTALLED, "target": "sm_90a"}
+    who = {"operator": "blend", "kernel": "flash_mla", "dsl": "cuda", "source": INSTALLED, "target": "sm_90a"}
     plan["decisions"].append({**who, "build": no, "run": no, "simulate": no})
     kept = dict(found.recorded)
     for path, entry in found.recorded.items():
@@ -253,7 +253,7 @@ def shown():
             case = {**entry["case"], "kernel": "flash_mla", "dsl": "cuda", "variant": {"id": "package", "params": {}}}
             kept[path.replace("cute_sm90", "flash_mla")] = {**entry, "case": case}
             if entry["stage"] == "timing":
-                plan["cases"].append({"build": "mla_decode/flash_mla/sm_90a/package", "workload": case["workload"]})
+                plan["cases"].append({"build": "blend/flash_mla/sm_90a/package", "workload": case["workload"]})
     return sample.replace(found, plan=plan, recorded=kept)
 
 
@@ -291,7 +291,7 @@ def test_pictures_and_times_name_it_as_cuda(shown) -> None:
 
 
 def test_the_summary_sets_every_kernel_against_it_and_its_reference_times_give_way(shown) -> None:
-    elsewhere = {"name": "Elsewhere", "device": "NVIDIA H200", "hot_us": {"b1_q1_s1024_bf16": 1.0}}
+    elsewhere = {"name": "Elsewhere", "device": "NVIDIA H200", "hot_us": {"b1_s1024_bf16": 1.0}}
     (table,) = times.times(
         compare(shown), [{**elsewhere, "kernel": "flash_mla"}, {**elsewhere, "kernel": "another"}], Notes()
     )

@@ -17,7 +17,6 @@ import sample
 from cutesnake.measure.gpu_lock import lock_path
 from cutesnake.places import SCRIPTS
 from cutesnake.plan.machine import Machine, probe
-from kernels.mla_decode.operator import Workload
 from project import append, copy_project
 
 CONFIG = """
@@ -191,7 +190,7 @@ def test_killed_while_the_worker_measures(copied, machine, how) -> None:
     """Without a GPU: the machine and the measuring are pretended, the workflow and its worker are real."""
     project = copied("timing")
     scripts = project / "workflow/scripts/cutesnake"
-    checked, timed = sample.correctness("w"), sample.timing("torch_sdpa", Workload(1, 256), 1.0)
+    checked, timed = sample.correctness("w"), sample.timing("torch_sdpa", sample.workloads()[0], 1.0)
     for stage, metrics in {"correctness": checked, "timing": timed}.items():
         append(scripts / f"{stage}.py", PRETEND.format(seconds=0.5, metrics=metrics))
     name = project / "tests/machines/h200.json"

@@ -128,7 +128,7 @@ def test_in_a_browser(pages, tmp_path, width, dark, front):
     assert out["keyboard"] and (out["ariaUp"], out["ariaDown"]) == ("ascending", "descending")
     assert len(out["rising"]) == 8 and out["rising"] == sorted(out["rising"])
     assert out["falling"] == sorted(out["rising"], reverse=True)
-    assert sorted(out["filtered"]) == ["b32_q1_s1024_fp16", "b32_q1_s8192_fp16"]
+    assert sorted(out["filtered"]) == ["b32_s1024_fp16", "b32_s8192_fp16"]
     assert out["shown"] == "2 of 8 shown"
     assert out["plain"] == sorted(out["plain"])
     assert out["opened"] and out["reason"]
@@ -141,7 +141,7 @@ def test_tables_are_copied_as_csv(pages, tmp_path):
     assert out["copies"] == out["tables"] > 2
     head, *lines = csv.reader(io.StringIO(out["csv"]))
     assert head[:3] == ["Workload", "Kernel", "Duration µs"]
-    assert {line[0] for line in lines} == {"b32_q1_s1024_fp16", "b32_q1_s8192_fp16"}  # what the filter leaves
+    assert {line[0] for line in lines} == {"b32_s1024_fp16", "b32_s8192_fp16"}  # what the filter leaves
     timed = [line for line in lines if line[1].startswith("CuTe cute_sm90")]
     assert timed and all(float(line[2]) > 0 for line in timed)
     head, *lines = csv.reader(io.StringIO(out["summary"]))

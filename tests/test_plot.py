@@ -108,10 +108,10 @@ def test_times_take_the_fastest_variant_and_know_the_floor():
     (source,) = evidence.sources("sm_90a")
     table = times(evidence, source, "sm_90a")
     assert len(table) == 8 * 4  # workloads x kernels
-    one = table[(table["kernel"] == "cutile") & (table["workload"] == "b32_q1_s8192_bf16")].iloc[0]
-    entry = evidence.measured["results/timing/mla_decode/cutile/sm_90a/bf16/b32_q1_s8192_bf16.json"]
+    one = table[(table["kernel"] == "cutile") & (table["workload"] == "b32_s8192_bf16")].iloc[0]
+    entry = evidence.measured["results/timing/blend/cutile/sm_90a/bf16/b32_s8192_bf16.json"]
     assert one["cold_us"] == entry["metrics"]["cold_us"]
-    assert one["floor_us"] == evidence.floor("b32_q1_s8192_bf16", "sm_90a", "NVIDIA H200")["floor_us"]
+    assert one["floor_us"] == evidence.floor("b32_s8192_bf16", "sm_90a", "NVIDIA H200")["floor_us"]
     with pytest.raises(NothingToShow):
         times(evidence, source, "sm_100a")
 
@@ -133,8 +133,8 @@ def test_builds_with_the_same_figures_share_a_line():
 
 def test_sizes_and_labels():
     evidence = sample.evidence()
-    assert sizes(evidence) == ["kv_length", "batch"]
-    assert label(evidence, "b32_q1_s8192_bf16") == "batch 32, kv length 8192"
+    assert sizes(evidence) == ["length", "batch"]
+    assert label(evidence, "b32_s8192_bf16") == "batch 32, length 8192"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_sizes_are_short_where_all_are_binary():
             "vectorized_elementwise_kernel",
         ),
         ("void at::native::<unnamed>::cunn_SoftMaxForwardReg<float>(float *)", "cunn_SoftMaxForwardReg"),
-        ("kernel_cutlass_split_kernel_kernelsmla_decodecute_sm90_kernelMla_object_at__CopyAtom_8", "split_kernel"),
+        ("kernel_cutlass_split_kernel_kernelsblendcute_sm90_kernelMla_object_at__CopyAtom_8", "split_kernel"),
         ("elementwise_add_kernel_cutlass_kernel_kernelselementwise_addcute_tensorptr_0", "elementwise_add_kernel"),
     ],
 )
@@ -215,7 +215,7 @@ def test_timeline_has_a_panel_per_workload_and_leaves_pytorch_out():
     (source,) = evidence.sources("sm_90a")
     drawing = draw_timeline(evidence, source, "sm_90a")
     assert [axis.get_title(loc="left") for axis in drawing.figure.axes] == [
-        f"batch 32, kv length {length}, {dtype}" for length in (1024, 8192) for dtype in ("bf16", "fp16")
+        f"batch 32, length {length}, {dtype}" for length in (1024, 8192) for dtype in ("bf16", "fp16")
     ]
     for axis in drawing.figure.axes:
         assert [text.get_text() for text in axis.get_yticklabels()] == ["tilegym", "cutile", "cute_sm90"]
@@ -298,5 +298,5 @@ def test_a_driver_s_name_finds_its_floor_by_the_patterns_of_the_device_list():
     evidence = sample.evidence()
     for row in evidence.roofline:
         row["match"] = ["NVIDIA H100 80GB HBM3"] if row["device"] == "H200" else ["NVIDIA B200"]
-    assert evidence.floor("b32_q1_s8192_bf16", "sm_90a", "NVIDIA H100 80GB HBM3")["device"] == "H200"
-    assert evidence.floor("b32_q1_s8192_bf16", "sm_90a", "NVIDIA H200 NVL") is None
+    assert evidence.floor("b32_s8192_bf16", "sm_90a", "NVIDIA H100 80GB HBM3")["device"] == "H200"
+    assert evidence.floor("b32_s8192_bf16", "sm_90a", "NVIDIA H200 NVL") is None

@@ -154,8 +154,8 @@ def test_first_sentences_say_what_was_measured_where(none, gpu, tmp_path):
     assert "It compiled and inspected 13 of 15 builds and checked 1 case by simulation on the CPU." in text
     assert "No recorded device has these kernels either" in text and "in recorded sets" not in text
     text = Page(gpu).text
-    assert "Measured on this machine, on NVIDIA H200, 2026-11-19: 4 kernels of mla_decode on 8 workloads." in text
-    assert "Beside that stand measurements recorded on NVIDIA H200, 2026-11-19: 4 kernels of mla_decode" in text
+    assert "Measured on this machine, on NVIDIA H200, 2026-11-19: 4 kernels of blend on 8 workloads." in text
+    assert "Beside that stand measurements recorded on NVIDIA H200, 2026-11-19: 4 kernels of blend" in text
 
 
 def test_a_laptop_shows_what_was_recorded_elsewhere(tmp_path):
@@ -163,7 +163,7 @@ def test_a_laptop_shows_what_was_recorded_elsewhere(tmp_path):
     assert "Nothing was measured on this machine: it has no GPU in use." in text
     assert (
         "The times below are measurements recorded on NVIDIA H200, 2026-11-19: "
-        "4 kernels of mla_decode on 8 workloads." in text
+        "4 kernels of blend on 8 workloads." in text
     )
     assert "0 of 60 ○ cases timed 32 in recorded sets" in text  # 4 kernels x 8 workloads
     assert "cases profiled with ncu 16 in recorded sets" in text  # of batch 32
@@ -251,12 +251,12 @@ def test_cards_tell_checks_recorded_from_those_made_here(gpu, tmp_path):
     text = Page(gpu).text
     assert here in text and here.replace("checked", "recorded: checked", 1) in text
     evidence = sample.evidence(recorded=True)
-    failed = evidence.recorded["recorded/h200/results/correctness/mla_decode/cutile/sm_90a/bf16/b1_q1_s1024_bf16.json"]
+    failed = evidence.recorded["recorded/h200/results/correctness/blend/cutile/sm_90a/bf16/b1_s1024_bf16.json"]
     failed |= {"status": "failed", "reason": "out of memory", "metrics": None}
     text = Page(render(contents(evidence, tmp_path))).text
     assert here.replace("sm_90a: ", "sm_90a: recorded: ") in text and "sm_90a: checked" not in text
     assert "recorded: checked on NVIDIA H200 (seeds 0, 1): 14 of 14 checks" in text
-    assert "✕ failed b1_q1_s1024_bf16: out of memory" in text
+    assert "✕ failed b1_s1024_bf16: out of memory" in text
 
 
 def test_recorded_and_live_devices_are_labelled(gpu):
@@ -294,7 +294,7 @@ def test_everything_given_is_escaped(tmp_path):
 
 def test_artifacts_are_linked_relative_to_the_page(none):
     links = Page(none).links
-    assert "compile/mla_decode/cutlass_fp16/sm_100a/fp16/kernel.ptx" in links
+    assert "compile/blend/cutlass_fp16/sm_100a/fp16/kernel.ptx" in links
     assert not [link for link in links if link.startswith("/") or link.startswith("file:")]
 
 
@@ -322,7 +322,7 @@ def test_profiles_show_bottleneck_and_opportunities(gpu):
 
 def test_pictures_are_inside_with_their_text(none):
     assert none.count('<svg class="picture" role="img"') == 3
-    assert "<desc>Roofline of mla_decode." in none
+    assert "<desc>Roofline of blend." in none
     assert "Not drawn" in none and "nothing was measured" in none
 
 

@@ -78,7 +78,9 @@ def test_a_timeline_is_held_against_the_timing_record(tmp_path, monkeypatch, mac
     monkeypatch.setattr(stage, "probe", lambda: machine("h200"))
     monkeypatch.setitem(stage.PROFILERS, "nsys", lambda *_: (sample.nsys() | {"kernels": [kernel]}, None))
     kernel = sample.nsys()["kernels"][0] | {"duration_us": duration}
-    timed = make_record(Case(stage="timing", build="", settings={}, **IDENTITY), sample.timing("torch_sdpa", W, 1.0))
+    timed = make_record(
+        Case(stage="timing", build="", settings={}, **IDENTITY), sample.timing("torch_sdpa", sample.workloads()[0], 1.0)
+    )
     timed["metrics"] |= {"hot_us": 68.0, "cold_us": 75.0, "second_source_us": 68.5}
     record.write("timing", tmp_path / "timing.json", timed)
     stage.run_stage("nsys", IDENTITY, {}, build(tmp_path), tmp_path / "out.json", timed=str(tmp_path / "timing.json"))

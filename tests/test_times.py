@@ -9,9 +9,9 @@ import yaml
 import sample
 from cutesnake.compare.comparison import compare
 from cutesnake.places import ROOT
+from cutesnake.plan.config import check
 from cutesnake.report.times import times
 from cutesnake.report.words import Notes
-from kernels.mla_decode.operator import Workload
 
 REFERENCE = {
     **{
@@ -22,7 +22,7 @@ REFERENCE = {
         "how": "timed once",
         "date": "2026-01-01",
     },
-    **{"source": "a page", "hot_us": {"b1_q1_s1024_bf16": 0.001}},
+    **{"source": "a page", "hot_us": {"b1_s1024_bf16": 0.001}},
 }
 
 
@@ -58,16 +58,16 @@ def test_every_timed_kernel_has_a_column_and_the_fastest_is_marked(name) -> None
 def test_cold_and_warm_are_their_records_figures() -> None:
     evidence = sample.evidence(gpu=True)
     (table,), _ = view(evidence, [])
-    entry = evidence.measured["results/timing/mla_decode/cutile/sm_90a/bf16/b1_q1_s1024_bf16.json"]
+    entry = evidence.measured["results/timing/blend/cutile/sm_90a/bf16/b1_s1024_bf16.json"]
     place = table["kernels"].index("cutile")
     for name, key in (("cold", "cold_us"), ("warm", "hot_us")):
-        assert row_of(table, "b1_q1_s1024_bf16", name)["cells"][place]["us"] == entry["metrics"][key]
+        assert row_of(table, "b1_s1024_bf16", name)["cells"][place]["us"] == entry["metrics"][key]
 
 
 def test_summary_counts_only_rows_that_both_have() -> None:
     evidence = sample.evidence(gpu=True)
-    without = "results/timing/mla_decode/tilegym/sm_90a/bf16/b1_q1_s1024_bf16.json"
-    fast = "results/timing/mla_decode/cutile/sm_90a/bf16/b32_q1_s8192_bf16.json"
+    without = "results/timing/blend/tilegym/sm_90a/bf16/b1_s1024_bf16.json"
+    fast = "results/timing/blend/cutile/sm_90a/bf16/b32_s8192_bf16.json"
     measured = {path: entry for path, entry in evidence.measured.items() if path != without}
     measured[fast]["metrics"]["hot_us"] = 0.5
     (table,), _ = view(sample.replace(evidence, measured=measured), [REFERENCE])
@@ -93,27 +93,27 @@ def test_summary_counts_only_rows_that_both_have() -> None:
     assert math.isclose(found["cute_sm90"]["warm"]["cutile"]["mean"], product ** (1 / 8))
     assert found["tilegym"]["references"] == [None]  # its only workload was not timed
     (reference,) = found["cutile"]["references"]
-    assert reference["count"] == 1 and math.isclose(reference["mean"], 0.001 / us["cutile"]["b1_q1_s1024_bf16"])
+    assert reference["count"] == 1 and math.isclose(reference["mean"], 0.001 / us["cutile"]["b1_s1024_bf16"])
 
 
 def test_flags_of_times_are_numbered_notes_by_their_kind() -> None:
     evidence = sample.evidence(gpu=True)
     for path, flags in {"cutile": ["power cap", "spread by 7.1 %"], "tilegym": ["spread by 6.3 %"]}.items():
-        place = f"results/timing/mla_decode/{path}/sm_90a/bf16/b1_q1_s1024_bf16.json"
+        place = f"results/timing/blend/{path}/sm_90a/bf16/b1_s1024_bf16.json"
         evidence.measured[place]["metrics"]["flags"] = flags
     (table,), notes = view(evidence, [])
     assert notes == ["spread by N % (a cell's own figures show when it is pointed at)", "power cap"]
-    cells = row_of(table, "b1_q1_s1024_bf16")["cells"]
+    cells = row_of(table, "b1_s1024_bf16")["cells"]
     assert [cell["marks"] for cell in cells] == [[1], [1, 2], [], []]  # tilegym's column comes first
     assert cells[0]["flags"] == ["spread by 6.3 %"]
 
 
 def test_a_time_that_failed_has_its_reason() -> None:
     evidence = sample.evidence(gpu=True)
-    entry = evidence.measured["results/timing/mla_decode/tilegym/sm_90a/bf16/b1_q1_s1024_bf16.json"]
+    entry = evidence.measured["results/timing/blend/tilegym/sm_90a/bf16/b1_s1024_bf16.json"]
     entry |= {"status": "failed", "reason": "was not correct", "metrics": None}
     (table,), notes = view(evidence, [])
-    cell = row_of(table, "b1_q1_s1024_bf16")["cells"][0]
+    cell = row_of(table, "b1_s1024_bf16")["cells"][0]
     assert (cell["us"], cell["marks"]) == (None, [1])
     assert notes == ["was not correct"]
 
@@ -121,14 +121,17 @@ def test_a_time_that_failed_has_its_reason() -> None:
 def test_times_from_elsewhere_stand_beside_warm_ones_and_never_win() -> None:
     (table,), _ = view(sample.evidence(gpu=True), [REFERENCE, {**REFERENCE, "device": "NVIDIA B200"}])
     assert [r["device"] for r in table["references"]] == ["NVIDIA H200"]
-    assert figures(table, "warm")["other"]["b1_q1_s1024_bf16"] == [0.001]
-    assert figures(table, "cold")["other"]["b1_q1_s1024_bf16"] == []
-    assert sum(cell["fastest"] for cell in row_of(table, "b1_q1_s1024_bf16")["cells"]) == 1
+    assert figures(table, "warm")["other"]["b1_s1024_bf16"] == [0.001]
+    assert figures(table, "cold")["other"]["b1_s1024_bf16"] == []
+    assert sum(cell["fastest"] for cell in row_of(table, "b1_s1024_bf16")["cells"]) == 1
 
 
-def test_reference_times_name_real_workloads_and_their_source() -> None:
-    for path in Path(ROOT, "kernels").glob("*/reference_times.yaml"):
+def test_reference_times_name_workloads_of_the_default_sweep_and_their_source() -> None:
+    sweeps = check(yaml.safe_load(Path(ROOT, "config/config.yaml").read_text())).sweeps
+    paths = list(Path(ROOT, "kernels").glob("*/reference_times.yaml"))
+    assert paths
+    for path in paths:
+        planned = {workload.id for workload in sweeps[path.parent.name].workloads()}
         for reference in yaml.safe_load(path.read_text()):
             assert {"name", "kernel", "what", "how", "date", "device", "source", "hot_us"} == set(reference)
-            sizes = {Workload(b, s).id for b in (1, 4, 16, 32, 64, 128) for s in (1024, 4096, 8192, 16384, 65536)}
-            assert set(reference["hot_us"]) <= sizes
+            assert set(reference["hot_us"]) <= planned

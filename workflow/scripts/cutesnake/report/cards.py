@@ -164,26 +164,35 @@ def _check(target: str, kind: str, backend: str, device: str, entries: list[Reco
     mark = ("✕", "bad") if failed else mark
     return {
         "target": target,
-        "text": " ".join([f"{how}: {done}. Inputs: {kinds}.", *_beyond(made)]),
+        "text": " ".join([f"{how}: {done}. Inputs: {kinds}.", *_outputs(checks), *_beyond(made)]),
         "failed": failed,
         "mark": mark,
         "counted": counted,
     }
 
 
-def _beyond(checks: list[Record]) -> list[str]:
-    """A sentence per kind of input that the kernel does not promise to take: what came of it."""
-    kinds: dict[str, list[Record]] = {}
+def _outputs(checks: list[Record]) -> list[str]:
+    """A sentence on outputs that the checks tell apart: a recorded set keeps those that no sum has, or that failed."""
+    worst: dict[str, dict[str, float]] = {}
     for check in checks:
-        if "outside" in check:
-            kinds.setdefault(check["distribution"], []).append(check)
-    sentences = []
-    for name, found in kinds.items():
-        failed = [check for check in found if not check["passed"]]
-        first = f", the first because {failed[0]['reason']}" if failed else ""
-        outcome = f"{len(failed)} of {plural(len(found), 'check')} failed{first}"
-        sentences.append(f"Beyond what it promises, {name} ({found[0]['outside']}): {outcome}.")
-    return sentences
+        for name, output in check["outputs"].items():
+            for kind in ("relative", "absolute"):
+                error = output["relative_error" if kind == "relative" else "worst_absolute_error"]
+                if error is not None:
+                    errors = worst.setdefault(name, {})
+                    errors[kind] = max(error, errors.get(kind, 0.0))
+    said = (
+        f"{name} {' and '.join(f'{error:.1e} {kind}' for kind, error in errors.items())}"
+        for name, errors in worst.items()
+    )
+    text = "; ".join(said)
+    return [f"Largest errors per output: {text}."] if text else []
+
+
+def _beyond(checks: list[Record]) -> list[str]:
+    """Where to read of inputs that the kernel does not promise to take: they are findings, each said once."""
+    kinds = dict.fromkeys(check["distribution"] for check in checks if "outside" in check)
+    return [f"Not promised, so among the findings: {', '.join(kinds)}."] if kinds else []
 
 
 def _counted(entry: Record) -> Record:
