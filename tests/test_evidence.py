@@ -77,8 +77,9 @@ def test_one_operators_record_reruns_its_own_comparison_pictures_and_page(done) 
         date(project / record, time.time())
         anew = rerun(project)
         date(project / record, before)
-        own = {f"results/compare/{operator}.json", f"results/plot/{operator}", f"results/report/{operator}.html"}
-        assert anew == own & set(made) | {"results/mla_report.html"}
+        own = {f"results/compare/{operator}.json", f"results/compare/{operator}.csv", f"results/plot/{operator}"}
+        page = {f"results/report/{operator}.html"} & set(made)
+        assert anew == own | page | {"results/overview", "results/mla_report.html"}
 
 
 @pytest.mark.slow
