@@ -17,7 +17,6 @@ SOURCE = upstream.SOURCE
 TARGETS = upstream.TARGETS
 SYMBOLS = ("tilegym_mla_decoding_split_kv", "tilegym_splitk_reduce")
 TILE_H, TILE_N = 16, 128
-MULTIPROCESSORS = {"sm_90a": 132, "sm_100a": 148}  # of H100 SXM and H200, of B200: TileGym asks the device
 REDUCE_TILE_D = 128
 
 
@@ -36,7 +35,7 @@ def split_length(batch: int, kv_length: int, multiprocessors: int) -> int:
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Number and length of the splits are constants of TileGym's kernels: a build for each pair in use."""
     w = workload
-    length = split_length(w.batch, w.kv_length, MULTIPROCESSORS[target])
+    length = split_length(w.batch, w.kv_length, upstream.MULTIPROCESSORS[target])
     splits = -(-w.kv_length // length)
     even = w.kv_length % TILE_N == 0
     params = {"dtype": w.dtype, "splits": splits, "split_length": length, "even": even}

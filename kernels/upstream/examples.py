@@ -13,12 +13,16 @@ FOLDER = "flashinfer/data/cutlass/examples/python/CuTeDSL"
 def module(name: str) -> Any:
     """Import an example by its path below the folder of examples, such as `blackwell.mla.mla_decode_fp16`.
 
-    To be called where the DSL is set up already, inside the `program` of a build. Raises FetchError if the wheel is
-    missing, and whatever the example raises.
+    To be called where the DSL is set up already, inside the `program` of a build. The torch that most examples import
+    for their own drivers is a stand-in. An example may import others of its own folder by their bare names. Raises
+    FetchError if the wheel is missing, and whatever the example raises.
     """
     from cutesnake.build.fetch import fetched
+    from cutesnake.build.torch_import import StandIn, without_torch
 
-    folder = str((fetched(SOURCE) / FOLDER).resolve())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    return importlib.import_module(name)
+    root = (fetched(SOURCE) / FOLDER).resolve()
+    for folder in map(str, (root.joinpath(*name.split(".")[:-1]), root)):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    with without_torch(StandIn("torch")):
+        return importlib.import_module(name)

@@ -59,21 +59,6 @@ def elementwise_add(examples: Path, folder: Path, target: str) -> None:
     export(m.elementwise_add, args, target, folder, "elementwise_add", "--generate-line-info")
 
 
-def rmsnorm(examples: Path, folder: Path, target: str) -> None:
-    import cutlass
-    import cutlass.cute as cute
-    from cutlass.cute.runtime import make_fake_stream, make_ptr
-
-    m = load(examples, "blackwell/rmsnorm.py")
-    m.get_sm_version = lambda device=None: 100
-    m.supports_cluster = lambda: True
-    for n in (1024, 16384, 65536):  # several rows per CTA, one, and a row per cluster
-        kernel = m.RMSNormKernel(cutlass.BFloat16, n, True)
-        ptr = make_ptr(cutlass.BFloat16, 16, cute.AddressSpace.gmem, assumed_align=16)
-        args = (ptr, ptr, ptr, cutlass.Int32(1), cutlass.Float32(1e-6), make_fake_stream())
-        export(kernel, args, target, folder / str(n), "rmsnorm")
-
-
 def _tutorial_gemm(index: str, clusters: tuple[int, ...] = ()):
     def compile_it(examples: Path, folder: Path, target: str) -> None:
         import cutlass
@@ -323,7 +308,6 @@ def _mla(stem: str, cls: str, dtype: str):
 EXAMPLES = {
     "elementwise_add": (elementwise_add, "sm_100a"),
     "elementwise_add_sm90": (elementwise_add, "sm_90a"),
-    "rmsnorm": (rmsnorm, "sm_100a"),
     "mla_fp16": (_mla("mla_decode_fp16", "BlackwellMultiHeadLatentAttentionForwardFP16", "Float16"), "sm_100a"),
     "mla_fp8": (_mla("mla_decode_fp8", "BlackwellMultiHeadLatentAttentionForwardFP8", "Float8E4M3FN"), "sm_100a"),
 }
@@ -345,7 +329,6 @@ EXAMPLES |= {
 SOURCES = {
     "elementwise_add": "ampere/elementwise_add.py",
     "elementwise_add_sm90": "ampere/elementwise_add.py",
-    "rmsnorm": "blackwell/rmsnorm.py",
     "mla_fp16": "blackwell/mla/mla_decode_fp16.py",
     "mla_fp8": "blackwell/mla/mla_decode_fp8.py",
     "nvfp4_gemm_0": "blackwell/tutorial_gemm/nvfp4_gemm_0.py",

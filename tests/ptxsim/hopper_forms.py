@@ -20,7 +20,6 @@ GEMMS = {
     "e5m2_cluster": ("Float8E5M2", "Float32", "Float32", (64, 128), (2, 2), False),
     "s8": ("Int8", "Int32", "Int32", (128, 128), (1, 1), False),
 }
-RMSNORMS = (1024, 16384, 65536)
 
 
 def gemms(examples: Path, folder: Path) -> None:
@@ -36,21 +35,6 @@ def gemms(examples: Path, folder: Path) -> None:
         c = compact(out, (None, None, None), (1, 0, 2), 16)
         stream = make_fake_stream(use_tvm_ffi_env_stream=True)
         export(kernel, (a, b, c, stream), "sm_90a", folder / f"gemm_{name}", "gemm")
-
-
-def rmsnorms(examples: Path, folder: Path) -> None:
-    import cutlass
-    from cutlass import cute
-    from cutlass.cute.runtime import make_fake_stream, make_ptr
-    from drivers import export, load
-
-    m = load(examples, "blackwell/rmsnorm.py")
-    m.get_sm_version = lambda device=None: 90
-    m.supports_cluster = lambda: True
-    for n in RMSNORMS:
-        ptr = make_ptr(cutlass.BFloat16, 16, cute.AddressSpace.gmem, assumed_align=16)
-        args = (ptr, ptr, ptr, cutlass.Int32(1), cutlass.Float32(1e-6), make_fake_stream())
-        export(m.RMSNormKernel(cutlass.BFloat16, n, True), args, "sm_90a", folder / f"rmsnorm_{n}", "rmsnorm")
 
 
 def fmha(examples: Path, folder: Path) -> None:
@@ -82,5 +66,5 @@ if __name__ == "__main__":
 
     for library in cute.runtime.find_runtime_libraries(enable_tvm_ffi=True):
         ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
-    for build in (elementwise, rmsnorms, gemms, fmha):
+    for build in (elementwise, gemms, fmha):
         build(Path(sys.argv[1]), Path(sys.argv[2]))

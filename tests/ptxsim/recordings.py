@@ -13,17 +13,20 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts")]
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts"), str(ROOT / "tests")]
 
 import torch  # noqa: E402
 from handwritten import all_kernels  # noqa: E402
-from hopper_forms import GEMMS, RMSNORMS  # noqa: E402
+from hopper_forms import GEMMS  # noqa: E402
 
 import ptxsim  # noqa: E402
+from builds import build  # noqa: E402
+from cutesnake.catalog import load_kernel, load_operator  # noqa: E402
 
 FOLDER = ROOT / "results/ptxsim/hopper"
 BELOW = "results/fetch/flashinfer-python/flashinfer/data/cutlass/examples/python/CuTeDSL"
@@ -79,15 +82,21 @@ def exported(name: str, folder: Path, function: str, args: tuple, tolerance: flo
     return case(name, (folder / "kernel.ptx").read_text(), launches, kinds, tolerance)
 
 
+def catalogue(operator: str, kernel: str, **workload: Any) -> Path:
+    """A kernel of the catalogue in its default variant for a workload, built for sm_90a."""
+    problem = load_operator(operator).Workload(**workload)
+    return build(operator, kernel, "sm_90a", load_kernel(operator, kernel).variants(problem, "sm_90a")[0])
+
+
 def nvidia() -> Iterator[dict]:
     """elementwise_add, rmsnorm, GEMM and FMHA for Hopper."""
     a, b = torch.randn(37, 100), torch.randn(37, 100)
     args = (a, b, torch.full((37, 100), float("nan")))
     yield exported("elementwise_add", FOLDER / "elementwise_add", "elementwise_add", args, EXACT)
-    for n in RMSNORMS:
+    for n in (1024, 16384, 65536):
         x, w, o = torch.randn(6, n).bfloat16(), torch.randn(n).bfloat16(), torch.full((6, n), float("nan")).bfloat16()
-        args = (ptxsim.Pointer(x), ptxsim.Pointer(w), ptxsim.Pointer(o), 6, 1e-6, 0)
-        yield exported(f"rmsnorm of {n}", FOLDER / f"rmsnorm_{n}", "rmsnorm", args, TO_BF16)
+        folder = catalogue("rmsnorm", "cutlass_rmsnorm", rows=6, columns=n)
+        yield exported(f"rmsnorm of {n}", folder, "rmsnorm", (x, w, o, 1e-6, 0), TO_BF16)
     names = {"Float8E4M3FN": torch.float8_e4m3fn, "Float8E5M2": torch.float8_e5m2, "Int8": torch.int8}
     names |= {"Float16": torch.float16, "Float32": torch.float32, "Int32": torch.int32}
     for name, (element, _, output, _, _, mn) in GEMMS.items():

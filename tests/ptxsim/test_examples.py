@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import ptxsim
+from builds import build
+from cutesnake.catalog import load_kernel, load_operator
 from ptxsim.numeric import TABLES
 
 ALL = ("eager", "late", "tma_late", "mma_late", "random")
@@ -50,15 +52,19 @@ def test_elementwise_add(built, shape) -> None:
     assert (counts.global_read_unique_bytes, counts.global_write_unique_bytes) == (2 * n, n)
 
 
-@pytest.mark.parametrize("columns,rows", [("1024", 5), ("1024", 8), ("16384", 2), ("65536", 2)])
-def test_rmsnorm(built, columns, rows) -> None:
-    n = int(columns)
-    x, w, o = torch.randn(rows, n).bfloat16(), torch.randn(n).bfloat16(), nans(rows, n, dtype=torch.bfloat16)
-    args = (ptxsim.Pointer(x), ptxsim.Pointer(w), ptxsim.Pointer(o), rows, 1e-6, 0)
-    clean(
-        ptxsim.run(capture(built("rmsnorm", columns), "rmsnorm", args)),
-        PAST_THE_END if rows % 4 and n == 1024 else None,
-    )
+def rmsnorm_of(columns: int) -> Path:
+    """The catalogue's build of NVIDIA's RMSNorm for rows of `columns` bf16."""
+    workload = load_operator("rmsnorm").Workload(1, columns, "bf16")
+    variant = load_kernel("rmsnorm", "cutlass_rmsnorm").variants(workload, "sm_100a")[0]
+    return build("rmsnorm", "cutlass_rmsnorm", "sm_100a", variant)
+
+
+@pytest.mark.parametrize("columns,rows", [(1024, 5), (1024, 8), (16384, 2), (65536, 2)])
+def test_rmsnorm(columns, rows) -> None:
+    x, w = torch.randn(rows, columns).bfloat16(), torch.randn(columns).bfloat16()
+    o = nans(rows, columns, dtype=torch.bfloat16)
+    launches = capture(rmsnorm_of(columns), "rmsnorm", (x, w, o, 1e-6, 0))
+    clean(ptxsim.run(launches), PAST_THE_END if rows % 4 and columns == 1024 else None)
     want = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 1e-6) * w.float()
     torch.testing.assert_close(o.float(), want, rtol=2**-8, atol=1e-6)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_examples import EXCHANGE, capture, mla_capture, mla_inputs, mla_reference, nans
+from test_examples import EXCHANGE, capture, mla_capture, mla_inputs, mla_reference, nans, rmsnorm_of
 
 import ptxsim
 
@@ -160,7 +160,7 @@ def rmsnorm(folder: Path) -> Callable:
         torch.manual_seed(3)
         x, w, o = torch.randn(2, 16384).bfloat16(), torch.randn(16384).bfloat16(), nans(2, 16384, dtype=torch.bfloat16)
         want = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 1e-6) * w.float()
-        args = (ptxsim.Pointer(x), ptxsim.Pointer(w), ptxsim.Pointer(o), 2, 1e-6, 0)
+        args = (x, w, o, 1e-6, 0)
         return capture(folder, "rmsnorm", args), lambda: not torch.allclose(o.float(), want, rtol=2**-7, atol=1e-5)
 
     return make
@@ -177,8 +177,8 @@ RMSNORM = {
 
 
 @pytest.mark.parametrize("name", RMSNORM)
-def test_mutants_of_rmsnorm(built, name) -> None:
-    folder = built("rmsnorm", "16384")
+def test_mutants_of_rmsnorm(name) -> None:
+    folder = rmsnorm_of(16384)
     how = caught(folder, rmsnorm(folder), RMSNORM[name])
     assert how, f"«{name}» went unnoticed"
     print(name, "→", how)
@@ -276,12 +276,12 @@ def test_mutants_of_the_hopper_gemm(built, name) -> None:
     [
         ("fp16_gemm_0", "", gemm_0),
         ("persistent_gemm", "pair", persistent),
-        ("rmsnorm", "16384", rmsnorm),
+        (rmsnorm_of, 16384, rmsnorm),
         ("mla_fp16", "", mla),
         ("fmha", "", fmha),
         ("hopper_gemm", "f16", hopper),
     ],
 )
 def test_no_default_schedule_notices_anything_in_the_intact_kernel(built, kernel, part, make) -> None:
-    folder = built(kernel, part)
+    folder = kernel(part) if callable(kernel) else built(kernel, part)
     assert caught(folder, make(folder), None) is None

@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 
+class StandIn(types.ModuleType):
+    """A torch for modules that name it where they are imported and do not use it where a kernel is compiled.
+
+    Whatever is looked up in it is an empty class: good for an annotation, a base class or a key of a table.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        setattr(self, name, type(name, (), {}))
+        return getattr(self, name)
+
+
 @contextmanager
-def without_torch(stand_in: Any = None) -> Iterator[None]:
+def without_torch(stand_in: types.ModuleType | None = None) -> Iterator[None]:
     """Keep torch from being imported, unless it has been already; `stand_in` is what imports find instead.
 
-    cuTile and tvm-ffi import torch, where it is installed, to recognise its types. Builds use none of them.
+    cuTile and tvm-ffi import torch, where it is installed, to recognise its types. Builds use none of them. A block
+    within another may bring a stand-in of its own; modules among its attributes can be imported by their names.
     """
-    if "torch" in sys.modules:
+    if sys.modules.get("torch") is not None:
         yield
         return
-    sys.modules["torch"] = stand_in  # None makes an import fail, as if torch were not installed
+    parts = [part for part in vars(stand_in).values() if isinstance(part, types.ModuleType)] if stand_in else []
+    modules: dict[str, Any] = {"torch": stand_in} | {part.__name__: part for part in parts}
+    before = {name: sys.modules[name] for name in modules if name in sys.modules}
+    sys.modules.update(modules)  # None makes an import fail, as if torch were not installed
     try:
         yield
     finally:
-        del sys.modules["torch"]
+        for name in modules:
+            del sys.modules[name]
+        sys.modules.update(before)

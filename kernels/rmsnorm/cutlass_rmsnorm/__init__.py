@@ -1,0 +1,69 @@
+"""NVIDIA's CuTe DSL example `blackwell/rmsnorm.py`, made for SM90 and later.
+
+A row of up to 16,384 elements of 16 bits (32,768 of fp32) is reduced by one CTA; a longer one by a cluster of 2, 4 or
+8, whose CTAs send each other their sums through distributed shared memory. The number of columns is a constant of the
+build; the rows are known at launch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.rmsnorm.cutlass_rmsnorm.shape import LARGEST_CLUSTER, VECTOR_BYTES, Shape
+from kernels.upstream.examples import SOURCE as EXAMPLES
+
+if TYPE_CHECKING:
+    from kernels.rmsnorm.operator import Inputs, Outputs, Workload
+
+DSL = "cute"
+SOURCE = EXAMPLES
+TARGETS = {
+    "sm_90a": ("TMA",),  # the feature of this list that stands for clusters and distributed shared memory
+    "sm_100a": ("TMA",),
+    "sm_103a": ("TMA",),
+}
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """Rows whose 16-byte vectors divide evenly among the CTAs of a cluster of up to 8."""
+    from kernels.rmsnorm.operator import DTYPES
+
+    size = DTYPES[workload.dtype]
+    shape = Shape.of(workload.columns, size)
+    if shape.cluster > LARGEST_CLUSTER:
+        return "NVIDIA's example takes a cluster of 16 CTAs for such a row, more than a launch may have unasked"
+    part = shape.cluster * VECTOR_BYTES
+    if workload.columns * size % part:
+        # A cluster's CTAs would leave the last columns out: the example rounds a CTA's share down.
+        return f"NVIDIA's example takes rows of a multiple of {part} bytes at this length"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    return (Variant(f"{workload.dtype}_n{workload.columns}", {"dtype": workload.dtype, "columns": workload.columns}),)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.rmsnorm.cutlass_rmsnorm import program as cutlass_program
+
+        return cutlass_program.program(**variant.params)
+
+    return cute_build.build(program, "rmsnorm", target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """A cluster for each group of rows that it takes at once; the tensors go in as they are."""
+    from cutesnake.load.cute import Call
+
+    shape = Shape.of(workload.columns, inputs.x.element_size())
+    grid = (-(-workload.rows // shape.rows), shape.cluster, 1)
+    arguments = (inputs.x, inputs.weight, outputs.y, inputs.eps)
+    return Runner(Call(build.function(), arguments), (build.launch(build.symbols[0], grid),))
