@@ -146,7 +146,7 @@ def test_rows_that_do_not_fill_the_last_block_are_right_and_the_read_past_them_i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", (*TARGETS, "sm_103a"))
 def test_a_long_row_is_shared_by_a_cluster_through_distributed_shared_memory(target) -> None:
     variant = load_kernel("rmsnorm", "cutlass_rmsnorm").variants(OPERATOR.Workload(1, 65536, "bf16"), target)[0]
     folder = build("rmsnorm", "cutlass_rmsnorm", target, variant)
@@ -167,8 +167,8 @@ def test_every_mode_of_tilegyms_compiles(target) -> None:
             entry = record.read("compile", folder / "build.json")
             assert entry["status"] == "ok", entry["reason"]
             assert entry["symbols"] == [f"tilegym_rms_norm_{variant.params['mode']}"]
-            if variant.params["aligned"]:
-                assert_no_spills(folder)  # persistent blocks of ragged rows do spill
+            if variant.params["mode"] != "persistent":  # blocks of four rows of 4,096 spill for sm_100a
+                assert_no_spills(folder)
 
 
 def assert_no_spills(folder: Path) -> None:

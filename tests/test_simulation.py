@@ -26,7 +26,10 @@ from cutesnake.plan.matrix import Plan, make_plan
 from cutesnake.plan.staleness import closure, digest_code
 from cutesnake.simulate import simulation
 
-DEFAULT = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
+DEFAULT = {
+    **yaml.safe_load((ROOT / "config" / "config.yaml").read_text()),
+    "operators": ["mla_decode", "elementwise_add"],
+}
 SETTINGS = {"schedules": ["random", "late"], "seeds": [0], "distributions": ["randn"]}
 
 

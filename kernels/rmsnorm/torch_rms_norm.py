@@ -12,11 +12,15 @@ from cutesnake.contract import Build, Runner, Variant, not_baked
 from kernels.upstream.installed import on_stream
 
 if TYPE_CHECKING:
+    import torch
+
     from kernels.rmsnorm.operator import Inputs, Outputs, Workload
 
 DSL = "torch"
 SOURCE = "ours"
-TARGETS: dict[str, tuple[str, ...]] = {"sm_90a": (), "sm_100a": (), "sm_103a": (), "sm_120a": ()}
+TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
+)
 
 
 @not_baked
@@ -40,7 +44,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """Which kernels PyTorch chooses is its own: the runner names no launches."""
     from torch.nn.functional import rms_norm
 
-    result = []
+    result: list[torch.Tensor] = []
 
     def enqueue(stream: int) -> None:
         with on_stream(inputs.x, stream):

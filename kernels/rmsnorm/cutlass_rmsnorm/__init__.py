@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 DSL = "cute"
 SOURCE = EXAMPLES
-TARGETS = {
-    "sm_90a": ("TMA",),  # the feature of this list that stands for clusters and distributed shared memory
-    "sm_100a": ("TMA",),
-    "sm_103a": ("TMA",),
-}
+TARGETS = dict.fromkeys(("sm_90a", "sm_100a", "sm_103a"), ("clusters",))
 
 
 @not_baked

@@ -34,12 +34,12 @@ FEATURES: dict[tuple[int, int], frozenset[str]] = {
     (8, 0): frozenset({"mma"}),
     (8, 6): frozenset({"mma"}),
     (8, 9): frozenset({"mma"}),
-    (9, 0): frozenset({"mma", "TMA", "wgmma"}),
-    (10, 0): frozenset({"mma", "TMA", "tcgen05", "tensor memory"}),
-    (10, 3): frozenset({"mma", "TMA", "tcgen05", "tensor memory"}),
-    (11, 0): frozenset({"mma", "TMA", "tcgen05", "tensor memory"}),
-    (12, 0): frozenset({"mma", "TMA"}),
-    (12, 1): frozenset({"mma", "TMA"}),
+    (9, 0): frozenset({"mma", "clusters", "TMA", "wgmma"}),
+    (10, 0): frozenset({"mma", "clusters", "TMA", "tcgen05", "tensor memory"}),
+    (10, 3): frozenset({"mma", "clusters", "TMA", "tcgen05", "tensor memory"}),
+    (11, 0): frozenset({"mma", "clusters", "TMA", "tcgen05", "tensor memory"}),
+    (12, 0): frozenset({"mma", "clusters", "TMA"}),
+    (12, 1): frozenset({"mma", "clusters", "TMA"}),
 }
 KNOWN_FEATURES = frozenset().union(*FEATURES.values())
 
