@@ -21,14 +21,14 @@ TARGETS = {"sm_100a": ("tcgen05", "tensor memory"), "sm_103a": ("tcgen05", "tens
 SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm100"
 COMBINE_WARPS = 8
-DTYPES = ("bf16", "fp16")
+DTYPES = ("bf16", "fp16", "fp8")
 
 
 @not_baked
 def supports(workload: Workload) -> str | None:
     """None, or why this kernel cannot compute the workload."""
     if workload.dtype not in DTYPES:
-        return f"cute_sm100 computes in {' and '.join(DTYPES)}, not in {workload.dtype}"
+        return f"cute_sm100 computes in {', '.join(DTYPES)}, not in {workload.dtype}"
     if (workload.latent, workload.rope) != (layout.LATENT, layout.ROPE):
         return (
             f"cute_sm100 is written for latent {layout.LATENT} and rope {layout.ROPE}, "
@@ -39,8 +39,11 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """One so far: a pair of CTAs, tiles of 128 keys."""
-    return (Variant(f"{workload.dtype}_pair", {"dtype": workload.dtype}),)
+    """Softmax by eight warps or by four: eight are sooner done with a tile, four have less to agree on."""
+    return tuple(
+        Variant(f"{workload.dtype}_softmax{4 * groups}", {"dtype": workload.dtype, "groups": groups})
+        for groups in (2, 1)
+    )
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
@@ -48,7 +51,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return cute_build.build(lambda: _program(**variant.params), FUNCTION, target, folder)
 
 
-def _program(dtype: str) -> tuple[Any, tuple[Any, ...]]:
+def _program(dtype: str, groups: int) -> tuple[Any, tuple[Any, ...]]:
     import cutlass
     from cutlass import cute
     from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
@@ -59,7 +62,7 @@ def _program(dtype: str) -> tuple[Any, tuple[Any, ...]]:
         order = tuple(reversed(range(len(shape))))
         return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=16)
 
-    element = {"bf16": cutlass.BFloat16, "fp16": cutlass.Float16}[dtype]
+    element = {"bf16": cutlass.BFloat16, "fp16": cutlass.Float16, "fp8": cutlass.Float8E4M3FN}[dtype]
     batch, rows, pages, table, items, pairs, merges, partials = (cute.sym_int32() for _ in range(8))
     arguments = (
         tensor(element, batch, rows, layout.WIDTH),
@@ -76,7 +79,7 @@ def _program(dtype: str) -> tuple[Any, tuple[Any, ...]]:
         *(cutlass.Int32(1) for _ in range(3)),
         make_fake_stream(),
     )
-    return MlaDecodeSm100(element), arguments
+    return MlaDecodeSm100(element, groups), arguments
 
 
 @not_baked

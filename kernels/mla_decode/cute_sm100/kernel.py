@@ -27,6 +27,8 @@ Budget per CTA (Blackwell: 232,448 bytes of shared memory, 512 columns of tensor
 
 from __future__ import annotations
 
+from typing import Any
+
 import cuda.bindings.driver as cuda
 import cutlass
 import cutlass.cute as cute
@@ -36,19 +38,32 @@ from cutlass.cute.nvgpu import cpasync, tcgen05
 from cutlass.utils import SmemAllocator
 
 from kernels.mla_decode.cute_sm90.combine import CombineSm90
-from kernels.mla_decode.cute_sm100 import layout
 from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
-from kernels.mla_decode.cute_sm100.layout import BOX, BOXES, CTAS, HALF, KEYS, PAGE, ROWS, STAGE_BOXES, STAGES
+from kernels.mla_decode.cute_sm100.layout import (
+    BOX_BYTES,
+    CTA_ROWS,
+    CTAS,
+    HALF,
+    KEYS,
+    OUT_COLUMN,
+    PAGE,
+    ROWS,
+    STAGE_BOXES,
+    STORE_ROW_BYTES,
+    TENSOR_MEMORY_COLUMNS,
+    make_layout,
+)
 from kernels.mla_decode.cute_sm100.load import Loader
 from kernels.mla_decode.cute_sm100.product import Multiplier
 from kernels.mla_decode.cute_sm100.softmax import Softmax
 
 
 class MlaDecodeSm100:
-    """Compile-time choice: `dtype` (cutlass.BFloat16 or cutlass.Float16)."""
+    """Compile-time choices: `dtype` (cutlass.BFloat16, Float16 or Float8E4M3FN), `groups` of four softmax warps."""
 
-    def __init__(self, dtype: type[cutlass.Numeric]):
+    def __init__(self, dtype: type[cutlass.Numeric], groups: int):
         self.dtype = dtype
+        self.layout = make_layout(dtype.width // 8, groups)
 
     @cute.jit
     def __call__(
@@ -71,41 +86,53 @@ class MlaDecodeSm100:
     ):
         boxes = cute.tile_to_shape(
             tcgen05.make_smem_layout_atom(tcgen05.SmemLayoutAtomKind.K_SW128, self.dtype),
-            (PAGE, BOX, STAGE_BOXES * STAGES),
+            (PAGE, self.layout.box, STAGE_BOXES * self.layout.stages),
             order=(0, 1, 2),
         )
         one_box = cute.slice_(boxes, (None, None, 0))
-        q_rows = cute.make_tensor(q.iterator, cute.select(q.layout, mode=[1, 2, 0]))
-        kv_rows = cute.make_tensor(kv.iterator, cute.select(kv.layout, mode=[1, 2, 0]))
         load = cpasync.CopyBulkTensorTileG2SOp(tcgen05.CtaGroup.TWO)
-        tma_q, q_tma = cpasync.make_tiled_tma_atom(load, q_rows, one_box, (layout.CTA_ROWS, BOX))
-        tma_kv, kv_tma = cpasync.make_tiled_tma_atom(load, kv_rows, one_box, (PAGE, BOX))
+        tma_q, q_tma = cpasync.make_tiled_tma_atom(load, rows_first(q), one_box, (CTA_ROWS, self.layout.box))
+        tma_kv, kv_tma = cpasync.make_tiled_tma_atom(load, rows_first(kv), one_box, (PAGE, self.layout.box))
+        box_elements = BOX_BYTES // self.layout.element_bytes
+        threads = self.layout.softmax_threads
 
         @cute.struct
         class SharedStorage:
-            q: cute.struct.Align[cute.struct.MemRange[self.dtype, BOXES * layout.BOX_ELEMENTS], 1024]
-            kv: cute.struct.Align[cute.struct.MemRange[self.dtype, STAGE_BOXES * STAGES * layout.BOX_ELEMENTS], 1024]
-            p: cute.struct.Align[cute.struct.MemRange[self.dtype, 2 * layout.BOX_ELEMENTS], 1024]
-            tops: cute.struct.MemRange[Float32, 2 * 128]
-            sums: cute.struct.MemRange[Float32, 128]
-            mbarriers: cute.struct.MemRange[cutlass.Int64, layout.MBARRIERS]
+            q: cute.struct.Align[cute.struct.MemRange[self.dtype, self.layout.boxes * box_elements], 1024]
+            kv: cute.struct.Align[
+                cute.struct.MemRange[self.dtype, STAGE_BOXES * self.layout.stages * box_elements], 1024
+            ]
+            p: cute.struct.Align[
+                cute.struct.MemRange[self.dtype, self.layout.p_bytes // self.layout.element_bytes], 1024
+            ]
+            tops: cute.struct.MemRange[Float32, 2 * threads]
+            sums: cute.struct.MemRange[Float32, threads]
+            mbarriers: cute.struct.MemRange[cutlass.Int64, self.layout.mbarriers]
             tensor_memory: Int32
 
         self.storage = SharedStorage
         self.split_kernel(
             *(tma_q, q_tma, tma_kv, kv_tma, page_table, items, item_offsets),
-            *(out, lse, out_partial, lse_partial),
+            *(*self._store(out), *self._store(out_partial), lse, lse_partial),
             *(scale_log2, heads, hidden_tokens),
             boxes,
         ).launch(
             grid=[CTAS * (item_offsets.shape[0] - 1), 1, 1],
-            block=[layout.THREADS, 1, 1],
+            block=[self.layout.threads, 1, 1],
             cluster=[CTAS, 1, 1],
             stream=stream,
             min_blocks_per_mp=1,
             use_pdl=True,
         )
         CombineSm90(self.dtype)(merges, out_partial, lse_partial, out, lse, row_warps, stream)
+
+    def _store(self, out: cute.Tensor) -> tuple[cute.CopyAtom, cute.Tensor]:
+        """TMA stores of 32 rows of 64 bytes."""
+        kind = out.element_type
+        width = STORE_ROW_BYTES * 8 // kind.width
+        swizzled = tcgen05.make_smem_layout_atom(tcgen05.SmemLayoutAtomKind.K_SW64, kind)
+        box = cute.tile_to_shape(swizzled, (32, width), order=(0, 1))
+        return cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileS2GOp(), rows_first(out), box, (32, width))
 
     def _products(self) -> tuple[cute.TiledMma, cute.TiledMma]:
         """Q K^T and P V, by both CTAs of a pair: 128 rows."""
@@ -127,9 +154,11 @@ class MlaDecodeSm100:
         page_table: cute.Tensor,
         items: cute.Tensor,
         item_offsets: cute.Tensor,
-        out: cute.Tensor,
+        tma_out: cute.CopyAtom,
+        out_tma: cute.Tensor,
+        tma_partial: cute.CopyAtom,
+        partial_tma: cute.Tensor,
         lse: cute.Tensor,
-        out_partial: cute.Tensor,
         lse_partial: cute.Tensor,
         scale_log2: Float32,
         heads: Int32,
@@ -142,14 +171,14 @@ class MlaDecodeSm100:
         storage = SmemAllocator().allocate(self.storage)
         mbarriers = storage.mbarriers.data_ptr()
 
-        if warp == layout.LOAD_WARP:  # else their first use waits for them
-            cpasync.prefetch_descriptor(tma_q)
-            cpasync.prefetch_descriptor(tma_kv)
+        if warp == self.layout.load_warp:  # else their first use waits for them
+            for atom in (tma_q, tma_kv, tma_out, tma_partial):
+                cpasync.prefetch_descriptor(atom)
         if warp == 0:
             with cute.arch.elect_one():
                 self._initialise(mbarriers)
             cute.arch.mbarrier_init_fence()
-            cute.arch.alloc_tmem(layout.TENSOR_MEMORY_COLUMNS, storage.tensor_memory.ptr, is_two_cta=True)
+            cute.arch.alloc_tmem(TENSOR_MEMORY_COLUMNS, storage.tensor_memory.ptr, is_two_cta=True)
             cute.arch.relinquish_tmem_alloc_permit(is_two_cta=True)
         before_thread_sync()
         cute.arch.cluster_arrive()
@@ -158,27 +187,31 @@ class MlaDecodeSm100:
         tensor_memory = cute.arch.retrieve_tmem_ptr(Float32, 16, storage.tensor_memory.ptr)
 
         work = (items, item_offsets[pair], item_offsets[pair + 1])
-        if warp == layout.LOAD_WARP:
+        if warp == self.layout.load_warp:
             kv_boxes = storage.kv.get_tensor(boxes.outer, swizzle=boxes.inner)
-            q_boxes = storage.q.get_tensor(cute.slice_(boxes, (None, None, (0, None))).outer, swizzle=boxes.inner)
-            loader = Loader(tma_q, tma_kv, q_tma, kv_tma, q_boxes, kv_boxes, page_table, rank, mbarriers)
-            loader.run(*work)
-        elif warp == layout.PRODUCT_WARP:
+            q_boxes = storage.q.get_tensor(boxes.outer, swizzle=boxes.inner)
+            loads = (tma_q, tma_kv, q_tma, kv_tma, q_boxes, kv_boxes)
+            Loader(self.layout, *loads, page_table, rank, mbarriers).run(*work)
+        elif warp == self.layout.product_warp:
             if rank == 0:
                 self._multiplier(storage, tensor_memory, mbarriers).run(*work)
         else:
+            threads = self.layout.softmax_threads
             softmax = Softmax(
+                layout=self.layout,
                 dtype=self.dtype,
                 thread=cute.arch.thread_idx()[0],
                 rank=rank,
                 tensor_memory=tensor_memory,
                 p=storage.p.data_ptr(),
-                tops=storage.tops.get_tensor(cute.make_layout((2, 128), stride=(128, 1))),
-                sums=storage.sums.get_tensor(cute.make_layout(128)),
+                tops=storage.tops.get_tensor(cute.make_layout((2, threads), stride=(threads, 1))),
+                sums=storage.sums.get_tensor(cute.make_layout(threads)),
                 mbarriers=mbarriers,
                 scale_log2=scale_log2,
+                tma_out=(tma_out, out_tma),
+                tma_partial=(tma_partial, partial_tma),
             )
-            softmax.run(*work, heads, hidden_tokens, (out, lse, out_partial, lse_partial))
+            softmax.run(*work, heads, hidden_tokens, (lse, lse_partial))
 
         # The pair's products use the memory of both CTAs, and each arrives on the other's mbarriers.
         before_thread_sync()
@@ -186,34 +219,41 @@ class MlaDecodeSm100:
         cute.arch.cluster_wait()
         after_thread_sync()
         if warp == 0:
-            cute.arch.dealloc_tmem(tensor_memory, layout.TENSOR_MEMORY_COLUMNS, is_two_cta=True)
+            cute.arch.dealloc_tmem(tensor_memory, TENSOR_MEMORY_COLUMNS, is_two_cta=True)
 
     def _initialise(self, mbarriers: cute.Pointer) -> None:
         """All are signalled once a phase, by expected bytes or a commit, but P by every softmax warp of the pair."""
-        for number in range(layout.MBARRIERS):
-            count = CTAS * layout.SOFTMAX_WARPS if number == layout.P_FULL else 1
+        for number in range(self.layout.mbarriers):
+            count = CTAS * self.layout.softmax_threads // 32 if number == self.layout.p_full else 1
             cute.arch.mbarrier_init(mbarriers + number, count)
 
-    def _multiplier(self, storage, tensor_memory, mbarriers) -> Multiplier:
+    def _multiplier(self, storage: Any, tensor_memory: cute.Pointer, mbarriers: cute.Pointer) -> Multiplier:
         """Shared memory as the products read it, as descriptors."""
         qk, pv = self._products()
-        tile_qk, tile_pv = (ROWS, KEYS, BOX), (ROWS, HALF, PAGE)
+        sizes, ring = self.layout, STAGE_BOXES * self.layout.stages
+        tile_qk = (ROWS, KEYS, sizes.box)
         shared = (
-            (storage.q, sm100.make_smem_layout_a(qk, tile_qk, self.dtype, BOXES)),
-            (storage.kv, sm100.make_smem_layout_b(qk, tile_qk, self.dtype, STAGE_BOXES * STAGES)),
-            (storage.p, sm100.make_smem_layout_a(pv, tile_pv, self.dtype, 2)),
-            (storage.kv, sm100.make_smem_layout_b(pv, tile_pv, self.dtype, STAGES)),
+            (storage.q, sm100.make_smem_layout_a(qk, tile_qk, self.dtype, sizes.boxes)),
+            (storage.kv, sm100.make_smem_layout_b(qk, tile_qk, self.dtype, ring)),
+            (storage.p, sm100.make_smem_layout_a(pv, (ROWS, HALF, sizes.box), self.dtype, sizes.p_boxes)),
+            (storage.kv, sm100.make_smem_layout_b(pv, (ROWS, HALF, PAGE), self.dtype, ring // sizes.unit_boxes)),
         )
         sQ, sK, sP, sV = (memory.get_tensor(view.outer, swizzle=view.inner) for memory, view in shared)
         scores = qk.make_fragment_C(qk.partition_shape_C((ROWS, KEYS)))
         values = pv.make_fragment_C(pv.partition_shape_C((ROWS, HALF)))
         return Multiplier(
+            layout=self.layout,
             make_products=self._products,
             q=qk.make_fragment_A(sQ),
             k=qk.make_fragment_B(sK),
             p=pv.make_fragment_A(sP),
             v=pv.make_fragment_B(sV),
             scores=cute.make_tensor(tensor_memory, scores.layout),
-            out=cute.make_tensor(tensor_memory + layout.OUT_COLUMN, values.layout),
+            out=cute.make_tensor(tensor_memory + OUT_COLUMN, values.layout),
             mbarriers=mbarriers,
         )
+
+
+def rows_first(tensor: cute.Tensor) -> cute.Tensor:
+    """[outer, rows, columns] as (rows, columns, outer), as TMA tiles are cut."""
+    return cute.make_tensor(tensor.iterator, cute.select(tensor.layout, mode=[1, 2, 0]))

@@ -1,5 +1,9 @@
 """MLA decode for Blackwell in CuTe DSL: the numbers that the kernel's parts share. Imports nothing heavy."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+
 LATENT, ROPE, PAGE = 512, 64, 64
 WIDTH = LATENT + ROPE
 CTAS = 2  # of a cluster: a pair, whose tensor cores work on one product
@@ -7,21 +11,14 @@ ROWS = 128  # query rows of a pair: the M of a product
 CTA_ROWS = ROWS // CTAS
 KEYS = 2 * PAGE  # of a tile: for the scores each CTA of the pair has one page
 HALF = LATENT // 2  # value columns of one product: its N, of which each CTA has a half in shared memory
+UNITS = 4  # products of a tile with its values: two pages times two halves of the columns
 
-BOX = 64  # columns of a TMA box: 128 bytes, the widest swizzle
-BOXES = WIDTH // BOX  # of Q and of a page of keys
-BOX_ELEMENTS = PAGE * BOX
-BOX_BYTES = 2 * BOX_ELEMENTS
-
-# The ring of shared memory that keys and values go through: stages of two boxes.
-STAGES = 8
-STAGE_BOXES = 2
-KEY_STAGES = -(-BOXES // STAGE_BOXES)  # of a tile: the last holds the rope box alone
-VALUE_STAGES = 4  # of a tile: two pages times two halves of the value columns
-
-SOFTMAX_WARPS = 4
-LOAD_WARP, PRODUCT_WARP = 4, 5
-THREADS = 32 * 6
+BOX_BYTES = 64 * 128  # of a TMA load: 64 rows of 128 bytes, the widest swizzle
+STEP_BYTES = 32  # of a row, that one instruction multiplies
+BOX_STEPS = 128 // STEP_BYTES
+STAGE_BOXES = 2  # of a stage of the ring of shared memory that keys and values go through
+STORE_ROW_BYTES = 64  # a TMA store has 32 rows of this width, by one warp
+STORE_BYTES = 32 * STORE_ROW_BYTES
 
 # Columns of tensor memory. In a product of 128 rows by a pair, lanes 0 to 63 of each CTA hold its 64 rows and the lower
 # half of the N columns, lanes 64 to 127 the same rows and the upper half.
@@ -31,18 +28,123 @@ OUT_COLUMN = SCORE_STAGES * SCORE_COLUMNS
 OUT_COLUMNS = LATENT // 2
 TENSOR_MEMORY_COLUMNS = 512  # a power of two that holds OUT_COLUMN + OUT_COLUMNS = 384
 
-# mbarriers, of which each CTA has its own set; what the leader alone waits for is signalled there alone.
-Q_FULL, Q_EMPTY = 0, 1
-KV_FULL = 2
-KV_EMPTY = KV_FULL + STAGES
-SCORES_FULL = KV_EMPTY + STAGES
-P_FULL = SCORES_FULL + SCORE_STAGES
-OUT_FULL = P_FULL + 1
-MBARRIERS = OUT_FULL + 1
-
-SLACK = 8.0  # growth of the running maximum (base 2) up to which O is not rescaled
 LN_2 = 0.6931471805599453
 NEVER = -1.0e30  # running maximum before the first key; finite, so that a wholly masked row gives 2^-inf and no NaN
 
 # Columns of a work item (int32), see schedule.py
 REQUEST, ROW_BLOCK, BEGIN, END, PARTIAL, LENGTH, ITEM_COLUMNS = 0, 1, 2, 3, 4, 5, 8
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What depends on the size of an element and on the number of softmax warps."""
+
+    element_bytes: int  # of Q, cache, P and output: 2 or 1
+    groups: int  # of four softmax warps each: they share a tile's columns
+    stages: int  # of the ring
+
+    @property
+    def box(self) -> int:
+        """Columns of a TMA load."""
+        return 128 // self.element_bytes
+
+    @property
+    def boxes(self) -> int:
+        """Of Q and of a page of keys, in each CTA. Of 8-bit elements the last is half empty: TMA fills it with zeros."""
+        return -(-WIDTH // self.box)
+
+    @property
+    def key_steps(self) -> int:
+        """Instructions for the scores of a tile."""
+        return WIDTH * self.element_bytes // STEP_BYTES
+
+    @property
+    def key_stages(self) -> int:
+        """Of the ring, for the keys of a tile. The last holds one box."""
+        return -(-self.boxes // STAGE_BOXES)
+
+    @property
+    def unit_boxes(self) -> int:
+        """Boxes of a CTA's columns in one product with the values of a page."""
+        return HALF // CTAS // self.box
+
+    @property
+    def unit_steps(self) -> int:
+        """Instructions of that product."""
+        return PAGE * self.element_bytes // STEP_BYTES
+
+    @property
+    def value_stages(self) -> int:
+        return UNITS * self.unit_boxes // STAGE_BOXES
+
+    @property
+    def p_boxes(self) -> int:
+        """Of P: 64 rows of 128 bytes."""
+        return KEYS // self.box
+
+    @property
+    def score_columns(self) -> int:
+        """Keys of a softmax thread in a tile."""
+        return SCORE_COLUMNS // self.groups
+
+    @property
+    def softmax_threads(self) -> int:
+        return 128 * self.groups
+
+    @property
+    def load_warp(self) -> int:
+        return 4 * self.groups
+
+    @property
+    def product_warp(self) -> int:
+        return self.load_warp + 1
+
+    @property
+    def threads(self) -> int:
+        return 32 * (self.product_warp + 1)
+
+    @property
+    def offset(self) -> float:
+        """P is 2^offset times the probability before normalisation: e4m3 has 2^-6 as its smallest normal number."""
+        return 5.0 if self.element_bytes == 1 else 0.0
+
+    @property
+    def slack(self) -> float:
+        """Growth of the running maximum (base 2) up to which O is not rescaled; e4m3 ends at 448."""
+        return 3.0 if self.element_bytes == 1 else 8.0
+
+    # mbarriers, of which each CTA has its own set; what the leader alone waits for is signalled there alone.
+    q_full = 0
+    q_empty = 1
+    p_full = 2
+    out_full = 3
+    scores_full = 4
+    kv_full = scores_full + SCORE_STAGES
+
+    @property
+    def kv_empty(self) -> int:
+        return self.kv_full + self.stages
+
+    @property
+    def mbarriers(self) -> int:
+        return self.kv_empty + self.stages
+
+    @property
+    def p_bytes(self) -> int:
+        """Of P, whose memory is also where a result is put for its TMA store."""
+        return max(BOX_BYTES * self.p_boxes, 4 * self.groups * STORE_BYTES)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Without what alignment adds."""
+        exchange = 3 * 4 * self.softmax_threads
+        boxes = self.boxes + STAGE_BOXES * self.stages
+        return BOX_BYTES * boxes + self.p_bytes + exchange + 8 * self.mbarriers + 4
+
+
+def make_layout(element_bytes: int, groups: int) -> Layout:
+    """With as many stages as an SM's 232,448 bytes (1,024 for alignment) hold."""
+    stages = 1
+    while Layout(element_bytes, groups, stages + 1).shared_bytes <= 232_448 - 1024:
+        stages += 1
+    return Layout(element_bytes, groups, stages)

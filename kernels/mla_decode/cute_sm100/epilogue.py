@@ -1,0 +1,186 @@
+"""MLA decode for Blackwell in CuTe DSL: the softmax warps' work on the output in tensor memory, and its store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Float32, Int32
+from cutlass.cute.nvgpu import cpasync, tcgen05
+
+from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
+from kernels.mla_decode.cute_sm100.layout import (
+    CTA_ROWS,
+    CTAS,
+    HALF,
+    LN_2,
+    OUT_COLUMN,
+    OUT_COLUMNS,
+    STORE_BYTES,
+    STORE_ROW_BYTES,
+    Layout,
+)
+
+LANE_STRIDE = 1 << 16  # of a tensor-memory address
+CHUNK = 32  # columns of O that a thread rescales at a time
+ALL_WARPS = 3  # named barrier of all softmax warps; 1 and 2 are of those that share rows
+
+
+@dataclass
+class Epilogue:
+    """A part of `Softmax`. Thread t has the row t % 64, in lane t % 128 of tensor memory.
+
+    Lanes 64 and up hold the upper half of a product's columns: the second page's scores, and the columns 128 to 255 of
+    each half of O. Groups of four warps share the columns of a lane.
+    """
+
+    layout: Layout
+    dtype: type[cutlass.Numeric]
+    thread: Int32
+    rank: Int32  # of the CTA in its pair
+    tensor_memory: cute.Pointer
+    p: cute.Pointer  # shared: P of a tile, in boxes of 64 rows of 128 bytes, swizzled in 16-byte pieces
+    tops: cute.Tensor  # shared [2, threads]: row maxima, by parity of the tile
+    sums: cute.Tensor  # shared [threads]
+    mbarriers: Any
+    scale_log2: Float32
+    tma_out: tuple[cute.CopyAtom, cute.Tensor]  # and coordinates (rows, 512, batch)
+    tma_partial: tuple[cute.CopyAtom, cute.Tensor]  # and coordinates (rows, 512, partials)
+
+    def __post_init__(self) -> None:
+        self.row = self.thread % CTA_ROWS
+        self.upper = self.thread // CTA_ROWS % 2
+        self.group = self.thread // 128
+
+    def other_threads(self) -> list[Int32]:
+        """That have the same row."""
+        return [self.thread ^ (CTA_ROWS * n) for n in range(1, 2 * self.layout.groups)]
+
+    @cute.jit
+    def meet(self) -> None:
+        """The warps that share rows. What they wrote to shared memory before is seen after."""
+        if self.thread // 32 % 2 == 0:
+            cute.arch.barrier(barrier_id=1, number_of_threads=64 * self.layout.groups)
+        else:
+            cute.arch.barrier(barrier_id=2, number_of_threads=64 * self.layout.groups)
+
+    # -- tensor memory --------------------------------------------------------------------------------------------
+
+    def wait_for_out(self, count: Int32) -> None:
+        """The product of tile `count` with its values is done. Of tile -1, too: a fresh mbarrier is in phase 0."""
+        cute.arch.mbarrier_wait(self.mbarriers + self.layout.out_full, count & 1)
+        after_thread_sync()
+
+    def columns(self, first: Any, count: int) -> cute.Tensor:
+        return cute.make_tensor(self.tensor_memory + first, cute.make_layout((128, count), stride=(LANE_STRIDE, 1)))
+
+    def read(self, first: Any, count: int) -> cute.Tensor:
+        """`count` columns of this thread's lane, complete: registers (count)."""
+        source = self.columns(first, count)
+        atom = cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition(count)), Float32)
+        copy = tcgen05.make_tmem_copy(atom, source).get_slice(self.thread % 128)
+        part = copy.partition_S(source)
+        shape = copy.partition_D(cute.make_identity_tensor((128, count))).shape
+        values = cute.make_rmem_tensor(shape, Float32)
+        cute.copy(copy, part, values)
+        cute.arch.fence_view_async_tmem_load()
+        return cute.make_tensor(values.iterator, cute.make_layout(count))
+
+    def write(self, values: cute.Tensor, first: Any, count: int) -> None:
+        target = self.columns(first, count)
+        atom = cute.make_copy_atom(tcgen05.St32x32bOp(tcgen05.Repetition(count)), Float32)
+        copy = tcgen05.make_tmem_copy(atom, target).get_slice(self.thread % 128)
+        part = copy.partition_D(target)
+        shape = copy.partition_S(cute.make_identity_tensor((128, count))).shape
+        cute.copy(copy, cute.make_tensor(values.iterator, cute.make_layout(shape)), part)
+
+    def rescale(self, factor: Float32) -> None:
+        """O *= factor, in this group's columns."""
+        columns = OUT_COLUMNS // self.layout.groups
+        for column in range(0, columns, CHUNK):
+            first = OUT_COLUMN + columns * self.group + column
+            values = self.read(first, CHUNK)
+            for i in range(CHUNK):
+                values[i] = values[i] * factor
+            self.write(values, first, CHUNK)
+        cute.arch.fence_view_async_tmem_store()
+
+    # -- end of an item -------------------------------------------------------------------------------------------
+
+    @cute.jit
+    def store_lse(
+        self, request: Int32, row: Int32, partial: Int32, maximum: Float32, total: Float32, lses: Any
+    ) -> None:
+        """Natural, of the whole request, where +inf says that a row saw no key; or base 2, of a part, -inf then."""
+        lse, lse_partial = lses
+        if (row < lse.shape[1]) & (self.thread < CTA_ROWS):
+            log2_sum = maximum + cute.math.log2(total, fastmath=True)
+            if partial < 0:
+                value = log2_sum * LN_2
+                if total == 0.0:
+                    value = Float32.inf
+                lse[request, row] = value
+            else:
+                lse_partial[partial, row] = log2_sum
+
+    @cute.jit
+    def store(self, request: Int32, row_block: Int32, partial: Int32, total: Float32) -> None:
+        """O over its sum, to the output, or to a partial result if the request is split. 0 if no key was seen."""
+        inverse = Float32(0.0)
+        if total > 0.0:
+            inverse = 1.0 / total
+        if partial < 0:
+            self.store_columns(self.tma_out, self.dtype, row_block, request, inverse)
+        else:
+            self.store_columns(self.tma_partial, Float32, row_block, partial, inverse)
+        before_thread_sync()
+        # All stores have read the memory that the next tile's P goes to.
+        cute.arch.barrier(barrier_id=ALL_WARPS, number_of_threads=self.layout.softmax_threads)
+
+    @cute.jit
+    def store_columns(
+        self, tma: Any, kind: cutlass.Constexpr, row_block: Int32, index: Int32, inverse: Float32
+    ) -> None:
+        """This warp's 32 rows of its columns by TMA, 64 bytes of each row at a time, from 2 KB of P's memory."""
+        atom, coordinates = tma
+        width = STORE_ROW_BYTES * 8 // kind.width
+        warp, lane = cute.arch.make_warp_uniform(self.thread // 32), self.thread % 32
+        start = cute.recast_ptr(self.p, dtype=kind) + warp * (STORE_BYTES * 8 // kind.width)
+        box = cute.make_tensor(start, cute.make_layout((32, width), stride=(width, 1)))
+        tiles = cute.local_tile(coordinates, (32, width), (None, None, None))  # (32, width, blocks of rows, columns, n)
+        shared, target = cpasync.tma_partition(
+            atom, 0, cute.make_layout(1), cute.group_modes(box, 0, 2), cute.group_modes(tiles, 0, 2)
+        )
+        rows = (CTAS * row_block + self.rank) * (CTA_ROWS // 32) + warp % 2
+        per_half = OUT_COLUMNS // 2
+        for n in cutlass.range_constexpr(OUT_COLUMNS // self.layout.groups // width):
+            values = self.read(OUT_COLUMN + OUT_COLUMNS // self.layout.groups * self.group + width * n, width)
+            converted = cute.make_rmem_tensor((width,), kind)
+            for i in cutlass.range_constexpr(width):
+                values[i] = values[i] * inverse
+            converted.store(values.load().to(kind))
+            if lane == 0:
+                cute.arch.cp_async_bulk_wait_group(0, read=True)
+            cute.arch.sync_warp()
+            self.place(converted, start)
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.sync_warp()
+            if lane == 0:
+                column = OUT_COLUMNS // self.layout.groups * self.group + width * n  # of tensor memory
+                column = HALF * (column // per_half) + column % per_half + per_half * self.upper
+                cute.copy(atom, shared, target[None, rows, column // width, index])
+                cute.arch.cp_async_bulk_commit_group()
+        if lane == 0:
+            cute.arch.cp_async_bulk_wait_group(0)
+
+    def place(self, values: cute.Tensor, start: cute.Pointer) -> None:
+        """64 bytes into this thread's row of the box: the 64-byte swizzle moves piece c of row r to c xor r // 2 % 4."""
+        per_piece = 128 // values.element_type.width
+        row = self.thread % 32
+        width = 4 * per_piece
+        places = cute.make_tensor(start + row * width, cute.make_layout((per_piece, 4)))
+        pieces = cute.local_tile(values, (per_piece,), (None,))
+        for piece in range(4):
+            cute.autovec_copy(pieces[None, piece], places[None, piece ^ (row // 2 % 4)])
