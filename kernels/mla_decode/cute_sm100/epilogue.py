@@ -155,7 +155,7 @@ class Epilogue:
         )
         rows = (CTAS * row_block + self.rank) * (CTA_ROWS // 32) + warp % 2
         per_half = OUT_COLUMNS // 2
-        for n in cutlass.range_constexpr(OUT_COLUMNS // self.layout.groups // width):
+        for n in cutlass.range(OUT_COLUMNS // self.layout.groups // width, unroll=1):
             values = self.read(OUT_COLUMN + OUT_COLUMNS // self.layout.groups * self.group + width * n, width)
             converted = cute.make_rmem_tensor((width,), kind)
             for i in cutlass.range_constexpr(width):

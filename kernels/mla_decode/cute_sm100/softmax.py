@@ -105,12 +105,13 @@ class Softmax(Epilogue):
     @cute.jit
     def mask(self, scores: cute.Tensor, page: Int32, limit: Int32, length: Int32) -> None:
         """Hide what is no key, and the keys from `limit` on. The keys of a page come last in its box: `Loader.page`."""
+        columns = self.layout.score_columns
         empty = PAGE - cutlass.min(cutlass.max(length - PAGE * page, 0), PAGE)
-        end = limit - PAGE * page + empty
-        if (empty > 0) | (end < PAGE):
-            first = self.layout.score_columns * self.group
-            for i in cutlass.range_constexpr(self.layout.score_columns):
-                if (first + i < empty) | (first + i >= end):
+        first = empty - columns * self.group  # among this thread's
+        end = limit - PAGE * page + first
+        if (first > 0) | (end < columns):
+            for i in cutlass.range_constexpr(columns):
+                if (i < first) | (i >= end):
                     scores[i] = -Float32.inf
 
     def row_maximum(self, scores: cute.Tensor, count: Int32) -> Float32:
