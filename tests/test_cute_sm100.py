@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from builds import build
-from cutesnake.load.build import LoadedBuild
-from cutesnake.places import ROOT
+from cutesnake.contract import ROOT
 from kernels.mla_decode import cute_sm100
 from kernels.mla_decode.cute_sm100 import layout
 from kernels.mla_decode.cute_sm100.schedule import make_schedule
@@ -62,10 +61,14 @@ def test_no_empty_request_is_split():
         assert all(lengths[request] > 0 for request, *_ in make_schedule(lengths, 128, PROCESSORS).merges)
 
 
-def test_the_budget_fits_an_sm():
-    shared = layout.BOX_BYTES * (layout.BOXES + layout.STAGE_BOXES * layout.STAGES + 2)
-    assert shared + 3 * 128 * 4 + 8 * layout.MBARRIERS + 1024 <= 232_448
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("element_bytes", [1, 2])
+def test_the_budget_fits_an_sm(element_bytes, groups):
+    sizes = layout.make_layout(element_bytes, groups)
+    assert sizes.shared_bytes + 1024 <= 232_448 < sizes.shared_bytes + 1024 + layout.STAGE_BOXES * layout.BOX_BYTES
+    assert sizes.stages > sizes.key_stages, "the keys of a tile must fit, or the product waits for itself"
     assert layout.OUT_COLUMN + layout.OUT_COLUMNS <= layout.TENSOR_MEMORY_COLUMNS <= 512
+    assert 2 ** (sizes.offset + sizes.slack) <= 448, "P in e4m3"
 
 
 def test_the_contract_is_imported_without_dsl_and_torch():
@@ -82,10 +85,17 @@ def test_what_it_supports():
     assert "latent 512" in cute_sm100.supports(Workload(1, 64, latent=256))
 
 
-@pytest.fixture(scope="module", params=cute_sm100.DTYPES)
-def built(request):
-    """The default build of each dtype, made as the compile stage makes it."""
-    return build("mla_decode", "cute_sm100", "sm_100a", cute_sm100.variants(Workload(1, 64, request.param), "")[0])
+def variant(name: str):
+    found = cute_sm100.variants(Workload(1, 64, name.split("_")[0]), "sm_100a")
+    return next(candidate for candidate in found if candidate.id == name)
+
+
+def make(name: str) -> Path:
+    return build("mla_decode", "cute_sm100", "sm_100a", variant(name))
+
+
+EIGHT = [f"{dtype}_softmax8" for dtype in cute_sm100.DTYPES]
+ALL = [*EIGHT, *(f"{dtype}_softmax4" for dtype in cute_sm100.DTYPES)]
 
 
 def dtype_of(built: Path) -> str:
@@ -93,87 +103,30 @@ def dtype_of(built: Path) -> str:
 
 
 @pytest.mark.slow
-def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(built):
+@pytest.mark.parametrize("name", ALL)
+def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(name):
+    built = make(name)
     made = json.loads((built / "build.json").read_text())
     assert made["status"] == "ok", made["reason"]
     sass = (built / "kernel.sass").read_text()
     assert not {"LDL", "STL"} & {word.split(".")[0] for word in sass.split()}
+    sizes = layout.make_layout(1 if name.startswith("fp8") else 2, made["variant"]["params"]["groups"])
     split = next(symbol for symbol in made["symbols"] if "split_kernel" in symbol)
-    assert made["launch"][split]["block"] == [layout.THREADS, 1, 1]
+    assert made["launch"][split]["block"] == [sizes.threads, 1, 1]
     assert made["launch"][split]["cluster"] == [layout.CTAS, 1, 1]
-    assert made["launch"][split]["dynamic_shared_bytes"] <= 232_448 - 1024
+    assert sizes.shared_bytes <= made["launch"][split]["dynamic_shared_bytes"] <= 232_448
 
-    opcodes = re.findall(r"\b(UTC[A-Z]*MMA[.\w]*|UTMALDG[.\w]*|UTCBAR[.\w]*)", sass)
-    scores, values = 4 * layout.BOXES, 4 * layout.VALUE_STAGES  # instructions of 16 keys or columns in a tile
-    products = [name for name in opcodes if "MMA" in name]
-    assert len(products) == 2 * (scores + values)  # before and within the loop, or within and after it
-    assert all("2CTA" in name for name in products)
-    loads = layout.BOXES + 2 * (layout.BOXES + layout.STAGE_BOXES * layout.VALUE_STAGES)  # Q, and a tile twice
-    assert len([name for name in opcodes if name.startswith("UTMALDG")]) == loads
+    opcodes = re.findall(r"\b(UTC[A-Z]*MMA[.\w]*|UTMALDG[.\w]*|UTMASTG[.\w]*|UTCBAR[.\w]*)", sass)
+    products = [opcode for opcode in opcodes if "MMA" in opcode]
+    # Before and within the loop over tiles, or within and after it.
+    assert len(products) == 2 * (sizes.key_steps + layout.UNITS * sizes.unit_steps)
+    assert all("2CTA" in opcode for opcode in products)
+    loads = sizes.boxes + 2 * (sizes.boxes + layout.STAGE_BOXES * sizes.value_stages)  # Q, and a tile twice
+    assert len([opcode for opcode in opcodes if opcode.startswith("UTMALDG")]) == loads
+    assert len([opcode for opcode in opcodes if opcode.startswith("UTMASTG")]) == 2  # whole, and partial results
     # A commit for each stage, for the scores and for O, twice; and one for Q.
-    commits = 2 * (layout.KEY_STAGES + layout.VALUE_STAGES + 2) + 1
-    assert len([name for name in opcodes if "MULTICAST" in name]) == commits
-
-
-def simulated(built: Path, workload: Workload, change, schedules, processors: int = PROCESSORS):
-    """Yields (outputs, reference, yardstick, result) under each schedule, with the inputs as `change` leaves them."""
-    import torch
-
-    import ptxsim
-    from cutesnake.load import cute as cute_load
-    from kernels.mla_decode import operator
-
-    inputs = operator.make_inputs(workload, 0, "cpu", "ragged")
-    change(inputs)
-    expected, yardstick = operator.reference(inputs, workload), operator.same_precision(inputs, workload)
-    module = ptxsim.Module.from_file(built / "kernel.ptx")
-    results = []
-
-    def opened(folder, function):
-        def call(*arguments):
-            stream = ptxsim.Pointer(torch.zeros(1), "stream")
-            launches = ptxsim.capture(
-                folder / "kernel.o", function, (*arguments[:-1], stream), module, sm_count=processors
-            )
-            checks = (*ptxsim.DEFAULT_CHECKS, "unwaited-ld")
-            order, seed = schedules[len(results)]
-            results.append(ptxsim.run(launches, order, seed, checks=checks))
-
-        return call
-
-    for _ in schedules:
-        outputs = operator.make_outputs(workload)
-        with cute_load.opened_by(opened, processors):
-            cute_sm100.bind(LoadedBuild(built), workload, inputs, outputs)(0)
-        yield outputs, expected, yardstick, results[-1]
-
-
-def hide_what_no_request_owns(inputs) -> None:
-    """NaN behind every request's end, and page-table entries there that lie outside the cache."""
-    import torch
-
-    owned = torch.zeros(inputs.kv_cache.shape[:2], dtype=torch.bool)
-    for request, length in enumerate(inputs.kv_lengths.tolist()):
-        pages = -(-length // layout.PAGE)
-        for page in range(pages):
-            owned[inputs.page_table[request, page], : length - layout.PAGE * page] = True
-        inputs.page_table[request, pages:] = 0x7FFFFFF0
-    inputs.kv_cache.view(torch.uint8)[~owned] = 0xFF
-
-
-def check(outputs, expected, yardstick, result) -> None:
-    """Outputs of requests without keys are 0 and +inf; the others as near as PyTorch's own in the dtype, twice over."""
-    assert result.ok, result.findings[0]
-    seen = expected.lse.isfinite()
-    assert not outputs.lse.isnan().any()
-    assert (outputs.out[~seen] == 0).all() and (outputs.lse[~seen] == float("inf")).all()
-    if not seen.any():
-        return
-    error, allowed = (
-        (got.out[seen].float() - expected.out[seen]).norm() / expected.out[seen].norm() for got in (outputs, yardstick)
-    )
-    assert error <= 2 * allowed + 1e-6
-    assert (outputs.lse[seen] - expected.lse[seen]).abs().max() < 1e-4
+    commits = 2 * (sizes.key_stages + sizes.value_stages + 2) + 1
+    assert len([opcode for opcode in opcodes if "MULTICAST" in opcode]) == commits
 
 
 SIZES = {
@@ -196,28 +149,23 @@ SIZES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
-def test_results_in_the_simulator(built, size):
+@pytest.mark.parametrize("name", EIGHT)
+def test_results_in_the_simulator(name, size):
     """With NaN and wild page-table entries past the requests' ends: right under every schedule, and no finding."""
-    import torch
-
     import ptxsim
+    from sm100_runs import faults
 
     workload, lengths, processors = SIZES[size]
+    built = make(name)
     workload = dataclasses.replace(workload, dtype=dtype_of(built))
-
-    def change(inputs) -> None:
-        if lengths is not None:
-            inputs.kv_lengths.copy_(torch.tensor(lengths))
-        hide_what_no_request_owns(inputs)
-
-    for found in simulated(built, workload, change, ptxsim.DEFAULT_SCHEDULES, processors):
-        check(*found)
+    assert list(faults(built, workload, ptxsim.DEFAULT_SCHEDULES, lengths, processors)) == []
 
 
 @pytest.mark.slow
-def test_warps_of_very_different_speed_change_nothing(built):
+@pytest.mark.parametrize("name", ALL)
+def test_warps_of_very_different_speed_change_nothing(name):
+    from sm100_runs import faults
+
+    built = make(name)
     schedules = [("warps", seed) for seed in range(20)]
-    for found in simulated(
-        built, Workload(2, 700, dtype_of(built), paged=True), hide_what_no_request_owns, schedules, 4
-    ):
-        check(*found)
+    assert list(faults(built, Workload(2, 700, dtype_of(built), paged=True), schedules, processors=4)) == []

@@ -176,7 +176,7 @@ class Epilogue:
             cute.arch.cp_async_bulk_wait_group(0)
 
     def place(self, values: cute.Tensor, start: cute.Pointer) -> None:
-        """64 bytes into this thread's row of the box: the 64-byte swizzle moves piece c of row r to c xor r // 2 % 4."""
+        """64 bytes into this thread's row of the box: the swizzle moves piece c of row r to c xor r // 2 % 4."""
         per_piece = 128 // values.element_type.width
         row = self.thread % 32
         width = 4 * per_piece

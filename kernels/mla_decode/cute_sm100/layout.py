@@ -50,7 +50,7 @@ class Layout:
 
     @property
     def boxes(self) -> int:
-        """Of Q and of a page of keys, in each CTA. Of 8-bit elements the last is half empty: TMA fills it with zeros."""
+        """Of Q and of a page of keys, in each CTA. Of 8-bit elements the last is half empty, filled with zeros."""
         return -(-WIDTH // self.box)
 
     @property

@@ -1,0 +1,69 @@
+"""Launches of a build of `cute_sm100` in the simulator, and what may be wrong with their outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+import ptxsim
+from kernels.mla_decode import cute_sm100, operator
+from kernels.mla_decode.cute_sm100.schedule import make_schedule
+
+CHECKS = (*ptxsim.DEFAULT_CHECKS, "unwaited-ld")
+
+
+def hide_what_no_request_owns(inputs: operator.Inputs) -> None:
+    """NaN behind every request's end, and page-table entries there that lie outside the cache."""
+    owned = torch.zeros(inputs.kv_cache.shape[:2], dtype=torch.bool)
+    for request, length in enumerate(inputs.kv_lengths.tolist()):
+        pages = -(-length // operator.PAGE)
+        for page in range(pages):
+            owned[inputs.page_table[request, page], : length - operator.PAGE * page] = True
+        inputs.page_table[request, pages:] = 0x7FFFFFF0
+    inputs.kv_cache.view(torch.uint8)[~owned] = 0xFF
+
+
+def faults(
+    folder: Path,
+    workload: operator.Workload,
+    schedules: Sequence[tuple[str, int]],
+    lengths: Sequence[int] | None = None,
+    processors: int = 148,
+    distribution: str = "ragged",
+) -> Iterator[str]:
+    """Run kernel.o in `folder` under each schedule; yields in words every finding and every wrong output."""
+    inputs = operator.make_inputs(workload, 0, "cpu", distribution)
+    if lengths is not None:
+        inputs.kv_lengths.copy_(torch.tensor(lengths))
+    hide_what_no_request_owns(inputs)
+    expected, yardstick = operator.reference(inputs, workload), operator.same_precision(inputs, workload)
+    module = ptxsim.Module.from_file(folder / "kernel.ptx")
+    schedule = make_schedule(inputs.kv_lengths.tolist(), workload.query_tokens * workload.heads, processors)
+    stream = ptxsim.Pointer(torch.zeros(1), "stream")
+    for order, seed in schedules:
+        outputs = operator.make_outputs(workload)
+        arguments = cute_sm100.arguments(workload, inputs, outputs, schedule)
+        launches = ptxsim.capture(
+            folder / "kernel.o", cute_sm100.FUNCTION, (*arguments, stream), module, sm_count=processors
+        )
+        result = ptxsim.run(launches, order, seed, checks=CHECKS)
+        yield from (f"{order} {seed}: {found}" for found in (*result.findings, *wrong(outputs, expected, yardstick)))
+
+
+def wrong(outputs: operator.Outputs, expected: operator.Outputs, yardstick: operator.Outputs) -> Iterator[str]:
+    """What is not 0 and +inf for rows without keys, or further off than twice PyTorch's error in the dtype."""
+    seen = expected.lse.isfinite()
+    if not ((outputs.out[~seen] == 0).all() and (outputs.lse[~seen] == float("inf")).all()):
+        yield "rows without keys have another output than 0 and +inf"
+    if not seen.any():
+        return
+    error, allowed = (
+        (got.out[seen].float() - expected.out[seen]).norm() / expected.out[seen].norm() for got in (outputs, yardstick)
+    )
+    if not error <= 2 * allowed + 1e-6:
+        yield f"the output is off by {error:.2e}, PyTorch's by {allowed:.2e}"
+    distance = (outputs.lse[seen] - expected.lse[seen]).abs().max()
+    if not distance < 1e-4:
+        yield f"the log-sum-exp is off by {distance:.2e}"

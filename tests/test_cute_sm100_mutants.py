@@ -1,0 +1,174 @@
+"""Planted bugs in `cute_sm100`: an edit of its device code each, built, and caught in the simulator."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cutesnake.contract import ROOT
+from kernels.mla_decode.operator import Workload
+
+pytestmark = pytest.mark.slow
+
+BUILD = """
+import sys
+from pathlib import Path
+from cutesnake.contract import Variant
+from kernels.mla_decode import cute_sm100
+assert Path(cute_sm100.__file__).is_relative_to(Path.cwd()), "not the edited copy"
+variant = Variant("bf16_softmax8", {"dtype": "bf16", "groups": 2})
+cute_sm100.compile(variant, "sm_100a", Path(sys.argv[1]))
+"""
+
+KV_FULL = "cute.arch.mbarrier_wait(self.mbarriers + self.layout.kv_full + stage, phase)"
+KV_EMPTY = "cute.arch.mbarrier_wait(self.mbarriers + self.layout.kv_empty + stage, phase)"
+# name: file, what stands there, what is put in its place
+MUTANTS = {
+    "a product does not wait for its operands": ("product.py", KV_FULL, "pass"),
+    "a load does not wait for its stage": ("load.py", KV_EMPTY + "\n        self.expect", "self.expect"),
+    "too few bytes expected": ("load.py", "CTAS * boxes * BOX_BYTES", "boxes * BOX_BYTES"),
+    "Q is loaded again before the scores have read it": (
+        "load.py",
+        "cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, q_phase)\n            q_phase ^= 1",
+        "q_phase ^= 1",
+    ),
+    "the load warp ends before its stages are released": (
+        "load.py",
+        "for _ in cutlass.range_constexpr(self.layout.stages):",
+        "for _ in cutlass.range_constexpr(0):",
+    ),
+    "a page's keys come first in its box": ("load.py", "(keys - PAGE, 0, index)", "(0, 0, index)"),
+    "values of the wrong half": ("load.py", "unit_boxes * self.rank + part", "unit_boxes * (1 - self.rank) + part"),
+    "the product does not wait for P": (
+        "product.py",
+        "cute.arch.mbarrier_wait(self.mbarriers + self.layout.p_full, count % 2)",
+        "pass",
+    ),
+    "P of one warp is not waited for": (
+        "kernel.py",
+        "CTAS * self.layout.softmax_threads // 32 if",
+        "CTAS * self.layout.softmax_threads // 32 - 1 if",
+    ),
+    "commits reach the leader alone": ("product.py", "BOTH = (1 << CTAS) - 1", "BOTH = 1"),
+    "a stage is released before its product is issued": (
+        "product.py",
+        "            self.wait_for_stage(stage, phase)\n            for place",
+        "            self.wait_for_stage(stage, phase)\n            self.commit(self.layout.kv_empty + stage)\n"
+        "            for place",
+    ),
+    "the first product adds to what was there": ("product.py", "accumulate if page == 0 else True", "True"),
+    "scores and output overlap in tensor memory": (
+        "layout.py",
+        "OUT_COLUMN = SCORE_STAGES * SCORE_COLUMNS",
+        "OUT_COLUMN = SCORE_COLUMNS",
+    ),
+    "the softmax does not wait for the scores": (
+        "softmax.py",
+        "cute.arch.mbarrier_wait(self.mbarriers + self.layout.scores_full + place, phase)",
+        "pass",
+    ),
+    "the phase of the scores flips too often": ("softmax.py", "count // SCORE_STAGES % 2", "count % 2"),
+    "P is written while the product before reads it": (
+        "softmax.py",
+        "        self.wait_for_out(count - 1)\n        if has_out",
+        "        if has_out",
+    ),
+    "P reaches the tensor cores unfenced": (
+        "softmax.py",
+        'cute.arch.fence_proxy("async.shared", space="cta")\n        before',
+        "before",
+    ),
+    "P is announced to the own CTA": ("softmax.py", "self.layout.p_full, 0)", "self.layout.p_full)"),
+    "one array of maxima for all tiles": (
+        "softmax.py",
+        "self.tops[count % 2,",
+        "self.tops[0,",
+    ),
+    "warps of a row do not meet": (
+        "softmax.py",
+        "        self.meet()\n        for other in self.other_threads():\n            top",
+        "        for other in self.other_threads():\n            top",
+    ),
+    "O is not rescaled": ("softmax.py", "self.rescale(factor)", "pass"),
+    "loads of tensor memory are not waited for": ("epilogue.py", "cute.arch.fence_view_async_tmem_load()", "pass"),
+    "a result's store is unfenced": (
+        "epilogue.py",
+        'cute.arch.fence_proxy("async.shared", space="cta")',
+        "pass",
+    ),
+    "a result's memory is filled again while TMA reads it": (
+        "epilogue.py",
+        "cute.arch.cp_async_bulk_wait_group(0, read=True)",
+        "pass",
+    ),
+    "the next item's P is written while TMA reads a result": (
+        "epilogue.py",
+        "        cute.arch.barrier(barrier_id=ALL_WARPS, number_of_threads=self.layout.softmax_threads)",
+        "        pass",
+    ),
+    "tensor memory is not given back": (
+        "kernel.py",
+        "cute.arch.dealloc_tmem(tensor_memory, TENSOR_MEMORY_COLUMNS, is_two_cta=True)",
+        "pass",
+    ),
+    "mbarriers are used before they are set up": (
+        "kernel.py",
+        "        before_thread_sync()\n        cute.arch.cluster_arrive()\n        cute.arch.cluster_wait()\n"
+        "        after_thread_sync()\n        tensor_memory",
+        "        cute.arch.sync_threads()\n        tensor_memory",
+    ),
+}
+
+
+@pytest.fixture
+def built(tmp_path):
+    """Builds the kernel from a copy of its source with one edit."""
+
+    def make(file: str, old: str, new: str) -> Path:
+        shutil.copytree(ROOT / "kernels", tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+        source = tmp_path / "kernels" / "mla_decode" / "cute_sm100" / file
+        text = source.read_text()
+        assert old in text, f"{file} no longer has: {old}"
+        source.write_text(text.replace(old, new))
+        folder = tmp_path / "build"
+        folder.mkdir()
+        paths = f"{tmp_path}:{ROOT / 'workflow' / 'scripts'}"
+        done = subprocess.run(
+            [sys.executable, "-c", BUILD, str(folder)],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        return folder
+
+    return make
+
+
+def caught(folder: Path) -> str | None:
+    """How the first schedule that notices anything does so: several items for each pair, one of them split, ragged."""
+    import ptxsim
+    from sm100_runs import faults
+
+    schedules = (*ptxsim.DEFAULT_SCHEDULES, *(("warps", seed) for seed in range(8)))
+    try:
+        return next(faults(folder, Workload(3, 520, paged=True), schedules, processors=4, distribution="large"), None)
+    except ptxsim.PtxError as error:
+        return str(error)
+
+
+def test_the_intact_copy_is_not_caught(built):
+    assert caught(built("layout.py", "HALF = LATENT // 2", "HALF = LATENT // 2")) is None
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_caught(built, name):
+    how = caught(built(*MUTANTS[name]))
+    assert how, f"«{name}» went unnoticed"
+    print(name, "→", how)
