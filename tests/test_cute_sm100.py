@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builds import build
-from cutesnake.contract import ROOT
+from cutesnake.places import ROOT
 from kernels.mla_decode import cute_sm100
 from kernels.mla_decode.cute_sm100 import layout
 from kernels.mla_decode.cute_sm100.schedule import make_schedule

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake.contract import ROOT
+from cutesnake.places import ROOT
 from kernels.mla_decode.operator import Workload
 
 pytestmark = pytest.mark.slow
