@@ -9,6 +9,9 @@ min_version("9.0")
 configfile: f"{workflow.basedir}/config/config.yaml"
 
 
+report: "workflow/report/captions/workflow.rst"
+
+
 include: "workflow/rules/common.smk"
 
 

@@ -35,6 +35,7 @@ def contents(evidence, folder, draw=False, front=True, **more):
         "pictures": pictures,
         "picture_folder": folder,
         "config": "targets: [sm_90a, sm_100a] # <as used>\n",
+        "sweep": "kernels: [cutile, cute_sm90]\n",
         "upstream": upstream,
         "commit": "abc1234",
         "front": "mla_report.html",

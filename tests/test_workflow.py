@@ -8,11 +8,23 @@ import pytest
 
 from project import TINY, append, jobs, replace, snakemake
 
+SWEEP = "kernels/elementwise_add/sweep.yaml"
+
 
 def test_without_a_gpu_nothing_is_measured_and_cute_is_checked_by_simulation(fresh) -> None:
     planned = jobs(fresh)
     assert planned == {
-        **{"arch": 1, "plan": 1, "compile": 2, "inspect": 2, "roofline": 1, "compare": 1, "plot": 1, "report": 1},
+        **{
+            "arch": 1,
+            "plan": 1,
+            "compile": 2,
+            "inspect": 2,
+            "roofline": 1,
+            "compare": 1,
+            "plot": 1,
+            "overview": 1,
+            "report": 1,
+        },
         "correctness": 1,
     }
 
@@ -106,8 +118,8 @@ def test_touched_files_with_the_same_content_change_nothing(project) -> None:
 
 @pytest.mark.slow
 def test_a_changed_workload_rebuilds_nothing(project) -> None:
-    replace(project / TINY, "[1000, 4096]", "[1001, 4096]")
-    assert jobs(project) == {"plan": 1, "roofline": 1, "compare": 1, "plot": 1, "report": 1}
+    replace(project / SWEEP, "[1000, 4096]", "[1001, 4096]")
+    assert jobs(project) == {"plan": 1, "roofline": 1, "compare": 1, "plot": 1, "overview": 1, "report": 1}
 
 
 @pytest.mark.slow
@@ -125,7 +137,7 @@ def test_a_changed_workload_reruns_only_its_cases(project) -> None:
                 path.write_text("{}")
     before = jobs(project, machine="h200")
     assert not {"correctness", "timing", "nsys", "ncu"} & set(before)
-    replace(project / TINY, "[1000, 4096]", "[1001, 4096]")
+    replace(project / SWEEP, "[1000, 4096]", "[1001, 4096]")
     after = jobs(project, machine="h200")
     assert {stage: after.get(stage) for stage in ("compile", "correctness", "timing", "nsys", "ncu")} == {
         **{"compile": None, "correctness": 2, "timing": 2, "nsys": None, "ncu": None},
@@ -135,19 +147,33 @@ def test_a_changed_workload_reruns_only_its_cases(project) -> None:
 @pytest.mark.slow
 def test_a_kernels_source_rebuilds_that_kernel_only(project) -> None:
     append(project / "kernels/elementwise_add/cute/kernel.py", "\nCHANGED = 1\n")
-    assert jobs(project) == {"compile": 1, "inspect": 1, "correctness": 1, "compare": 1, "plot": 1, "report": 1}
+    assert jobs(project) == {
+        "compile": 1,
+        "inspect": 1,
+        "correctness": 1,
+        "compare": 1,
+        "plot": 1,
+        "overview": 1,
+        "report": 1,
+    }
 
 
 @pytest.mark.slow
 def test_the_loading_side_rebuilds_nothing(project) -> None:
     append(project / "workflow/scripts/cutesnake/load/cute.py", "\nCHANGED = 1\n")
-    assert jobs(project) == {"correctness": 1, "compare": 1, "plot": 1, "report": 1}  # what loads builds here simulates
+    assert jobs(project) == {
+        "correctness": 1,
+        "compare": 1,
+        "plot": 1,
+        "overview": 1,
+        "report": 1,
+    }  # what loads builds here simulates
 
 
 @pytest.mark.slow
 def test_the_simulators_code_checks_again_what_is_simulated(project) -> None:
     append(project / "ptxsim/run.py", "\nCHANGED = 1\n")
-    assert jobs(project) == {"correctness": 1, "compare": 1, "plot": 1, "report": 1}
+    assert jobs(project) == {"correctness": 1, "compare": 1, "plot": 1, "overview": 1, "report": 1}
     assert jobs(project, machine="h200")["correctness"] == 4  # those that were never run: on the card
 
 
@@ -163,7 +189,7 @@ def test_the_report_says_what_was_checked_by_simulation(built) -> None:
 @pytest.mark.slow
 def test_plot_code_redraws_and_reports_only(project) -> None:
     append(project / "workflow/scripts/cutesnake/plot/style.py", "\nCHANGED = 1\n")
-    assert jobs(project) == {"plot": 1, "report": 1}
+    assert jobs(project) == {"plot": 1, "overview": 1, "report": 1}
 
 
 @pytest.mark.slow
@@ -177,3 +203,14 @@ def test_moving_to_a_gpu_turns_skips_into_runs_and_rebuilds_nothing(project) -> 
 def test_a_copied_folder_with_new_dates_rebuilds_nothing(built, tmp_path) -> None:
     shutil.copytree(built, tmp_path / "copy", copy_function=shutil.copy)  # cp -r: every file is dated now
     assert "compile" not in jobs(tmp_path / "copy", machine="h200")
+
+
+@pytest.mark.slow
+def test_snakemakes_own_report_holds_pages_pictures_and_tables(project) -> None:
+    done = snakemake(project, "--report", "r.html")
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (project / "r.html").read_text()
+    for name in ("mla_report.html", "overview.svg", "resources.svg", "elementwise_add.csv"):
+        assert name in text
+    for category in ("Overview", "Pictures", "Tables"):
+        assert f'"{category}"' in text

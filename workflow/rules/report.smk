@@ -30,6 +30,7 @@ rule report:
     params:
         front=FRONT_PAGE,
         config=digest_data(config),
+        sweep=asdict(EXPERIMENT.sweeps[FRONT]),
         code=digest_code("report.py"),
     script:
         "../scripts/report.py"
@@ -62,6 +63,7 @@ rule page:
     params:
         front=FRONT_PAGE,
         config=digest_data(config),
+        sweep=lambda wildcards: asdict(EXPERIMENT.sweeps[wildcards.operator]),
         code=digest_code("report.py"),
     script:
         "../scripts/report.py"

@@ -32,6 +32,7 @@ with one_line("report", snakemake.log[0]):
         pictures=record.read("plot", folder / "pictures.json")["pictures"],
         picture_folder=folder,
         config=yaml.safe_dump(shown, sort_keys=False),
+        sweep=yaml.safe_dump(snakemake.params.sweep, sort_keys=False),
         upstream=read_yaml(snakemake.input.upstream),
         references=[entry for path in snakemake.input.references for entry in read_yaml(path)],
         commit=commit(),

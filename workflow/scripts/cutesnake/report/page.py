@@ -33,6 +33,7 @@ class Contents:
     pictures: list[Record]
     picture_folder: Path
     config: str  # as used, YAML
+    sweep: str  # the operator's, as used, YAML
     front: str  # name of the front page's file
     upstream: Record = field(default_factory=dict)  # kernels/upstream.yaml
     references: list[Record] = field(default_factory=list)  # the operator's reference_times.yaml
@@ -165,4 +166,5 @@ def _provenance(contents: Contents) -> Record:
         "seeds": ", ".join(map(str, sorted(seeds))),
         "probed": contents.arch["provenance"]["created"],
         "config": contents.config,
+        "sweep": contents.sweep,
     }
