@@ -1,28 +1,11 @@
 """ptxsim: a functional simulator of PTX for sm_90a and sm_100a on a CPU. See docs/ptxsim.md."""
 
-from . import (  # noqa: F401  (they register their opcodes)
-    access,
-    arithmetic,
-    bulk,
-    collective,
-    compare,
-    control,
-    convert,
-    cpasync,
-    floating,
-    integer,
-    mbarrier,
-    mma,
-    pending,
-    tcgen05,
-    tma,
-    tmem,
-    wgmma,
-)
+from . import isa  # noqa: F401  (it fills the table of opcodes)
 from .capture import CaptureError, Pointer, Tensor, capture
 from .counts import Counts
 from .direct import launch
-from .machine import Finding, Launch
+from .finding import Finding
+from .launch import Launch
 from .memory import Memory
 from .parser import Module
 from .run import DEFAULT_CHECKS, Result, run

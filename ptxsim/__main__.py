@@ -16,6 +16,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from . import CaptureError, Module, Pointer, PtxError, Tensor, capture, run
 from .run import DEFAULT_CHECKS
@@ -36,7 +37,7 @@ _TORCH = {
 }
 
 
-def argument(text: str, number: int):
+def argument(text: str, number: int) -> Any:
     """One --arg as a value for capture. Raises ValueError naming what cannot be read."""
     if text == "none":
         return None

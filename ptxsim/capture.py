@@ -12,12 +12,14 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .machine import Launch
+from .launch import Launch
 from .memory import Memory
 from .parser import Module
 
@@ -101,12 +103,23 @@ class Pointer:
     name: str | None = None
 
 
-def _buffer(x) -> tuple[int, int, str, tuple, tuple, object]:
-    """(address, bytes spanned, dtype name, shape, strides in elements, keep-alive) of an array or tensor."""
+class Buffer(NamedTuple):
+    """The memory of an array or tensor: address, bytes spanned, its element type's name, shape, strides in elements."""
+
+    address: int
+    size: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    keep: object
+
+
+def buffer_of(x: Any) -> Buffer:
+    """Where a numpy array or torch CPU tensor lies. Raises CaptureError for anything else."""
     if isinstance(x, np.ndarray):
         strides = tuple(s // x.itemsize for s in x.strides)
         span = (1 + sum((n - 1) * s for n, s in zip(x.shape, strides, strict=False))) * x.itemsize if x.size else 0
-        return x.ctypes.data, span, x.dtype.str[1:], x.shape, strides, x
+        return Buffer(x.ctypes.data, span, x.dtype.str[1:], x.shape, strides, x)
     if hasattr(x, "data_ptr"):
         if x.device.type != "cpu":
             raise CaptureError(f"a tensor on {x.device}: the simulator takes host tensors")
@@ -115,7 +128,8 @@ def _buffer(x) -> tuple[int, int, str, tuple, tuple, object]:
             if x.numel()
             else 0
         )
-        return x.data_ptr(), span, str(x.dtype).removeprefix("torch."), tuple(x.shape), tuple(x.stride()), x
+        name = str(x.dtype).removeprefix("torch.")
+        return Buffer(x.data_ptr(), span, name, tuple(x.shape), tuple(x.stride()), x)
     raise CaptureError(f"cannot take a {type(x).__name__} as a tensor")
 
 
@@ -135,14 +149,14 @@ def _dtype(name: str) -> tuple[int, int]:
 class _Arguments:
     """Arguments packed the tvm-ffi way, with every buffer registered in `memory`."""
 
-    def __init__(self, args: tuple, memory: Memory) -> None:
+    def __init__(self, args: tuple[Any, ...], memory: Memory) -> None:
         self.keep: list[object] = []
         self.memory = memory
         self.array = (_Any * max(len(args), 1))()
         for n, arg in enumerate(args):
             self._pack(n, self.array[n], arg)
 
-    def _pack(self, n: int, slot: _Any, arg) -> None:
+    def _pack(self, n: int, slot: _Any, arg: Any) -> None:
         if arg is None:
             slot.type_index, slot.value = 0, 0
         elif isinstance(arg, bool):
@@ -153,23 +167,23 @@ class _Arguments:
             slot.type_index = 3
             slot.value = int(np.array(float(arg)).view(np.uint64))
         elif isinstance(arg, Pointer):
-            address, size, *_, keep = _buffer(arg.array)
-            self.memory.add(arg.name or f"argument {n}", address, size, keep)
-            slot.type_index, slot.value = 4, address
+            buffer = buffer_of(arg.array)
+            self.memory.add(arg.name or f"argument {n}", buffer.address, buffer.size, buffer.keep)
+            slot.type_index, slot.value = 4, buffer.address
         else:
             self._tensor(n, slot, arg if isinstance(arg, Tensor) else Tensor(arg))
 
     def _tensor(self, n: int, slot: _Any, t: Tensor) -> None:
-        address, size, name, shape, strides, keep = _buffer(t.array)
-        code, bits = _dtype(t.dtype or name)
-        shape, strides = t.shape or shape, t.strides or strides
+        buffer = buffer_of(t.array)
+        code, bits = _dtype(t.dtype or buffer.dtype)
+        shape, strides = t.shape or buffer.shape, t.strides or buffer.strides
         if t.shape and not t.strides:
             strides = tuple(int(np.prod(shape[k + 1 :])) for k in range(len(shape)))
-        if size:
-            self.memory.add(t.name or f"argument {n}", address, size, keep)
+        if buffer.size:
+            self.memory.add(t.name or f"argument {n}", buffer.address, buffer.size, buffer.keep)
         dims = (ctypes.c_int64 * max(len(shape), 1))(*shape)
         steps = (ctypes.c_int64 * max(len(shape), 1))(*strides)
-        d = _DLTensor(address or None, CUDA, 0, len(shape), code, bits, 1, dims, steps, 0)
+        d = _DLTensor(buffer.address or None, CUDA, 0, len(shape), code, bits, 1, dims, steps, 0)
         self.keep += [dims, steps, d]
         slot.type_index, slot.value = 7, ctypes.addressof(d)
 
@@ -204,7 +218,7 @@ def link(obj: str | Path) -> Path:
 def capture(
     obj: str | Path,
     function: str,
-    args: tuple | list,
+    args: Sequence[Any],
     module: Module,
     *,
     sm_count: int = 148,
@@ -221,7 +235,9 @@ def capture(
         digits = "".join(c for c in module.target.split(",")[0] if c.isdigit())
         compute_capability = (int(digits[:-1]), int(digits[-1]))
     lib = ctypes.CDLL(str(link(obj)), mode=os.RTLD_LOCAL | os.RTLD_NOW)
-    memory, launches, trouble = Memory(), [], []
+    memory = Memory()
+    launches: list[Launch] = []
+    trouble: list[Exception] = []
 
     def on_launch(name: bytes, config: int, params: int) -> None:
         try:

@@ -5,25 +5,48 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
-from . import Module, PtxError
-from .translate import Block, Generator, Program
+from .generator import Generator
+from .parser import Module
+from .program import Block, Program
+from .syntax import Kernel, PtxError
 
 
 class _Probe(Program):
     """A program whose blocks are single instructions, so that each can be tried by itself."""
 
-    def __init__(self, module, kernel) -> None:
+    def __init__(self, module: Module, kernel: Kernel) -> None:
         self.module, self.kernel = module, kernel
         self.instructions = kernel.instructions
-        self.namespace, self.constants, self.pending = {}, {}, {}
+        self.namespace, self.bound, self.pending = {}, {}, {}
         self.blocks = [Block(n, n + 1, n, n + 1) for n in range(len(kernel.instructions))]
         self.block_of = {n: n for n in range(len(kernel.instructions))}
 
+    def trouble(self, n: int) -> str:
+        """Why an instruction cannot be simulated, or ""."""
+        try:
+            Generator(self, self.blocks[n], masked=True).source()
+        except PtxError as error:
+            return str(error).split(": ", 2)[-1]
+        return ""
 
-def census(paths: list[Path]) -> dict[str, tuple[int, int, str, str]]:
-    """opcode → (uses, files it is in, their targets, "" or why it cannot be simulated)."""
-    uses, files, targets, trouble = Counter(), {}, {}, {}
+
+class Use(NamedTuple):
+    """How often an opcode is used, in how many files and for which targets; why it cannot be simulated, or ""."""
+
+    uses: int
+    files: int
+    targets: str
+    trouble: str
+
+
+def census(paths: list[Path]) -> dict[str, Use]:
+    """The opcodes of PTX files, in alphabetical order."""
+    uses: Counter[str] = Counter()
+    files: dict[str, set[Path]] = {}
+    targets: dict[str, set[str]] = {}
+    trouble: dict[str, str] = {}
     for path in paths:
         module = Module.from_file(path)
         for kernel in module.kernels.values():
@@ -32,19 +55,17 @@ def census(paths: list[Path]) -> dict[str, tuple[int, int, str, str]]:
                 uses[ins.op] += 1
                 files.setdefault(ins.op, set()).add(path)
                 targets.setdefault(ins.op, set()).add(module.target)
-                if ins.op in trouble:
-                    continue
-                try:
-                    Generator(probe, probe.blocks[n], True).source()
-                except PtxError as error:
-                    trouble[ins.op] = str(error).split(": ", 2)[-1]
-    return {op: (uses[op], len(files[op]), " ".join(sorted(targets[op])), trouble.get(op, "")) for op in sorted(uses)}
+                if ins.op not in trouble and (why := probe.trouble(n)):
+                    trouble[ins.op] = why
+    return {
+        op: Use(uses[op], len(files[op]), " ".join(sorted(targets[op])), trouble.get(op, "")) for op in sorted(uses)
+    }
 
 
 def table(paths: list[Path]) -> str:
     """The census as a Markdown table."""
     rows = census(paths)
-    bad = sum(bool(why) for *_, why in rows.values())
+    bad = sum(bool(use.trouble) for use in rows.values())
     out = [
         f"{len(rows)} opcodes in {len(paths)} files; {len(rows) - bad} simulated, {bad} not.",
         "",
@@ -52,8 +73,8 @@ def table(paths: list[Path]) -> str:
         "|---|---|---|---|---|",
     ]
     out += [
-        f"| {op} | {n} | {k} | {where} | {'yes' if not why else 'no: ' + why[:80]} |"
-        for op, (n, k, where, why) in rows.items()
+        f"| {op} | {use.uses} | {use.files} | {use.targets} | {'no: ' + use.trouble[:80] if use.trouble else 'yes'} |"
+        for op, use in rows.items()
     ]
     return "\n".join(out)
 

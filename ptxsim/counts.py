@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from .memory import Allocation, Memory
+    from .program import Block
 
 
 @dataclass
@@ -33,14 +38,24 @@ class Counts:
     barrier_sleeps: int = 0
     tracking: bool = False
 
-    def global_access(self, allocation, offsets: np.ndarray, item: int, size: int, write: bool) -> None:
-        """Account one access of `size` bytes per lane at `offsets` of an allocation."""
+    def global_copy(self, allocation: Allocation, address: int, size: int, write: bool) -> None:
+        """Account a copy of bytes that lie side by side."""
+        self._global_bytes(size, write)
+        touched = allocation.write_map if write else allocation.read_map
+        if self.tracking and touched is not None:
+            touched[address - allocation.start : address - allocation.start + size] = 1
+
+    def _global_bytes(self, size: int, write: bool) -> None:
         if write:
-            self.global_write_bytes += size * len(offsets)
+            self.global_write_bytes += size
         else:
-            self.global_read_bytes += size * len(offsets)
-        if self.tracking:
-            touched = allocation.write_map if write else allocation.read_map
+            self.global_read_bytes += size
+
+    def global_access(self, allocation: Allocation, offsets: np.ndarray, size: int, write: bool) -> None:
+        """Account one access of `size` bytes per lane at `offsets` of an allocation."""
+        self._global_bytes(size * len(offsets), write)
+        touched = allocation.write_map if write else allocation.read_map
+        if self.tracking and touched is not None:
             for k in range(0, size, 16):
                 n = min(size - k, 16)
                 at = (offsets + np.uint64(k)).astype(np.int64)
@@ -57,7 +72,7 @@ class Counts:
             self.shared_wavefronts = (self.shared_wavefronts or 0) + passes
             self.bank_conflicts = (self.bank_conflicts or 0) + passes - 1
 
-    def finish(self, blocks, visits: dict[int, int], memory) -> None:
+    def finish(self, blocks: list[Block], visits: dict[int, int], memory: Memory) -> None:
         """Fold block visit counts into instruction classes, and the byte maps into unique bytes."""
         for block in blocks:
             n = visits.get(block.index, 0)
@@ -68,8 +83,12 @@ class Counts:
                 self.warp_instructions += k * n
         if self.tracking:
             self.shared_wavefronts, self.bank_conflicts = self.shared_wavefronts or 0, self.bank_conflicts or 0
-            self.global_read_unique_bytes = sum(int(a.read_map.sum()) for a in memory.allocations)
-            self.global_write_unique_bytes = sum(int(a.write_map.sum()) for a in memory.allocations)
+            self.global_read_unique_bytes = sum(
+                int(a.read_map.sum()) for a in memory.allocations if a.read_map is not None
+            )
+            self.global_write_unique_bytes = sum(
+                int(a.write_map.sum()) for a in memory.allocations if a.write_map is not None
+            )
 
     def as_dict(self) -> dict[str, object]:
         """Plain values for a record."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,11 +12,22 @@ from .numeric import TABLES, bf16_to_f32
 from .operand import gather, matrix
 
 _F8F6F4 = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}
+_ELEMENTS = {
+    "f16": {0: "f16", 1: "bf16"},
+    "tf32": {2: "tf32"},
+    "i8": {0: "u8", 1: "s8"},
+    "mxf4": {1: "e2m1"},
+    "mxf4nvf4": {1: "e2m1"},
+}
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A decoded instruction descriptor."""
+    """A decoded instruction descriptor: D (m, n) of type `d` from A (m, k) and B (n, k) of types `a` and `b`.
+
+    `a_mn` and `b_mn` say that M or N runs along an operand's rows. `scale` is the type of the scale factors, `a_id` and
+    `b_id` the bytes of a word where A's and B's begin.
+    """
 
     kind: str
     m: int
@@ -44,46 +56,31 @@ def instruction(kind: str, v: int) -> Descriptor:
     """Decode the 32-bit instruction descriptor of a kind. Raises ValueError for sparse or unknown forms."""
     if v >> 2 & 1:
         raise ValueError("sparse tcgen05.mma")
-    a, b = v >> 7 & 7, v >> 10 & 7
     scaled = kind.startswith("mx")
-    if kind == "f16":
-        names = {0: "f16", 1: "bf16"}
-    elif kind == "tf32":
-        names = {2: "tf32"}
-    elif kind == "i8":
-        names = {0: "u8", 1: "s8"}
-    elif kind in ("mxf4", "mxf4nvf4"):
-        names = {1: "e2m1"}
-    else:
-        names = _F8F6F4
+    names = _ELEMENTS.get(kind, _F8F6F4)
+    a, b = names.get(v >> 7 & 7), names.get(v >> 10 & 7)
     d = "f32" if scaled else {0: "f16", 1: "f32", 2: "s32"}.get(v >> 4 & 3)
-    if (
-        a not in names
-        or b not in names
-        or d is None
-        or (kind != "i8" and not scaled and v >> 3 & 1)
-        or (not scaled and v >> 30)
-    ):
+    saturate = bool(v >> 3 & 1)
+    if a is None or b is None or d is None or (not scaled and (v >> 30 or (saturate and kind != "i8"))):
         raise ValueError(f"instruction descriptor {v:#x} of kind::{kind}")
-    k = {"f16": 16, "tf32": 8, "mxf4": 64, "mxf4nvf4": 64}.get(kind, 32)
     if scaled and v >> 31:
         raise ValueError(f"instruction descriptor {v:#x}: K of 96")
     return Descriptor(
-        kind,
-        (v >> 24 & 31) << 4,
-        (v >> 17 & 63) << 3,
-        k,
-        names[a],
-        names[b],
-        d,
-        bool(v >> 15 & 1),
-        bool(v >> 16 & 1),
-        bool(v >> 13 & 1),
-        bool(v >> 14 & 1),
-        ("ue8m0" if v >> 23 & 1 else "ue4m3") if scaled else "",
-        v >> 29 & 3 if scaled else 0,
-        v >> 4 & 3 if scaled else 0,
-        kind == "i8" and bool(v >> 3 & 1),
+        kind=kind,
+        m=(v >> 24 & 31) << 4,
+        n=(v >> 17 & 63) << 3,
+        k={"f16": 16, "tf32": 8, "mxf4": 64, "mxf4nvf4": 64}.get(kind, 32),
+        a=a,
+        b=b,
+        d=d,
+        a_mn=bool(v >> 15 & 1),
+        b_mn=bool(v >> 16 & 1),
+        a_negate=bool(v >> 13 & 1),
+        b_negate=bool(v >> 14 & 1),
+        scale=("ue8m0" if v >> 23 & 1 else "ue4m3") if scaled else "",
+        a_id=v >> 29 & 3 if scaled else 0,
+        b_id=v >> 4 & 3 if scaled else 0,
+        saturate=kind == "i8" and saturate,
     )
 
 
@@ -107,8 +104,21 @@ def values(raw: np.ndarray, fmt: str) -> np.ndarray:
     return table[raw & np.uint8(len(table) - 1)]
 
 
-def operand_values(cta, desc: int, sm100: bool, mn: bool, extent: int, k: int, bits: int, fmt: str):
-    """(float32 (extent, k), chunk numbers) of a shared-memory operand."""
-    raw, index = gather(cta, matrix(desc, sm100), mn, extent, k, bits)
+class Values(NamedTuple):
+    """A matrix operand as float32 (extent, k), and the numbers of the 16-byte chunks of shared memory it came from."""
+
+    values: np.ndarray
+    chunks: np.ndarray
+
+
+def operand_values(
+    shared: np.ndarray, desc: int, sm100: bool, mn: bool, extent: int, k: int, bits: int, fmt: str
+) -> Values:
+    """A shared-memory operand of `extent` rows or columns of `bits`-bit elements of a format.
+
+    `mn` says that M or N runs along its rows. Raises ValueError for a descriptor that is not understood, IndexError for
+    one that reaches outside the CTA's shared memory.
+    """
+    raw, index = gather(shared, matrix(desc, sm100), mn, extent, k, bits)
     v = values(raw, "e2m1x2" if bits == 4 else fmt)
-    return (v.T if mn else v), index
+    return Values(v.T if mn else v, index)

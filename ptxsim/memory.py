@@ -5,12 +5,74 @@ from __future__ import annotations
 import bisect
 import ctypes
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
+WordViews = dict[int, np.ndarray]  # bytes per word → the memory as such words
+
+
+def word_views(memory: np.ndarray) -> WordViews:
+    """A byte array as words of 1, 2, 4 and 8 bytes."""
+    return {size: memory.view(f"u{size}") for size in (1, 2, 4, 8)}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An ordinary load, store or atomic as its instruction describes it.
+
+    Each lane moves `count` elements of `dtype`, `size` bytes in all, as words of `item` bytes from its address plus
+    `offset`.
+    """
+
+    at: int
+    space: str
+    dtype: np.dtype[Any]
+    count: int
+    offset: int
+    item: int
+    size: int
+    write: bool
+    atomic: bool
+
+    @classmethod
+    def of(
+        cls,
+        at: int,
+        space: str,
+        dtype: np.dtype[Any],
+        count: int,
+        offset: int,
+        *,
+        packed: int = 1,
+        write: bool = False,
+        atomic: bool = False,
+    ) -> Access:
+        """`packed` elements make one word."""
+        item = dtype.itemsize * packed
+        return cls(at, space, dtype, count, offset, item, item * count, write, atomic)
+
+    @property
+    def verb(self) -> str:
+        return "store" if self.write else "load"
+
+
+class Cells(NamedTuple):
+    """The words of one memory that lanes of a fragment reach: the place of each lane's first word.
+
+    `lanes` are their places in the fragment's range, None for all of it.
+    """
+
+    words: np.ndarray
+    first: np.ndarray
+    lanes: np.ndarray | None
+
 
 class Allocation:
-    """A host buffer of `size` bytes at `address`; `views[k]` shows it as k-byte words from a 16-byte boundary."""
+    """A host buffer of `size` bytes at `address`; `words[k]` shows it as k-byte words from a 16-byte boundary.
+
+    That boundary, `start`, lies `slack` bytes before the buffer; offsets are from there, and end before `limit`.
+    """
 
     def __init__(self, name: str, address: int, size: int, keep: object = None) -> None:
         self.name, self.address, self.size, self.keep = name, address, size, keep
@@ -18,12 +80,16 @@ class Allocation:
         self.slack = address - self.start
         span = -(-(self.slack + size) // 16) * 16
         raw = (ctypes.c_uint8 * span).from_address(self.start)
-        self.bytes = np.frombuffer(raw, np.uint8)
-        self.views = {n: self.bytes.view(f"u{n}") for n in (1, 2, 4, 8)}
+        self.bytes = np.ctypeslib.as_array(raw)
+        self.words = word_views(self.bytes)
         self.start8 = np.array(self.start, np.uint64)
         self.limit = self.slack + size
         self.read_map: np.ndarray | None = None
         self.write_map: np.ndarray | None = None
+
+    def span(self, address: int, size: int) -> np.ndarray:
+        """The bytes at an address that lies in the allocation."""
+        return self.bytes[address - self.start : address - self.start + size]
 
     def track(self) -> None:
         """Begin to note which bytes are read and written."""
@@ -82,9 +148,7 @@ class Memory:
 
     def place(self, address: int) -> Place:
         """A description of an address for a message."""
-        best = None
-        for a in self.allocations:
-            distance = max(a.address - address, address - (a.address + a.size - 1), 0)
-            if best is None or distance < best[0]:
-                best = (distance, a)
-        return Place(best[1], address - best[1].address) if best else Place(None, 0)
+        if not self.allocations:
+            return Place(None, 0)
+        nearest = min(self.allocations, key=lambda a: max(a.address - address, address - (a.address + a.size - 1), 0))
+        return Place(nearest, address - nearest.address)

@@ -13,7 +13,7 @@ _HALFWAY, _LOW29 = np.uint64(0x10000000), np.uint64(0x1FFFFFFF)
 _MIN_NORMAL = np.float64(2.0**-126)
 
 
-def _to_odd(s: np.ndarray, err: np.ndarray) -> np.ndarray:
+def to_odd(s: np.ndarray, err: np.ndarray) -> np.ndarray:
     """A rounded float64 sum and its exact error, turned into the sum rounded to odd."""
     bits = s.view(_U8).copy()
     inexact = (err != 0) & np.isfinite(s) & (bits & np.uint64(1) == 0)
@@ -23,7 +23,7 @@ def _to_odd(s: np.ndarray, err: np.ndarray) -> np.ndarray:
     return bits.view(_F8)
 
 
-def _two_sum_error(a: np.ndarray, b: np.ndarray, s: np.ndarray) -> np.ndarray:
+def two_sum_error(a: np.ndarray, b: np.ndarray, s: np.ndarray) -> np.ndarray:
     bb = s - a
     return (a - (s - bb)) + (b - bb)
 
@@ -38,38 +38,33 @@ def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     s = np.add(p, c, dtype=_F8)
     if np.count_nonzero(((s.view(_U8) & _LOW29) == _HALFWAY) | (np.abs(s) < _MIN_NORMAL)):
         c = np.broadcast_to(c, s.shape).astype(_F8)
-        s = _to_odd(s, _two_sum_error(p, c, s))
+        s = to_odd(s, two_sum_error(p, c, s))
     return s.astype(_F4)
 
 
 def _directed(exact: np.ndarray, err: np.ndarray, mode: str) -> np.ndarray:
     """float64 value plus error, rounded to float32 toward zero (rz), down (rm) or up (rp)."""
-    odd = _to_odd(np.atleast_1d(exact), np.atleast_1d(err))
+    odd = to_odd(np.atleast_1d(exact), np.atleast_1d(err))
     r = odd.astype(_F4)
-    up, down = np.nextafter(r, _F4(np.inf)), np.nextafter(r, _F4(-np.inf))
-    if mode == "rp" or mode == "rz":
-        low = np.where(r < odd, up, r) if mode == "rp" else None
-    if mode == "rp":
-        return low
-    high = np.where(r > odd, down, r)
-    if mode == "rm":
-        return high
-    ceil = np.where(r < odd, up, r)
-    return np.where(odd >= 0, high, ceil)
+    above = np.where(r < odd, np.nextafter(r, _F4(np.inf)), r)
+    below = np.where(r > odd, np.nextafter(r, _F4(-np.inf)), r)
+    if mode == "rz":
+        return np.where(odd >= 0, below, above)
+    return above if mode == "rp" else below
 
 
-def _directed_odd32(exact: np.ndarray, err: np.ndarray) -> np.ndarray:
+def directed_odd32(exact: np.ndarray, err: np.ndarray) -> np.ndarray:
     """float64 value plus error, rounded to odd in float32: one more rounding to a narrower format is then right."""
-    odd = _to_odd(np.atleast_1d(exact), np.atleast_1d(err))
+    odd = to_odd(np.atleast_1d(exact), np.atleast_1d(err))
     down = np.ascontiguousarray(_directed(odd, np.zeros_like(odd), "rz"))
     inexact = (down.astype(_F8) != odd) & np.isfinite(odd)
     return (down.view(_U4) | inexact.astype(_U4)).view(_F4)
 
 
-def add32(a, b, mode: str) -> np.ndarray:
+def add32(a: np.ndarray, b: np.ndarray, mode: str) -> np.ndarray:
     a, b = np.asarray(a, _F8), np.asarray(b, _F8)
     s = a + b
-    return _signed_zero(a, b, _directed(s, _two_sum_error(a, b, s), mode), mode)
+    return _signed_zero(a, b, _directed(s, two_sum_error(a, b, s), mode), mode)
 
 
 def _signed_zero(a: np.ndarray, b: np.ndarray, r: np.ndarray, mode: str) -> np.ndarray:
@@ -86,18 +81,18 @@ def f64_to_f32(x: np.ndarray, mode: str) -> np.ndarray:
     return _directed(x, np.zeros_like(x), mode)
 
 
-def mul32(a, b, mode: str) -> np.ndarray:
+def mul32(a: np.ndarray, b: np.ndarray, mode: str) -> np.ndarray:
     p = np.multiply(a, b, dtype=_F8)
     return _directed(p, np.zeros_like(p), mode)
 
 
-def fma32_directed(a, b, c, mode: str) -> np.ndarray:
+def fma32_directed(a: np.ndarray, b: np.ndarray, c: np.ndarray, mode: str) -> np.ndarray:
     p, c = np.multiply(a, b, dtype=_F8), np.asarray(c, _F8)
     s = p + c
-    return _signed_zero(p, c, _directed(s, _two_sum_error(p, np.broadcast_to(c, p.shape), s), mode), mode)
+    return _signed_zero(p, c, _directed(s, two_sum_error(p, np.broadcast_to(c, p.shape), s), mode), mode)
 
 
-def fma64(a, b, c) -> np.ndarray:
+def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """float64 fma, lane by lane through exact rationals (rare in these kernels)."""
     from fractions import Fraction
 
@@ -160,10 +155,8 @@ def f32_to_tf32(x: np.ndarray, mode: str = "rna", finite: bool = False) -> np.nd
     `finite` (.satfinite) keeps the result within the largest finite tf32.
     """
     u = np.ascontiguousarray(x, _F4).view(_U4)
-    add = {"rna": _U4(0x1000), "rz": _U4(0)}.get(mode)
-    if add is None:
-        add = _U4(0xFFF) + ((u >> _U4(13)) & _U4(1))
-    r = (u + add) & _U4(0xFFFFE000)
+    to_even = _U4(0xFFF) + ((u >> _U4(13)) & _U4(1))
+    r = (u + {"rna": _U4(0x1000), "rz": _U4(0)}.get(mode, to_even)) & _U4(0xFFFFE000)
     r = np.where(np.isfinite(x), r, u)
     if finite:
         top = _U4(0x7F7FE000)
@@ -263,147 +256,3 @@ def int_to_f32(x: np.ndarray, mode: str) -> np.ndarray:
         elif mode == "rp" and got < v:
             out[i] = np.nextafter(r[i], _F4(np.inf))
     return out
-
-
-def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Integer quotient truncated toward zero; a division by zero gives all ones, as compute capability 9 does."""
-    zero = b == 0
-    b = np.where(zero, b.dtype.type(1), b)
-    if a.dtype.kind == "u":
-        q = a // b
-    else:
-        q = a // b
-        q = q + ((q < 0) & (q * b != a)).astype(q.dtype)
-    return np.where(zero, ~a.dtype.type(0), q)
-
-
-def remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    zero = b == 0
-    safe = np.where(zero, b.dtype.type(1), b)
-    return np.where(zero, a, a - divide(a, safe) * safe)
-
-
-def mulhi64(a: np.ndarray, b: np.ndarray, signed: bool) -> np.ndarray:
-    """High 64 bits of the 128-bit product."""
-    m = np.uint64(0xFFFFFFFF)
-    s = np.uint64(32)
-    ua, ub = a.view(_U8), b.view(_U8)
-    al, ah, bl, bh = ua & m, ua >> s, ub & m, ub >> s
-    t = ah * bl + ((al * bl) >> s)
-    w = al * bh + (t & m)
-    hi = ah * bh + (t >> s) + (w >> s)
-    if signed:
-        hi = hi - np.where(a.view(np.int64) < 0, ub, 0).astype(_U8) - np.where(b.view(np.int64) < 0, ua, 0).astype(_U8)
-    return hi
-
-
-def prmt(a: np.ndarray, b: np.ndarray, sel: np.ndarray, mode: str = "") -> np.ndarray:
-    """Byte permute of two 32-bit words; modes f4e, b4e, rc8, ecl, ecr, rc16."""
-    ab = a.astype(_U8) | (b.astype(_U8) << np.uint64(32))
-    sel = sel.astype(_U4)
-    out = np.zeros(np.broadcast(ab, sel).shape, _U4)
-    s3 = sel & _U4(3)
-    for i in range(4):
-        if mode == "":
-            nibble = (sel >> _U4(4 * i)) & _U4(15)
-        elif mode == "f4e":
-            nibble = s3 + _U4(i)
-        elif mode == "b4e":
-            nibble = (s3 - _U4(i)) & _U4(7)
-        elif mode == "rc8":
-            nibble = s3
-        elif mode == "ecl":
-            nibble = np.maximum(s3, _U4(i))
-        elif mode == "ecr":
-            nibble = np.minimum(s3, _U4(i))
-        else:
-            nibble = (s3 & _U4(1)) * _U4(2) + _U4(i & 1)
-        byte = (ab >> ((nibble & _U4(7)).astype(_U8) * np.uint64(8))) & np.uint64(255)
-        if mode == "":
-            sign = (nibble & _U4(8)) != 0
-            byte = np.where(sign, np.where(byte & np.uint64(128), np.uint64(255), np.uint64(0)), byte)
-        out |= byte.astype(_U4) << _U4(8 * i)
-    return out
-
-
-def lop3(a, b, c, table: int) -> np.ndarray:
-    """The bitwise function of three words whose truth table is the byte `table`."""
-    out = np.zeros(np.broadcast(a, b, c).shape, _U4)
-    for i in range(8):
-        if table >> i & 1:
-            out |= (a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c)
-    return out
-
-
-def popc(x: np.ndarray) -> np.ndarray:
-    return np.bitwise_count(x).astype(_U4)
-
-
-def bfind(x: np.ndarray, shift: bool = False) -> np.ndarray:
-    """Position of the most significant non-sign bit, 0xffffffff where there is none."""
-    if x.dtype.kind == "i":
-        x = np.where(x < 0, ~x, x)
-    bits = x.dtype.itemsize * 8
-    u = x.astype(_U8)
-    pos = np.zeros(x.shape, np.int64)
-    for step in (32, 16, 8, 4, 2, 1):
-        big = u >> np.uint64(step) != 0
-        pos += np.where(big, step, 0)
-        u = np.where(big, u >> np.uint64(step), u)
-    pos = np.where(u == 0, -1, pos)
-    if shift:
-        pos = np.where(pos < 0, pos, bits - 1 - pos)
-    return pos.astype(np.int32).view(_U4)
-
-
-def brev(x: np.ndarray) -> np.ndarray:
-    bits = x.dtype.itemsize * 8
-    out = np.zeros_like(x)
-    one = x.dtype.type(1)
-    for i in range(bits):
-        out |= ((x >> x.dtype.type(i)) & one) << x.dtype.type(bits - 1 - i)
-    return out
-
-
-def funnel(lo, hi, n, left: bool, wrap: bool) -> np.ndarray:
-    """shf: a 64-bit word hi:lo shifted by n, upper (left) or lower (right) half of the result."""
-    n = np.asarray(n, _U4)
-    n = (n & _U4(31)) if wrap else np.minimum(n, _U4(32))
-    word = lo.astype(_U8) | (hi.astype(_U8) << np.uint64(32))
-    n = n.astype(_U8)
-    r = (word << n) >> np.uint64(32) if left else word >> n
-    return r.astype(_U4)
-
-
-def _amount(x: np.ndarray, bits: int) -> np.ndarray:
-    """Position or length of a bit field: its low eight bits (PTX ISA), but all of it in the 64-bit forms (H200)."""
-    x = np.asarray(x).astype(np.int64)
-    return x & 255 if bits == 32 else x
-
-
-def bfe(a: np.ndarray, pos: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """Bit field extract; sign-extended for signed types."""
-    bits = a.dtype.itemsize * 8
-    pos, length = _amount(pos, bits), _amount(length, bits)
-    signed = a.dtype.kind == "i"
-    last = np.minimum(pos + length - 1, bits - 1)
-    u = a.view(f"u{bits // 8}").astype(_U8)
-    field = np.where(pos >= bits, np.uint64(0), u >> pos.clip(0, 63).astype(_U8))
-    width = np.minimum(length, (bits - pos).clip(0))
-    mask = np.where(width >= 64, np.uint64(2**64 - 1), (np.uint64(1) << width.clip(0, 63).astype(_U8)) - np.uint64(1))
-    field = field & mask
-    if signed:
-        sign = (u >> last.clip(0, 63).astype(_U8)) & np.uint64(1)
-        field = np.where((sign == 1) & (length > 0), field | ~mask, field)
-    return field.astype(f"u{bits // 8}").view(a.dtype)
-
-
-def bfi(a, b, pos, length) -> np.ndarray:
-    """Bits 0..length of a, inserted into b at pos."""
-    bits = b.dtype.itemsize * 8
-    pos = _amount(pos, bits)
-    length = np.minimum(_amount(length, bits), (bits - pos).clip(0))
-    mask = np.where(length >= 64, np.uint64(2**64 - 1), (np.uint64(1) << length.clip(0, 63).astype(_U8)) - np.uint64(1))
-    mask = mask << pos.clip(0, 63).astype(_U8)
-    out = (b.astype(_U8) & ~mask) | ((a.astype(_U8) << pos.clip(0, 63).astype(_U8)) & mask)
-    return np.where(pos >= bits, b.astype(_U8), out).astype(b.dtype)

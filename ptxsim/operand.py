@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from .access import SHARED_BASE
+from .address import SHARED_BASE
 
 _WIDTH = {0: 1, 3: 2, 2: 4, 1: 8}  # wgmma's layout field: none, 32, 64, 128 bytes
 _WIDTH_SM100 = {0: 1, 6: 2, 4: 4, 2: 8, 1: 8}
@@ -82,13 +82,15 @@ def chunks(m: Matrix, mn_major: bool, extent: int, k: int, bits: int) -> np.ndar
     return base + _chunks(low, m.lbo, m.sbo, m.width, m.wide_atom, mn_major, rows, per)
 
 
-def gather(cta, m: Matrix, mn_major: bool, extent: int, k: int, bits: int) -> tuple[np.ndarray, np.ndarray]:
+def gather(
+    shared: np.ndarray, m: Matrix, mn_major: bool, extent: int, k: int, bits: int
+) -> tuple[np.ndarray, np.ndarray]:
     """(bytes, chunk numbers) of an operand: bytes (extent, k*bits/8) K-major, or (k, extent*bits/8) MN-major.
 
     Raises IndexError when it reaches outside the CTA's shared memory.
     """
     index = chunks(m, mn_major, extent, k, bits)
-    words = cta.shared.view(np.uint64).reshape(-1, 2)
+    words = shared.view(np.uint64).reshape(-1, 2)
     if int(index.min()) < 0 or int(index.max()) >= len(words):
         raise IndexError(
             f"operand at shared offset {m.start - SHARED_BASE} reaches chunk {int(index.max())} of {len(words)}"

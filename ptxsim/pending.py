@@ -5,29 +5,43 @@ until a wgmma.wait_group: PTX leaves open what an instruction in between sees. p
 wait for its registers, and NVIDIA's kernels count on that. So a touch completes the load or product here too; the
 checks "unwaited" and "unwaited-ld" report it. A data flow over the basic blocks finds the instructions where it can
 happen; only these ask, when they run, whether it does.
+
+An origin is the instruction that began the access: the index of a tcgen05.ld, or -1 minus that of a wgmma.mma_async, so
+that the two waits tell them apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-from .syntax import Instruction, Mem, Pair, Reg, Vec
-from .translate import Program, runtime
+from .registry import opcode, runtime
+from .syntax import Instruction, Mem, Operand, Pair, Reg, Vec
+from .work import Pipe
 
-_NO_RESULT = {
-    "st",
-    "red",
-    "bar",
-    "barrier",
-    "bra",
-    "stmatrix",
-    "cp",
-    "prefetch",
-    "fence",
-    "membar",
-    "wgmma",
-    "setmaxnreg",
-}
+if TYPE_CHECKING:
+    from .program import Program
+    from .warp import Fragment
+
+LOAD, PRODUCT = ("tcgen05", "ld"), ("wgmma", "mma_async")
+Origins = frozenset[int]
+
+
+def product_origin(at: int) -> int:
+    return -1 - at
+
+
+def is_load(origin: int) -> bool:
+    return origin >= 0
+
+
+def is_product(origin: int) -> bool:
+    return origin < 0
+
+
+def instruction_of(origin: int) -> int:
+    return origin if is_load(origin) else -1 - origin
 
 
 @dataclass(frozen=True)
@@ -35,13 +49,18 @@ class Touch:
     """A register that an instruction uses: its name, and the instructions whose wait may be missing."""
 
     name: str
-    origins: frozenset[int]
+    origins: Origins
 
 
-State = dict[tuple[int, int, bool], frozenset[int]]  # (width, slot, only a write matters) → origins
+class Held(NamedTuple):
+    """A register that asynchronous work still holds; one it only reads matters to nobody but who writes it."""
+
+    width: int
+    slot: int
+    only_read: bool = False
 
 
-def registers(operand: object) -> list[Reg]:
+def registers(operand: Operand) -> list[Reg]:
     """All registers in an operand."""
     if isinstance(operand, Reg):
         return [operand]
@@ -54,123 +73,142 @@ def registers(operand: object) -> list[Reg]:
     return []
 
 
+def results_and_sources(ins: Instruction) -> tuple[list[Reg], list[Reg]]:
+    """The registers an instruction writes, and those it reads."""
+    known = opcode(ins.op)
+    count = known.results if known is not None else 1
+    results: list[Reg] = []
+    sources: list[Reg] = []
+    for n, operand in enumerate(ins.operands):
+        written = n < count and not isinstance(operand, Mem)
+        (results if written else sources).extend(registers(operand))
+    return results, sources
+
+
 def touches(program: Program) -> dict[int, list[Touch]]:
     """Instruction → what it may touch too early. Empty for kernels without such loads and products."""
-    if not any(x.parts[:2] in (("tcgen05", "ld"), ("wgmma", "mma_async")) for x in program.instructions):
+    if not any(ins.parts[:2] in (LOAD, PRODUCT) for ins in program.instructions):
         return {}
-    found: dict[int, dict[str, frozenset[int]]] = {}
-    before: dict[int, State] = {0: {}}
+    flow = _Flow()
+    before: dict[int, dict[Held, Origins]] = {0: {}}
     work = [0]
     while work:
         block = program.blocks[work.pop()]
-        state = dict(before[block.index])
+        flow.held = dict(before[block.index])
         for at in range(block.first, block.last):
-            _step(program.instructions[at], at, state, found)
-        for following in _successors(program, block):
+            flow.step(program.instructions[at], at)
+        for following in program.successors(block):
             known = before.get(following)
             merged = dict(known or {})
-            for key, origins in state.items():
+            for key, origins in flow.held.items():
                 merged[key] = merged.get(key, frozenset()) | origins
             if known is None or merged != known:
                 before[following] = merged
                 work.append(following)
-    return {at: [Touch(name, origins) for name, origins in uses.items()] for at, uses in found.items()}
+    return {at: [Touch(name, origins) for name, origins in uses.items()] for at, uses in flow.found.items()}
 
 
-def _successors(program: Program, block) -> list[int]:
-    last = program.instructions[block.last - 1]
-    out = [program.block_of[last.target]] if last.base == "bra" else []
-    if not (last.base in ("bra", "ret", "exit", "trap") and last.guard is None) and block.next < len(program.blocks):
-        out.append(block.next)
-    return out
+class _Flow:
+    """What is held at one point of the program, and the touches met so far."""
 
+    def __init__(self) -> None:
+        self.held: dict[Held, Origins] = {}
+        self.found: dict[int, dict[str, Origins]] = {}
 
-def _step(ins: Instruction, at: int, state: State, found: dict) -> None:
-    """Move the state over one instruction and note what it touches."""
-    kind = ins.parts[:2]
-    if kind == ("tcgen05", "wait::ld"):
-        for key, origins in list(state.items()):
-            left = frozenset(o for o in origins if o < 0)
-            state[key] = left
-            if not left:
-                del state[key]
-        return
-    if kind == ("wgmma", "wait_group"):
-        if ins.operands[0].value == 0:
-            for key, origins in list(state.items()):
-                left = frozenset(o for o in origins if o >= 0)
-                state[key] = left
-                if not left:
-                    del state[key]
-        return
-    if kind == ("wgmma", "mma_async"):  # its origin is negative, so that the two waits tell them apart
+    def step(self, ins: Instruction, at: int) -> None:
+        """Move over one instruction and note what it touches."""
+        kind = ins.parts[:2]
+        if kind == ("tcgen05", "wait::ld"):
+            return self._keep(is_product)
+        if kind == ("wgmma", "wait_group"):
+            return self._keep(is_load) if getattr(ins.operands[0], "value", None) == 0 else None
+        if kind == PRODUCT:
+            return self._product(ins, at)
+        if ins.base == "mov":
+            return self._copy(ins, at)
+        results, sources = results_and_sources(ins)
+        for r in sources:
+            self._use(r, at)
+        for r in results:
+            self._use(r, at, write=True)
+        if kind == LOAD:
+            for r in results:
+                self.held[Held(r.width, r.slot)] = frozenset({at})
+        return None
+
+    def _keep(self, wanted: Callable[[int], bool]) -> None:
+        """Only accesses of one sort are still held after a wait for the other."""
+        kept = {key: frozenset(o for o in origins if wanted(o)) for key, origins in self.held.items()}
+        self.held = {key: origins for key, origins in kept.items() if origins}
+
+    def _product(self, ins: Instruction, at: int) -> None:
+        """Accumulators may be handed from product to product without a wait; A's registers are read until one."""
+        origin = frozenset({product_origin(at)})
         for r in registers(ins.operands[0]):
-            key = (r.width, r.slot, False)
-            state[key] = state.get(key, frozenset()) | {-1 - at}
+            key = Held(r.width, r.slot)
+            self.held[key] = self.held.get(key, frozenset()) | origin
         if isinstance(ins.operands[1], Vec):
             for r in registers(ins.operands[1]):
-                _use(r, at, state, found, False)
-                state[r.width, r.slot, True] = frozenset({-1 - at})
-        return
-    first = 0 if ins.base in _NO_RESULT or not ins.operands else 2 if ins.parts[1:3] == ("ld", "red") else 1
-    results = [r for x in ins.operands[:first] for r in registers(x)]
-    sources = [r for x in ins.operands[first:] for r in registers(x)]
-    if ins.base == "mov":  # a copy is as unfinished as what it copies
-        origins = frozenset(o for r in sources for o in state.get((r.width, r.slot, False), ()) if o >= 0)
+                self._use(r, at)
+                self.held[Held(r.width, r.slot, only_read=True)] = origin
+
+    def _copy(self, ins: Instruction, at: int) -> None:
+        """A copy is as unfinished as the load it copies."""
+        results, sources = results_and_sources(ins)
+        loads: Origins = frozenset()
         for r in sources:
-            if any(o < 0 for o in state.get((r.width, r.slot, False), ())):
-                _use(r, at, state, found, False)
+            origins = self.held.get(Held(r.width, r.slot), frozenset())
+            loads |= {o for o in origins if is_load(o)}
+        for r in sources:
+            if any(is_product(o) for o in self.held.get(Held(r.width, r.slot), ())):
+                self._use(r, at)
         for r in results:
-            _use(r, at, state, found, True)
+            self._use(r, at, write=True)
+            if loads:
+                self.held[Held(r.width, r.slot)] = loads
+
+    def _use(self, r: Reg, at: int, write: bool = False) -> None:
+        for only_read in (False, True) if write else (False,):
+            origins = self.held.pop(Held(r.width, r.slot, only_read), None)  # said once
             if origins:
-                state[r.width, r.slot, False] = origins
-        return
-    for r in sources:
-        _use(r, at, state, found, False)
-    for r in results:
-        _use(r, at, state, found, True)
-    if kind == ("tcgen05", "ld"):
-        for r in results:
-            state[r.width, r.slot, False] = frozenset({at})
-
-
-def _use(r: Reg, at: int, state: State, found: dict, write: bool) -> None:
-    keys = [(r.width, r.slot, False)] + [(r.width, r.slot, True)] * write
-    for key in keys:
-        origins = state.pop(key, None)  # said once
-        if origins:
-            uses = found.setdefault(at, {})
-            uses[r.name] = uses.get(r.name, frozenset()) | origins
+                uses = self.found.setdefault(at, {})
+                uses[r.name] = uses.get(r.name, frozenset()) | origins
 
 
 @runtime
-def touch(f, i: int) -> None:
-    """Complete the loads and products whose registers instruction i touches, and report that if asked to.
+def touch(f: Fragment, at: int) -> None:
+    """Complete the loads and products whose registers an instruction touches, and report that if asked to.
 
     For products ptxas says that it inserts a wait (C7517); a load's registers have a scoreboard like any load's.
     """
-    cta, machine = f.cta, f.cta.machine
-    for use in machine.program.pending[i]:
+    unfinished = f.cta.unfinished
+    for use in f.cta.cluster.program.pending[at]:
         for origin in use.origins:
-            for w in f.warps():
-                if not cta.unfinished.get((w, origin)):
-                    continue
-                code = machine.program.instructions
-                first = code[origin if origin >= 0 else -1 - origin]
-                wait = "tcgen05.wait::ld" if origin >= 0 else "wgmma.wait_group"
-                if ("unwaited-ld" if origin >= 0 else "unwaited") in machine.checks:
-                    machine.report(
-                        "unwaited",
-                        f"{use.name} belongs to the {'.'.join(first.parts[:2])} at PTX line {first.line} until "
-                        f"{wait}, which warp {w} of CTA {cta.rank} has not executed",
-                        f,
-                        i,
-                    )
-                if origin < 0:
-                    key = ("wgmma", cta.rank, w // 4)
-                    while key in machine.queues:
-                        machine._task(key)
-                else:
-                    if machine.order is not None:
-                        machine.order.loaded(cta.rank, w, cta.unfinished[w, origin])
-                    cta.unfinished[w, origin] = 0
+            for warp in f.warps():
+                if unfinished.get((warp, origin)):
+                    _report(f, at, use.name, origin, warp)
+                    _finish(f, origin, warp)
+
+
+def _report(f: Fragment, at: int, name: str, origin: int, warp: int) -> None:
+    machine = f.cta.cluster.machine
+    check, wait = ("unwaited-ld", "tcgen05.wait::ld") if is_load(origin) else ("unwaited", "wgmma.wait_group")
+    if check in machine.checks:
+        first = machine.program.instructions[instruction_of(origin)]
+        f.report(
+            at,
+            "unwaited",
+            f"{name} belongs to the {'.'.join(first.parts[:2])} at PTX line {first.line} until "
+            f"{wait}, which warp {warp} of CTA {f.cta.rank} has not executed",
+        )
+
+
+def _finish(f: Fragment, origin: int, warp: int) -> None:
+    cta, cluster = f.cta, f.cta.cluster
+    if is_product(origin):
+        pipe = Pipe("wgmma", cta.rank, warp // 4)
+        while pipe in cluster.pipes.queues:
+            cluster.complete(pipe)
+    else:
+        cluster.observer.tmem_loaded(cta.rank, warp, cta.unfinished[warp, origin])
+        cta.unfinished[warp, origin] = 0

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from .counts import Counts
-from .machine import Finding, Launch, Machine
+from .finding import Finding
+from .launch import Launch
+from .machine import Machine
 from .schedule import Schedule
 
 DEFAULT_CHECKS = ("uninitialised", "race", "unwaited")
@@ -53,18 +55,20 @@ def run(
     unknown schedule or check.
     """
     launches = [launches] if isinstance(launches, Launch) else list(launches)
-    checks = frozenset(checks)
-    if checks - set(CHECKS):
-        raise ValueError(f"unknown check {sorted(checks - set(CHECKS))[0]!r}: one of {', '.join(CHECKS)}")
-    start, findings, counts = time.perf_counter(), [], []
+    wanted = frozenset(checks)
+    if wanted - set(CHECKS):
+        raise ValueError(f"unknown check {sorted(wanted - set(CHECKS))[0]!r}: one of {', '.join(CHECKS)}")
+    start = time.perf_counter()
+    findings: list[Finding] = []
+    counts: list[Counts] = []
     plan = Schedule(schedule, seed)
     for n, launch in enumerate(launches):
-        machine = Machine(launch, plan, checks, trace, track)
+        machine = Machine(launch, plan, wanted, trace, track)
         machine.run()
-        findings += machine.findings.values()
+        findings += machine.findings
         counts.append(machine.counts)
         if progress is not None:
             progress(n + 1, len(launches))
-        if any(f.kind == "deadlock" for f in machine.findings.values()):
+        if any(f.kind == "deadlock" for f in machine.findings):
             break
     return Result(findings, counts, schedule, seed, time.perf_counter() - start, [x.name for x in launches])

@@ -9,61 +9,82 @@ pipe; copies do not.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .work import Kind, Task
+
+if TYPE_CHECKING:
+    from .warp import Fragment
 
 NAMES = ("random", "eager", "late", "tma_late", "mma_late", "warps")
 DEFAULT = (("eager", 0), ("late", 0), ("tma_late", 0), ("mma_late", 0), ("random", 0), ("random", 1), ("random", 2))
 
+# Of the fixed schedules: whether copies and stores, and whether tensor-core work, complete at once.
+_FIXED: dict[str, dict[Kind, bool]] = {
+    "eager": {"copy": True, "store": True, "mma": True},
+    "late": {"copy": False, "store": False, "mma": False},
+    "tma_late": {"copy": False, "store": False, "mma": True},
+    "mma_late": {"copy": True, "store": True, "mma": False},
+}
+_HABITS = (0.02, 0.1, 0.3, 0.6)  # chances that a kind of work completes when it could
+_QUANTA = (4, 16, 64, 256)
+_SPEEDS = (1.0, 1.0, 0.03, 0.001)  # of a warp under `warps`
+_SPEED_TURNS = 400  # turns after which warps change their speeds
+
 
 class Schedule:
-    """A named schedule with its seed. Raises ValueError for an unknown name."""
+    """A named schedule with its seed. Raises ValueError for an unknown name.
+
+    `apart` says that warps are not run in step.
+    """
 
     def __init__(self, name: str = "random", seed: int = 0) -> None:
         if name not in NAMES:
             raise ValueError(f"unknown schedule {name!r}: one of {', '.join(NAMES)}")
         self.name, self.seed = name, seed
-        self.rng = random.Random(f"{name}-{seed}")
-        habit = {"eager": 1.0, "late": 0.0}
         self.apart = name == "warps"
-        self.random = name in ("random", "warps")
-        self.weights: dict[tuple[int, int], float] = {}
+        self.at_once = _FIXED.get(name)  # None where chance decides
+        self.rng = random.Random(f"{name}-{seed}")
+        self.speeds: dict[tuple[int, int], float] = {}  # of warps, by rank and first thread
         self.turns = 0
-        if self.random:
-            self.habits = {k: self.rng.choice((0.02, 0.1, 0.3, 0.6)) for k in ("copy", "mma", "store", "ld")}
-        else:
-            tma = habit.get(name, 0.0 if name == "tma_late" else 1.0)
-            mma = habit.get(name, 0.0 if name == "mma_late" else 1.0)
-            self.habits = {"copy": tma, "store": tma, "mma": mma, "ld": mma}
+        self.habits: dict[Kind, float] = {}
+        if self.at_once is None:
+            self.habits = {"copy": 0.0, "mma": 0.0, "store": 0.0}
+            for kind in self.habits:
+                self.habits[kind] = self.rng.choice(_HABITS)
+            self.rng.choice(_HABITS)  # a fourth kind was drawn for once: seeds keep their meaning
 
     def quantum(self) -> int:
         """Blocks a fragment may run before another gets its turn."""
-        return self.rng.choice((4, 16, 64, 256)) if self.random else 512
+        return self.rng.choice(_QUANTA) if self.at_once is None else 512
 
-    def _fragment(self, fragments: list) -> int:
+    def choose(self, fragments: Sequence[Fragment], tasks: Sequence[Task]) -> int:
+        """Index into fragments followed by tasks (the first of each pipe); not both are empty."""
+        n = len(fragments)
+        if not tasks:
+            return self._fragment(fragments)
+        if self.at_once is not None:
+            for k, task in enumerate(tasks):
+                if self.at_once[task.kind]:
+                    return n + k
+            return 0 if fragments else n
+        ready = [k for k, task in enumerate(tasks) if not n or self.rng.random() < self.habits[task.kind]]
+        return n + self.rng.choice(ready) if ready else self._fragment(fragments)
+
+    def _fragment(self, fragments: Sequence[Fragment]) -> int:
         """Index of the fragment that goes next."""
-        if len(fragments) == 1 or not self.random:
+        if len(fragments) == 1 or self.at_once is not None:
             return 0
         if not self.apart:
             return self.rng.randrange(len(fragments))
         self.turns += 1
-        if self.turns % 400 == 1:
-            self.weights = {}
+        if self.turns % _SPEED_TURNS == 1:
+            self.speeds = {}
         weights = []
         for f in fragments:
             key = (f.cta.rank, f.lo)
-            if key not in self.weights:
-                self.weights[key] = self.rng.choice((1.0, 1.0, 0.03, 0.001))
-            weights.append(self.weights[key])
+            if key not in self.speeds:
+                self.speeds[key] = self.rng.choice(_SPEEDS)
+            weights.append(self.speeds[key])
         return self.rng.choices(range(len(fragments)), weights)[0]
-
-    def choose(self, fragments: list, queues: list[str]) -> int:
-        """Index into fragments followed by queues (the kind of each queue's first task); not both are empty."""
-        if not queues:
-            return self._fragment(fragments)
-        n = len(fragments)
-        if not self.random:
-            for k, kind in enumerate(queues):
-                if self.habits[kind] == 1.0:
-                    return n + k
-            return 0 if fragments else n
-        ready = [k for k, kind in enumerate(queues) if not fragments or self.rng.random() < self.habits[kind]]
-        return n + self.rng.choice(ready) if ready else self._fragment(fragments)

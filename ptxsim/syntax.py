@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 
 class PtxError(Exception):
@@ -68,24 +69,37 @@ class Special:
 class Mem:
     """[base+offset], with the coordinate operands of a tensor access where it has some."""
 
-    base: object
+    base: Operand
     offset: int = 0
-    coords: tuple = ()
+    coords: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Vec:
     """{a, b, ...}; None stands for the sink _."""
 
-    items: tuple
+    items: tuple[Operand, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """a|b, two destinations of one instruction."""
 
-    first: object
-    second: object
+    first: Operand
+    second: Operand
+
+
+Operand: TypeAlias = "Reg | Imm | Sym | Special | Mem | Vec | Pair | None"
+
+
+def items(operand: Operand) -> tuple[Operand, ...]:
+    """The elements of a vector operand; any other operand is its own only element."""
+    return operand.items if isinstance(operand, Vec) else (operand,)
+
+
+def pair(operand: Operand) -> tuple[Operand, Operand]:
+    """The two destinations a|b; the second is None (the sink) where there is only one."""
+    return (operand.first, operand.second) if isinstance(operand, Pair) else (operand, None)
 
 
 @dataclass(slots=True)
@@ -94,7 +108,7 @@ class Instruction:
 
     op: str
     parts: tuple[str, ...]
-    operands: tuple
+    operands: tuple[Operand, ...]
     guard: Reg | None
     line: int
     source: str | None
@@ -104,6 +118,11 @@ class Instruction:
     @property
     def base(self) -> str:
         return self.parts[0]
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for a message."""
+        return f"PTX line {self.line}" + (f" ({self.source})" if self.source else "")
 
 
 @dataclass(slots=True)

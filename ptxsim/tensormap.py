@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 DTYPE_BITS = {0: 8, 1: 16, 2: 32, 3: 32, 4: 64, 5: 64, 6: 16, 7: 32, 8: 32, 9: 64, 10: 16, 11: 4, 12: 4}
-DTYPE_NAMES = {0: "u8", 1: "u2", 2: "u4", 3: "i4", 4: "u8", 5: "i8", 6: "f2", 7: "f4", 8: "f4", 9: "f8", 10: "bf16"}
+DTYPE_TYPES = dict(enumerate(["u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32", "f64", "bf16"]))
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,16 @@ class TensorMap:
     def padded(self) -> bool:
         """4-bit elements that take 16 bytes of shared memory for each 8 bytes of global memory."""
         return self.dtype == 12
+
+    @property
+    def element(self) -> str:
+        """The PTX type that a reduction takes the elements for."""
+        return DTYPE_TYPES[self.dtype]
+
+    @property
+    def box_shape(self) -> tuple[int, ...]:
+        """A box as an array of bytes, outermost dimension first."""
+        return (*self.box[:0:-1], self.inner_bytes)
 
     @property
     def inner_bytes(self) -> int:
@@ -61,14 +71,14 @@ def decode(raw: bytes) -> TensorMap:
         raise ValueError(f"TMA descriptor with element type {dtype} and rank {rank}")
     strides = [_bits(v, 96 + 32 * k, 32) | _bits(v, 224 + 4 * k, 4) << 32 for k in range(4)]
     return TensorMap(
-        _bits(v, 0, 64),
-        dtype,
-        DTYPE_BITS[dtype],
-        tuple(_bits(v, 256 + 32 * k, 32) + 1 for k in range(rank)),
-        (0, *(16 * s for s in strides[: rank - 1])),
-        tuple(_bits(v, 440 + 8 * k, 8) + 1 for k in range(rank)),
-        _bits(v, 77, 2),
-        _bits(v, 83, 2),
+        address=_bits(v, 0, 64),
+        dtype=dtype,
+        bits=DTYPE_BITS[dtype],
+        sizes=tuple(_bits(v, 256 + 32 * k, 32) + 1 for k in range(rank)),
+        strides=(0, *(16 * s for s in strides[: rank - 1])),
+        box=tuple(_bits(v, 440 + 8 * k, 8) + 1 for k in range(rank)),
+        swizzle=_bits(v, 77, 2),
+        atom=_bits(v, 83, 2),
     )
 
 
@@ -91,33 +101,69 @@ def places(start: int, nbytes: int, swizzle: int, atom: int) -> np.ndarray | Non
     raise ValueError(f"TMA swizzle {swizzle} with atom {atom}")
 
 
-def window(tm: TensorMap, coords: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[int, ...], tuple[int, ...]] | None:
-    """(slices of the box inside the tensor, first coordinates, extents), innermost first; None when all is outside."""
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The part of a box that lies inside the tensor, innermost dimension first.
+
+    `first` are its first coordinates in the tensor, `extent` its sizes, `slices` its place in the box in elements.
+    """
+
+    first: tuple[int, ...]
+    extent: tuple[int, ...]
+    slices: tuple[slice, ...]
+    bits: int
+
+    @property
+    def in_box(self) -> tuple[slice, ...]:
+        """Its place in the box as an array of bytes, outermost dimension first."""
+        inner = self.slices[0]
+        return (*self.slices[:0:-1], slice(inner.start * self.bits // 8, inner.stop * self.bits // 8))
+
+
+def window(tm: TensorMap, coords: tuple[int, ...]) -> Window | None:
+    """The part of the box at `coords` that lies inside the tensor; None when all of it is outside."""
     slices, first, extent = [], [], []
-    for c, n, b in zip(coords, tm.sizes, tm.box, strict=False):
+    for c, n, b in zip(coords, tm.sizes, tm.box, strict=True):
         lo, hi = max(0, -c), min(b, n - c)
         if lo >= hi:
             return None
         slices.append(slice(lo, hi))
         first.append(c + lo)
         extent.append(hi - lo)
-    return tuple(slices), tuple(first), tuple(extent)
+    return Window(tuple(first), tuple(extent), tuple(slices), tm.bits)
 
 
-def region(tm: TensorMap, buffer: np.ndarray, base: int, first: tuple[int, ...], extent: tuple[int, ...]) -> np.ndarray:
-    """The part of a tensor as a byte array view, outermost dimension first; `base` is the address of buffer[0]."""
-    offset = (
-        tm.address
-        - base
-        + first[0] * tm.bits // 8
-        + sum(c * s for c, s in zip(first[1:], tm.strides[1:], strict=False))
-    )
-    shape = (*extent[:0:-1], extent[0] * tm.bits // 8)
-    return np.ndarray(shape, np.uint8, buffer, offset, (*tm.strides[:0:-1], 1))
+def region(tm: TensorMap, buffer: np.ndarray, base: int, inside: Window) -> np.ndarray:
+    """A window of a tensor as a byte array view, outermost dimension first; `base` is the address of buffer[0]."""
+    start, _ = last_byte(tm, inside)
+    shape = (*inside.extent[:0:-1], inside.extent[0] * tm.bits // 8)
+    return np.ndarray(shape, np.uint8, buffer, start - base, (*tm.strides[:0:-1], 1))
 
 
-def last_byte(tm: TensorMap, first: tuple[int, ...], extent: tuple[int, ...]) -> tuple[int, int]:
-    """(first address, one past the last address) that a region touches."""
-    start = tm.address + first[0] * tm.bits // 8 + sum(c * s for c, s in zip(first[1:], tm.strides[1:], strict=False))
-    end = start + sum((n - 1) * s for n, s in zip(extent[1:], tm.strides[1:], strict=False)) + extent[0] * tm.bits // 8
-    return start, end
+def last_byte(tm: TensorMap, inside: Window) -> tuple[int, int]:
+    """(first address, one past the last address) that a window touches."""
+    strides = tm.strides[1:]
+    start = tm.address + inside.first[0] * tm.bits // 8
+    start += sum(c * s for c, s in zip(inside.first[1:], strides, strict=True))
+    reach = sum((n - 1) * s for n, s in zip(inside.extent[1:], strides, strict=True))
+    return start, start + reach + inside.extent[0] * tm.bits // 8
+
+
+def scatter_box(shared: np.ndarray, tm: TensorMap, offset: int, box: np.ndarray) -> None:
+    """The bytes of a box into a CTA's shared memory, from linear order to where the swizzle puts them."""
+    index = places(offset % 1024, box.size, tm.swizzle, tm.atom)  # shared offset 0 is at a multiple of 1024
+    if index is None:
+        shared[offset : offset + box.size] = box
+    else:
+        chunks = shared.view(np.uint64).reshape(-1, 2)
+        chunks[(offset - offset % 1024) // 16 + index] = box.view(np.uint64).reshape(-1, 2)
+
+
+def gather_box(shared: np.ndarray, tm: TensorMap, offset: int) -> np.ndarray:
+    """The bytes of a box out of a CTA's shared memory, in linear order."""
+    n = tm.box_bytes
+    index = places(offset % 1024, n, tm.swizzle, tm.atom)
+    if index is None:
+        return shared[offset : offset + n].copy()
+    chunks = shared.view(np.uint64).reshape(-1, 2)
+    return chunks[(offset - offset % 1024) // 16 + index].view(np.uint8).reshape(-1)[:n]

@@ -10,51 +10,57 @@ again when a barrier releases them side by side.
 from __future__ import annotations
 
 import itertools
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .translate import KIND_DTYPE, runtime
+from .formats import FORMATS, UNSIGNED, Format
+from .work import Origin
 
-RUNNING, WAITING, DONE = 0, 1, 2
-_WIDTH_OF = {
-    "p": 1,
-    "u2": 16,
-    "i2": 16,
-    "f2": 16,
-    "u4": 32,
-    "i4": 32,
-    "f4": 32,
-    "h4": 32,
-    "w4": 32,
-    "u8": 64,
-    "i8": 64,
-    "f8": 64,
-    "s8": 64,
-    "w8": 64,
-    "q": 128,
-}
+if TYPE_CHECKING:
+    from .barriers import Wait
+    from .cta import CTA
+
+Place = tuple[np.ndarray, int]  # a memory operand: the lanes' addresses (0-d where they share one), a byte offset
 
 
-class _Lazy(dict):
+class State(Enum):
+    RUNNING = "running"
+    PARTED = "waiting for the other lanes of its warp"
+    WAITING = "waiting at a barrier"
+    DONE = "done"
+
+
+class Poll(NamedTuple):
+    """A wait that has failed: the instruction, and what has to change before it can succeed."""
+
+    at: int
+    place: int
+    phase: int
+
+
+class _Lazy(dict[int, np.ndarray]):
     """slot → the view of that register's lanes, made when first used."""
 
-    def __init__(self, array: np.ndarray, kind: str, lo: int, hi: int) -> None:
+    def __init__(self, array: np.ndarray, fmt: Format, lo: int, hi: int) -> None:
         super().__init__()
-        self.array, self.kind, self.lo, self.hi = array, kind, lo, hi
+        self.array, self.fmt, self.lo, self.hi = array, fmt, lo, hi
 
     def __missing__(self, slot: int) -> np.ndarray:
         row = self.array[slot, self.lo : self.hi]
-        view = row if self.kind in ("p", "q") else row.view(KIND_DTYPE[self.kind])
+        view = row if self.fmt.bits in (1, 128) else row.view(self.fmt.dtype)
         self[slot] = view
         return view
 
 
 class Views:
-    """The register file seen through one range of threads: an attribute per kind, each slot → array."""
+    """The register file seen through one range of threads: an attribute per format, each slot → array."""
 
     def __init__(self, file: RegisterFile, lo: int, hi: int) -> None:
-        for kind, width in _WIDTH_OF.items():
-            setattr(self, kind, _Lazy(file.arrays[width], kind, lo, hi))
+        for fmt in FORMATS:
+            if fmt.bits != 8:  # there are no registers of that width
+                setattr(self, fmt.name, _Lazy(file.arrays[fmt.bits], fmt, lo, hi))
         self.special: dict[str, np.ndarray] = {}
 
 
@@ -63,70 +69,65 @@ class RegisterFile:
 
     def __init__(self, counts: dict[int, int], threads: int) -> None:
         self.threads = threads
-        self.arrays = {
-            1: np.zeros((counts[1], threads), np.bool_),
-            16: np.zeros((counts[16], threads), np.uint16),
-            32: np.zeros((counts[32], threads), np.uint32),
-            64: np.zeros((counts[64], threads), np.uint64),
-            128: np.zeros((counts[128], threads, 2), np.uint64),
-        }
+        self.arrays = {w: np.zeros((counts[w], threads), UNSIGNED[w].dtype) for w in (1, 16, 32, 64)}
+        self.arrays[128] = np.zeros((counts[128], threads, 2), np.uint64)
         self._views: dict[tuple[int, int], Views] = {}
 
     def views(self, lo: int, hi: int) -> Views:
-        v = self._views.get((lo, hi))
-        if v is None:
-            v = self._views[lo, hi] = Views(self, lo, hi)
-        return v
+        views = self._views.get((lo, hi))
+        if views is None:
+            views = self._views[lo, hi] = Views(self, lo, hi)
+        return views
+
+    def forget_specials(self) -> None:
+        """Special registers differ from CTA to CTA."""
+        for views in self._views.values():
+            views.special.clear()
 
 
 class Fragment:
     """Threads [lo, hi) of a CTA at block `pc`; `mask` is None when all of them are here."""
 
     __slots__ = (
-        "_m2",
-        "_m4",
-        "alive",
+        "_mask_of_pairs",
         "count",
         "cta",
         "family",
         "hi",
         "lo",
-        "local",
         "mask",
         "n",
         "pc",
-        "polled",
+        "poll",
         "stamp",
         "state",
-        "v",
-        "wake",
-        "why",
+        "views",
+        "wait",
     )
 
-    def __init__(self, cta, lo: int, hi: int, pc: int, mask: np.ndarray | None = None) -> None:
+    def __init__(self, cta: CTA, lo: int, hi: int, pc: int, mask: np.ndarray | None = None) -> None:
         self.cta, self.lo, self.hi, self.n, self.pc = cta, lo, hi, hi - lo, pc
-        self.v = cta.registers.views(lo, hi)
-        self.state, self.family, self.why = RUNNING, None, None
-        self.polled, self.stamp, self.wake = None, -1, None
-        self.alive = None
+        self.views = cta.registers.views(lo, hi)
+        self.state = State.RUNNING
+        self.wait: Wait | None = None  # of a fragment that is WAITING
+        self.family: list[Fragment] | None = None
+        self.poll: Poll | None = None
+        self.stamp = -1  # the cluster's progress at that poll
         self.set_mask(mask)
 
+    # who is here
     def set_mask(self, mask: np.ndarray | None) -> None:
         self.mask = mask
         self.count = self.n if mask is None else int(np.count_nonzero(mask))
-        self._m2 = self._m4 = None
+        self._mask_of_pairs: np.ndarray | None = None
 
     @property
-    def m2(self) -> np.ndarray:
-        if self._m2 is None:
-            self._m2 = np.repeat(self.mask, 2)
-        return self._m2
-
-    @property
-    def m4(self) -> np.ndarray:
-        if self._m4 is None:
-            self._m4 = np.repeat(self.mask, 4)
-        return self._m4
+    def mask_of_pairs(self) -> np.ndarray:
+        """The mask for registers that hold two elements a lane; used by code for masked fragments only."""
+        if self._mask_of_pairs is None:
+            assert self.mask is not None
+            self._mask_of_pairs = np.repeat(self.mask, 2)
+        return self._mask_of_pairs
 
     def lanes(self) -> np.ndarray:
         """Indices, within the range, of the active lanes."""
@@ -139,31 +140,77 @@ class Fragment:
         m = self.mask
         return [self.lo // 32 + w for w in range(-(-self.n // 32)) if m[32 * w : 32 * w + 32].any()]
 
+    def warp_of(self, lane: int) -> int:
+        """Number, within the CTA, of the warp of a lane of the range."""
+        return (self.lo + int(lane)) // 32
+
+    def lanes_by_warp(self, lanes: np.ndarray) -> dict[int, list[int]]:
+        """Warp → those of the given lanes (within the range) that it has."""
+        out: dict[int, list[int]] = {}
+        for lane in lanes:
+            out.setdefault(self.warp_of(lane), []).append(int(lane))
+        return out
+
     def whole(self) -> bool:
         """Whether every warp with an active lane has all its living lanes here."""
         if self.mask is None:
             return True
-        live = self.cta.alive[self.lo : self.hi]
-        missing = live & ~self.mask
+        missing = self.cta.alive[self.lo : self.hi] & ~self.mask
         if not missing.any():
             return True
-        return all(
-            not missing[32 * w : 32 * w + 32].any()
-            for w in range(-(-self.n // 32))
-            if self.mask[32 * w : 32 * w + 32].any()
-        )
+        return all(not missing[32 * w - self.lo : 32 * w - self.lo + 32].any() for w in self.warps())
+
+    # values of operands
+    def values(self, operand: np.ndarray) -> list[int]:
+        """An operand in each active lane."""
+        operand = np.asarray(operand)
+        if operand.ndim:
+            return [int(x) for x in operand[self.lanes()]]
+        return [int(operand)] * self.count
+
+    def value(self, operand: np.ndarray) -> int:
+        """An operand in the first active lane."""
+        operand = np.asarray(operand)
+        if operand.ndim == 0:
+            return int(operand)
+        return int(operand[0 if self.mask is None else int(self.mask.argmax())])
+
+    def addresses(self, place: Place) -> list[int]:
+        """A memory operand's address in each active lane."""
+        base, offset = place
+        return [x + offset for x in self.values(base)]
+
+    def address(self, place: Place) -> int:
+        """A memory operand's address in the first active lane."""
+        return self.value(place[0]) + place[1]
 
     def special(self, name: str) -> np.ndarray:
         """A special register's value in each lane of the range (uint32; uint64 for clocks)."""
-        value = self.v.special.get(name)
+        value = self.views.special.get(name)
         if value is None or name in self.cta.VOLATILE:
-            value = self.cta.special(name, self.lo, self.hi)
-            self.v.special[name] = value
+            value = self.views.special[name] = self.cta.special(name, self.lo, self.hi)
         return value
 
-    def symbol(self, name: str, offset: int, kind: str) -> np.ndarray:
-        return np.array(self.cta.symbol(name) + offset).astype(kind)
+    def symbol(self, name: str, offset: int, numpy: str) -> Any:
+        """The address of a variable plus an offset, as the integer type `numpy`."""
+        return np.array(self.cta.symbol(name) + offset).astype(numpy)
 
+    # what it does besides computing
+    def report(self, at: int, kind: str, message: str, lanes: np.ndarray | None = None) -> None:
+        """A finding at an instruction of this fragment, of the given lanes of its range."""
+        self.cta.cluster.machine.report(kind, message, at, self, lanes)
+
+    def issue(self, at: int, warp: int) -> Origin:
+        """The origin of a piece of asynchronous work that a warp asks for now."""
+        return Origin(self, at, warp, self.cta.cluster.observer.issued(self, at, warp))
+
+    def sleep(self, wait: Wait) -> None:
+        self.state, self.wait = State.WAITING, wait
+
+    def wake(self) -> None:
+        self.state, self.wait = State.RUNNING, None
+
+    # control flow
     def branch(self, p: np.ndarray, target: int, fall: int, negated: bool) -> int:
         """The block to go on with; splits the fragment where its lanes disagree."""
         taken = int(np.count_nonzero(p if self.mask is None else p & self.mask))
@@ -176,53 +223,47 @@ class Fragment:
         return self._split(~p if negated else p, target, fall)
 
     def _split(self, p: np.ndarray, target: int, fall: int) -> int:
-        cta = self.cta
+        """Go apart: along warps where whole warps agree, else into two masks. Returns this fragment's own block."""
         if self.mask is None and self.n > 32:
-            warps = [p[i : i + 32] for i in range(0, self.n, 32)]
-            status = [0 if not w.any() else 1 if w.all() else 2 for w in warps]
-            if len(set(status)) > 1:
-                pieces, start = [], 0
-                for i in range(1, len(status) + 1):
-                    if i == len(status) or status[i] != status[start]:
-                        pieces.append((status[start], 32 * start, min(32 * i, self.n)))
-                        start = i
-                for kind, a, b in pieces[1:]:
-                    piece = Fragment(cta, self.lo + a, self.lo + b, fall if kind == 0 else target)
-                    cta.add(piece)
-                    if kind == 2:
-                        piece.pc = piece._split(p[a:b].copy(), target, fall)
-                kind, a, b = pieces[0]
-                p = p[a:b].copy()
-                self.hi = self.lo + b
-                self.n = b - a
-                self.v = cta.registers.views(self.lo, self.hi)
-                self.set_mask(None)
-                if kind != 2:
-                    return fall if kind == 0 else target
+            runs = _runs(p)
+            if len(runs) > 1:
+                for run in runs[1:]:
+                    piece = Fragment(self.cta, self.lo + run.start, self.lo + run.end, target if run.taken else fall)
+                    self.cta.fragments.append(piece)
+                    if run.taken is None:
+                        piece.pc = piece._mask_apart(p[run.start : run.end].copy(), target, fall)
+                mine = runs[0]
+                p = p[: mine.end].copy()
+                self._set_range(self.lo, self.lo + mine.end)
+                if mine.taken is not None:
+                    return target if mine.taken else fall
+        return self._mask_apart(p, target, fall)
+
+    def _mask_apart(self, p: np.ndarray, target: int, fall: int) -> int:
+        """The lanes of `p` stay in this fragment and take the branch, the others go on in a new one."""
         here = np.ones(self.n, bool) if self.mask is None else self.mask
-        other = Fragment(cta, self.lo, self.hi, 0, here & ~p)
+        other = Fragment(self.cta, self.lo, self.hi, fall, here & ~p)
         if self.family is None:
             self.family = [self]
         other.family = self.family
         self.family.append(other)
         self.set_mask(here & p)
-        cta.add(other)
-        other.pc = fall
+        self.cta.fragments.append(other)
         return target
+
+    def _set_range(self, lo: int, hi: int) -> None:
+        self.lo, self.hi, self.n = lo, hi, hi - lo
+        self.views = self.cta.registers.views(lo, hi)
+        self.set_mask(None)
 
     def exit(self) -> int:
         """The active lanes leave the kernel."""
-        cta = self.cta
-        if self.mask is None:
-            cta.alive[self.lo : self.hi] = False
-        else:
-            cta.alive[self.lo : self.hi] &= ~self.mask
-        self.state = DONE
+        alive = self.cta.alive[self.lo : self.hi]
+        alive &= False if self.mask is None else ~self.mask
+        self.state = State.DONE
         if self.family is not None:
             self.family.remove(self)
-            if not self.family:
-                self.family = None
-        cta.exited(self)
+        self.cta.exited(self)
         return -1
 
     def turn(self) -> bool:
@@ -230,34 +271,55 @@ class Fragment:
         family = self.family
         if family is None:
             return True
-        if len(family) > 1:
-            for other in list(family):
-                if other is self:
-                    continue
-                if other.pc == self.pc and other.state == self.state == RUNNING:
-                    self.absorb(other)
+        for other in list(family):
+            if other is not self and other.pc == self.pc and other.state in (State.RUNNING, State.PARTED):
+                self._absorb(other)
         if len(family) == 1 and self.count == self.n:
             self.family = None
             self.set_mask(None)
             return True
-        return not any(o.pc < self.pc and o.state == RUNNING and o.why is None for o in family if o is not self)
+        return not any(other.pc < self.pc and other.state is State.RUNNING for other in family if other is not self)
 
-    def absorb(self, other: Fragment) -> None:
+    def _absorb(self, other: Fragment) -> None:
+        assert self.family is not None and self.mask is not None and other.mask is not None
         self.set_mask(self.mask | other.mask)
-        other.state = DONE
+        other.state = State.DONE
         self.family.remove(other)
-        self.why = None
-        self.cta.remove(other)
+        self.cta.fragments.remove(other)
+
+    def unpart(self) -> None:
+        """Lanes have moved: a collective block may now find its warps whole."""
+        if self.state is State.PARTED:
+            self.state = State.RUNNING
 
 
-@runtime
+class _Run(NamedTuple):
+    """Threads start..end of a range whose warps all take a branch, all fall through, or (None) are each divided."""
+
+    taken: bool | None
+    start: int
+    end: int
+
+
+def _runs(p: np.ndarray) -> list[_Run]:
+    """Neighbouring warps with the same fate, put together."""
+    runs: list[_Run] = []
+    for start in range(0, len(p), 32):
+        warp = p[start : start + 32]
+        taken = None if not warp.all() and warp.any() else bool(warp[0])
+        end = start + len(warp)
+        if runs and runs[-1].taken is taken:
+            runs[-1] = _Run(taken, runs[-1].start, end)
+        else:
+            runs.append(_Run(taken, start, end))
+    return runs
+
+
 def join_ranges(fragments: list[Fragment]) -> None:
     """Join whole, adjacent fragments at the same block into one; the others are left as they are."""
-    fragments = sorted((f for f in fragments if f.mask is None and f.family is None), key=lambda f: f.lo)
-    for a, b in itertools.pairwise(fragments):
-        if a.hi == b.lo and a.pc == b.pc and a.state == b.state and a.state != DONE:
-            b.lo, b.n = a.lo, b.hi - a.lo
-            b.v = b.cta.registers.views(b.lo, b.hi)
-            b.set_mask(None)
-            a.state = DONE
-            a.cta.remove(a)
+    whole = sorted((f for f in fragments if f.mask is None and f.family is None), key=lambda f: f.lo)
+    for a, b in itertools.pairwise(whole):
+        if a.hi == b.lo and a.pc == b.pc and a.state is b.state and a.state is not State.DONE:
+            b._set_range(a.lo, b.hi)
+            a.state = State.DONE
+            a.cta.fragments.remove(a)

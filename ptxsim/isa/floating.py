@@ -1,12 +1,14 @@
-"""Emitters of floating-point instructions: fma, approximations, and what the others share (PTX ISA 9.7.3 to 9.7.5)."""
+"""Floating-point instructions: fma, approximations, and what the others share (PTX ISA 9.7.3 to 9.7.5)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from . import numeric
-from .syntax import Instruction, Reg
-from .translate import TYPE_KIND, Generator, emits, runtime
+from .. import numeric
+from ..formats import TYPES
+from ..generator import Generator
+from ..registry import emits, runtime
+from ..syntax import Instruction, Operand
 
 for _fn in (
     numeric.fma32,
@@ -21,22 +23,22 @@ for _fn in (
 ):
     runtime(_fn)
 
-_ROUND = {"rn", "rz", "rm", "rp"}
+ROUNDING = {"rn", "rz", "rm", "rp"}
 
 
-def _float_args(g: Generator, ins: Instruction, kinds: list[str], ops: tuple, ftz: bool) -> list[str]:
+def float_sources(g: Generator, kinds: list[str], ops: tuple[Operand, ...], ftz: bool) -> list[str]:
     """Source expressions of a float operation, bf16 widened to float32, flushed where .ftz asks for it."""
     out = []
     for op, kind in zip(ops, kinds, strict=False):
         if kind in ("bf16", "bf16x2"):
-            out.append(f"bf16_to_f32({g.read(op, TYPE_KIND[kind])})")
+            out.append(f"bf16_to_f32({g.read(op, TYPES[kind])})")
         else:
-            x = g.read(op, TYPE_KIND[kind])
+            x = g.read(op, TYPES[kind])
             out.append(f"ftz({x})" if ftz and kind in ("f32", "f32x2") else x)
     return out
 
 
-def _float_result(g: Generator, dst: Reg, kind: str, expr: str, mods: set[str]) -> None:
+def float_result(g: Generator, dst: Operand, kind: str, expr: str, mods: set[str]) -> None:
     """Write a float result in its format, with .ftz, .sat and .relu applied."""
     if "ftz" in mods and kind in ("f32", "f32x2"):
         expr = f"ftz({expr})"
@@ -46,36 +48,36 @@ def _float_result(g: Generator, dst: Reg, kind: str, expr: str, mods: set[str]) 
         expr = f"relu({expr})"
     if kind in ("bf16", "bf16x2"):
         expr = f"f32_to_bf16({expr})"
-    g.write(dst, TYPE_KIND[kind], expr)
+    g.write(dst, TYPES[kind], expr)
 
 
 @runtime
-def saturate(x):
+def saturate(x: np.ndarray) -> np.ndarray:
     return np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))  # NaN and -0 become +0
 
 
 @runtime
-def relu(x):
+def relu(x: np.ndarray) -> np.ndarray:
     return np.where((x > 0) | np.isnan(x), x, x.dtype.type(0))  # -0 becomes +0
 
 
 @runtime
-def bf16_add(a, b):
+def bf16_add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Sum of two bf16 held as float32, rounded to odd in float32 so that the rounding to bf16 is the only one."""
     s = np.add(a, b, dtype=np.float64)
-    err = numeric._two_sum_error(np.asarray(a, np.float64), np.asarray(b, np.float64), s)
-    return numeric._directed_odd32(s, err)
+    err = numeric.two_sum_error(np.asarray(a, np.float64), np.asarray(b, np.float64), s)
+    return numeric.directed_odd32(s, err)
 
 
 @emits("fma")
-def _fma(g: Generator, ins: Instruction) -> None:
-    types = sum(p in TYPE_KIND for p in ins.parts)
-    mods, kinds = g.mods(ins, _ROUND | {"ftz", "sat", "relu"}, types=types)
+def fused(g: Generator, ins: Instruction) -> None:
+    types = sum(p in TYPES for p in ins.parts)
+    mods, kinds = g.mods(ins, ROUNDING | {"ftz", "sat", "relu"}, types=types)
     dst, a, b, c = ins.operands
     kind = kinds[0]
     sources = [kinds[-1], kinds[-1], kind]
-    x, y, z = _float_args(g, ins, sources, (a, b, c), "ftz" in mods)
-    mode = next(iter(mods & _ROUND), "rn")
+    x, y, z = float_sources(g, sources, (a, b, c), "ftz" in mods)
+    mode = next(iter(mods & ROUNDING), "rn")
     if kind == "f64":
         expr = f"fma64({x}, {y}, {z})"
     elif kind in ("f16", "f16x2"):  # exact in float64 up to the last rounding, which goes through odd
@@ -88,23 +90,23 @@ def _fma(g: Generator, ins: Instruction) -> None:
         if sources[0] == "f16":
             x, y = f"{x}.astype('f4')", f"{y}.astype('f4')"
         expr = f"fma32({x}, {y}, {z})"
-    _float_result(g, dst, kind, expr, mods)
+    float_result(g, dst, kind, expr, mods)
 
 
 @runtime
-def fma16(a, b, c):
+def fma16(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     p = np.multiply(a, b, dtype=np.float64)
     c = np.broadcast_to(np.asarray(c, np.float64), p.shape)
     s = p + c
-    return numeric._to_odd(s, numeric._two_sum_error(p, c, s)).astype(np.float16)
+    return numeric.to_odd(s, numeric.two_sum_error(p, c, s)).astype(np.float16)
 
 
 @runtime
-def fma_bf16(a, b, c):
+def fma_bf16(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     p = np.multiply(a, b, dtype=np.float64)
     c = np.broadcast_to(np.asarray(c, np.float64), p.shape)
     s = p + c
-    return numeric._directed_odd32(s, numeric._two_sum_error(p, c, s))
+    return numeric.directed_odd32(s, numeric.two_sum_error(p, c, s))
 
 
 _UNARY = {
@@ -120,7 +122,7 @@ _UNARY = {
 
 
 @runtime
-def inverse_sqrt(x):
+def inverse_sqrt(x: np.ndarray) -> np.ndarray:
     return (1 / np.sqrt(x.astype(np.float64))).astype(x.dtype)
 
 
@@ -129,13 +131,13 @@ def _unary(g: Generator, ins: Instruction) -> None:
     """Approximate functions are computed as numpy rounds them: inside the error PTX documents for each."""
     mods, (kind,) = g.mods(ins, {"approx", "rn", "ftz"})
     dst, a = ins.operands
-    (x,) = _float_args(g, ins, [kind], (a,), "ftz" in mods)
-    _float_result(g, dst, kind, f"{_UNARY[ins.base]}({x})", mods)
+    (x,) = float_sources(g, [kind], (a,), "ftz" in mods)
+    float_result(g, dst, kind, f"{_UNARY[ins.base]}({x})", mods)
 
 
 @emits("copysign")
 def _copysign(g: Generator, ins: Instruction) -> None:
     _, (kind,) = g.mods(ins, set())
     dst, a, b = ins.operands
-    k = TYPE_KIND[kind]
-    g.write(dst, k, f"copysign({g.read(b, k)}, {g.read(a, k)})")
+    fmt = TYPES[kind]
+    g.write(dst, fmt, f"copysign({g.read(b, fmt)}, {g.read(a, fmt)})")

@@ -1,0 +1,67 @@
+"""How wgmma, mma.sync and their operands lie in registers (PTX ISA 9.7.14 and 9.7.15)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from .descriptor import values
+
+ELEMENT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
+
+
+@lru_cache(maxsize=64)
+def accumulator(n: int, packed: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(row within 16, first column) of each accumulator register in each lane: (registers, 32)."""
+    t = np.arange(32)[None, :]
+    r = np.arange(n // 4 if packed else n // 2)[:, None]
+    if packed:
+        return t // 4 + 8 * (r % 2), t % 4 * 2 + 8 * (r // 2)
+    return t // 4 + 8 * (r // 2 % 2), t % 4 * 2 + r % 2 + 8 * (r // 4)
+
+
+def fragment_a(words: np.ndarray, k: int, element: str) -> np.ndarray:
+    """Rows of A held in registers: words (4, lanes) of whole warps to float32 (16 * warps, k)."""
+    per = 32 // ELEMENT_BITS[element]
+    warps = words.shape[1] // 32
+    w = words.reshape(2, 2, warps, 8, 4)  # (k half, row half, warp, row, column group)
+    w = np.ascontiguousarray(w.transpose(2, 1, 3, 0, 4)).reshape(16 * warps, 8)
+    v = values(w.view(np.uint8).reshape(16 * warps, 32), element)
+    assert v.shape[1] == 8 * per == k
+    return v
+
+
+def from_registers(words: np.ndarray, n: int, kind: str) -> np.ndarray:
+    """The accumulator (16 * warps, n) that registers (registers, lanes of whole warps) hold; float32 or int32."""
+    rows, cols = accumulator(n, kind == "f16")
+    warps = words.shape[1] // 32
+    out = np.empty((warps, 16, n), np.int32 if kind == "s32" else np.float32)
+    w = words.reshape(len(words), warps, 32).transpose(1, 0, 2)
+    if kind == "f16":
+        pairs = np.ascontiguousarray(w).view(np.float16).reshape(*w.shape, 2)
+        out[:, rows, cols], out[:, rows, cols + 1] = pairs[..., 0], pairs[..., 1]
+    else:
+        out[:, rows, cols] = np.ascontiguousarray(w).view(out.dtype)
+    return out.reshape(16 * warps, n)
+
+
+def to_registers(d: np.ndarray, kind: str) -> np.ndarray:
+    """The other way round: words (registers, lanes)."""
+    rows, cols = accumulator(d.shape[1], kind == "f16")
+    d = d.reshape(-1, 16, d.shape[1])
+    if kind == "f16":
+        words = np.stack([d[:, rows, cols], d[:, rows, cols + 1]], -1).astype(np.float16).view(np.uint32)[..., 0]
+    else:
+        words = np.ascontiguousarray(d[:, rows, cols]).view(np.uint32)
+    return words.transpose(1, 0, 2).reshape(len(rows), -1)
+
+
+def integer_product(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, saturate: bool) -> np.ndarray:
+    """a (m, k) times b (n, k) transposed plus c, as int32: wrapped, or clamped to its range."""
+    d: np.ndarray = a.astype(np.int64) @ b.T.astype(np.int64)
+    if c is not None:
+        d = d + c
+    if saturate:
+        d = d.clip(-(2**31), 2**31 - 1)
+    return d.astype(np.int32)

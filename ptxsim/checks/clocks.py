@@ -1,0 +1,290 @@
+"""Happens-before by vector clocks.
+
+The actors are every warp, every mbarrier (for the copies that signal it), the tensor pipe of a CTA, the wgmma of a
+warpgroup, and per warp its cp.async copies, bulk stores, tcgen05.ld and st. An access is a race when it touches a word
+last written (or, for a write, read) at an epoch its own clock does not cover: shadow.py keeps those epochs. A second
+clock holds what a proxy fence has made visible to the async proxy: the tensor cores and bulk stores may only read
+ordinary writes it covers. Lanes of one warp count as ordered; global memory is not covered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..observer import Observer
+from ..work import Origin, Token
+from .shadow import Event, SharedWords, TensorWords, cells, words_and_bytes
+
+if TYPE_CHECKING:
+    from ..barriers import ClusterBarrier, MBarrier, NamedBarrier
+    from ..cluster import Cluster
+    from ..cta import CTA
+    from ..memory import Access
+    from ..tmem import TensorMemory
+    from ..warp import Fragment
+
+CAPACITY = 512  # actors
+SIDES = {"cp": "cp.async of", "store": "a bulk store of", "st": "tcgen05.st of", "ld": "tcgen05.ld of"}
+
+
+class Warp(NamedTuple):
+    """A warp as an actor: the rank of its CTA, its number there."""
+
+    rank: int
+    warp: int
+
+
+class Clock:
+    """Per actor the last epoch that is covered: of anything, and of what the async proxy can see."""
+
+    __slots__ = ("known", "proxied")
+
+    def __init__(self) -> None:
+        self.known, self.proxied = np.zeros(CAPACITY, np.int64), np.zeros(CAPACITY, np.int64)
+
+    def learn(self, other: Clock | Token) -> None:
+        np.maximum(self.known, other.known, out=self.known)
+        np.maximum(self.proxied, other.proxied, out=self.proxied)
+
+    def cover(self, actor: int, epoch: int) -> None:
+        """Everything an actor did up to an epoch."""
+        self.known[actor] = max(self.known[actor], epoch)
+
+
+class Phases:
+    """The clocks of an mbarrier: of the phases that have completed, and of the one that is filling."""
+
+    def __init__(self) -> None:
+        self.completed, self.filling = Clock(), Clock()
+
+
+class Clocks(Observer):
+    """The clocks of a cluster, and the shadows of its memories."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.machine = cluster.machine
+        self.names: list[str] = ["nobody"]
+        self.ids: dict[tuple[object, ...], int] = {}
+        self.generic = np.zeros(CAPACITY, bool)  # actors that write through the generic proxy
+        self.serial = 0
+        self.warps: dict[Warp, Clock] = {}
+        self.phases: dict[MBarrier, Phases] = {}
+        self.barriers: dict[NamedBarrier, Clock] = {}
+        self.cluster_clock = Clock()
+        self.unfenced: dict[Warp, list[MBarrier]] = {}  # mbarriers that a warp has made and not fenced
+        self.copy_groups: dict[Warp, list[int]] = {}  # serials at which groups of cp.async were closed
+        self.wgmma_done: dict[tuple[int, int], int] = {}  # (rank, warpgroup) → serial of the last product begun
+        self.shared = {cta: SharedWords(self, cta) for cta in cluster.ctas}
+        self.tensor: dict[TensorMemory, TensorWords] = {}
+        for cta in cluster.ctas:
+            for number in range(cta.launch.warps):
+                warp = Warp(cta.rank, number)
+                me = self.actor(warp, f"warp {number} of CTA {cta.rank}", generic=True)
+                self.warps[warp] = Clock()
+                self.warps[warp].known[me] = 1
+
+    # actors
+    def actor(self, key: tuple[object, ...], name: str, generic: bool = False) -> int:
+        """The number of an actor, given when it is first met."""
+        n = self.ids.get(key)
+        if n is None:
+            n = self.ids[key] = len(self.names)
+            if n >= CAPACITY:
+                raise RuntimeError("more actors than the race check has room for")
+            self.names.append(name)
+            self.generic[n] = generic
+        return n
+
+    def _copies_of(self, bar: MBarrier) -> int:
+        what = f"a copy signalling the mbarrier at shared offset {bar.offset} of CTA {bar.cta.rank}"
+        return self.actor(("bar", bar.cta.rank, bar.offset), what)
+
+    def _pipe(self, rank: int) -> int:
+        return self.actor(("mma", rank), f"the tensor pipe of CTA {rank}")
+
+    def _wgmma(self, rank: int, group: int) -> int:
+        return self.actor(("wgmma", rank, group), f"wgmma of warpgroup {group} of CTA {rank}")
+
+    def _side(self, kind: str, rank: int, warp: int) -> int:
+        """What a warp has asked for besides its own accesses."""
+        return self.actor((kind, rank, warp), f"{SIDES[kind]} warp {warp} of CTA {rank}", kind == "cp")
+
+    def _warps(self, f: Fragment, lanes: np.ndarray | None = None) -> list[Warp]:
+        numbers = f.warps() if lanes is None else sorted({f.warp_of(x) for x in lanes})
+        return [Warp(f.cta.rank, number) for number in numbers]
+
+    def _advance(self, warp: Warp) -> None:
+        """What a warp does from now on is not covered by what it has published."""
+        self.warps[warp].known[self.ids[warp]] += 1
+
+    def _publish(self, f: Fragment, clock: Clock, lanes: np.ndarray | None = None) -> None:
+        for warp in self._warps(f, lanes):
+            clock.learn(self.warps[warp])
+            self._advance(warp)
+
+    def _learn(self, f: Fragment, clock: Clock, lanes: np.ndarray | None = None) -> None:
+        for warp in self._warps(f, lanes):
+            self.warps[warp].learn(clock)
+
+    # asynchronous work
+    def issued(self, f: Fragment, at: int, warp: int) -> Token:
+        me = Warp(f.cta.rank, warp)
+        self.serial += 1
+        token = Token(self.warps[me].known.copy(), self.warps[me].proxied.copy(), self.serial, {})
+        self._advance(me)
+        return token
+
+    def copy_expected(self, bar: MBarrier, origin: Origin) -> None:
+        if not bar.fenced and "race" in self.machine.checks:
+            message = f"a copy is to signal an mbarrier initialised without fence.mbarrier_init or a proxy fence: {bar}"
+            self.machine.report("barrier", message, origin.at)
+            bar.fenced = True
+        origin.token.phases[bar] = bar.phase + 1
+
+    def products_committed(self, bar: MBarrier, origin: Origin) -> None:
+        filling = self.phases[bar].filling
+        filling.learn(origin.token)
+        filling.cover(self._pipe(origin.cta.rank), origin.token.serial)
+
+    def copies_committed(self, f: Fragment, warp: int) -> None:
+        self.copy_groups.setdefault(Warp(f.cta.rank, warp), []).append(self.serial)
+
+    def copies_waited(self, f: Fragment, warp: int, left: int) -> None:
+        me = Warp(f.cta.rank, warp)
+        groups = self.copy_groups.get(me, [])
+        upto = self.serial if left < 0 else groups[-left - 1] if len(groups) > left else 0
+        self.warps[me].cover(self._side("cp", *me), upto)
+
+    def copies_arrived(self, bar: MBarrier, origin: Origin) -> None:
+        filling = self.phases[bar].filling
+        filling.learn(origin.token)
+        filling.cover(self._side("cp", origin.cta.rank, origin.warp), origin.token.serial)
+
+    def stores_waited(self, f: Fragment, warp: int, stores: Iterable[Origin]) -> None:
+        me = Warp(f.cta.rank, warp)
+        side = self._side("store", *me)
+        for store in stores:
+            self.warps[me].cover(side, store.token.serial)
+
+    def wgmma_started(self, origin: Origin, group: int) -> None:
+        self.wgmma_done[origin.cta.rank, group] = origin.token.serial
+
+    def wgmma_waited(self, rank: int, warp: int, group: int) -> None:
+        self.warps[Warp(rank, warp)].known[self._wgmma(rank, group)] = self.wgmma_done.get((rank, group), 0)
+
+    def tmem_waited(self, f: Fragment, stores: bool) -> None:
+        for warp in self._warps(f):
+            self.warps[warp].known[self._side("st" if stores else "ld", *warp)] = self.serial
+
+    def tmem_loaded(self, rank: int, warp: int, serial: int) -> None:
+        self.warps[Warp(rank, warp)].cover(self._side("ld", rank, warp), serial)
+
+    # fences and barriers
+    def proxy_fenced(self, f: Fragment) -> None:
+        for warp in self._warps(f):
+            clock = self.warps[warp]
+            np.maximum(clock.proxied, clock.known, out=clock.proxied)
+            self._advance(warp)
+
+    def init_fenced(self, f: Fragment) -> None:
+        for warp in self._warps(f):
+            for bar in self.unfenced.pop(warp, ()):
+                bar.fenced = True
+
+    def mbarrier_made(self, f: Fragment, bar: MBarrier) -> None:
+        self.unfenced.setdefault(self._warps(f)[0], []).append(bar)
+        self.phases[bar] = Phases()
+        self.shared[bar.cta].forget(bar.offset, 8)  # what these bytes held before is no data any more
+
+    def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
+        self._publish(f, self.phases[bar].filling, lanes)
+
+    def mbarrier_acquired(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
+        self._learn(f, self.phases[bar].completed, lanes)
+
+    def mbarrier_completed(self, bar: MBarrier) -> None:
+        phases = self.phases[bar]
+        phases.completed.learn(phases.filling)
+        phases.completed.known[self._copies_of(bar)] = bar.phase
+        phases.filling = Clock()
+
+    def barrier_arrived(self, f: Fragment, barrier: NamedBarrier) -> None:
+        self._publish(f, self.barriers.setdefault(barrier, Clock()))
+
+    def barrier_released(self, barrier: NamedBarrier, sleepers: list[Fragment]) -> None:
+        clock = self.barriers.pop(barrier)
+        for f in sleepers:
+            self._learn(f, clock)
+
+    def cluster_arrived(self, f: Fragment, barrier: ClusterBarrier) -> None:
+        self._publish(f, self.cluster_clock)
+
+    def cluster_waited(self, f: Fragment, barrier: ClusterBarrier) -> None:
+        self._learn(f, self.cluster_clock)
+
+    # memory
+    def shared_access(
+        self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access
+    ) -> None:
+        words, size = self.shared[target], access.size
+        own = np.arange(f.n) if lanes is None else np.asarray(lanes)
+        numbers = (own + f.lo) // 32
+        index = (offsets >> np.uint64(2)).astype(np.int64)
+        if size > 4:
+            index = index[:, None] + np.arange(size // 4)[None, :]
+        for number in np.unique(numbers):
+            warp = Warp(f.cta.rank, int(number))
+            me, known = self.ids[warp], self.warps[warp].known
+            event = Event(me, int(known[me]), known, access.at, f, atomic=access.atomic)
+            if size < 4:
+                touched, event.part = words_and_bytes(offsets[numbers == number], size)
+            else:
+                touched = index[numbers == number].ravel()
+            words.touch(touched, event, access.write)
+
+    def shared_copied(self, target: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None) -> None:
+        token = origin.token
+        if bar is not None:
+            actor, epoch = self._copies_of(bar), token.phases.get(bar, bar.phase + 1)
+        else:
+            actor, epoch = self._side("cp", origin.cta.rank, origin.warp), token.serial
+        event = Event(actor, epoch, token.known, origin.at, None)
+        self.shared[target].write(slice(start // 4, -(-end // 4)), event)
+
+    def shared_stored(self, source: CTA, start: int, end: int, origin: Origin) -> None:
+        actor = self._side("store", origin.cta.rank, origin.warp)
+        self.shared[source].read(slice(start // 4, -(-end // 4)), self._async_read(actor, origin))
+
+    def operand_read(self, source: CTA, chunks: np.ndarray, origin: Origin, group: int | None = None) -> None:
+        rank = origin.cta.rank
+        actor = self._pipe(rank) if group is None else self._wgmma(rank, group)
+        words = (chunks.reshape(-1, 1) * 4 + np.arange(4)).ravel()
+        self.shared[source].read(words, self._async_read(actor, origin))
+
+    def _async_read(self, actor: int, origin: Origin) -> Event:
+        """A read of shared memory through the async proxy."""
+        token = origin.token
+        return Event(actor, token.serial, token.known, origin.at, origin.fragment, proxied=token.proxied)
+
+    def tmem_access(
+        self, f: Fragment, at: int, warp: int, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool
+    ) -> None:
+        me = Warp(f.cta.rank, warp)
+        self.serial += 1
+        loads, stores = self._side("ld", *me), self._side("st", *me)
+        actor, own = (stores, loads) if write else (loads, -1)
+        event = Event(actor, self.serial, self.warps[me].known, at, f, own=own)
+        self._tensor_words(tm).touch(cells(rows, cols), event, write)
+
+    def tmem_worked(self, origin: Origin, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool) -> None:
+        token = origin.token
+        event = Event(self._pipe(origin.cta.rank), token.serial, token.known, origin.at, origin.fragment)
+        self._tensor_words(tm).touch(cells(rows, cols), event, write)
+
+    def _tensor_words(self, tm: TensorMemory) -> TensorWords:
+        if tm not in self.tensor:
+            self.tensor[tm] = TensorWords(self, tm.cta)
+        return self.tensor[tm]

@@ -1,0 +1,154 @@
+"""One cluster of CTAs: its threads and its asynchronous work, in the order a schedule gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .barriers import ClusterBarrier, MBarrier, Wait
+from .checks import observer_for
+from .cta import CTA
+from .launch import Dim3
+from .program import Block
+from .warp import Fragment, RegisterFile, State
+from .work import Pipe, Pipes, Task
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .store import Store
+
+PATIENCE = 20_000  # turns of plain computation without any change of state before threads count as stuck
+
+
+class Stuck(Exception):
+    """No thread and no asynchronous work can go on."""
+
+
+class Cluster:
+    """CTAs that run together. `progress` counts changes of state; `rest` says that a turn only waited or polled."""
+
+    def __init__(self, machine: Machine, indices: list[Dim3], registers: list[RegisterFile]) -> None:
+        self.machine: Machine = machine
+        self.program = machine.program
+        self.pipes = Pipes()
+        self.stores: dict[tuple[int, int], list[list[Store]]] = {}  # (rank, thread) → its groups of bulk stores
+        self.progress, self.rest = 0, False
+        self.ctas: list[CTA] = []
+        self.barrier = ClusterBarrier(self)
+        for rank, index in enumerate(indices):
+            self.ctas.append(CTA(self, index, rank, registers[rank]))
+        self.observer = observer_for(self, machine.checks)
+
+    def run(self) -> None:
+        """Run until every thread has exited and all work is done. Raises Stuck after it has reported a deadlock."""
+        idle = busy = 0  # turns since the last change of state: of threads that waited, of plain computation
+        last = -1
+        queues = self.pipes.queues
+        while True:
+            ready = [f for cta in self.ctas for f in cta.fragments if f.state is State.RUNNING]
+            pipes = list(queues)
+            if not ready and not pipes:
+                if not any(cta.fragments for cta in self.ctas):
+                    break
+                self._give_up()
+            if self.progress != last:
+                idle, busy, last = 0, 0, self.progress
+            elif self.rest:
+                idle += 1
+            else:
+                busy += 1  # it may yet lead somewhere
+            if not pipes and (idle > 50 + 8 * len(ready) + 8 * busy or busy > PATIENCE):
+                self._give_up()
+            only_polling = pipes and idle > 2 * len(ready) + 2  # let asynchronous work go on
+            candidates = [] if only_polling else ready
+            n = self.machine.schedule.choose(candidates, [queues[pipe][0] for pipe in pipes])
+            if n >= len(candidates):
+                self.complete(pipes[n - len(candidates)])
+            else:
+                self._take_turn(ready[(n + idle + busy) % len(ready)])
+        for cta in self.ctas:
+            cta.finish()
+
+    def post(self, pipe: Pipe, task: Task) -> None:
+        """Queue asynchronous work."""
+        self.pipes.post(pipe, task)
+
+    def complete(self, pipe: Pipe) -> None:
+        """Run the task whose turn it is in a pipe."""
+        task = self.pipes.take(pipe)
+        self.progress += 1
+        if self.machine.trace is not None:
+            self.machine.trace(f"async {task.label}")
+        task.run()
+
+    def _take_turn(self, f: Fragment) -> None:
+        """Run a fragment, or those of its family that stand before it, until it sleeps, polls, exits or time is up."""
+        blocks, visits, trace = self.program.blocks, self.machine.visits, self.machine.trace
+        self.rest = False
+        for _ in range(self.machine.schedule.quantum()):
+            if f.family is not None and not f.turn():
+                before = _earliest(f, f.family)
+                if before is None or not before.turn():
+                    return
+                f = before
+            block = blocks[f.pc]
+            if f.mask is None:
+                run = block.full or self.program.compile(block, masked=False)
+                visits[f.pc] = visits.get(f.pc, 0) + (f.n >> 5)
+            else:
+                if block.collective and not f.whole():
+                    f.state = State.PARTED
+                    return
+                run = block.masked or self.program.compile(block, masked=True)
+                visits[f.pc] = visits.get(f.pc, 0) + len(f.warps())
+            if trace is not None:
+                trace(self._trace_line(f, block))
+            following = run(f)
+            if following < 0:
+                if f.state is State.RUNNING:  # past the last instruction
+                    f.exit()
+                return
+            f.pc = following
+            if f.state is not State.RUNNING:
+                return
+            if f.family is not None:
+                for other in f.family:
+                    other.unpart()
+            if self.rest:
+                return
+
+    def _trace_line(self, f: Fragment, block: Block) -> str:
+        some = "" if f.mask is None else f" ({f.count} lanes)"
+        line = self.program.instructions[block.first].line
+        return f"CTA {f.cta.index} threads {f.lo}..{f.hi - 1}{some}: line {line}"
+
+    def _give_up(self) -> None:
+        """Report who waits for what, first those an unpaid transaction keeps waiting: a likely cause."""
+        everyone = [f for cta in self.ctas for f in cta.fragments]
+        everyone.sort(key=lambda f: not (f.wait and isinstance(f.wait.on, MBarrier) and f.wait.on.tx))
+        shown = [f"CTA {f.cta.index} warps {f.lo // 32}..{(f.hi - 1) // 32} {self._waits_for(f)}" for f in everyone[:8]]
+        more = f"; and {len(everyone) - 8} more" if len(everyone) > 8 else ""
+        first = everyone[0]
+        at = first.wait.at if first.wait else self.program.blocks[first.pc].first
+        self.machine.report("deadlock", "; ".join(shown) + more, at, first)
+        raise Stuck
+
+    def _waits_for(self, f: Fragment) -> str:
+        here = self.program.instructions[self.program.blocks[f.pc].first]
+        if f.state is State.PARTED:
+            return f"for the other lanes of its warp, at PTX line {here.line}"
+        if f.wait is None:
+            return f"polling near PTX line {here.line}"
+        return f"for {f.wait.on}{_phase(f.wait)}, at {self.program.instructions[f.wait.at].place}"
+
+
+def _phase(wait: Wait) -> str:
+    return "" if wait.parity is None else f", waiting for the phase of parity {wait.parity}"
+
+
+def _earliest(f: Fragment, family: list[Fragment]) -> Fragment | None:
+    """The first other fragment of a family that can run and stands before `f`."""
+    family.sort(key=lambda other: other.pc)
+    for other in family:
+        if other is not f and other.state is State.RUNNING and other.pc < f.pc:
+            return other
+    return None

@@ -1,0 +1,93 @@
+"""Atomics: atom and red (PTX ISA 9.7.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..formats import B128, TYPES, Format
+from ..generator import Generator
+from ..memory import Access
+from ..numeric import bf16_to_f32, f32_to_bf16, ftz
+from ..reach import reach
+from ..registry import emits, runtime
+from ..syntax import Instruction, Vec
+from ..warp import Fragment
+from .memory import state_space, value_type
+
+
+@dataclass(frozen=True, slots=True)
+class Atomic:
+    """An atomic operation `op` on elements of `fmt`; bf16 elements are held as their bits."""
+
+    access: Access
+    fmt: Format
+    bf16: bool
+    op: str
+
+
+Combine = Callable[[np.ndarray, np.ndarray], np.ndarray]
+OPERATIONS: dict[str, Combine] = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "exch": lambda old, new: new,
+    "inc": lambda old, top: np.where(old >= top, old.dtype.type(0), old + old.dtype.type(1)),
+    "dec": lambda old, top: np.where((old == 0) | (old > top), top, old - old.dtype.type(1)),
+}
+
+
+@emits("atom", "red")
+def _atom(g: Generator, ins: Instruction) -> None:
+    op = next((p for p in ins.parts if p in OPERATIONS or p == "cas"), None)
+    kind = value_type(g, ins, frozenset({*OPERATIONS, "cas", "noftz"}))
+    fmt = TYPES[kind]
+    if op is None or fmt is B128:
+        raise g.unknown()
+    dst, mem, *rest = ins.operands if ins.base == "atom" else (None, *ins.operands)
+    vector = rest[0] if rest else None
+    if isinstance(vector, Vec):
+        if dst is not None or op == "cas":
+            raise g.unknown()
+        operands = [[item] for item in vector.items]
+    else:
+        operands = [rest]
+    addr, offset = g.address(mem)
+    for j, values in enumerate(operands):
+        at = offset + j * fmt.bits // 8
+        access = Access.of(g.at, state_space(ins), fmt.dtype, 1, at, packed=fmt.elements, write=True, atomic=True)
+        spec = g.bind(Atomic(access, fmt, kind.startswith("bf16"), op))
+        g.write(dst, fmt, f"atomic(f, {spec}, {addr}, {g.reads(tuple(values), fmt)})")
+
+
+@runtime
+def atomic(f: Fragment, spec: Atomic, addr: np.ndarray, values: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Lane after lane; returns what was there before (PTX leaves the order of lanes open)."""
+    dtype, elements = spec.fmt.dtype, spec.fmt.elements
+    out = np.zeros((f.n, elements), dtype)
+    lanewise = [np.broadcast_to(np.asarray(v).reshape(-1, elements), (f.n, elements)) for v in values]
+    f.cta.cluster.progress += 1
+    shared = {id(cta.words[spec.access.item]) for cta in f.cta.cluster.ctas}
+    for words, index, lanes in reach(f, spec.access, addr):
+        cells = words.view(dtype).reshape(-1, elements)
+        flushed = spec.fmt.name == "f32" and id(words) not in shared  # in global memory only (PTX ISA, atom)
+        for lane, at in zip(range(f.n) if lanes is None else lanes, index, strict=True):
+            old = out[lane] = cells[at].copy()
+            cells[at] = _combined(spec, old, [v[lane] for v in lanewise], flushed)
+    return out.reshape(-1)
+
+
+def _combined(spec: Atomic, old: np.ndarray, given: list[np.ndarray], flushed: bool) -> np.ndarray:
+    """What one lane leaves in memory."""
+    if spec.op == "cas":
+        return np.where(old == given[0], given[1], old)
+    if spec.op == "add" and spec.bf16:
+        return f32_to_bf16(bf16_to_f32(old) + bf16_to_f32(given[0]))
+    if spec.op == "add" and flushed:
+        return ftz(ftz(old) + ftz(given[0]))
+    return OPERATIONS[spec.op](old, given[0])

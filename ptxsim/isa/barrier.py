@@ -1,0 +1,121 @@
+"""Barriers of CTAs and clusters, fences, hints, addresses in other CTAs (PTX ISA 9.7.9, 9.7.13)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..address import OFFSET_MASK, RANK_SHIFT
+from ..formats import TYPES, U32, U64
+from ..generator import Generator
+from ..registry import emits, runtime
+from ..syntax import Instruction
+from ..warp import Fragment
+
+
+@emits("bar", "barrier", own_block=True, results=0)
+def _bar(g: Generator, ins: Instruction) -> None:
+    parts = [p for p in ins.parts[1:] if p not in ("cta", "aligned")]
+    if "cluster" in parts:
+        return _cluster_barrier(g, ins)
+    if ins.parts[1:2] == ("warp",):
+        g.collective()
+        g.mods(ins, {"warp", "sync"}, types=0)
+        return None
+    if parts not in (["sync"], ["arrive"]):
+        raise g.unknown()
+    g.collective()
+    number, *rest = ins.operands
+    count = g.read(rest[0], U32) if rest else "None"
+    sleep = parts == ["sync"]
+    return g.end(f"return cta_barrier(f, {g.at}, {g.read(number, U32)}, {count}, {sleep}, {g.block.next})")
+
+
+@runtime
+def cta_barrier(f: Fragment, at: int, number: np.ndarray, count: np.ndarray | None, sleep: bool, following: int) -> int:
+    """bar.sync and bar.arrive: a fragment's threads arrive at once; with `sleep` they wait until all have."""
+    f.pc = following  # where it is woken
+    expected = None if count is None else f.value(count)
+    f.cta.barrier(f.value(number)).arrive(f, at, expected, sleep)
+    return following
+
+
+def _cluster_barrier(g: Generator, ins: Instruction) -> None:
+    parts = [p for p in ins.parts[1:] if p not in ("cluster", "aligned", "release", "relaxed", "acquire")]
+    if parts not in (["arrive"], ["wait"]):
+        raise g.unknown()
+    if "aligned" in ins.parts:
+        g.collective()
+    g.end(f"return cluster_barrier(f, {g.at}, {parts == ['wait']}, {g.block.next})")
+
+
+@runtime
+def cluster_barrier(f: Fragment, at: int, wait: bool, following: int) -> int:
+    f.pc = following  # where it is woken
+    if wait:
+        f.cta.cluster.barrier.wait(f, at)
+    else:
+        f.cta.cluster.barrier.arrive(f)
+    return following
+
+
+_FENCES = {
+    "proxy",
+    "alias",
+    "acq_rel",
+    "sc",
+    "acquire",
+    "release",
+    "cta",
+    "cluster",
+    "gpu",
+    "sys",
+    "mbarrier_init",
+    "gl",
+    "sync_restrict::shared::cta",
+    "sync_restrict::shared::cluster",
+}
+
+
+@emits("membar", "fence", results=0)
+def _fence(g: Generator, ins: Instruction) -> None:
+    """Memory is sequentially consistent here; a proxy fence only matters to the checks."""
+    for part in ins.parts[1:]:
+        if part not in _FENCES and part.split("::")[0] not in ("tensormap", "async", "shared", "global"):
+            raise g.unknown(f".{part}")
+    proxy = "proxy" in ins.parts and any(p.split("::")[0] == "async" for p in ins.parts)
+    if proxy:
+        g.line("f.cta.cluster.observer.proxy_fenced(f)")
+    if proxy or "mbarrier_init" in ins.parts:
+        g.line("f.cta.cluster.observer.init_fenced(f)")
+
+
+@emits("setmaxnreg", "griddepcontrol", "nanosleep", "pmevent", results=0)
+def _hint(g: Generator, ins: Instruction) -> None:
+    """No effect on values: launches run one after another, and the register file is virtual."""
+    known = {"inc", "dec", "sync", "aligned", "u32", "launch_dependents", "wait", "mask"}
+    if set(ins.parts[1:]) - known:
+        raise g.unknown()
+    if ins.base == "nanosleep":
+        g.line("f.cta.cluster.rest = True")
+
+
+@emits("mapa")
+def _mapa(g: Generator, ins: Instruction) -> None:
+    """The address of the same shared variable in another CTA of the cluster."""
+    dst, a, rank = ins.operands
+    fmt = TYPES[ins.parts[-1]]
+    spaced = "shared::cluster" in ins.parts
+    if not spaced and fmt is not U64:
+        raise g.unknown()
+    keep = OFFSET_MASK if spaced else ~(0xFF << RANK_SHIFT)  # a generic address keeps its window
+    moved = f"({g.read(rank, U32)}.astype('{fmt.numpy}') << {g.constant(RANK_SHIFT, fmt)})"
+    g.write(dst, fmt, f"({g.read(a, fmt)} & {g.constant(keep, fmt)} | {moved})")
+
+
+@emits("getctarank")
+def _getctarank(g: Generator, ins: Instruction) -> None:
+    dst, a = ins.operands
+    if "shared::cluster" not in ins.parts:
+        raise g.unknown()
+    fmt = TYPES[ins.parts[-1]]
+    g.write(dst, U32, f"({g.read(a, fmt)} >> {g.constant(RANK_SHIFT, fmt)}).astype('u4')")

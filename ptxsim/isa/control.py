@@ -1,0 +1,98 @@
+"""Moves, packing and control flow (PTX ISA 9.7.9 and 9.7.12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..formats import B128, PRED, TYPES, U64, UNSIGNED, Format
+from ..generator import Generator
+from ..registry import emits, runtime
+from ..syntax import Instruction, Operand, Reg, Vec
+
+
+def same_register(a: Operand, b: Operand) -> bool:
+    return isinstance(a, Reg) and isinstance(b, Reg) and a.slot == b.slot
+
+
+@emits("mov")
+def _mov(g: Generator, ins: Instruction) -> None:
+    _, (kind,) = g.mods(ins, set())
+    dst, a = ins.operands
+    fmt = TYPES[kind]
+    if isinstance(a, Vec):
+        _pack(g, fmt.unsigned, dst, a)
+    elif isinstance(dst, Vec):
+        _unpack(g, fmt.unsigned, dst, a)
+    elif fmt is B128:
+        g.write(dst, B128, g.target(a, B128))
+    else:
+        g.write(dst, fmt, g.read(a, fmt))
+
+
+def _part(g: Generator, whole: Format, pieces: int) -> Format:
+    """The format of one of the pieces of a register."""
+    if whole.bits // pieces == 8:
+        raise g.fail("packing of bytes is not simulated")
+    return UNSIGNED[whole.bits // pieces]
+
+
+def _pack(g: Generator, whole: Format, dst: Operand, source: Vec) -> None:
+    """mov dst, {a, b, ...}: the first source goes into the lowest bits."""
+    if whole is B128:
+        low, high = (g.read(x, U64) for x in source.items)
+        return g.line(f"pack128({g.target(dst, B128)}, {low}, {high}, {'m' if g.masked else 'True'})")
+    step = len(source.items)
+    part = _part(g, whole, step)
+    words = [g.read(x, part) for x in source.items]
+    t = g.temp()
+    g.line(f"{t} = {g.target(dst, whole)}.view('{part.numpy}')")
+    for i, word in enumerate(words):
+        g.line(f"copyto({t}[{i}::{step}], {word}, where=m)" if g.masked else f"{t}[{i}::{step}] = {word}")
+    return None
+
+
+def _unpack(g: Generator, whole: Format, dst: Vec, source: Operand) -> None:
+    """mov {a, b, ...}, source."""
+    t, step = g.temp(), len(dst.items)
+    if whole is B128:
+        g.line(f"{t} = {g.target(source, B128)}")
+        pieces, part = [f"{t}[:, {i}]" for i in range(step)], U64
+    else:
+        part = UNSIGNED[whole.bits // step]
+        value = g.read(source, whole) if isinstance(source, Reg) else f"full(f.n, {g.read(source, whole)})"
+        g.line(f"{t} = {value}.view('{part.numpy}')")
+        pieces = [f"{t}[{i}::{step}]" for i in range(step)]
+    for item, piece in zip(dst.items, pieces, strict=True):
+        if item is not None:
+            g.write(item, part, piece)
+
+
+@runtime
+def pack128(row: np.ndarray, low: np.ndarray, high: np.ndarray, where: Any) -> None:
+    """Two 64-bit words into each lane's 128-bit register."""
+    np.copyto(row[:, 0], low, where=where)
+    np.copyto(row[:, 1], high, where=where)
+
+
+@emits("bra", results=0)
+def _bra(g: Generator, ins: Instruction) -> None:
+    if set(ins.parts[1:]) - {"uni"}:
+        raise g.unknown()
+    target = g.program.block_of[ins.target]
+    if ins.guard is None:
+        return g.end(f"return {target}")
+    taken, fall = g.target(Reg(ins.guard.slot, 1, ins.guard.name), PRED), g.program.after(g.block)
+    return g.end(f"return f.branch({taken}, {target}, {fall}, {ins.guard.negated})")
+
+
+@emits("ret", "exit", results=0)
+def _ret(g: Generator, ins: Instruction) -> None:
+    g.mods(ins, {"uni"}, types=0)
+    g.end("return f.exit()")
+
+
+@emits("nop", results=0)
+def _nop(g: Generator, ins: Instruction) -> None:
+    g.mods(ins, set(), types=0)

@@ -1,0 +1,222 @@
+"""cp.async and st.async: copies of single threads, their groups and arrivals on mbarriers (PTX ISA 9.7.9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..address import SharedAddress
+from ..barriers import MBarrier
+from ..cta import CTA
+from ..formats import U32, U64
+from ..generator import Generator
+from ..registry import emits, runtime
+from ..syntax import Instruction, items
+from ..warp import Fragment, Place
+from ..work import Kind, Origin, Pipe, Task
+from .mbarrier import located
+
+
+@dataclass(slots=True, eq=False)
+class Move:
+    """What one lane copies: from a global address to a shared one, `valid` bytes, zeros behind them."""
+
+    to: SharedAddress
+    source: int
+    valid: int
+
+
+@dataclass(slots=True, eq=False)
+class ThreadCopies(Task):
+    """The cp.async of a warp's lanes, `size` bytes each."""
+
+    origin: Origin
+    moves: list[Move]
+    size: int
+    kind: Kind = "copy"
+
+    @property
+    def label(self) -> str:
+        return "cp.async"
+
+    def run(self) -> None:
+        for move in self.moves:
+            self._copy(move)
+
+    def _copy(self, move: Move) -> None:
+        origin, size, at = self.origin, self.size, move.to.offset
+        cta, machine = origin.cta, origin.cluster.machine
+        if not 0 <= at <= cta.shared_bytes - size or at % size:
+            return origin.report("out-of-bounds", f"cp.async to shared offset {at} of {cta.shared_bytes}")
+        data = np.zeros(size, np.uint8)
+        if move.valid:
+            found = None if move.source % size else machine.read_global(move.source, move.valid)
+            if found is None:
+                kind = "misaligned" if move.source % size else "out-of-bounds"
+                where = machine.memory.place(move.source)
+                return origin.report(kind, f"cp.async of {move.valid} bytes from {move.source:#x}: {where}")
+            data[: move.valid] = found
+        cta.shared[at : at + size] = data
+        return origin.cluster.observer.shared_copied(cta, at, at + size, origin, None)
+
+
+class GroupEnd(Task):
+    """The end of a group of a warp's cp.async copies."""
+
+    __slots__ = ()
+    kind: Kind = "copy"
+
+    @property
+    def label(self) -> str:
+        return "cp.async group"
+
+    def run(self) -> None:
+        """Nothing: it only marks the place."""
+
+
+@emits("cp.async", results=0)
+def _cp_async(g: Generator, ins: Instruction) -> None:
+    parts = ins.parts[2:]
+    known = {"ca", "cg", "shared", "shared::cta", "global"}
+    if any(p not in known and not p.startswith("L2::") for p in parts):
+        raise g.unknown()
+    dst, src, size, *rest = ins.operands
+    if "L2::cache_hint" in parts:
+        rest.pop()
+    full = g.number(size, "a cp.async size")
+    valid = g.read(rest[0], U32) if rest else g.constant(full, U32)
+    g.line(f"cp_async(f, {g.at}, {g.place(dst)}, {g.place(src)}, {full}, {valid})")
+
+
+@runtime
+def cp_async(f: Fragment, at: int, to: Place, source: Place, size: int, valid: np.ndarray) -> None:
+    operands = zip(f.addresses(to), f.addresses(source), f.values(valid), strict=True)
+    moves = [Move(SharedAddress.of(t), s, v) for t, s, v in operands]
+    start = 0
+    for warp, lanes in f.lanes_by_warp(f.lanes()).items():
+        own = moves[start : start + len(lanes)]
+        start += len(lanes)
+        f.cta.cluster.post(Pipe("cp.async", f.cta.rank, warp), ThreadCopies(f.issue(at, warp), own, size))
+
+
+@emits("cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all", results=0)
+def _groups(g: Generator, ins: Instruction) -> None:
+    if ins.parts[2] == "commit_group":
+        g.line("cp_async_commit(f)")
+    else:
+        left = g.number(ins.operands[0], "a wait_group count") if ins.parts[2] == "wait_group" else -1
+        g.line(f"cp_async_wait(f, {left})")
+
+
+@runtime
+def cp_async_commit(f: Fragment) -> None:
+    for warp in f.warps():
+        f.cta.cluster.post(Pipe("cp.async", f.cta.rank, warp), GroupEnd())
+        f.cta.cluster.observer.copies_committed(f, warp)
+
+
+@runtime
+def cp_async_wait(f: Fragment, left: int) -> None:
+    """Run this warp's copies until at most `left` groups are open (-1: all)."""
+    cluster = f.cta.cluster
+    for warp in f.warps():
+        pipe = Pipe("cp.async", f.cta.rank, warp)
+        while pipe in cluster.pipes.queues:
+            open_groups = sum(isinstance(task, GroupEnd) for task in cluster.pipes.queues[pipe])
+            if left >= 0 and open_groups <= left:
+                break
+            cluster.complete(pipe)
+        cluster.observer.copies_waited(f, warp, left)
+
+
+@dataclass(slots=True, eq=False)
+class CopiesArrive(Task):
+    """An arrival on an mbarrier once the warp's earlier cp.async copies have run."""
+
+    origin: Origin
+    bar: MBarrier
+    count: int
+    kind: Kind = "copy"
+
+    @property
+    def label(self) -> str:
+        return "cp.async mbarrier arrive"
+
+    def run(self) -> None:
+        self.origin.cluster.observer.copies_arrived(self.bar, self.origin)
+        self.bar.arrive(self.count, self.origin.fragment, self.origin.at)
+
+
+@emits("cp.async.mbarrier", results=0)
+def _cp_arrive(g: Generator, ins: Instruction) -> None:
+    if ins.parts[3] != "arrive" or set(ins.parts[4:]) - {"noinc", "shared", "shared::cta", "b64"}:
+        raise g.unknown()
+    g.line(f"cp_async_arrive(f, {g.at}, {g.place(ins.operands[0])}, {'noinc' in ins.parts})")
+
+
+@runtime
+def cp_async_arrive(f: Fragment, at: int, place: Place, noinc: bool) -> None:
+    """`noinc` says that the barrier's count has these arrivals in it already."""
+    for bar, lanes in located(f, at, place):
+        for warp, own in f.lanes_by_warp(lanes).items():
+            if not noinc:
+                bar.pending += len(own)
+            task = CopiesArrive(f.issue(at, warp), bar, len(own))
+            f.cta.cluster.post(Pipe("cp.async", f.cta.rank, warp), task)
+
+
+@dataclass(slots=True, eq=False)
+class RemoteStore(Task):
+    """st.async of one lane: bytes for the shared memory of a CTA, counted on an mbarrier beside them."""
+
+    origin: Origin
+    target: CTA
+    offset: int
+    data: np.ndarray
+    bar: MBarrier
+    kind: Kind = "copy"
+
+    @property
+    def label(self) -> str:
+        return f"st.async, line {self.origin.line}"
+
+    def run(self) -> None:
+        end = self.offset + self.data.size
+        self.target.shared[self.offset : end] = self.data
+        self.origin.cluster.observer.shared_copied(self.target, self.offset, end, self.origin, self.bar)
+        self.bar.complete_tx(self.data.size)
+
+
+@emits("st.async", results=0)
+def _st_async(g: Generator, ins: Instruction) -> None:
+    known = {"weak", "shared::cluster", "mbarrier::complete_tx::bytes", "v2", "v4"}
+    types = [p for p in ins.parts[2:] if p in ("b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")]
+    if len(types) != 1 or set(ins.parts[2:]) - known - set(types):
+        raise g.unknown()
+    mem, value, bar = ins.operands
+    fmt = U32 if types[0][1:] == "32" else U64
+    values = g.reads(items(value), fmt)
+    g.line(f"st_async(f, {g.at}, {g.place(mem)}, {g.place(bar)}, {fmt.bits // 8}, {values})")
+
+
+@runtime
+def st_async(f: Fragment, at: int, to: Place, bar: Place, item: int, values: tuple[np.ndarray, ...]) -> None:
+    """One task per active lane; `item` is the bytes of each of its values."""
+    cta, lanes, size = f.cta, f.lanes(), item * len(values)
+    places = zip(f.addresses(to), f.addresses(bar), strict=True)
+    columns = np.array([f.values(v) for v in values], np.uint64).astype(f"u{item}").T
+    for n, (place, signal) in enumerate(places):
+        address, own = SharedAddress.of(place), lanes[n : n + 1]
+        target, barrier, offset = cta.peer(address.rank), cta.mbarrier(SharedAddress.of(signal)), address.offset
+        if target is None or barrier is None:
+            f.report(at, "barrier", "st.async names a CTA or an mbarrier that is not there", own)
+            continue
+        if offset < 0 or offset + size > target.shared_bytes or offset % size:
+            kind = "misaligned" if offset % size else "out-of-bounds"
+            f.report(at, kind, f"st.async of {size} bytes to shared offset {offset}", own)
+            continue
+        origin = f.issue(at, f.warp_of(lanes[n]))
+        cta.cluster.observer.copy_expected(barrier, origin)
+        data = np.ascontiguousarray(columns[n]).view(np.uint8)
+        cta.cluster.post(cta.cluster.pipes.own(cta.rank), RemoteStore(origin, target, offset, data, barrier))

@@ -1,0 +1,191 @@
+"""Instructions on mbarriers (PTX ISA 9.7.13.15); the objects are in barriers.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..address import SharedAddress
+from ..barriers import MBarrier, Wait
+from ..formats import PRED, U32, U64
+from ..generator import Generator
+from ..registry import emits, runtime
+from ..syntax import Instruction, Mem, Reg
+from ..warp import Fragment, Place, Poll
+
+_SPACES = {"shared", "shared::cta", "shared::cluster"}
+_MODS = _SPACES | {"release", "acquire", "relaxed", "cta", "cluster", "parity"}
+
+
+@emits("mbarrier.init", "mbarrier.inval", results=0)
+def _init(g: Generator, ins: Instruction) -> None:
+    g.mods(ins, {"shared", "shared::cta"}, skip=2)
+    count = g.read(ins.operands[1], U32) if ins.parts[1] == "init" else "None"
+    g.line(f"mbarrier_init(f, {g.at}, {g.place(ins.operands[0])}, {count})")
+
+
+@runtime
+def mbarrier_init(f: Fragment, at: int, place: Place, count: np.ndarray | None) -> None:
+    """Make an mbarrier per active lane or, without a count, take it away."""
+    lanes = f.lanes()
+    counts = f.values(count) if count is not None else [0] * len(lanes)
+    for n, raw in enumerate(f.addresses(place)):
+        address = SharedAddress.of(raw)
+        target, offset = f.cta.peer(address.rank), address.offset
+        if target is None or offset < 0 or offset + 8 > target.shared_bytes or offset % 8:
+            what = f"mbarrier at shared address {address.raw:#x}"
+            f.report(at, "out-of-bounds", what, lanes[n : n + 1])
+        elif count is None:
+            target.mbarriers.pop(offset, None)
+        else:
+            bar = target.mbarriers[offset] = MBarrier(target, offset, counts[n])
+            f.cta.cluster.observer.mbarrier_made(f, bar)
+    f.cta.cluster.progress += 1
+
+
+def located(f: Fragment, at: int, place: Place) -> Iterator[tuple[MBarrier, np.ndarray]]:
+    """(barrier, active lanes) for every mbarrier the lanes name; unknown ones are reported and left out."""
+    addr, offset = np.asarray(place[0]), place[1]
+    lanes = f.lanes()
+    own = addr[lanes] if addr.ndim else np.full(len(lanes), addr)
+    first = own[0]
+    groups = [(first, lanes)] if (own == first).all() else [(x, lanes[own == x]) for x in np.unique(own)]
+    for x, where in groups:
+        address = SharedAddress.of(int(x) + offset)
+        bar = f.cta.mbarrier(address)
+        if bar is None:
+            f.report(at, "barrier", f"no mbarrier was initialised at shared address {address.raw:#x}", where)
+        else:
+            yield bar, where
+
+
+def _in_lanes(value: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+    """An operand in the given lanes of the range."""
+    value = np.asarray(value)
+    return value[lanes].astype(np.int64) if value.ndim else np.full(len(lanes), int(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What an instruction does to an mbarrier: announce transaction bytes, count some as done, arrive."""
+
+    at: int
+    expects: bool
+    completes: bool
+    arrives: bool
+    relaxed: bool
+
+
+@emits("mbarrier.arrive", "mbarrier.arrive_drop", "mbarrier.expect_tx", "mbarrier.complete_tx")
+def _arrive(g: Generator, ins: Instruction) -> None:
+    mods, _ = g.mods(ins, _MODS | {"expect_tx", "noComplete"}, skip=2)
+    name = ins.parts[1]
+    operands = list(ins.operands)
+    gives_state = name.startswith("arrive") and not isinstance(operands[0], Mem)
+    state = operands.pop(0) if gives_state else None
+    if name == "arrive_drop" or "noComplete" in mods:
+        raise g.unknown()
+    value = g.read(operands[1], U32) if len(operands) > 1 else "None"
+    expects = name == "expect_tx" or "expect_tx" in mods
+    spec = Arrival(g.at, expects, name == "complete_tx", name == "arrive", "relaxed" in mods)
+    g.write(state, U64, f"mbarrier_arrive(f, {g.bind(spec)}, {g.place(operands[0])}, {value})")
+
+
+@runtime
+def mbarrier_arrive(f: Fragment, spec: Arrival, place: Place, value: np.ndarray | None) -> np.ndarray:
+    """Arrivals and transaction counts of all active lanes; returns each lane's state token (the phase)."""
+    token = np.zeros(f.n, np.uint64)
+    cluster = f.cta.cluster
+    for bar, lanes in located(f, spec.at, place):
+        count = int(_in_lanes(value, lanes).sum()) if value is not None else len(lanes)
+        token[lanes] = bar.phase
+        if spec.arrives and not spec.relaxed:
+            cluster.observer.mbarrier_released(f, bar, lanes)
+        if spec.expects:
+            bar.expect(count)
+            cluster.progress += 1
+        if spec.completes:
+            bar.complete_tx(count)
+        if spec.arrives:
+            bar.arrive(len(lanes) if spec.expects else count, f, spec.at)
+    return token
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A test for a phase, by parity or by state token.
+
+    `spins` says that a wait that fails only comes straight back: such a thread can as well sleep.
+    """
+
+    at: int
+    parity: bool
+    spins: bool
+    relaxed: bool
+
+
+@emits("mbarrier.test_wait", "mbarrier.try_wait", own_block=True)
+def _wait(g: Generator, ins: Instruction) -> None:
+    mods, _ = g.mods(ins, _MODS, skip=2)
+    dst, mem, value, *_hint = ins.operands
+    parity = "parity" in mods
+    spec = g.bind(Test(g.at, parity, _spins(g), "relaxed" in mods))
+    t = g.temp()
+    g.line(f"{t} = mbarrier_wait(f, {spec}, {g.place(mem)}, {g.read(value, U32 if parity else U64)})")
+    g.line(f"if {t} is None: return {g.block.index}")
+    g.write(dst, PRED, t)
+    g.end(f"return {g.block.next}")
+
+
+def _spins(g: Generator) -> bool:
+    """Whether the code is `wait P; @P bra out; bra wait` or `wait P; @!P bra wait`."""
+    branch, back = [*g.program.instructions[g.at + 1 : g.at + 3], None, None][:2]
+    tested = g.ins.operands[0]
+    if branch is None or branch.base != "bra" or branch.guard is None:
+        return False
+    if not isinstance(tested, Reg) or branch.guard.slot != tested.slot:
+        return False
+    if branch.guard.negated:
+        return branch.target == g.at
+    return back is not None and back.base == "bra" and back.guard is None and back.target == g.at
+
+
+@runtime
+def mbarrier_wait(f: Fragment, spec: Test, place: Place, value: np.ndarray) -> np.ndarray | None:
+    """Per lane whether the phase has completed; None when the fragment was put to sleep on the barrier."""
+    cluster = f.cta.cluster
+    out = np.zeros(f.n, bool)
+    found = 0
+    failed: MBarrier | None = None
+    for bar, lanes in located(f, spec.at, place):
+        found += 1
+        if bar.cta is not f.cta:
+            f.report(spec.at, "barrier", f"wait on a remote {bar}", lanes)
+        done = bar.passed(_in_lanes(value, lanes), spec.parity)
+        out[lanes] = done
+        if not done.all():
+            failed = bar
+        elif not spec.relaxed:
+            cluster.observer.mbarrier_acquired(f, bar, lanes)
+    if failed is None:
+        if not found:
+            out[f.lanes()] = True  # reported above; going on beats spinning on a barrier that is not there
+        cluster.machine.counts.barrier_waits += 1
+        return out
+    poll = Poll(spec.at, failed.offset, failed.phase)
+    in_vain = f.poll == poll and f.stamp == cluster.progress
+    if found == 1 and not out.any() and (spec.spins or in_vain):
+        f.sleep(Wait(failed, spec.at, f.value(value) if spec.parity else None))
+        failed.sleepers.append(f)
+        cluster.machine.counts.barrier_sleeps += 1
+        return None
+    f.poll, f.stamp = poll, cluster.progress
+    cluster.rest = True
+    return out
+
+
+@emits("mbarrier.pending_count")
+def _pending(g: Generator, ins: Instruction) -> None:
+    raise g.unknown()

@@ -1,0 +1,129 @@
+"""Loads, stores and prefetches in every state space (PTX ISA 9.7.9)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..formats import B128, TYPES, U64, Format
+from ..generator import Generator
+from ..memory import Access
+from ..reach import reach
+from ..registry import emits, runtime
+from ..syntax import Instruction, Mem, Operand, Sym, items
+from ..warp import Fragment
+
+_ORDER = {"weak", "volatile", "relaxed", "acquire", "release", "mmio", "cta", "cluster", "gpu", "sys", "nc", "unified"}
+_SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "const")
+_HINTS = ("L1::", "L2::", "level::")
+
+
+def state_space(ins: Instruction) -> str:
+    return next((part.split("::")[0] for part in ins.parts[1:] if part in _SPACES), "generic")
+
+
+def value_type(g: Generator, ins: Instruction, extra: frozenset[str] = frozenset()) -> str:
+    """The PTX type of a load, store or atomic whose other modifiers are all known."""
+    known = _ORDER | set(_SPACES) | {"v2", "v4", "v8"} | extra
+    kinds = []
+    for part in ins.parts[1:]:
+        if part in TYPES:
+            kinds.append(part)
+        elif part not in known and not part.startswith(_HINTS):
+            raise g.unknown(f".{part}")
+    if len(kinds) != 1:
+        raise g.unknown()
+    return kinds[0]
+
+
+def _moved_as(kind: str) -> tuple[Format, int]:
+    """(format, how many of them) that a value is moved as: packed ones as their bits, 128 bits as two words."""
+    fmt = TYPES[kind]
+    if fmt is B128:
+        return U64, 2
+    return (fmt.unsigned if fmt.elements > 1 else fmt), 1
+
+
+@emits("ld", "ldu")
+def _ld(g: Generator, ins: Instruction) -> None:
+    fmt, each = _moved_as(value_type(g, ins))
+    dst, mem = ins.operands
+    space, t, count = state_space(ins), g.temp(), len(items(dst)) * each
+    if space == "param" and isinstance(mem, Mem) and isinstance(mem.base, Sym):
+        g.line(f"{t} = parameter(f, {_parameter_offset(g, mem, mem.base)}, {g.bind(fmt.dtype)}, {count})")
+    else:
+        addr, offset = g.address(mem)
+        g.line(f"{t} = load(f, {g.bind(Access.of(g.at, space, fmt.dtype, count, offset))}, {addr})")
+    for j, item in enumerate(items(dst)):
+        if item is None:
+            continue
+        if each == 2:
+            where = "m" if g.masked else "True"
+            g.line(f"pack128({g.target(item, B128)}, {t}[{2 * j}], {t}[{2 * j + 1}], {where})")
+        else:
+            g.write(item, fmt, f"{t}[{j}]")
+
+
+def _parameter_offset(g: Generator, mem: Mem, symbol: Sym) -> int:
+    for parameter in g.program.kernel.params:
+        if parameter.name == symbol.name:
+            return parameter.offset + symbol.offset + mem.offset
+    raise g.fail(f"unknown parameter {symbol.name}")
+
+
+@emits("st", results=0)
+def _st(g: Generator, ins: Instruction) -> None:
+    fmt, each = _moved_as(value_type(g, ins))
+    mem, src = ins.operands
+    if each == 2:
+        words = [f"{g.target(x, B128)}[:, {j}]" for x in items(src) for j in (0, 1)]
+        values = f"({', '.join(words)},)"
+    else:
+        fmt = fmt.unsigned
+        values = g.reads(items(src), fmt)
+    addr, offset = g.address(mem)
+    access = Access.of(g.at, state_space(ins), fmt.dtype, each * len(items(src)), offset, write=True)
+    g.line(f"store(f, {g.bind(access)}, {addr}, {values})")
+
+
+@runtime
+def parameter(f: Fragment, offset: int, dtype: np.dtype[Any], count: int) -> np.ndarray:
+    """Values out of the parameter bytes, the same for all lanes."""
+    return np.frombuffer(f.cta.launch.params, dtype, count, offset)
+
+
+@runtime
+def load(f: Fragment, access: Access, addr: np.ndarray) -> np.ndarray:
+    """A (count, lanes) array; inactive lanes hold zeros."""
+    count, dtype = access.count, access.dtype
+    out = np.zeros((count, f.n), dtype)
+    for words, index, lanes in reach(f, access, addr):
+        got = words[index].view(dtype) if count == 1 else words[index[None, :] + _steps(count)].view(dtype)
+        if lanes is None:
+            out[...] = got
+        else:
+            out[:, lanes] = got
+    return out
+
+
+@lru_cache
+def _steps(count: int) -> np.ndarray:
+    return np.arange(count)[:, None]
+
+
+@runtime
+def store(f: Fragment, access: Access, addr: np.ndarray, values: tuple[np.ndarray, ...]) -> None:
+    f.cta.cluster.progress += 1
+    for words, index, lanes in reach(f, access, addr):
+        for j, value in enumerate(values):
+            words[index + j if j else index] = value if lanes is None or np.ndim(value) == 0 else value[lanes]
+
+
+@emits("prefetch", "prefetchu", "applypriority", "discard", results=0)
+def _prefetch(g: Generator, ins: Instruction) -> None:
+    """Hints: no effect on values."""
+    first: Operand = ins.operands[0] if ins.operands else None
+    if not isinstance(first, Mem):
+        raise g.unknown()

@@ -1,0 +1,184 @@
+"""mma.sync, ldmatrix and stmatrix: what one warp does with matrices in registers (PTX ISA 9.7.14).
+
+Shapes m16n8k4 to m16n8k32 of f16, bf16, tf32, e4m3, e5m2, s8 and u8. The fragments are those of wgmma, a warp at a
+time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..accumulator import ELEMENT_BITS, from_registers, integer_product, to_registers
+from ..descriptor import values
+from ..formats import U16, U32
+from ..generator import Generator
+from ..memory import Access
+from ..product import multiply
+from ..registry import emits, runtime
+from ..syntax import Instruction, items
+from ..warp import Fragment
+from .memory import load, store
+
+Words = tuple[np.ndarray, ...]  # one array of lanes per register
+
+
+@dataclass(frozen=True, slots=True)
+class WarpProduct:
+    """D (16 by 8) = A (16 by k) times B (k by 8) plus C, of one warp; types are PTX names."""
+
+    k: int
+    d_type: str
+    a_type: str
+    b_type: str
+    saturate: bool
+
+
+@emits("mma", own_block=True)
+def _mma(g: Generator, ins: Instruction) -> None:
+    parts = ins.parts[1:]
+    shape = next((m for p in parts if (m := re.fullmatch(r"m16n8k(\d+)", p))), None)
+    types = [p for p in parts if p in ("f32", "s32", *ELEMENT_BITS)]
+    known = {"sync", "aligned", "row", "col", "satfinite"}
+    if shape is None or len(types) != 4 or set(parts) - known - {shape[0], *types} or types[0] != types[3]:
+        raise g.unknown()
+    d_type, a_type, b_type, _ = types
+    k, bits = int(shape[1]), ELEMENT_BITS[a_type]
+    chunks = k * bits // 128  # 16-byte pieces of a row: one or two
+    d, *sources = (items(x) for x in ins.operands)
+    held = 2 if d_type == "f16" else 4
+    counts = [len(x) for x in (d, *sources)]
+    if bits != ELEMENT_BITS[b_type] or counts != [held, 2 * chunks, chunks, held] or chunks not in (1, 2):
+        raise g.unknown()
+    g.collective()
+    spec = g.bind(WarpProduct(k, d_type, a_type, b_type, "satfinite" in parts))
+    t = g.temp()
+    g.line(f"{t} = warp_product(f, {spec}, {', '.join(g.reads(x, U32) for x in sources)})")
+    for j, item in enumerate(d):
+        g.write(item, U32, f"{t}[{j}]")
+
+
+def _words(registers: Words, lanes: int) -> np.ndarray:
+    return np.stack([np.broadcast_to(np.asarray(r, np.uint32), (lanes,)) for r in registers])
+
+
+def _rows(words: np.ndarray, halves: int, element: str) -> np.ndarray:
+    """Registers (pieces of 16 bytes times row halves, 32) of a warp to float32 (8 * halves, k)."""
+    w = words.reshape(-1, halves, 8, 4).transpose(1, 2, 0, 3)
+    return values(np.ascontiguousarray(w).reshape(8 * halves, -1).view(np.uint8), element)
+
+
+@runtime
+def warp_product(f: Fragment, spec: WarpProduct, a: Words, b: Words, c: Words) -> np.ndarray:
+    """The words of D, (registers, lanes)."""
+    lanes = -(-f.n // 32) * 32
+    aw, bw, cw = (_words(x, lanes) for x in (a, b, c))
+    counts = f.cta.cluster.machine.counts
+    out = np.empty((len(cw), lanes), np.uint32)
+    for start in range(0, lanes, 32):
+        warp = slice(start, start + 32)
+        am, bm = _rows(aw[:, warp], 2, spec.a_type), _rows(bw[:, warp], 1, spec.b_type)
+        cm = from_registers(np.ascontiguousarray(cw[:, warp]), 8, spec.d_type)
+        counts.mma_instructions += 1
+        counts.mma_flops += 2 * 16 * 8 * spec.k
+        if spec.d_type == "s32":
+            d = integer_product(am, bm, cm, spec.saturate)
+        elif spec.a_type in ("e4m3", "e5m2"):
+            d = _through_f16(am, bm, cm, spec.d_type)
+        else:
+            d = multiply(am, bm, cm, spec.a_type, spec.d_type)
+        out[:, warp] = to_registers(d, spec.d_type)
+    return out[:, : f.n]
+
+
+def _through_f16(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str) -> np.ndarray:
+    """8-bit floats on Hopper: ptxas makes f16 products of the even and the odd pairs of columns and adds C last."""
+    first = np.arange(a.shape[1]) % 4 < 2
+    if a.shape[1] == 16:  # one product of f16 would do; not measured
+        return multiply(a, b, c, "f16", kind)
+    t = multiply(a[:, first], b[:, first], None, "f16", kind)
+    t = multiply(a[:, ~first], b[:, ~first], t.astype(np.float32), "f16", kind)
+    dtype = np.float16 if kind == "f16" else np.float32
+    with np.errstate(over="ignore"):
+        return t.astype(dtype) + c.astype(dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices:
+    """ldmatrix or stmatrix of `count` matrices of 8 by 8 elements of 16 bits, a register each.
+
+    `whole` accesses a register's four bytes; of a transposed matrix (`trans`) its two halves lie apart and are accessed
+    by `half`.
+    """
+
+    count: int
+    trans: bool
+    whole: Access
+    half: Access
+
+
+@emits("ldmatrix", own_block=True)
+def _ldmatrix(g: Generator, ins: Instruction) -> None:
+    regs, mem = ins.operands
+    t = g.temp()
+    spec = _matrices(g, ins, write=False)
+    addr, _ = g.address(mem)
+    g.line(f"{t} = matrix_load(f, {spec}, {addr})")
+    for j, item in enumerate(items(regs)):
+        g.write(item, U32, f"{t}[{j}]")
+
+
+@emits("stmatrix", own_block=True, results=0)
+def _stmatrix(g: Generator, ins: Instruction) -> None:
+    mem, regs = ins.operands
+    spec = _matrices(g, ins, write=True)
+    addr, _ = g.address(mem)
+    g.line(f"matrix_store(f, {spec}, {addr}, {g.reads(items(regs), U32)})")
+
+
+def _matrices(g: Generator, ins: Instruction, write: bool) -> str:
+    g.collective()
+    parts = ins.parts[1:]
+    count = next((int(p[1]) for p in parts if p in ("x1", "x2", "x4")), 0)
+    if not count or set(parts) - {"sync", "aligned", "m8n8", f"x{count}", "trans", "shared", "shared::cta", "b16"}:
+        raise g.unknown()
+    _, offset = g.address(ins.operands[0 if write else 1])
+    whole, half = (Access.of(g.at, "shared", fmt.dtype, 1, offset, write=write) for fmt in (U32, U16))
+    return g.bind(Matrices(count, "trans" in parts, whole, half))
+
+
+def _row_addresses(addr: np.ndarray, j: int, trans: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Addresses of the two halves each lane holds of matrix j, whose rows lanes 8 j and up name."""
+    a = np.asarray(addr).astype(np.uint64).reshape(-1, 32)[:, 8 * j : 8 * j + 8]
+    t = np.arange(32)
+    if trans:
+        down = np.uint64(2) * (t // 4).astype(np.uint64)
+        return (a[:, t % 4 * 2] + down).ravel(), (a[:, t % 4 * 2 + 1] + down).ravel()
+    low = a[:, t // 4] + np.uint64(4) * (t % 4).astype(np.uint64)
+    return low.ravel(), (low + np.uint64(2)).ravel()
+
+
+@runtime
+def matrix_store(f: Fragment, spec: Matrices, addr: np.ndarray, registers: Words) -> None:
+    for j in range(spec.count):
+        low, high = _row_addresses(addr, j, spec.trans)
+        if spec.trans:
+            store(f, spec.half, low, ((registers[j] & np.uint32(0xFFFF)).astype(np.uint16),))
+            store(f, spec.half, high, ((registers[j] >> np.uint32(16)).astype(np.uint16),))
+        else:
+            store(f, spec.whole, low, (registers[j],))
+
+
+@runtime
+def matrix_load(f: Fragment, spec: Matrices, addr: np.ndarray) -> list[np.ndarray]:
+    out = []
+    for j in range(spec.count):
+        low, high = _row_addresses(addr, j, spec.trans)
+        if spec.trans:
+            lo, hi = (load(f, spec.half, x)[0].astype(np.uint32) for x in (low, high))
+            out.append(lo | hi << np.uint32(16))
+        else:
+            out.append(load(f, spec.whole, low)[0])
+    return out

@@ -1,0 +1,344 @@
+"""tcgen05.alloc, dealloc, ld, st, wait and fences: what threads do with tensor memory (PTX ISA 9.7.16)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..formats import U32
+from ..generator import Generator
+from ..memory import Access
+from ..pending import is_load
+from ..registry import emits, runtime
+from ..syntax import Instruction, Operand, items
+from ..tmem import COLUMNS, LANES, TensorMemory, shape_index
+from ..warp import Fragment, Poll
+from .memory import store
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """tcgen05.alloc; `pair` is cta_group::2. `result` stores the address to shared memory."""
+
+    at: int
+    pair: bool
+    result: Access
+
+
+@emits("tcgen05.alloc", "tcgen05.dealloc", "tcgen05.relinquish_alloc_permit", own_block=True, results=0)
+def _alloc(g: Generator, ins: Instruction) -> None:
+    known = {"cta_group::1", "cta_group::2", "sync", "aligned", "shared::cta", "b32"}
+    if set(ins.parts[2:]) - known:
+        raise g.unknown()
+    g.collective()
+    if ins.parts[1] == "alloc":
+        addr, offset = g.address(ins.operands[0])
+        result = Access.of(g.at, "shared", U32.dtype, 1, offset, write=True)
+        spec = g.bind(Allocation(g.at, "cta_group::2" in ins.parts, result))
+        columns = g.read(ins.operands[1], U32)
+        g.line(f"if not tmem_alloc(f, {spec}, {addr}, {columns}): return {g.block.index}")
+    elif ins.parts[1] == "dealloc":
+        g.line(f"tmem_dealloc(f, {g.at}, {g.read(ins.operands[0], U32)}, {g.read(ins.operands[1], U32)})")
+    else:
+        g.line("tmem_relinquish(f)")
+
+
+@runtime
+def tmem_alloc(f: Fragment, spec: Allocation, addr: np.ndarray, columns: np.ndarray) -> bool:
+    """Allocate and write the address to shared memory; False when the warp has to wait.
+
+    It waits for columns, and with cta_group::2 for the peer CTA to come to its own alloc.
+    """
+    cta, cluster, tm = f.cta, f.cta.cluster, f.cta.tensor_memory
+    peer = cta.peer(cta.rank ^ 1) if spec.pair else None
+    other = None if peer is None else peer.tensor_memory
+    if other is not None and not _both_there(f, spec.at, tm, other):
+        return False
+    n = _wanted(f, spec.at, columns)
+    start = tm.granted.pop(0) if tm.granted else _take(tm, other, n)
+    if start is None:
+        cluster.rest = True
+        return False
+    tm.done += 1
+    cluster.progress += 1
+    _by_first_lane(f, spec.result, addr, np.full(f.n, start, np.uint32))
+    return True
+
+
+def _both_there(f: Fragment, at: int, tm: TensorMemory, other: TensorMemory) -> bool:
+    """Whether the peer CTA has come to the alloc that goes with this one."""
+    poll = Poll(at, -1, tm.done)
+    if f.poll != poll:
+        f.poll = poll
+        tm.arrived += 1
+        f.cta.cluster.progress += 1
+    if other.arrived <= tm.done:
+        f.cta.cluster.rest = True
+        return False
+    return True
+
+
+def _wanted(f: Fragment, at: int, columns: np.ndarray) -> int:
+    n = f.value(columns)
+    if n < 32 or n > COLUMNS or n & (n - 1):
+        what = f"tcgen05.alloc of {n} columns: a power of two from 32 to 512 is needed"
+        f.report(at, "out-of-bounds", what)
+        n = max(32, min(COLUMNS, 1 << (n - 1).bit_length()))
+    if not f.cta.tensor_memory.permit:
+        f.report(at, "barrier", "tcgen05.alloc after the permit was given up")
+    return n
+
+
+def _take(tm: TensorMemory, other: TensorMemory | None, columns: int) -> int | None:
+    """The first of newly allocated columns, or None; both CTAs of a pair have them from the same moment on."""
+    start = tm.allocate(columns)
+    if start is not None and other is not None:
+        granted = other.allocate(columns)
+        if granted is not None:
+            other.granted.append(granted)
+    return start
+
+
+def _by_first_lane(f: Fragment, access: Access, addr: np.ndarray, value: np.ndarray) -> None:
+    """A store by one lane of a whole warp."""
+    mask, one = f.mask, np.zeros(f.n, bool)
+    one[f.lanes()[0]] = True
+    f.set_mask(one)
+    store(f, access, addr, (value,))
+    f.set_mask(mask)
+
+
+@runtime
+def tmem_dealloc(f: Fragment, at: int, addr: np.ndarray, columns: np.ndarray) -> None:
+    tm = f.cta.tensor_memory
+    start, n = f.value(addr) & 0xFFFF, f.value(columns)
+    if tm.blocks.get(start) != n:
+        there = tm.blocks or "nothing"
+        f.report(at, "leak", f"tcgen05.dealloc of {n} columns at {start}, where {there} is allocated")
+        return
+    tm.release(start)
+    f.cta.cluster.progress += 1
+
+
+@runtime
+def tmem_relinquish(f: Fragment) -> None:
+    f.cta.tensor_memory.permit = False
+
+
+_SPLIT = "16x32bx2"
+_SHAPES = ("32x32b", "16x64b", "16x128b", "16x256b", _SPLIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """tcgen05.ld or st: a shape repeated `count` times; `packed` has two 16-bit columns in a register.
+
+    `split` is the distance in columns between the two halves of 16x32bx2.
+    """
+
+    at: int
+    shape: str
+    count: int
+    packed: bool
+    split: int
+    offset: int
+    write: bool
+
+    @property
+    def span(self) -> int:
+        """Lanes of tensor memory that a warp reaches."""
+        return 32 if self.shape == "32x32b" else 16
+
+    @property
+    def verb(self) -> str:
+        return "store" if self.write else "load"
+
+    def index(self) -> tuple[np.ndarray, np.ndarray]:
+        """(row, column) of each cell, (cells per lane, 32); packed registers have two."""
+        count = self.count * (2 if self.packed else 1)
+        if self.shape != _SPLIT:
+            return shape_index(self.shape, count)
+        t, r = np.arange(32)[None, :], np.arange(count)[:, None]
+        return np.broadcast_to(t % 16, (count, 32)), r + np.where(t < 16, 0, self.split)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """The .red of a tcgen05.ld: the least or largest of each lane's words, of f32, u32 or s32."""
+
+    op: str
+    type: str
+    magnitude: bool
+    nan: bool
+
+
+@emits("tcgen05.ld", own_block=True)
+def _ld(g: Generator, ins: Instruction) -> None:
+    reduction = _reduction(ins)
+    dst, *rest = ins.operands
+    if reduction is not None:
+        raise g.unknown()
+    _emit_load(g, ins, dst, None, rest, None)
+
+
+@emits("tcgen05.ld.red", own_block=True, results=2)
+def _ld_red(g: Generator, ins: Instruction) -> None:
+    reduction = _reduction(ins)
+    if reduction is None:
+        raise g.unknown()
+    dst, reduced, *rest = ins.operands
+    _emit_load(g, ins, dst, reduced, rest, reduction)
+
+
+def _reduction(ins: Instruction) -> Reduction | None:
+    op = next((p for p in ins.parts if p in ("min", "max")), None)
+    kind = next((p for p in ins.parts if p in ("f32", "u32", "s32")), None)
+    if op is None or kind is None:
+        return None
+    return Reduction(op, kind, "abs" in ins.parts, "NaN" in ins.parts)
+
+
+def _emit_load(
+    g: Generator,
+    ins: Instruction,
+    dst: Operand,
+    reduced: Operand,
+    rest: list[Operand],
+    reduction: Reduction | None,
+) -> None:
+    known = {"red", "min", "max", "f32", "u32", "s32", "abs", "NaN"} if reduction is not None else set()
+    spec, addr = _transfer(g, ins, rest[0], rest[1] if len(rest) > 1 else None, known, write=False)
+    if reduction is not None and spec.shape not in ("32x32b", _SPLIT):
+        raise g.unknown()
+    t = g.temp()
+    g.line(f"{t} = tmem_ld(f, {g.bind(spec)}, {addr})")
+    for j, item in enumerate(items(dst)):
+        if item is not None:
+            g.write(item, U32, f"{t}[{j}]")
+    if reduction is not None:
+        g.write(reduced, U32, f"reduce_words({t}, {g.bind(reduction)})")
+
+
+@emits("tcgen05.st", own_block=True, results=0)
+def _st(g: Generator, ins: Instruction) -> None:
+    mem, *split, values = ins.operands
+    spec, addr = _transfer(g, ins, mem, split[0] if split else None, set(), write=True)
+    g.line(f"tmem_st(f, {g.bind(spec)}, {addr}, {g.reads(items(values), U32)})")
+
+
+def _transfer(
+    g: Generator, ins: Instruction, mem: Operand, split: Operand, known: set[str], write: bool
+) -> tuple[Transfer, str]:
+    """The transfer an opcode means, and its address expression."""
+    g.collective()
+    parts = ins.parts[2:]
+    shape = next((p for p in parts if p in _SHAPES), None)
+    count = next((int(p[1:]) for p in parts if p[0] == "x" and p[1:].isdigit()), None)
+    pack = next((p for p in parts if p in ("pack::16b", "unpack::16b")), "")
+    if shape is None or count is None or set(parts) - {"sync", "aligned", "b32", shape, f"x{count}", pack} - known:
+        raise g.unknown()
+    distance = g.number(split, "the split of 16x32bx2") if shape == _SPLIT else 0
+    addr, offset = g.address(mem)
+    return Transfer(g.at, shape, count, bool(pack), distance, offset, write), addr
+
+
+class Part(NamedTuple):
+    """What one warp of a fragment reaches: its lanes in the range, the rows and columns of its cells."""
+
+    warp: int
+    lanes: slice
+    rows: np.ndarray
+    cols: np.ndarray
+
+
+def _parts(f: Fragment, spec: Transfer, addr: np.ndarray) -> Iterator[Part]:
+    """Warp by warp; lanes and columns it may not reach are reported."""
+    addr = np.asarray(addr)
+    rows, cols = spec.index()
+    for warp in f.warps():
+        first = 32 * warp - f.lo
+        place = (int(addr[first]) if addr.ndim else int(addr)) + spec.offset
+        lane, column, quarter = place >> 16 & 0xFFFF, place & 0xFFFF, warp % 4
+        if lane // 32 != quarter or lane % 32 + spec.span > 32:
+            what = (
+                f"{spec.verb} of tensor-memory lanes {lane} to {lane + spec.span - 1} by warp {warp}, "
+                f"which owns lanes {32 * quarter} to {32 * quarter + 31}"
+            )
+            f.report(spec.at, "tensor-memory lanes", what)
+        f.cta.tensor_memory.check(f, spec.at, column, column + int(cols.max()) + 1, spec.verb)
+        yield Part(warp, slice(first, first + 32), (rows + lane) % LANES, (cols + column) % COLUMNS)
+
+
+@runtime
+def reduce_words(words: np.ndarray, spec: Reduction) -> np.ndarray:
+    """One word per lane."""
+    v = words.view({"f32": np.float32, "u32": np.uint32, "s32": np.int32}[spec.type])
+    v = np.abs(v) if spec.magnitude else v
+    plain = {"min": np.minimum, "max": np.maximum}[spec.op]
+    chosen = plain if spec.nan or spec.type != "f32" else {"min": np.fmin, "max": np.fmax}[spec.op]
+    return np.ascontiguousarray(chosen.reduce(v, axis=0)).view(np.uint32)
+
+
+@runtime
+def tmem_ld(f: Fragment, spec: Transfer, addr: np.ndarray) -> np.ndarray:
+    """(registers, lanes) words of tensor memory."""
+    cta, observer, tm = f.cta, f.cta.cluster.observer, f.cta.tensor_memory
+    watched = spec.at in f.cta.cluster.program.watched
+    out: np.ndarray | None = None
+    for warp, lanes, rows, cols in _parts(f, spec, addr):
+        words = tm.words[rows, cols]
+        if tm.unwritten(rows, cols):
+            bad = ~tm.written[rows, cols]
+            where = f"lane {int(rows[bad][0])}, column {int(cols[bad][0])}"
+            f.report(spec.at, "uninitialised", f"tcgen05.ld of tensor memory nobody wrote: {where}")
+        observer.tmem_access(f, spec.at, warp, tm, rows, cols, False)
+        if spec.packed:
+            words = (words[0::2] & np.uint32(0xFFFF)) | (words[1::2] << np.uint32(16))
+        if out is None:
+            out = np.zeros((len(words), f.n), np.uint32)
+        out[:, lanes] = words
+        if watched:
+            cta.unfinished[warp, spec.at] = observer.serial
+    assert out is not None  # a fragment has an active lane
+    return out
+
+
+@runtime
+def tmem_st(f: Fragment, spec: Transfer, addr: np.ndarray, values: tuple[np.ndarray, ...]) -> None:
+    data = np.stack([np.broadcast_to(v, (f.n,)) for v in values])
+    tm, observer = f.cta.tensor_memory, f.cta.cluster.observer
+    f.cta.cluster.progress += 1
+    for warp, lanes, rows, cols in _parts(f, spec, addr):
+        words = data[:, lanes]
+        if spec.packed:
+            wide = np.empty((2 * len(words), 32), np.uint32)
+            wide[0::2], wide[1::2] = words & np.uint32(0xFFFF), words >> np.uint32(16)
+            words = wide
+        tm.write(rows, cols, words)
+        observer.tmem_access(f, spec.at, warp, tm, rows, cols, True)
+
+
+@emits("tcgen05.wait::ld", "tcgen05.wait::st", results=0)
+def _wait(g: Generator, ins: Instruction) -> None:
+    """Loads and stores happen at once; the checks hold an access open until its wait."""
+    if set(ins.parts[2:]) - {"sync", "aligned"}:
+        raise g.unknown()
+    g.line(f"tmem_wait(f, {ins.parts[1] == 'wait::st'})")
+
+
+@runtime
+def tmem_wait(f: Fragment, stores: bool) -> None:
+    if not stores and f.cta.unfinished:
+        warps = f.warps()
+        for key in [k for k in f.cta.unfinished if is_load(k[1]) and k[0] in warps]:
+            del f.cta.unfinished[key]
+    f.cta.cluster.observer.tmem_waited(f, stores)
+
+
+@emits("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync", results=0)
+def _fence(g: Generator, ins: Instruction) -> None:
+    if ins.parts[2:]:
+        raise g.unknown()

@@ -1,0 +1,274 @@
+"""TMA loads, stores and reductions: cp.async.bulk.tensor (PTX ISA 9.7.9.27).
+
+Every copy is a task the schedule runs when it likes; a wait that needs it runs it at the latest possible moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..address import PARAM_WINDOW, WINDOW_SHIFT, WINDOWS, SharedAddress, ranks_of
+from ..barriers import MBarrier
+from ..cta import CTA
+from ..registry import runtime
+from ..store import Store, combine
+from ..syntax import PtxError
+from ..tensormap import TensorMap, decode, gather_box, last_byte, region, scatter_box, window
+from ..warp import Fragment, Place
+from ..work import Kind, Origin, Task
+
+Coordinates = tuple[int, ...]  # of a box's first element, innermost first
+
+
+class Target(NamedTuple):
+    """Where a load goes: a CTA's shared memory, and the mbarrier that counts its bytes."""
+
+    cta: CTA
+    bar: MBarrier
+
+
+@dataclass(frozen=True, slots=True)
+class TensorLoad:
+    """cp.async.bulk.tensor from global to shared memory; `pair` is cta_group::2, which may signal the peer CTA."""
+
+    at: int
+    pair: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TensorStore:
+    """cp.async.bulk.tensor or cp.reduce.async.bulk.tensor from shared to global memory; `op` "" stores."""
+
+    at: int
+    op: str
+
+
+@dataclass(slots=True, eq=False)
+class BoxLoad(Task):
+    """One box on its way to one CTA, or by multicast to several."""
+
+    origin: Origin
+    tensor: TensorMap
+    corner: Coordinates
+    offset: int
+    targets: list[Target]
+    kind: Kind = "copy"
+
+    @property
+    def label(self) -> str:
+        return f"TMA load, line {self.origin.line}"
+
+    def run(self) -> None:
+        box = fetch_box(self.origin, self.tensor, self.corner)
+        end = self.offset + box.size
+        for cta, bar in self.targets:
+            scatter_box(cta.shared, self.tensor, self.offset, box)
+            self.origin.cluster.observer.shared_copied(cta, self.offset, end, self.origin, bar)
+            bar.complete_tx(box.size)
+
+
+@dataclass(slots=True, eq=False)
+class BoxStore(Store):
+    """One box on its way from shared to global memory."""
+
+    tensor: TensorMap
+    corner: Coordinates
+    offset: int
+    op: str
+
+    @property
+    def label(self) -> str:
+        return f"TMA store, line {self.origin.line}"
+
+    def read(self) -> np.ndarray:
+        cta = self.origin.cta
+        end = self.offset + self.tensor.box_bytes
+        self.origin.cluster.observer.shared_stored(cta, self.offset, end, self.origin)
+        return gather_box(cta.shared, self.tensor, self.offset)
+
+    def write(self, data: np.ndarray) -> None:
+        put_box(self.origin, self.tensor, self.corner, data, self.op)
+
+
+def _signed(values: list[int]) -> list[int]:
+    return [v - (1 << 32) if v >> 31 & 1 else v for v in values]
+
+
+def _corners(f: Fragment, coords: tuple[np.ndarray, ...]) -> list[Coordinates]:
+    """The coordinates in each active lane."""
+    return list(zip(*(_signed(f.values(c)) for c in coords), strict=True))
+
+
+def tensor_map(f: Fragment, at: int, address: int) -> TensorMap | None:
+    """The TMA descriptor at a generic, global or parameter address. Raises PtxError for one that is not understood."""
+    machine = f.cta.cluster.machine
+    if address >> WINDOW_SHIFT == WINDOWS["param"]:
+        raw = f.cta.launch.params[address - PARAM_WINDOW : address - PARAM_WINDOW + 128]
+    else:
+        allocation = machine.memory.find(address, 128)
+        raw = b"" if allocation is None else allocation.span(address, 128).tobytes()
+    if len(raw) < 64:
+        f.report(at, "out-of-bounds", f"no TMA descriptor at {address:#x}")
+        return None
+    try:
+        return decode(bytes(raw))
+    except ValueError as error:
+        raise PtxError(f"kernel {f.cta.launch.name[:80]}: {error}") from None
+
+
+def _aligned_start(f: Fragment, at: int, tensor: TensorMap, corner: Coordinates) -> bool:
+    """Whether a box begins at a multiple of 16 bytes of its row; an H200 calls anything else an illegal instruction."""
+    byte = corner[0] * tensor.bits // 8
+    if byte % 16 == 0:
+        return True
+    f.report(at, "misaligned", f"a TMA box at {corner} begins at byte {byte} of its row: no multiple of 16")
+    return False
+
+
+def _shared_place(f: Fragment, at: int, tensor: TensorMap, offset: int, verb: str, multiple: int) -> bool:
+    """Whether a box fits into shared memory at an offset, which must be a multiple of so many bytes."""
+    cta = f.cta
+    if offset >= 0 and offset + tensor.box_bytes <= cta.shared_bytes and offset % multiple == 0:
+        return True
+    kind = "misaligned" if offset % 128 else "out-of-bounds"
+    where = f"{'to' if verb == 'load' else 'from'} shared offset {offset} of {cta.shared_bytes}"
+    f.report(at, kind, f"a TMA {verb} of {tensor.box_bytes} bytes {where}")
+    return False
+
+
+@runtime
+def tma_load(
+    f: Fragment,
+    spec: TensorLoad,
+    to: Place,
+    tensor: Place,
+    coords: tuple[np.ndarray, ...],
+    bar: Place,
+    mask: np.ndarray | None,
+) -> None:
+    masks: list[int | None] = [None] * f.count if mask is None else [*f.values(mask)]
+    operands = zip(f.addresses(to), f.addresses(tensor), _corners(f, coords), f.addresses(bar), masks, strict=True)
+    for lane, (place, descriptor, corner, signal, bits) in zip(f.lanes(), operands, strict=True):
+        found = tensor_map(f, spec.at, descriptor)
+        if found is None:
+            continue
+        if len(found.sizes) != len(corner):
+            what = f"{len(corner)} coordinates for a tensor map of rank {len(found.sizes)}"
+            f.report(spec.at, "out-of-bounds", what)
+            continue
+        _begin_load(f, spec, found, corner, SharedAddress.of(place), SharedAddress.of(signal), bits, int(lane))
+
+
+def _begin_load(
+    f: Fragment,
+    spec: TensorLoad,
+    tensor: TensorMap,
+    corner: Coordinates,
+    to: SharedAddress,
+    signal: SharedAddress,
+    mask: int | None,
+    lane: int,
+) -> None:
+    """Queue one load, if its places are right."""
+    cluster = f.cta.cluster
+    cluster.machine.counts.tma_instructions += 1
+    cluster.machine.counts.tma_bytes += tensor.box_bytes
+    origin = f.issue(spec.at, f.warp_of(lane))
+    targets = _targets(f, spec, to, signal, mask)
+    multiple = 128 if tensor.swizzle or len(tensor.sizes) > 1 else 16
+    if not _shared_place(f, spec.at, tensor, to.offset, "load", multiple):
+        return
+    if not _aligned_start(f, spec.at, tensor, corner):
+        return
+    for target in targets:
+        cluster.observer.copy_expected(target.bar, origin)
+    cluster.post(cluster.pipes.own(f.cta.rank), BoxLoad(origin, tensor, corner, to.offset, targets))
+
+
+def _targets(f: Fragment, spec: TensorLoad, to: SharedAddress, signal: SharedAddress, mask: int | None) -> list[Target]:
+    """The CTAs a load goes to. By multicast each has its bytes counted on its own mbarrier at the same offset.
+
+    With cta_group::2 they are counted on that of the CTA of its pair whose parity the address names.
+    """
+    out = []
+    for rank in [to.rank] if mask is None else ranks_of(mask):
+        if mask is None:
+            bar_rank = signal.rank
+        else:
+            bar_rank = (rank & ~1) | (signal.rank & 1) if spec.pair else rank
+        target, bar = f.cta.peer(rank), f.cta.mbarrier(signal.at(bar_rank))
+        if target is None or bar is None:
+            missing = f"mbarrier at shared address {signal.raw:#x} of CTA rank {bar_rank}"
+            what = f"CTA rank {rank}" if target is None else missing
+            f.report(spec.at, "barrier", f"a TMA load names {what}, which is not there")
+        else:
+            out.append(Target(target, bar))
+    return out
+
+
+def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndarray:
+    """A box as bytes in its linear order, zeros outside the tensor."""
+    machine = origin.cluster.machine
+    box = np.zeros(tensor.box_shape, np.uint8)
+    inside = window(tensor, corner)
+    if inside is not None:
+        start, end = last_byte(tensor, inside)
+        allocation = machine.memory.find(start, end - start)
+        if allocation is None:
+            where = machine.memory.place(end - 1)
+            origin.report("out-of-bounds", f"a TMA box at {corner} reads bytes {start:#x} to {end:#x}: {where}")
+        else:
+            source = region(tensor, allocation.bytes, allocation.start, inside)
+            machine.counts.global_read_bytes += source.size
+            if allocation.read_map is not None:
+                region(tensor, allocation.read_map, allocation.start, inside)[...] = 1
+            if inside.extent == tensor.box:
+                box = np.ascontiguousarray(source)
+            else:
+                box[inside.in_box] = source
+    box = box.reshape(-1)
+    if tensor.padded:
+        wide = np.zeros((box.size // 8, 16), np.uint8)
+        wide[:, :8] = box.reshape(-1, 8)
+        box = wide.reshape(-1)
+    return box
+
+
+@runtime
+def tma_store(f: Fragment, spec: TensorStore, source: Place, tensor: Place, coords: tuple[np.ndarray, ...]) -> None:
+    counts = f.cta.cluster.machine.counts
+    operands = zip(f.addresses(source), f.addresses(tensor), _corners(f, coords), strict=True)
+    for lane, (place, descriptor, corner) in zip(f.lanes(), operands, strict=True):
+        found = tensor_map(f, spec.at, descriptor)
+        if found is None:
+            continue
+        offset = SharedAddress.of(place).offset
+        if not _shared_place(f, spec.at, found, offset, "store", 128):
+            continue
+        counts.tma_instructions += 1
+        counts.tma_bytes += found.box_bytes
+        if _aligned_start(f, spec.at, found, corner):
+            origin = f.issue(spec.at, f.warp_of(lane))
+            BoxStore(origin, int(lane) + f.lo, found, corner, offset, spec.op).begin()
+
+
+def put_box(origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndarray, op: str) -> None:
+    """A box into global memory, what lies outside the tensor left out."""
+    machine = origin.cluster.machine
+    inside = window(tensor, corner)
+    if inside is None:
+        return
+    start, end = last_byte(tensor, inside)
+    allocation = machine.memory.find(start, end - start)
+    if allocation is None:
+        where = machine.memory.place(end - 1)
+        return origin.report("out-of-bounds", f"a TMA box at {corner} writes bytes {start:#x} to {end:#x}: {where}")
+    target = region(tensor, allocation.bytes, allocation.start, inside)
+    data = box.reshape(tensor.box_shape)[inside.in_box]
+    machine.counts.global_write_bytes += data.size
+    if allocation.write_map is not None:
+        region(tensor, allocation.write_map, allocation.start, inside)[...] = 1
+    target[...] = data if not op else combine(target, data, tensor.element, op)

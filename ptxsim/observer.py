@@ -1,0 +1,111 @@
+"""What can be watched while a cluster runs: the seam for checks, and for a clock.
+
+An Observer does nothing. The race check (checks/clocks.py) overrides what it needs; whoever else wants to know when
+work is issued, when a barrier lets go or who touches which word does the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .work import NO_TOKEN, Origin, Token
+
+if TYPE_CHECKING:
+    from .barriers import ClusterBarrier, MBarrier, NamedBarrier
+    from .cta import CTA
+    from .memory import Access
+    from .tmem import TensorMemory
+    from .warp import Fragment
+
+
+class Observer:
+    """Hooks, called by the thread or the asynchronous work that does something. `at` is an instruction's index."""
+
+    serial = 1  # of the last piece of work issued
+
+    # asynchronous work is asked for, and waited for
+    def issued(self, f: Fragment, at: int, warp: int) -> Token:
+        return NO_TOKEN
+
+    def copy_expected(self, bar: MBarrier, origin: Origin) -> None:
+        """A copy was issued that will signal an mbarrier."""
+
+    def products_committed(self, bar: MBarrier, origin: Origin) -> None:
+        """An mbarrier is signalled by tcgen05.commit: all tensor-core work before it has run."""
+
+    def copies_committed(self, f: Fragment, warp: int) -> None:
+        """A warp closed a group of cp.async copies."""
+
+    def copies_waited(self, f: Fragment, warp: int, left: int) -> None:
+        """A warp has waited for all but `left` of its groups of cp.async copies (-1: for every copy)."""
+
+    def copies_arrived(self, bar: MBarrier, origin: Origin) -> None:
+        """An mbarrier is signalled by cp.async.mbarrier.arrive."""
+
+    def stores_waited(self, f: Fragment, warp: int, stores: Iterable[Origin]) -> None:
+        """A thread has waited for bulk stores."""
+
+    def wgmma_started(self, origin: Origin, group: int) -> None:
+        """A product of a warpgroup is about to read its operands and write its registers."""
+
+    def wgmma_waited(self, rank: int, warp: int, group: int) -> None:
+        """A warp has waited for products of its warpgroup."""
+
+    def tmem_waited(self, f: Fragment, stores: bool) -> None:
+        """A fragment has executed tcgen05.wait::ld or, with `stores`, ::st."""
+
+    def tmem_loaded(self, rank: int, warp: int, serial: int) -> None:
+        """A tcgen05.ld of a warp, and those before it, have read tensor memory."""
+
+    # fences and barriers
+    def proxy_fenced(self, f: Fragment) -> None:
+        """fence.proxy.async."""
+
+    def init_fenced(self, f: Fragment) -> None:
+        """A fence after which copies may signal the mbarriers that these warps made."""
+
+    def mbarrier_made(self, f: Fragment, bar: MBarrier) -> None: ...
+
+    def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
+        """Threads arrive on an mbarrier with release semantics."""
+
+    def mbarrier_acquired(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
+        """Threads have seen a phase complete, with acquire semantics."""
+
+    def mbarrier_completed(self, bar: MBarrier) -> None:
+        """A phase has completed; its sleepers have not yet been woken."""
+
+    def barrier_arrived(self, f: Fragment, barrier: NamedBarrier) -> None: ...
+
+    def barrier_released(self, barrier: NamedBarrier, sleepers: list[Fragment]) -> None: ...
+
+    def cluster_arrived(self, f: Fragment, barrier: ClusterBarrier) -> None: ...
+
+    def cluster_waited(self, f: Fragment, barrier: ClusterBarrier) -> None:
+        """A fragment goes on after barrier.cluster.wait."""
+
+    # memory
+    def shared_access(
+        self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access
+    ) -> None:
+        """An ordinary access at byte `offsets` of `target`'s shared memory, one per lane of `lanes` (None: all)."""
+
+    def shared_copied(self, target: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None) -> None:
+        """Bytes start..end were written by a copy that signals `bar`, or by a cp.async (None)."""
+
+    def shared_stored(self, source: CTA, start: int, end: int, origin: Origin) -> None:
+        """Bytes start..end were read by a bulk store."""
+
+    def operand_read(self, source: CTA, chunks: np.ndarray, origin: Origin, group: int | None = None) -> None:
+        """16-byte chunks were read by tcgen05.mma or cp or, with `group`, by that warpgroup's wgmma."""
+
+    def tmem_access(
+        self, f: Fragment, at: int, warp: int, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool
+    ) -> None:
+        """tcgen05.ld or st of a warp."""
+
+    def tmem_worked(self, origin: Origin, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool) -> None:
+        """tcgen05.mma or cp reads or writes tensor memory."""

@@ -1,0 +1,137 @@
+"""A kernel made ready to run: each basic block becomes one Python function over numpy views of its registers.
+
+A block function takes a fragment (see warp.py) and returns the index of the block to run next, or -1 when its
+lanes have exited. Two versions exist, one for all lanes of the fragment's range active and one with a mask;
+each is compiled when first run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .generator import Generator
+from .parser import Module
+from .pending import Touch, touches
+from .registry import RUNTIME, opcode
+from .syntax import Instruction, Kernel, PtxError, Reg
+
+if TYPE_CHECKING:
+    from .warp import Fragment
+
+BlockFunction = Callable[["Fragment"], int]
+_LEAVES = ("bra", "ret", "exit", "trap")
+
+
+@dataclass(slots=True)
+class Block:
+    """Instructions first..last-1, with the next block on fall-through and what is executed, by class.
+
+    `collective` blocks run only when their warps are whole.
+    """
+
+    first: int
+    last: int
+    index: int
+    next: int
+    counts: dict[str, int] = field(default_factory=dict)
+    full: BlockFunction | None = None
+    masked: BlockFunction | None = None
+    collective: bool = False
+
+
+class Program:
+    """Basic blocks, the constants their code uses, and the registers that may be touched before their wait."""
+
+    def __init__(self, module: Module, kernel: Kernel) -> None:
+        self.module, self.kernel = module, kernel
+        self.instructions = unguarded(kernel.instructions)
+        self.namespace: dict[str, object] = dict(RUNTIME)
+        self.bound: dict[object, str] = {}
+        self.blocks = self._split()
+        self.block_of = {b.first: b.index for b in self.blocks}
+        self.pending: dict[int, list[Touch]] = touches(self)
+        self.watched = {origin for uses in self.pending.values() for use in uses for origin in use.origins}
+        for block in self.blocks:
+            Generator(self, block, masked=True).source()
+
+    def fail(self, ins: Instruction, what: str) -> PtxError:
+        return PtxError(f"{self.module.path}:{ins.line}: kernel {self.kernel.name[:80]}: {what}: «{ins.text[:160]}»")
+
+    def after(self, block: Block) -> int:
+        """The block that follows, or -1 at the end of the kernel."""
+        return block.next if block.next < len(self.blocks) else -1
+
+    def _split(self) -> list[Block]:
+        code = self.instructions
+        leaders = {0}
+        for i, ins in enumerate(code):
+            known = opcode(ins.op)
+            if ins.base in _LEAVES:
+                leaders.add(i + 1)
+                if ins.base == "bra":
+                    leaders.add(ins.target)
+            elif known is not None and known.own_block:
+                leaders |= {i, i + 1}
+        starts = sorted(x for x in leaders if x < len(code))
+        ends = [*starts[1:], len(code)]
+        if any(ins.base == "bra" and ins.target >= len(code) for ins in code):
+            raise self.fail(code[-1], "a branch past the end of the kernel")
+        return [Block(a, b, n, n + 1) for n, (a, b) in enumerate(zip(starts, ends, strict=True))]
+
+    def successors(self, block: Block) -> list[int]:
+        """The blocks that may run after a block."""
+        last = self.instructions[block.last - 1]
+        out = [self.block_of[last.target]] if last.base == "bra" else []
+        if (last.base not in _LEAVES or last.guard is not None) and self.after(block) >= 0:
+            out.append(block.next)
+        return out
+
+    def compile(self, block: Block, masked: bool) -> BlockFunction:
+        """The function of a block; `masked` selects the version for a partly active range."""
+        name = f"b{block.index}{'m' if masked else ''}"
+        source = Generator(self, block, masked).source(name)
+        exec(compile(source, f"<ptx {self.kernel.name[:40]}>", "exec"), self.namespace)
+        function: BlockFunction = self.namespace[name]  # type: ignore[assignment]  # what exec has just put there
+        if masked:
+            block.masked = function
+        else:
+            block.full = function
+        return function
+
+
+def unguarded(code: list[Instruction]) -> list[Instruction]:
+    """Guards on anything but a branch become a branch around the instruction, so that blocks need none."""
+    if not any(i.guard is not None and i.base != "bra" for i in code):
+        return code
+    out: list[Instruction] = []
+    moved: list[int] = []  # old place → new place
+    around: set[int] = set()  # new places of the branches put in
+    for ins in code:
+        moved.append(len(out))
+        guard = ins.guard
+        if guard is not None and ins.base != "bra":
+            around.add(len(out))
+            opposite = Reg(guard.slot, 1, guard.name, not guard.negated)
+            out.append(Instruction("bra", ("bra",), (), opposite, ins.line, ins.source, ins.text))
+            out.append(Instruction(ins.op, ins.parts, ins.operands, None, ins.line, ins.source, ins.text))
+        else:
+            out.append(ins)
+    moved.append(len(out))
+    for n, ins in enumerate(out):
+        if ins.base == "bra":
+            target = n + 2 if n in around else moved[ins.target]
+            out[n] = Instruction(ins.op, ins.parts, (), ins.guard, ins.line, ins.source, ins.text, target)
+    return out
+
+
+_PROGRAMS: dict[int, Program] = {}
+
+
+def program_of(module: Module, kernel: Kernel) -> Program:
+    """The translated kernel, made once."""
+    kept = _PROGRAMS.get(id(kernel))
+    if kept is None or kept.kernel is not kernel:
+        kept = _PROGRAMS[id(kernel)] = Program(module, kernel)
+    return kept
