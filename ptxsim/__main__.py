@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import CaptureError, Module, Pointer, PtxError, Tensor, capture, run
+from . import CaptureError, Module, Pointer, PtxError, Result, Tensor, capture, run
 from .run import DEFAULT_CHECKS
 from .schedule import NAMES
 
@@ -88,7 +88,7 @@ def folder(path: Path) -> tuple[Path, Path, str]:
     return objects[0], texts[0], function
 
 
-def main(argv: list[str] | None = None) -> int:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m ptxsim", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -102,28 +102,28 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--trace", action="store_true", help="a line per block and completion, on stderr")
     parser.add_argument("--track", action="store_true", help="count global bytes touched once")
     parser.add_argument("--json", type=Path, help="write findings and counts here")
-    options = parser.parse_args(argv)
-    try:
-        obj, text, function = folder(options.folder)
-        args = [argument(a, n) for n, a in enumerate(options.arg)]
-        launches = capture(obj, function, args, Module.from_file(text))
-        for x in launches:
-            print(
-                f"launch {x.name[:72]}: grid {x.grid}, block {x.block}, cluster {x.cluster}, "
-                f"{x.dynamic_shared} B shared"
-            )
-        trace = (lambda line: print(line, file=sys.stderr)) if options.trace else None
-        result = run(
-            launches,
-            options.schedule,
-            options.seed,
-            checks=[c for c in options.checks.split(",") if c],
-            trace=trace,
-            track=options.track,
-        )
-    except (CaptureError, PtxError, FileNotFoundError, ValueError) as error:
-        print(f"ptxsim: {error}", file=sys.stderr)
-        return 2
+    return parser
+
+
+def _run(options: argparse.Namespace) -> Result:
+    """Capture and run what the command line names, with a line per launch on stdout."""
+    obj, text, function = folder(options.folder)
+    args = [argument(a, n) for n, a in enumerate(options.arg)]
+    launches = capture(obj, function, args, Module.from_file(text))
+    for x in launches:
+        shape = f"grid {x.grid}, block {x.block}, cluster {x.cluster}"
+        print(f"launch {x.name[:72]}: {shape}, {x.dynamic_shared} B shared")
+    return run(
+        launches,
+        options.schedule,
+        options.seed,
+        checks=[c for c in options.checks.split(",") if c],
+        trace=(lambda line: print(line, file=sys.stderr)) if options.trace else None,
+        track=options.track,
+    )
+
+
+def _show(result: Result) -> None:
     for f in result.findings:
         print(f"{f}{f' ({f.count} times)' if f.count > 1 else ''}")
     for n, c in enumerate(result.counts):
@@ -132,15 +132,29 @@ def main(argv: list[str] | None = None) -> int:
             f"{c.global_read_bytes} bytes read and {c.global_write_bytes} written, {c.barrier_waits} barrier waits"
         )
     print(f"schedule {result.schedule}, seed {result.seed}, {result.seconds:.1f} s: {len(result.findings)} findings")
+
+
+def _record(result: Result) -> dict[str, Any]:
+    return {
+        "schedule": result.schedule,
+        "seed": result.seed,
+        "seconds": result.seconds,
+        "findings": [f.__dict__ for f in result.findings],
+        "counts": [c.as_dict() for c in result.counts],
+    }
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    options = _parser().parse_args(argv)
+    try:
+        result = _run(options)
+    except (CaptureError, PtxError, FileNotFoundError, ValueError) as error:
+        print(f"ptxsim: {error}", file=sys.stderr)
+        return 2
+    _show(result)
     if options.json:
-        record = {
-            "schedule": result.schedule,
-            "seed": result.seed,
-            "seconds": result.seconds,
-            "findings": [f.__dict__ for f in result.findings],
-            "counts": [c.as_dict() for c in result.counts],
-        }
-        options.json.write_text(json.dumps(record, indent=1))
+        options.json.write_text(json.dumps(_record(result), indent=1))
     return 1 if result.findings else 0
 
 

@@ -152,6 +152,7 @@ class _Arguments:
     def __init__(self, args: tuple[Any, ...], memory: Memory) -> None:
         self.keep: list[object] = []
         self.memory = memory
+        self.count = len(args)
         self.array = (_Any * max(len(args), 1))()
         for n, arg in enumerate(args):
             self._pack(n, self.array[n], arg)
@@ -231,9 +232,6 @@ def capture(
     is no argument. module: the PTX of the same build. Raises CaptureError with the object's own message when it
     refuses its arguments, or when a kernel it launches is not in the module.
     """
-    if compute_capability is None:
-        digits = "".join(c for c in module.target.split(",")[0] if c.isdigit())
-        compute_capability = (int(digits[:-1]), int(digits[-1]))
     lib = ctypes.CDLL(str(link(obj)), mode=os.RTLD_LOCAL | os.RTLD_NOW)
     memory = Memory()
     launches: list[Launch] = []
@@ -246,23 +244,34 @@ def capture(
             trouble.append(error)
 
     callback = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)(on_launch)
-    lib.ptxsim_setup(callback, sm_count, *compute_capability)
+    lib.ptxsim_setup(callback, sm_count, *(compute_capability or _capability(module.target)))
     try:
         entry = getattr(lib, f"__tvm_ffi_{function}")
     except AttributeError:
-        raise CaptureError(
-            f"{obj} has no exported function {function} (was it exported with --enable-tvm-ffi?)"
-        ) from None
-    packed, result = _Arguments(tuple(args), memory), _Any()
-    entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p]
-    entry.restype = ctypes.c_int
-    rc = entry(None, ctypes.addressof(packed.array), len(args), ctypes.addressof(result))
+        hint = "was it exported with --enable-tvm-ffi?"
+        raise CaptureError(f"{obj} has no exported function {function} ({hint})") from None
+    code = _call(entry, _Arguments(tuple(args), memory))
     if trouble:
         raise trouble[0]
-    if rc:
+    if code:
         lib.ptxsim_error.restype = ctypes.c_char_p
-        raise CaptureError(lib.ptxsim_error().decode(errors="replace") or f"{function} failed with code {rc}")
+        raise CaptureError(lib.ptxsim_error().decode(errors="replace") or f"{function} failed with code {code}")
     return launches
+
+
+def _capability(target: str) -> tuple[int, int]:
+    """(10, 0) for sm_100a."""
+    digits = "".join(c for c in target.split(",")[0] if c.isdigit())
+    return int(digits[:-1]), int(digits[-1])
+
+
+def _call(entry: Any, packed: _Arguments) -> int:
+    """Call an exported function the tvm-ffi way; returns its error code."""
+    result = _Any()
+    entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p]
+    entry.restype = ctypes.c_int
+    code: int = entry(None, ctypes.addressof(packed.array), packed.count, ctypes.addressof(result))
+    return code
 
 
 def _launch(name: str, config: int, params: int, module: Module, memory: Memory) -> Launch:

@@ -9,7 +9,8 @@ from .checks import observer_for
 from .cta import CTA
 from .launch import Dim3
 from .program import Block
-from .warp import Fragment, RegisterFile, State
+from .registers import RegisterFile
+from .warp import Fragment, State
 from .work import Pipe, Pipes, Task
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from .address import SharedAddress
 from .barriers import MBarrier, NamedBarrier
 from .launch import Dim3, Launch
 from .memory import word_views
+from .registers import RegisterFile
 from .special import CLOCKS, special_register
 from .tmem import TensorMemory
-from .warp import Fragment, RegisterFile
+from .warp import Fragment
 
 if TYPE_CHECKING:
     from .cluster import Cluster

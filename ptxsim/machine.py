@@ -17,8 +17,8 @@ from .counts import Counts
 from .finding import Finding
 from .launch import Launch, Layout
 from .program import program_of
+from .registers import RegisterFile
 from .schedule import Schedule
-from .warp import RegisterFile
 
 if TYPE_CHECKING:
     from .warp import Fragment

@@ -1,4 +1,4 @@
-"""Registers and control flow of the threads of a CTA.
+"""Control flow of the threads of a CTA.
 
 Threads run as fragments: a range [lo, hi) of whole warps at one program counter, with a mask where not all its
 lanes are there. A branch that splits along warps makes ranges, one that splits inside a warp makes two masked
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .formats import FORMATS, UNSIGNED, Format
 from .work import Origin
 
 if TYPE_CHECKING:
@@ -38,51 +37,6 @@ class Poll(NamedTuple):
     at: int
     place: int
     phase: int
-
-
-class _Lazy(dict[int, np.ndarray]):
-    """slot → the view of that register's lanes, made when first used."""
-
-    def __init__(self, array: np.ndarray, fmt: Format, lo: int, hi: int) -> None:
-        super().__init__()
-        self.array, self.fmt, self.lo, self.hi = array, fmt, lo, hi
-
-    def __missing__(self, slot: int) -> np.ndarray:
-        row = self.array[slot, self.lo : self.hi]
-        view = row if self.fmt.bits in (1, 128) else row.view(self.fmt.dtype)
-        self[slot] = view
-        return view
-
-
-class Views:
-    """The register file seen through one range of threads: an attribute per format, each slot → array."""
-
-    def __init__(self, file: RegisterFile, lo: int, hi: int) -> None:
-        for fmt in FORMATS:
-            if fmt.bits != 8:  # there are no registers of that width
-                setattr(self, fmt.name, _Lazy(file.arrays[fmt.bits], fmt, lo, hi))
-        self.special: dict[str, np.ndarray] = {}
-
-
-class RegisterFile:
-    """All registers of a CTA, `threads` lanes wide; reused for one CTA after another."""
-
-    def __init__(self, counts: dict[int, int], threads: int) -> None:
-        self.threads = threads
-        self.arrays = {w: np.zeros((counts[w], threads), UNSIGNED[w].dtype) for w in (1, 16, 32, 64)}
-        self.arrays[128] = np.zeros((counts[128], threads, 2), np.uint64)
-        self._views: dict[tuple[int, int], Views] = {}
-
-    def views(self, lo: int, hi: int) -> Views:
-        views = self._views.get((lo, hi))
-        if views is None:
-            views = self._views[lo, hi] = Views(self, lo, hi)
-        return views
-
-    def forget_specials(self) -> None:
-        """Special registers differ from CTA to CTA."""
-        for views in self._views.values():
-            views.special.clear()
 
 
 class Fragment:

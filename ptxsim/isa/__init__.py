@@ -19,6 +19,7 @@ from . import (  # noqa: F401  (they register their opcodes)
     memory,
     mma,
     tcgen05,
+    tensor_allocation,
     tensor_memory,
     tma,
     warp_wide,

@@ -1,0 +1,125 @@
+"""tcgen05.alloc, dealloc and relinquish_alloc_permit (PTX ISA 9.7.16)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..formats import U32
+from ..generator import Generator
+from ..memory import Access
+from ..registry import emits, runtime
+from ..syntax import Instruction
+from ..tmem import COLUMNS, TensorMemory
+from ..warp import Fragment, Poll
+from .memory import store
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """tcgen05.alloc; `pair` is cta_group::2. `result` stores the address to shared memory."""
+
+    at: int
+    pair: bool
+    result: Access
+
+
+@emits("tcgen05.alloc", "tcgen05.dealloc", "tcgen05.relinquish_alloc_permit", own_block=True, results=0)
+def _alloc(g: Generator, ins: Instruction) -> None:
+    known = {"cta_group::1", "cta_group::2", "sync", "aligned", "shared::cta", "b32"}
+    if set(ins.parts[2:]) - known:
+        raise g.unknown()
+    g.collective()
+    if ins.parts[1] == "alloc":
+        addr, offset = g.address(ins.operands[0])
+        result = Access.of(g.at, "shared", U32.dtype, 1, offset, write=True)
+        spec = g.bind(Allocation(g.at, "cta_group::2" in ins.parts, result))
+        columns = g.read(ins.operands[1], U32)
+        g.line(f"if not tmem_alloc(f, {spec}, {addr}, {columns}): return {g.block.index}")
+    elif ins.parts[1] == "dealloc":
+        g.line(f"tmem_dealloc(f, {g.at}, {g.read(ins.operands[0], U32)}, {g.read(ins.operands[1], U32)})")
+    else:
+        g.line("tmem_relinquish(f)")
+
+
+@runtime
+def tmem_alloc(f: Fragment, spec: Allocation, addr: np.ndarray, columns: np.ndarray) -> bool:
+    """Allocate and write the address to shared memory; False when the warp has to wait.
+
+    It waits for columns, and with cta_group::2 for the peer CTA to come to its own alloc.
+    """
+    cta, cluster, tm = f.cta, f.cta.cluster, f.cta.tensor_memory
+    peer = cta.peer(cta.rank ^ 1) if spec.pair else None
+    other = None if peer is None else peer.tensor_memory
+    if other is not None and not _both_there(f, spec.at, tm, other):
+        return False
+    n = _wanted(f, spec.at, columns)
+    start = tm.granted.pop(0) if tm.granted else _take(tm, other, n)
+    if start is None:
+        cluster.rest = True
+        return False
+    tm.done += 1
+    cluster.progress += 1
+    _by_first_lane(f, spec.result, addr, np.full(f.n, start, np.uint32))
+    return True
+
+
+def _both_there(f: Fragment, at: int, tm: TensorMemory, other: TensorMemory) -> bool:
+    """Whether the peer CTA has come to the alloc that goes with this one."""
+    poll = Poll(at, -1, tm.done)
+    if f.poll != poll:
+        f.poll = poll
+        tm.arrived += 1
+        f.cta.cluster.progress += 1
+    if other.arrived <= tm.done:
+        f.cta.cluster.rest = True
+        return False
+    return True
+
+
+def _wanted(f: Fragment, at: int, columns: np.ndarray) -> int:
+    n = f.value(columns)
+    if n < 32 or n > COLUMNS or n & (n - 1):
+        what = f"tcgen05.alloc of {n} columns: a power of two from 32 to 512 is needed"
+        f.report(at, "out-of-bounds", what)
+        n = max(32, min(COLUMNS, 1 << (n - 1).bit_length()))
+    if not f.cta.tensor_memory.permit:
+        f.report(at, "barrier", "tcgen05.alloc after the permit was given up")
+    return n
+
+
+def _take(tm: TensorMemory, other: TensorMemory | None, columns: int) -> int | None:
+    """The first of newly allocated columns, or None; both CTAs of a pair have them from the same moment on."""
+    start = tm.allocate(columns)
+    if start is not None and other is not None:
+        granted = other.allocate(columns)
+        if granted is not None:
+            other.granted.append(granted)
+    return start
+
+
+def _by_first_lane(f: Fragment, access: Access, addr: np.ndarray, value: np.ndarray) -> None:
+    """A store by one lane of a whole warp."""
+    mask, one = f.mask, np.zeros(f.n, bool)
+    one[f.lanes()[0]] = True
+    f.set_mask(one)
+    store(f, access, addr, (value,))
+    f.set_mask(mask)
+
+
+@runtime
+def tmem_dealloc(f: Fragment, at: int, addr: np.ndarray, columns: np.ndarray) -> None:
+    tm = f.cta.tensor_memory
+    start, n = f.value(addr) & 0xFFFF, f.value(columns)
+    if tm.blocks.get(start) != n:
+        there = tm.blocks or "nothing"
+        f.report(at, "leak", f"tcgen05.dealloc of {n} columns at {start}, where {there} is allocated")
+        return
+    tm.release(start)
+    f.cta.cluster.progress += 1
+
+
+@runtime
+def tmem_relinquish(f: Fragment) -> None:
+    f.cta.tensor_memory.permit = False
