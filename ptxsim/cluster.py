@@ -10,7 +10,7 @@ from .cta import CTA
 from .launch import Dim3
 from .program import Block
 from .registers import RegisterFile
-from .warp import Fragment, State
+from .warp import PARTED, RUNNING, Fragment
 from .work import Pipe, Pipes, Task
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Cluster:
         last = -1
         queues = self.pipes.queues
         while True:
-            ready = [f for cta in self.ctas for f in cta.fragments if f.state is State.RUNNING]
+            ready = [f for cta in self.ctas for f in cta.fragments if f.state is RUNNING]
             pipes = list(queues)
             if not ready and not pipes:
                 if not any(cta.fragments for cta in self.ctas):
@@ -97,7 +97,7 @@ class Cluster:
                 visits[f.pc] = visits.get(f.pc, 0) + (f.n >> 5)
             else:
                 if block.collective and not f.whole():
-                    f.state = State.PARTED
+                    f.state = PARTED
                     return
                 run = block.masked or self.program.compile(block, masked=True)
                 visits[f.pc] = visits.get(f.pc, 0) + len(f.warps())
@@ -105,11 +105,11 @@ class Cluster:
                 trace(self._trace_line(f, block))
             following = run(f)
             if following < 0:
-                if f.state is State.RUNNING:  # past the last instruction
+                if f.state is RUNNING:  # past the last instruction
                     f.exit()
                 return
             f.pc = following
-            if f.state is not State.RUNNING:
+            if f.state is not RUNNING:
                 return
             if f.family is not None:
                 for other in f.family:
@@ -135,7 +135,7 @@ class Cluster:
 
     def _waits_for(self, f: Fragment) -> str:
         here = self.program.instructions[self.program.blocks[f.pc].first]
-        if f.state is State.PARTED:
+        if f.state is PARTED:
             return f"for the other lanes of its warp, at PTX line {here.line}"
         if f.wait is None:
             return f"polling near PTX line {here.line}"
@@ -150,6 +150,6 @@ def _earliest(f: Fragment, family: list[Fragment]) -> Fragment | None:
     """The first other fragment of a family that can run and stands before `f`."""
     family.sort(key=lambda other: other.pc)
     for other in family:
-        if other is not f and other.state is State.RUNNING and other.pc < f.pc:
+        if other is not f and other.state is RUNNING and other.pc < f.pc:
             return other
     return None

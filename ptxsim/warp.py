@@ -31,6 +31,9 @@ class State(Enum):
     DONE = "done"
 
 
+RUNNING, PARTED, WAITING, DONE = State  # looked up in every turn
+
+
 class Poll(NamedTuple):
     """A wait that has failed: the instruction, and what has to change before it can succeed."""
 
@@ -43,6 +46,7 @@ class Fragment:
     """Threads [lo, hi) of a CTA at block `pc`; `mask` is None when all of them are here."""
 
     __slots__ = (
+        "_lanes",
         "_mask_of_pairs",
         "count",
         "cta",
@@ -62,7 +66,7 @@ class Fragment:
     def __init__(self, cta: CTA, lo: int, hi: int, pc: int, mask: np.ndarray | None = None) -> None:
         self.cta, self.lo, self.hi, self.n, self.pc = cta, lo, hi, hi - lo, pc
         self.views = cta.registers.views(lo, hi)
-        self.state = State.RUNNING
+        self.state = RUNNING
         self.wait: Wait | None = None  # of a fragment that is WAITING
         self.family: list[Fragment] | None = None
         self.poll: Poll | None = None
@@ -73,6 +77,7 @@ class Fragment:
     def set_mask(self, mask: np.ndarray | None) -> None:
         self.mask = mask
         self.count = self.n if mask is None else int(np.count_nonzero(mask))
+        self._lanes: np.ndarray | None = None
         self._mask_of_pairs: np.ndarray | None = None
 
     @property
@@ -85,7 +90,9 @@ class Fragment:
 
     def lanes(self) -> np.ndarray:
         """Indices, within the range, of the active lanes."""
-        return np.arange(self.n) if self.mask is None else np.flatnonzero(self.mask)
+        if self._lanes is None:
+            self._lanes = np.arange(self.n) if self.mask is None else np.flatnonzero(self.mask)
+        return self._lanes
 
     def warps(self) -> range | list[int]:
         """Numbers, within the CTA, of the warps with an active lane."""
@@ -159,10 +166,10 @@ class Fragment:
         return Origin(self, at, warp, self.cta.cluster.observer.issued(self, at, warp))
 
     def sleep(self, wait: Wait) -> None:
-        self.state, self.wait = State.WAITING, wait
+        self.state, self.wait = WAITING, wait
 
     def wake(self) -> None:
-        self.state, self.wait = State.RUNNING, None
+        self.state, self.wait = RUNNING, None
 
     # control flow
     def branch(self, p: np.ndarray, target: int, fall: int, negated: bool) -> int:
@@ -214,7 +221,7 @@ class Fragment:
         """The active lanes leave the kernel."""
         alive = self.cta.alive[self.lo : self.hi]
         alive &= False if self.mask is None else ~self.mask
-        self.state = State.DONE
+        self.state = DONE
         if self.family is not None:
             self.family.remove(self)
         self.cta.exited(self)
@@ -226,25 +233,25 @@ class Fragment:
         if family is None:
             return True
         for other in list(family):
-            if other is not self and other.pc == self.pc and other.state in (State.RUNNING, State.PARTED):
+            if other is not self and other.pc == self.pc and other.state in (RUNNING, PARTED):
                 self._absorb(other)
         if len(family) == 1 and self.count == self.n:
             self.family = None
             self.set_mask(None)
             return True
-        return not any(other.pc < self.pc and other.state is State.RUNNING for other in family if other is not self)
+        return not any(other.pc < self.pc and other.state is RUNNING for other in family if other is not self)
 
     def _absorb(self, other: Fragment) -> None:
         assert self.family is not None and self.mask is not None and other.mask is not None
         self.set_mask(self.mask | other.mask)
-        other.state = State.DONE
+        other.state = DONE
         self.family.remove(other)
         self.cta.fragments.remove(other)
 
     def unpart(self) -> None:
         """Lanes have moved: a collective block may now find its warps whole."""
-        if self.state is State.PARTED:
-            self.state = State.RUNNING
+        if self.state is PARTED:
+            self.state = RUNNING
 
 
 class _Run(NamedTuple):
@@ -273,7 +280,7 @@ def join_ranges(fragments: list[Fragment]) -> None:
     """Join whole, adjacent fragments at the same block into one; the others are left as they are."""
     whole = sorted((f for f in fragments if f.mask is None and f.family is None), key=lambda f: f.lo)
     for a, b in itertools.pairwise(whole):
-        if a.hi == b.lo and a.pc == b.pc and a.state is b.state and a.state is not State.DONE:
+        if a.hi == b.lo and a.pc == b.pc and a.state is b.state and a.state is not DONE:
             b._set_range(a.lo, b.hi)
-            a.state = State.DONE
+            a.state = DONE
             a.cta.fragments.remove(a)

@@ -113,7 +113,7 @@ class Clocks(Observer):
         return self.actor((kind, rank, warp), f"{SIDES[kind]} warp {warp} of CTA {rank}", kind == "cp")
 
     def _warps(self, f: Fragment, lanes: np.ndarray | None = None) -> list[Warp]:
-        numbers = f.warps() if lanes is None else sorted({f.warp_of(x) for x in lanes})
+        numbers = f.warps() if lanes is None else sorted(set(((lanes + f.lo) // 32).tolist()))
         return [Warp(f.cta.rank, number) for number in numbers]
 
     def _advance(self, warp: Warp) -> None:

@@ -64,16 +64,17 @@ class Words:
             self.read(index, event)
 
     def read(self, index: Index, event: Event) -> None:
+        writer = self.writer[index]
         if not self.may_be_unwritten and "uninitialised" in self.checks:
-            self._check_written(index, event)
+            self._check_written(index, event, writer)
         if "race" in self.checks:
-            if not self._after_writer(index, event, "reads") and event.proxied is not None:
-                self._check_fenced(index, event, event.proxied)
+            if not self._after_writer(index, event, writer, "reads") and event.proxied is not None:
+                self._check_fenced(index, event, writer, event.proxied)
             self._note_read(index, event)
 
     def write(self, index: Index, event: Event) -> None:
         if "race" in self.checks:
-            self._after_writer(index, event, "writes")
+            self._after_writer(index, event, self.writer[index], "writes")
             self._after_readers(index, event)
         if event.part is WHOLE:
             how: np.ndarray | int = WHOLE
@@ -82,15 +83,14 @@ class Words:
         self.how[index] = how | (ATOMIC if event.atomic else 0)
         self.writer[index], self.epoch[index], self.at[index] = event.actor, event.epoch, event.at
 
-    def _check_written(self, index: Index, event: Event) -> None:
-        nobody = self.writer[index] == 0
+    def _check_written(self, index: Index, event: Event, writer: np.ndarray) -> None:
+        nobody = writer == 0
         if np.count_nonzero(nobody):
             where, who = self.place(_first(index, nobody)), self.clocks.names[event.actor]
             self._report("uninitialised", f"{who} reads {where}, which nobody wrote", event)
 
-    def _after_writer(self, index: Index, event: Event, verb: str) -> bool:
+    def _after_writer(self, index: Index, event: Event, writer: np.ndarray, verb: str) -> bool:
         """Report a race with the last writer; whether there is one."""
-        writer = self.writer[index]
         bad = (self.epoch[index] > event.known[writer]) & (writer != event.actor)
         if np.count_nonzero(bad):
             bad &= (self.how[index] & event.part) != 0
@@ -102,9 +102,8 @@ class Words:
         self._race(n, verb, f"write by {self.clocks.names[self.writer[n]]}", int(self.at[n]), event)
         return True
 
-    def _check_fenced(self, index: Index, event: Event, proxied: np.ndarray) -> None:
+    def _check_fenced(self, index: Index, event: Event, writer: np.ndarray, proxied: np.ndarray) -> None:
         """Ordinary writes have to be made visible to the async proxy before it reads them."""
-        writer = self.writer[index]
         bad = (self.epoch[index] > proxied[writer]) & self.clocks.generic[writer]
         if np.count_nonzero(bad):
             n = _first(index, bad)
