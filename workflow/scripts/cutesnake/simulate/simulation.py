@@ -88,12 +88,14 @@ class SimulatorBackend:
 
         tensors = [_named(argument, names) for argument in arguments[:-1]]
         stream = ptxsim.Pointer(torch.zeros(1), "stream")  # the object asks for one and hands it back to us
+        processors = TARGETS[target].simulated_processors
+        assert processors is not None  # the plan simulates no other target
         launches = ptxsim.capture(
             self._folder / "kernel.o",
             function,
             (*tensors, stream),
             self._module,
-            sm_count=TARGETS[target].simulated_processors,
+            sm_count=processors,
         )
         first = self.counts is None  # counting unique bytes takes a little time
         order["result"] = ptxsim.run(launches, order["schedule"], order["seed"], track=first)
