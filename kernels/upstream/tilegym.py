@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 import types
 from pathlib import Path
@@ -35,6 +36,12 @@ def module(name: str) -> Any:
     experimental: Any = types.ModuleType("tilegym.experimental")
     experimental.experimental_kernel = lambda kernel: kernel  # it only prints a warning at the first launch
     sys.modules["tilegym.experimental"] = experimental
+    autotune: Any = types.ModuleType("tilegym.autotune")
+    autotune.is_autotune_disabled = lambda: True  # variants are this project's way to try tilings
+    sys.modules["tilegym.autotune"] = autotune
+    logger: Any = types.ModuleType("tilegym.logger")
+    logger.get_logger = logging.getLogger
+    sys.modules["tilegym.logger"] = logger
     torch: Any = types.ModuleType("torch")
     torch.Tensor = torch.dtype = object
     torch.autograd = types.SimpleNamespace(Function=object)

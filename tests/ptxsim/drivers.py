@@ -183,48 +183,6 @@ def _block_scaled_gemm(examples: Path, folder: Path, target: str) -> None:
         export(host_of(kernel), (*pointers, *sizes, make_fake_stream()), target, folder / name, "gemm")
 
 
-def _fmha(causal: bool):
-    def compile_it(examples: Path, folder: Path, target: str) -> None:
-        import cutlass
-        import cutlass.cute as cute
-        from cutlass import Float32, Int32
-        from cutlass.cute.runtime import make_fake_stream, make_ptr
-
-        m = load(examples, "blackwell/fmha.py")
-        mask = m.fmha_utils.MaskEnum.WINDOW_MASK
-        kernel = m.BlackwellFusedMultiHeadAttentionForward(Float32, Float32, (128, 128, 128), False, mask)
-        right = Int32(0) if causal else None
-
-        @cute.jit
-        def host(
-            q: cute.Pointer,
-            k: cute.Pointer,
-            v: cute.Pointer,
-            o: cute.Pointer,
-            batch: Int32,
-            s_q: Int32,
-            s_k: Int32,
-            h_q: Int32,
-            h_k: Int32,
-            scale_log2: Float32,
-            scale: Float32,
-            stream,
-        ):
-            size = (batch, s_q, s_q, s_k, h_q, h_k, 128)
-            kernel(q, k, v, o, size, None, None, None, scale_log2, scale, Float32(1.0), None, right, stream)
-
-        p = make_ptr(cutlass.Float16, 16, cute.AddressSpace.gmem, assumed_align=16)
-        export(
-            host,
-            (p, p, p, p, *(Int32(x) for x in (1, 256, 256, 1, 1)), Float32(1.0), Float32(1.0), make_fake_stream()),
-            target,
-            folder,
-            "fmha",
-        )
-
-    return compile_it
-
-
 def _hopper_gemm(examples: Path, folder: Path, target: str) -> None:
     import cutlass
     from cutlass.cute.runtime import make_fake_stream
@@ -236,39 +194,6 @@ def _hopper_gemm(examples: Path, folder: Path, target: str) -> None:
         a, b = (compact(io, (None, None, None), (1, 0, 2), 16) for _ in range(2))
         c = compact(cutlass.Float16, (None, None, None), (1, 0, 2), 16)
         export(kernel, (a, b, c, make_fake_stream(use_tvm_ffi_env_stream=True)), target, folder / name, "gemm")
-
-
-def _hopper_fmha(examples: Path, folder: Path, target: str) -> None:
-    import cutlass
-    from cutlass import Float32
-    from cutlass.cute.runtime import make_fake_stream
-
-    m = load(examples, "hopper/fmha.py")
-    mask = m.fmha_utils.MaskEnum.WINDOW_MASK
-    kernel = m.HopperFusedMultiHeadAttentionForward(Float32, Float32, (64, 128, 128), False, mask)
-    order = (4, 0, 1, 2, 3)
-    q, k, v, o = (compact(cutlass.Float16, (None, 128, 1, None, None), (3, 0, 1, 2, 4)) for _ in range(4))
-    lse = compact(Float32, (None, 1, 1, None, None), (0, 1, 2, 3, 4))
-    del order
-    export(
-        kernel,
-        (
-            q,
-            k,
-            v,
-            o,
-            lse,
-            Float32(1.0),
-            Float32(1.0),
-            Float32(1.0),
-            None,
-            None,
-            make_fake_stream(use_tvm_ffi_env_stream=True),
-        ),
-        target,
-        folder,
-        "fmha",
-    )
 
 
 def _mla(stem: str, cls: str, dtype: str):
@@ -319,10 +244,7 @@ EXAMPLES |= {
     "nvfp4_gemm_0": (_nvfp4_gemm, "sm_100a"),
     "persistent_gemm": (_persistent_gemm, "sm_100a"),
     "block_scaled_gemm": (_block_scaled_gemm, "sm_100a"),
-    "fmha": (_fmha(False), "sm_100a"),
-    "fmha_causal": (_fmha(True), "sm_100a"),
     "hopper_gemm": (_hopper_gemm, "sm_90a"),
-    "hopper_fmha": (_hopper_fmha, "sm_90a"),
 }
 
 # example → the file of NVIDIA's it is made of
@@ -334,10 +256,7 @@ SOURCES = {
     "nvfp4_gemm_0": "blackwell/tutorial_gemm/nvfp4_gemm_0.py",
     "persistent_gemm": "blackwell/dense_gemm_persistent.py",
     "block_scaled_gemm": "blackwell/dense_blockscaled_gemm_persistent.py",
-    "fmha": "blackwell/fmha.py",
-    "fmha_causal": "blackwell/fmha.py",
     "hopper_gemm": "hopper/dense_gemm.py",
-    "hopper_fmha": "hopper/fmha.py",
 }
 SOURCES |= {f"fp16_gemm_{i}": f"blackwell/tutorial_gemm/fp16_gemm_{i}.py" for i in "0123"}
 

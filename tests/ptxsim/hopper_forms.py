@@ -37,23 +37,6 @@ def gemms(examples: Path, folder: Path) -> None:
         export(kernel, (a, b, c, stream), "sm_90a", folder / f"gemm_{name}", "gemm")
 
 
-def fmha(examples: Path, folder: Path) -> None:
-    import cutlass
-    from cutlass import Float32, Int32
-    from cutlass.cute.runtime import make_fake_stream
-    from drivers import compact, export, load
-
-    m = load(examples, "hopper/fmha.py")
-    mask = m.fmha_utils.MaskEnum.WINDOW_MASK
-    kernel = m.HopperFusedMultiHeadAttentionForward(Float32, Float32, (64, 128, 128), False, mask)
-    tensors = [compact(cutlass.Float16, (None, 128, 1, None, None), (3, 0, 1, 2, 4)) for _ in range(4)]
-    lse = compact(Float32, (None, 1, 1, None, None), (0, 1, 2, 3, 4))
-    for name, right in (("fmha", None), ("fmha_causal", Int32(0))):
-        stream = make_fake_stream(use_tvm_ffi_env_stream=True)
-        scales = (Float32(1.0), Float32(1.0), Float32(1.0))
-        export(kernel, (*tensors, lse, *scales, None, right, stream), "sm_90a", folder / name, "fmha")
-
-
 def elementwise(examples: Path, folder: Path) -> None:
     from drivers import elementwise_add
 
@@ -66,5 +49,5 @@ if __name__ == "__main__":
 
     for library in cute.runtime.find_runtime_libraries(enable_tvm_ffi=True):
         ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
-    for build in (elementwise, gemms, fmha):
+    for build in (elementwise, gemms):
         build(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -109,14 +109,12 @@ def nvidia() -> Iterator[dict]:
 
         c = torch.full((2, m, n), 77).to(names[output]).permute(1, 2, 0)
         yield exported(f"Hopper GEMM {name}", FOLDER / f"gemm_{name}", "gemm", (operand(m), operand(n), c), EXACT)
-    for name, right in (("fmha", None), ("fmha_causal", 0)):
-        tensors = [torch.randn(1, 256, 2, 128).half() for _ in range(3)]
-        tensors.append(torch.full((1, 256, 2, 128), float("nan")).half())
-        five = [x.permute(1, 3, 2, 0).unsqueeze(2) for x in tensors]
-        lse = torch.zeros(1, 2, 1, 1, 256).permute(4, 2, 3, 1, 0)
-        scale = 128**-0.5
-        args = (*five, lse, scale * 1.4426950408889634, scale, 1.0, None, right)
-        yield exported(f"Hopper {name}", FOLDER / name, "fmha", args, TO_F16)
+    for causal in (False, True):
+        q, k, v = (torch.randn(1, 256, 2, 128).half() for _ in range(3))
+        o, lse, scale = torch.full((1, 256, 2, 128), float("nan")).half(), torch.zeros(1, 2, 256), 128**-0.5
+        folder = catalogue("fmha", "cutlass_sm90", batch=1, length=256, dtype="fp16", causal=causal)
+        args = (q, k, v, o, lse, scale * 1.4426950408889634, scale, 0)
+        yield exported(f"Hopper fmha{'_causal' * causal}", folder, "fmha", args, TO_F16)
 
 
 def _opener(module: ptxsim.Module, held: list, folder: Path, function: str) -> Callable[..., None]:

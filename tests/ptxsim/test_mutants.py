@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_examples import EXCHANGE, capture, mla_capture, mla_inputs, mla_reference, nans, rmsnorm_of
+from test_examples import EXCHANGE, capture, fmha_of, mla_capture, mla_inputs, mla_reference, nans, rmsnorm_of
 
 import ptxsim
 
@@ -214,12 +214,12 @@ def test_mutants_of_mla_decode(built, name) -> None:
 def fmha(folder: Path) -> Callable:
     def make():
         torch.manual_seed(4)
-        q, k, v = (torch.randn(1, s, h, 128).half() for s, h in ((256, 2), (512, 1), (512, 1)))
-        o, scale = nans(1, 256, 2, 128), 128**-0.5
-        args = (*(ptxsim.Pointer(x) for x in (q, k, v, o)), 1, 256, 512, 2, 1, scale / math.log(2), scale, 0)
+        q, k, v = (torch.randn(1, 512, h, 128).half() for h in (2, 1, 1))
+        o, scale = nans(1, 512, 2, 128), 128**-0.5
         heads = [x.float().transpose(1, 2).expand(-1, 2, -1, -1) for x in (q, k, v)]
         want = torch.nn.functional.scaled_dot_product_attention(*heads).transpose(1, 2)
-        return capture(folder, "fmha", args), lambda: not torch.allclose(o.float(), want, rtol=1e-2, atol=3e-3)
+        launches = capture(folder, "fmha", (q, k, v, o, scale / math.log(2), scale, 0))
+        return launches, lambda: not torch.allclose(o.float(), want, rtol=1e-2, atol=3e-3)
 
     return make
 
@@ -278,7 +278,7 @@ def test_mutants_of_the_hopper_gemm(built, name) -> None:
         ("persistent_gemm", "pair", persistent),
         (rmsnorm_of, 16384, rmsnorm),
         ("mla_fp16", "", mla),
-        ("fmha", "", fmha),
+        (fmha_of, 512, fmha),
         ("hopper_gemm", "f16", hopper),
     ],
 )

@@ -1,0 +1,130 @@
+"""NVIDIA's CUTLASS attention examples for Hopper and Blackwell, called unmodified with our operator's tensors."""
+
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cuda.bindings.driver import CUstream
+from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+
+from kernels.upstream.examples import module
+
+ELEMENTS = {"bf16": cutlass.BFloat16, "fp16": cutlass.Float16, "fp8": cutlass.Float8E4M3FN}
+
+
+def grouped(mX: cute.Tensor, group: cutlass.Int32) -> cute.Tensor:
+    """(B, S, H, D) row-major as the Hopper example wants it, (S, D, group, H / group, B): the same memory."""
+    batch, length, heads, width = mX.shape
+    layout = cute.make_layout(
+        (length, width, group, heads // group, batch),
+        stride=(width * heads, 1, width, width * group, width * heads * length),
+    )
+    return cute.make_tensor(mX.iterator, layout)
+
+
+class HopperAttention:
+    """The operator on the Hopper example, which writes the natural log-sum-exp (B, H, S) as well."""
+
+    def __init__(self, example: Any, right: int | None) -> None:
+        self.example, self.right = example, right
+
+    @cute.jit
+    def __call__(
+        self,
+        mQ: cute.Tensor,
+        mK: cute.Tensor,
+        mV: cute.Tensor,
+        mO: cute.Tensor,
+        mLSE: cute.Tensor,
+        scale_log2: cutlass.Float32,
+        scale: cutlass.Float32,
+        stream: CUstream,
+    ) -> None:
+        """mQ and mO (B, S, H, D), mK and mV (B, S, key heads, D), mLSE (B, H, S), all row-major."""
+        batch, length, heads, _ = mQ.shape
+        group = heads // mK.shape[2]
+        lse_layout = cute.make_layout(
+            (length, 1, group, heads // group, batch), stride=(1, 1, length, length * group, length * heads)
+        )
+        right = None if cutlass.const_expr(self.right is None) else cutlass.Int32(self.right)
+        self.example(
+            grouped(mQ, group),
+            grouped(mK, cutlass.Int32(1)),
+            grouped(mV, cutlass.Int32(1)),
+            grouped(mO, group),
+            cute.make_tensor(mLSE.iterator, lse_layout),
+            scale_log2,
+            scale,
+            cutlass.Float32(1.0),  # output scale
+            None,  # no window to the left
+            right,
+            stream,
+        )
+
+
+class BlackwellAttention:
+    """The operator on the Blackwell example, without its log-sum-exp, which is for training."""
+
+    def __init__(self, example: Any, right: int | None) -> None:
+        self.example, self.right = example, right
+
+    @cute.jit
+    def __call__(
+        self,
+        mQ: cute.Tensor,
+        mK: cute.Tensor,
+        mV: cute.Tensor,
+        mO: cute.Tensor,
+        scale_log2: cutlass.Float32,
+        scale: cutlass.Float32,
+        stream: CUstream,
+    ) -> None:
+        """mQ and mO (B, S, H, D), mK and mV (B, S, key heads, D), all row-major."""
+        batch, length, heads, width = mQ.shape
+        right = None if cutlass.const_expr(self.right is None) else cutlass.Int32(self.right)
+        self.example(
+            mQ.iterator,
+            mK.iterator,
+            mV.iterator,
+            mO.iterator,
+            (batch, length, length, length, heads, mK.shape[2], width),
+            None,  # sequences of one length: no table of where they begin
+            None,
+            None,
+            scale_log2,
+            scale,
+            cutlass.Float32(1.0),  # output scale
+            None,  # no window to the left
+            right,
+            stream,
+        )
+
+
+def program(
+    path: str, name: str, dtype: str, head_dim: int, tile_m: int, tile_n: int, mask: str
+) -> tuple[HopperAttention | BlackwellAttention, tuple]:
+    """The host function and fake arguments; batch, length and both counts of heads are known at launch only.
+
+    `path` and `name` are the example and its class. `tile_m` x `tile_n` are queries x keys of one product. `mask` is
+    "causal"; "residual", which hides what lies past the last key; or "none" for whole tiles of keys.
+    """
+    example = module(path)
+    masks = example.fmha_utils.MaskEnum
+    kind = masks.RESIDUAL_MASK if mask == "residual" else masks.WINDOW_MASK
+    kernel = getattr(example, name)(cutlass.Float32, cutlass.Float32, (tile_m, tile_n, head_dim), False, kind)
+    batch, length, heads, key_heads = (cute.sym_int32() for _ in range(4))
+    element = ELEMENTS[dtype]
+    output = cutlass.Float16 if dtype == "fp8" else element
+
+    def row_major(element: type[cutlass.Numeric], *shape: Any, align: int = 16) -> Any:
+        order = tuple(reversed(range(len(shape))))
+        return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=align)
+
+    q, o = (row_major(kind, batch, length, heads, head_dim) for kind in (element, output))
+    k, v = (row_major(element, batch, length, key_heads, head_dim) for _ in "kv")
+    scales = (cutlass.Float32(1.0), cutlass.Float32(1.0))
+    right = 0 if mask == "causal" else None
+    if "hopper" in path:
+        lse = row_major(cutlass.Float32, batch, heads, length, align=4)
+        return HopperAttention(kernel, right), (q, k, v, o, lse, *scales, make_fake_stream())
+    return BlackwellAttention(kernel, right), (q, k, v, o, *scales, make_fake_stream())

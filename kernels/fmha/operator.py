@@ -1,0 +1,214 @@
+"""Operator `fmha`: fused multi-head attention, the forward pass over whole sequences (arXiv:1706.03762).
+
+Per head, with queries Q, keys K and values V of one sequence:
+
+    out = softmax(scale * Q K^T) V        scale = 1 / sqrt(head width)
+
+Query heads share key and value heads in groups (grouped-query attention, arXiv:2305.13245): head h reads key head
+h // (heads / kv_heads). With `causal`, a token sees itself and those before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cutesnake.contract import Cost
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = {"bf16": 2, "fp16": 2, "fp8": 1}
+DISTRIBUTIONS = ("randn", "large", "dominant", "constant", "rising")
+PLANNED = ()  # no binding looks at values
+AXIS, AXIS_LABEL = "length", "sequence length (tokens)"
+OUTPUT_BYTES = 2  # of every dtype: with fp8 operands the output is fp16
+RISE = 0.02  # of a score from key to key in `rising`
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Self-attention in a batch of sequences of `length` tokens, `heads` query heads of `head_dim` elements.
+
+    Operands have `dtype`. The output has it too, except that with fp8 operands it is fp16: a mean over many values is
+    smaller than what 8 bits can hold to any precision.
+    """
+
+    batch: int
+    length: int
+    dtype: str = "bf16"
+    heads: int = 16
+    kv_heads: int = 16
+    head_dim: int = 128
+    causal: bool = False
+
+    def __post_init__(self) -> None:
+        for key in ("batch", "length", "heads", "kv_heads", "head_dim"):
+            value = getattr(self, key)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{key} is {value!r}; it must be a whole number from 1 up")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype is {self.dtype!r}; allowed: {', '.join(DTYPES)}")
+        if self.heads % self.kv_heads:
+            raise ValueError(f"heads is {self.heads}; it must be a multiple of kv_heads, {self.kv_heads}")
+
+    @property
+    def id(self) -> str:
+        """Short and stable: `b4_s4096_bf16`, then whatever differs from the defaults."""
+        parts = [f"b{self.batch}", f"s{self.length}", self.dtype]
+        parts += [f"h{self.heads}"] * (self.heads != 16) + [f"kv{self.kv_heads}"] * (self.kv_heads != 16)
+        parts += [f"d{self.head_dim}"] * (self.head_dim != 128) + ["causal"] * self.causal
+        return "_".join(parts)
+
+    @property
+    def group(self) -> int:
+        """Query heads that share a key head."""
+        return self.heads // self.kv_heads
+
+    @property
+    def softmax_scale(self) -> float:
+        return 1.0 / math.sqrt(self.head_dim)
+
+
+@dataclass
+class Inputs:
+    q: torch.Tensor  # [batch, length, heads, head_dim], the dtype
+    k: torch.Tensor  # [batch, length, kv_heads, head_dim], the dtype
+    v: torch.Tensor  # [batch, length, kv_heads, head_dim], the dtype
+    softmax_scale: float
+
+
+@dataclass
+class Outputs:
+    out: torch.Tensor  # [batch, length, heads, head_dim], the dtype, fp16 where that is fp8
+
+
+def relatives(workload: Workload) -> tuple[Workload, ...]:
+    """A length beside a workload's that is no multiple of any tile, and one in which a last tile has a single token."""
+    lengths = [n for n in (workload.length - 27, workload.length // 256 * 256 - 255) if n >= 1]
+    return tuple(replace(workload, length=n) for n in dict.fromkeys(lengths) if n != workload.length)
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    import torch
+
+    return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.float8_e4m3fn}[name]
+
+
+def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
+    """Inputs drawn on `device` from `seed`.
+
+    Distributions: `randn`; `large` (scores near +-100: a key or two take all weight); `dominant` (a key
+    in the middle of each sequence that the first token's query, in the first head of a group, matches far better than
+    any other); `constant` (all keys alike: the
+    softmax is uniform); `rising` (every query's scores rise along the keys, so that the running maximum of an online
+    softmax moves with every tile).
+    """
+    import torch
+
+    if distribution not in DISTRIBUTIONS:
+        raise ValueError(f"distribution is {distribution!r}; allowed: {', '.join(DISTRIBUTIONS)}")
+    w = workload
+    generator = torch.Generator(device).manual_seed(seed)
+
+    def draw(heads: int) -> torch.Tensor:
+        return torch.randn(w.batch, w.length, heads, w.head_dim, generator=generator, device=device)
+
+    q, k, v = draw(w.heads), draw(w.kv_heads), draw(w.kv_heads)
+    if distribution == "large":
+        k *= 8.0
+    elif distribution == "constant":
+        k[:] = k[:, :1]
+    elif distribution == "dominant":
+        k *= 0.1
+        k[:, w.length // 2] = q[:, 0, :: w.group] * 2.0
+    elif distribution == "rising":
+        # Along one axis queries are 1 and keys rise from 0; for long sequences to at most 448, what fp8 can hold.
+        q[..., 0] = 1.0
+        rise = min(RISE / w.softmax_scale, 448.0 / w.length)
+        k[..., 0] = rise * torch.arange(w.length, device=device)[:, None]
+    dtype = torch_dtype(w.dtype)
+    return Inputs(q.to(dtype), k.to(dtype), v.to(dtype), w.softmax_scale)
+
+
+def output_dtype(workload: Workload) -> torch.dtype:
+    import torch
+
+    return torch.float16 if workload.dtype == "fp8" else torch_dtype(workload.dtype)
+
+
+def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
+    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    import torch
+
+    shape = (workload.batch, workload.length, workload.heads, workload.head_dim)
+    return Outputs(torch.full(shape, float("nan"), dtype=output_dtype(workload), device=device))
+
+
+def _key_heads(inputs: Inputs, workload: Workload) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Per request and key head: queries [group, length, head_dim], keys and values [length, head_dim], and where their
+    output goes, (request, slice of heads). One at a time: the scores of all would not fit."""
+    for request in range(workload.batch):
+        for head in range(workload.kv_heads):
+            heads = slice(head * workload.group, (head + 1) * workload.group)
+            q = inputs.q[request, :, heads].transpose(0, 1)
+            yield q, inputs.k[request, :, head], inputs.v[request, :, head], (request, heads)
+
+
+def _attend(inputs: Inputs, workload: Workload, same_precision: bool) -> Outputs:
+    """In float32, or with operands and output in the workload's dtype, weights rounded to it before they are divided
+    by their sum, as every fused kernel does."""
+    import torch
+
+    w, dtype = workload, inputs.q.dtype
+    # No CPU multiplies e4m3: its values are exact in bfloat16, so rounding the operands is the same computation.
+    operand = torch.bfloat16 if w.dtype == "fp8" else dtype
+    kind = output_dtype(w) if same_precision else torch.float32
+    out = torch.empty(inputs.q.shape, dtype=kind, device=inputs.q.device)
+    position = torch.arange(w.length, device=inputs.q.device)
+    hidden = position[None, :] > position[:, None]
+    for q, k, v, (request, heads) in _key_heads(inputs, w):
+        scores = (q.to(operand) @ k.to(operand).T).float() if same_precision else q.float() @ k.float().T
+        scores = scores * inputs.softmax_scale
+        if w.causal:
+            scores = scores.masked_fill(hidden, float("-inf"))
+        weights = torch.exp(scores - scores.amax(-1, keepdim=True))
+        total = weights.sum(-1, keepdim=True)
+        if same_precision:
+            mixed = (weights.to(dtype).to(operand) @ v.to(operand)).float()
+        else:
+            mixed = weights @ v.float()
+        out[request, :, heads] = (mixed / total).to(kind).transpose(0, 1)
+    return Outputs(out)
+
+
+def reference(inputs: Inputs, workload: Workload) -> Outputs:
+    """float32 throughout (TF32 off, PyTorch's default for matrix products)."""
+    return _attend(inputs, workload, same_precision=False)
+
+
+def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
+    """PyTorch's own computation in the workload's dtype: the yardstick for the allowed error."""
+    return _attend(inputs, workload, same_precision=True)
+
+
+def cost(workload: Workload) -> Cost:
+    """FLOPs 4 D per query head and visible pair of tokens, D the head width; bytes: q, k, v and out once.
+
+    A causal sequence of L tokens has L (L + 1) / 2 visible pairs, any other L^2. Kernels that work in tiles do more.
+    """
+    w = workload
+    pairs = w.length * (w.length + 1) // 2 if w.causal else w.length**2
+    tokens = w.batch * w.length * w.head_dim
+    return Cost(
+        flops=4 * w.head_dim * w.batch * w.heads * pairs,
+        bytes_read=DTYPES[w.dtype] * tokens * (w.heads + 2 * w.kv_heads),
+        bytes_written=OUTPUT_BYTES * tokens * w.heads,
+    )
+
+
+def tolerance(dtype: str) -> float:
+    """Largest relative error norm accepted when `same_precision` happens to be nearer than a rounding allows."""
+    return {"bf16": 5.0e-3, "fp16": 7.0e-4, "fp8": 4.0e-2}[dtype]

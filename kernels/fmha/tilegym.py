@@ -1,0 +1,80 @@
+"""Adapter of TileGym's `attention` (cuTile, one block per tile of queries of a head), its inference form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream import tilegym as upstream
+
+if TYPE_CHECKING:
+    from kernels.fmha.operator import Inputs, Outputs, Workload
+
+DSL = "cutile"
+SOURCE = upstream.SOURCE
+TARGETS = upstream.TARGETS
+SYMBOL = "tilegym_fmha"
+# Queries, keys, CTAs and blocks per multiprocessor, as its `_fmha_autotune_configs` lists them for both targets. Where
+# tuning is switched off it takes the first one; on Hopper that spills far more registers than 128 x 128, which is the
+# default there. CTAs are paired on Blackwell only.
+TILINGS = {
+    "sm_90a": ((128, 128, 1, 2), (256, 128, 1, 1), (256, 128, 1, 2)),
+    "sm_100a": ((256, 128, 1, 1), (128, 128, 1, 2), (256, 128, 1, 2), (256, 128, 2, 2)),
+}
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    w = workload
+    if w.dtype == "fp8":
+        return "TileGym's attention is written for 16-bit types"
+    if w.head_dim & (w.head_dim - 1):
+        return f"head_dim is {w.head_dim}: TileGym's attention takes powers of two"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """The counts of heads are constants of TileGym's kernel, and whether the keys fill whole tiles."""
+    w = workload
+    found = []
+    for tile_m, tile_n, ctas, occupancy in TILINGS[target]:
+        even = w.length % tile_n == 0
+        params: dict[str, Any] = {"dtype": w.dtype, "heads": w.heads, "group": w.group, "head_dim": w.head_dim}
+        params |= {"causal": w.causal, "even": even, "tile_m": tile_m, "tile_n": tile_n}
+        params |= {"ctas": ctas, "occupancy": occupancy}
+        name = [w.dtype, f"h{w.heads}g{w.group}d{w.head_dim}", f"{tile_m}x{tile_n}c{ctas}o{occupancy}"]
+        name += ["causal"] * w.causal + ["ragged"] * (not even)
+        found.append(Variant("_".join(name), params))
+    return tuple(found)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from unittest.mock import patch
+
+    from cutesnake.build.cutile import DeviceFunction, array, build, scalar
+
+    p = variant.params
+    module = upstream.module("attention")
+    with patch.object(module.torch.cuda, "get_device_capability", return_value=upstream.CAPABILITY[target]):
+        offered = [(c.TILE_M, c.TILE_N, c.num_ctas, c.occupancy) for c in module._fmha_autotune_configs(p["head_dim"])]
+    if (chosen := (p["tile_m"], p["tile_n"], p["ctas"], p["occupancy"])) not in offered:
+        raise ValueError(f"TileGym offers the tilings {offered} for {target}, not {chosen}")
+    kernel = module._fmha_kernel.replace_hints(num_ctas=p["ctas"], occupancy=p["occupancy"])
+    tensors = [array(p["dtype"], 4)] * 4  # Q, K, V, Out
+    numbers = [scalar("fp32"), scalar("int32")]  # scale, position of the first query
+    constants = [p["head_dim"], p["heads"], p["tile_m"], p["tile_n"], p["group"], p["causal"], p["even"]]
+    return build([DeviceFunction("kernel", SYMBOL, kernel, [*tensors, *numbers, *constants])], target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The grid and arguments of TileGym's `_cutile_autotune_fmha`, which has heads before tokens: views, no copies."""
+    from cutesnake.load.cutile import TileLaunch, sequence
+
+    w = workload
+    tensors = [tensor.transpose(1, 2) for tensor in (inputs.q, inputs.k, inputs.v, outputs.out)]
+    grid = (-(-w.length // build.params["tile_m"]), w.batch * w.heads, 1)
+    values = [*tensors, inputs.softmax_scale, 0]
+    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))

@@ -1,0 +1,66 @@
+"""Attention by PyTorch's `scaled_dot_product_attention`: the baseline a user has without any kernel of their own.
+
+It chooses among PyTorch's own kernels: FlashAttention's and cuDNN's take 16-bit operands on Hopper and Blackwell.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.fmha.operator import Inputs, Outputs, Workload
+from kernels.upstream.installed import on_stream
+
+DSL = "torch"
+SOURCE = "ours"
+TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
+)
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    if workload.dtype == "fp8":
+        return "PyTorch's attention takes no fp8"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """Nothing is baked in: one build for everything."""
+    return (Variant("eager", {}),)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    """Nothing to compile: PyTorch brings its kernels."""
+    return {"symbols": [], "launch": {}, "function": None, "compilers": {}, "notes": ["PyTorch's own kernels"]}
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
+    attention = _Attention(workload, inputs, outputs)
+    return Runner(attention, finish=attention.finish)
+
+
+@not_baked
+class _Attention:
+    """One call on a CUDA stream. PyTorch allocates the result itself; `finish` copies and spoils it."""
+
+    def __init__(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> None:
+        self._inputs, self._outputs = inputs, outputs
+        self._tensors = [tensor.transpose(1, 2) for tensor in (inputs.q, inputs.k, inputs.v)]  # heads before tokens
+        self._arguments: dict[str, Any] = {"is_causal": workload.causal, "scale": inputs.softmax_scale}
+        self._arguments["enable_gqa"] = workload.group > 1
+        self._result: Any = None
+
+    def __call__(self, stream: int) -> None:
+        from torch.nn.functional import scaled_dot_product_attention
+
+        with on_stream(self._inputs.q, stream):
+            self._result = scaled_dot_product_attention(*self._tensors, **self._arguments)
+
+    def finish(self) -> None:
+        self._outputs.out.copy_(self._result.transpose(1, 2))
+        self._result.fill_(float("nan"))
