@@ -46,6 +46,7 @@ def test_measured_pictures_say_where_from(drawn):
 
 def test_pictures_are_svg_with_title_text_and_switchable_colours(drawn):
     entry, folder = drawn
+    seen: set[str] = set()
     for picture in entry["pictures"]:
         text = (folder / picture["file"]).read_text()
         root = ElementTree.fromstring(text)
@@ -58,7 +59,9 @@ def test_pictures_are_svg_with_title_text_and_switchable_colours(drawn):
             assert body.count(colour) == body.count(f"var(--{role}, {colour})")
         assert "var(--ink" in body
         ids = re.findall(r'id="([^"]*)"', text)
-        assert len(ids) == len(set(ids)) and all(name.startswith(picture["name"]) for name in ids)
+        assert len(ids) == len(set(ids)) and not set(ids) & seen
+        assert set(re.findall(r'(?:xlink:href="#|url\(#)([^")]+)', text)) == set(ids)
+        seen |= set(ids)
 
 
 def test_same_input_gives_the_same_bytes(tmp_path):

@@ -228,9 +228,9 @@ def test_a_folded_workload_shows_its_fastest_pair(gpu):
 
 def test_static_figures_and_bounds_are_said_to_be_such(none):
     body = none[none.index('<table class="data pairs') :]
-    cell = re.search(r'<td class="n static" data-v="255">255<span class="s" title="static">s</span></td>', body)
+    cell = re.search(r'<td class="n static" data-v="255">255<i class="s">s</i></td>', body)
     assert cell
-    bound = r'<td class="n static" data-v="[\d.]+">≥ [\d.]+<span class="s" title="static">s</span><sup>'
+    bound = r'<td class="n static" data-v="[\d.]+">≥ [\d.]+<i class="s">s</i><sup>'
     assert re.search(bound + r'<a href="#reason-\d+">', body)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import io
 import re
@@ -111,7 +112,7 @@ def lay_out(
 
 
 def to_svg(drawing: Drawing, name: str, title: str) -> str:
-    """The figure as SVG text: same input, same bytes; ids start with `name` so that one page can hold many."""
+    """The figure as SVG text: same input, same bytes; ids follow from `name` so that one page can hold many."""
     stream = io.StringIO()
     with pyplot.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         drawing.figure.savefig(
@@ -126,17 +127,33 @@ def to_svg(drawing: Drawing, name: str, title: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r"<style type=\"text/css\">.*?</style>", "", text, count=1, flags=re.DOTALL)
-    text = re.sub(r'id="', f'id="{name}-', text)
-    text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
+    text = _own_ids(text, name)
     text = re.sub(r"font-family: [^;\"]*;? ?", "", text)
     text = re.sub(r"font: ([\d. a-z]*px) '[^\"]*?'(?=[;\"])", r"font-size: \1", text)
     text = re.sub(r"(\.\d\d)\d+", r"\1", text)  # a hundredth of a point is finer than any screen
-    text = re.sub(r"\n\s*", "\n", text)
+    text = _without_empty_groups(re.sub(r"\n\s*", "\n", text))
     for role, colour in LIGHT.items():
         text = re.sub(colour, f"var(--{role}, {colour})", text, flags=re.IGNORECASE)
     _, head, body = re.split(r"<svg([^>]*)>", text, maxsplit=1)
     about = f"<title>{html.escape(title)}</title><desc>{html.escape(drawing.alt)}</desc>"
     return f'<svg class="picture" role="img"{head}>{about}{_css(body)}{body}'
+
+
+def _own_ids(text: str, name: str) -> str:
+    """Only ids that something refers to are kept, short and no other picture's."""
+    prefix = "p" + hashlib.sha256(name.encode()).hexdigest()[:6]
+    used = dict.fromkeys(re.findall(r'(?:xlink:href="#|url\(#)([^")]+)', text))
+    new = {old: f"{prefix}-{number}" for number, old in enumerate(used)}
+    text = re.sub(r' id="([^"]*)"', lambda m: f' id="{new[m[1]]}"' if m[1] in new else "", text)
+    return re.sub(r'(xlink:href="#|url\(#)([^")]+)', lambda m: m[1] + new[m[2]], text)
+
+
+def _without_empty_groups(text: str) -> str:
+    """Groups without attributes around one element only say where matplotlib drew it."""
+    while True:
+        text, count = re.subn(r"<g>\n(<[^>]*/>)\n</g>", r"\1", text)
+        if not count:
+            return text
 
 
 def _css(text: str) -> str:

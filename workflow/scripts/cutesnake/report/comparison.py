@@ -21,16 +21,16 @@ def tables(comparison: Record, notes: Notes) -> list[Record]:
     for row in comparison["rows"]:
         device = row["device"]
         groups.setdefault((row["target"], *device.values()), []).append(row)
-    found = [_table(comparison, rows, notes) for rows in groups.values()]
+    found = [_table(comparison, rows, notes, str(place)) for place, rows in enumerate(groups.values())]
     return sorted(found, key=lambda table: not table["measured"])
 
 
-def _table(comparison: Record, rows: list[Record], notes: Notes) -> Record:
+def _table(comparison: Record, rows: list[Record], notes: Notes, place: str) -> Record:
     first = rows[0]
     device = first["device"]
     metrics = [m for m in comparison["metrics"] if m["key"] not in OPTIONAL or _any_known(rows, m["key"])]
     name = slug("compare", comparison["operator"], first["target"], device["kind"], device["device"] or "")
-    repeated = _repeated(rows, name)
+    repeated = _repeated(rows, place)
     workloads: dict[str, list[Record]] = {}
     for row in rows:
         workloads.setdefault(row["workload"], []).append(row)
@@ -79,7 +79,7 @@ def _kernels(row: Record) -> str:
     return " beside ".join(present) or "no kernel in either DSL"
 
 
-def _repeated(rows: list[Record], name: str) -> Repeated:
+def _repeated(rows: list[Record], prefix: str) -> Repeated:
     """What is said of the compiled code in several rows of the same kernels: said once, with an id to refer to."""
     counts = Counter(
         (_kernels(row), said["rule"], said["sentence"])
@@ -88,7 +88,7 @@ def _repeated(rows: list[Record], name: str) -> Repeated:
         if said["basis"] == "static"
     )
     several = [key for key, count in counts.items() if count > 1]
-    return {key: {"id": f"{name}-said-{place}", "rows": counts[key]} for place, key in enumerate(several)}
+    return {key: {"id": f"said-{prefix}-{place}", "rows": counts[key]} for place, key in enumerate(several)}
 
 
 def _boxes(rows: list[Record], repeated: Repeated) -> list[Record]:
@@ -145,7 +145,7 @@ def _cell(cell: Record, notes: Notes) -> Record:
     return {
         "text": bound + _text(cell["value"], cell["unit"]),
         "class": cell["kind"],
-        "value": cell["value"],
+        "value": _rounded(cell["value"]),
         "note": note,
         "static": cell["kind"] == "static",
     }
@@ -154,6 +154,12 @@ def _cell(cell: Record, notes: Notes) -> Record:
 def _text(value: float, unit: str = "") -> str:
     """KB to a tenth, as shared memory is allotted in smaller steps than three digits show."""
     return f"{value:.1f}".removesuffix(".0") if unit == "KB" else number(value)
+
+
+def _rounded(value: float) -> float:
+    """What sorting and copying take: more digits than any measurement has."""
+    short = float(f"{value:.6g}")
+    return int(short) if short.is_integer() else short
 
 
 def _delta(row: Record, key: str, notes: Notes) -> Record:
@@ -168,7 +174,7 @@ def _delta(row: Record, key: str, notes: Notes) -> Record:
     else:
         value = cell["value"]
         text = signed(value, _text(abs(value), cell["unit"]))
-    return {"text": text, "class": "delta", "value": value, "note": None, "static": cell["kind"] == "static"}
+    return {"text": text, "class": "delta", "value": _rounded(value), "note": None, "static": cell["kind"] == "static"}
 
 
 def _baseline(entry: Record, metrics: list[Record], notes: Notes) -> Record:

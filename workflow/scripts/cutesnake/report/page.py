@@ -125,9 +125,10 @@ def _operator(contents: Contents, base: str, notes: Notes) -> Record:
 
 
 def _picture(picture: Record, folder: Path) -> Record:
-    """The picture's SVG without its own colours: the page has them, and its print style must reach into it."""
+    """The picture's SVG without colours of its own: the page has them, and its print style must reach into it."""
     text = (folder / picture["file"]).read_text()
     text = re.sub(r"<style>.*?</style>", "", text, count=1, flags=re.DOTALL)
+    text = re.sub(r"var\((--[\w-]+), #[0-9a-f]{6}\)", r"var(\1)", text)
     source = where(picture["device"]) if picture["device"] else None
     return {**picture, "svg": Markup(text), "where": source}
 

@@ -53,11 +53,11 @@ def summary(arch: Record, comparisons: list[Record]) -> str:
     if checked["simulated"]:
         ran += f" and checked {plural(checked['simulated'], 'case')} by simulation on the CPU"
     said.append(f"{ran}.")
-    for device, what in _timed(comparisons, "recorded").items():
-        said.append(
-            f"{'Beside that stand' if live else 'The times below are'} measurements recorded on {device}: {what}."
-        )
-    if not live and len(said) == 2:
+    recorded = _timed(comparisons, "recorded")
+    if recorded:
+        places = "; on ".join(f"{device}: {what}" for device, what in recorded.items())
+        said.append(f"{'Beside that stand' if live else 'The times below are'} measurements recorded on {places}.")
+    if not live and not recorded:
         said.append("No recorded device has these kernels either: all figures are static, or lower bounds.")
     return " ".join(said)
 
