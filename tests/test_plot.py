@@ -138,6 +138,8 @@ def test_sizes_and_labels():
     evidence = sample.evidence()
     assert sizes(evidence) == ["length", "batch"]
     assert label(evidence, "b32_s8192_bf16") == "batch 32, length 8192"
+    evidence.plan["axis"]["label"] = "Length (tokens)"  # the unit is for the axis
+    assert label(evidence, "b32_s8192_bf16") == "batch 32, Length 8192"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import html
 import re
 import shutil
@@ -15,7 +16,7 @@ import yaml
 import sample
 from cutesnake.compare.comparison import compare
 from cutesnake.plot import plot
-from cutesnake.report import Contents, render, write_report
+from cutesnake.report import Contents, render
 from cutesnake.report.comparison import tables
 from cutesnake.report.words import Notes, signed, state, where
 
@@ -327,10 +328,32 @@ def test_pictures_are_inside_with_their_text(none):
     assert "Not drawn" in none and "nothing was measured" in none
 
 
-def test_default_matrix_stays_small(tmp_path):
-    sweep = sample.workloads((1, 4, 16, 32, 64, 128), (1024, 4096, 8192, 16384))
-    write_report(contents(sample.evidence(sweep, gpu=True, recorded=True), tmp_path), tmp_path / "page.html")
-    assert (tmp_path / "page.html").stat().st_size < 2_000_000
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """Contents with as many workloads and cards as the default report has, pictures included."""
+    sweep = sample.workloads((1, 4, 16, 32, 64, 128), (1024, 4096, 8192))
+    return contents(sample.evidence(sweep, gpu=True, recorded=True), tmp_path_factory.mktemp("large"), draw=True)
+
+
+def test_an_operators_page_stays_small(large):
+    assert len(render(dataclasses.replace(large, comparisons=[])).encode()) < 2_000_000
+
+
+def test_the_front_page_of_fifteen_operators_stays_small(large):
+    names = ["blend", *(f"operator_{number}" for number in range(14))]
+    comparisons = [{**large.comparison, "operator": name} for name in names]
+    page = render(dataclasses.replace(large, comparisons=comparisons, arch={**large.arch, "operators": names}))
+    assert len(page.encode()) < 3_000_000
+    links = Page(page).links
+    assert {f"report/{name}.html" for name in names[1:]} <= set(links)
+    assert "report/operator_3.html#kernel-operator-3-cutile" in links
+
+
+def test_pages_lead_to_each_other(tmp_path):
+    arch = {**sample.arch(), "operators": ["first", "blend", "third"]}
+    links = Page(render(contents(sample.evidence(), tmp_path, front=False, arch=arch), "results/report")).links
+    assert {"../mla_report.html", "third.html"} <= set(links) and "blend.html" not in links
+    assert "../compare/blend.csv" in links and "../compile/blend/cutlass_fp16/sm_100a/fp16/kernel.ptx" in links
 
 
 @pytest.mark.parametrize(

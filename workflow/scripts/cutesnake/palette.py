@@ -51,6 +51,11 @@ def looks(kernels: Mapping[str, str]) -> dict[str, Look]:
     return {kernel: found[kernel] for kernel in kernels}
 
 
+def role_of_dsl(dsl: str) -> str:
+    """The role of a DSL's own colour, among those of its kernels."""
+    return _role(dsl, 1)
+
+
 def _draw(kernel: str, dsl: str) -> tuple[int, int]:
     number = int.from_bytes(hashlib.sha256(f"{dsl}/{kernel}".encode()).digest()[:4], "big")
     return number % TONES, number // TONES % len(MARKERS)

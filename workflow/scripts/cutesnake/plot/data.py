@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas
@@ -25,9 +26,14 @@ def sizes(evidence: Evidence) -> list[str]:
 
 
 def name_of(evidence: Evidence, field: str) -> str:
-    """A workload's field in words."""
+    """A workload's field in words, the axis of the operator with its unit: `KV length (tokens)`."""
     axis = evidence.plan["axis"]
     return axis["label"] if field == axis["field"] else field.replace("_", " ")
+
+
+def short_name_of(evidence: Evidence, field: str) -> str:
+    """A workload's field in words, before its value: `KV length`."""
+    return re.sub(r"\s*\([^)]*\)", "", name_of(evidence, field))
 
 
 def kernel_looks(evidence: Evidence) -> dict[str, Look]:
@@ -38,7 +44,7 @@ def kernel_looks(evidence: Evidence) -> dict[str, Look]:
 def label(evidence: Evidence, workload: str) -> str:
     """A workload by what varies: `batch 32, kv length 4096`."""
     parameters, varying = evidence.workloads[workload], sizes(evidence)
-    found = [f"{name_of(evidence, key)} {parameters[key]}" for key in parameters if key in varying]
+    found = [f"{short_name_of(evidence, key)} {parameters[key]}" for key in parameters if key in varying]
     return ", ".join(found) or workload
 
 

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 
 from cutesnake.compare.insight import REGISTER_CEILING
 from cutesnake.evidence.gather import Evidence
+from cutesnake.palette import LIGHT, role_of_dsl
 from cutesnake.plot.data import functions, merged
-from cutesnake.plot.style import DSL_NAMES, HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, styled
+from cutesnake.plot.style import DSL_NAMES, HATCHES, INK, SOFT, WIDTH, Drawing, styled
 
 SHARED_LIMIT_KB = {
     "sm_90a": 227,
@@ -21,7 +22,7 @@ SHARED_LIMIT_KB = {
     "sm_120a": 99,
     "sm_121a": 99,
 }  # CUDA guide, per block
-PLACES = {dsl: place for place, dsl in enumerate(DSL_NAMES)}  # a DSL looks the same in every picture
+PLACES = {dsl: place for place, dsl in enumerate(DSL_NAMES)}  # of a hatch, the same in every picture
 PANELS = (  # column, name, unit
     ("registers_per_thread", "Registers/thread", ""),
     ("shared_kb", "SMEM/block", "KB"),
@@ -56,7 +57,7 @@ def _panel(axis: Axes, table: pandas.DataFrame, panel: tuple[str, str, str], dsl
         x=column,
         hue="dsl",
         hue_order=dsls,
-        palette=[SERIES[PLACES[dsl]] for dsl in dsls],
+        palette=[LIGHT[role_of_dsl(dsl)] for dsl in dsls],
         dodge=False,
         ax=axis,
         legend=False,
@@ -85,7 +86,14 @@ def _panel(axis: Axes, table: pandas.DataFrame, panel: tuple[str, str, str], dsl
 def _legend(figure: Figure, dsls: list[str]) -> None:
     handles = [
         pyplot.Rectangle(
-            (0, 0), 1, 1, facecolor=SERIES[i], hatch=HATCHES[i], edgecolor=SOFT, linewidth=0, label=DSL_NAMES[dsl]
+            (0, 0),
+            1,
+            1,
+            facecolor=LIGHT[role_of_dsl(dsl)],
+            hatch=HATCHES[i],
+            edgecolor=SOFT,
+            linewidth=0,
+            label=DSL_NAMES[dsl],
         )
         for dsl, i in PLACES.items()
         if dsl in dsls

@@ -14,7 +14,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from cutesnake.evidence.gather import Evidence
 from cutesnake.palette import Look
-from cutesnake.plot.data import kernel_looks, name_of, sizes, times
+from cutesnake.plot.data import kernel_looks, short_name_of, sizes, times
 from cutesnake.plot.style import (
     INK,
     LINE,
@@ -141,7 +141,7 @@ def _sizes(evidence: Evidence, first: pandas.Series, last: pandas.Series) -> str
         left, right = ({evidence.workloads[name][key] for name in end} for end in (first, last))
         if len(left) == len(right) == 1 and left != right:
             ends = short_sizes([*left, *right]).values()
-            return f"{name_of(evidence, key)}\n{' to '.join(ends)}"
+            return f"{short_name_of(evidence, key)}\n{' to '.join(ends)}"
     return f"{len(first)} workload{'s' * (len(first) != 1)}"
 
 

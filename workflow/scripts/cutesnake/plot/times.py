@@ -9,7 +9,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLo
 
 from cutesnake.evidence.gather import Evidence, Source
 from cutesnake.palette import Look
-from cutesnake.plot.data import kernel_looks, name_of, sizes, times
+from cutesnake.plot.data import kernel_looks, name_of, short_name_of, sizes, times
 from cutesnake.plot.style import (
     DSL_NAMES,
     DSL_STYLES,
@@ -32,7 +32,7 @@ def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
     found = kernel_looks(evidence)
     panels = [(values, group) for values, group in table.groupby(keys, sort=True) if group[x].nunique() > 1]
     if not panels:
-        raise NothingToShow(f"no kernel was timed at more than one {name_of(evidence, x)}")
+        raise NothingToShow(f"no kernel was timed at more than one {short_name_of(evidence, x)}")
     ticks = short_sizes(sorted({int(value) for _, group in panels for value in group[x]}))
     name = name_of(evidence, x) + (", 1k = 1024" if "k" in "".join(ticks.values()) else "")
     with styled():
@@ -40,7 +40,9 @@ def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
         for axis, (values, group) in zip(axes, panels, strict=True):
             for kernel, line in group.groupby("kernel", sort=False):
                 _line(axis, line.sort_values(x), x, found[kernel])
-            axis.set_title(", ".join([values[0], *(f"{name_of(evidence, rest[0])} {value}" for value in values[1:])]))
+            axis.set_title(
+                ", ".join([values[0], *(f"{short_name_of(evidence, rest[0])} {value}" for value in values[1:])])
+            )
             axis.grid(True)
         _scale(axes[0], ticks)
         figure.legend(handles=_handles(table, found), loc="outside lower left", ncols=3)
@@ -50,7 +52,7 @@ def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
     )
     return Drawing(
         figure,
-        f"Duration against {name_of(evidence, x)} on {source.device}: {said}.",
+        f"Duration against {short_name_of(evidence, x)} on {source.device}: {said}.",
         "Median duration of the whole operator with a flushed L2 cache; bars: spread of the samples. Lower is better. "
         "Lines: solid cuTile, dashed CuTe DSL, dotted PyTorch.",
     )
