@@ -27,13 +27,13 @@ SCRIPT = """
   function bodies() { return Array.from(table.tBodies).filter(function (b) { return !b.hidden; }); }
   function figure(b) { return Number(b.rows[0].querySelector("td.n").dataset.v); }
   function figures() { return bodies().map(figure); }
-  function unfolded() { return table.querySelectorAll("tr.part:not([hidden])").length; }
+  function unfolded() { return table.querySelectorAll("tr.line:not([hidden])").length; }
   out.folded = unfolded();
   table.querySelector("button.fold").click();
   out.one = unfolded(); out.lines = table.tBodies[0].rows.length - 1;
   var buttons = Array.from(tools.querySelectorAll("button"));
   var all = buttons.find(function (b) { return b.textContent === "Unfold all"; });
-  all.click(); out.all = unfolded(); out.parts = table.querySelectorAll("tr.part").length;
+  all.click(); out.all = unfolded(); out.parts = table.querySelectorAll("tr.line").length;
   out.cut = table.parentNode.scrollWidth > table.parentNode.clientWidth;
   all.click(); out.none = unfolded();
   var heads = Array.from(table.tHead.rows[0].cells);
