@@ -29,6 +29,7 @@ from cutesnake.simulate import simulation
 DEFAULT = {
     **yaml.safe_load((ROOT / "config" / "config.yaml").read_text()),
     "operators": ["mla_decode", "elementwise_add"],
+    "sweeps": {"elementwise_add": {"kernels": ["cute", "cutile"]}},
 }
 SETTINGS = {"schedules": ["random", "late"], "seeds": [0], "distributions": ["randn"]}
 

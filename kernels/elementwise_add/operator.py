@@ -10,7 +10,7 @@ from cutesnake.contract import Cost
 if TYPE_CHECKING:
     import torch
 
-DTYPES = {"fp32": 4, "fp16": 2, "bf16": 2}
+DTYPES = {"fp32": 4, "fp16": 2, "bf16": 2, "int32": 4}
 DISTRIBUTIONS = ("randn", "large")
 PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "rows", "rows"
@@ -56,32 +56,43 @@ def relatives(workload: Workload) -> tuple[Workload, ...]:
 def torch_dtype(name: str) -> torch.dtype:
     import torch
 
-    return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[name]
+    return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "int32": torch.int32}[name]
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Draw on the CPU, so that a seed means the same numbers on every machine, then move to `device`."""
+    """Draw on the CPU, so that a seed means the same numbers on every machine, then move to `device`.
+
+    Floating-point numbers are normal, times 1,000 if `large`. Integers are uniform up to 1,000 in magnitude, whose sums
+    float32 holds exactly, so that an error of 1 shows; `large` ones up to 2^30, whose sums just fit.
+    """
     import torch
 
     if distribution not in DISTRIBUTIONS:
         raise ValueError(f"distribution is {distribution!r}; allowed: {', '.join(DISTRIBUTIONS)}")
     generator = torch.Generator().manual_seed(seed)
-    scale = 1.0e3 if distribution == "large" else 1.0
-    shape = (workload.rows, workload.columns)
-    a, b = (torch.randn(shape, generator=generator).mul_(scale).to(torch_dtype(workload.dtype)) for _ in "ab")
+    shape, dtype = (workload.rows, workload.columns), torch_dtype(workload.dtype)
+    large = distribution == "large"
+    if dtype.is_floating_point:
+        a, b = (torch.randn(shape, generator=generator).mul_(1.0e3 if large else 1.0).to(dtype) for _ in "ab")
+    else:
+        limit = 2**30 if large else 1000
+        a, b = (torch.randint(-limit, limit, shape, generator=generator, dtype=dtype) for _ in "ab")
     return Inputs(a.to(device), b.to(device))
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Outputs poisoned with NaN, integers with their smallest: an element that is never written cannot pass."""
     import torch
 
-    shape = (workload.rows, workload.columns)
-    return Outputs(torch.full(shape, float("nan"), dtype=torch_dtype(workload.dtype), device=device))
+    dtype = torch_dtype(workload.dtype)
+    poison = float("nan") if dtype.is_floating_point else torch.iinfo(dtype).min
+    return Outputs(torch.full((workload.rows, workload.columns), poison, dtype=dtype, device=device))
 
 
 def reference(inputs: Inputs, workload: Workload) -> Outputs:
-    """float32 sum of the inputs as given."""
+    """float32 sum of the inputs as given; of integers the exact sum, rounded once."""
+    if not inputs.a.is_floating_point():
+        return Outputs((inputs.a.long() + inputs.b.long()).float())
     return Outputs(inputs.a.float() + inputs.b.float())
 
 
@@ -97,5 +108,5 @@ def cost(workload: Workload) -> Cost:
 
 
 def tolerance(dtype: str) -> float:
-    """Largest relative error norm when `same_precision` is exact: one rounding to `dtype`."""
-    return {"fp32": 1.0e-7, "fp16": 5.0e-4, "bf16": 4.0e-3}[dtype]
+    """Largest relative error norm when `same_precision` is exact: one rounding to `dtype`, and none of integers."""
+    return {"fp32": 1.0e-7, "fp16": 5.0e-4, "bf16": 4.0e-3, "int32": 0.0}[dtype]

@@ -51,14 +51,6 @@ def export(fn, args: tuple, target: str, folder: Path, name: str, extra: str = "
     (folder / "build.json").write_text(json.dumps(build, indent=1))
 
 
-def elementwise_add(examples: Path, folder: Path, target: str) -> None:
-    import cutlass
-
-    m = load(examples, "ampere/elementwise_add.py")
-    args = tuple(compact(cutlass.Float32, (None, None), (1, 0)) for _ in range(3))
-    export(m.elementwise_add, args, target, folder, "elementwise_add", "--generate-line-info")
-
-
 def _tutorial_gemm(index: str, clusters: tuple[int, ...] = ()):
     def compile_it(examples: Path, folder: Path, target: str) -> None:
         import cutlass
@@ -231,8 +223,6 @@ def _mla(stem: str, cls: str, dtype: str):
 
 
 EXAMPLES = {
-    "elementwise_add": (elementwise_add, "sm_100a"),
-    "elementwise_add_sm90": (elementwise_add, "sm_90a"),
     "mla_fp16": (_mla("mla_decode_fp16", "BlackwellMultiHeadLatentAttentionForwardFP16", "Float16"), "sm_100a"),
     "mla_fp8": (_mla("mla_decode_fp8", "BlackwellMultiHeadLatentAttentionForwardFP8", "Float8E4M3FN"), "sm_100a"),
 }
@@ -249,8 +239,6 @@ EXAMPLES |= {
 
 # example → the file of NVIDIA's it is made of
 SOURCES = {
-    "elementwise_add": "ampere/elementwise_add.py",
-    "elementwise_add_sm90": "ampere/elementwise_add.py",
     "mla_fp16": "blackwell/mla/mla_decode_fp16.py",
     "mla_fp8": "blackwell/mla/mla_decode_fp8.py",
     "nvfp4_gemm_0": "blackwell/tutorial_gemm/nvfp4_gemm_0.py",

@@ -91,8 +91,9 @@ def catalogue(operator: str, kernel: str, **workload: Any) -> Path:
 def nvidia() -> Iterator[dict]:
     """elementwise_add, rmsnorm, GEMM and FMHA for Hopper."""
     a, b = torch.randn(37, 100), torch.randn(37, 100)
-    args = (a, b, torch.full((37, 100), float("nan")))
-    yield exported("elementwise_add", FOLDER / "elementwise_add", "elementwise_add", args, EXACT)
+    args = (a, b, torch.full((37, 100), float("nan")), 0)
+    folder = catalogue("elementwise_add", "cutlass_ampere", rows=37, columns=100)
+    yield exported("elementwise_add", folder, "elementwise_add", args, EXACT)
     for n in (1024, 16384, 65536):
         x, w, o = torch.randn(6, n).bfloat16(), torch.randn(n).bfloat16(), torch.full((6, n), float("nan")).bfloat16()
         folder = catalogue("rmsnorm", "cutlass_rmsnorm", rows=6, columns=n)

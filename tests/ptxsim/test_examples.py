@@ -37,14 +37,28 @@ def clean(result: ptxsim.Result, explained: str | None = None) -> None:
     assert not rest, "\n".join(rest)
 
 
+def catalogue(operator: str, kernel: str, **workload) -> Path:
+    """The build of a kernel of the catalogue for a workload, for sm_100a."""
+    problem = load_operator(operator).Workload(**workload)
+    return build(operator, kernel, "sm_100a", load_kernel(operator, kernel).variants(problem, "sm_100a")[0])
+
+
+def elementwise_add() -> Path:
+    return catalogue("elementwise_add", "cutlass_ampere", rows=1, columns=1)
+
+
+def rmsnorm(columns: int) -> Path:
+    return catalogue("rmsnorm", "cutlass_rmsnorm", rows=1, columns=columns)
+
+
 def nans(*shape: int, dtype=torch.float16) -> torch.Tensor:
     return torch.full(shape, float("nan")).to(dtype)
 
 
 @pytest.mark.parametrize("shape", [(37, 100), (1, 4), (256, 64)])
-def test_elementwise_add(built, shape) -> None:
+def test_elementwise_add(shape) -> None:
     a, b, c = torch.randn(shape), torch.randn(shape), nans(*shape, dtype=torch.float32)
-    result = ptxsim.run(capture(built("elementwise_add"), "elementwise_add", (a, b, c)), track=True)
+    result = ptxsim.run(capture(elementwise_add(), "elementwise_add", (a, b, c, 0)), track=True)
     clean(result)
     assert torch.equal(c, a + b)
     n = 4 * shape[0] * shape[1]
@@ -52,24 +66,16 @@ def test_elementwise_add(built, shape) -> None:
     assert (counts.global_read_unique_bytes, counts.global_write_unique_bytes) == (2 * n, n)
 
 
-def rmsnorm_of(columns: int) -> Path:
-    """The catalogue's build of NVIDIA's RMSNorm for rows of `columns` bf16."""
-    workload = load_operator("rmsnorm").Workload(1, columns, "bf16")
-    variant = load_kernel("rmsnorm", "cutlass_rmsnorm").variants(workload, "sm_100a")[0]
-    return build("rmsnorm", "cutlass_rmsnorm", "sm_100a", variant)
-
-
 def fmha_of(length: int) -> Path:
     """The catalogue's build of NVIDIA's Blackwell attention for f16 sequences of `length`, not causal."""
-    workload = load_operator("fmha").Workload(1, length, "fp16")
-    return build("fmha", "cutlass_sm100", "sm_100a", load_kernel("fmha", "cutlass_sm100").variants(workload, "")[0])
+    return catalogue("fmha", "cutlass_sm100", batch=1, length=length, dtype="fp16")
 
 
 @pytest.mark.parametrize("columns,rows", [(1024, 5), (1024, 8), (16384, 2), (65536, 2)])
 def test_rmsnorm(columns, rows) -> None:
     x, w = torch.randn(rows, columns).bfloat16(), torch.randn(columns).bfloat16()
     o = nans(rows, columns, dtype=torch.bfloat16)
-    launches = capture(rmsnorm_of(columns), "rmsnorm", (x, w, o, 1e-6, 0))
+    launches = capture(rmsnorm(columns), "rmsnorm", (x, w, o, 1e-6, 0))
     clean(ptxsim.run(launches), PAST_THE_END if rows % 4 and columns == 1024 else None)
     want = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 1e-6) * w.float()
     torch.testing.assert_close(o.float(), want, rtol=2**-8, atol=1e-6)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from snippets import kernel_text, run_kernel
+from test_examples import elementwise_add
 
 import ptxsim
 from ptxsim.__main__ import argument, main
@@ -16,18 +17,18 @@ from ptxsim.schedule import Schedule
 
 
 @pytest.fixture(scope="module")
-def adder(built) -> tuple:
-    folder = built("elementwise_add")
+def adder() -> tuple:
+    folder = elementwise_add()
     return folder, ptxsim.Module.from_file(folder / "kernel.ptx")
 
 
 def test_capture_passes_on_the_object_s_own_message(adder) -> None:
     folder, module = adder
     x = torch.zeros(4, 8)
-    with pytest.raises(ptxsim.CaptureError, match="Expects 3 parameters"):
+    with pytest.raises(ptxsim.CaptureError, match="Expects 4 parameters"):
         ptxsim.capture(folder / "kernel.o", "elementwise_add", (x, x), module)
     with pytest.raises(ptxsim.CaptureError, match="float32"):
-        ptxsim.capture(folder / "kernel.o", "elementwise_add", (x, x, x.half()), module)
+        ptxsim.capture(folder / "kernel.o", "elementwise_add", (x, x, x.half(), 0), module)
 
 
 def test_capture_names_what_is_missing(adder, monkeypatch, tmp_path) -> None:
@@ -37,18 +38,18 @@ def test_capture_names_what_is_missing(adder, monkeypatch, tmp_path) -> None:
         ptxsim.capture(folder / "kernel.o", "other", (x, x, x), module)
     stranger = ptxsim.Module.from_text(kernel_text("nop;", 0))
     with pytest.raises(ptxsim.CaptureError, match="is not in"):
-        ptxsim.capture(folder / "kernel.o", "elementwise_add", (x, x, x), stranger)
+        ptxsim.capture(folder / "kernel.o", "elementwise_add", (x, x, x, 0), stranger)
     monkeypatch.setenv("PTXSIM_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     with pytest.raises(ptxsim.CaptureError, match="needs a C compiler"):
-        ptxsim.capture(folder / "kernel.o", "elementwise_add", (x, x, x), module)
+        ptxsim.capture(folder / "kernel.o", "elementwise_add", (x, x, x, 0), module)
 
 
 def test_findings_carry_the_source_line_and_the_tensor_s_name(adder) -> None:
     folder, module = adder
     a, b, c = (torch.zeros(64, 128) for _ in range(3))
-    (launch,) = ptxsim.capture(folder / "kernel.o", "elementwise_add", (a, ptxsim.Tensor(b, name="b"), c), module)
+    (launch,) = ptxsim.capture(folder / "kernel.o", "elementwise_add", (a, ptxsim.Tensor(b, name="b"), c, 0), module)
     memory = launch.memory
     name = next(x for x in memory.allocations if x.name == "b")
     name.limit -= 512  # as if the tensor were smaller than the kernel was told

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import test_examples
 import torch
-from test_examples import EXCHANGE, capture, fmha_of, mla_capture, mla_inputs, mla_reference, nans, rmsnorm_of
+from test_examples import EXCHANGE, capture, fmha_of, mla_capture, mla_inputs, mla_reference, nans
 
 import ptxsim
 
@@ -178,7 +179,7 @@ RMSNORM = {
 
 @pytest.mark.parametrize("name", RMSNORM)
 def test_mutants_of_rmsnorm(name) -> None:
-    folder = rmsnorm_of(16384)
+    folder = test_examples.rmsnorm(16384)
     how = caught(folder, rmsnorm(folder), RMSNORM[name])
     assert how, f"«{name}» went unnoticed"
     print(name, "→", how)
@@ -276,7 +277,7 @@ def test_mutants_of_the_hopper_gemm(built, name) -> None:
     [
         ("fp16_gemm_0", "", gemm_0),
         ("persistent_gemm", "pair", persistent),
-        (rmsnorm_of, 16384, rmsnorm),
+        (test_examples.rmsnorm, 16384, rmsnorm),
         ("mla_fp16", "", mla),
         (fmha_of, 512, fmha),
         ("hopper_gemm", "f16", hopper),

@@ -9,6 +9,7 @@ import cutlass.cute as cute
 from cuda.bindings.driver import CUstream
 from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
 
+ELEMENTS = {"fp32": cutlass.Float32, "fp16": cutlass.Float16, "bf16": cutlass.BFloat16, "int32": cutlass.Int32}
 VECTOR_BITS = 128  # the widest load and store that one thread can ask for
 
 
@@ -104,7 +105,7 @@ class ElementwiseAdd:
 
 def program(dtype: str, threads: int, vectors: int) -> tuple[ElementwiseAdd, tuple]:
     """The host function and fake arguments for a build that serves every length."""
-    element = {"fp32": cutlass.Float32, "fp16": cutlass.Float16, "bf16": cutlass.BFloat16}[dtype]
+    element = ELEMENTS[dtype]
     length = cute.sym_int32()  # one symbol: the three tensors must agree
     tensors = [make_fake_compact_tensor(element, (length,), assumed_align=16) for _ in range(3)]
     return ElementwiseAdd(element, threads, vectors), (*tensors, make_fake_stream())

@@ -1,0 +1,75 @@
+"""`elementwise_add` in CuTe DSL over a two-dimensional thread-value layout: (4, 32) threads of (4, vector) values.
+
+A CTA of 128 threads adds a tile of 16 rows by 32 vectors of 16 bytes, 16 x 128 elements of fp32, in which each thread
+has one vector in each of four rows. Unlike `cute`, which sees a matrix as one long vector, it keeps the matrix's shape:
+the layout can be dynamic, known at launch, or static, known to the compiler, at the price of a build for each shape.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+
+if TYPE_CHECKING:
+    from kernels.elementwise_add.operator import Inputs, Outputs, Workload
+
+DSL = "cute"
+SOURCE = "ours"
+TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
+)
+VECTOR_BYTES = 16
+MOST_ELEMENTS = 2**31 - 2**14  # no tile has 2^14 elements
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """All whose elements, with those of the last tiles that reach past the ends, 32-bit coordinates can count."""
+    if (workload.rows + 16) * (workload.columns + 256) > MOST_ELEMENTS:
+        return f"the kernel counts elements in 32 bits and takes up to {MOST_ELEMENTS:,}"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """The dynamic layout first; `aligned` rows start at multiples of 16 bytes, and are read in vectors."""
+    from kernels.elementwise_add.operator import DTYPES
+
+    w = workload
+    aligned = w.columns * DTYPES[w.dtype] % VECTOR_BYTES == 0
+    dynamic = {"dtype": w.dtype, "aligned": aligned, "rows": 0, "columns": 0}
+    static = {**dynamic, "rows": w.rows, "columns": w.columns}
+    end = "" if aligned else "_unaligned"
+    return (
+        Variant(f"{w.dtype}_dynamic{end}", dynamic),
+        Variant(f"{w.dtype}_static_{w.rows}x{w.columns}", static),
+    )
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.elementwise_add.cute_tv import kernel
+
+        return kernel.program(**variant.params)
+
+    return cute_build.build(program, "elementwise_add", target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """One CTA per tile of 16 rows by 32 vectors. Raises ValueError for another shape than a static build's."""
+    from cutesnake.load.cute import Call
+    from kernels.elementwise_add.operator import DTYPES
+
+    p = build.params
+    shape = (workload.rows, workload.columns)
+    if p["rows"] and shape != (p["rows"], p["columns"]):
+        raise ValueError(f"this build is for {p['rows']} x {p['columns']} elements, not {shape[0]} x {shape[1]}")
+    across = -(-workload.columns // (32 * VECTOR_BYTES // DTYPES[p["dtype"]]))
+    tiles = -(-workload.rows // 16) * across
+    tensors = (inputs.a, inputs.b, outputs.c)
+    return Runner(Call(build.function(), tensors), (build.launch(build.symbols[0], (tiles, 1, 1)),))

@@ -1,0 +1,61 @@
+"""NVIDIA's CuTe DSL example `ampere/elementwise_add.py`: (4, 32) threads of (4, vector) values, as in `cute_tv`.
+
+Every element is copied by itself, behind a predicate. The example's kernel is launched by a host of ours, since its own
+takes no stream.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream.examples import SOURCE as EXAMPLES
+
+if TYPE_CHECKING:
+    from kernels.elementwise_add.operator import Inputs, Outputs, Workload
+
+DSL = "cute"
+SOURCE = EXAMPLES
+TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
+)
+MOST_ELEMENTS = 2**31 - 2**14  # no tile has 2^14 elements
+VECTOR_BYTES = 16
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """All whose elements, with those of the last tiles that reach past the ends, 32-bit coordinates can count."""
+    if (workload.rows + 16) * (workload.columns + 256) > MOST_ELEMENTS:
+        return f"the kernel counts elements in 32 bits and takes up to {MOST_ELEMENTS:,}"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """One build per dtype for every shape."""
+    return (Variant(workload.dtype, {"dtype": workload.dtype}),)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.elementwise_add.cutlass_ampere import program as ampere
+
+        return ampere.program(**variant.params)
+
+    return cute_build.build(program, "elementwise_add", target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """One CTA per tile of 16 rows by 32 vectors."""
+    from cutesnake.load.cute import Call
+    from kernels.elementwise_add.operator import DTYPES
+
+    across = -(-workload.columns // (32 * VECTOR_BYTES // DTYPES[workload.dtype]))
+    grid = (-(-workload.rows // 16) * across, 1, 1)
+    tensors = (inputs.a, inputs.b, outputs.c)
+    return Runner(Call(build.function(), tensors), (build.launch(build.symbols[0], grid),))

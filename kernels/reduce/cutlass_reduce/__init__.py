@@ -1,0 +1,78 @@
+"""NVIDIA's CuTe DSL example `blackwell/reduce.py`, which is device code without a kernel, in a kernel of ours.
+
+The example reduces what the threads of a row hold in registers: within each thread, across a warp by shuffles, across
+a CTA through shared memory, and across a cluster by stores into each other's shared memory that count down a barrier.
+Our kernel reads the rows: every thread adds up 16-byte vectors of its row, `VECTORS` in flight at a time.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream.examples import SOURCE as EXAMPLES
+
+if TYPE_CHECKING:
+    from kernels.reduce.operator import Inputs, Outputs, Workload
+
+DSL = "cute"
+SOURCE = EXAMPLES
+TARGETS = dict.fromkeys(("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ("clusters",))
+THREADS = 128
+VECTOR_BYTES = 16
+VECTORS = 4  # of each thread, on the way at the same time
+# Columns from which a row has that many threads, and that many CTAs; the largest that applies counts.
+SHARING = ((1, 32, 1), (4096, 128, 1), (32768, 128, 4), (131072, 128, 8))
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """Extents that 32-bit coordinates can count, with those of a last tile that reaches past the end."""
+    if max(workload.rows, workload.columns) >= 2**30:
+        return "the kernel counts rows and columns in 32 bits and takes fewer than 2^30 of each"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """By the length of the rows, then the other ways to share them; `aligned` rows start at multiples of 16 bytes."""
+    from kernels.reduce.operator import DTYPES
+
+    w = workload
+    aligned = w.columns * DTYPES[w.dtype] % VECTOR_BYTES == 0
+    chosen = max((one for one in SHARING if one[0] <= w.columns), key=lambda one: one[0])
+    return tuple(
+        Variant(
+            f"{w.operation}_{w.dtype}_t{threads}_c{cluster}" + ("" if aligned else "_unaligned"),
+            {
+                "operation": w.operation,
+                "dtype": w.dtype,
+                "threads_per_row": threads,
+                "cluster": cluster,
+                "aligned": aligned,
+            },
+        )
+        for _, threads, cluster in (chosen, *(one for one in SHARING if one != chosen))
+    )
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.reduce.cutlass_reduce import kernel
+
+        return kernel.program(threads=THREADS, vectors=VECTORS, **variant.params)
+
+    return cute_build.build(program, "reduce", target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """A cluster for as many rows as a CTA holds; the tensors go in as they are."""
+    from cutesnake.load.cute import Call
+
+    rows = THREADS // build.params["threads_per_row"]
+    grid = (-(-workload.rows // rows), build.params["cluster"], 1)
+    return Runner(Call(build.function(), (inputs.x, outputs.y)), (build.launch(build.symbols[0], grid),))
