@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from cutesnake import record
@@ -18,6 +17,7 @@ from cutesnake.compare.beyond import beyond
 from cutesnake.compare.coverage import coverage
 from cutesnake.compare.csv_table import to_csv
 from cutesnake.compare.insight import RULES, Pair, Side, insights
+from cutesnake.compare.metrics import METRICS, Metric
 from cutesnake.compare.speedup import speedups
 from cutesnake.compare.times import times
 from cutesnake.evidence.gather import Evidence, Record, Source, first_line
@@ -25,89 +25,6 @@ from cutesnake.stages import GPU_STAGES
 
 Cell = dict[str, Any]
 DSLS = ("cutile", "cute")
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One column of the table: which stage measures it under which name, and what it means."""
-
-    key: str
-    name: str
-    unit: str
-    stage: str
-    measured: str
-    meaning: str
-    absent: str | None = None  # why a record of the stage may lack it
-
-
-METRICS = (
-    Metric(
-        "duration_us",
-        "Duration",
-        "µs",
-        "timing",
-        "cold_us",
-        "median time of the whole operator, L2 cache flushed before each run; where nothing was measured, the lower "
-        "bound that the device's peaks allow (≥)",
-    ),
-    Metric(
-        "hot_duration_us",
-        "Duration, hot L2",
-        "µs",
-        "timing",
-        "hot_us",
-        "median time of the whole operator, repeated without flushing the L2 cache",
-    ),
-    Metric(
-        "plan_us",
-        "Schedule",
-        "µs",
-        "timing",
-        "plan_us",
-        "median time of making the schedule anew for the lengths on the card, warm, which the durations leave out",
-        "the kernel has no step that makes its schedule anew on the card, or was timed before that step was",
-    ),
-    Metric(
-        "tensor_core_percent",
-        "TC",
-        "%",
-        "ncu",
-        "tensor_core_percent",
-        "share of its peak at which the tensor pipe of the main kernel was busy (ncu)",
-    ),
-    Metric(
-        "dram_percent",
-        "DRAM",
-        "%",
-        "ncu",
-        "dram_percent",
-        "share of the peak DRAM throughput that the main kernel reached (ncu)",
-    ),
-    Metric(
-        "occupancy_percent",
-        "Occupancy",
-        "%",
-        "ncu",
-        "occupancy_achieved_percent",
-        "resident warps of the largest possible number: achieved (ncu), else theoretical, from the build's resources",
-    ),
-    Metric(
-        "registers_per_thread",
-        "Registers/thread",
-        "",
-        "ncu",
-        "registers_per_thread",
-        "registers that the compiler allotted to each thread of the main kernel",
-    ),
-    Metric(
-        "shared_kb_per_block",
-        "SMEM/block",
-        "KB",
-        "ncu",
-        "shared_bytes_per_block",
-        "shared memory per block of the main kernel, static and dynamic, in KB of 1024 bytes",
-    ),
-)
 
 
 def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) -> Record:
