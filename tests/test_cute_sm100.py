@@ -124,8 +124,8 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     loads = sizes.boxes + 2 * (sizes.boxes + layout.STAGE_BOXES * sizes.value_stages)  # Q, and a tile twice
     assert len([opcode for opcode in opcodes if opcode.startswith("UTMALDG")]) == loads
     assert len([opcode for opcode in opcodes if opcode.startswith("UTMASTG")]) == 2  # whole, and partial results
-    # A commit for each stage, for the scores and for O, twice; and one for Q.
-    commits = 2 * (sizes.key_stages + sizes.value_stages + 2) + 1
+    # A commit for each stage, for the scores, for Q and for O, twice.
+    commits = 2 * (sizes.key_stages + sizes.value_stages + 3)
     assert len([opcode for opcode in opcodes if "MULTICAST" in opcode]) == commits
 
 

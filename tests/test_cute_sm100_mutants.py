@@ -25,6 +25,7 @@ variant = Variant("bf16_softmax8", {"dtype": "bf16", "groups": 2})
 cute_sm100.compile(variant, "sm_100a", Path(sys.argv[1]))
 """
 
+LENGTHS = (600, 100, 90, 120, 60)
 KV_FULL = "cute.arch.mbarrier_wait(self.mbarriers + self.layout.kv_full + stage, phase)"
 KV_EMPTY = "cute.arch.mbarrier_wait(self.mbarriers + self.layout.kv_empty + stage, phase)"
 # name: file, what stands there, what is put in its place
@@ -152,13 +153,17 @@ def built(tmp_path):
 
 
 def caught(folder: Path) -> str | None:
-    """How the first schedule that notices anything does so: several items for each pair, one of them split, ragged."""
+    """How the first schedule that notices anything does so.
+
+    Requests of one tile follow each other in a pair, so that nothing but its own mbarrier keeps Q.
+    """
     import ptxsim
     from sm100_runs import faults
 
+    workload = Workload(len(LENGTHS), max(LENGTHS), paged=True)
     schedules = (*ptxsim.DEFAULT_SCHEDULES, *(("warps", seed) for seed in range(8)))
     try:
-        return next(faults(folder, Workload(3, 520, paged=True), schedules, processors=4, distribution="large"), None)
+        return next(faults(folder, workload, schedules, LENGTHS, processors=4, distribution="large"), None)
     except ptxsim.PtxError as error:
         return str(error)
 

@@ -17,8 +17,9 @@ from cutesnake.load.build import LoadedBuild
 from cutesnake.places import ROOT
 from kernels.mla_decode import cute_sm90
 from kernels.mla_decode.cute_sm90 import layout
-from kernels.mla_decode.cute_sm90.schedule import make_lane, make_schedule
+from kernels.mla_decode.cute_sm90.schedule import make_schedule
 from kernels.mla_decode.operator import DISTRIBUTIONS, Workload
+from kernels.mla_decode.split_kv.plan import make_lane
 
 BUILDS = Path(os.environ.get("CUTESNAKE_BUILDS", ROOT / "results" / "compile"))
 KINDS = ("cluster1", "cluster2", "halves")

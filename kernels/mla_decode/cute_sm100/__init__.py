@@ -13,8 +13,8 @@ from kernels.mla_decode.cute_sm100 import layout
 if TYPE_CHECKING:
     import torch
 
-    from kernels.mla_decode.cute_sm90.schedule import Schedule
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
+    from kernels.mla_decode.split_kv.plan import Schedule
 
 DSL = "cute"
 TARGETS = {"sm_100a": ("tcgen05", "tensor memory"), "sm_103a": ("tcgen05", "tensor memory")}
@@ -100,16 +100,9 @@ def _launches(build: Build, schedule: Schedule, rows: int) -> tuple[Launch, ...]
     combine = next(symbol for symbol in build.symbols if symbol != attention)
     launches = [build.launch(attention, (layout.CTAS * (len(schedule.offsets) - 1), 1, 1))]
     if schedule.merges:
-        row_blocks = -(-rows * _row_warps(schedule) // COMBINE_WARPS)
+        row_blocks = -(-rows * schedule.row_warps // COMBINE_WARPS)
         launches.append(build.launch(combine, (row_blocks, len(schedule.merges), 1)))
     return tuple(launches)
-
-
-@not_baked
-def _row_warps(schedule: Schedule) -> int:
-    """Warps of the combine kernel that share a row: about half as many as the most split request has pieces."""
-    most = max((partials for _, _, partials, _ in schedule.merges), default=0)
-    return 0 if most == 0 else 2 if most < 4 else 4 if most < 8 else 8
 
 
 @not_baked
@@ -141,5 +134,5 @@ def arguments(workload: Workload, inputs: Inputs, outputs: Outputs, schedule: Sc
         inputs.softmax_scale * math.log2(math.e),
         workload.heads,
         workload.query_tokens - 1 if workload.causal else 0,
-        _row_warps(schedule),
+        schedule.row_warps,
     )

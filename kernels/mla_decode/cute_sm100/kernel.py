@@ -37,7 +37,6 @@ from cutlass import Float32, Int32
 from cutlass.cute.nvgpu import cpasync, tcgen05
 from cutlass.utils import SmemAllocator
 
-from kernels.mla_decode.cute_sm90.combine import CombineSm90
 from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
 from kernels.mla_decode.cute_sm100.layout import (
     BOX_BYTES,
@@ -56,6 +55,7 @@ from kernels.mla_decode.cute_sm100.layout import (
 from kernels.mla_decode.cute_sm100.load import Loader
 from kernels.mla_decode.cute_sm100.product import Multiplier
 from kernels.mla_decode.cute_sm100.softmax import Softmax
+from kernels.mla_decode.split_kv.combine import Combine
 
 
 class MlaDecodeSm100:
@@ -114,7 +114,7 @@ class MlaDecodeSm100:
         self.split_kernel(
             *(tma_q, q_tma, tma_kv, kv_tma, page_table, items, item_offsets),
             *(*self._store(out), *self._store(out_partial), lse, lse_partial),
-            *(scale_log2, heads, hidden_tokens),
+            *(scale_log2, heads, hidden_tokens, row_warps),
             boxes,
         ).launch(
             grid=[CTAS * (item_offsets.shape[0] - 1), 1, 1],
@@ -124,7 +124,7 @@ class MlaDecodeSm100:
             min_blocks_per_mp=1,
             use_pdl=True,
         )
-        CombineSm90(self.dtype)(merges, out_partial, lse_partial, out, lse, row_warps, stream)
+        Combine(self.dtype)(merges, out_partial, lse_partial, out, lse, row_warps, stream)
 
     def _store(self, out: cute.Tensor) -> tuple[cute.CopyAtom, cute.Tensor]:
         """TMA stores of 32 rows of 64 bytes."""
@@ -163,6 +163,7 @@ class MlaDecodeSm100:
         scale_log2: Float32,
         heads: Int32,
         hidden_tokens: Int32,
+        row_warps: Int32,
         boxes: cute.ComposedLayout,
     ):
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
@@ -186,6 +187,10 @@ class MlaDecodeSm100:
         after_thread_sync()
         tensor_memory = cute.arch.retrieve_tmem_ptr(Float32, 16, storage.tensor_memory.ptr)
 
+        if row_warps == 0:
+            # No combine kernel follows: the next kernel's CTAs may come as soon as ours go, and wait for the last of
+            # them in griddepcontrol_wait. (Combine's would crowd the idle SMs: they are let in at the end.)
+            cute.arch.griddepcontrol_launch_dependents()
         work = (items, item_offsets[pair], item_offsets[pair + 1])
         if warp == self.layout.load_warp:
             kv_boxes = storage.kv.get_tensor(boxes.outer, swizzle=boxes.inner)

@@ -51,17 +51,16 @@ class Multiplier:
             tiles = items[number, END] - items[number, BEGIN]
             cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_full, q_phase)
             q_phase ^= 1
-            stage, phase = self.issue_scores(count, stage, phase)
+            stage, phase = self.issue_scores(count, tiles == 1, stage, phase)
             for tile in cutlass.range(1, tiles, unroll=1):
-                stage, phase = self.issue_scores(count + tile, stage, phase)
+                stage, phase = self.issue_scores(count + tile, tile == tiles - 1, stage, phase)
                 stage, phase = self.issue_values(count + tile - 1, tile > 1, stage, phase)
-            self.commit(self.layout.q_empty)
             stage, phase = self.issue_values(count + tiles - 1, tiles > 1, stage, phase)
             count += tiles
 
     @cute.jit
-    def issue_scores(self, count: Int32, stage: Int32, phase: Int32) -> tuple[Int32, Int32]:
-        """S = Q K^T of the tile, into its stage of tensor memory.
+    def issue_scores(self, count: Int32, is_last: cutlass.Boolean, stage: Int32, phase: Int32) -> tuple[Int32, Int32]:
+        """S = Q K^T of the tile, into its stage of tensor memory. After an item's last, the next Q may be loaded.
 
         The stage is free: P of the tile before last was waited for, and is made after its scores are read.
         """
@@ -80,6 +79,8 @@ class Multiplier:
             self.commit(self.layout.kv_empty + stage)
             stage, phase = next_stage(stage, phase, self.layout.stages)
         self.commit(self.layout.scores_full + place)
+        if is_last:
+            self.commit(self.layout.q_empty)
         return stage, phase
 
     @cute.jit

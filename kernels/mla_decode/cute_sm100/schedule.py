@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernels.mla_decode.cute_sm90.schedule import Schedule, make_lane, merges_of
 from kernels.mla_decode.cute_sm100.layout import CTAS, ITEM_COLUMNS, KEYS, ROWS
+from kernels.mla_decode.split_kv.plan import Schedule, make_lane, merges_of
 
 # In units of the time that one tile takes. Not fitted: no card of this kind was at hand.
 ITEM_TILES = 2.0  # per item: first loads, the last store

@@ -13,8 +13,8 @@ from kernels.mla_decode.cute_sm90 import layout
 if TYPE_CHECKING:
     import torch
 
-    from kernels.mla_decode.cute_sm90.schedule import Schedule
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
+    from kernels.mla_decode.split_kv.plan import Schedule
 
 DSL = "cute"
 TARGETS = {"sm_90a": ("TMA", "wgmma")}
@@ -117,16 +117,9 @@ def _launches(build: Build, schedule: Schedule, rows: int, cluster: int) -> tupl
     combine = next(symbol for symbol in build.symbols if symbol != attention)
     launches = [build.launch(attention, (cluster * (len(schedule.offsets) - 1), 1, 1))]
     if schedule.merges:
-        row_blocks = -(-rows * _row_warps(schedule) // COMBINE_WARPS)
+        row_blocks = -(-rows * schedule.row_warps // COMBINE_WARPS)
         launches.append(build.launch(combine, (row_blocks, len(schedule.merges), 1)))
     return tuple(launches)
-
-
-@not_baked
-def _row_warps(schedule: Schedule) -> int:
-    """Warps of the combine kernel that share a row: about half as many as the most split request has pieces."""
-    most = max((partials for _, _, partials, _ in schedule.merges), default=None)
-    return 0 if most is None else 2 if most < 4 else 4 if most < 8 else 8
 
 
 @not_baked
@@ -158,5 +151,5 @@ def arguments(workload: Workload, inputs: Inputs, outputs: Outputs, schedule: Sc
         inputs.softmax_scale * math.log2(math.e),
         workload.heads,
         workload.query_tokens - 1 if workload.causal else 0,
-        _row_warps(schedule),
+        schedule.row_warps,
     )

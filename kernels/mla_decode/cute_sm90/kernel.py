@@ -50,9 +50,9 @@ from cutlass.cute.nvgpu import cpasync, warpgroup
 from cutlass.utils import SmemAllocator
 
 from kernels.mla_decode.cute_sm90 import layout
-from kernels.mla_decode.cute_sm90.combine import CombineSm90
 from kernels.mla_decode.cute_sm90.consumer import Consumer, half_of
 from kernels.mla_decode.cute_sm90.layout import HALF, PAGE, ROWS, TILE, TILES
+from kernels.mla_decode.split_kv.combine import Combine
 
 
 class MlaDecodeSm90:
@@ -129,7 +129,7 @@ class MlaDecodeSm90:
             min_blocks_per_mp=1,
             use_pdl=True,
         )
-        CombineSm90(self.dtype)(merges, out_partial, lse_partial, out, lse, row_warps, stream)
+        Combine(self.dtype)(merges, out_partial, lse_partial, out, lse, row_warps, stream)
 
     def _products(self) -> tuple[cute.TiledMma, ...]:
         """Q K^T, overwriting and adding; P V with P in registers and in shared memory. One warpgroup, 64 rows, each."""

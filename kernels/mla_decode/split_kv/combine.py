@@ -1,4 +1,4 @@
-"""MLA decode for Hopper in CuTe DSL: the kernel that merges the partial results of split requests."""
+"""MLA decode in CuTe DSL: the kernel that merges the partial results of split requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOADS = LATENT // (4 * 32)  # 16-byte loads of a lane for one partial result
 LN_2 = 0.6931471805599453
 
 
-class CombineSm90:
+class Combine:
     """out = sum_i w_i out_i / sum_i w_i with w_i = 2^(lse_i - max lse); of a row without keys 0, and its lse +inf.
 
     A request of length 0 is merged from no partial results.

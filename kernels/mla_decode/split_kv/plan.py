@@ -1,0 +1,162 @@
+"""How requests are split over workers: a balanced plan for ragged lengths, made on the host for the kernels that split.
+
+Lengths are counted in units of keys (a page, a pair of pages, a tile); a *worker* takes a range of units of a request
+at a time. A request in one piece is stored directly; of a split request every piece stores a partial result, which the
+combine kernel (combine.py) merges. All row blocks of a request are split alike, so the plan is made once, for one
+*lane* of workers, and every row block gets a lane.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Units [begin, end) of a request; `partial` is the index of its partial result, -1 if the request is whole."""
+
+    request: int
+    begin: int
+    end: int
+    partial: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`lane[w]`: the pieces of worker w of a lane. `items` and `offsets` are what the split kernel reads, `merges` what
+    the combine kernel reads (columns: request, first partial, number of partials, 0)."""
+
+    lane: tuple[tuple[Piece, ...], ...]
+    items: list[list[int]]  # see the kernel's layout.py for the columns
+    offsets: list[int]  # items of worker w: offsets[w] to offsets[w + 1]
+    merges: list[list[int]]
+    partials: int
+
+    @property
+    def row_warps(self) -> int:
+        """Warps of the combine kernel that share a row, 0 if there is nothing to merge.
+
+        About half as many as the most split request has pieces.
+        """
+        most = max((partials for _, _, partials, _ in self.merges), default=None)
+        return 0 if most is None else 2 if most < 4 else 4 if most < 8 else 8
+
+
+def make_lane(units: Sequence[int], workers: int, item_cost: float, merge_cost: float) -> tuple[tuple[Piece, ...], ...]:
+    """The cheapest of a few plans for requests of so many units, at least one each.
+
+    For each chunk size: every request cut into equal chunks, the longest first to the least loaded worker. And a walk
+    that fills one worker after the other.
+    """
+    if not units:
+        return ((),)  # a launch has a worker
+    best: tuple[float, list[list[tuple[int, int, int]]]] | None = None
+    for chunk in _chunk_sizes(units, workers):
+        cuts = [_equal_cuts(count, chunk) for count in units]
+        plan = _pack(cuts, workers, item_cost)
+        cost = _cost(plan, item_cost, merge_cost)
+        if best is None or cost < best[0]:
+            best = (cost, plan)
+    assert best is not None  # there is always a chunk size
+    walk = _walk(units, workers, item_cost)
+    if walk is not None and _cost(walk, item_cost, merge_cost) < best[0]:
+        best = (0, walk)
+    return _number_partials(best[1])
+
+
+def _chunk_sizes(units: Sequence[int], workers: int) -> list[int]:
+    """Sizes that cut the longest request into 1, 2, ... equal chunks, as long as there are workers for them."""
+    longest = max(units)
+    return sorted({-(-longest // pieces) for pieces in range(1, min(longest, workers) + 1)}, reverse=True)
+
+
+def _equal_cuts(count: int, chunk: int) -> list[tuple[int, int]]:
+    pieces = -(-count // chunk)
+    edges = [count * i // pieces for i in range(pieces + 1)]
+    return list(itertools.pairwise(edges))
+
+
+def _pack(cuts: list[list[tuple[int, int]]], workers: int, item_cost: float) -> list[list[tuple[int, int, int]]]:
+    """Longest first, each to the worker that has least to do."""
+    plan: list[list[tuple[int, int, int]]] = [[] for _ in range(workers)]
+    loads = [(0.0, worker) for worker in range(workers)]
+    pieces = [(begin, end, request) for request, ranges in enumerate(cuts) for begin, end in ranges]
+    for begin, end, request in sorted(pieces, key=lambda piece: piece[0] - piece[1]):
+        load, worker = heapq.heappop(loads)
+        plan[worker].append((request, begin, end))
+        heapq.heappush(loads, (load + end - begin + item_cost, worker))
+    return [pieces for pieces in plan if pieces]
+
+
+def _walk(units: Sequence[int], workers: int, item_cost: float) -> list[list[tuple[int, int, int]]] | None:
+    """Fill worker after worker up to a common load, the least one (to a quarter of a unit) that has room for all."""
+    low = (sum(units) + item_cost * len(units)) / workers
+    high = low + max(units) + 2 * item_cost
+    best = None
+    while high - low > 0.25 or best is None:
+        middle = (low + high) / 2
+        plan = _fill(units, workers, item_cost, middle)
+        if plan is None:
+            low = middle
+        else:
+            best, high = plan, middle
+        if high - low < 0.01:
+            break
+    return best
+
+
+def _fill(
+    units: Sequence[int], workers: int, item_cost: float, capacity: float
+) -> list[list[tuple[int, int, int]]] | None:
+    plan: list[list[tuple[int, int, int]]] = []
+    request, done = 0, 0
+    for _ in range(workers):
+        room, pieces = capacity, []
+        while request < len(units):
+            left = units[request] - done
+            take = min(left, int(room - item_cost))
+            if take <= 0:
+                break
+            pieces.append((request, done, done + take))
+            room -= take + item_cost
+            done += take
+            if done == units[request]:
+                request, done = request + 1, 0
+        if pieces:
+            plan.append(pieces)
+    return plan if request == len(units) else None
+
+
+def _cost(plan: list[list[tuple[int, int, int]]], item_cost: float, merge_cost: float) -> float:
+    load = max(sum(end - begin + item_cost for _, begin, end in pieces) for pieces in plan)
+    requests = [piece[0] for pieces in plan for piece in pieces]
+    return load + merge_cost * (len(requests) > len(set(requests)))
+
+
+def _number_partials(plan: list[list[tuple[int, int, int]]]) -> tuple[tuple[Piece, ...], ...]:
+    """Partial results of one request lie side by side, in the order of its keys."""
+    ranges: dict[int, list[int]] = {}
+    for pieces in plan:
+        for request, begin, _ in pieces:
+            ranges.setdefault(request, []).append(begin)
+    index: dict[tuple[int, int], int] = {}
+    for request in sorted(ranges):
+        if len(ranges[request]) > 1:
+            for begin in sorted(ranges[request]):
+                index[request, begin] = len(index)
+    return tuple(
+        tuple(Piece(request, begin, end, index.get((request, begin), -1)) for request, begin, end in pieces)
+        for pieces in plan
+    )
+
+
+def merges_of(lane: tuple[tuple[Piece, ...], ...]) -> list[list[int]]:
+    partials: dict[int, list[int]] = {}
+    for pieces in lane:
+        for piece in pieces:
+            if piece.partial >= 0:
+                partials.setdefault(piece.request, []).append(piece.partial)
+    return [[request, min(found), len(found), 0] for request, found in sorted(partials.items())]
