@@ -38,11 +38,6 @@ MUTANTS = {
         "cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, q_phase)\n            q_phase ^= 1",
         "q_phase ^= 1",
     ),
-    "the load warp ends before its stages are released": (
-        "load.py",
-        "for _ in cutlass.range_constexpr(self.layout.stages):",
-        "for _ in cutlass.range_constexpr(0):",
-    ),
     "a page's keys come first in its box": ("load.py", "(keys - PAGE, 0, index)", "(0, 0, index)"),
     "values of the wrong half": ("load.py", "unit_boxes * self.rank + part", "unit_boxes * (1 - self.rank) + part"),
     "the product does not wait for P": (
@@ -84,7 +79,7 @@ MUTANTS = {
         'cute.arch.fence_proxy("async.shared", space="cta")\n        before',
         "before",
     ),
-    "P is announced to the own CTA": ("softmax.py", "self.layout.p_full, 0)", "self.layout.p_full)"),
+    "P is announced to the own CTA": ("softmax.py", "self.layout.p_full, 0, scope", "self.layout.p_full, scope"),
     "one array of maxima for all tiles": (
         "softmax.py",
         "self.tops[count % 2,",
@@ -104,14 +99,15 @@ MUTANTS = {
     ),
     "a result's memory is filled again while TMA reads it": (
         "epilogue.py",
-        "cute.arch.cp_async_bulk_wait_group(0, read=True)",
-        "pass",
+        "            if (lane == 0) & (not is_last):\n                cute.arch.cp_async_bulk_wait_group(0, read=True)\n",
+        "",
     ),
     "the next item's P is written while TMA reads a result": (
         "epilogue.py",
         "        cute.arch.barrier(barrier_id=ALL_WARPS, number_of_threads=self.layout.softmax_threads)",
         "        pass",
     ),
+    "a result is put into the ring while loads fill it": ("epilogue.py", "(is_last, rounds", "(True, rounds"),
     "tensor memory is not given back": (
         "kernel.py",
         "cute.arch.dealloc_tmem(tensor_memory, TENSOR_MEMORY_COLUMNS, is_two_cta=True)",

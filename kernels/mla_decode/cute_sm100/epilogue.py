@@ -9,6 +9,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Float32, Int32
 from cutlass.cute.nvgpu import cpasync, tcgen05
+from cutlass.cutlass_dsl import select_
 
 from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
 from kernels.mla_decode.cute_sm100.layout import (
@@ -42,6 +43,7 @@ class Epilogue:
     rank: Int32  # of the CTA in its pair
     tensor_memory: cute.Pointer
     p: cute.Pointer  # shared: P of a tile, in boxes of 64 rows of 128 bytes, swizzled in 16-byte pieces
+    ring: cute.Pointer  # shared
     tops: cute.Tensor  # shared [2, threads]: row maxima, by parity of the tile
     sums: cute.Tensor  # shared [threads]
     mbarriers: Any
@@ -126,54 +128,67 @@ class Epilogue:
                 lse_partial[partial, row] = log2_sum
 
     @cute.jit
-    def store(self, request: Int32, row_block: Int32, partial: Int32, total: Float32) -> None:
+    def store(self, request: Int32, row_block: Int32, partial: Int32, total: Float32, is_last: cutlass.Boolean) -> None:
         """O over its sum, to the output, or to a partial result if the request is split. 0 if no key was seen."""
         inverse = Float32(0.0)
         if total > 0.0:
             inverse = 1.0 / total
         if partial < 0:
-            self.store_columns(self.tma_out, self.dtype, row_block, request, inverse)
+            self.store_columns(self.tma_out, self.dtype, row_block, request, inverse, is_last)
         else:
-            self.store_columns(self.tma_partial, Float32, row_block, partial, inverse)
+            self.store_columns(self.tma_partial, Float32, row_block, partial, inverse, is_last)
         before_thread_sync()
         # All stores have read the memory that the next tile's P goes to.
         cute.arch.barrier(barrier_id=ALL_WARPS, number_of_threads=self.layout.softmax_threads)
 
     @cute.jit
     def store_columns(
-        self, tma: Any, kind: cutlass.Constexpr, row_block: Int32, index: Int32, inverse: Float32
+        self,
+        tma: Any,
+        kind: cutlass.Constexpr,
+        row_block: Int32,
+        index: Int32,
+        inverse: Float32,
+        is_last: cutlass.Boolean,
     ) -> None:
-        """This warp's 32 rows of its columns by TMA, 64 bytes of each row at a time, from 2 KB of P's memory."""
+        """This warp's 32 rows of its columns by TMA, 64 bytes of each row at a time, by way of shared memory.
+
+        After the last item each round has memory of its own in the ring, which nobody needs any more; before, all go
+        through 2 KB of P's.
+        """
         atom, coordinates = tma
         width = STORE_ROW_BYTES * 8 // kind.width
+        rounds = OUT_COLUMNS // self.layout.groups // width
         warp, lane = cute.arch.make_warp_uniform(self.thread // 32), self.thread % 32
-        start = cute.recast_ptr(self.p, dtype=kind) + warp * (STORE_BYTES * 8 // kind.width)
-        box = cute.make_tensor(start, cute.make_layout((32, width), stride=(width, 1)))
         tiles = cute.local_tile(coordinates, (32, width), (None, None, None))  # (32, width, blocks of rows, columns, n)
-        shared, target = cpasync.tma_partition(
-            atom, 0, cute.make_layout(1), cute.group_modes(box, 0, 2), cute.group_modes(tiles, 0, 2)
-        )
         rows = (CTAS * row_block + self.rank) * (CTA_ROWS // 32) + warp % 2
         per_half = OUT_COLUMNS // 2
-        for n in cutlass.range(OUT_COLUMNS // self.layout.groups // width, unroll=1):
+        box_elements = STORE_BYTES * 8 // kind.width
+        for n in cutlass.range(rounds, unroll=1):
             values = self.read(OUT_COLUMN + OUT_COLUMNS // self.layout.groups * self.group + width * n, width)
             converted = cute.make_rmem_tensor((width,), kind)
             for i in cutlass.range_constexpr(width):
                 values[i] = values[i] * inverse
             converted.store(values.load().to(kind))
-            if lane == 0:
+            base = cute.recast_ptr(self.ring, dtype=kind)  # P's memory is behind the ring
+            start = base + box_elements * Int32(select_(is_last, rounds * warp + n, self.layout.p_place + warp))
+            if (lane == 0) & (not is_last):
                 cute.arch.cp_async_bulk_wait_group(0, read=True)
             cute.arch.sync_warp()
             self.place(converted, start)
             cute.arch.fence_proxy("async.shared", space="cta")
             cute.arch.sync_warp()
             if lane == 0:
+                box = cute.make_tensor(start, cute.make_layout((32, width), stride=(width, 1)))
+                shared, target = cpasync.tma_partition(
+                    atom, 0, cute.make_layout(1), cute.group_modes(box, 0, 2), cute.group_modes(tiles, 0, 2)
+                )
                 column = OUT_COLUMNS // self.layout.groups * self.group + width * n  # of tensor memory
                 column = HALF * (column // per_half) + column % per_half + per_half * self.upper
                 cute.copy(atom, shared, target[None, rows, column // width, index])
                 cute.arch.cp_async_bulk_commit_group()
         if lane == 0:
-            cute.arch.cp_async_bulk_wait_group(0)
+            cute.arch.cp_async_bulk_wait_group(0, read=True)
 
     def place(self, values: cute.Tensor, start: cute.Pointer) -> None:
         """64 bytes into this thread's row of the box: the swizzle moves piece c of row r to c xor r // 2 % 4."""

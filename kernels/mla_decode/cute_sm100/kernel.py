@@ -209,6 +209,7 @@ class MlaDecodeSm100:
                 rank=rank,
                 tensor_memory=tensor_memory,
                 p=storage.p.data_ptr(),
+                ring=storage.kv.data_ptr(),
                 tops=storage.tops.get_tensor(cute.make_layout((2, threads), stride=(threads, 1))),
                 sums=storage.sums.get_tensor(cute.make_layout(threads)),
                 mbarriers=mbarriers,

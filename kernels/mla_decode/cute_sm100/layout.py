@@ -135,6 +135,11 @@ class Layout:
         return max(BOX_BYTES * self.p_boxes, 4 * self.groups * STORE_BYTES)
 
     @property
+    def p_place(self) -> int:
+        """Of P, counted from the beginning of the ring in memory of a TMA store."""
+        return STAGE_BOXES * BOX_BYTES * self.stages // STORE_BYTES
+
+    @property
     def shared_bytes(self) -> int:
         """Without what alignment adds."""
         exchange = 3 * 4 * self.softmax_threads

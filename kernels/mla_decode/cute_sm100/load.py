@@ -59,22 +59,27 @@ class Loader:
             self.tma_q, 0, cute.make_layout(1), cute.group_modes(self.q_boxes, 0, 2), cute.group_modes(gQ, 0, 2)
         )
         stage, phase, q_phase = Int32(0), Int32(1), Int32(1)  # a fresh mbarrier lets a wait for phase 1 pass
+        next_request, next_block = items[first_item, REQUEST], items[first_item, ROW_BLOCK]
+        next_begin, next_end, next_length = items[first_item, BEGIN], items[first_item, END], items[first_item, LENGTH]
         # All before this overlaps the end of the kernel before this one in the stream. What that may have written is
         # read from here on, and the other warps write nothing before they have got something that was loaded here.
         cute.arch.griddepcontrol_wait()
         for number in cutlass.range(first_item, end_item, unroll=1):
-            request, length = items[number, REQUEST], items[number, LENGTH]
-            begin, end = items[number, BEGIN], items[number, END]
+            request, row_block = next_request, next_block
+            begin, end, length = next_begin, next_end, next_length
             cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, q_phase)
             q_phase ^= 1
             self.expect(self.layout.q_full, self.layout.boxes)
             for box in cutlass.range_constexpr(self.layout.boxes):
                 cute.copy(
                     self.tma_q,
-                    q_global[None, CTAS * items[number, ROW_BLOCK] + self.rank, box, request],
+                    q_global[None, CTAS * row_block + self.rank, box, request],
                     q_shared[None, box],
                     tma_bar_ptr=self.mbarriers + self.layout.q_full,
                 )
+            following = cutlass.min(number + 1, end_item - 1)
+            next_request, next_block = items[following, REQUEST], items[following, ROW_BLOCK]
+            next_begin, next_end, next_length = items[following, BEGIN], items[following, END], items[following, LENGTH]
             stage, phase = self.load_keys(request, begin, length, stage, phase)
             for tile in cutlass.range(begin + 1, end, unroll=1):
                 stage, phase = self.load_keys(request, tile, length, stage, phase)

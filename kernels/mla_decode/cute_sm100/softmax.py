@@ -8,6 +8,7 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 from cutlass import Float32, Int32
+from cutlass._mlir.dialects import nvvm
 from cutlass.cutlass_dsl import select_
 
 from kernels.mla_decode.cute_sm100.epilogue import Epilogue
@@ -54,7 +55,7 @@ class Softmax(Epilogue):
             total = self.add_sums(total)
             self.store_lse(request, row, partial, maximum, total, lses)
             self.wait_for_out(count - 1)
-            self.store(request, row_block, partial, total)
+            self.store(request, row_block, partial, total, number + 1 == end_item)
         # The combine kernel may take this SM. Not earlier: it would crowd the idle ones, and wait there.
         cute.arch.griddepcontrol_launch_dependents()
 
@@ -90,7 +91,7 @@ class Softmax(Epilogue):
         before_thread_sync()
         cute.arch.sync_warp()
         if self.thread % 32 == 0:
-            cute.arch.mbarrier_arrive(self.mbarriers + self.layout.p_full, 0)
+            cute.arch.mbarrier_arrive(self.mbarriers + self.layout.p_full, 0, scope=nvvm.MemScopeKind.CLUSTER)
         return new, total * factor + added
 
     def read_scores(self, count: Int32) -> cute.Tensor:
