@@ -99,8 +99,8 @@ MUTANTS = {
     ),
     "a result's memory is filled again while TMA reads it": (
         "epilogue.py",
-        "            if (lane == 0) & (not is_last):\n                cute.arch.cp_async_bulk_wait_group(0, read=True)\n",
-        "",
+        "if (lane == 0) & (not is_last):\n                cute.arch.cp_async_bulk_wait_group(0, read=True)",
+        "pass",
     ),
     "the next item's P is written while TMA reads a result": (
         "epilogue.py",
