@@ -107,17 +107,21 @@ MUTANTS = {
         "        cute.arch.barrier(barrier_id=ALL_WARPS, number_of_threads=self.layout.softmax_threads)",
         "        pass",
     ),
-    "a result is put into the ring while loads fill it": ("epilogue.py", "(is_last, rounds", "(True, rounds"),
+    "a result is put into the ring while loads fill it": (
+        "epilogue.py",
+        "(is_last, rounds",
+        "(is_last | (lane >= 0), rounds",
+    ),
     "tensor memory is not given back": (
         "kernel.py",
         "cute.arch.dealloc_tmem(tensor_memory, TENSOR_MEMORY_COLUMNS, is_two_cta=True)",
         "pass",
     ),
-    "mbarriers are used before they are set up": (
+    "mbarriers and tensor memory are used before they are set up": (
         "kernel.py",
         "        before_thread_sync()\n        cute.arch.cluster_arrive()\n        cute.arch.cluster_wait()\n"
         "        after_thread_sync()\n        tensor_memory",
-        "        cute.arch.sync_threads()\n        tensor_memory",
+        "        tensor_memory",
     ),
 }
 
