@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from cutesnake.catalog import kernel_files, load_kernel, load_operator, operators
+from cutesnake.dsls import DSLS
 from cutesnake.places import ROOT
 from cutesnake.plan.config import check
 from cutesnake.plan.sweep import Sweep
@@ -41,7 +42,7 @@ def test_a_sweep_has_small_workloads_for_simulation_and_something_to_profile(ope
 @pytest.mark.parametrize(("operator", "kernel"), KERNELS)
 def test_a_contract_says_what_it_needs_in_known_words(operator, kernel) -> None:
     module = load_kernel(operator, kernel)
-    assert module.DSL in {"cute", "cutile", "torch", "cuda"} and module.SOURCE and module.TARGETS
+    assert module.DSL in DSLS and module.SOURCE and module.TARGETS
     for target, needs in module.TARGETS.items():
         assert set(needs) <= FEATURES[TARGETS[target].capability], f"{target}: {needs!r}"
 

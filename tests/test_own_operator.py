@@ -222,7 +222,11 @@ def test_another_kernel_of_a_known_operator_is_found(own, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('DSL: str = "cute"', 'DSL = "triton"', "DSL is 'triton'; it must be one of cute, cutile, torch, cuda"),
+        (
+            'DSL: str = "cute"',
+            'DSL = "triton"',
+            "DSL is 'triton'; it must be one of cute, cutile, torch, cuda, cute_jit",
+        ),
         ("def supports(workload)", "def supports(workload", "kernels/double/mine/__init__.py:"),
         ("def bind(build, ", "def bind(", "bind must take (build, workload, inputs, outputs)"),
         ('"sm_90a": ()', '"sm_90": ()', "TARGETS has 'sm_90'; known targets are sm_90a"),

@@ -1,7 +1,8 @@
 """The operator `rmsnorm`: its inputs and reference, what each kernel takes, and NVIDIA's kernel without a card."""
 
+import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_distributions_reach_what_they_are_for() -> None:
         OPERATOR.make_inputs(work, 0, distribution="huge")
 
 
-def test_the_baseline_is_what_pytorch_computes_and_its_copy_is_spoiled(monkeypatch) -> None:
+def test_the_baseline_is_what_pytorch_computes_and_its_copy_is_spoiled() -> None:
     work = OPERATOR.Workload(5, 64, "bf16")
     inputs, outputs = OPERATOR.make_inputs(work, 1), OPERATOR.make_outputs(work)
     runner = load_kernel("rmsnorm", "torch_rms_norm").bind(None, work, inputs, outputs)
@@ -53,6 +54,27 @@ def test_the_baseline_is_what_pytorch_computes_and_its_copy_is_spoiled(monkeypat
     assert torch.equal(outputs.y, OPERATOR.same_precision(inputs, work).y)
     runner.finish()
     assert bool(outputs.y.isnan().all())
+
+
+def test_the_peer_is_called_with_eps_and_its_own_output_is_spoiled(monkeypatch) -> None:
+    calls = []
+
+    def rmsnorm(x, weight=None, bias=None, residual=None, out_dtype=None, residual_dtype=None, eps=1e-6):
+        calls.append(eps)
+        return torch.nn.functional.rms_norm(x, x.shape[-1:], weight, eps)
+
+    package = ModuleType("quack")
+    package.rmsnorm = rmsnorm
+    monkeypatch.setitem(sys.modules, "quack", package)
+    work = OPERATOR.Workload(5, 64, "bf16")
+    inputs, outputs = OPERATOR.make_inputs(work, 1), OPERATOR.make_outputs(work)
+    inputs.eps = 1.0e-2
+    runner = load_kernel("rmsnorm", "quack").bind(None, work, inputs, outputs)
+    runner.finish()  # of the call that compiled
+    assert bool(outputs.y.isnan().all())
+    runner(0)
+    runner.finish()
+    assert torch.equal(outputs.y, OPERATOR.same_precision(inputs, work).y) and calls == [1.0e-2, 1.0e-2]
 
 
 @pytest.mark.parametrize(

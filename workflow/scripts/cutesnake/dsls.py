@@ -30,5 +30,12 @@ DSLS = {
     "cuda": Dsl(
         "CUDA C++", (), ("torch",), "its kernels come compiled with their package: there is no build to simulate"
     ),
+    "cute_jit": Dsl(
+        "CuTe DSL, by its package",
+        (),
+        ("torch",),
+        "its kernels are compiled by their package at the first call: there is no build to simulate",
+    ),
 }
+PEERS = ("cuda", "cute_jit")  # kernels that a package of the machine brings along
 COMPARED = ("cutile", "cute")  # the two that the experiment compares; the others are there to be compared with

@@ -7,6 +7,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from cutesnake.compare.speedup import FIGURES, fastest
+from cutesnake.dsls import PEERS
 from cutesnake.report.words import DSL_NAMES, Notes, plural, where
 
 Record = dict[str, Any]
@@ -117,8 +118,8 @@ def _against(rows: Found, kernels: dict[str, str], kernel: str, key: str) -> Rec
 
 
 def _peers(kernels: dict[str, str]) -> list[str]:
-    """The kernels that a package brings along, in neither DSL."""
-    return [kernel for kernel, dsl in kernels.items() if dsl == "cuda"]
+    """The kernels that a package brings along."""
+    return [kernel for kernel, dsl in kernels.items() if dsl in PEERS]
 
 
 def _times(rows: Found, kernel: str, key: str) -> dict[str, float]:
