@@ -1,0 +1,68 @@
+"""`dependent_launch` in cuTile: two kernels, the second of which may start while the first one ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+
+if TYPE_CHECKING:
+    from kernels.dependent_launch.operator import Inputs, Outputs, Workload
+
+DSL = "cutile"
+SOURCE = "ours"
+TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
+)
+TILE = (4, 1024)  # rows x columns
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """All workloads, up to what 32-bit extents can hold."""
+    if max(workload.rows, workload.columns) >= 2**31:
+        return "extents are 32-bit in cuTile"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """With the early launch, and without; `aligned` builds promise rows that start at multiples of 16 bytes."""
+    from kernels.dependent_launch.operator import DTYPES
+
+    aligned = workload.columns * DTYPES[workload.dtype] % 16 == 0
+    return tuple(
+        Variant(
+            f"{workload.dtype}_{name}" + ("" if aligned else "_unaligned"),
+            {"dtype": workload.dtype, "early": early, "aligned": aligned},
+        )
+        for name, early in (("early", True), ("plain", False))
+    )
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build.cutile import DeviceFunction, array, build
+    from kernels.dependent_launch.cutile.kernel import first, second
+
+    p = variant.params
+    parameters = [*[array(p["dtype"], 2, aligned=p["aligned"])] * 3, *TILE, p["early"]]
+    functions = [
+        DeviceFunction("kernel", "first", first, parameters),
+        DeviceFunction("second", "second", second, parameters),
+    ]
+    return build(functions, target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """One block per tile in both launches; only the second may be early."""
+    from cutesnake.load.cutile import TileLaunch, sequence
+
+    grid = (-(-workload.rows // TILE[0]), -(-workload.columns // TILE[1]), 1)
+    first = build.cubin_function("kernel", "first")
+    second = build.cubin_function("second", "second")
+    return sequence(
+        TileLaunch(first, "first", grid, (inputs.u, inputs.v, outputs.w)),
+        TileLaunch(second, "second", grid, (outputs.w, inputs.x, outputs.y), overlap=build.params["early"]),
+    )

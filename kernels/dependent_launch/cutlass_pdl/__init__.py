@@ -1,0 +1,65 @@
+"""NVIDIA's CuTe DSL example `blackwell/programmatic_dependent_launch.py`, for Hopper and later.
+
+Both additions have (4, 32) threads of (4, vector) values that are copied one by one behind predicates; the example
+repeats its loads ten times, so that its kernels are long enough to overlap. Only the second launch is early here, not
+both as in the example's own driver: the first kernel does not wait for what the stream did before.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream.examples import SOURCE as EXAMPLES
+
+if TYPE_CHECKING:
+    from kernels.dependent_launch.operator import Inputs, Outputs, Workload
+
+DSL = "cute"
+SOURCE = EXAMPLES
+TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
+)
+MOST_ELEMENTS = 2**31 - 2**14  # no tile has 2^14 elements
+VECTOR_BYTES = 16
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """All whose elements, with those of the last tiles that reach past the ends, 32-bit coordinates can count."""
+    if (workload.rows + 16) * (workload.columns + 256) > MOST_ELEMENTS:
+        return f"the kernel counts elements in 32 bits and takes up to {MOST_ELEMENTS:,}"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """With the early launch, and without; either serves every shape."""
+    return tuple(
+        Variant(f"{workload.dtype}_{name}", {"dtype": workload.dtype, "early": early})
+        for name, early in (("early", True), ("plain", False))
+    )
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.dependent_launch.cutlass_pdl import program as pdl
+
+        return pdl.program(**variant.params)
+
+    return cute_build.build(program, "dependent_launch", target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """Two launches of one CTA per tile of 16 rows by 32 vectors, by one call."""
+    from cutesnake.load.cute import Call
+    from kernels.dependent_launch.operator import DTYPES
+
+    across = -(-workload.columns // (32 * VECTOR_BYTES // DTYPES[workload.dtype]))
+    grid = (-(-workload.rows // 16) * across, 1, 1)
+    tensors = (inputs.u, inputs.v, outputs.w, inputs.x, outputs.y)
+    return Runner(Call(build.function(), tensors), tuple(build.launch(symbol, grid) for symbol in build.symbols))

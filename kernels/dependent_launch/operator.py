@@ -1,0 +1,114 @@
+"""Operator `dependent_launch`: w = u + v, then y = w + x, as two kernels of which the second needs the first.
+
+Little of the work of the second depends on the first: it can be launched early, read x while the first one ends, and
+wait only before it reads w (programmatic dependent launch, CUDA C++ programming guide, 6.2.8.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cutesnake.contract import Cost
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = {"fp32": 4, "fp16": 2, "bf16": 2}
+DISTRIBUTIONS = ("randn", "large", "cancelling")
+PLANNED = ()  # no binding looks at values
+AXIS, AXIS_LABEL = "rows", "rows"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Row-major matrices of `rows` x `columns` elements of `dtype`."""
+
+    rows: int
+    columns: int
+    dtype: str = "fp32"
+
+    def __post_init__(self) -> None:
+        for key in ("rows", "columns"):
+            value = getattr(self, key)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{key} is {value!r}; it must be a whole number from 1 up")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype is {self.dtype!r}; allowed: {', '.join(DTYPES)}")
+
+    @property
+    def id(self) -> str:
+        return f"m{self.rows}_n{self.columns}_{self.dtype}"
+
+
+@dataclass
+class Inputs:
+    u: torch.Tensor  # [rows, columns]
+    v: torch.Tensor  # [rows, columns]
+    x: torch.Tensor  # [rows, columns]
+
+
+@dataclass
+class Outputs:
+    y: torch.Tensor  # [rows, columns]
+    w: torch.Tensor  # [rows, columns], which the first kernel writes and the second reads
+
+
+def relatives(workload: Workload) -> tuple[Workload, ...]:
+    """A size beside a workload that is no multiple of any tile."""
+    return (Workload(workload.rows + 1, workload.columns, workload.dtype),)
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    import torch
+
+    return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[name]
+
+
+def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
+    """Draw on the CPU, so that a seed means the same numbers on every machine, then move to `device`.
+
+    Normal numbers, times 1,000 if `large`. `cancelling`: x is -v, so that y is u, but for roundings.
+    """
+    import torch
+
+    if distribution not in DISTRIBUTIONS:
+        raise ValueError(f"distribution is {distribution!r}; allowed: {', '.join(DISTRIBUTIONS)}")
+    generator = torch.Generator().manual_seed(seed)
+    scale = 1.0e3 if distribution == "large" else 1.0
+    shape, dtype = (workload.rows, workload.columns), torch_dtype(workload.dtype)
+    u, v, x = (torch.randn(shape, generator=generator).mul_(scale).to(dtype) for _ in "uvx")
+    return Inputs(u.to(device), v.to(device), (-v if distribution == "cancelling" else x).to(device))
+
+
+def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
+    """Outputs poisoned with NaN: what the second kernel reads before the first has written it cannot pass."""
+    import torch
+
+    shape, dtype = (workload.rows, workload.columns), torch_dtype(workload.dtype)
+    y, w = (torch.full(shape, float("nan"), dtype=dtype, device=device) for _ in "yw")
+    return Outputs(y, w)
+
+
+def reference(inputs: Inputs, workload: Workload) -> Outputs:
+    """float32 sums of the inputs as given; w is not rounded before x is added."""
+    w = inputs.u.float() + inputs.v.float()
+    return Outputs(w + inputs.x.float(), w)
+
+
+def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
+    """PyTorch's own computation in the workload's dtype: the yardstick for the allowed error."""
+    w = inputs.u + inputs.v
+    return Outputs(w + inputs.x, w)
+
+
+def cost(workload: Workload) -> Cost:
+    """Two additions per element; u, v, w and x are read, w and y written."""
+    elements = workload.rows * workload.columns
+    size = DTYPES[workload.dtype]
+    return Cost(flops=2 * elements, bytes_read=4 * elements * size, bytes_written=2 * elements * size)
+
+
+def tolerance(dtype: str) -> float:
+    """Largest relative error norm when `same_precision` is exact: one rounding to `dtype`."""
+    return {"fp32": 1.0e-7, "fp16": 5.0e-4, "bf16": 4.0e-3}[dtype]
