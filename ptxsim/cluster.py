@@ -33,6 +33,7 @@ class Cluster:
         self.pipes = Pipes()
         self.stores: dict[tuple[int, int], list[list[Store]]] = {}  # (rank, thread) → its groups of bulk stores
         self.progress, self.rest = 0, False
+        self.taken, self.refused = 0, False  # other clusters whose work it was given, and whether it was denied one
         self.ctas: list[CTA] = []
         self.barrier = ClusterBarrier(self)
         for rank, index in enumerate(indices):

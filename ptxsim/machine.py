@@ -45,6 +45,7 @@ class Machine:
         self.memory = launch.memory
         self.layout = Layout(launch)
         self.counts = Counts(tracking=track)
+        self.waiting = launch.clusters()  # not yet launched; one that runs may take the next one's place
         self.visits: dict[int, int] = {}  # block → how many warps have run it
         self.found: dict[tuple[str, int, str], Finding] = {}
         if track:
@@ -61,7 +62,7 @@ class Machine:
         cx, cy, cz = launch.cluster
         pool = [RegisterFile(launch.kernel.registers, 32 * launch.warps) for _ in range(cx * cy * cz)]
         with np.errstate(all="ignore"), one_thread(), contextlib.suppress(Stuck):
-            for indices in launch.clusters():
+            for indices in self.waiting:
                 Cluster(self, indices, pool).run()
         self.counts.finish(self.program.blocks, self.visits, self.memory)
 

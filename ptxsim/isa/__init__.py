@@ -9,6 +9,7 @@ from . import (  # noqa: F401  (they register their opcodes)
     atomic,
     barrier,
     bulk,
+    cluster_launch,
     compare,
     control,
     convert,

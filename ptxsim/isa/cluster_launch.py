@@ -1,0 +1,118 @@
+"""Cluster launch control: a running cluster asks for the work of one not yet launched (PTX ISA 9.7.13.18).
+
+On a card a request succeeds as long as clusters of the grid wait for room. Clusters run one after another here, and the
+first could take the whole grid: so a cluster is given SHARE others, and is refused after that, which a kernel must be
+ready for at any time. The answer is opaque by the manual; here it is the index of the first CTA and whether it is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..address import SharedAddress
+from ..formats import B128, PRED, U32
+from ..generator import Generator
+from ..registry import emits, runtime
+from ..syntax import Instruction, Vec
+from ..warp import Fragment, Place
+from ..work import Kind, Origin, Task
+from .tma import Target
+
+SHARE = 3  # clusters given to each that asks: more than a pipeline of two stages holds
+BYTES = 16
+NOWHERE = (0xFFFFFFFF,) * 3  # what a refusal holds for an index, which nobody may use
+_MODS = {"async", "shared::cta", "mbarrier::complete_tx::bytes", "multicast::cluster::all"}
+_WORDS = {"x": 0, "y": 1, "z": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """clusterlaunchcontrol.try_cancel; with `everywhere` every CTA of the cluster gets the answer."""
+
+    at: int
+    everywhere: bool
+
+
+@emits("clusterlaunchcontrol.try_cancel", results=0)
+def _try_cancel(g: Generator, ins: Instruction) -> None:
+    mods, _ = g.mods(ins, _MODS, skip=2)
+    spec = g.bind(Request(g.at, "multicast::cluster::all" in mods))
+    to, bar = ins.operands
+    g.line(f"launch_try_cancel(f, {spec}, {g.place(to)}, {g.place(bar)})")
+
+
+@dataclass(slots=True, eq=False)
+class Answer(Task):
+    """The answer to a request on its way to shared memory, counted on mbarriers as 16 bytes each."""
+
+    origin: Origin
+    offset: int
+    targets: list[Target]
+    kind: Kind = "copy"
+
+    @property
+    def label(self) -> str:
+        return f"cluster launch control, line {self.origin.line}"
+
+    def run(self) -> None:
+        cluster = self.origin.cluster
+        given = next(cluster.machine.waiting, None) if cluster.taken < SHARE else None
+        if given is None:
+            cluster.refused = True
+        else:
+            cluster.taken += 1
+        words = (*(NOWHERE if given is None else given[0]), int(given is not None))
+        answer = np.array(words, np.uint32).view(np.uint8)
+        end = self.offset + BYTES
+        for cta, bar in self.targets:
+            cta.shared[self.offset : end] = answer
+            cluster.observer.shared_copied(cta, self.offset, end, self.origin, bar)
+            bar.complete_tx(BYTES)
+
+
+@runtime
+def launch_try_cancel(f: Fragment, spec: Request, to: Place, bar: Place) -> None:
+    """Queue a request for each active lane."""
+    cta, cluster = f.cta, f.cta.cluster
+    for lane, place, signal in zip(f.lanes(), f.addresses(to), f.addresses(bar), strict=True):
+        address, signalled = SharedAddress.of(place), SharedAddress.of(signal)
+        inside = 0 <= address.offset <= cta.shared_bytes - BYTES
+        if not inside or address.offset % BYTES:
+            kind = "misaligned" if inside else "out-of-bounds"
+            f.report(
+                spec.at, kind, f"an answer of {BYTES} bytes to shared offset {address.offset} of {cta.shared_bytes}"
+            )
+            continue
+        if cluster.refused:
+            f.report(spec.at, "barrier", "a cluster that was refused another one's work asks again, which is undefined")
+        origin = f.issue(spec.at, f.warp_of(int(lane)))
+        targets = []
+        for rank in range(len(cluster.ctas)) if spec.everywhere else [address.rank]:
+            target, found = cta.peer(rank), cta.mbarrier(signalled.at(rank))
+            if target is None or found is None:
+                f.report(spec.at, "barrier", f"no mbarrier at shared address {signalled.raw:#x} of CTA rank {rank}")
+                continue
+            cluster.observer.copy_expected(found, origin)
+            targets.append(Target(target, found))
+        cluster.post(cluster.pipes.own(cta.rank), Answer(origin, address.offset, targets))
+
+
+@emits("clusterlaunchcontrol.query_cancel")
+def _query(g: Generator, ins: Instruction) -> None:
+    what, *index = ins.parts[2].split("::")
+    target, handle = ins.operands
+    words = f"{g.target(handle, B128)}.view('u4')"
+    if what == "is_canceled":
+        return g.write(target, PRED, f"{words}[:, 3] != 0")
+    if what != "get_first_ctaid":
+        raise g.unknown(f".{ins.parts[2]}")
+    if index:
+        return g.write(target, U32, f"{words}[:, {_WORDS[index[0]]}]")
+    if not isinstance(target, Vec):
+        raise g.fail("an index that is no vector")
+    for n, item in enumerate(target.items[:3]):
+        if item is not None:
+            g.write(item, U32, f"{words}[:, {n}]")
+    return None
