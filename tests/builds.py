@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import importlib.metadata
+from collections.abc import Sequence
 from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 from cutesnake.build.compile import RECORD, compile_build
 from cutesnake.build.fetch import fetch
@@ -35,3 +37,29 @@ def build(operator: str, kernel: str, target: str, variant: Variant) -> Path:
         if not (folder / RECORD).exists():
             compile_build(operator, kernel, target, variant, folder)
     return folder
+
+
+def simulate(
+    operator: str,
+    kernel: str,
+    target: str,
+    variant: Variant,
+    parameters: dict[str, Any],
+    distributions: Sequence[str] = ("randn",),
+    schedules: Sequence[str] = ("random",),
+) -> dict[str, Any]:
+    """The record of a correctness case that ptxsim runs: a build of `variant` on the workload of `parameters`."""
+    from cutesnake.measure.case import Case
+    from cutesnake.simulate import simulation
+
+    case = Case(
+        stage="correctness",
+        operator=operator,
+        kernel=kernel,
+        target=target,
+        variant={"id": variant.id, "params": dict(variant.params)},
+        parameters=parameters,
+        build=str(build(operator, kernel, target, variant)),
+        settings={"seeds": [0], "distributions": list(distributions), "schedules": list(schedules)},
+    )
+    return simulation.simulate(case)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gemm_forms
 import numpy as np
 import pytest
 from drivers import SOURCES
@@ -31,11 +32,13 @@ def examples() -> Path:
 
 @pytest.fixture(scope="session")
 def built(examples: Path):
-    """built(name) → folder with kernel.o and kernel.ptx of an example, compiled once and kept in results/ptxsim."""
+    """built(name) → folder with kernel.o and kernel.ptx of an example, compiled once and kept in results/."""
     pytest.importorskip("cutlass", reason="CuTe DSL is not installed")
     drivers = Path(__file__).with_name("drivers.py")
 
     def build(name: str, part: str = "") -> Path:
+        if name in gemm_forms.FORMS:
+            return gemm_forms.built(name, part)
         if not (examples / SOURCES[name]).exists():
             pytest.skip(f"{SOURCES[name]} is not among the examples under {examples}")
         folder = ROOT / "results/ptxsim" / name

@@ -51,17 +51,6 @@ def export(fn, args: tuple, target: str, folder: Path, name: str, extra: str = "
     (folder / "build.json").write_text(json.dumps(build, indent=1))
 
 
-def _tutorial_gemm(index: str, clusters: tuple[int, ...] = ()):
-    def compile_it(examples: Path, folder: Path, target: str) -> None:
-        import cutlass
-
-        m = load(examples, f"blackwell/tutorial_gemm/fp16_gemm_{index}.py")
-        args = tuple(compact(cutlass.Float16, (None, None), (1, 0), 32) for _ in range(3))
-        export(m.host_function, (*args, *clusters), target, folder, "gemm")
-
-    return compile_it
-
-
 def _nvfp4_gemm(examples: Path, folder: Path, target: str) -> None:
     import cutlass.cute as cute
     from cutlass import Int32
@@ -98,32 +87,6 @@ def _nvfp4_gemm(examples: Path, folder: Path, target: str) -> None:
         make_fake_stream(),
     )
     export(host, args, target, folder, "gemm")
-
-
-# name: two CTAs, tile, TMA store, element type, accumulator, output, A and B with M and N contiguous
-PERSISTENT = {
-    "pair": (True, (256, 128), True, "BFloat16", "Float32", "BFloat16", False),
-    "single": (False, (128, 64), False, "BFloat16", "Float32", "BFloat16", False),
-    "mn": (True, (256, 128), True, "Float16", "Float32", "Float16", True),
-    "half": (False, (128, 128), True, "Float16", "Float16", "Float16", False),
-    "tf32": (False, (128, 64), True, "TFloat32", "Float32", "Float32", False),
-    "tf32_mn": (False, (128, 64), True, "TFloat32", "Float32", "Float32", True),
-    "int8": (False, (64, 64), True, "Int8", "Int32", "Int32", False),
-    "fp8_mn": (True, (128, 128), True, "Float8E5M2", "Float32", "Float16", True),
-}
-
-
-def _persistent_gemm(examples: Path, folder: Path, target: str) -> None:
-    import cutlass
-    from cutlass.cute.runtime import make_fake_stream
-
-    m = load(examples, "blackwell/dense_gemm_persistent.py")
-    for name, (pair, tiler, store, element, accumulator, output, mn) in PERSISTENT.items():
-        io, out = getattr(cutlass, element), getattr(cutlass, output)
-        kernel = m.PersistentDenseGemmKernel(getattr(cutlass, accumulator), pair, tiler, (2 if pair else 1, 1), store)
-        a, b = (compact(io, (None, None, None), (0, 1, 2) if mn else (1, 0, 2), 16) for _ in range(2))
-        c = compact(out, (None, None, None), (1, 0, 2), 16)
-        export(kernel, (a, b, c, 4, make_fake_stream(use_tvm_ffi_env_stream=True)), target, folder / name, "gemm")
 
 
 # name: elements, scales, values per scale, tile, cluster
@@ -175,19 +138,6 @@ def _block_scaled_gemm(examples: Path, folder: Path, target: str) -> None:
         export(host_of(kernel), (*pointers, *sizes, make_fake_stream()), target, folder / name, "gemm")
 
 
-def _hopper_gemm(examples: Path, folder: Path, target: str) -> None:
-    import cutlass
-    from cutlass.cute.runtime import make_fake_stream
-
-    m = load(examples, "hopper/dense_gemm.py")
-    for name, cls, tile in (("f16", "Float16", (128, 128)), ("fp8", "Float8E4M3FN", (128, 64))):
-        kernel = m.HopperWgmmaGemmKernel(cutlass.Float32, tile, (1, 1))
-        io = getattr(cutlass, cls)
-        a, b = (compact(io, (None, None, None), (1, 0, 2), 16) for _ in range(2))
-        c = compact(cutlass.Float16, (None, None, None), (1, 0, 2), 16)
-        export(kernel, (a, b, c, make_fake_stream(use_tvm_ffi_env_stream=True)), target, folder / name, "gemm")
-
-
 def _mla(stem: str, cls: str, dtype: str):
     def compile_it(examples: Path, folder: Path, target: str) -> None:
         import cutlass
@@ -227,14 +177,8 @@ EXAMPLES = {
     "mla_fp8": (_mla("mla_decode_fp8", "BlackwellMultiHeadLatentAttentionForwardFP8", "Float8E4M3FN"), "sm_100a"),
 }
 EXAMPLES |= {
-    f"fp16_gemm_{i}": (_tutorial_gemm(i, extra), "sm_100a")
-    for i, extra in (("0", ()), ("1", ()), ("2", ()), ("3", (4,)))
-}  # 3_1, 4, 5 and 6 fail in DSL 4.8.1: a 128-bit copy from a pointer of 64-bit alignment
-EXAMPLES |= {
     "nvfp4_gemm_0": (_nvfp4_gemm, "sm_100a"),
-    "persistent_gemm": (_persistent_gemm, "sm_100a"),
     "block_scaled_gemm": (_block_scaled_gemm, "sm_100a"),
-    "hopper_gemm": (_hopper_gemm, "sm_90a"),
 }
 
 # example → the file of NVIDIA's it is made of
@@ -242,22 +186,12 @@ SOURCES = {
     "mla_fp16": "blackwell/mla/mla_decode_fp16.py",
     "mla_fp8": "blackwell/mla/mla_decode_fp8.py",
     "nvfp4_gemm_0": "blackwell/tutorial_gemm/nvfp4_gemm_0.py",
-    "persistent_gemm": "blackwell/dense_gemm_persistent.py",
     "block_scaled_gemm": "blackwell/dense_blockscaled_gemm_persistent.py",
-    "hopper_gemm": "hopper/dense_gemm.py",
 }
-SOURCES |= {f"fp16_gemm_{i}": f"blackwell/tutorial_gemm/fp16_gemm_{i}.py" for i in "0123"}
 
 
 if __name__ == "__main__":
     name, examples, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     function, arch = EXAMPLES[name]
     os.environ["CUTE_DSL_ARCH"] = arch
-    if arch == "sm_90a":  # in a fresh process an sm_90a export does not find the runtime's symbols by itself
-        import ctypes
-
-        import cutlass.cute as cute
-
-        for library in cute.runtime.find_runtime_libraries(enable_tvm_ffi=True):
-            ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
     function(examples, folder, arch)

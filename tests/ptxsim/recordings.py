@@ -1,14 +1,13 @@
 """Whole sm_90a kernels run in ptxsim, kept for a GPU to repeat: `recordings.py FILE [written] [nvidia] [ours]`.
 
-NVIDIA's examples (compiled by hopper_forms.py where results/ptxsim/hopper lacks them), our cute_sm90 MLA decode with
-its combine kernel, and the PTX of handwritten.py. `hardware.py kernels FILE` is the other half.
+NVIDIA's examples as the catalogue builds them, our cute_sm90 MLA decode with its combine kernel, and the PTX of
+handwritten.py. `hardware.py kernels FILE` is the other half.
 """
 
 from __future__ import annotations
 
 import gzip
 import pickle
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,16 +19,15 @@ import numpy as np
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts"), str(ROOT / "tests")]
 
+import gemm_forms  # noqa: E402
 import torch  # noqa: E402
 from handwritten import all_kernels  # noqa: E402
-from hopper_forms import GEMMS  # noqa: E402
 
 import ptxsim  # noqa: E402
 from builds import build  # noqa: E402
 from cutesnake.catalog import load_kernel, load_operator  # noqa: E402
 
 FOLDER = ROOT / "results/ptxsim/hopper"
-BELOW = "results/fetch/flashinfer-python/flashinfer/data/cutlass/examples/python/CuTeDSL"
 KINDS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
 # Of the largest magnitude in a buffer. Where exponentials (ex2.approx, within 2 units in the last place), lg2, rsqrt or
 # an approximate division feed a rounding to 16 bits, one unit in its last place (2^-8 of bf16, 2^-11 of f16) may turn.
@@ -98,18 +96,20 @@ def nvidia() -> Iterator[dict]:
         x, w, o = torch.randn(6, n).bfloat16(), torch.randn(n).bfloat16(), torch.full((6, n), float("nan")).bfloat16()
         folder = catalogue("rmsnorm", "cutlass_rmsnorm", rows=6, columns=n)
         yield exported(f"rmsnorm of {n}", folder, "rmsnorm", (x, w, o, 1e-6, 0), TO_BF16)
-    names = {"Float8E4M3FN": torch.float8_e4m3fn, "Float8E5M2": torch.float8_e5m2, "Int8": torch.int8}
-    names |= {"Float16": torch.float16, "Float32": torch.float32, "Int32": torch.int32}
-    for name, (element, _, output, _, _, mn) in GEMMS.items():
-        m, n, k = 200 if mn or element == "Float16" else 192, 320, 224
+    names = {"fp8": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "int8": torch.int8}
+    names |= {"fp16": torch.float16, "fp32": torch.float32, "int32": torch.int32}
+    for name, form in gemm_forms.HOPPER.items():
+        element, mn = form["dtype"], form["a_major"] == "m"
+        m, n, k = 200 if mn or element == "fp16" else 192, 320, 224
 
         def operand(rows: int, k: int = k, element: str = element, mn: bool = mn) -> torch.Tensor:
-            x = torch.randint(-128, 128, (2, rows, k)) if element == "Int8" else torch.randn(2, rows, k)
+            x = torch.randint(-128, 128, (2, rows, k)) if element == "int8" else torch.randn(2, rows, k)
             x = x.to(names[element])
             return x.transpose(1, 2).contiguous().permute(2, 1, 0) if mn else x.permute(1, 2, 0)
 
-        c = torch.full((2, m, n), 77).to(names[output]).permute(1, 2, 0)
-        yield exported(f"Hopper GEMM {name}", FOLDER / f"gemm_{name}", "gemm", (operand(m), operand(n), c), EXACT)
+        c = torch.full((2, m, n), 77).to(names[form["output"]]).permute(1, 2, 0)
+        folder = gemm_forms.built("hopper_gemm", name)
+        yield exported(f"Hopper GEMM {name}", folder, "gemm", (operand(m), operand(n), c, 0), EXACT)
     for causal in (False, True):
         q, k, v = (torch.randn(1, 256, 2, 128).half() for _ in range(3))
         o, lse, scale = torch.full((1, 256, 2, 128), float("nan")).half(), torch.zeros(1, 2, 256), 128**-0.5
@@ -180,11 +180,6 @@ def written() -> Iterator[dict]:
 
 if __name__ == "__main__":
     torch.manual_seed(7)
-    if not FOLDER.exists():
-        here = Path(__file__).with_name("hopper_forms.py")
-        subprocess.run(
-            [sys.executable, str(here), str(ROOT / BELOW), str(FOLDER)], check=True, stdout=subprocess.DEVNULL
-        )
     parts = {"written": written, "nvidia": nvidia, "ours": ours}
     cases = [case for part in sys.argv[2:] or parts for case in parts[part]()]
     with gzip.open(sys.argv[1], "wb") as stream:

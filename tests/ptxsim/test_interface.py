@@ -103,13 +103,13 @@ def test_counts_by_hand() -> None:
 
 def test_the_command_line_runs_a_folder(built, capsys, tmp_path) -> None:
     folder = str(built("fp16_gemm_0"))
-    args = ["--arg", "f16[128,64]", "--arg", "f16[256,64]", "--arg", "f16[128,256]=nan"]
+    args = ["--arg", "f16[128,64]", "--arg", "f16[256,64]", "--arg", "f16[128,256]=nan", "--arg", "*i8[1]"]  # a stream
     record = tmp_path / "record.json"
     assert main([folder, *args, "--schedule", "late", "--json", str(record)]) == 0
     out = capsys.readouterr().out
     assert "grid (1, 1, 1), block (128, 1, 1)" in out and "schedule late, seed 0" in out and "0 findings" in out
     assert json.loads(record.read_text())["counts"][0]["mma_flops"] == 2 * 128 * 256 * 64
-    assert main([folder, *args[:4]]) == 2 and "Expects 3 parameters" in capsys.readouterr().err
+    assert main([folder, *args[:4]]) == 2 and "Expects 4 parameters" in capsys.readouterr().err
     assert main([str(tmp_path)]) == 2 and "no build.json" in capsys.readouterr().err
     assert main([folder, *args, "--trace"]) == 0 and "TMA load" in capsys.readouterr().err
 

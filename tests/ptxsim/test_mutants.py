@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 import test_examples
 import torch
-from test_examples import EXCHANGE, capture, fmha_of, mla_capture, mla_inputs, mla_reference, nans
+from test_examples import EXCHANGE, capture, capture_gemm, fmha_of, mla_capture, mla_inputs, mla_reference, nans
 
 import ptxsim
 
 WAIT = re.compile(
-    r"\{\s*\.reg \.pred\s+P1;\s*LAB_WAIT:\s*mbarrier\.try_wait\.parity\.shared\.b64 P1, \[([^\]]*)\], ["
+    r"\{\s*\.reg \.pred\s+P1;[^;]*LAB_WAIT:[^;]*mbarrier\.try_wait\.parity\.shared\.b64 P1, \[([^\]]*)\], ["
     r"^;]*;.*?DONE:\s*\}",
     re.S,
 )
@@ -81,7 +81,7 @@ def gemm_0(folder: Path) -> Callable:
         torch.manual_seed(1)
         a, b, c = torch.randn(128, 384).half(), torch.randn(256, 384).half(), nans(128, 256)
         want = a.float() @ b.float().T
-        return capture(folder, "gemm", (a, b, c)), lambda: not torch.allclose(c.float(), want, rtol=2**-9, atol=1e-2)
+        return capture_gemm(folder, a, b, c), lambda: not torch.allclose(c.float(), want, rtol=2**-9, atol=1e-2)
 
     return make
 
@@ -130,7 +130,7 @@ def persistent(folder: Path, n: int = 256) -> Callable:
         )
         c = nans(batch, m, n, dtype=torch.bfloat16).permute(1, 2, 0)
         want = torch.einsum("mkl,nkl->mnl", a.float(), b.float())
-        return capture(folder, "gemm", (a, b, c)), lambda: not torch.allclose(c.float(), want, rtol=2**-6, atol=5e-2)
+        return capture_gemm(folder, a, b, c), lambda: not torch.allclose(c.float(), want, rtol=2**-6, atol=5e-2)
 
     return make
 
@@ -251,7 +251,7 @@ def hopper(folder: Path) -> Callable:
         a, b = (torch.randn(1, x, 1024).half().permute(1, 2, 0) for x in (192, 160))
         c = nans(1, 192, 160).permute(1, 2, 0)
         want = torch.einsum("mkl,nkl->mnl", a.float(), b.float())
-        return capture(folder, "gemm", (a, b, c)), lambda: not torch.allclose(c.float(), want, rtol=2**-9, atol=2e-2)
+        return capture_gemm(folder, a, b, c), lambda: not torch.allclose(c.float(), want, rtol=2**-9, atol=2e-2)
 
     return make
 

@@ -61,17 +61,19 @@ def dtype(name: str) -> Any:
     return types[name]
 
 
-def array(name: str, ndim: int, aligned: bool = True) -> Any:
-    """Constraint of a row-major array: last stride 1, no aliasing, 32-bit indices, everything else dynamic.
+def array(name: str, ndim: int, aligned: bool = True, major: int = -1) -> Any:
+    """Constraint of a dense array: stride 1 in dimension `major`, by default the last, no aliasing, 32-bit indices,
+    everything else dynamic.
 
-    `aligned` promises a base address, outer strides and last extent divisible by 16 bytes: TMA needs the first two,
-    16-byte accesses all three (a bounds check per element would split them).
+    `aligned` promises a base address, strides of the other dimensions and the extent of `major` divisible by 16 bytes:
+    TMA needs the first two, 16-byte accesses all three (a bounds check per element would split them).
     """
     import cuda.tile as ct
     from cuda.tile.compilation import ArrayConstraint
 
     element = dtype(name)
-    per_16_bytes = 128 // element.bitwidth
+    per_16_bytes = 128 // element.bitwidth if aligned else 1
+    contiguous = [dimension == major % ndim for dimension in range(ndim)]
     return ArrayConstraint(
         element,
         ndim,
@@ -79,10 +81,10 @@ def array(name: str, ndim: int, aligned: bool = True) -> Any:
         stride_lower_bound_incl=0,
         alias_groups=(),
         may_alias_internally=False,
-        stride_constant=[None] * (ndim - 1) + [1],
-        # The last stride is constant 1, so it must not claim to be divisible by 16 bytes as well.
-        stride_divisible_by=[per_16_bytes if aligned else 1] * (ndim - 1) + [1],
-        shape_divisible_by=[1] * (ndim - 1) + [per_16_bytes if aligned else 1],
+        stride_constant=[1 if here else None for here in contiguous],
+        # A stride that is constant 1 must not claim to be divisible by 16 bytes as well.
+        stride_divisible_by=[1 if here else per_16_bytes for here in contiguous],
+        shape_divisible_by=[per_16_bytes if here else 1 for here in contiguous],
         base_addr_divisible_by=16 if aligned else 4,
     )
 

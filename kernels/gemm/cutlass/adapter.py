@@ -1,0 +1,139 @@
+"""What the adapters of NVIDIA's dense GEMM examples share: variants, compilation, grids and arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream import gemm as upstream
+
+if TYPE_CHECKING:
+    from kernels.gemm.operator import Inputs, Outputs, Workload
+
+SM90 = {"sm_90a": ("TMA", "wgmma")}
+SM100 = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+MULTIPROCESSORS = {"sm_90a": 132, "sm_100a": 148, "sm_103a": 148}  # NVIDIA's runners ask the device
+FUNCTION = "gemm"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A class of NVIDIA's examples.
+
+    `scheduler` says how tiles of C are given out: `tiles` (a cluster for each), `static` (clusters that stay and take
+    every so-manyth) or `dynamic` (clusters that ask the hardware for the next).
+    """
+
+    path: str  # below the folder of examples
+    name: str
+    scheduler: str
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Elements of C that a CTA computes, or a pair of CTAs together where `pair`; CTAs of a cluster along M and N."""
+
+    m: int
+    n: int
+    cluster: tuple[int, int]
+    pair: bool = False
+
+    @property
+    def id(self) -> str:
+        return f"{self.m}x{self.n}_c{self.cluster[0]}x{self.cluster[1]}"
+
+
+TILINGS = {
+    "sm_90a": (
+        Tiling(128, 256, (2, 1)),
+        Tiling(128, 256, (1, 1)),
+        Tiling(128, 128, (2, 1)),
+        Tiling(64, 128, (1, 1)),
+    ),
+    "sm_100a": (
+        Tiling(256, 256, (2, 1), pair=True),
+        Tiling(256, 128, (2, 1), pair=True),
+        Tiling(128, 256, (1, 1)),
+        Tiling(128, 128, (1, 1)),
+    ),
+}
+TILINGS["sm_103a"] = TILINGS["sm_100a"]
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """All whose contiguous dimensions are whole multiples of 16 bytes, which TMA asks for."""
+    from kernels.gemm.operator import DTYPES, OUTPUT
+
+    w = workload
+    contiguous = {"A": (w.a_major, w.dtype), "B": (w.b_major, w.dtype), "C": ("n", OUTPUT[w.dtype])}
+    for tensor, (major, dtype) in contiguous.items():
+        if upstream.misaligned(getattr(w, major), 8 * DTYPES[dtype]):
+            return f"{major} is {getattr(w, major)}: TMA takes rows of {tensor} in multiples of 16 bytes"
+    return None
+
+
+@not_baked
+def supports_sm90(workload: Workload) -> str | None:
+    """Hopper's tensor cores take 8-bit operands with K contiguous only."""
+    if workload.dtype == "fp8" and (workload.a_major, workload.b_major) != ("k", "k"):
+        return "wgmma takes 8-bit operands with K contiguous only"
+    return supports(workload)
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """A build per element type, layout and tiling serves every size."""
+    return tuple(variant(workload, tiling, target) for tiling in TILINGS[target])
+
+
+@not_baked
+def variant(workload: Workload, tiling: Tiling, target: str) -> Variant:
+    from kernels.gemm.operator import OUTPUT
+
+    w = workload
+    layout = ("_am" if w.a_major == "m" else "") + ("_bn" if w.b_major == "n" else "")
+    params: dict[str, Any] = {"dtype": w.dtype, "output": OUTPUT[w.dtype], "sums": "fp32"}
+    params |= {"a_major": w.a_major, "b_major": w.b_major}
+    params |= {"tile_m": tiling.m, "tile_n": tiling.n, "pair": tiling.pair, "tma_store": True}
+    params |= {"cluster_m": tiling.cluster[0], "cluster_n": tiling.cluster[1]}
+    params |= {"most_clusters": MULTIPROCESSORS[target] // (tiling.cluster[0] * tiling.cluster[1])}
+    return Variant(f"{w.dtype}{layout}_{tiling.id}", params)
+
+
+def compile(example: Example, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.gemm.cutlass import program as cutlass_program
+
+        return cutlass_program.program(example.path, example.name, example.scheduler, dict(variant.params))
+
+    return cute_build.build(program, FUNCTION, target, folder)
+
+
+@not_baked
+def bind(example: Example, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The tensors go in as they are, as views with the batch last."""
+    from cutesnake.load.cute import Call
+
+    w = workload
+    tensors = (
+        upstream.operand(inputs.a, first_major=w.a_major == "m"),
+        upstream.operand(inputs.b, first_major=w.b_major == "n"),
+        upstream.operand(outputs.c),
+    )
+    launch = build.launch(build.symbols[0], grid(example, build, w))
+    return Runner(Call(build.function(), tensors), (launch,))
+
+
+@not_baked
+def grid(example: Example, build: Build, w: Workload) -> tuple[int, int, int]:
+    p = build.params
+    cta_tile = (p["tile_m"] // (2 if p["pair"] else 1), p["tile_n"])
+    cluster = (p["cluster_m"], p["cluster_n"])
+    if example.scheduler == "static":
+        return upstream.persistent_grid(w.m, w.n, w.batch, cta_tile, cluster, p["most_clusters"])
+    return upstream.tile_grid(w.m, w.n, w.batch, cta_tile, cluster)

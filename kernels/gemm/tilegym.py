@@ -1,0 +1,62 @@
+"""Adapter of TileGym's `matmul` (cuTile), the plain kernel: a block per tile of C.
+
+It wants B as (K, N): ours goes in as a view, with its first dimension contiguous where K is, and TMA fetches it so.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.gemm import tilegym_tiles
+from kernels.gemm.tilegym_tiles import Tiles, supports
+from kernels.upstream import tilegym as upstream
+
+if TYPE_CHECKING:
+    from kernels.gemm.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cutile"
+SOURCE = upstream.SOURCE
+TARGETS = upstream.TARGETS
+SYMBOL = "tilegym_matmul"
+# TileGym's autotuner tries all of them. On sm_90a those of 256 columns spill registers, and go last here.
+TILES = {
+    "sm_90a": (Tiles(128, 128, 32, 1), Tiles(256, 256, 64, 2), Tiles(256, 256, 64, 4), Tiles(512, 256, 64, 2)),
+    "sm_100a": (Tiles(256, 256, 64, 2), Tiles(256, 256, 64, 4), Tiles(512, 256, 64, 2), Tiles(128, 128, 32, 1)),
+}
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    return tilegym_tiles.variants(workload, TILES[target])
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build.cutile import DeviceFunction, array, build
+
+    p = variant.params
+    module = tilegym_tiles.module(target, dict(p), "_matmul_autotune_configs")
+    kernel = module._matmul_kernel.replace_hints(num_ctas=p["num_ctas"], occupancy=p["occupancy"])
+    arrays = [
+        array(p["dtype"], 2, p["aligned"], major=0 if p["a_major"] == "m" else 1),  # (M, K)
+        array(p["dtype"], 2, p["aligned"], major=0 if p["b_major"] == "k" else 1),  # (K, N)
+        array(p["output"], 2, p["aligned"]),  # (M, N)
+    ]
+    constants = [p["tile_size_m"], p["tile_size_n"], p["tile_size_k"]]
+    return build([DeviceFunction("kernel", SYMBOL, kernel, [*arrays, *constants])], target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The grid and arguments of TileGym's `_cutile_autotune_matmul`."""
+    from cutesnake.load.cutile import TileLaunch, sequence
+    from kernels.gemm.operator import factors
+
+    p = build.params
+    a, b = (factor[0] for factor in factors(inputs, workload))
+    tiles = -(-workload.m // p["tile_size_m"]) * -(-workload.n // p["tile_size_n"])
+    function = build.cubin_function("kernel", SYMBOL)
+    return sequence(TileLaunch(function, SYMBOL, (tiles, 1, 1), (a, b, outputs.c[0])))

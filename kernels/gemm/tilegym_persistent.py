@@ -1,0 +1,58 @@
+"""Adapter of TileGym's static persistent `matmul` (cuTile): as many blocks as fit at once, each with several tiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.gemm import tilegym_tiles
+from kernels.gemm.tilegym_tiles import Tiles, supports
+from kernels.upstream import tilegym as upstream
+
+if TYPE_CHECKING:
+    from kernels.gemm.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cutile"
+SOURCE = upstream.SOURCE
+TARGETS = upstream.TARGETS
+SYMBOL = "tilegym_matmul_persistent"
+GROUP_SIZE_M = 8  # tiles of a column that follow each other, in all of TileGym's configurations
+INFERRED = -1  # latency of the loads: the compiler's own guess
+# Of what TileGym's autotuner tries. On sm_90a those of 256 columns spill registers, and go last here.
+TILES = {
+    "sm_90a": (Tiles(128, 128, 64, 1), Tiles(256, 128, 32, 2), Tiles(256, 256, 64, 2), Tiles(256, 256, 64, 1)),
+    "sm_100a": (Tiles(256, 256, 64, 2), Tiles(256, 512, 64, 2), Tiles(256, 256, 128, 2), Tiles(128, 128, 64, 1)),
+}
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    return tilegym_tiles.variants(workload, TILES[target])
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build.cutile import DeviceFunction, array, build, scalar
+
+    p = variant.params
+    module = tilegym_tiles.module(target, dict(p), "_static_persistent_matmul_autotune_configs")
+    kernel = module._static_persistent_matmul_kernel.replace_hints(num_ctas=p["num_ctas"], occupancy=p["occupancy"])
+    matrices = [array(p[name], 2, p["aligned"]) for name in ("dtype", "dtype", "output")]
+    constants = [p["tile_size_m"], p["tile_size_n"], p["tile_size_k"], p["a_major"] == "m", p["b_major"] == "k"]
+    parameters = [*matrices, *[scalar("int32")] * 3, *constants, GROUP_SIZE_M, INFERRED]
+    return build([DeviceFunction("kernel", SYMBOL, kernel, parameters)], target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The grid and arguments of TileGym's `_cutile_autotune_static_persistent_matmul`; matrices go in as stored."""
+    from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
+
+    w, p = workload, build.params
+    function = build.cubin_function("kernel", SYMBOL)
+    tiles = -(-w.m // p["tile_size_m"]) * -(-w.n // p["tile_size_n"])
+    blocks = min(multiprocessors() // p["num_ctas"], tiles) * p["occupancy"]
+    values = (inputs.a[0], inputs.b[0], outputs.c[0], w.m, w.n, w.k)
+    return sequence(TileLaunch(function, SYMBOL, (blocks, 1, 1), values))

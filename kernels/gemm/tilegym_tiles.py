@@ -1,0 +1,72 @@
+"""What the adapters of TileGym's two matrix products share: what they take, their tiles, and views of our inputs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from cutesnake.contract import Variant, not_baked
+from kernels.upstream import tilegym as upstream
+from kernels.upstream.gemm import misaligned
+
+if TYPE_CHECKING:
+    from kernels.gemm.operator import Workload
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """A configuration that TileGym's autotuner would try, with the names of its fields in small letters."""
+
+    tile_size_m: int
+    tile_size_n: int
+    tile_size_k: int
+    num_ctas: int
+    occupancy: int = 1
+
+    @property
+    def id(self) -> str:
+        return f"{self.tile_size_m}x{self.tile_size_n}x{self.tile_size_k}_c{self.num_ctas}"
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """One product of matrices."""
+    return "TileGym's matmul takes matrices without a batch" if workload.batch > 1 else None
+
+
+@not_baked
+def variants(workload: Workload, tiles: tuple[Tiles, ...]) -> tuple[Variant, ...]:
+    """A build for each element type, layout and configuration; `aligned` ones promise rows that TMA can fetch."""
+    from kernels.gemm.operator import DTYPES, OUTPUT
+
+    w = workload
+    layout = ("_am" if w.a_major == "m" else "") + ("_bn" if w.b_major == "n" else "")
+    contiguous = ((w.a_major, w.dtype), (w.b_major, w.dtype), ("n", OUTPUT[w.dtype]))
+    aligned = not any(misaligned(getattr(w, major), 8 * DTYPES[dtype]) for major, dtype in contiguous)
+    params: dict[str, Any] = {"dtype": w.dtype, "output": OUTPUT[w.dtype], "aligned": aligned}
+    params |= {"a_major": w.a_major, "b_major": w.b_major}
+    ending = "" if aligned else "_unaligned"
+    return tuple(Variant(f"{w.dtype}{layout}_{tile.id}{ending}", {**params, **asdict(tile)}) for tile in tiles)
+
+
+def module(target: str, params: dict[str, Any], configurations: str) -> Any:
+    """TileGym's module, after a look whether its autotuner knows the variant's configuration on this target.
+
+    `configurations` names its generator of them. Raises ValueError if it does not.
+    """
+    found = upstream.module("matmul")
+    names = tuple(Tiles.__dataclass_fields__)
+    with patch.object(found.torch.cuda, "get_device_capability", return_value=upstream.CAPABILITY[target]):
+        known = [
+            tuple(getattr(c, name.upper(), getattr(c, name, None)) for name in names)
+            for c in _all(found, configurations)
+        ]
+    wanted = tuple(params[name] for name in names)
+    if wanted not in known:
+        raise ValueError(f"{wanted} ({', '.join(names)}) is none of TileGym's configurations for {target}: {known}")
+    return found
+
+
+def _all(found: Any, configurations: str) -> list[Any]:
+    return list(getattr(found, configurations)())

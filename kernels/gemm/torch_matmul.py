@@ -1,0 +1,60 @@
+"""GEMM in plain PyTorch, which calls cuBLAS: the baseline a user has without any kernel of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.gemm.operator import Inputs, Outputs, Workload, factors
+
+DSL = "torch"
+SOURCE = "ours"
+TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
+)
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """Everything in 16 bits; of fp8 what `torch._scaled_mm` takes."""
+    w = workload
+    if w.dtype == "fp8" and (w.batch > 1 or (w.a_major, w.b_major) != ("k", "k")):
+        return "PyTorch multiplies fp8 matrices without a batch and with K contiguous only"
+    if w.dtype == "fp8" and (w.n % 16 or w.k % 16):
+        return "PyTorch multiplies fp8 matrices whose N and K are multiples of 16 only"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """Nothing is baked in: one build for everything."""
+    return (Variant("eager", {}),)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    """Nothing to compile: PyTorch brings its kernels."""
+    return {"symbols": [], "launch": {}, "function": None, "compilers": {}, "notes": ["PyTorch's own kernels"]}
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
+    import torch
+
+    from kernels.upstream.installed import on_stream
+
+    a, b = factors(inputs, workload)
+    one = torch.ones((), device=a.device) if workload.dtype == "fp8" else None
+
+    def enqueue(stream: int) -> None:
+        with on_stream(a, stream):
+            if one is not None:
+                c = outputs.c
+                torch._scaled_mm(a[0], b[0], scale_a=one, scale_b=one, out_dtype=c.dtype, out=c[0])
+            elif workload.batch == 1:
+                torch.mm(a[0], b[0], out=outputs.c[0])
+            else:
+                torch.bmm(a, b, out=outputs.c)
+
+    return Runner(enqueue)

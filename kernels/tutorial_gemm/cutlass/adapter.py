@@ -1,0 +1,96 @@
+"""What the adapters of the steps of NVIDIA's tutorial share: compilation, grids and arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Launch, Runner, Variant, not_baked
+from kernels.upstream import gemm as upstream
+
+if TYPE_CHECKING:
+    from kernels.tutorial_gemm.operator import Inputs, Outputs, Workload
+
+TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+FUNCTION = "gemm"
+PAIRS = 148 // 2  # of the multiprocessors of a B200 or B300: the tutorial asks the device
+DEQUANTIZED_PER_BLOCK = 128 * 64  # elements of B: those of a thread, times threads
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the tutorial.
+
+    `limits` is how many limits of clusters its host function takes. `cta_tile` is what a CTA computes of C, `cluster`
+    the CTAs of a cluster along M and N: where there is a `fallback`, the preferred ones, and `fallback` those that the
+    launch is certain of. `stays` says that clusters take several tiles each, given out beforehand. `ab_stages` replaces
+    the number of stages of the loads. `dequantizes` says that it makes B out of integers first.
+    """
+
+    name: str
+    limits: int = 0
+    cta_tile: tuple[int, int] = (128, 256)
+    cluster: tuple[int, int] = (2, 1)
+    fallback: tuple[int, int] | None = None
+    stays: bool = False
+    ab_stages: int | None = None
+    dequantizes: bool = False
+
+
+@not_baked
+def supports(step: Step, workload: Workload) -> str | None:
+    """Whole tiles only, as the tutorial says of every step."""
+    rows = 128 if step.cluster == (1, 1) else 256
+    for name, extent, tile in (("m", workload.m, rows), ("n", workload.n, 256)):
+        if extent % tile:
+            return f"{name} is {extent}: this step of the tutorial takes multiples of {tile}"
+    if step.dequantizes and workload.k % 128:
+        return f"k is {workload.k}: this step of the tutorial takes multiples of 128"
+    if upstream.misaligned(workload.k, 16):
+        return f"k is {workload.k}: TMA takes rows in multiples of 16 bytes"
+    return None
+
+
+@not_baked
+def variants() -> tuple[Variant, ...]:
+    """A build for all sizes."""
+    return (Variant("fp16", {"most_clusters": PAIRS}),)
+
+
+def compile(step: Step, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.tutorial_gemm.cutlass import program as tutorial
+
+        return tutorial.program(step.name, step.limits, variant.params["most_clusters"], step.ab_stages)
+
+    return cute_build.build(program, FUNCTION, target, folder)
+
+
+@not_baked
+def bind(step: Step, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The matrices go in as they are; what the last step makes of B's integers goes into memory of its own."""
+    import torch
+
+    from cutesnake.load.cute import Call
+
+    w = workload
+    if step.stays:
+        most = build.params["most_clusters"]
+        grid = upstream.persistent_grid(w.m, w.n, 1, step.cta_tile, step.cluster, most)
+    else:
+        grid = upstream.tile_grid(w.m, w.n, 1, step.cta_tile, step.cluster)
+    # A launch with a cluster to fall back to names both at run time only.
+    launches = [replace(build.launch(build.symbols[-1], grid), cluster=(*(step.fallback or step.cluster), 1))]
+    values: tuple[Any, ...] = (inputs.a, inputs.b, outputs.c)
+    if step.dequantizes:
+        values = (inputs.a, inputs.b_quantized, torch.empty_like(inputs.b), outputs.c, inputs.scale)
+        launches.insert(0, _dequantization(build, w))
+    return Runner(Call(build.function(), values), tuple(launches))
+
+
+@not_baked
+def _dequantization(build: Build, w: Workload) -> Launch:
+    return build.launch(build.symbols[0], (-(-w.n * w.k // DEQUANTIZED_PER_BLOCK), 1, 1))

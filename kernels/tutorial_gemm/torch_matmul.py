@@ -1,0 +1,35 @@
+"""The product in plain PyTorch, which calls cuBLAS: the baseline that the steps of the tutorial are held against."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.gemm import torch_matmul
+
+if TYPE_CHECKING:
+    from kernels.tutorial_gemm.operator import Inputs, Outputs, Workload
+
+DSL = "torch"
+SOURCE = "ours"
+TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(("sm_100a", "sm_103a"), ())  # where the tutorial runs
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    return torch_matmul.supports(workload.plain)
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    return torch_matmul.variants(workload.plain, target)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    return torch_matmul.compile(variant, target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    return torch_matmul.bind(build, workload.plain, inputs.plain, outputs.plain)

@@ -1,0 +1,79 @@
+"""What adapters of NVIDIA's GEMM classes share: element types, tensors as the classes take them, and grids.
+
+The classes of CUTLASS's examples compute C = A B^T on tensors A (M, K, L), B (N, K, L) and C (M, N, L), L being the
+batch. Their `major` is the mode whose elements lie next to each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+# Names of the workloads' element types, and of some that only tests build for -> names in `cutlass`
+ELEMENTS = {
+    "bf16": "BFloat16",
+    "fp16": "Float16",
+    "fp32": "Float32",
+    "tf32": "TFloat32",
+    "fp8": "Float8E4M3FN",
+    "e5m2": "Float8E5M2",
+    "int8": "Int8",
+    "int32": "Int32",
+}
+ALIGNMENT = 16  # bytes: what TMA asks of the address and of every stride but the contiguous one
+
+
+def element(name: str) -> Any:
+    """The type of `cutlass` for an element type of the workloads."""
+    import cutlass
+
+    return getattr(cutlass, ELEMENTS[name])
+
+
+def fake(name: str, first_major: bool = False, alignment: int = ALIGNMENT) -> Any:
+    """A compact tensor to compile for, (rows, columns, batch), every extent known at launch only.
+
+    Rows are contiguous (columns have stride 1) unless `first_major`: then the first mode has stride 1.
+    """
+    import cutlass.cute as cute
+    from cutlass.cute.runtime import make_fake_compact_tensor
+
+    order = (0, 1, 2) if first_major else (1, 0, 2)
+    sizes = tuple(cute.sym_int32() for _ in range(3))
+    return make_fake_compact_tensor(element(name), sizes, stride_order=order, assumed_align=alignment)
+
+
+def operand(stored: torch.Tensor, first_major: bool = False) -> torch.Tensor:
+    """A contiguous (batch, rows, columns) tensor as a view (rows, columns, batch).
+
+    Where `first_major`, what is stored is (batch, columns, rows).
+    """
+    return stored.permute(2, 1, 0) if first_major else stored.permute(1, 2, 0)
+
+
+def misaligned(extent: int, bits: int) -> bool:
+    """Whether rows of `extent` elements would start off the 16 bytes that TMA asks for."""
+    return extent * bits % (8 * ALIGNMENT) != 0
+
+
+def clusters(m: int, n: int, batch: int, cta_tile: tuple[int, int], cluster: tuple[int, int]) -> tuple[int, int, int]:
+    """Clusters along M, N and L that cover C, with CTAs of `cta_tile` elements of it, `cluster` of them along M, N."""
+    along_m = -(-m // (cta_tile[0] * cluster[0]))
+    along_n = -(-n // (cta_tile[1] * cluster[1]))
+    return along_m, along_n, batch
+
+
+def tile_grid(m: int, n: int, batch: int, cta_tile: tuple[int, int], cluster: tuple[int, int]) -> tuple[int, int, int]:
+    """CTAs of a launch with a CTA per tile, rounded up to whole clusters; dynamic schedulers start from it too."""
+    along_m, along_n, along_l = clusters(m, n, batch, cta_tile, cluster)
+    return along_m * cluster[0], along_n * cluster[1], along_l
+
+
+def persistent_grid(
+    m: int, n: int, batch: int, cta_tile: tuple[int, int], cluster: tuple[int, int], most_clusters: int
+) -> tuple[int, int, int]:
+    """CTAs of a launch of `utils.StaticPersistentTileScheduler`: at most `most_clusters` clusters, side by side."""
+    along_m, along_n, along_l = clusters(m, n, batch, cta_tile, cluster)
+    return *cluster, min(along_m * along_n * along_l, most_clusters)
