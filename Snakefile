@@ -18,7 +18,7 @@ include: "workflow/rules/common.smk"
 rule all:
     default_target: True
     input:
-        "results/mla_report.html",
+        front_page,
 
 
 include: "workflow/rules/arch.smk"
@@ -35,6 +35,14 @@ include: "workflow/rules/compare.smk"
 include: "workflow/rules/plot.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/keep.smk"
+
+
+# A dry run and every look at the graph go without it, and so do the jobs that an executor starts.
+onstart:
+    try:
+        folder.claim(PLANNED_AFTER)
+    except folder.FolderError as error:
+        raise WorkflowError(str(error)) from None
 
 
 rule compiled:

@@ -22,8 +22,8 @@ from cutesnake.places import ROOT
 
 SCRIPTS = ROOT / "workflow" / "scripts"
 TOY = """
-import os, signal
-DSL = "cute"
+import os, signal, subprocess, sys, threading, time
+DSL = "cuda"
 SOURCE = "ours"
 TARGETS = {"sm_90a": ()}
 
@@ -47,6 +47,34 @@ def compile(variant, target, folder):
         (folder / "kernel.cubin").write_bytes(b"not an ELF file")
     if how == "is killed":
         os.kill(os.getppid(), signal.SIGKILL)
+    if how == "is short of memory":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "lacks a file":
+        open("no_such_file")
+    if how == "leaves":
+        os._exit(0)
+    if how == "ends":
+        sys.exit("enough")
+    if how == "asserts":
+        assert variant.params == {}
+    if how == "misses a key":
+        {}["tile"]
+    if how == "hangs":
+        (folder.parents[2] / "process").write_text(str(subprocess.Popen(["sleep", "600"]).pid))
+        print("starting", flush=True)
+        time.sleep(600)
+    if how == "leaves a process behind":
+        subprocess.Popen(["sleep", "600"])
+    if how == "leaves a thread behind":
+        threading.Thread(target=time.sleep, args=(600,)).start()
+    if how == "returns nothing":
+        return None
+    if how == "returns a set":
+        return {"symbols": {"toy"}}
+    if how == "returns a wrong key":
+        return {"symbols": ["toy"], "status": "ok"}
+    if how == "returns a wrong extent":
+        return {"launch": {"toy": {"block": 128}}}
     return {"symbols": ["toy"], "compilers": {"toy": "1.0"}}
 """
 
@@ -59,9 +87,9 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict
     (package / "toy" / "kernel.py").write_text(TOY)
     monkeypatch.setenv(catalog.PATHS, str(package))
 
-    def build(how: str) -> dict[str, Any]:
+    def build(how: str, **options: float) -> dict[str, Any]:
         folder = tmp_path / "compile" / "toy" / "kernel" / "sm_90a" / "a"
-        compile_build("toy", "kernel", "sm_90a", Variant("a", {"how": how}), folder, log=tmp_path / "log")
+        compile_build("toy", "kernel", "sm_90a", Variant("a", {"how": how}), folder, log=tmp_path / "log", **options)
         return record.read("compile", folder / "build.json")
 
     build.folder = tmp_path / "compile" / "toy" / "kernel" / "sm_90a" / "a"
@@ -87,7 +115,7 @@ def test_record_and_files(toy) -> None:
 def test_failure_is_recorded_in_the_compilers_words(toy) -> None:
     entry = toy("refuses")
     assert entry["status"] == "failed"
-    assert entry["reason"] == "ValueError: ./kernel.py:3: error: no such operand"
+    assert entry["reason"] == "kernels/toy/kernel.py:16: ValueError: ./kernel.py:3: error: no such operand"
     assert entry["log_tail"] == "compiling into ."
     assert "compiling into /" in toy.log.read_text()
 
@@ -104,11 +132,50 @@ def test_damaged_cubin_is_recorded(toy) -> None:
 
 @pytest.mark.parametrize(
     ("how", "words"),
-    [("lacks a package", "No module named 'no_such_dsl'; install it"), ("fills the disk", "No space left")],
+    [
+        ("lacks a package", "kernels/toy/kernel.py:20: ModuleNotFoundError: No module named 'no_such_dsl'"),
+        ("lacks a file", "FileNotFoundError: [Errno 2] No such file or directory: 'no_such_file'"),
+        ("leaves", "the compiler ended with exit code 0 and no result: compiling into ."),
+        ("ends", "SystemExit: enough"),
+        ("asserts", ": AssertionError: assert variant.params == {}"),
+        ("misses a key", ": KeyError: 'tile'"),
+        ("is short of memory", "the compiler was killed (out of memory?); the next run tries again"),
+        ("returns nothing", "what compile() returned is NoneType; it must be a dict with symbols"),
+        ("returns a set", "TypeError: Object of type set is not JSON serializable"),
+        ("returns a wrong key", "what compile() returned has 'status'; known are symbols"),
+        ("returns a wrong extent", "what compile() of kernels/toy/kernel returned: launch/toy: "),
+    ],
 )
-def test_fault_of_the_machine_is_raised_not_recorded(toy, how: str, words: str) -> None:
-    with pytest.raises(CompileError, match=words):
-        toy(how)
+def test_whatever_a_kernel_does_is_a_record(toy, how: str, words: str) -> None:
+    entry = toy(how)
+    assert entry["status"] == "failed" and words in entry["reason"], entry["reason"]
+    assert entry.get("again", False) == (how == "is short of memory")
+
+
+def test_a_build_without_artifacts_is_a_failed_one(toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = toy.log.parent / "extra" / "toy" / "kernel.py"
+    kernel.write_text(kernel.read_text().replace('DSL = "cuda"', 'DSL = "cute"'))
+    entry = toy("works")
+    assert entry["status"] == "failed" and "left no .cubin in the folder" in entry["reason"]
+
+
+def test_a_build_that_hangs_is_ended_with_what_it_started(toy) -> None:
+    entry = toy("hangs", limit_s=2.0)
+    assert entry["status"] == "failed" and "ended by the time limit of 2 s" in entry["reason"]
+    assert entry["log_tail"] == "compiling into .\nstarting"
+    child = Path(f"/proc/{(toy.folder.parent / 'process').read_text()}/stat")
+    assert not child.exists() or child.read_text().split()[2] == "Z"
+
+
+@pytest.mark.parametrize("how", ["leaves a process behind", "leaves a thread behind"])
+def test_what_a_build_leaves_running_is_not_waited_for(toy, how: str) -> None:
+    assert toy(how, limit_s=60.0)["status"] == "ok"
+    assert toy("works")["seconds"] < 30
+
+
+def test_fault_of_the_machine_is_raised_not_recorded(toy) -> None:
+    with pytest.raises(CompileError, match="No space left"):
+        toy("fills the disk")
     assert names(toy.folder) == []
 
 
@@ -190,10 +257,12 @@ def test_cute_build_is_whole(add: Path) -> None:
     assert "LDL" not in sass and "STL" not in sass  # no spills
 
 
-def test_no_path_of_this_machine_in_the_record(add: Path) -> None:
-    text = (add / "build.json").read_text()
-    for place in (ROOT, sys.prefix, Path.home(), add.parents[4]):
-        assert str(place) not in text
+def test_no_path_of_this_machine_in_the_record_or_in_what_was_built(add: Path) -> None:
+    for path in add.iterdir():
+        content = path.read_bytes()
+        for place in (ROOT, sys.prefix, Path.home(), add.parents[4]):
+            assert str(place).encode() not in content, (path.name, place)
+    assert '"kernels/elementwise_add/cute/kernel.py"' in (add / "kernel.ptx").read_text()
 
 
 def test_library_names_no_other(add: Path) -> None:

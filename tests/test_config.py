@@ -6,8 +6,10 @@ import json
 import pytest
 import yaml
 
+from cutesnake import strict_yaml
+from cutesnake.catalog import make_workload
 from cutesnake.places import ROOT, SCHEMAS
-from cutesnake.plan.config import ConfigError, check
+from cutesnake.plan.config import ConfigError, check, read_again
 from cutesnake.plan.sweep import is_named
 from cutesnake.targets import HERE, TARGETS
 
@@ -92,8 +94,15 @@ def test_every_key_is_explained() -> None:
         ("targets/0", "sm_90", ["targets.0 is 'sm_90'", "did you mean 'sm_90a'?", "sm_100a"]),
         ("stages/0", "time", ["stages.0 is 'time'", "did you mean 'timing'?"]),
         ("timing", None, ["key 'timing' is missing"]),
-        ("timing/max_seconds", -1, ["timing.max_seconds", "-1", "minimum"]),
-        ("timing/max_seconds", "2", ["timing.max_seconds is '2'; it must be a number"]),
+        ("timing/max_seconds", -1, ["timing.max_seconds is -1; it must be more than 0"]),
+        ("timing/max_seconds", float("nan"), ["timing.max_seconds is nan; it must be a finite number"]),
+        ("timing/max_noise_percent", float("inf"), ["max_noise_percent is inf; it must be a finite number"]),
+        ("timing/max_seconds", True, ["timing.max_seconds is True; it must be a finite number"]),
+        ("correctness/seeds", [2**70], ["correctness.seeds.0", "it must be 4294967295 or less"]),
+        ("correctness/seeds", [1.0], ["correctness.seeds.0 is 1.0; it must be a whole number"]),
+        ("correctness/seeds", [], ["correctness.seeds is []; it must be a list with at least 1 entry"]),
+        ("compile", {"max_seconds": 0}, ["compile.max_seconds is 0; it must be more than 0"]),
+        ("timing/max_seconds", "2", ["timing.max_seconds is '2'; it must be a finite number"]),
         ("operators/0", "elementwise", ["'elementwise'", "did you mean 'elementwise_add'?"]),
         ("sweeps/mla_decod", {}, ["sweeps: unknown operator 'mla_decod'", "did you mean 'mla_decode'?"]),
         (f"{ADD}/kernel", ["cute"], ["sweeps.elementwise_add", "unknown key 'kernel'", "did you mean 'kernels'?"]),
@@ -101,6 +110,9 @@ def test_every_key_is_explained() -> None:
         (f"{ADD}/dtypes/0", "bf32", ["unknown dtype 'bf32'", "did you mean 'fp32'?"]),
         (f"{ADD}/workloads/0/row", 3, ["workloads[0]: unknown key 'row'", "did you mean 'rows'?"]),
         (f"{ADD}/workloads/0/rows", 0, ["workloads[0]: rows is 0", "whole number from 1"]),
+        (f"{ADD}/workloads/0/rows", "3", ["workloads[0]: rows is '3'; it must be a whole number"]),
+        (f"{ADD}/workloads/0/rows", True, ["workloads[0]: rows is True; it must be a whole number"]),
+        (f"{ADD}/workloads/0/rows", 1.5, ["workloads.0.rows is 1.5; it must be"]),
         (f"{ADD}/workloads/0/dtype", "fp32", ["dtype belongs in `dtypes`"]),
         (f"{ADD}/workloads/0", {"rows": 3}, ["workloads[0]", "columns"]),
         (f"{ADD}/distributions", ["rand"], ["'rand' is unknown", "did you mean 'randn'?"]),
@@ -147,3 +159,75 @@ def test_a_workload_is_named_with_or_without_its_dtype() -> None:
     workload = check(SMALL).sweeps["elementwise_add"].workloads()[0]
     assert is_named(workload, ["m1_n8"]) and is_named(workload, ["m1_n8_fp32"])
     assert is_named(workload, []) and not is_named(workload, ["m2_n8"])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("causal", "false", "causal is 'false'; it must be true or false"),
+        ("paged", "yes please", "paged is 'yes please'; it must be true or false"),
+        ("paged", 2, "paged is 2; it must be true or false"),
+        ("batch", True, "batch is True; it must be a whole number"),
+        ("lengths", 3, "lengths is 3; it must be a text"),
+    ],
+)
+def test_fields_of_a_workload_have_their_types_in_a_sweep_and_in_a_case(field, value, words) -> None:
+    entry = {"batch": 1, "kv_length": 1024, field: value}
+    with pytest.raises(ConfigError, match=words):
+        check({**DEFAULT, "sweeps": {"mla_decode": {"workloads": [entry], "profile": []}}})
+    with pytest.raises(TypeError, match=words):
+        make_workload("mla_decode", {**entry, "dtype": "bf16"})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("targets: [sm_90a]\ntargets: [sm_100a]\n", "mine.yaml:2: the key 'targets' is there twice, first in line 1"),
+        (
+            "sweeps:\n  mla_decode:\n    profile: []\n    profile: [a]\n",
+            "mine.yaml:4: the key 'profile' is there twice",
+        ),
+        ("timing:\n\tmax_seconds: 1\n", "mine.yaml:2: .*indent with spaces, not with tabs"),
+        ("timing: *limits\n", "mine.yaml:1: found undefined alias 'limits'"),
+        ("a: [1\nb: 2\n", "mine.yaml:2: "),
+    ],
+)
+def test_a_configuration_file_is_read_strictly(tmp_path, text, words) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=words) as caught:
+        read_again({}, [path], [])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_configuration_file_is_utf8(tmp_path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(b"# one\n# caf\xe9\n")
+    with pytest.raises(ConfigError, match=r"mine.yaml:2: this is not UTF-8"):
+        read_again({}, [path], [])
+    with pytest.raises(ConfigError, match=r"nowhere.yaml: No such file"):
+        read_again({}, [tmp_path / "nowhere.yaml"], [])
+
+
+def test_merge_keys_are_no_duplicates(tmp_path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\n")
+    assert strict_yaml.read(path)["b"] == {"x": 3, "y": 2}
+
+
+def test_every_value_can_be_set_from_the_command_line() -> None:
+    config = copy.deepcopy(DEFAULT)
+    config["timing"]["max_seconds"] = "5"  # how Snakemake understands what is inside of a mapping
+    arguments = ["timing={max_seconds: 5}", "operators=[elementwise_add]", "simulation={extent: none}"]
+    arguments += ["sweeps={elementwise_add: {kernels: [cute], profile: []}}", "correctness={seeds: [3]}"]
+    read_again(config, [], [*arguments, "compile={max_seconds: 1.5}"])
+    experiment = check(config)
+    assert experiment.timing == {"max_seconds": 5, "max_noise_percent": DEFAULT["timing"]["max_noise_percent"]}
+    assert list(experiment.sweeps) == ["elementwise_add"] and experiment.sweeps["elementwise_add"].kernels == ["cute"]
+    assert experiment.seeds == [3] and experiment.extent == "none" and config["compile"] == {"max_seconds": 1.5}
+
+
+def test_a_wrong_value_on_the_command_line_is_one_line() -> None:
+    with pytest.raises(ConfigError, match="--config timing:1: ") as caught:
+        read_again(copy.deepcopy(DEFAULT), [], ["timing={max_seconds: 5"])
+    assert "\n" not in str(caught.value)

@@ -102,3 +102,24 @@ def test_what_files_import_is_remembered_by_their_content(tree, monkeypatch) -> 
 def test_a_damaged_memory_is_only_slower(tree) -> None:
     staleness.KNOWN.write_text('{"cut sho')
     assert "device.py" in found(tree, "kernels.add.contract")
+
+
+@pytest.mark.parametrize("content", ["@not_baked\ndef (", "@not_baked\nx = 1 # \udce9"])
+def test_a_file_that_is_no_python_has_a_digest(tree, content) -> None:
+    path = tree / "kernels/add/device.py"
+    path.write_bytes(content.encode(errors="surrogateescape"))
+    assert staleness.digest_files([path], baked=True) != staleness.digest_files([tree / "kernels/add/other.py"])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["{", "[]", "[" * 100_000, '{"digest": 3, "imports": {}}', '{"digest": "", "imports": {"a": [1]}}', "\udcff"],
+)
+def test_a_damaged_memory_of_imports_is_made_anew(tree, damage) -> None:
+    before = found(tree, "kernels.add.contract")
+    (tree / "known.json").write_bytes(damage.encode(errors="surrogateescape"))
+    forget()
+    assert found(tree, "kernels.add.contract") == before
+    staleness.remember()
+    forget()
+    assert staleness._known() and found(tree, "kernels.add.contract") == before

@@ -13,22 +13,20 @@ sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 
 from cutesnake.plan import config as configuration
 from cutesnake import folder
-from cutesnake.plan import machine, matrix
+from cutesnake.plan import lost, machine, matrix
 from cutesnake.simulate import simulation
 from cutesnake.catalog import folders, load_kernel
 from cutesnake.contract import INSTALLED, OURS
 from cutesnake.plan.staleness import digest_baked, digest_code, digest_data, remember
 
 try:
+    configuration.read_again(config, workflow.configfiles, workflow.config_settings.config_args or ())
     EXPERIMENT = configuration.check(config)
     MACHINE = machine.probe(matrix.modules_needed(EXPERIMENT))
+    PLANNED_AFTER = folder.last_run()
     PLAN = matrix.make_plan(EXPERIMENT, MACHINE, Path("results"))
-    if not workflow.dryrun:
-        folder.claim()
-except (configuration.ConfigError, folder.FolderError) as error:
+except configuration.ConfigError as error:
     raise WorkflowError(str(error)) from None
-
-atexit.register(remember)
 
 BUILD_RECORDS = [f"results/compile/{key}/build.json" for key in PLAN.builds]
 INSPECT_RECORDS = [f"results/inspect/{key}.json" for key in PLAN.builds if "inspect" in EXPERIMENT.stages]
@@ -46,6 +44,37 @@ COMPARISONS = [f"results/compare/{operator}.json" for operator in PLAN.workloads
 FRONT_PAGE = "mla_report.html"
 FRONT, *OTHERS = PLAN.workloads  # the operator that the front page shows in full, and those with a page of their own
 
+# Everything that a run makes, with the stage that makes it: looked at before the run, see cutesnake/plan/lost.py.
+PRODUCTS = [lost.Product(path, Path(path).parts[1]) for path in (*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED)]
+PRODUCTS += [
+    lost.Product(path.format(operator), stage)
+    for operator in PLAN.workloads
+    for path, stage in (
+        ("results/plan/{}.json", "plan"),
+        ("results/inspect/{}/roofline.json", "roofline"),
+        ("results/compare/{}.json", "compare"),
+        ("results/compare/{}.csv", "compare"),
+        ("results/plot/{}", "plot"),
+    )
+]
+PRODUCTS += [lost.Product(f"results/report/{operator}.html", "page") for operator in OTHERS]
+PRODUCTS += [
+    lost.Product(f"results/fetch/{source}/fetched.json", "fetch")
+    for source in sorted({*PLAN.sources.values()} - {OURS, INSTALLED})
+]
+PRODUCTS += [
+    lost.Product("results/arch.json", "arch"),
+    lost.Product("results/overview", "overview"),
+    lost.Product(f"results/{FRONT_PAGE}", "report"),
+]
+LOST = {}
+if workflow.is_main_process:  # a job that an executor starts reads all this again, and must do nothing of it
+    LOST, told = lost.lost(PRODUCTS)
+    if told:
+        logger.warning(lost.line(LOST, told))
+    atexit.register(remember)
+    atexit.register(lost.remember, PRODUCTS)
+
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.
 PROJECT = Path(os.path.relpath(workflow.basedir))
 TEMPLATES = sorted(str(path) for path in Path(PROJECT, "workflow/report").iterdir() if path.is_file())
@@ -58,6 +87,19 @@ wildcard_constraints:
     variant=r"[\w.-]+",
     workload=r"\w+",
     package=r"[\w-]+",
+
+
+def make_lost_again():
+    """Have Snakemake make again what is lost, as `--forcerun` would, where it is part of what was asked for.
+
+    Called by input functions: when they are asked the graph is there, and what of it has to run is not decided yet.
+    """
+    workflow.dag.forcefiles.update(LOST)
+
+
+def front_page(wildcards):
+    make_lost_again()
+    return f"results/{FRONT_PAGE}"
 
 
 def build_of(wildcards):
@@ -138,6 +180,7 @@ def timed_first(wildcards):
 
 def upstream_of(wildcards):
     """The fetched wheel that an upstream kernel comes from; nothing for our own and for installed kernels."""
+    make_lost_again()
     source = PLAN.sources[wildcards.operator, wildcards.kernel]
     return [] if source in (OURS, INSTALLED) else [f"results/fetch/{source}/fetched.json"]
 

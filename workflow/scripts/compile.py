@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cutesnake.build.compile import compile_build
+from cutesnake.build.compile import LIMIT_SECONDS, compile_build
 from cutesnake.contract import Variant
 from cutesnake.fault import one_line
 
@@ -15,4 +15,5 @@ with one_line("compile", snakemake.log[0]):
         Variant(wildcards.variant, snakemake.params.variant),
         Path(snakemake.output.record).parent,
         log=snakemake.log[0],
+        limit_s=snakemake.config.get("compile", {}).get("max_seconds", LIMIT_SECONDS),
     )

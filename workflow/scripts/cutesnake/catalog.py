@@ -9,6 +9,7 @@ the processes that compile and measure.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -16,12 +17,12 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from cutesnake.contract import Kernel, Operator
+from cutesnake.contract import Kernel, Operator, Workload
 from cutesnake.dsls import DSLS
 from cutesnake.places import ROOT
 from cutesnake.targets import KNOWN_FEATURES, TARGETS
@@ -73,6 +74,8 @@ def roots() -> list[Path]:
 
 def label(path: Path) -> str:
     """A file of a kernel as messages and digests name it: without this machine's part of the path."""
+    if not path.is_absolute():  # named so already: see cutesnake/build/neutral.py
+        return str(path)
     for root in roots():
         if path.is_relative_to(root):
             return f"kernels/{path.relative_to(root)}"
@@ -166,6 +169,28 @@ def _operator(operator: str, paths: str) -> ModuleType:
     return module
 
 
+# Types that fields of a Workload have -> the words of a YAML file. A truth value is no number, though Python has it so.
+FIELD_TYPES = {"int": "a whole number", "bool": "true or false", "str": "a text", "float": "a number"}
+
+
+def make_workload(operator: str, parameters: Mapping[str, Any]) -> Workload:
+    """A workload of an operator, whose fields have the types that their declarations say.
+
+    TypeError for a value of another type or a field that is not there, and what Workload raises for values that make
+    no sense.
+    """
+    make = load_operator(operator).Workload
+    for field in dataclasses.fields(make):  # type: ignore[arg-type]
+        kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "")
+        if field.name in parameters and kind in FIELD_TYPES and not _has_type(parameters[field.name], kind):
+            raise TypeError(f"{field.name} is {parameters[field.name]!r}; it must be {FIELD_TYPES[kind]}")
+    return make(**parameters)
+
+
+def _has_type(value: Any, kind: str) -> bool:
+    return type(value).__name__ == kind or (kind == "float" and type(value) is int)
+
+
 def load_kernel(operator: str, kernel: str) -> Kernel:
     """The kernel's contract module; ContractError names file, line and what would be right if it cannot be used."""
     _check_name("kernel", kernel)
@@ -245,13 +270,22 @@ def _line_of(error: BaseException, where: str) -> str:
     return ""
 
 
-def blame(operator: str, kernel: str, error: BaseException) -> str:
-    """One line on an exception that a kernel's own function raised: the file and line of the kernel it passed last."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        place = label(Path(frame.filename))
-        if place.startswith(f"kernels/{operator}/"):
+def blame(operator: str, kernel: str, error: BaseException, whole: bool = False) -> str:
+    """What a kernel's own function raised, after the file and line of the kernel that it passed last.
+
+    One line, or with `whole` all that the error says. Of an error without words, the line of the source.
+    """
+    path = kernel_files(operator).get(kernel)
+    place, source = label(path) if path else f"kernels/{operator}/{kernel}", ""
+    for frame in reversed(_frames(error)):
+        if (name := label(Path(frame.filename))).startswith(f"kernels/{operator}/"):
+            place, source = f"{name}:{frame.lineno}", frame.line or ""
             break
-    else:
-        path = kernel_files(operator).get(kernel)
-        return f"{label(path) if path else kernel}: {type(error).__name__}: {error}".splitlines()[0]
-    return f"{place}:{frame.lineno}: {type(error).__name__}: {error}".splitlines()[0]
+    text = f"{place}: {type(error).__name__}: {str(error).strip() or source}".strip()
+    return text if whole else text.splitlines()[0]
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Frames that an exception passed through, after those of the ones that it came from."""
+    earlier = error.__cause__ or error.__context__
+    return [*(_frames(earlier) if earlier else ()), *traceback.extract_tb(error.__traceback__)]

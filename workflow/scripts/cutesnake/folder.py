@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
+import time
+import uuid
 from pathlib import Path
 
 LOCK = ".snakemake/cutesnake.lock"
+PATIENCE_SECONDS = 1.0  # another run that only looks has the lock for a moment
+BUSY = "another run is under way in this folder; wait for it to end, or use a copy of the folder"
 _held: list[int] = []  # the descriptor stays open, and the lock held, until this process ends, however it ends
 
 
@@ -15,30 +20,68 @@ class FolderError(OSError):
     """The working directory cannot be used now. One line that says why and what to do."""
 
 
-def claim(results: Path | str = "results") -> None:
+def last_run() -> str | None:
+    """What tells the last run in this folder from others, empty before the first; None while it is under way.
+
+    Nothing is written, so that a folder that is read-only can be planned in.
+    """
+    try:
+        descriptor = os.open(LOCK, os.O_RDONLY)
+    except OSError:
+        return ""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return os.read(descriptor, 64).decode(errors="replace")
+    except BlockingIOError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def claim(planned_after: str | None, results: Path | str = "results") -> None:
     """Take the working directory for this run; FolderError if it cannot be written or another run has it.
 
-    The lock is the kernel's (flock): it goes with the process, so a killed run leaves nothing to be unlocked.
+    `planned_after` is what `last_run` said when this run was planned: a plan is of no use once another run has worked
+    here. The lock is the kernel's (flock): it goes with the process, so a killed run leaves nothing to be unlocked.
     """
     if _held:
         return
+    descriptor = _open(Path(results))
+    if not _lock(descriptor):
+        os.close(descriptor)
+        raise FolderError(BUSY)
+    if os.pread(descriptor, 64, 0).decode(errors="replace") != planned_after:
+        os.close(descriptor)
+        raise FolderError("another run worked in this folder while this one was being planned; start it again")
+    with contextlib.suppress(OSError):  # a full disk, which the jobs will tell of
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, uuid.uuid4().hex.encode(), 0)
+    _held.append(descriptor)
+
+
+def _open(results: Path) -> int:
     try:
-        for folder in (Path(results), Path(LOCK).parent):
+        for folder in (results, Path(LOCK).parent):
             folder.mkdir(parents=True, exist_ok=True)
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, "not writable", str(folder))
-        descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        return os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise FolderError(f"{error.filename}: the disk is full; free some space and run again") from None
         raise FolderError(
             f"{error.filename}: cannot be written ({error.strerror}); make it writable or copy the project"
         ) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise FolderError(
-            "another run is under way in this folder; wait for it to end, or use a copy of the folder"
-        ) from None
-    _held.append(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Whether the lock is ours now."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)

@@ -1,24 +1,20 @@
 """Compile stage: one build per kernel, target and variant, ahead of time and with no GPU.
 
-The kernel's `compile` runs in a process of its own: a DSL fixes its target when it initialises, and a
-compiler that crashes must not take the stage with it. Faults of the kernel become a `failed` record in the
-compiler's own words; faults of the machine (a package that is not installed, a full disk, a missing upstream
-file) are raised, because recording them would make a passing trouble look like a property of the kernel.
+The kernel's `compile` runs in a process of its own (`cutesnake/build/apart.py`). Faults of the kernel become a `failed`
+record in the compiler's own words; faults of the machine (a compiler that is not installed, a full disk, a missing
+upstream file) are raised, because recording them would make a passing trouble look like a property of the kernel.
 """
 
 from __future__ import annotations
 
-import ctypes
 import filecmp
 import functools
 import hashlib
 import importlib.metadata
-import json
 import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -28,10 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake import record
+from cutesnake.build.apart import CompileError, Outcome, compile_apart
 from cutesnake.build.store import VARIABLE, reuse
 from cutesnake.catalog import load_kernel
-from cutesnake.contract import Variant
-from cutesnake.places import ROOT, SCRIPTS
+from cutesnake.contract import Kernel, Variant
+from cutesnake.dsls import DSLS
+from cutesnake.places import ROOT
 
 RECORD = "build.json"
 LOG_LINES = 40
@@ -40,13 +38,18 @@ SPARE_BYTES = 1 << 20  # with less free than this, a failure is put down to the 
 PARTIAL = ".partial-"  # folders of builds under way; one that is found at the start is left from a killed job
 RUNTIME = "runtime"  # results/compile/runtime/
 STORE = "store"  # results/compile/store/
+RETURNED = "what compile() returned"
+RETURNS: dict[str, Any] = {
+    **{"symbols": list, "function": (str, type(None)), "launch": dict, "compilers": dict},
+    **{"options": (str, type(None)), "notes": list, "runtime": list},
+}
+FRAME = (
+    *("stage", "status", "reason", "provenance", "operator", "kernel", "dsl", "source", "target", "variant"),
+    *("files", "seconds", "log_tail", "again"),
+)
+# What a kernel tells of a build, where it tells nothing.
 UNKNOWN: dict[str, Any] = {"symbols": [], "function": None, "launch": {}, "compilers": {}, "options": None, "notes": []}
-PR_SET_PDEATHSIG = 1  # of prctl(2)
-_REPLY = "reply.json"
-
-
-class CompileError(OSError):
-    """The machine, not the kernel, kept a build from being made. One line, with what would help."""
+LIMIT_SECONDS = 1800.0  # unless the configuration says otherwise
 
 
 def compile_build(
@@ -56,6 +59,7 @@ def compile_build(
     variant: Variant,
     folder: Path | str,
     log: Path | str | None = None,
+    limit_s: float = LIMIT_SECONDS,
 ) -> None:
     """Build `kernel` of `operator` for `target` into `folder` and describe it in `folder/build.json`.
 
@@ -63,8 +67,8 @@ def compile_build(
     their final place and renamed file by file; build.json comes last, so that it always describes files that
     are there. The compiler's output goes to `log`, if given.
 
-    Raises CompileError for faults of the machine; a kernel that does not compile gives a record with status
-    `failed`.
+    `limit_s` is the time that the kernel's `compile` is given. Raises CompileError for faults of the machine; a kernel
+    that does not compile gives a record with status `failed`.
     """
     module = load_kernel(operator, kernel)
     folder = Path(folder).resolve()
@@ -74,23 +78,26 @@ def compile_build(
     os.environ[VARIABLE] = str(folder.parents[3] / STORE)  # for this process and the compiler's
     with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder) as name:
         partial = Path(name)
-        (partial / "build").mkdir()
+        build = partial / "build"
+        build.mkdir()
         started = time.monotonic()
-        reply, output = _compile_apart(operator, kernel, target, variant, partial)
+        outcome = compile_apart(operator, kernel, target, variant, partial, limit_s)
         if log is not None:
-            record.write_text(log, output)
-        if reply["error"] is None:
-            reply["error"] = _disassemble(partial / "build", reply["build"].setdefault("compilers", {}))
+            record.write_text(log, outcome.output)
+        error = _fault(outcome, module, build)
+        facts = {} if error else outcome.build
+        if error is None:
+            error = _disassemble(build, facts.setdefault("compilers", {}))
         seconds = time.monotonic() - started
-        if reply["error"] and shutil.disk_usage(folder).free < SPARE_BYTES:
+        if error and shutil.disk_usage(folder).free < SPARE_BYTES:
             raise CompileError(f"{operator}/{kernel} for {target}: no space left on the disk of {folder}")
-        _install_runtime(reply["build"].pop("runtime", []), folder)
-        files = _install(partial / "build", folder)
+        _install_runtime(facts.pop("runtime", []), folder)
+        files = _install(build, folder)
     relative = functools.partial(_relative, partial=partial)
     entry = {
         "stage": "compile",
-        "status": "failed" if reply["error"] else "ok",
-        "reason": relative(reply["error"]).strip()[:REASON_LENGTH] if reply["error"] else None,
+        "status": "failed" if error else "ok",
+        "reason": relative(error).strip()[:REASON_LENGTH] if error else None,
         "provenance": _provenance(),
         "operator": operator,
         "kernel": kernel,
@@ -99,12 +106,24 @@ def compile_build(
         "target": target,
         "variant": {"id": variant.id, "params": dict(variant.params)},
         **UNKNOWN,
-        **reply["build"],
+        **facts,
         "files": files,
         "seconds": round(seconds, 3),
-        "log_tail": relative("\n".join(output.splitlines()[-LOG_LINES:])),
+        "log_tail": relative("\n".join(outcome.output.splitlines()[-LOG_LINES:])),
     }
-    record.write("compile", folder / RECORD, entry)
+    if outcome.again:
+        entry["again"] = True
+    record.write("compile", folder / RECORD, _fitting(entry))
+
+
+def _fitting(entry: dict[str, Any]) -> dict[str, Any]:
+    """The record, or a failed one that says how what `compile` returned does not fit."""
+    try:
+        record.check("compile", entry, f"what compile() of kernels/{entry['operator']}/{entry['kernel']} returned")
+    except record.RecordError as error:
+        known = {key: value for key, value in entry.items() if key in FRAME}
+        return {**known, **UNKNOWN, "status": "failed", "reason": str(error)[:REASON_LENGTH]}
+    return entry
 
 
 def _provenance() -> dict[str, str]:
@@ -115,49 +134,25 @@ def _provenance() -> dict[str, str]:
     }
 
 
-def _compile_apart(
-    operator: str, kernel: str, target: str, variant: Variant, partial: Path
-) -> tuple[dict[str, Any], str]:
-    """Run `_worker` in a process of its own; returns {"error": …, "build": {…}} and its output."""
-    request: dict[str, Any] = {"operator": operator, "kernel": kernel, "target": target, "folder": str(partial)}
-    request["variant"] = {"id": variant.id, "params": dict(variant.params)}
-    paths = [str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "cutesnake.build.compile"],
-        input=json.dumps(request),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-    )
-    reply = partial / _REPLY
-    if done.returncode == 0:
-        answer = json.loads(reply.read_text())
-        if answer["machine"]:
-            raise CompileError(f"{operator}/{kernel} for {target}: {answer['machine']}")
-        return answer, done.stdout
-    if done.returncode in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT):
-        raise CompileError(f"{operator}/{kernel} for {target}: the compiler was killed (out of memory?)")
-    how = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit code {done.returncode}"
-    last = "\n".join(done.stdout.splitlines()[-5:])
-    return {"error": f"the compiler ended with {how}: {last}", "build": {}}, done.stdout
-
-
-def _worker(request: dict[str, Any]) -> dict[str, Any]:
-    """Compile in this process. `machine` is set where the fault is not the kernel's."""
-    variant = Variant(**request["variant"])
-    answer: dict[str, Any] = {"error": None, "machine": None, "build": {}}
-    try:
-        module = load_kernel(request["operator"], request["kernel"])
-        answer["build"] = module.compile(variant, request["target"], Path(request["folder"]) / "build")
-    except ModuleNotFoundError as error:
-        answer["machine"] = f"{error}; install it with: pip install -r envs/requirements.txt"
-    except OSError as error:
-        answer["machine"] = f"{type(error).__name__}: {error}"
-    except Exception as error:
-        answer["error"] = f"{type(error).__name__}: {error}"
-    return answer
+def _fault(outcome: Outcome, module: Kernel, folder: Path) -> str | None:
+    """What is wrong with what `compile` returned and left in `folder`; None for a build that can be used."""
+    if outcome.error is not None:
+        return outcome.error
+    if not isinstance(outcome.build, dict):
+        kind = type(outcome.build).__name__
+        return f"{RETURNED} is {kind}; it must be a dict with symbols, launch, function and compilers"
+    for key, value in outcome.build.items():
+        if key not in RETURNS:
+            return f"{RETURNED} has {key!r}; known are {', '.join(RETURNS)}"
+        if not isinstance(value, RETURNS[key]):
+            return f"{RETURNED} has {type(value).__name__} for {key!r}; cutesnake/contract.py says what it must be"
+    if DSLS[module.DSL].build_packages:
+        label = DSLS[module.DSL].label
+        if not any(folder.glob("*.cubin")):
+            return f"compile() left no .cubin in the folder that it was given, which a {label} build must have"
+        if not outcome.build.get("symbols"):
+            return f"compile() returned no `symbols`: the entry points of a {label} build, the main one first"
+    return None
 
 
 def _disassemble(folder: Path, compilers: dict[str, str]) -> str | None:
@@ -226,11 +221,3 @@ def _relative(text: str, partial: Path) -> str:
     for place in sorted(places, key=len, reverse=True):
         text = text.replace(place, places[place])
     return text
-
-
-if __name__ == "__main__":
-    # Where the stage is killed, its compiler must not go on alone: Linux sends this signal when the parent dies.
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    _request = json.load(sys.stdin)
-    _answer = _worker(_request)
-    (Path(_request["folder"]) / _REPLY).write_text(json.dumps(_answer))

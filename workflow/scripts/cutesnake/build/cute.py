@@ -6,6 +6,7 @@ stage gives every build a process of its own.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.metadata
 import os
@@ -38,6 +39,7 @@ def build(
 
     Raises RuntimeError where the DSL of this process was set up for another target, and whatever the DSL raises.
     """
+    folder = folder.resolve()
     dump = folder / "dump"
     dump.mkdir()
     options = " ".join(
@@ -48,7 +50,9 @@ def build(
         host, arguments = program()
         import cutlass.cute as cute
 
-        compiled = cute.compile(host, *arguments, options=f"{options} --dump-dir {dump}")
+        # Where the sources are not found under their neutral names: ptxas would note their dates in the line table.
+        with contextlib.chdir(folder):
+            compiled = cute.compile(host, *arguments, options=f"{options} --dump-dir {dump}")
     for suffix, name in (("ptx", "kernel.ptx"), ("cubin", "kernel.cubin"), ("mlir", "kernel.mlir")):
         _only(dump, suffix).rename(folder / name)
     shutil.rmtree(dump)

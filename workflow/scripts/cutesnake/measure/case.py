@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from cutesnake.catalog import load_kernel, load_operator
+from cutesnake.catalog import load_kernel, make_workload
 from cutesnake.contract import Runner, Workload
 from cutesnake.load.build import LoadedBuild
 from cutesnake.places import ROOT
@@ -41,7 +41,7 @@ class Case:
 
     @property
     def workload(self) -> Workload:
-        return load_operator(self.operator).Workload(**self.parameters)
+        return make_workload(self.operator, self.parameters)
 
     @property
     def name(self) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 import functools
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 
-from cutesnake import catalog
+from cutesnake import catalog, strict_yaml
 from cutesnake.catalog import ContractError, load_operator
 from cutesnake.places import SCHEMAS
 from cutesnake.plan.sweep import EXTENTS, Entries, Sweep, SweepError, expand, is_named, make_sweep, read_sweep
@@ -25,6 +27,17 @@ MOVED = {
     "simulation.full.workloads": "`simulation: {full: …}` of kernels/<operator>/sweep.yaml",
     "simulation.short.distributions": "`simulation: {short: …}` of kernels/<operator>/sweep.yaml",
     "simulation.full.distributions": "`simulation: {full: …}` of kernels/<operator>/sweep.yaml",
+}
+
+
+# Rules of the schemas -> what they ask for, in words.
+LIMITS = {
+    "minimum": "{} or more",
+    "maximum": "{} or less",
+    "exclusiveMinimum": "more than {}",
+    "minItems": "a list with at least {} entry",
+    "minProperties": "a mapping with at least {} key",
+    "uniqueItems": "a list that has every entry once",
 }
 
 
@@ -54,6 +67,33 @@ def nearest(word: Any, allowed: Iterable[str]) -> str:
     close = difflib.get_close_matches(str(word), allowed, n=1, cutoff=0.5)
     hint = f" did you mean {close[0]!r}?" if close else ""
     return f"{hint} allowed: {', '.join(allowed)}"
+
+
+def read_again(config: dict[str, Any], files: Iterable[Path | str], arguments: Iterable[str]) -> None:
+    """Make sure of what Snakemake read: `files` of a configuration, and `arguments` of its option `--config`.
+
+    Snakemake keeps the last of two equal keys, and takes values inside of a mapping that is given on the command line
+    for texts. So files are read strictly, and what the command line says is laid over `config`, which is changed in
+    place, with the values that it has as YAML. Raises ConfigError.
+    """
+    try:
+        for file in files:
+            strict_yaml.read(file, catalog.label(Path(file).resolve()))
+        for argument in arguments:
+            key, _, value = argument.partition("=")
+            _lay_over(config, {key: strict_yaml.parse(value, f"--config {key}")})
+    except strict_yaml.YamlError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _lay_over(config: dict[str, Any], upper: Mapping[str, Any]) -> None:
+    """Mappings are merged key by key; lists and single values replace what was there."""
+    for key, value in upper.items():
+        below = config.get(key)
+        if isinstance(value, dict) and isinstance(below, dict):
+            _lay_over(below, value)
+        else:
+            config[key] = value
 
 
 def check(config: dict[str, Any]) -> Experiment:
@@ -107,7 +147,16 @@ def _check_moved(config: dict[str, Any]) -> None:
 
 @functools.cache
 def _validator(name: str) -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(json.loads((SCHEMAS / f"{name}.schema.json").read_text()))
+    strict = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {
+            "integer": lambda _, value: isinstance(value, int) and not isinstance(value, bool),
+            "number": lambda _, value: (
+                isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            ),
+        }
+    )
+    make = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=strict)
+    return make(json.loads((SCHEMAS / f"{name}.schema.json").read_text()))
 
 
 def _check_schema(data: Any, schema: str, here: str) -> None:
@@ -128,8 +177,14 @@ def _explain(error: Any, here: str) -> str:
     if error.validator == "required":
         missing = next(key for key in error.validator_value if key not in error.instance)
         return f"{here}: {where}: key {missing!r} is missing; config/README.md explains it"
+    told = "empty" if error.instance is None else repr(error.instance)
     if error.validator == "type":
-        return f"{here}: {where} is {error.instance!r}; it must be {_article(error.validator_value)}"
+        return f"{here}: {where} is {told}; it must be {_article(error.validator_value)}"
+    if error.validator in LIMITS:
+        return f"{here}: {where} is {told}; it must be {LIMITS[error.validator].format(error.validator_value)}"
+    if error.validator == "anyOf":
+        kinds = [kind for kind in (_article(part["type"]) for part in error.validator_value if "type" in part)]
+        return f"{here}: {where} is {told}; it must be {' or '.join(kinds)}"
     return f"{here}: {where}: {error.message}"
 
 
@@ -141,7 +196,7 @@ def _article(kind: str | list[str]) -> str:
         "string": "a text",
         "integer": "a whole number",
     }
-    words |= {"number": "a number", "boolean": "true or false", "null": "null"}
+    words |= {"number": "a finite number", "boolean": "true or false", "null": "null"}
     kinds = [kind] if isinstance(kind, str) else kind
     return " or ".join(words[one] for one in kinds)
 

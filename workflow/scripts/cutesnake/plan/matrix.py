@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cutesnake.catalog import ContractError, blame, load_kernel, load_operator
+from cutesnake.catalog import ContractError, blame, kernel_files, label, load_kernel, load_operator
 from cutesnake.contract import INSTALLED, Kernel, Variant, Workload
-from cutesnake.plan.arch import Answer, Decision, decide, stage_answers
+from cutesnake.plan import asked
+from cutesnake.plan.arch import Answer, Decision, decide, join, stage_answers
 from cutesnake.plan.config import ConfigError, Experiment
 from cutesnake.plan.machine import Machine
 from cutesnake.plan.sweep import Sweep
 from cutesnake.stages import PROFILES
 from cutesnake.targets import TARGETS, with_target_here
-
-VARIANT_ID = re.compile(r"[\w.-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -168,7 +166,9 @@ def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, r
         part.sources[operator, kernel] = module.SOURCE
         _plan_kernel(part, experiment, sweep, kernel, module, results)
     except ContractError as error:
-        reason = str(error)
+        path = kernel_files(operator).get(kernel)
+        place = label(path) if path else kernel
+        reason = str(error) if "kernels/" in str(error) or path is None else f"{place}: {error}"
     except Exception as error:  # whatever its own functions raise is the kernel's fault, and only its own
         reason = blame(operator, kernel, error)
     else:
@@ -187,12 +187,12 @@ def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, r
 
 def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, module: Kernel, results: Path) -> None:
     operator = sweep.operator
-    asked = {dtype for target in module.TARGETS for dtype in plan.dtypes[operator].get(target, [])}
+    dtypes = {dtype for target in module.TARGETS for dtype in plan.dtypes[operator].get(target, [])}
     supported = []
     for workload in plan.workloads[operator]:
-        if workload.dtype not in asked:
+        if workload.dtype not in dtypes:
             continue
-        reason = module.supports(workload)
+        reason = asked.supports(module, workload)
         if reason is None:
             supported.append(workload)
         else:
@@ -201,6 +201,9 @@ def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, 
     for target in written if module.SOURCE == INSTALLED and written else experiment.targets:
         built = any((results / "compile" / operator / kernel / target).glob("*/build.json"))
         decision = decide(plan.machine, operator, kernel, module, target, built)
+        if decision.build.ok and not plan.dtypes[operator][target]:
+            no = Answer(False, _no_dtype(plan, operator, target))
+            decision = replace(decision, build=no, run=no, simulate=no)
         plan.decisions.append(decision)
         # A kernel that a package brings along has cases without it too: recorded sets may have measured them.
         if not decision.build.ok and not (target in module.TARGETS and module.NEEDS):
@@ -208,11 +211,11 @@ def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, 
         for workload in supported:
             if workload.dtype not in plan.dtypes[operator][target]:
                 continue
-            candidates = _candidates(module, workload, target)
+            candidates = asked.variants(module, workload, target)
             for variant in candidates if sweep.variants == "all" else candidates[:1]:
                 build = Build(operator, kernel, target, variant)
                 if decision.build.ok:
-                    build = plan.builds.setdefault(build.key, build)
+                    build = _planned(plan, build, workload)
                 case = PlannedCase(build, workload)
                 plan.cases[case.key] = case
         if decision.simulate.ok and not decision.run.ok and "correctness" in experiment.stages:
@@ -220,27 +223,26 @@ def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, 
                 _add_simulated(plan, operator, kernel, module, target, workload)
 
 
-def _candidates(module: Kernel, workload: Workload, target: str) -> tuple[Variant, ...]:
-    """The kernel's variants; ContractError where they cannot name builds."""
-    found = tuple(module.variants(workload, target))
-    ids = [variant.id for variant in found]
-    if not found:
-        raise ContractError(f"variants() gives none for {workload.id} on {target}, which supports() takes")
-    twice = next((one for one in ids if ids.count(one) > 1), None)
-    wrong = next((one for one in ids if not VARIANT_ID.fullmatch(one)), None)
-    if twice is not None:
-        raise ContractError(f"variants() gives the id {twice!r} twice for {workload.id}: ids must differ")
-    if wrong is not None:
-        raise ContractError(f"variants() gives the id {wrong!r}; it must be letters, digits, `_`, `.` and `-`")
-    return found
+def _no_dtype(plan: Plan, operator: str, target: str) -> str:
+    others = [name for name, dtypes in plan.dtypes[operator].items() if dtypes]
+    return (
+        f"no dtype is asked for on {target}: `dtypes` of the sweep of {operator} has none for it"
+        f"{' (it has some for ' + join(others) + ')' if others else ''}; add `{target}: […]` there"
+    )
+
+
+def _planned(plan: Plan, build: Build, workload: Workload) -> Build:
+    """The build as planned before, or from now on."""
+    known = plan.builds.setdefault(build.key, build)
+    asked.same(known.variant, build.variant, workload)
+    return known
 
 
 def _add_simulated(plan: Plan, operator: str, kernel: str, module: Kernel, target: str, workload: Workload) -> None:
     """A simulated case, with a build of the sweep where one of the workload's candidates is among them."""
-    if workload.dtype not in plan.dtypes[operator][target] or module.supports(workload) is not None:
+    if workload.dtype not in plan.dtypes[operator][target] or asked.supports(module, workload) is not None:
         return
-    candidates = [Build(operator, kernel, target, variant) for variant in _candidates(module, workload, target)]
-    build = next((plan.builds[b.key] for b in candidates if b.key in plan.builds), candidates[0])
-    plan.builds.setdefault(build.key, build)
+    candidates = [Build(operator, kernel, target, variant) for variant in asked.variants(module, workload, target)]
+    build = _planned(plan, next((b for b in candidates if b.key in plan.builds), candidates[0]), workload)
     case = PlannedCase(build, workload)
     plan.simulated[case.key] = case

@@ -35,7 +35,7 @@ def digest_files(paths: Iterable[Path], baked: bool = False) -> str:
     for name, path in sorted((label(path), path) for path in set(paths)):
         content = path.read_bytes()
         if baked and path.suffix == ".py":
-            content = _without_marked(content.decode()).encode()
+            content = _without_marked(content.decode(errors="surrogateescape")).encode(errors="surrogateescape")
         total.update(name.encode() + b"\0" + content + b"\0")
     return total.hexdigest()[:16]
 
@@ -119,17 +119,18 @@ class Known(dict[str, list[str]]):
 def _known() -> Known:
     try:
         found = json.loads(KNOWN.read_text())
-    except (OSError, ValueError):  # not there yet, or cut short: it is only a shortcut
+        imports = found["imports"]
+        return Known(imports if found["digest"] == digest_data(imports) and isinstance(imports, dict) else {})
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):  # not there yet, or damaged: a shortcut only
         return Known()
-    whole = isinstance(found, dict) and all(isinstance(names, list) for names in found.values())
-    return Known(found if whole else {})
 
 
 def remember() -> None:
     """Write what files import for the next run, if anything is new and the folder can be written."""
     if _known().changed:
         with contextlib.suppress(OSError):
-            record.write_text(KNOWN, json.dumps(_known()))
+            content = {"digest": digest_data(_known()), "imports": _known()}
+            record.write_text(KNOWN, json.dumps(content))
         _known().changed = False
 
 
@@ -182,8 +183,12 @@ def _without_marked(text: str) -> str:
     """The source of a module less its marked functions and classes; unchanged if nothing is marked."""
     if f"@{MARK}" not in text:
         return text
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError):  # a kernel's fault, which the plan or the build tells
+        return text
     lines = text.splitlines()
-    for node in ast.parse(text).body:
+    for node in body:
         if _is_marked(node):
             assert isinstance(node, ast.FunctionDef | ast.ClassDef)
             first = node.decorator_list[0].lineno

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
-from cutesnake.catalog import label, load_operator, sweep_file
+from cutesnake import strict_yaml
+from cutesnake.catalog import label, make_workload, sweep_file
 from cutesnake.contract import Workload
 
 EXTENTS = ("short", "full")  # lists of simulated checks
@@ -66,12 +65,12 @@ def read_sweep(operator: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     Raises SweepError for a file that is missing or cannot be read.
     """
     path = sweep_file(operator)
+    if not path.exists():
+        raise SweepError(f"{label(path)} is missing: it says what of {operator} is run, see config/README.md")
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SweepError(f"{label(path)} is missing: it says what of {operator} is run, see config/README.md") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SweepError(f"{label(path)}: {' '.join(str(error).split())}") from error
+        found = strict_yaml.read(path, label(path))
+    except strict_yaml.YamlError as error:
+        raise SweepError(str(error)) from error
     if not isinstance(found, dict):
         raise SweepError(f"{label(path)}: it must be a mapping of keys to values, see config/README.md")
     simulation = {**found.get("simulation", {}), **overrides.get("simulation", {})}
@@ -94,11 +93,10 @@ def make_sweep(operator: str, data: Mapping[str, Any]) -> Sweep:
 
 def expand(operator: str, entry: Mapping[str, Any], dtypes: list[str]) -> Iterator[Workload]:
     """Workloads that an entry stands for; TypeError or ValueError in the operator's own words for what it refuses."""
-    make = load_operator(operator).Workload
     lists = [value if isinstance(value, list) else [value] for value in entry.values()]
     for values in itertools.product(*lists):
         for dtype in dtypes:
-            yield make(**dict(zip(entry, values, strict=True)), dtype=dtype)
+            yield make_workload(operator, {**dict(zip(entry, values, strict=True)), "dtype": dtype})
 
 
 def is_named(workload: Workload, names: list[str]) -> bool:

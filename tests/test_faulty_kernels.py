@@ -1,0 +1,134 @@
+"""A newcomer's kernels, each wrong in its own way, beside one that is right: all are rows, and the run goes on."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from project import snakemake
+
+RIGHT = """
+DSL = "cuda"
+SOURCE = "ours"
+TARGETS = {"sm_90a": ()}
+
+def supports(workload):
+    return None
+
+def variants(workload, target):
+    from cutesnake.contract import Variant
+    return (Variant("only", {}),)
+
+def compile(variant, target, folder):
+    return {"symbols": []}
+
+def bind(build, workload, inputs, outputs):
+    raise NotImplementedError
+"""
+CUTE = RIGHT.replace('"cuda"', '"cute"')
+PROGRAM = """
+    from cutesnake.build import cute
+    def program():
+        import cutlass.cute as cute
+        from kernels.elementwise_add.device import add
+        return add, ()
+    return cute.build(program, "add", target, folder)
+"""
+DEVICE = """
+import cutlass.cute as cute
+
+@cute.jit
+def add():
+    cute.make_layot(3)
+"""
+
+
+def with_body(function: str, body: str, text: str = RIGHT) -> str:
+    """A kernel whose function does something else."""
+    head, rest = text.split(f"def {function}(", 1)
+    signature, rest = rest.split("\n", 1)
+    return f"{head}def {function}({signature}\n    {body}\n{rest}"
+
+
+# Kernel -> its source, and words of the reason that its row has.
+WRONG_CONTRACTS = {
+    "syntax": (RIGHT.replace("return None", "return ("), "kernels/elementwise_add/syntax.py:8: SyntaxError"),
+    "raises_in_supports": (with_body("supports", "workload.columnz"), "raises_in_supports.py:7: AttributeError"),
+    "raises_in_variants": (with_body("variants", "1 / 0"), "raises_in_variants.py:10: ZeroDivisionError"),
+    "no_variants": (with_body("variants", "return ()"), "variants() gives none for m3_n1000_fp32"),
+    "no_variants_at_all": (with_body("variants", "return None"), "variants() gives None"),
+    "odd_variants": (with_body("variants", "return (1, 2)"), "variants() gives int"),
+    "odd_answer": (with_body("supports", "return True"), "supports() gives True"),
+    "same_ids": (
+        with_body("variants", "from cutesnake.contract import Variant as V; return (V('a', {}), V('a', {'x': 1}))"),
+        "gives the id 'a' twice",
+    ),
+    "path_as_id": (
+        with_body("variants", "from cutesnake.contract import Variant as V; return (V('a/b', {}),)"),
+        "gives the id 'a/b'; it must be letters",
+    ),
+    "odd_params": (
+        with_body("variants", "from cutesnake.contract import Variant as V; return (V('a', {'x': [1]}),)"),
+        "whose params 'x' is [1]; it must be a number, a text or a truth value",
+    ),
+    "other_dsl": (RIGHT.replace('"cuda"', '"triton"'), "DSL is 'triton'; it must be one of cute, cutile"),
+    "no_targets": (RIGHT.replace("TARGETS", "TARGET"), "TARGETS is missing; it must map targets"),
+    "no_bind": (
+        RIGHT.replace("def bind", "def bound"),
+        "the function bind(build, workload, inputs, outputs) is missing",
+    ),
+    "wrong_import": ("import no_such_package\n" + RIGHT, "wrong_import.py:1: ModuleNotFoundError"),
+    "exits": ("import sys; sys.exit(3)\n" + RIGHT, "exits.py:1: SystemExit: 3"),
+    "dash-ed": (RIGHT, "a name must be lower-case letters, digits and _"),
+    "latin": ("# é\n" + RIGHT, "latin.py:"),
+}
+WRONG_BUILDS = {
+    "no_file": (with_body("compile", "open('nothing')"), "no_file.py:14: FileNotFoundError"),
+    "imports": (with_body("compile", "import no_such_dsl"), "imports.py:14: ModuleNotFoundError"),
+    "leaves": (with_body("compile", "import os; os._exit(0)"), "exit code 0 and no result"),
+    "nothing": (with_body("compile", "return None"), "what compile() returned is NoneType"),
+    "empty": (with_body("compile", "return {}", CUTE), "left no .cubin in the folder"),
+    "asserts": (with_body("compile", "assert variant.params"), "asserts.py:14: AssertionError: assert variant.params"),
+    "key": (with_body("compile", "variant.params['tile']"), "key.py:14: KeyError: 'tile'"),
+    "hangs": (with_body("compile", "import time; time.sleep(600)"), "ended by the time limit of 20 s"),
+    "misspelt": (with_body("compile", PROGRAM.strip(), CUTE), "device.py:6: "),
+}
+
+
+@pytest.fixture
+def newcomer(tmp_path) -> Path:
+    folder = tmp_path / "kernels of mine" / "elementwise_add"
+    folder.mkdir(parents=True)
+    for name, (text, _) in (
+        WRONG_CONTRACTS | WRONG_BUILDS | {"right": (RIGHT, ""), "latin_at_the_end": (RIGHT + "# é", "")}
+    ).items():
+        (folder / f"{name}.py").write_text(text, encoding="latin-1")
+    (folder / "device.py").write_text(DEVICE)
+    return folder.parent
+
+
+@pytest.mark.slow
+def test_each_is_a_row_with_its_reason_and_everything_else_goes_on(fresh, newcomer) -> None:
+    kernels = ["right", "latin_at_the_end", "cute", *WRONG_CONTRACTS, *WRONG_BUILDS]
+    sweep = {"kernels": kernels, "dtypes": ["fp32"], "workloads": [{"rows": 3, "columns": 1000}], "profile": []}
+    settings = ["targets=[sm_90a]", f'kernel_paths=["{newcomer}"]', f"sweeps={json.dumps({'elementwise_add': sweep})}"]
+    settings += ["compile={max_seconds: 20}", "simulation={extent: none}"]
+    done = snakemake(fresh, "--config", *settings, HOME=str(newcomer))
+    assert done.returncode == 0, done.stdout + done.stderr
+    plan = json.loads((fresh / "results/plan/elementwise_add.json").read_text())
+    reasons = {decision["kernel"]: decision["build"]["reason"] for decision in plan["decisions"]}
+    builds = (fresh / "results/compile/elementwise_add").glob("*/*/*/build.json")
+    records = {entry["kernel"]: entry for entry in map(json.loads, map(Path.read_text, builds))}
+    page = (fresh / "results/mla_report.html").read_text()
+    for kernel, (_, words) in WRONG_CONTRACTS.items():
+        assert words in reasons[kernel], (kernel, reasons[kernel])
+        assert "\n" not in reasons[kernel] and "Traceback" not in reasons[kernel]
+    for kernel, (_, words) in WRONG_BUILDS.items():
+        assert records[kernel]["status"] == "failed"
+        assert words in records[kernel]["reason"], (kernel, records[kernel]["reason"])
+    assert {records[kernel]["status"] for kernel in ("right", "latin_at_the_end", "cute")} == {"ok"}
+    assert all(kernel in page for kernel in kernels)
+    texts = [page, *(json.dumps(entry) for entry in (*records.values(), plan))]
+    assert not any(str(newcomer) in text or str(fresh) in text for text in texts)
+    assert os.sep not in reasons["syntax"].removeprefix("kernels/elementwise_add/syntax.py")

@@ -1,0 +1,221 @@
+"""Results that are missing or damaged are found at the next run and made again, in one line, with what follows."""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cutesnake.plan import lost
+from cutesnake.plan.lost import Product
+from project import jobs, snakemake
+
+CORRECT = "results/correctness/elementwise_add/cute/sm_90a/fp32_t256_v4/m3_n1000_fp32.json"
+BUILD = "results/compile/elementwise_add/cute/sm_90a/fp32_t256_v4"
+AFTER_CORRECTNESS = {"correctness": 1, "compare": 1, "plot": 1, "overview": 1, "report": 1}
+AFTER_BUILD = {"compile": 1, "inspect": 1, **AFTER_CORRECTNESS}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path(".snakemake").mkdir()
+    return tmp_path
+
+
+PAGE = Product("results/page.html", "report")
+TABLE = Product("results/compare/add.csv", "compare")
+
+
+def test_what_was_never_made_is_not_lost(folder) -> None:
+    assert lost.lost([PAGE, TABLE]) == ({}, [])
+
+
+def test_what_is_missing_under_what_follows_is_lost_and_told_if_it_was_seen(folder) -> None:
+    Path("results/compare").mkdir(parents=True)
+    Path(PAGE.path).write_text("<html></html>\n")
+    assert lost.lost([PAGE, TABLE]) == ({TABLE.path: "missing"}, [])
+    Path(TABLE.path).write_text("a,b\n")
+    lost.remember([PAGE, TABLE])
+    Path(TABLE.path).unlink()
+    assert lost.lost([PAGE, TABLE]) == ({TABLE.path: "missing"}, [TABLE.path])
+
+
+@pytest.mark.parametrize("content", ["", "<html>", "a,b"])
+def test_what_is_cut_short_is_lost(folder, content) -> None:
+    Path("results/compare").mkdir(parents=True)
+    for product in (PAGE, TABLE):
+        Path(product.path).write_text(content)
+    assert set(lost.lost([PAGE, TABLE])[0]) == {PAGE.path, TABLE.path}
+
+
+@pytest.mark.parametrize(
+    "damage", ["[", "{", '{"results/page.html": 3}', "[" * 100_000, '{"results/page.html": {"": 1}}']
+)
+def test_a_damaged_memory_is_made_anew(folder, damage) -> None:
+    Path("results").mkdir()
+    Path(PAGE.path).write_text("cut short")
+    lost.KNOWN.write_text(damage)
+    assert PAGE.path in lost.lost([PAGE])[0]
+
+
+def test_files_that_did_not_change_are_looked_at_once(folder, monkeypatch) -> None:
+    Path("results").mkdir()
+    Path(PAGE.path).write_text("<html></html>")
+    assert lost.lost([PAGE]) == ({}, [])
+    monkeypatch.setattr(lost, "_whole_files", lambda product: pytest.fail("read again"))
+    assert lost.lost([PAGE]) == ({}, [])
+
+
+def state(project: Path) -> dict[str, str]:
+    """Results by name, with digests of those that hold no time."""
+    found = {}
+    for path in sorted((project / "results").rglob("*")):
+        if path.is_file() and not {"log", "store"} & set(path.relative_to(project).parts):
+            timeless = path.suffix in (".sass", ".svg", ".csv")
+            found[str(path.relative_to(project))] = hashlib.sha256(path.read_bytes()).hexdigest() if timeless else ""
+    return found
+
+
+def damaged(path: Path) -> None:
+    path.write_text("{\n")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def gone(path: Path) -> None:
+    path.unlink() if path.is_file() else shutil.rmtree(path)
+
+
+DAMAGES = [
+    (CORRECT, damaged, AFTER_CORRECTNESS),
+    (CORRECT, gone, AFTER_CORRECTNESS),
+    (f"{BUILD}/build.json", cut, AFTER_BUILD),
+    (f"{BUILD}/kernel.cubin", gone, AFTER_BUILD),
+    (f"{BUILD}/kernel.ptx", cut, AFTER_BUILD),
+    ("results/plot/elementwise_add/roofline.svg", gone, {"plot": 1, "report": 1}),
+    ("results/compare/elementwise_add.csv", gone, {"compare": 1, "overview": 1, "report": 1}),
+    ("results/overview", gone, {"overview": 1, "report": 1}),
+    ("results/mla_report.html", cut, {"report": 1}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "how", "redone"), DAMAGES)
+def test_what_is_lost_is_made_again_with_what_follows(project, name, how, redone) -> None:
+    how(project / name)
+    assert jobs(project) == redone
+    assert jobs(project, "results/mla_report.html") == redone
+
+
+@pytest.mark.slow
+def test_everything_lost_at_once_is_told_in_one_line_and_comes_back(project) -> None:
+    before = state(project)
+    assert jobs(project) == {}  # what is there has been seen
+    for name, how, _ in DAMAGES:
+        if (project / name).exists():
+            how(project / name)
+    done = snakemake(project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("made again"))
+    assert f"{BUILD}/build.json (not a whole JSON file" in line and "more" in line
+    assert state(project) == before
+    assert jobs(project) == {}
+
+
+@pytest.mark.slow
+def test_a_damaged_record_that_a_run_stumbled_over_can_be_deleted(project) -> None:
+    """As the message of older versions said: delete it and run again."""
+    for name in ("mla_report.html", "compare/elementwise_add.json", "plot/elementwise_add"):
+        gone(project / "results" / name)
+    gone(project / CORRECT)
+    done = snakemake(project)
+    assert done.returncode == 0 and (project / CORRECT).exists(), done.stderr
+
+
+@pytest.mark.slow
+def test_a_part_that_was_asked_for_is_not_drawn_into_the_rest(project) -> None:
+    gone(project / CORRECT)
+    assert jobs(project, "compiled") == {}
+
+
+@pytest.fixture
+def busy(project):
+    """The folder while another process has its lock."""
+    code = "import fcntl, time; f = open('.snakemake/cutesnake.lock', 'a'); fcntl.flock(f, fcntl.LOCK_EX)"
+    code += "; print(1, flush=True)"
+    hold = subprocess.Popen([sys.executable, "-c", f"{code}; time.sleep(120)"], cwd=project, stdout=subprocess.PIPE)
+    hold.stdout.readline()
+    yield project
+    hold.kill()
+    hold.wait()
+
+
+@pytest.mark.slow
+def test_looking_at_the_graph_needs_no_lock(busy) -> None:
+    gone(busy / "results/mla_report.html")
+    for look in (["--dry-run"], ["--summary"], ["--dag"], ["--lint"], ["--list-rules"]):
+        done = snakemake(busy, *look)
+        assert "another run" not in done.stderr and done.returncode == 0, (look, done.stderr)
+    refused = snakemake(busy)
+    assert refused.returncode != 0 and "another run is under way" in refused.stderr
+    assert "Traceback" not in refused.stderr and not (busy / "results/mla_report.html").exists()
+
+
+@pytest.mark.slow
+def test_a_dry_run_writes_no_results(fresh) -> None:
+    assert jobs(fresh)["report"] == 1
+    assert not (fresh / "results").exists()
+
+
+@pytest.mark.slow
+def test_a_job_that_an_executor_starts_does_not_take_the_folder(busy) -> None:
+    """Jobs under Slurm read the workflow again on their node, while the run that sent them has the lock."""
+    plan = busy / "results/plan/elementwise_add.json"
+    gone(plan)
+    options = [
+        "--mode",
+        "subprocess",
+        "--no-hooks",
+        "--force",
+        "--nolock",
+        "--target-jobs",
+        "plan:operator=elementwise_add",
+    ]
+    done = snakemake(busy, *options)
+    assert done.returncode == 0 and plan.exists(), done.stderr
+
+
+def test_a_plan_is_of_no_use_once_another_run_has_worked_here(folder, monkeypatch) -> None:
+    from cutesnake import folder as working
+
+    monkeypatch.setattr(working, "_held", [])
+    planned = working.last_run()
+    working.claim(planned)
+    os.close(working._held.pop())
+    assert working.last_run() != planned
+    with pytest.raises(working.FolderError, match="while this one was being planned"):
+        working.claim(planned)
+    working.claim(working.last_run())
+    assert working.last_run() is None
+    os.close(working._held.pop())
+
+
+def test_a_look_takes_nothing_away_from_a_run(folder, monkeypatch) -> None:
+    from cutesnake import folder as working
+
+    monkeypatch.setattr(working, "_held", [])
+    Path(working.LOCK).touch()
+    with Path(working.LOCK).open() as look:
+        fcntl.flock(look, fcntl.LOCK_SH)
+        monkeypatch.setattr(working, "PATIENCE_SECONDS", 0.0)
+        with pytest.raises(working.FolderError, match="under way"):
+            working.claim("")
+    working.claim("")
+    os.close(working._held.pop())

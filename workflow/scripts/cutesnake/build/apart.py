@@ -1,0 +1,154 @@
+"""A kernel's `compile` in a process of its own, which a time limit ends with everything that it started.
+
+A DSL fixes its target when it initialises, and a compiler that crashes, hangs or ends the process must not take the
+stage with it. What goes wrong is told apart: the kernel's faults are answers, the machine's are raised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cutesnake.build.fetch import FetchError
+from cutesnake.build.neutral import use_neutral_names
+from cutesnake.catalog import blame, load_kernel, roots
+from cutesnake.contract import Variant
+from cutesnake.places import SCRIPTS
+
+PR_SET_PDEATHSIG = 1  # of prctl(2)
+REQUEST, REPLY, OUTPUT = "request.json", "reply.json", "output.log"
+OUTPUT_BYTES = 1 << 20  # of what was printed last
+INSTALL = "install it with: pip install -r envs/requirements.txt"
+# Packages that compiling takes for granted: one that is not there is a fault of the machine.
+PACKAGES = frozenset({"cutlass", "cuda", "tvm_ffi", "numpy"})
+MACHINES_FAULTS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESTALE}
+)
+
+
+class CompileError(OSError):
+    """The machine, not the kernel, kept a build from being made. One line, with what would help."""
+
+
+@dataclass
+class Outcome:
+    """How a kernel's `compile` ended."""
+
+    error: str | None  # in the compiler's own words
+    build: Any = field(default_factory=dict)  # what it returned
+    output: str = ""  # what was printed
+    again: bool = False  # it may have been the machine's fault, in passing
+
+
+def compile_apart(operator: str, kernel: str, target: str, variant: Variant, partial: Path, limit_s: float) -> Outcome:
+    """Run `compile` of a kernel in a process of its own, into `partial/build`; CompileError for a machine's fault."""
+    request = {"operator": operator, "kernel": kernel, "target": target, "folder": str(partial)}
+    request |= {"variant": {"id": variant.id, "params": dict(variant.params)}}  # type: ignore[dict-item]
+    (partial / REQUEST).write_text(json.dumps(request))
+    status = _run([sys.executable, "-P", "-m", "cutesnake.build.apart", str(partial)], partial / OUTPUT, limit_s)
+    outcome = Outcome(None, output=_printed(partial / OUTPUT))
+    last = "\n".join(outcome.output.splitlines()[-5:])
+    name = f"{operator}/{kernel} for {target}"
+    if status is None:
+        outcome.error = (
+            f"compile() was ended by the time limit of {limit_s:g} s; give it more with `compile: {{max_seconds: …}}`, "
+            f"delete the record and run again; it had said: {last or 'nothing'}"
+        )
+    elif status == 0 and (partial / REPLY).exists():
+        answer = json.loads((partial / REPLY).read_text())
+        if answer["machine"]:
+            raise CompileError(f"{name}: {answer['machine']}")
+        outcome.error, outcome.build = answer["error"], answer["build"]
+    elif status in (-signal.SIGTERM, -signal.SIGINT):
+        raise CompileError(f"{name}: the compiler was told to end; run again")
+    elif status == -signal.SIGKILL:
+        outcome.error, outcome.again = "the compiler was killed (out of memory?); the next run tries again", True
+    else:
+        how = signal.Signals(-status).name if status < 0 else f"exit code {status} and no result"
+        outcome.error = f"the compiler ended with {how}: {last or 'it said nothing'}"
+    return outcome
+
+
+def _run(command: list[str], output: Path, limit_s: float) -> int | None:
+    """Run to the end, or to the limit (None), and end whatever it left running.
+
+    Output goes to a file: a pipe would be waited for as long as anything that was started holds it open.
+    """
+    paths = [str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    with output.open("wb") as stream:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _printed(path: Path) -> str:
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - OUTPUT_BYTES))
+        return stream.read().decode(errors="replace")
+
+
+def _answer(request: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Compile in this process. `machine` is set where the fault is not the kernel's."""
+    variant = Variant(**request["variant"])
+    answer: dict[str, Any] = {"error": None, "machine": None, "build": {}}
+    try:
+        module = load_kernel(request["operator"], request["kernel"])
+        answer["build"] = module.compile(variant, request["target"], folder)
+        json.dumps(answer)
+    except (Exception, SystemExit) as error:
+        answer["build"] = {}
+        answer["machine"] = _machines_fault(error)
+        answer["error"] = blame(request["operator"], request["kernel"], error, whole=True)
+    return answer
+
+
+def _machines_fault(error: BaseException) -> str | None:
+    """What is wrong with the machine, None where the kernel is to blame."""
+    if isinstance(error, FetchError) or (isinstance(error, OSError) and error.errno in MACHINES_FAULTS):
+        return f"{type(error).__name__}: {error}"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        first = error.name.split(".")[0]
+        if first in PACKAGES and importlib.util.find_spec(first) is None:
+            return f"{error}; {INSTALL}"
+    return None
+
+
+def main(partial: Path) -> None:
+    # Where the stage is killed, its compiler must not go on alone: Linux sends this signal when the parent dies.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    use_neutral_names(roots(), Path("results/fetch"))
+    answer = _answer(json.loads((partial / REQUEST).read_text()), partial / "build")
+    unfinished = partial / f".{REPLY}"
+    unfinished.write_text(json.dumps(answer))
+    unfinished.rename(partial / REPLY)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # threads that the kernel left behind are not waited for
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

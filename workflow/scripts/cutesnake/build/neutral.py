@@ -1,0 +1,66 @@
+"""Sources known to compilers by neutral names, so that no path of this machine gets into what they make.
+
+Both DSLs put the file name of a kernel's code objects into line tables and debug information. Here modules of kernels,
+of fetched packages and of cuTile itself get code objects whose file names start at the project instead:
+`kernels/elementwise_add/cute/kernel.py`. Equal sources then give equal bytes wherever the project lies.
+"""
+
+from __future__ import annotations
+
+import _imp
+import importlib.util
+import linecache
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+
+class NeutralLoader(SourceFileLoader):
+    """Loads a module whose code objects say that they come from `neutral`."""
+
+    def __init__(self, fullname: str, path: str, neutral: str) -> None:
+        super().__init__(fullname, path)
+        self.neutral = neutral
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        code = super().get_code(fullname)
+        if code is not None:
+            # What the import system does itself to byte code that was moved.
+            _imp._fix_co_filename(code, self.neutral)  # type: ignore[attr-defined]
+        return code
+
+    def exec_module(self, module: ModuleType) -> None:
+        # Sources are read under the neutral name too, which need not exist: `inspect` asks linecache for them.
+        linecache.lazycache(self.neutral, vars(module))
+        super().exec_module(module)
+
+
+class NeutralFinder(MetaPathFinder):
+    """Finds modules as the import system does; those below a folder of `places` are loaded under its name there."""
+
+    def __init__(self, places: Mapping[Path, str]) -> None:
+        self._places = {folder.resolve(): name for folder, name in places.items()}
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.origin is None or type(spec.loader) is not SourceFileLoader:
+            return None
+        origin = Path(spec.origin).resolve()
+        for folder, name in self._places.items():
+            if origin.is_relative_to(folder):
+                spec.loader = NeutralLoader(fullname, spec.origin, f"{name}/{origin.relative_to(folder).as_posix()}")
+                return spec
+        return None
+
+
+def use_neutral_names(kernels: Sequence[Path], fetched: Path) -> None:
+    """From now on, in this process. `kernels` are folders of operators, `fetched` that of fetched packages."""
+    places = {**dict.fromkeys(kernels, "kernels"), fetched: "results/fetch"}
+    cuda = importlib.util.find_spec("cuda")
+    for folder in cuda.submodule_search_locations or () if cuda else ():
+        places[Path(folder) / "tile"] = "cuda/tile"  # whose stubs of device functions are named in debug information
+    sys.meta_path.insert(0, NeutralFinder(places))

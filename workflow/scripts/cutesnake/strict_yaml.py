@@ -1,0 +1,66 @@
+"""YAML files of this project, strictly: a key must not be there twice, and an error is one line that says where."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+class YamlError(ValueError):
+    """A file that is not there, is no text or no YAML, or has a key twice. One line."""
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's own, which keeps the last of two equal keys, but strict."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
+    lines: dict[Hashable, int] = {}
+    for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
+        key, line = loader.construct_object(key_node, deep=True), key_node.start_mark.line + 1
+        if isinstance(key, Hashable) and key in lines:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key!r} is there twice, first in line {lines[key]}", key_node.start_mark
+            )
+        lines[key] = line
+    loader.flatten_mapping(node)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def parse(text: str, name: str) -> Any:
+    """What YAML text says; YamlError, which names the text `name`, if it is wrong."""
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}" if mark else name
+        tab = mark is not None and mark.buffer is not None and "\t" in (error.problem or "") + _line(text, mark.line)
+        hint = "; indent with spaces, not with tabs" if tab else ""
+        raise YamlError(f"{where}: {error.problem or error.context}{hint}") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise YamlError(f"{name}: {' '.join(str(error).split())}") from error
+
+
+def read(path: Path | str, name: str | None = None) -> Any:
+    """What a YAML file says; YamlError, which names the file, or `name`, if it is not there or wrong."""
+    name = name or str(path)
+    try:
+        return parse(Path(path).read_bytes().decode("utf-8-sig"), name)
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise YamlError(f"{name}:{line}: this is not UTF-8; save the file with that encoding") from error
+    except OSError as error:
+        raise YamlError(f"{name}: {error.strerror}") from error
+
+
+def _line(text: str, number: int) -> str:
+    lines = text.splitlines()
+    return lines[number] if number < len(lines) else ""
