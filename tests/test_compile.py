@@ -135,15 +135,15 @@ def test_damaged_cubin_is_recorded(toy) -> None:
     [
         ("lacks a package", "kernels/toy/kernel.py:20: ModuleNotFoundError: No module named 'no_such_dsl'"),
         ("lacks a file", "FileNotFoundError: [Errno 2] No such file or directory: 'no_such_file'"),
-        ("leaves", "the compiler ended with exit code 0 and no result: compiling into ."),
+        ("leaves", "kernels/toy/kernel.py: compile() ended with exit code 0 and no result: compiling into ."),
         ("ends", "SystemExit: enough"),
         ("asserts", ": AssertionError: assert variant.params == {}"),
         ("misses a key", ": KeyError: 'tile'"),
-        ("is short of memory", "the compiler was killed (out of memory?); the next run tries again"),
+        ("is short of memory", "kernel.py: compile() was killed (out of memory?); the next run tries again"),
         ("returns nothing", "what compile() returned is NoneType; it must be a dict with symbols"),
         ("returns a set", "TypeError: Object of type set is not JSON serializable"),
         ("returns a wrong key", "what compile() returned has 'status'; known are symbols"),
-        ("returns a wrong extent", "what compile() of kernels/toy/kernel returned: launch/toy: "),
+        ("returns a wrong extent", "toy/kernel: what compile() returned: launch/toy: "),
     ],
 )
 def test_whatever_a_kernel_does_is_a_record(toy, how: str, words: str) -> None:

@@ -1,6 +1,7 @@
 """The plan of this run, and what several rules ask of it."""
 
 import atexit
+import difflib
 import json
 import os
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+os.environ["PYTHONUTF8"] = "1"  # of the jobs: templates and pages are UTF-8, whatever the locale
 sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 
 from cutesnake.plan import config as configuration
@@ -25,7 +27,7 @@ try:
     MACHINE = machine.probe(matrix.modules_needed(EXPERIMENT))
     PLANNED_AFTER = folder.last_run()
     PLAN = matrix.make_plan(EXPERIMENT, MACHINE, Path("results"))
-except configuration.ConfigError as error:
+except (configuration.ConfigError, machine.MachineError) as error:
     raise WorkflowError(str(error)) from None
 
 BUILD_RECORDS = [f"results/compile/{key}/build.json" for key in PLAN.builds]
@@ -102,9 +104,20 @@ def front_page(wildcards):
     return f"results/{FRONT_PAGE}"
 
 
+def planned(table, key):
+    """An entry of the plan; ends Snakemake with one line, the nearest entries first, if it is not planned.
+
+    Whatever else an input function raises is shown with a traceback.
+    """
+    if key not in table:
+        near = difflib.get_close_matches(key, table, n=3, cutoff=0.0)
+        sys.exit(f"{key} is not planned; {'nearest: ' + ', '.join(near) if near else 'nothing of that kind is'}")
+    return table[key]
+
+
 def build_of(wildcards):
     """The planned build that wildcards name."""
-    return PLAN.builds["{0.operator}/{0.kernel}/{0.target}/{0.variant}".format(wildcards)]
+    return planned(PLAN.builds, "{0.operator}/{0.kernel}/{0.target}/{0.variant}".format(wildcards))
 
 
 def key_of(wildcards):
@@ -113,7 +126,7 @@ def key_of(wildcards):
 
 def identity_of(wildcards):
     """The planned case that wildcards name, as plain data."""
-    case = PLAN.case(key_of(wildcards))
+    case = planned(PLAN.simulated | PLAN.cases, key_of(wildcards))
     return {
         "operator": case.build.operator,
         "kernel": case.build.kernel,
@@ -181,7 +194,7 @@ def timed_first(wildcards):
 def upstream_of(wildcards):
     """The fetched wheel that an upstream kernel comes from; nothing for our own and for installed kernels."""
     make_lost_again()
-    source = PLAN.sources[wildcards.operator, wildcards.kernel]
+    source = PLAN.sources[build_of(wildcards).operator, wildcards.kernel]
     return [] if source in (OURS, INSTALLED) else [f"results/fetch/{source}/fetched.json"]
 
 
@@ -194,7 +207,7 @@ def baked_code_of(wildcards):
 
 
 def workload_parameters_of(wildcards):
-    return [asdict(workload) for workload in PLAN.workloads[wildcards.operator]]
+    return [asdict(workload) for workload in planned(PLAN.workloads, wildcards.operator)]
 
 
 def roofline_code_of(wildcards):
@@ -202,12 +215,13 @@ def roofline_code_of(wildcards):
 
 
 def plan_of(wildcards):
+    planned(PLAN.workloads, wildcards.operator)
     return PLAN.of(wildcards.operator)
 
 
 def records_of(operator):
     """What this machine has found out about an operator: records of builds, static figures and measurements."""
-    return RECORDS[operator]
+    return planned(RECORDS, operator)
 
 
 def recorded_devices():
@@ -228,4 +242,4 @@ def references_of(operator):
 
 def timings_of(wildcards):
     key = "{0.operator}/{0.kernel}/{0.target}/{0.workload}".format(wildcards)
-    return [f"results/timing/{case.key}.json" for case in PLAN.choices()[key]]
+    return [f"results/timing/{case.key}.json" for case in planned(PLAN.choices(), key)]

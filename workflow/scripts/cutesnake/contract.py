@@ -177,6 +177,7 @@ class Kernel(Protocol):
     Names that a kernel may leave out: NEEDS (no packages) and OUTSIDE (no distribution is beyond what it promises).
     """
 
+    __file__: str | None  # a module has it by itself
     DSL: str  # a key of cutesnake.dsls.DSLS
     TARGETS: Mapping[str, tuple[str, ...]]  # target -> hardware features it needs there, names of cutesnake.targets
     SOURCE: str  # OURS, INSTALLED, or the key of kernels/upstream.yaml that it comes from

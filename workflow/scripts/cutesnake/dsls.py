@@ -39,3 +39,4 @@ DSLS = {
 }
 PEERS = ("cuda", "cute_jit")  # kernels that a package of the machine brings along
 COMPARED = ("cutile", "cute")  # the two that the experiment compares; the others are there to be compared with
+UNKNOWN = "unknown"  # that of a kernel which cannot be loaded

@@ -21,7 +21,7 @@ from typing import Any
 
 from cutesnake.build.fetch import FetchError
 from cutesnake.build.neutral import use_neutral_names
-from cutesnake.catalog import blame, load_kernel, roots
+from cutesnake.catalog import blame, label, load_kernel, roots
 from cutesnake.contract import Variant
 from cutesnake.places import SCRIPTS
 
@@ -58,11 +58,12 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
     status = _run([sys.executable, "-P", "-m", "cutesnake.build.apart", str(partial)], partial / OUTPUT, limit_s)
     outcome = Outcome(None, output=_printed(partial / OUTPUT))
     last = "\n".join(outcome.output.splitlines()[-5:])
+    place = label(Path(str(load_kernel(operator, kernel).__file__)))
     name = f"{operator}/{kernel} for {target}"
     if status is None:
         outcome.error = (
-            f"compile() was ended by the time limit of {limit_s:g} s; give it more with `compile: {{max_seconds: …}}`, "
-            f"delete the record and run again; it had said: {last or 'nothing'}"
+            f"{place}: compile() was ended by the time limit of {limit_s:g} s; to give it more, set "
+            f"`compile: {{max_seconds: …}}` and delete its build.json; it had said: {last or 'nothing'}"
         )
     elif status == 0 and (partial / REPLY).exists():
         answer = json.loads((partial / REPLY).read_text())
@@ -72,10 +73,11 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
     elif status in (-signal.SIGTERM, -signal.SIGINT):
         raise CompileError(f"{name}: the compiler was told to end; run again")
     elif status == -signal.SIGKILL:
-        outcome.error, outcome.again = "the compiler was killed (out of memory?); the next run tries again", True
+        outcome.error = f"{place}: compile() was killed (out of memory?); the next run tries again"
+        outcome.again = True
     else:
         how = signal.Signals(-status).name if status < 0 else f"exit code {status} and no result"
-        outcome.error = f"the compiler ended with {how}: {last or 'it said nothing'}"
+        outcome.error = f"{place}: compile() ended with {how}: {last or 'it said nothing'}"
     return outcome
 
 

@@ -26,7 +26,7 @@ from typing import Any
 from cutesnake import record
 from cutesnake.build.apart import CompileError, Outcome, compile_apart
 from cutesnake.build.store import VARIABLE, reuse
-from cutesnake.catalog import load_kernel
+from cutesnake.catalog import label, load_kernel
 from cutesnake.contract import Kernel, Variant
 from cutesnake.dsls import DSLS
 from cutesnake.places import ROOT
@@ -119,7 +119,7 @@ def compile_build(
 def _fitting(entry: dict[str, Any]) -> dict[str, Any]:
     """The record, or a failed one that says how what `compile` returned does not fit."""
     try:
-        record.check("compile", entry, f"what compile() of kernels/{entry['operator']}/{entry['kernel']} returned")
+        record.check("compile", entry, f"{entry['operator']}/{entry['kernel']}: {RETURNED}")
     except record.RecordError as error:
         known = {key: value for key, value in entry.items() if key in FRAME}
         return {**known, **UNKNOWN, "status": "failed", "reason": str(error)[:REASON_LENGTH]}
@@ -138,6 +138,13 @@ def _fault(outcome: Outcome, module: Kernel, folder: Path) -> str | None:
     """What is wrong with what `compile` returned and left in `folder`; None for a build that can be used."""
     if outcome.error is not None:
         return outcome.error
+    place = label(Path(str(module.__file__)))
+    if fault := _unusable(outcome, module, folder):
+        return f"{place}: {fault}"
+    return None
+
+
+def _unusable(outcome: Outcome, module: Kernel, folder: Path) -> str | None:
     if not isinstance(outcome.build, dict):
         kind = type(outcome.build).__name__
         return f"{RETURNED} is {kind}; it must be a dict with symbols, launch, function and compilers"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # no link leads elsewhere, no pipe is waited for
 FOLDER = Path("/tmp")  # not TMPDIR: it must be the same for all users and for profiled processes
 
 
@@ -26,9 +27,9 @@ def gpu_lock(card: str) -> Iterator[int]:
     """
     path = lock_path(card)
     try:  # a sticky /tmp lets nobody open another user's file for creation, but anyone for reading
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(path, FLAGS)
     except FileNotFoundError:
-        handle = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = os.open(path, FLAGS | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield handle

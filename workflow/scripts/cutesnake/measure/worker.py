@@ -26,12 +26,12 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from pathlib import Path
 from typing import Any
 
+from cutesnake.measure.private import PrivateError, is_ours, open_private, private_folder
 from cutesnake.places import SCRIPTS
 
 IDLE_SECONDS = 20.0
@@ -43,11 +43,14 @@ class WorkerError(RuntimeError):
 
 
 def socket_path() -> Path:
-    """One server per interpreter, checkout, choice of GPU and version of this file."""
+    """One server per interpreter, checkout, choice of GPU and version of this file, where only this user can go.
+
+    Raises PrivateError where somebody else is in the way.
+    """
     parts = [sys.executable, str(Path(__file__).resolve()), Path(__file__).read_text()]
     parts += [os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.environ.get("PYTHONPATH", ""), str(os.getuid())]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"cutesnake-worker-{digest}.sock"
+    return private_folder() / f"worker-{digest}.sock"
 
 
 def ask(case: dict[str, Any], limit_s: float, task: str | None = None) -> dict[str, Any]:
@@ -87,8 +90,11 @@ def _why_ended(status: int, limit_s: float) -> str:
 
 
 def _connect() -> socket.socket:
-    path = socket_path()
-    with Path(f"{path}.start").open("w") as lock:
+    try:
+        path = socket_path()
+    except PrivateError as error:
+        raise WorkerError(str(error)) from error
+    with os.fdopen(open_private(Path(f"{path}.start"), os.O_WRONLY), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if connection := _try_connect(path):
             return connection
@@ -98,7 +104,7 @@ def _connect() -> socket.socket:
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, [scripts, os.environ.get("PYTHONPATH")])),
         }
-        with Path(f"{path}.log").open("w") as log:
+        with os.fdopen(open_private(Path(f"{path}.log"), os.O_WRONLY | os.O_TRUNC), "w") as log:
             server = subprocess.Popen(
                 [sys.executable, "-m", "cutesnake.measure.worker", str(path)],
                 stdin=subprocess.DEVNULL,
@@ -124,6 +130,11 @@ def _try_connect(path: Path) -> socket.socket | None:
     except OSError:
         connection.close()
         return None
+    if not is_ours(connection):
+        connection.close()
+        raise WorkerError(
+            f"{path} is answered by another user's process: end it, or set TMPDIR to a folder of your own"
+        )
     return connection
 
 
@@ -134,8 +145,9 @@ class Server:
         self._idle_s = idle_s
         self._path = path
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)  # from the first moment
         self._listener.bind(str(path))
-        path.chmod(0o600)
+        os.umask(before)
         self._listener.listen(128)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -158,7 +170,7 @@ class Server:
 
     def _close(self) -> bool:
         """Take the socket away, unless a client is about to connect: clients connect under the start lock."""
-        with Path(f"{self._path}.start").open("w") as lock:
+        with os.fdopen(open_private(Path(f"{self._path}.start"), os.O_WRONLY), "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -170,6 +182,9 @@ class Server:
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
+        if not is_ours(connection):
+            connection.close()
+            return
         connection.settimeout(10.0)
         try:
             line = connection.makefile("r").readline()

@@ -18,6 +18,10 @@ PRETENDED = "CUTESNAKE_MACHINE"  # path of a JSON file in the form of `Machine.a
 NSIGHT_COMPUTE_NSYS = "host/target-linux-x64/nsys"  # Nsight Compute carries an nsys of its own
 
 
+class MachineError(ValueError):
+    """A pretended machine that is not described as one. One line."""
+
+
 @dataclass(frozen=True)
 class Device:
     """One GPU, or the MIG slice of one that CUDA uses: what identifies it and does not change while it runs.
@@ -83,12 +87,36 @@ def probe(modules: Mapping[str, str] | None = None) -> Machine:
     `modules` are Python packages to look for, import name -> name of the distribution.
     """
     if path := os.environ.get(PRETENDED):
-        return Machine.from_dict({**json.loads(Path(path).read_text()), "pretended": True})
+        return _pretended(path)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     devices, problem = _devices(visible)
     selected, choice = _select(devices, visible)
     found = {name: _module(name, distribution) for name, distribution in (modules or {}).items()}
     return Machine(devices, selected, problem or choice, _tools(), _packages(), found)
+
+
+def _pretended(path: str) -> Machine:
+    try:
+        machine = Machine.from_dict({**json.loads(Path(path).read_text()), "pretended": True})
+    except OSError as error:
+        raise MachineError(
+            f"{PRETENDED} is {path!r}: {error.strerror}; name a file like tests/machines/h200.json"
+        ) from None
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise MachineError(
+            f"{PRETENDED} is {path!r}, which describes no machine ({said}); see tests/machines/h200.json"
+        ) from error
+    for device in machine.devices:
+        capability = device.compute_capability
+        if len(capability) != 2 or not all(isinstance(part, int) for part in (*capability, device.index)):
+            raise MachineError(f"{PRETENDED} is {path!r}: compute_capability must be two whole numbers, index one")
+        if not isinstance(device.name, str) or not isinstance(device.memory_bytes, int):
+            raise MachineError(f"{PRETENDED} is {path!r}: name must be a text, memory_bytes a whole number")
+    for name in ("tools", "packages", "modules"):
+        if not isinstance(getattr(machine, name), dict):
+            raise MachineError(f"{PRETENDED} is {path!r}: {name} must be a mapping")
+    return machine
 
 
 def _devices(visible: str | None) -> tuple[tuple[Device, ...], str | None]:

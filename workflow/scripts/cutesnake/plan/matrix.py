@@ -9,6 +9,7 @@ from typing import Any
 
 from cutesnake.catalog import ContractError, blame, kernel_files, label, load_kernel, load_operator
 from cutesnake.contract import INSTALLED, Kernel, Variant, Workload
+from cutesnake.dsls import UNKNOWN
 from cutesnake.plan import asked
 from cutesnake.plan.arch import Answer, Decision, decide, join, stage_answers
 from cutesnake.plan.config import ConfigError, Experiment
@@ -180,9 +181,7 @@ def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, r
     plan.broken[operator, kernel] = reason
     plan.sources[operator, kernel] = "ours"
     no = Answer(False, reason)
-    plan.decisions += [
-        Decision(operator, kernel, "unknown", "ours", target, no, no, no) for target in experiment.targets
-    ]
+    plan.decisions += [Decision(operator, kernel, UNKNOWN, "ours", target, no, no, no) for target in experiment.targets]
 
 
 def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, module: Kernel, results: Path) -> None:

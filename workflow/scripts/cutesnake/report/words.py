@@ -6,11 +6,11 @@ import re
 from typing import Any
 
 from cutesnake.compare.insight import number
-from cutesnake.dsls import DSLS
+from cutesnake.dsls import DSLS, UNKNOWN
 
 Record = dict[str, Any]
 
-DSL_NAMES = {name: dsl.label for name, dsl in DSLS.items()}
+DSL_NAMES = {**{name: dsl.label for name, dsl in DSLS.items()}, UNKNOWN: "not known"}
 STAGE_NAMES = {"build": "built", "correctness": "checked", "timing": "timed", "nsys": "nsys", "ncu": "ncu"}
 
 
