@@ -2,7 +2,7 @@
 
 Both DSLs put the file name of a kernel's code objects into line tables and debug information. Here modules of kernels,
 of fetched packages and of cuTile itself get code objects whose file names start at the project instead:
-`kernels/elementwise_add/cute/kernel.py`. Equal sources then give equal bytes wherever the project lies.
+`kernels/<operator>/<kernel>/kernel.py`. Equal sources then give equal bytes wherever the project lies.
 """
 
 from __future__ import annotations
