@@ -100,11 +100,10 @@ def torch_dtype(name: str) -> torch.dtype:
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
     """Inputs drawn on `device` from `seed`.
 
-    Distributions: `randn`; `large` (scores near +-100: a key or two take all weight); `dominant` (a key
-    in the middle of each sequence that the first token's query, in the first head of a group, matches far better than
-    any other); `constant` (all keys alike: the
-    softmax is uniform); `rising` (every query's scores rise along the keys, so that the running maximum of an online
-    softmax moves with every tile).
+    Distributions: `randn`; `large` (scores of some +-40: a key or two take nearly all weight); `dominant` (a key in the
+    middle of each sequence that the first token's query, in the first head of a group, matches far better than any
+    other); `constant` (all keys alike: the softmax is uniform); `rising` (every query's scores rise along the keys, so
+    that the running maximum of an online softmax moves with every tile).
     """
     import torch
 

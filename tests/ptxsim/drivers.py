@@ -51,93 +51,6 @@ def export(fn, args: tuple, target: str, folder: Path, name: str, extra: str = "
     (folder / "build.json").write_text(json.dumps(build, indent=1))
 
 
-def _nvfp4_gemm(examples: Path, folder: Path, target: str) -> None:
-    import cutlass.cute as cute
-    from cutlass import Int32
-    from cutlass.cute.runtime import make_fake_stream, make_ptr
-
-    m = load(examples, "blackwell/tutorial_gemm/nvfp4_gemm_0.py")
-    kernel = m.Sm100BlockScaledDenseGemmKernel()
-
-    @cute.jit
-    def host(
-        a: cute.Pointer,
-        b: cute.Pointer,
-        sfa: cute.Pointer,
-        sfb: cute.Pointer,
-        c: cute.Pointer,
-        rows: Int32,
-        columns: Int32,
-        depth: Int32,
-        batch: Int32,
-        stream,
-    ):
-        kernel(a, b, sfa, sfb, c, (rows, columns, depth, batch), stream)
-
-    def ptr(dtype, align):
-        return make_ptr(dtype, align, cute.AddressSpace.gmem, assumed_align=align)
-
-    args = (
-        ptr(m.ab_dtype, 16),
-        ptr(m.ab_dtype, 16),
-        ptr(m.sf_dtype, 32),
-        ptr(m.sf_dtype, 32),
-        ptr(m.c_dtype, 32),
-        *(Int32(x) for x in (128, 128, 256, 1)),
-        make_fake_stream(),
-    )
-    export(host, args, target, folder, "gemm")
-
-
-# name: elements, scales, values per scale, tile, cluster
-BLOCK_SCALED = {
-    "mxf8": ("Float8E4M3FN", "Float8E8M0FNU", 32, (128, 128), (1, 1)),
-    "mxf8_pair": ("Float8E5M2", "Float8E8M0FNU", 32, (256, 128), (2, 1)),
-    "mxf4": ("Float4E2M1FN", "Float8E8M0FNU", 32, (128, 128), (1, 1)),
-    "nvf4_pair": ("Float4E2M1FN", "Float8E4M3FN", 16, (256, 256), (2, 1)),
-}
-
-
-def _block_scaled_gemm(examples: Path, folder: Path, target: str) -> None:
-    import cutlass
-    import cutlass.cute as cute
-    import cutlass.utils as utils
-    from cutlass import Int32
-    from cutlass.cute.nvgpu import tcgen05
-    from cutlass.cute.runtime import make_fake_stream, make_ptr
-
-    m = load(examples, "blackwell/dense_blockscaled_gemm_persistent.py")
-    layouts = (tcgen05.OperandMajorMode.K, tcgen05.OperandMajorMode.K, utils.LayoutEnum.ROW_MAJOR)
-    ptr_t = cute.Pointer
-
-    def host_of(kernel):
-        @cute.jit
-        def host(
-            a: ptr_t,
-            b: ptr_t,
-            sa: ptr_t,
-            sb: ptr_t,
-            c: ptr_t,
-            rows: Int32,
-            columns: Int32,
-            depth: Int32,
-            stream,
-        ):
-            kernel(a, b, sa, sb, c, layouts, (rows, columns, depth, Int32(1)), 4, stream)
-
-        return host
-
-    def ptr(dtype, align):
-        return make_ptr(dtype, align, cute.AddressSpace.gmem, assumed_align=align)
-
-    for name, (element, scales, per, tiler, cluster) in BLOCK_SCALED.items():
-        kernel = m.Sm100BlockScaledPersistentDenseGemmKernel(per, tiler, cluster)
-        io, sf = getattr(cutlass, element), getattr(cutlass, scales)
-        pointers = (ptr(io, 16), ptr(io, 16), ptr(sf, 32), ptr(sf, 32), ptr(cutlass.Float16, 16))
-        sizes = (Int32(256), Int32(256), Int32(256))
-        export(host_of(kernel), (*pointers, *sizes, make_fake_stream()), target, folder / name, "gemm")
-
-
 def _mla(stem: str, cls: str, dtype: str):
     def compile_it(examples: Path, folder: Path, target: str) -> None:
         import cutlass
@@ -176,17 +89,11 @@ EXAMPLES = {
     "mla_fp16": (_mla("mla_decode_fp16", "BlackwellMultiHeadLatentAttentionForwardFP16", "Float16"), "sm_100a"),
     "mla_fp8": (_mla("mla_decode_fp8", "BlackwellMultiHeadLatentAttentionForwardFP8", "Float8E4M3FN"), "sm_100a"),
 }
-EXAMPLES |= {
-    "nvfp4_gemm_0": (_nvfp4_gemm, "sm_100a"),
-    "block_scaled_gemm": (_block_scaled_gemm, "sm_100a"),
-}
 
 # example → the file of NVIDIA's it is made of
 SOURCES = {
     "mla_fp16": "blackwell/mla/mla_decode_fp16.py",
     "mla_fp8": "blackwell/mla/mla_decode_fp8.py",
-    "nvfp4_gemm_0": "blackwell/tutorial_gemm/nvfp4_gemm_0.py",
-    "block_scaled_gemm": "blackwell/dense_blockscaled_gemm_persistent.py",
 }
 
 

@@ -12,7 +12,6 @@ import torch
 import ptxsim
 from builds import build
 from cutesnake.catalog import load_kernel, load_operator
-from ptxsim.numeric import TABLES
 
 ALL = ("eager", "late", "tma_late", "mma_late", "random")
 
@@ -150,69 +149,6 @@ def test_persistent_gemm_of_every_form(built, part) -> None:
     clean(ptxsim.run(capture_gemm(built("persistent_gemm", part), a, b, c), seed=1))
     want = torch.einsum("mkl,nkl->mnl", a.double(), b.double())
     torch.testing.assert_close(c.double(), want, rtol=tolerance, atol=tolerance * float(want.abs().max()))
-
-
-def blocked(scales: torch.Tensor) -> torch.Tensor:
-    """Scale factors (rows, blocks) in the order cuBLAS documents: 128 by 4 tiles of 32 by 4 by 4."""
-    rows, blocks = scales.shape
-    return scales.view(rows // 128, 4, 32, blocks // 4, 4).permute(0, 3, 2, 1, 4).contiguous()
-
-
-@pytest.mark.slow
-def test_nvfp4_gemm(built) -> None:
-    torch.manual_seed(3)
-    m, n, k = 128, 256, 512
-    table = torch.from_numpy(TABLES["e2m1"])
-
-    def fp4(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-        codes = torch.randint(0, 16, (rows, k), dtype=torch.uint8)
-        return (codes[:, 0::2] | codes[:, 1::2] << 4).contiguous(), table[codes.long()]
-
-    (a, af), (b, bf) = fp4(m), fp4(n)
-    sa, sb = (torch.rand(r, k // 16).add(0.2).to(torch.float8_e4m3fn) for r in (m, n))
-    c = nans(m, n)
-    pa, pb = blocked(sa.view(torch.uint8)), blocked(sb.view(torch.uint8))
-    args = (*(ptxsim.Pointer(x) for x in (a, b, pa, pb, c)), m, n, k, 1, 0)
-    clean(ptxsim.run(capture(built("nvfp4_gemm_0"), "gemm", args), seed=1))
-    want = (af * sa.float().repeat_interleave(16, 1)) @ (bf * sb.float().repeat_interleave(16, 1)).T
-    torch.testing.assert_close(c.float(), want, rtol=2**-10, atol=2e-3)
-
-
-SCALED = {
-    "mxf8": (torch.float8_e4m3fn, 32),
-    "mxf8_pair": (torch.float8_e5m2, 32),
-    "mxf4": (None, 32),
-    "nvf4_pair": (None, 16),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", SCALED)
-def test_block_scaled_gemm(built, part) -> None:
-    dtype, per = SCALED[part]
-    torch.manual_seed(8)
-    m, n, k = 256, 256, 512
-    table = torch.from_numpy(TABLES["e2m1"])
-
-    def operand(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-        if dtype is not None:
-            x = torch.randn(rows, k).to(dtype)
-            return x, x.float()
-        codes = torch.randint(0, 16, (rows, k), dtype=torch.uint8)
-        return (codes[:, 0::2] | codes[:, 1::2] << 4).contiguous(), table[codes.long()]
-
-    (a, af), (b, bf) = operand(m), operand(n)
-    if per == 16:
-        codes = [torch.rand(r, k // per).add(0.2).to(torch.float8_e4m3fn).view(torch.uint8) for r in (m, n)]
-        scales = [c.view(torch.float8_e4m3fn).float() for c in codes]
-    else:
-        codes = [torch.randint(124, 131, (r, k // per), dtype=torch.uint8) for r in (m, n)]
-        scales = [2.0 ** (c.float() - 127) for c in codes]
-    c = nans(m, n)
-    args = (*(ptxsim.Pointer(x) for x in (a, b, blocked(codes[0]), blocked(codes[1]), c)), m, n, k, 0)
-    clean(ptxsim.run(capture(built("block_scaled_gemm", part), "gemm", args), seed=1))
-    want = (af * scales[0].repeat_interleave(per, 1)) @ (bf * scales[1].repeat_interleave(per, 1)).T
-    torch.testing.assert_close(c.float(), want, rtol=2**-9, atol=2**-9 * float(want.abs().max()))
 
 
 def mla_inputs(batch: int, kv: int, split: int, dtype=torch.float16, page: int = 128, seed: int = 0) -> dict:

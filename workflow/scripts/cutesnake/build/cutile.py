@@ -57,6 +57,7 @@ def dtype(name: str) -> Any:
         "fp32": ct.float32,
         "fp8": ct.float8_e4m3fn,
         "int32": ct.int32,
+        "uint8": ct.uint8,
     }
     return types[name]
 

@@ -1,0 +1,78 @@
+"""`gemm_blockscaled` in cuTile by `ct.mma_scaled`: one tile of C per block, any size from one build per format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+
+if TYPE_CHECKING:
+    from kernels.gemm_blockscaled.operator import Inputs, Outputs, Workload
+
+DSL = "cutile"
+SOURCE = "ours"
+TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+SYMBOL = "gemm_blockscaled"
+ROW_BYTES = 128  # of a tile of codes: what a swizzled row of shared memory holds
+ALIGNED = 16  # bytes: what TMA asks of every row
+SCALE_TILE_BYTES = 512  # 128 rows by 4 scales
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Elements of C per block, which `ctas` CTAs compute."""
+
+    m: int
+    n: int
+    ctas: int = 1
+
+
+TILINGS = (Tiling(128, 256), Tiling(256, 256, ctas=2), Tiling(128, 128))
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """All whose rows start at multiples of 16 bytes."""
+    w = workload
+    for name, size in {"A and B": w.row_bytes, "C": 2 * w.n}.items():
+        if size % ALIGNED:
+            return f"rows of {name} have {size} bytes: TMA takes multiples of {ALIGNED}"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    return tuple(
+        Variant(
+            f"{workload.dtype}_{tiling.m}x{tiling.n}" + f"_ctas{tiling.ctas}" * (tiling.ctas > 1),
+            {"dtype": workload.dtype, "tile_m": tiling.m, "tile_n": tiling.n, "ctas": tiling.ctas},
+        )
+        for tiling in TILINGS
+    )
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build.cutile import DeviceFunction, array, build
+    from kernels.gemm_blockscaled.cutile.kernel import product
+    from kernels.gemm_blockscaled.operator import BITS, BLOCK
+
+    p = variant.params
+    per_byte = 8 // BITS[p["dtype"]]
+    arrays = [*[array("uint8", 2)] * 2, *[array("uint8", 3)] * 2, array("fp16", 2)]
+    constants = [p["tile_m"], p["tile_n"], ROW_BYTES * per_byte, per_byte, BLOCK[p["dtype"]]]
+    kernel = product.replace_hints(num_ctas=p["ctas"]) if p["ctas"] > 1 else product
+    return build([DeviceFunction("kernel", SYMBOL, kernel, [*arrays, *constants])], target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """One block per tile of C, the last ones partly outside; a tile of scales is a row of 512 bytes."""
+    from cutesnake.load.cutile import TileLaunch, sequence
+
+    w, p = workload, build.params
+    scales = [x.view(*x.shape[:2], SCALE_TILE_BYTES) for x in (inputs.a_scales, inputs.b_scales)]
+    grid = (-(-w.m // p["tile_m"]), -(-w.n // p["tile_n"]), 1)
+    values = (inputs.a, inputs.b, *scales, outputs.c)
+    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))

@@ -1,0 +1,114 @@
+"""What the adapters of NVIDIA's block-scaled GEMM examples share: variants, compilation, grids and arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+
+if TYPE_CHECKING:
+    from kernels.gemm_blockscaled.operator import Inputs, Outputs, Workload
+
+TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+MULTIPROCESSORS = 148  # of a B200; NVIDIA's runners ask the device
+FUNCTION = "gemm"
+ALIGNED = 32  # elements: what the examples assume of M, N and K
+
+
+@dataclass(frozen=True)
+class Example:
+    """A class of NVIDIA's examples. `takes` says how it is called: see `program` in program.py."""
+
+    path: str  # below the folder of examples
+    name: str
+    takes: str
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Elements of C that a cluster along M computes at once, and CTAs of a cluster along M and N."""
+
+    m: int
+    n: int
+    cluster: tuple[int, int]
+
+    @property
+    def id(self) -> str:
+        return f"{self.m}x{self.n}_c{self.cluster[0]}x{self.cluster[1]}"
+
+
+TILINGS = (Tiling(256, 256, (2, 1)), Tiling(256, 128, (2, 1)), Tiling(128, 128, (1, 1)))  # 256 rows take a pair of CTAs
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    for key in ("m", "n", "k"):
+        if getattr(workload, key) % ALIGNED:
+            return f"{key} is {getattr(workload, key)}: NVIDIA's example takes multiples of {ALIGNED}"
+    return None
+
+
+@not_baked
+def supports_whole_tiles(workload: Workload, m: int, n: int, k: int) -> str | None:
+    """For the tutorials, which have one format and no code for partial tiles."""
+    if workload.dtype != "nvfp4":
+        return "NVIDIA's tutorial is written for nvfp4"
+    for key, tile in {"m": m, "n": n, "k": k}.items():
+        if getattr(workload, key) % tile:
+            return f"{key} is {getattr(workload, key)}: NVIDIA's tutorial takes multiples of its tile, {tile}"
+    return None
+
+
+@not_baked
+def variants(workload: Workload) -> tuple[Variant, ...]:
+    """A build per format and tiling serves every size."""
+    return tuple(variant(workload.dtype, tiling) for tiling in TILINGS)
+
+
+@not_baked
+def variant(dtype: str, tiling: Tiling) -> Variant:
+    params: dict[str, Any] = {"dtype": dtype, "tile_m": tiling.m, "tile_n": tiling.n}
+    params |= {"cluster_m": tiling.cluster[0], "cluster_n": tiling.cluster[1]}
+    params |= {"most_clusters": MULTIPROCESSORS // (tiling.cluster[0] * tiling.cluster[1])}
+    return Variant(f"{dtype}_{tiling.id}", params)
+
+
+def compile(example: Example, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.gemm_blockscaled.cutlass import program as cutlass_program
+
+        return cutlass_program.program(example.path, example.name, example.takes, **variant.params)
+
+    return cute_build.build(program, FUNCTION, target, folder)
+
+
+@not_baked
+def bind(example: Example, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The tensors go in as they are. The largest magnitude in C, where it is computed, goes to memory of its own."""
+    import torch
+
+    from cutesnake.load.cute import Call
+
+    amax = None
+    if example.takes == "amax":  # only ever raised, so that it stands for all calls of this binding
+        amax = torch.full((1, 1, 1), -torch.inf, device=outputs.c.device)
+    scales = (inputs.a_scales.view(-1), inputs.b_scales.view(-1))
+    values = (inputs.a, inputs.b, *scales, outputs.c, amax)
+    launch = build.launch(build.symbols[0], grid(example, build, workload))
+    return Runner(Call(build.function(), values), (launch,))
+
+
+@not_baked
+def grid(example: Example, build: Build, w: Workload) -> tuple[int, int, int]:
+    """CTAs of a launch: a cluster for each tile, or at most as many as fit on the card, side by side."""
+    p = build.params
+    pair = 2 if p["tile_m"] == 256 else 1
+    along_m = -(-w.m // (p["tile_m"] // pair * p["cluster_m"]))
+    along_n = -(-w.n // (p["tile_n"] * p["cluster_n"]))
+    if example.takes == "problem":
+        return along_m * p["cluster_m"], along_n * p["cluster_n"], 1
+    return p["cluster_m"], p["cluster_n"], min(along_m * along_n, p["most_clusters"])

@@ -1,0 +1,100 @@
+"""NVIDIA's block-scaled GEMM classes for SM100, called unmodified with our operator's bytes.
+
+The operator's tensors are bytes: CuTe's exported functions take 4-bit tensors in no spelling that both PyTorch and the
+simulator have. Their pointers are given the element types here.
+"""
+
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+import cutlass.utils as utils
+from cuda.bindings.driver import CUstream
+from cutlass.cute.nvgpu import tcgen05
+from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+
+from kernels.upstream.examples import module
+
+# Format -> elements, scales, elements of a block, elements in a byte
+FORMATS = {
+    "mxfp8": (cutlass.Float8E4M3FN, cutlass.Float8E8M0FNU, 32, 1),
+    "mxfp4": (cutlass.Float4E2M1FN, cutlass.Float8E8M0FNU, 32, 2),
+    "nvfp4": (cutlass.Float4E2M1FN, cutlass.Float8E4M3FN, 16, 2),
+}
+K_MAJOR = tcgen05.OperandMajorMode.K
+ALIGNED = 32  # elements: what the examples assume of every extent that is or leads to a stride
+
+
+class Product:
+    """The operator on one of NVIDIA's classes: `takes` is what it is called with, see `program`."""
+
+    def __init__(self, example: Any, takes: str, form: str, most_clusters: int) -> None:
+        self.example, self.takes, self.most_clusters = example, takes, most_clusters
+        self.element, self.scale, _, self.per_byte = FORMATS[form]
+
+    @cute.jit
+    def __call__(
+        self,
+        mA: cute.Tensor,
+        mB: cute.Tensor,
+        mSFA: cute.Tensor,
+        mSFB: cute.Tensor,
+        mC: cute.Tensor,
+        mAmax: cute.Tensor | None,
+        stream: CUstream,
+    ) -> None:
+        """Bytes mA (M, row), mB (N, row) and scales mSFA, mSFB (bytes,); mC (M, N) fp16, row-major; mAmax (1, 1, 1)."""
+        a, b = (cute.recast_ptr(x.iterator, dtype=self.element) for x in (mA, mB))
+        sfa, sfb = (cute.recast_ptr(x.iterator, dtype=self.scale) for x in (mSFA, mSFB))
+        m, n = mC.shape
+        k = mA.shape[1] * self.per_byte
+        one = cutlass.Int32(1)
+        if cutlass.const_expr(self.takes == "problem"):
+            self.example(a, b, sfa, sfb, mC.iterator, (m, n, k, one), stream)
+        elif cutlass.const_expr(self.takes == "layouts"):
+            layouts = (K_MAJOR, K_MAJOR, utils.LayoutEnum.ROW_MAJOR)
+            self.example(a, b, sfa, sfb, mC.iterator, layouts, (m, n, k, one), self.most_clusters, stream)
+        else:
+            tensors = (rows(a, m, k), rows(b, n, k), scales(sfa), scales(sfb), rows(mC.iterator, m, n))
+            if cutlass.const_expr(self.takes == "amax"):
+                self.example(*tensors, mAmax, self.most_clusters, stream)
+            else:
+                self.example(*tensors, self.most_clusters, stream)
+
+
+def rows(pointer: cute.Pointer, count: cutlass.Int32, width: cutlass.Int32) -> cute.Tensor:
+    """A row-major matrix (count, width) as (count, width, 1)."""
+    width = cute.assume(width, ALIGNED)
+    layout = cute.make_layout((count, width, 1), stride=(width, 1, cute.assume(count * width, ALIGNED)))
+    return cute.make_tensor(pointer, layout)
+
+
+def scales(pointer: cute.Pointer) -> cute.Tensor:
+    """A tensor of which the classes take the pointer only: the layout follows from the operand's shape."""
+    return cute.make_tensor(pointer, cute.make_layout((1,)))
+
+
+def program(
+    path: str, name: str, takes: str, dtype: str, most_clusters: int, **tiling: Any
+) -> tuple[Product, tuple[Any, ...]]:
+    """The host function and fake arguments for the class `name` of the example `path`; sizes are known at launch only.
+
+    `takes`: "problem" (pointers and sizes; a class with a format and tile of its own), "layouts" (pointers, layouts,
+    sizes), "tensors", or "amax" (tensors, and one for the largest magnitude in C). `tiling`: tile_m, tile_n, cluster_m,
+    cluster_n, for all but "problem".
+    """
+    t, cls = tiling, getattr(module(path), name)
+    if takes == "problem":
+        example = cls()
+    else:
+        block = FORMATS[dtype][2]
+        example = cls(block, (t["tile_m"], t["tile_n"]), (t["cluster_m"], t["cluster_n"]))
+
+    def row_major(element: type[cutlass.Numeric], extents: int, align: int) -> Any:
+        shape, order = tuple(cute.sym_int32() for _ in range(extents)), tuple(reversed(range(extents)))
+        return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=align)
+
+    matrices = [row_major(cutlass.Uint8, 2, 16) for _ in "AB"] + [row_major(cutlass.Uint8, 1, 32) for _ in "AB"]
+    c = row_major(cutlass.Float16, 2, 32)
+    amax = make_fake_compact_tensor(cutlass.Float32, (1, 1, 1), assumed_align=16) if takes == "amax" else None
+    return Product(example, takes, dtype, most_clusters), (*matrices, c, amax, make_fake_stream())

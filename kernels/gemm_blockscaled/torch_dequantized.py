@@ -1,0 +1,52 @@
+"""The product in plain PyTorch: operands dequantized to fp16, which holds them exactly, then `torch.mm`.
+
+It dequantizes at every call, since codes and scales are what the operator is given; someone whose weights do not change
+would keep them dequantized, in two to four times the memory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.gemm_blockscaled.operator import Inputs, Outputs, Workload, dequantize, e2m1_values
+from kernels.upstream.installed import on_stream
+
+DSL = "torch"
+SOURCE = "ours"
+TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
+)
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """Nothing is baked in: one build for everything."""
+    return (Variant("eager", {}),)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    """Nothing to compile: PyTorch brings its kernels."""
+    return {"symbols": [], "launch": {}, "function": None, "compilers": {}, "notes": ["PyTorch's own kernels"]}
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
+    import torch
+
+    values = e2m1_values(outputs.c.device)
+
+    def enqueue(stream: int) -> None:
+        with on_stream(outputs.c, stream):
+            a = dequantize(inputs.a, inputs.a_scales, workload, values).half()
+            b = dequantize(inputs.b, inputs.b_scales, workload, values).half()
+            torch.mm(a, b.T, out=outputs.c)
+
+    return Runner(enqueue)

@@ -1,0 +1,98 @@
+"""A stand-in for `cuda.tile` that computes with numpy: a kernel's own source, executed block by block on a CPU.
+
+Tiles are numpy arrays, 8-bit and 4-bit floats float32 arrays of their values. It has what `gemm_blockscaled` uses. What
+it does with memory, shapes and numbers is what cuTile documents; what the compiler makes of it is not seen.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+E2M1 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], dtype=np.float32)
+
+
+class Tile(types.ModuleType):
+    """The module `cuda.tile` of one kernel file."""
+
+    float32, float4_e2m1fn, float8_e4m3fn, float8_e8m0fnu = "float32", "e2m1", "e4m3", "e8m0"
+    PaddingMode = types.SimpleNamespace(ZERO=0)
+
+    def __init__(self) -> None:
+        super().__init__("cuda.tile")
+        self.Constant = {int: int}
+        self.block: tuple[int, ...] = ()
+        self.function = self.kernel = lambda function: function
+
+    def bid(self, axis: int) -> int:
+        return self.block[axis]
+
+    @staticmethod
+    def cdiv(a: int, b: int) -> int:
+        return -(-a // b)
+
+    @staticmethod
+    def _inside(array: np.ndarray, index: tuple[int, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
+        pairs = zip(index, shape, array.shape, strict=True)
+        return tuple(slice(i * s, max(i * s, min((i + 1) * s, extent))) for i, s, extent in pairs)
+
+    def load(self, array: np.ndarray, index: tuple[int, ...], *, shape: tuple[int, ...], padding_mode: int):
+        part = array[self._inside(array, index, shape)]
+        return np.pad(part, [(0, s - have) for s, have in zip(shape, part.shape, strict=True)])
+
+    def store(self, array: np.ndarray, index: tuple[int, ...], tile: np.ndarray) -> None:
+        inside = self._inside(array, index, tile.shape)
+        array[inside] = tile[tuple(slice(0, part.stop - part.start) for part in inside)]
+
+    def unpack_from_bytes(self, tile: np.ndarray, dtype: str) -> np.ndarray:
+        assert tile.ndim == 1 and tile.dtype == np.uint8 and dtype == "e2m1"
+        codes = np.stack((tile & 15, tile >> 4), -1).reshape(-1)  # the low half first
+        return np.where(codes & 8, -E2M1[codes & 7], E2M1[codes & 7])
+
+    def bitcast(self, tile: np.ndarray, dtype: str) -> np.ndarray:
+        assert tile.dtype == np.uint8
+        if dtype == "e8m0":
+            return np.exp2(tile.astype(np.float32) - 127)
+        return torch.from_numpy(np.ascontiguousarray(tile)).view(torch.float8_e4m3fn).float().numpy()
+
+    @staticmethod
+    def mma_scaled(x: np.ndarray, x_scale: np.ndarray, y: np.ndarray, y_scale: np.ndarray, acc: np.ndarray):
+        block = x.shape[1] // x_scale.shape[1]
+        return (x * x_scale.repeat(block, 1)) @ (y * y_scale.repeat(block, 0)) + acc
+
+    zeros = staticmethod(lambda shape, dtype: np.zeros(shape, np.float32))
+    reshape = staticmethod(np.reshape)
+    permute = transpose = staticmethod(np.transpose)
+    astype = staticmethod(lambda tile, dtype: tile.astype(dtype))
+
+
+def load(path: Path) -> tuple[Any, Tile]:
+    """The kernel file at `path`, imported with a stand-in of its own, and that stand-in."""
+    tile = Tile()
+    cuda = types.ModuleType("cuda")
+    cuda.tile = tile
+    spec = importlib.util.spec_from_file_location(f"numpy_{path.parent.name}", path)
+    module = importlib.util.module_from_spec(spec)
+    before = {name: sys.modules.get(name) for name in ("cuda", "cuda.tile")}
+    sys.modules |= {"cuda": cuda, "cuda.tile": tile}
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        for name, was in before.items():
+            sys.modules.pop(name)
+            if was is not None:
+                sys.modules[name] = was
+    return module, tile
+
+
+def launch(tile: Tile, kernel: Any, grid: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
+    """Every block of a grid, one after the other."""
+    for tile.block in itertools.product(*map(range, grid)):
+        kernel(*arguments)
