@@ -1,0 +1,65 @@
+"""`gemm_epilogue` in cuTile: a block per tile of D, the sum and its activation before the tile is stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream.gemm import misaligned
+
+if TYPE_CHECKING:
+    from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload
+
+DSL = "cutile"
+SOURCE = "ours"
+TARGETS: dict[str, tuple[str, ...]] = {
+    "sm_90a": ("TMA", "wgmma"),
+    "sm_100a": ("tcgen05", "tensor memory"),
+    "sm_103a": ("tcgen05", "tensor memory"),
+}
+SYMBOL = "gemm_epilogue"
+TILES = ((128, 128, 64), (128, 256, 64), (64, 128, 64))  # M x N x K
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """All whose rows are whole multiples of 16 bytes, which the builds promise."""
+    for name in ("k", "n"):
+        if misaligned(getattr(workload, name), 16):
+            return f"{name} is {getattr(workload, name)}: rows must be multiples of 16 bytes"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    w = workload
+    return tuple(
+        Variant(
+            f"{w.dtype}_{w.activation}_{m}x{n}x{k}",
+            {"dtype": w.dtype, "activation": w.activation, "tile_m": m, "tile_n": n, "tile_k": k},
+        )
+        for m, n, k in TILES
+    )
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build.cutile import DeviceFunction, array, build, scalar
+    from kernels.gemm_epilogue.cutile.kernel import gemm_epilogue
+
+    p = variant.params
+    activation = ("identity", "relu", "silu").index(p["activation"])
+    constants = [p["tile_m"], p["tile_n"], p["tile_k"], activation]
+    parameters = [*[array(p["dtype"], 2)] * 4, scalar("fp32"), scalar("fp32"), *constants]
+    return build([DeviceFunction("kernel", SYMBOL, gemm_epilogue, parameters)], target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """One block per tile of D."""
+    from cutesnake.load.cutile import TileLaunch, sequence
+
+    p = build.params
+    blocks = -(-workload.m // p["tile_m"]) * -(-workload.n // p["tile_n"])
+    values = (inputs.a, inputs.b, inputs.c, outputs.d, inputs.alpha, inputs.beta)
+    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, (blocks, 1, 1), values))

@@ -1,0 +1,79 @@
+"""NVIDIA's dense GEMM with a configurable epilogue for SM100 in CuTe DSL, unmodified from the fetched wheel.
+
+It is the class under the examples `custom_epilogue_dense_gemm` and `activation_custom_epilogue_dense_gemm`, which
+configure it as `program` does here, with other sums.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream import gemm as upstream
+from kernels.upstream.examples import SOURCE
+
+if TYPE_CHECKING:
+    from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cute"
+TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+MULTIPROCESSORS = 148  # of a B200 or B300; NVIDIA's runner asks the device
+TILES = ((256, 128, 2), (256, 256, 2), (128, 128, 1))  # elements of D that the CTAs of a cluster compute, CTAs
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """All whose rows are whole multiples of 16 bytes, which TMA asks for."""
+    for name, tensor in (("k", "A and B"), ("n", "C and D")):
+        if upstream.misaligned(getattr(workload, name), 16):
+            return f"{name} is {getattr(workload, name)}: TMA takes rows of {tensor} in multiples of 16 bytes"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """A build per element type, activation and tile serves every size."""
+    w = workload
+    return tuple(
+        Variant(
+            f"{w.dtype}_{w.activation}_{m}x{n}",
+            {
+                "dtype": w.dtype,
+                "activation": w.activation,
+                "tile_m": m,
+                "tile_n": n,
+                "pair": ctas == 2,
+                "cluster_m": ctas,
+                "cluster_n": 1,
+                "most_clusters": MULTIPROCESSORS // ctas,
+            },
+        )
+        for m, n, ctas in TILES
+    )
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.gemm_epilogue.cutlass import program as cutlass_program
+
+        return cutlass_program.program(dict(variant.params))
+
+    return cute_build.build(program, "gemm_epilogue", target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The matrices go in as they are, as views with a batch of one last."""
+    from cutesnake.load.cute import Call
+
+    w, p = workload, build.params
+    matrices = tuple(upstream.operand(x[None]) for x in (inputs.a, inputs.b, inputs.c, outputs.d))
+    cta_tile, cluster = (p["tile_m"] // (2 if p["pair"] else 1), p["tile_n"]), (p["cluster_m"], p["cluster_n"])
+    grid = upstream.persistent_grid(w.m, w.n, 1, cta_tile, cluster, p["most_clusters"])
+    call = Call(build.function(), (*matrices, inputs.alpha, inputs.beta))
+    return Runner(call, (build.launch(build.symbols[0], grid),))

@@ -1,0 +1,115 @@
+"""Operator `gemm_epilogue`: D = activation(alpha A B^T + beta C), the sum and the activation in float32.
+
+A linear layer with a residual or bias matrix and its activation, in one kernel instead of three.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cutesnake.contract import Cost
+from kernels.gemm import operator as gemm
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = {"bf16": 2, "fp16": 2}
+DISTRIBUTIONS = gemm.DISTRIBUTIONS
+PLANNED = ()  # no binding looks at values
+AXIS, AXIS_LABEL = "m", "rows of A and D (M)"
+ACTIVATIONS = ("identity", "relu", "silu")
+ALPHA, BETA = 0.5, 2.0  # numbers that no kernel may mistake for 1
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The product of an `m` x `k` by the transpose of an `n` x `k` matrix, both row-major."""
+
+    m: int
+    n: int
+    k: int
+    activation: str = "silu"
+    dtype: str = "bf16"
+
+    def __post_init__(self) -> None:
+        for key, allowed in (("activation", ACTIVATIONS), ("dtype", tuple(DTYPES))):
+            if getattr(self, key) not in allowed:
+                raise ValueError(f"{key} is {getattr(self, key)!r}; allowed: {', '.join(allowed)}")
+        _ = self.plain
+
+    @property
+    def id(self) -> str:
+        return f"m{self.m}_n{self.n}_k{self.k}_{self.activation}_{self.dtype}"
+
+    @property
+    def plain(self) -> gemm.Workload:
+        """The product alone as a workload of `gemm`, which raises ValueError for sizes that make no sense."""
+        return gemm.Workload(self.m, self.n, self.k, dtype=self.dtype)
+
+
+@dataclass
+class Inputs:
+    a: torch.Tensor  # [m, k]
+    b: torch.Tensor  # [n, k]
+    c: torch.Tensor  # [m, n]
+    alpha: float
+    beta: float
+
+
+@dataclass
+class Outputs:
+    d: torch.Tensor  # [m, n]
+
+
+def relatives(workload: Workload) -> tuple[Workload, ...]:
+    """A size beside a workload that is no multiple of any tile; rows keep 16 bytes."""
+    return (replace(workload, m=workload.m + 1, n=workload.n + 16, k=workload.k + 16),)
+
+
+def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
+    """Inputs drawn on `device` from `seed`: A and B by the distributions of `gemm`, C as large as their product."""
+    import torch
+
+    w = workload
+    drawn = gemm.make_inputs(w.plain, seed, device, distribution)
+    generator = torch.Generator(device).manual_seed(seed + 1)
+    c = torch.randn(w.m, w.n, generator=generator, device=device) * w.k**0.5
+    return Inputs(drawn.a[0], drawn.b[0], c.to(drawn.a.dtype), ALPHA, BETA)
+
+
+def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
+    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    return Outputs(gemm.make_outputs(workload.plain, device).c[0])
+
+
+def activate(x: torch.Tensor, activation: str) -> torch.Tensor:
+    """The activation of a tensor, in its own precision."""
+    import torch
+
+    return {"identity": lambda t: t, "relu": torch.relu, "silu": torch.nn.functional.silu}[activation](x)
+
+
+def reference(inputs: Inputs, workload: Workload) -> Outputs:
+    """float32 throughout."""
+    sums = inputs.alpha * (inputs.a.float() @ inputs.b.float().T) + inputs.beta * inputs.c.float()
+    return Outputs(activate(sums, workload.activation))
+
+
+def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
+    """PyTorch's own: the sum rounded to the workload's dtype, then the activation of that."""
+    import torch
+
+    sums = torch.addmm(inputs.c, inputs.a, inputs.b.T, beta=inputs.beta, alpha=inputs.alpha)
+    return Outputs(activate(sums, workload.activation))
+
+
+def cost(workload: Workload) -> Cost:
+    """The product's, and C read once. The few operations an element of the epilogue are not counted."""
+    plain = gemm.cost(workload.plain)
+    return Cost(plain.flops, plain.bytes_read + plain.bytes_written, plain.bytes_written)
+
+
+def tolerance(dtype: str) -> float:
+    """Largest relative error norm when `same_precision` is exact: one rounding of D."""
+    return gemm.tolerance(dtype)
