@@ -61,16 +61,32 @@ def test_no_empty_request_is_split():
         assert all(lengths[request] > 0 for request, *_ in make_schedule(lengths, 128, PROCESSORS).merges)
 
 
-@pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize("element_bytes", [1, 2])
-def test_the_budget_fits_an_sm(element_bytes, groups):
-    sizes = layout.make_layout(element_bytes, groups)
-    assert sizes.shared_bytes + 1024 <= 232_448 < sizes.shared_bytes + 1024 + layout.STAGE_BOXES * layout.BOX_BYTES
-    assert sizes.stages > sizes.key_stages, "the keys of a tile must fit, or the product waits for itself"
+@pytest.mark.parametrize(
+    ("element_bytes", "groups", "in_place"), [(2, 2, False), (2, 1, False), (1, 2, False), (1, 1, False), (1, 2, True)]
+)
+def test_the_budget_fits_an_sm(element_bytes, groups, in_place):
+    sizes = layout.make_layout(element_bytes, groups, in_place)
+    more = (sizes.boxes if in_place else layout.STAGE_BOXES) * layout.BOX_BYTES
+    assert sizes.shared_bytes + 1024 <= 232_448 < sizes.shared_bytes + 1024 + more
+    tile = 1 if in_place else sizes.key_stages
+    assert sizes.stages > tile, "the keys of the next tile must fit, or the product waits for itself"
     assert layout.OUT_COLUMN + layout.OUT_COLUMNS <= layout.TENSOR_MEMORY_COLUMNS <= 512
     result = 4 * layout.CTA_ROWS * layout.LATENT  # fp32, all of it: after the last item it goes through the ring
-    assert result <= layout.STAGE_BOXES * layout.BOX_BYTES * sizes.stages
+    assert result <= layout.BOX_BYTES * sizes.ring_boxes
     assert 2 ** (sizes.offset + sizes.slack) <= 448, "P in e4m3"
+
+
+@pytest.mark.parametrize("page", [0, 1])
+def test_in_place_each_box_is_the_values_of_one_page_and_half(page):
+    """What a CTA keeps of its keys for its own page are its own columns, and it loads over the rest."""
+    sizes = layout.make_layout(1, 2, True)
+    units = [sizes.unit_box(*divmod(unit, 2)) for unit in range(layout.UNITS)]
+    assert sorted(units) == list(range(layout.LATENT // sizes.box))
+    for half in range(2):
+        column = sizes.box * sizes.unit_box(page, half)
+        assert column == layout.HALF * half + layout.HALF // layout.CTAS * page
+    boxes = [box for unit in range(layout.UNITS) for box in sizes.released_boxes(unit)]
+    assert sorted(boxes) == list(range(sizes.boxes))
 
 
 def test_the_contract_is_imported_without_dsl_and_torch():
@@ -97,7 +113,8 @@ def make(name: str, target: str = "sm_100a") -> Path:
 
 
 EIGHT = [f"{dtype}_softmax8" for dtype in cute_sm100.DTYPES]
-ALL = [*EIGHT, *(f"{dtype}_softmax4" for dtype in cute_sm100.DTYPES)]
+IN_PLACE = "fp8_in_place"
+ALL = [*EIGHT, *(f"{dtype}_softmax4" for dtype in cute_sm100.DTYPES), IN_PLACE]
 
 
 def dtype_of(built: Path) -> str:
@@ -112,7 +129,8 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     assert made["status"] == "ok", made["reason"]
     sass = (built / "kernel.sass").read_text()
     assert not {"LDL", "STL"} & {word.split(".")[0] for word in sass.split()}
-    sizes = layout.make_layout(1 if name.startswith("fp8") else 2, made["variant"]["params"]["groups"])
+    params = made["variant"]["params"]
+    sizes = layout.make_layout(1 if name.startswith("fp8") else 2, params["groups"], params["in_place"])
     split = next(symbol for symbol in made["symbols"] if "split_kernel" in symbol)
     assert made["launch"][split]["block"] == [sizes.threads, 1, 1]
     assert made["launch"][split]["cluster"] == [layout.CTAS, 1, 1]
@@ -123,11 +141,14 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     # Before and within the loop over tiles, or within and after it.
     assert len(products) == 2 * (sizes.key_steps + layout.UNITS * sizes.unit_steps)
     assert all("2CTA" in opcode for opcode in products)
-    loads = sizes.boxes + 2 * (sizes.boxes + layout.STAGE_BOXES * sizes.value_stages)  # Q, and a tile twice
+    # Q, and a tile twice: before and within the loop, or within and after it. In place, values once, and of one page.
+    values = layout.STAGE_BOXES * sizes.value_stages
+    loads = 3 * sizes.boxes + (values // 2 if sizes.in_place else 2 * values)
     assert len([opcode for opcode in opcodes if opcode.startswith("UTMALDG")]) == loads
     assert len([opcode for opcode in opcodes if opcode.startswith("UTMASTG")]) == 2  # whole, and partial results
-    # A commit for each stage, for the scores, for Q and for O, twice.
-    commits = 2 * (sizes.key_stages + sizes.value_stages + 3)
+    # A commit for each stage or unit, for the scores, for Q and for O, twice.
+    stages = layout.UNITS if sizes.in_place else sizes.key_stages + sizes.value_stages
+    commits = 2 * (stages + 3)
     assert len([opcode for opcode in opcodes if "MULTICAST" in opcode]) == commits
 
 
@@ -151,7 +172,7 @@ SIZES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", EIGHT)
+@pytest.mark.parametrize("name", [*EIGHT, IN_PLACE])
 def test_results_in_the_simulator(name, size):
     """With NaN and wild page-table entries past the requests' ends: right under every schedule, and no finding."""
     import ptxsim

@@ -13,30 +13,29 @@ import pytest
 from cutesnake.places import ROOT
 from kernels.mla_decode.operator import Workload
 
-pytestmark = pytest.mark.slow
-
+SOURCE = ROOT / "kernels" / "mla_decode" / "cute_sm100"
 BUILD = """
 import sys
 from pathlib import Path
-from cutesnake.contract import Variant
 from kernels.mla_decode import cute_sm100
+from kernels.mla_decode.operator import Workload
 assert Path(cute_sm100.__file__).is_relative_to(Path.cwd()), "not the edited copy"
-variant = Variant("bf16_softmax8", {"dtype": "bf16", "groups": 2})
+variant = cute_sm100.variants(Workload(1, 64, sys.argv[2]), "sm_100a")[0]
 cute_sm100.compile(variant, "sm_100a", Path(sys.argv[1]))
 """
 
-LENGTHS = (600, 100, 90, 120, 60)
+LENGTHS = (900, 100, 90, 120, 60)
 KV_FULL = "cute.arch.mbarrier_wait(self.mbarriers + self.layout.kv_full + stage, phase)"
 KV_EMPTY = "cute.arch.mbarrier_wait(self.mbarriers + self.layout.kv_empty + stage, phase)"
 # name: file, what stands there, what is put in its place
 MUTANTS = {
     "a product does not wait for its operands": ("product.py", KV_FULL, "pass"),
     "a load does not wait for its stage": ("load.py", KV_EMPTY + "\n        self.expect", "self.expect"),
-    "too few bytes expected": ("load.py", "CTAS * boxes * BOX_BYTES", "boxes * BOX_BYTES"),
+    "too few bytes expected": ("load.py", "ctas * boxes * BOX_BYTES", "boxes * BOX_BYTES"),
     "Q is loaded again before the scores have read it": (
         "load.py",
-        "cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, q_phase)\n            q_phase ^= 1",
-        "q_phase ^= 1",
+        "cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, phase)",
+        "pass",
     ),
     "a page's keys come first in its box": ("load.py", "(keys - PAGE, 0, index)", "(0, 0, index)"),
     "values of the wrong half": ("load.py", "unit_boxes * self.rank + part", "unit_boxes * (1 - self.rank) + part"),
@@ -112,6 +111,28 @@ MUTANTS = {
         "(is_last, rounds",
         "(is_last | (lane >= 0), rounds",
     ),
+    "values replace keys that the scores still read": (
+        "in_place.py",
+        "cute.arch.mbarrier_wait(self.mbarriers + ready, count // SCORE_STAGES % 2)",
+        "pass",
+    ),
+    "keys are loaded over values that are still read": (
+        "in_place.py",
+        "            self.wait_for_unit(count, unit)\n            self.expect",
+        "            self.expect",
+    ),
+    "values in place are not waited for": (
+        "in_place.py",
+        "cute.arch.mbarrier_wait(self.mbarriers + self.layout.values_full + 2 * slot + page, turn)",
+        "pass",
+    ),
+    "values in place are of the own page": ("in_place.py", "2 * tile + other", "2 * tile + self.rank"),
+    "values in place are expected from both CTAs": ("in_place.py", "expect(full, 2, ctas=1)", "expect(full, 2)"),
+    "keys of a slot are not waited for": (
+        "in_place.py",
+        "cute.arch.mbarrier_wait(self.mbarriers + self.layout.keys_full + UNITS * slot + unit, turn)",
+        "pass",
+    ),
     "tensor memory is not given back": (
         "kernel.py",
         "cute.arch.dealloc_tmem(tensor_memory, TENSOR_MEMORY_COLUMNS, is_two_cta=True)",
@@ -140,7 +161,7 @@ def built(tmp_path):
         folder.mkdir()
         paths = f"{tmp_path}:{ROOT / 'workflow' / 'scripts'}"
         done = subprocess.run(
-            [sys.executable, "-c", BUILD, str(folder)],
+            [sys.executable, "-c", BUILD, str(folder), dtype_of(file)],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": paths},
             capture_output=True,
@@ -152,7 +173,12 @@ def built(tmp_path):
     return make
 
 
-def caught(folder: Path) -> str | None:
+def dtype_of(file: str) -> str:
+    """Whose default variant has what `file` does."""
+    return "fp8" if file == "in_place.py" else "bf16"
+
+
+def caught(folder: Path, dtype: str) -> str | None:
     """How the first schedule that notices anything does so.
 
     Requests of one tile follow each other in a pair, so that nothing but its own mbarrier keeps Q.
@@ -160,7 +186,7 @@ def caught(folder: Path) -> str | None:
     import ptxsim
     from sm100_runs import faults
 
-    workload = Workload(len(LENGTHS), max(LENGTHS), paged=True)
+    workload = Workload(len(LENGTHS), max(LENGTHS), dtype, paged=True)
     schedules = (*ptxsim.DEFAULT_SCHEDULES, *(("warps", seed) for seed in range(8)))
     try:
         return next(faults(folder, workload, schedules, LENGTHS, processors=4, distribution="large"), None)
@@ -168,12 +194,23 @@ def caught(folder: Path) -> str | None:
         return str(error)
 
 
-def test_the_intact_copy_is_not_caught(built):
-    assert caught(built("layout.py", "HALF = LATENT // 2", "HALF = LATENT // 2")) is None
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_still_has_its_place_in_the_source(name):
+    file, old, new = MUTANTS[name]
+    text = (SOURCE / file).read_text()
+    assert old in text and text.replace(old, new) != text
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["product.py", "in_place.py"])
+def test_the_intact_copy_is_not_caught(built, file):
+    assert caught(built(file, "BEGIN", "BEGIN"), dtype_of(file)) is None
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_caught(built, name):
-    how = caught(built(*MUTANTS[name]))
+    file, *edit = MUTANTS[name]
+    how = caught(built(file, *edit), dtype_of(file))
     assert how, f"«{name}» went unnoticed"
     print(name, "→", how)

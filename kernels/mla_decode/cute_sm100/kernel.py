@@ -38,6 +38,7 @@ from cutlass.cute.nvgpu import cpasync, tcgen05
 from cutlass.utils import SmemAllocator
 
 from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
+from kernels.mla_decode.cute_sm100.in_place import InPlaceLoader, InPlaceMultiplier
 from kernels.mla_decode.cute_sm100.layout import (
     BOX_BYTES,
     CTA_ROWS,
@@ -47,7 +48,6 @@ from kernels.mla_decode.cute_sm100.layout import (
     OUT_COLUMN,
     PAGE,
     ROWS,
-    STAGE_BOXES,
     STORE_ROW_BYTES,
     TENSOR_MEMORY_COLUMNS,
     make_layout,
@@ -59,11 +59,14 @@ from kernels.mla_decode.split_kv.combine import Combine
 
 
 class MlaDecodeSm100:
-    """Compile-time choices: `dtype` (cutlass.BFloat16, Float16 or Float8E4M3FN), `groups` of four softmax warps."""
+    """Compile-time choices: `dtype` (cutlass.BFloat16, Float16 or Float8E4M3FN), `groups` of four softmax warps, and
+    whether a tile's values take the place of its keys (`in_place`, 8-bit elements only)."""
 
-    def __init__(self, dtype: type[cutlass.Numeric], groups: int):
+    def __init__(self, dtype: type[cutlass.Numeric], groups: int, in_place: bool = False):
         self.dtype = dtype
-        self.layout = make_layout(dtype.width // 8, groups)
+        self.layout = make_layout(dtype.width // 8, groups, in_place)
+        if in_place and self.layout.unit_boxes > 1:
+            raise ValueError(f"values in place of keys need 8-bit elements, not {dtype}: shared memory is too small")
 
     @cute.jit
     def __call__(
@@ -86,7 +89,7 @@ class MlaDecodeSm100:
     ):
         boxes = cute.tile_to_shape(
             tcgen05.make_smem_layout_atom(tcgen05.SmemLayoutAtomKind.K_SW128, self.dtype),
-            (PAGE, self.layout.box, STAGE_BOXES * self.layout.stages),
+            (PAGE, self.layout.box, self.layout.ring_boxes),
             order=(0, 1, 2),
         )
         one_box = cute.slice_(boxes, (None, None, 0))
@@ -99,9 +102,7 @@ class MlaDecodeSm100:
         @cute.struct
         class SharedStorage:
             q: cute.struct.Align[cute.struct.MemRange[self.dtype, self.layout.boxes * box_elements], 1024]
-            kv: cute.struct.Align[
-                cute.struct.MemRange[self.dtype, STAGE_BOXES * self.layout.stages * box_elements], 1024
-            ]
+            kv: cute.struct.Align[cute.struct.MemRange[self.dtype, self.layout.ring_boxes * box_elements], 1024]
             p: cute.struct.Align[
                 cute.struct.MemRange[self.dtype, self.layout.p_bytes // self.layout.element_bytes], 1024
             ]
@@ -196,7 +197,8 @@ class MlaDecodeSm100:
             kv_boxes = storage.kv.get_tensor(boxes.outer, swizzle=boxes.inner)
             q_boxes = storage.q.get_tensor(boxes.outer, swizzle=boxes.inner)
             loads = (tma_q, tma_kv, q_tma, kv_tma, q_boxes, kv_boxes)
-            Loader(self.layout, *loads, page_table, rank, mbarriers).run(*work)
+            kind = InPlaceLoader if self.layout.in_place else Loader
+            kind(self.layout, *loads, page_table, rank, mbarriers).run(*work)
         elif warp == self.layout.product_warp:
             if rank == 0:
                 self._multiplier(storage, tensor_memory, mbarriers).run(*work)
@@ -236,7 +238,7 @@ class MlaDecodeSm100:
     def _multiplier(self, storage: Any, tensor_memory: cute.Pointer, mbarriers: cute.Pointer) -> Multiplier:
         """Shared memory as the products read it, as descriptors."""
         qk, pv = self._products()
-        sizes, ring = self.layout, STAGE_BOXES * self.layout.stages
+        sizes, ring = self.layout, self.layout.ring_boxes
         tile_qk = (ROWS, KEYS, sizes.box)
         shared = (
             (storage.q, sm100.make_smem_layout_a(qk, tile_qk, self.dtype, sizes.boxes)),
@@ -247,7 +249,8 @@ class MlaDecodeSm100:
         sQ, sK, sP, sV = (memory.get_tensor(view.outer, swizzle=view.inner) for memory, view in shared)
         scores = qk.make_fragment_C(qk.partition_shape_C((ROWS, KEYS)))
         values = pv.make_fragment_C(pv.partition_shape_C((ROWS, HALF)))
-        return Multiplier(
+        kind = InPlaceMultiplier if self.layout.in_place else Multiplier
+        return kind(
             layout=self.layout,
             make_products=self._products,
             q=qk.make_fragment_A(sQ),

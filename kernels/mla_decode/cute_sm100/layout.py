@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 LATENT, ROPE, PAGE = 512, 64, 64
 WIDTH = LATENT + ROPE
@@ -41,7 +42,8 @@ class Layout:
 
     element_bytes: int  # of Q, cache, P and output: 2 or 1
     groups: int  # of four softmax warps each: they share a tile's columns
-    stages: int  # of the ring
+    stages: int  # of the ring; or, in place, its slots, each for a page of keys
+    in_place: bool = False  # a tile's values take the place of its keys: in_place.py
 
     @property
     def box(self) -> int:
@@ -125,9 +127,36 @@ class Layout:
     def kv_empty(self) -> int:
         return self.kv_full + self.stages
 
+    # In place: of each slot one per unit for the keys, one per page for the values, one per unit for their release.
+    @property
+    def keys_full(self) -> int:
+        return self.kv_full
+
+    @property
+    def values_full(self) -> int:
+        return self.keys_full + UNITS * self.stages
+
+    @property
+    def unit_free(self) -> int:
+        return self.values_full + 2 * self.stages
+
     @property
     def mbarriers(self) -> int:
-        return self.kv_empty + self.stages
+        return self.unit_free + UNITS * self.stages if self.in_place else self.kv_empty + self.stages
+
+    def unit_box(self, page: Any, half: int) -> Any:
+        """Where a slot has the values of a page, of one half of the columns."""
+        return HALF // self.box * half + page
+
+    def released_boxes(self, unit: int) -> tuple[int, ...]:
+        """The boxes of a slot that are loaded, and released, together: a unit's, and with the first the rope's."""
+        page, half = divmod(unit, 2)
+        rope = (self.boxes - 1,) if unit == 0 else ()
+        return (self.unit_box(page, half), *rope)
+
+    @property
+    def ring_boxes(self) -> int:
+        return self.stages * (self.boxes if self.in_place else STAGE_BOXES)
 
     @property
     def p_bytes(self) -> int:
@@ -137,19 +166,18 @@ class Layout:
     @property
     def p_place(self) -> int:
         """Of P, counted from the beginning of the ring in memory of a TMA store."""
-        return STAGE_BOXES * BOX_BYTES * self.stages // STORE_BYTES
+        return self.ring_boxes * BOX_BYTES // STORE_BYTES
 
     @property
     def shared_bytes(self) -> int:
         """Without what alignment adds."""
         exchange = 3 * 4 * self.softmax_threads
-        boxes = self.boxes + STAGE_BOXES * self.stages
-        return BOX_BYTES * boxes + self.p_bytes + exchange + 8 * self.mbarriers + 4
+        return BOX_BYTES * (self.boxes + self.ring_boxes) + self.p_bytes + exchange + 8 * self.mbarriers + 4
 
 
-def make_layout(element_bytes: int, groups: int) -> Layout:
+def make_layout(element_bytes: int, groups: int, in_place: bool = False) -> Layout:
     """With as many stages as an SM's 232,448 bytes (1,024 for alignment) hold."""
     stages = 1
-    while Layout(element_bytes, groups, stages + 1).shared_bytes <= 232_448 - 1024:
+    while Layout(element_bytes, groups, stages + 1, in_place).shared_bytes <= 232_448 - 1024:
         stages += 1
-    return Layout(element_bytes, groups, stages)
+    return Layout(element_bytes, groups, stages, in_place)

@@ -54,10 +54,6 @@ class Loader:
     @cute.jit
     def run(self, items: cute.Tensor, first_item: Int32, end_item: Int32) -> None:
         """Every load of this CTA's work items, each as soon as the memory it goes to has been read."""
-        gQ = cute.local_tile(self.q_tma, (CTA_ROWS, self.layout.box), (None, None, None))  # (64, box, blocks, boxes, b)
-        q_shared, q_global = cpasync.tma_partition(
-            self.tma_q, 0, cute.make_layout(1), cute.group_modes(self.q_boxes, 0, 2), cute.group_modes(gQ, 0, 2)
-        )
         stage, phase, q_phase = Int32(0), Int32(1), Int32(1)  # a fresh mbarrier lets a wait for phase 1 pass
         next_request, next_block = items[first_item, REQUEST], items[first_item, ROW_BLOCK]
         next_begin, next_end, next_length = items[first_item, BEGIN], items[first_item, END], items[first_item, LENGTH]
@@ -67,16 +63,8 @@ class Loader:
         for number in cutlass.range(first_item, end_item, unroll=1):
             request, row_block = next_request, next_block
             begin, end, length = next_begin, next_end, next_length
-            cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, q_phase)
+            self.load_q(request, row_block, q_phase)
             q_phase ^= 1
-            self.expect(self.layout.q_full, self.layout.boxes)
-            for box in cutlass.range_constexpr(self.layout.boxes):
-                cute.copy(
-                    self.tma_q,
-                    q_global[None, CTAS * row_block + self.rank, box, request],
-                    q_shared[None, box],
-                    tma_bar_ptr=self.mbarriers + self.layout.q_full,
-                )
             following = cutlass.min(number + 1, end_item - 1)
             next_request, next_block = items[following, REQUEST], items[following, ROW_BLOCK]
             next_begin, next_end, next_length = items[following, BEGIN], items[following, END], items[following, LENGTH]
@@ -90,6 +78,23 @@ class Loader:
         for _ in cutlass.range_constexpr(self.layout.stages):
             cute.arch.mbarrier_wait(self.mbarriers + self.layout.kv_empty + stage, phase)
             stage, phase = next_stage(stage, phase, self.layout.stages)
+
+    @cute.jit
+    def load_q(self, request: Int32, row_block: Int32, phase: Int32) -> None:
+        """This CTA's 64 rows, once the scores of the item before have read its memory."""
+        gQ = cute.local_tile(self.q_tma, (CTA_ROWS, self.layout.box), (None, None, None))  # (64, box, blocks, boxes, b)
+        shared, source = cpasync.tma_partition(
+            self.tma_q, 0, cute.make_layout(1), cute.group_modes(self.q_boxes, 0, 2), cute.group_modes(gQ, 0, 2)
+        )
+        cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, phase)
+        self.expect(self.layout.q_full, self.layout.boxes)
+        for box in cutlass.range_constexpr(self.layout.boxes):
+            cute.copy(
+                self.tma_q,
+                source[None, CTAS * row_block + self.rank, box, request],
+                shared[None, box],
+                tma_bar_ptr=self.mbarriers + self.layout.q_full,
+            )
 
     @cute.jit
     def load_keys(self, request: Int32, tile: Int32, length: Int32, stage: Int32, phase: Int32) -> tuple[Int32, Int32]:
@@ -146,8 +151,8 @@ class Loader:
         cute.copy(self.tma_kv, source, target, tma_bar_ptr=self.mbarriers + self.layout.kv_full + stage)
 
     @cute.jit
-    def expect(self, mbarrier: Any, boxes: cutlass.Constexpr) -> None:
+    def expect(self, mbarrier: Any, boxes: cutlass.Constexpr, ctas: cutlass.Constexpr = CTAS) -> None:
         """The leader expects `boxes` from each CTA. The other CTA's may be counted before, but not two phases ahead."""
         if self.rank == 0:
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(self.mbarriers + mbarrier, CTAS * boxes * BOX_BYTES)
+                cute.arch.mbarrier_arrive_and_expect_tx(self.mbarriers + mbarrier, ctas * boxes * BOX_BYTES)
