@@ -63,3 +63,31 @@ def simulate(
         settings={"seeds": [0], "distributions": list(distributions), "schedules": list(schedules)},
     )
     return simulation.simulate(case)
+
+
+def launches(operator: str, kernel: str, folder: Path, workload: Any) -> tuple[list[tuple], list[tuple]]:
+    """Grid, block, cluster and dynamic shared bytes of every launch: as the runner of a CuTe build tells them, and as
+    the build's own host code makes them."""
+    import torch
+
+    import ptxsim
+    from cutesnake.catalog import load_operator
+    from cutesnake.load import cute as cute_load
+    from cutesnake.load.build import LoadedBuild
+
+    problem, made = load_operator(operator), []
+    inputs, outputs = problem.make_inputs(workload, 0), problem.make_outputs(workload)
+    ptx = ptxsim.Module.from_file(folder / "kernel.ptx")
+
+    def capture(place: Path, function: str) -> Any:
+        def call(*arguments: Any) -> None:
+            stream = ptxsim.Pointer(torch.zeros(1))
+            made.extend(ptxsim.capture(place / "kernel.o", function, (*arguments[:-1], stream), ptx))
+
+        return call
+
+    with cute_load.opened_by(capture):
+        runner = load_kernel(operator, kernel).bind(LoadedBuild(folder), workload, inputs, outputs)
+    runner(0)
+    told = [(launch.grid, launch.block, launch.cluster, launch.dynamic_shared_bytes) for launch in runner.launches]
+    return told, [(launch.grid, launch.block, launch.cluster, launch.dynamic_shared) for launch in made]

@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from builds import build, simulate
+from builds import build, launches, simulate
 from cutesnake import record
 from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.contract import Variant
-from cutesnake.load import cute as cute_load
-from cutesnake.load.build import LoadedBuild
 from kernels.gemm import tilegym_tiles
 from kernels.gemm.operator import DISTRIBUTIONS, DTYPES, OUTPUT, Inputs, Workload, factors, torch_dtype
 from kernels.upstream import gemm as upstream
@@ -212,29 +210,9 @@ def test_clusters_that_stay_take_several_tiles(kernel, target) -> None:
 @pytest.mark.parametrize(("kernel", "target"), CUTE)
 @pytest.mark.parametrize("values", [{}, {"m": 3000, "n": 6000, "batch": 2}], ids=["small", "large"])
 def test_launches_are_those_that_the_build_makes(default, kernel, target, values) -> None:
-    import torch
-
-    import ptxsim
-
-    workload, module = Workload(**{"m": 200, "n": 264, "k": 136, **values}), load_kernel("gemm", kernel)
-    inputs, outputs = OPERATOR.make_inputs(workload, 0), OPERATOR.make_outputs(workload)
-    folder, made = default(kernel, target), []
-    ptx = ptxsim.Module.from_file(folder / "kernel.ptx")
-
-    def capture(place: Path, function: str):
-        def call(*arguments) -> None:
-            stream = ptxsim.Pointer(torch.zeros(1))
-            made.extend(ptxsim.capture(place / "kernel.o", function, (*arguments[:-1], stream), ptx))
-
-        return call
-
-    with cute_load.opened_by(capture):
-        runner = module.bind(LoadedBuild(folder), workload, inputs, outputs)
-    runner(0)
-    assert [(launch.grid, launch.block, launch.cluster) for launch in made] == [
-        (launch.grid, launch.block, launch.cluster) for launch in runner.launches
-    ]
-    assert [launch.dynamic_shared for launch in made] == [launch.dynamic_shared_bytes for launch in runner.launches]
+    workload = Workload(**{"m": 200, "n": 264, "k": 136, **values})
+    told, made = launches("gemm", kernel, default(kernel, target), workload)
+    assert told == made
 
 
 @pytest.mark.slow

@@ -5,11 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from builds import build, simulate
+from builds import build, launches, simulate
 from cutesnake import record
 from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.load import cute as cute_load
-from cutesnake.load.build import LoadedBuild
 from kernels.gemm_epilogue.operator import ACTIVATIONS, DISTRIBUTIONS, Workload
 
 OPERATOR = load_operator("gemm_epilogue")
@@ -108,25 +106,5 @@ def test_every_activation_is_right_in_the_simulator(activation) -> None:
 
 @pytest.mark.slow
 def test_launches_are_those_that_the_build_makes() -> None:
-    import torch
-
-    import ptxsim
-
-    _, _, folder = first("cutlass", "sm_100a")
-    workload, made = Workload(3000, 6000, 64), []
-    inputs, outputs = OPERATOR.make_inputs(workload, 0), OPERATOR.make_outputs(workload)
-    ptx = ptxsim.Module.from_file(folder / "kernel.ptx")
-
-    def capture(place, function):
-        def call(*arguments) -> None:
-            stream = ptxsim.Pointer(torch.zeros(1))
-            made.extend(ptxsim.capture(place / "kernel.o", function, (*arguments[:-1], stream), ptx))
-
-        return call
-
-    with cute_load.opened_by(capture):
-        runner = load_kernel("gemm_epilogue", "cutlass").bind(LoadedBuild(folder), workload, inputs, outputs)
-    runner(0)
-    assert [(launch.grid, launch.block, launch.cluster, launch.dynamic_shared) for launch in made] == [
-        (launch.grid, launch.block, launch.cluster, launch.dynamic_shared_bytes) for launch in runner.launches
-    ]
+    told, made = launches("gemm_epilogue", "cutlass", first("cutlass", "sm_100a")[2], Workload(3000, 6000, 64))
+    assert told == made

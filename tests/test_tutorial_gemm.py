@@ -5,11 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from builds import build, simulate
+from builds import build, launches, simulate
 from cutesnake import record
 from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.load import cute as cute_load
-from cutesnake.load.build import LoadedBuild
 from kernels.tutorial_gemm.operator import DISTRIBUTIONS, Workload
 
 OPERATOR = load_operator("tutorial_gemm")
@@ -116,27 +114,8 @@ def test_every_step_is_right_in_the_simulator(step) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_launches_are_those_that_the_build_makes_on_the_stream_that_is_asked_for(step) -> None:
-    import torch
-
-    import ptxsim
-
-    workload = Workload(512, 2304, 256)
-    inputs, outputs = OPERATOR.make_inputs(workload, 0), OPERATOR.make_outputs(workload)
-    folder, made = built(step)[0], []
-    ptx = ptxsim.Module.from_file(folder / "kernel.ptx")
-
-    def capture(place, function):
-        def call(*arguments) -> None:
-            stream = ptxsim.Pointer(torch.zeros(1))
-            made.extend(ptxsim.capture(place / "kernel.o", function, (*arguments[:-1], stream), ptx))
-
-        return call
-
-    with cute_load.opened_by(capture):
-        runner = load_kernel("tutorial_gemm", f"cutlass_{step}").bind(LoadedBuild(folder), workload, inputs, outputs)
-    runner(0)
-    assert [(launch.grid, launch.block, launch.cluster, launch.dynamic_shared) for launch in made] == [
-        (launch.grid, launch.block, launch.cluster, launch.dynamic_shared_bytes) for launch in runner.launches
-    ]
+    folder = built(step)[0]
+    told, made = launches("tutorial_gemm", f"cutlass_{step}", folder, Workload(512, 2304, 256))
+    assert told == made
     streams = re.findall(r"cuda\.launch_cfg\.create.*stream = (%\w+)\)", (folder / "kernel.mlir").read_text())
     assert len(streams) == len(made) and all(stream.startswith("%arg") for stream in streams)  # else a constant, 0
