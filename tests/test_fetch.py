@@ -28,7 +28,7 @@ LISTED = ["tiny/kernel.py", "tiny/more/"]
 def make_wheel(place: Path, members: dict[str, str] = MEMBERS) -> str:
     """Write the wheel into `place`; returns its sha256."""
     place.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(place / WHEEL, "w") as archive:
+    with zipfile.ZipFile(place / WHEEL, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in members.items():
             archive.writestr(name, text)
     return hashlib.sha256((place / WHEEL).read_bytes()).hexdigest()
@@ -42,7 +42,7 @@ class Workplace:
         self.pin(make_wheel(self.wheels))
 
     def pin(self, sha256: str, files: list[str] = LISTED) -> None:
-        entry = {"version": "1.0", "wheel": WHEEL, "sha256": sha256, "licence": "MIT", "homepage": "none"}
+        entry = {"version": "1.0", "wheel": WHEEL, "sha256": sha256, "licence": "MIT", "homepage": "https://none"}
         self.upstream.write_text(yaml.safe_dump({"tiny": {**entry, "files": files}}))
 
     def fetch(self) -> None:
@@ -231,3 +231,46 @@ def test_pinned_wheels(package: str, tmp_path: Path) -> None:
     fetch(package, tmp_path / package, ROOT / "kernels" / "upstream.yaml")
     entry = record.read("fetch", tmp_path / package / "fetched.json")
     assert len(entry["files"]) >= len(entry["listed"])
+
+
+def test_a_wheel_that_would_fill_the_disk_is_refused(place: Workplace) -> None:
+    """With a sum that is right: whoever pinned it may have been careless."""
+    place.pin(make_wheel(place.wheels, {**MEMBERS, "tiny/more/bomb": "0" * (stage.MOST_BYTES + 1)}))
+    assert (place.wheels / WHEEL).stat().st_size < 1 << 20
+    with pytest.raises(FetchError, match=r"unpacks to 67,108,\d\d\d bytes"):
+        place.fetch()
+    assert not place.folder.exists() and place.files() == []
+
+
+def test_a_wheel_of_too_many_files_is_refused(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "MOST_FILES", 1)
+    with pytest.raises(FetchError, match="in 2 files"):
+        place.fetch()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("sha256", "abc", "tiny/sha256"),
+        ("files", [], "tiny/files"),
+        ("wheel", "../tiny.whl", "tiny/wheel"),
+        ("extra", 1, "extra"),
+        ("version", None, "version"),
+    ],
+)
+def test_pins_are_checked(place: Workplace, key: str, value: object, words: str) -> None:
+    pins = yaml.safe_load(place.upstream.read_text())
+    pins["tiny"][key] = value
+    place.upstream.write_text(yaml.safe_dump(pins))
+    with pytest.raises(record.RecordError, match=words):
+        place.fetch()
+
+
+def test_a_pin_that_is_there_twice_is_refused(place: Workplace) -> None:
+    place.upstream.write_text(place.upstream.read_text() * 2)
+    with pytest.raises(FetchError, match="the key 'tiny' is there twice"):
+        place.fetch()
+
+
+def test_the_pins_of_this_project_fit_their_schema() -> None:
+    record.check("upstream", yaml.safe_load((ROOT / "kernels/upstream.yaml").read_text()), "kernels/upstream.yaml")

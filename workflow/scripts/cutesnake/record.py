@@ -13,6 +13,7 @@ import jsonschema
 import referencing
 
 from cutesnake.places import SCHEMAS
+from cutesnake.shareable import neutral_json
 
 
 class RecordError(ValueError):
@@ -59,16 +60,16 @@ def write_text(path: Path | str, text: str) -> None:
 
 
 def write(stage: str, path: Path | str, record: dict[str, Any]) -> None:
-    """Check `record` against the stage's schema and write it atomically."""
+    """Check `record` against the stage's schema and write it atomically, without this machine's folders."""
     check(stage, record, str(path))
-    write_text(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+    write_text(path, neutral_json(json.dumps(record, indent=1, allow_nan=False)) + "\n")
 
 
 def read(stage: str, path: Path | str) -> dict[str, Any]:
     """Read and check a record; RecordError says which file is damaged and that deleting it rebuilds it."""
     try:
-        record = json.loads(Path(path).read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(f"{path}: not a whole JSON file ({error}); delete it and run again") from error
     check(stage, record, str(path))
     return record

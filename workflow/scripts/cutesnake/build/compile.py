@@ -16,7 +16,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -29,7 +28,7 @@ from cutesnake.build.store import VARIABLE, reuse
 from cutesnake.catalog import label, load_kernel
 from cutesnake.contract import Kernel, Variant
 from cutesnake.dsls import DSLS
-from cutesnake.places import ROOT
+from cutesnake.shareable import neutral
 
 RECORD = "build.json"
 LOG_LINES = 40
@@ -215,16 +214,4 @@ def _install_runtime(libraries: list[str], folder: Path) -> None:
 def _relative(text: str, partial: Path) -> str:
     """`text` without colours and the absolute paths of this machine, so that records can be compared and shared."""
     text = re.sub(r"\x1b\[[\d;]*m", "", text)
-    places = {
-        str(partial / "build"): ".",
-        str(partial): ".",
-        str(partial.parent): ".",
-        str(Path.cwd()): ".",
-        str(ROOT): ".",
-        sys.prefix: "<python>",
-        sys.base_prefix: "<python>",
-    }
-    places |= {str(Path(tempfile.gettempdir()).resolve()): "<tmp>", str(Path.home()): "~"}
-    for place in sorted(places, key=len, reverse=True):
-        text = text.replace(place, places[place])
-    return text
+    return neutral(text, {str(place): "." for place in (partial / "build", partial, partial.parent)})

@@ -16,12 +16,12 @@ import zipfile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import yaml
-
-from cutesnake import record
+from cutesnake import record, strict_yaml
 
 RECORD = "fetched.json"
 MANIFEST = ".fetched.json"  # a second copy: Snakemake deletes a rule's output before it runs the rule again
+MOST_BYTES = 64 << 20  # that the chosen files of a wheel unpack to; those of today take 3 MB
+MOST_FILES = 10_000
 WHEELS = "wheels"  # beside the packages: results/fetch/wheels/
 
 
@@ -69,7 +69,11 @@ def fetched(package: str, root: Path | str = "results/fetch") -> Path:
 
 
 def _pin(package: str, upstream: Path) -> dict[str, Any]:
-    pins = yaml.safe_load(upstream.read_text())
+    try:
+        pins = strict_yaml.read(upstream)
+    except strict_yaml.YamlError as error:
+        raise FetchError(str(error)) from error
+    record.check("upstream", pins, str(upstream))
     if package not in pins:
         raise FetchError(f"{package!r} is not in {upstream}; it knows: {', '.join(sorted(pins))}")
     return pins[package]
@@ -134,6 +138,7 @@ def _unpack(wheel: Path, pin: dict[str, Any], folder: Path) -> dict[str, str]:
             if not found:
                 raise FetchError(f"{wheel.name} holds no {path}; correct its entry in kernels/upstream.yaml")
             chosen.update(found)
+        _check_size(wheel, [archive.getinfo(name) for name in chosen])
         for name in sorted(chosen):
             pure = PurePosixPath(name)
             if pure.is_absolute() or ".." in pure.parts or "\\" in name:
@@ -143,6 +148,16 @@ def _unpack(wheel: Path, pin: dict[str, Any], folder: Path) -> dict[str, str]:
             with archive.open(name) as source, target.open("wb") as sink:
                 shutil.copyfileobj(source, sink)
     return {name: _sha256(folder / name) for name in sorted(chosen)}
+
+
+def _check_size(wheel: Path, members: list[zipfile.ZipInfo]) -> None:
+    """FetchError for a wheel that would fill the disk. Reading stops at the size that a member states."""
+    size = sum(member.file_size for member in members)
+    if size > MOST_BYTES or len(members) > MOST_FILES:
+        raise FetchError(
+            f"{wheel.name}: what is listed of it unpacks to {size:,} bytes in {len(members):,} files, more than the "
+            f"{MOST_BYTES:,} bytes and {MOST_FILES:,} files allowed; nothing of it was unpacked"
+        )
 
 
 def _sha256(path: Path) -> str:

@@ -21,7 +21,9 @@ PLACES = {"cutesnake": SCRIPTS, "ptxsim": ROOT}
 # Imported nearly everywhere, but only as protocols, for writing records and for messages: nothing of them is baked in.
 NOT_BAKED = frozenset(
     SCRIPTS / "cutesnake" / name
-    for name in ("contract.py", "record.py", "fault.py", "catalog.py", "dsls.py", "targets.py", "places.py")
+    for name in (
+        *("contract.py", "record.py", "shareable.py", "fault.py", "catalog.py", "dsls.py", "targets.py", "places.py"),
+    )
 )
 MARK = "not_baked"  # the decorator of cutesnake.contract
 

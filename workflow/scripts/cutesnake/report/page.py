@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from cutesnake import record
+from cutesnake import record, shareable
 from cutesnake.compare.insight import number
 from cutesnake.evidence.gather import Evidence
 from cutesnake.palette import DARK, LIGHT
@@ -49,8 +49,13 @@ class Contents:
 
 
 def write_report(contents: Contents, output: Path | str) -> None:
-    """Render and write the page; OSError if a picture's file is missing or the page cannot be written."""
-    record.write_text(output, render(contents, Path(output).parent.as_posix()))
+    """Render and write the page; OSError if a picture's file is missing or the page cannot be written.
+
+    ShareError, and no page, if it names this machine, its user or a folder of theirs.
+    """
+    page = render(contents, Path(output).parent.as_posix())
+    shareable.check(page, str(output))
+    record.write_text(output, page)
 
 
 def render(contents: Contents, base: str = "results") -> str:

@@ -1,0 +1,110 @@
+"""Records, pages and what compilers make hold no path of this machine, no name of it and none of its user."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sample
+from cutesnake import record, shareable
+from cutesnake.catalog import PATHS
+from cutesnake.places import ROOT
+from project import copy_project
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        (f"in {ROOT}/kernels/a.py", "in ./kernels/a.py"),
+        (f"{Path.home()}/x", "~/x"),
+        (f"{sys.prefix}/lib/python3/site-packages/a.py", "<python>/lib/python3/site-packages/a.py"),
+        (f"{Path.home()}x/y", f"{Path.home()}x/y"),
+        ("of a sentence", "of a sentence"),
+    ],
+)
+def test_folders_of_this_machine_are_left_out_of_texts(text, clean, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+    assert shareable.neutral(text) == clean
+
+
+def test_folders_of_the_users_own_kernels_are_left_out(monkeypatch, tmp_path) -> None:
+    mine = tmp_path / "Zoë's kernels"
+    monkeypatch.setenv(PATHS, str(mine))
+    assert shareable.neutral(f"{mine}/add/cute.py:3") == "kernels/add/cute.py:3"
+    entry = next(iter(sample.evidence(gpu=True).builds.values()))
+    record.write("compile", tmp_path / "build.json", {**entry, "status": "failed", "reason": f"{mine}/add/cute.py:3"})
+    assert record.read("compile", tmp_path / "build.json")["reason"] == "kernels/add/cute.py:3"
+    assert "kernels/add" in (tmp_path / "build.json").read_text() and "Zo" not in (tmp_path / "build.json").read_text()
+
+
+@pytest.fixture
+def names(monkeypatch):
+    monkeypatch.setattr(shareable.getpass, "getuser", lambda: "annabel")
+    monkeypatch.setattr(shareable.socket, "gethostname", lambda: "gpu-box-7")
+    shareable._names.cache_clear()
+    yield
+    shareable._names.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<p>{ROOT}/kernels</p>",
+        "<p>/home/somebody/project</p>",
+        "file at /Users/ann/x",
+        "/scratch/ann",
+        "by annabel",
+        "on gpu-box-7.",
+    ],
+)
+def test_a_page_that_names_somebody_or_a_place_is_refused(names, text) -> None:
+    with pytest.raises(shareable.ShareError) as caught:
+        shareable.check(text, "results/page.html")
+    assert str(caught.value).startswith("results/page.html ") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["https://example.org/home/x", "results/home/x.json", "annabella", "gpu-box-70", "kernels/data/x.py"],
+)
+def test_what_only_looks_alike_is_not(names, text) -> None:
+    shareable.check(text, "results/page.html")
+
+
+@pytest.mark.parametrize("user", ["root", "kernels", "ann", "elementwise_add"])
+def test_a_name_that_pages_have_anyway_is_not_looked_for(monkeypatch, user) -> None:
+    monkeypatch.setattr(shareable.getpass, "getuser", lambda: user)
+    shareable._names.cache_clear()
+    assert ("user", user) not in shareable._names()
+    shareable._names.cache_clear()
+
+
+BUILDS = """
+import sys
+from pathlib import Path
+sys.path[:0] = [str(Path.cwd() / "workflow/scripts"), str(Path.cwd())]
+from cutesnake.build.compile import compile_build
+from cutesnake.catalog import load_kernel, load_operator
+for kernel in ("cute", "cutile"):
+    workload = load_operator("elementwise_add").Workload(100, 100, "fp32")
+    variant = load_kernel("elementwise_add", kernel).variants(workload, "sm_90a")[0]
+    compile_build("elementwise_add", kernel, "sm_90a", variant, Path("results/compile/a", kernel, "sm_90a/v"))
+"""
+
+
+@pytest.mark.slow
+def test_equal_sources_give_equal_bytes_wherever_the_project_lies(tmp_path) -> None:
+    """Of both DSLs: cubins, objects, libraries, PTX, MLIR and Tile IR, which all have line tables."""
+    found = []
+    for name in ("annabel", "b/longer/path"):
+        project = copy_project(tmp_path / name)
+        done = subprocess.run([sys.executable, "-c", BUILDS], cwd=project, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        files = sorted((project / "results/compile/a").rglob("kernel.*"))
+        found.append({str(path.relative_to(project)): path.read_bytes() for path in files})
+    first, second = found
+    assert len(first) == 11 and first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] == []
+    for place in (tmp_path, ROOT, Path.home(), Path(sys.prefix)):
+        assert [name for name, content in first.items() if str(place).encode() in content] == []
