@@ -10,17 +10,17 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-os.environ["PYTHONUTF8"] = "1"  # of the jobs: templates and pages are UTF-8, whatever the locale
 sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 
 from cutesnake.plan import config as configuration
-from cutesnake import folder
+from cutesnake import fault, folder
 from cutesnake.plan import lost, machine, matrix
 from cutesnake.simulate import simulation
 from cutesnake.catalog import folders, load_kernel
 from cutesnake.contract import INSTALLED, OURS
 from cutesnake.plan.staleness import digest_baked, digest_code, digest_data, remember
 
+fault.use_utf8()
 try:
     configuration.read_again(config, workflow.configfiles, workflow.config_settings.config_args or ())
     EXPERIMENT = configuration.check(config)
@@ -36,7 +36,8 @@ SIMULATED = [f"results/correctness/{key}.json" for key in PLAN.simulated]
 CHECKED = [f"results/correctness/{case.key}.json" for case in PLAN.run_here("correctness")] + SIMULATED
 TIMED = [f"results/timing/{case.key}.json" for case in PLAN.run_here("timing")]
 PROFILED = [f"results/{stage}/{case.key}.json" for stage in ("nsys", "ncu") for case in PLAN.run_here(stage)]
-TUNED = [f"results/autotune/{key}.json" for key in PLAN.choices()]
+CHOICES = PLAN.choices()
+TUNED = [f"results/autotune/{key}.json" for key in CHOICES]
 MEASURED = [*CHECKED, *TIMED, *TUNED, *PROFILED]
 
 RECORDS = {operator: [] for operator in PLAN.workloads}  # operator -> its records
@@ -126,7 +127,8 @@ def key_of(wildcards):
 
 def identity_of(wildcards):
     """The planned case that wildcards name, as plain data."""
-    case = planned(PLAN.simulated | PLAN.cases, key_of(wildcards))
+    key = key_of(wildcards)
+    case = PLAN.simulated.get(key) or planned(PLAN.cases, key)
     return {
         "operator": case.build.operator,
         "kernel": case.build.kernel,
@@ -242,4 +244,4 @@ def references_of(operator):
 
 def timings_of(wildcards):
     key = "{0.operator}/{0.kernel}/{0.target}/{0.workload}".format(wildcards)
-    return [f"results/timing/{case.key}.json" for case in planned(PLAN.choices(), key)]
+    return [f"results/timing/{case.key}.json" for case in planned(CHOICES, key)]

@@ -180,11 +180,18 @@ def make_workload(operator: str, parameters: Mapping[str, Any]) -> Workload:
     no sense.
     """
     make = load_operator(operator).Workload
-    for field in dataclasses.fields(make):  # type: ignore[arg-type]
-        kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "")
-        if field.name in parameters and kind in FIELD_TYPES and not _has_type(parameters[field.name], kind):
-            raise TypeError(f"{field.name} is {parameters[field.name]!r}; it must be {FIELD_TYPES[kind]}")
+    for name, kind in _field_types(make).items():
+        if name in parameters and not _has_type(parameters[name], kind):
+            raise TypeError(f"{name} is {parameters[name]!r}; it must be {FIELD_TYPES[kind]}")
     return make(**parameters)
+
+
+@functools.cache
+def _field_types(make: Any) -> dict[str, str]:
+    """Fields of a dataclass whose type is one of FIELD_TYPES, with its name."""
+    named = ((field.name, field.type) for field in dataclasses.fields(make))
+    kinds = ((name, kind if isinstance(kind, str) else getattr(kind, "__name__", "")) for name, kind in named)
+    return {name: kind for name, kind in kinds if kind in FIELD_TYPES}
 
 
 def _has_type(value: Any, kind: str) -> bool:

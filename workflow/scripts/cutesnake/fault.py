@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,11 @@ HINTS = {
     errno.EROFS: "the file system is read-only; make it writable, or copy the project elsewhere, and run again",
     errno.EACCES: "no permission; make it writable and run again",
 }
+
+
+def use_utf8() -> None:
+    """Have processes that are started from now on read and write UTF-8, as templates and pages are, in any locale."""
+    os.environ["PYTHONUTF8"] = "1"
 
 
 @contextmanager
