@@ -1,7 +1,6 @@
 """cuTile: argument packing, the split rule, TileGym's rules, and builds ahead of time."""
 
 import ctypes
-import itertools
 import json
 
 import pytest
@@ -12,7 +11,6 @@ from cutesnake.build.fetch import FetchError
 from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.load import cutile as cutile_load
 from kernels.mla_decode import tilegym_inputs, tilegym_split_kv
-from kernels.mla_decode.cutile import run as cutile_run
 from kernels.upstream import tilegym
 
 MLA = load_operator("mla_decode").Workload
@@ -60,51 +58,6 @@ def test_a_missing_cubin_says_what_to_do(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(cutile_load.driver, "cuCtxGetCurrent", lambda: (success, 1))
     with pytest.raises(cutile_load.DriverError, match="run the compile stage"):
         cutile_load.Cubin(tmp_path / "kernel.cubin")
-
-
-WIDE, NARROW = cutile_run.Tiling(128, 64, 2), cutile_run.Tiling(64, 64, 4)
-
-
-def plan(batch: int, length: int, rows: int = 128, multiprocessors: int = 132) -> cutile_run.Plan:
-    problem = cutile_run.Problem(batch, rows, length, 512, 64)
-    return cutile_run.choose_plan(problem, WIDE, NARROW, multiprocessors)
-
-
-@pytest.mark.parametrize("multiprocessors", [132, 148, 170])
-def test_a_plan_splits_into_no_more_shares_than_tiles(multiprocessors) -> None:
-    for batch in (1, 3, 16, 33, 64, 128, 1000):
-        for length in (*range(1, 200), 257, 1024, 4097, 65536):
-            chosen = plan(batch, length, multiprocessors=multiprocessors)
-            assert 1 <= chosen.splits <= -(-length // chosen.tiling.keys)
-            assert chosen.stem.startswith("whole") == (chosen.splits == 1)
-            assert chosen.stem.endswith("narrow") == (chosen.tiling == NARROW)
-
-
-def test_a_long_request_fills_the_device_and_many_are_not_split() -> None:
-    assert plan(1, 65536) == cutile_run.Plan("kernel", WIDE, 64)
-    assert plan(1, 1024).stem == "kernel_narrow"
-    assert plan(128, 4096) == cutile_run.Plan("whole", WIDE, 1)
-    assert plan(1, 64).splits == 1
-
-
-def test_blocks_cover_every_row_and_part() -> None:
-    assert [WIDE.blocks(rows) for rows in (1, 128, 129, 512)] == [2, 2, 4, 8]
-    assert NARROW.blocks(128) == 8
-
-
-def test_a_plan_of_less_work_is_estimated_shorter() -> None:
-    problem = cutile_run.Problem(1, 128, 8192, 512, 64)
-    times = [cutile_run.estimate_us(problem, cutile_run.Plan("kernel", WIDE, splits), 132) for splits in (2, 8, 32)]
-    assert times == sorted(times, reverse=True)
-
-
-def test_shares_cover_every_tile_once() -> None:
-    """The kernel's arithmetic: share s of a request of `tiles` tiles is [s tiles // splits, (s+1) tiles // splits)."""
-    for splits in (1, 2, 3, 16, 43, 66):
-        for tiles in range(200):
-            bounds = [share * tiles // splits for share in range(splits + 1)]
-            assert bounds[0] == 0 and bounds[-1] == tiles and bounds == sorted(bounds)
-            assert max(b - a for a, b in itertools.pairwise(bounds)) <= -(-tiles // splits)
 
 
 def test_one_build_of_ours_serves_every_batch_and_length() -> None:
@@ -174,7 +127,7 @@ def test_mla_decode_compiles_to_tensor_core_code(target, dtype, matrix, tmp_path
     entry = build("mla_decode", target, MLA(3, 65, dtype=dtype), tmp_path)
     assert entry["status"] == "ok", entry["reason"]
     assert entry["symbols"][0] == "mla_decode_split" and (tmp_path / "combine.sass").exists()
-    for stem in ("kernel", "whole"):
+    for stem in ("kernel", "whole", "mixed"):
         sass = (tmp_path / f"{stem}.sass").read_text()
         assert matrix in sass
         if target == "sm_90a":

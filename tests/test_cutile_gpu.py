@@ -11,7 +11,8 @@ import pytest
 from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.load.build import LoadedBuild
 from cutesnake.places import ROOT
-from kernels.mla_decode.cutile.run import Plan, Tiling, bind
+from kernels.mla_decode.cutile.plan import Plan, Tiling
+from kernels.mla_decode.cutile.run import bind
 
 pytestmark = pytest.mark.gpu
 
@@ -51,23 +52,29 @@ def norm_error(result, reference) -> float:
     return float((result.float() - reference).norm() / reference.norm())
 
 
-def check(workload, distribution: str, kernel: str = "cutile", plan: tuple[str, int] | None = None) -> None:
-    """Relative error norm at most twice that of PyTorch in the same precision, LSE within LSE_ERROR."""
+def bound(workload, inputs, outputs, kernel: str = "cutile", plan: tuple[str, int, bool] | None = None):
+    """A runner; `plan` is a tiling's name, the KV tiles of an item, and whether whole requests store directly."""
     loaded, variant = load("mla_decode", kernel, workload)
+    if plan is None:
+        return load_kernel("mla_decode", kernel).bind(loaded, workload, inputs, outputs)
+    width, chunk, direct = plan
+    return bind(loaded, workload, inputs, outputs, Plan(Tiling.of(variant.params, width), chunk, direct))
+
+
+def check(workload, distribution: str, kernel: str = "cutile", plan: tuple[str, int, bool] | None = None) -> None:
+    """Relative error norm at most twice that of PyTorch in the same precision, LSE within LSE_ERROR."""
     inputs = MLA.make_inputs(workload, 1, "cuda", distribution)
     outputs = MLA.make_outputs(workload, "cuda")
     reference = MLA.reference(inputs, workload)
     yardstick = norm_error(MLA.same_precision(inputs, workload).out, reference.out)
-    if plan is None:
-        runner = load_kernel("mla_decode", kernel).bind(loaded, workload, inputs, outputs)
-    else:
-        tiling = Tiling.of(variant.params, "narrow" if plan[0].endswith("narrow") else "wide")
-        runner = bind(loaded, workload, inputs, outputs, Plan(plan[0], tiling, plan[1]))
+    runner = bound(workload, inputs, outputs, kernel, plan)
     for _ in range(2):  # the second run finds the workspace of the first
         run(runner)
         error = norm_error(outputs.out, reference.out)
         assert error <= max(2.0 * yardstick, MLA.tolerance(workload.dtype)), f"{runner.launches}: {error}"
-        lse = float((outputs.lse - reference.lse).abs().max())
+        seen = reference.lse.isfinite()
+        assert bool((outputs.lse == reference.lse)[~seen].all()), "the LSE of a row without keys is +inf"
+        lse = float((outputs.lse - reference.lse)[seen].abs().max())
         assert lse <= LSE_ERROR[workload.dtype], f"{runner.launches}: LSE off by {lse}"
 
 
@@ -85,25 +92,83 @@ def test_distributions(distribution, dtype) -> None:
     check(MLA.Workload(4, 1000, dtype, paged=True), distribution)
 
 
-@pytest.mark.parametrize(
-    "plan", [("whole", 1), ("whole_narrow", 1), ("kernel", 2), ("kernel", 7), ("kernel_narrow", 17)]
-)
+# Every device function: whole requests, pieces, both; in the wide and in the narrow tiling.
+PLANS = [
+    (width, chunk, direct) for width in ("wide", "narrow") for chunk, direct in ((1000, True), (3, False), (4, True))
+]
+
+
+@pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("batch", [1, 5])
-def test_every_function_and_shares_without_keys(plan, batch) -> None:
-    """17 shares of at most 11 tiles: some have none, and ragged requests leave more of them empty."""
+def test_every_function(plan, batch) -> None:
     check(MLA.Workload(batch, 700, paged=True), "ragged", plan=plan)
 
 
-@pytest.mark.parametrize("plan", [None, ("whole", 1), ("kernel", 3), ("kernel_narrow", 5)])
+@pytest.mark.parametrize("plan", [None, *PLANS])
 @pytest.mark.parametrize("tokens", [2, 3, 4])
 @pytest.mark.parametrize("causal", [True, False])
 def test_several_query_tokens(tokens, causal, plan) -> None:
     check(MLA.Workload(3, 258, query_tokens=tokens, causal=causal, paged=True), "ragged", plan=plan)
 
 
-@pytest.mark.parametrize("heads", [16, 40, 64])
+@pytest.mark.parametrize("heads", [1, 9, 16, 40, 63, 64])
 def test_heads_that_do_not_fill_the_tile(heads) -> None:
     check(MLA.Workload(2, 300, heads=heads), "randn")
+
+
+def as_in_a_serving_engine(workload, lengths, extra_pages: int = 5):
+    """Inputs of these lengths: past a request's end the cache holds NaN and infinities, or what the dtype has of them,
+    and the page table, wider than needed, entries far out of range."""
+    import torch
+
+    inputs = MLA.make_inputs(workload, 1, "cuda")
+    inputs.kv_lengths.copy_(torch.tensor(lengths))
+    table = torch.full((workload.batch, inputs.page_table.shape[1] + extra_pages), 2147480000, dtype=torch.int32)
+    for request, length in enumerate(lengths):
+        pages = -(-length // MLA.PAGE)
+        table[request, :pages] = inputs.page_table[request, :pages]
+        for index, page in enumerate(inputs.page_table[request].tolist()):
+            rows = inputs.kv_cache[page, max(0, length - index * MLA.PAGE) :]
+            if rows.dtype == torch.float8_e4m3fn:
+                rows.view(torch.uint8).fill_(0x7F)
+            else:
+                rows.fill_(float("nan"))
+                rows[::2] = float("inf") if request % 2 else float("-inf")
+    inputs.page_table = table.cuda()
+    return inputs
+
+
+@pytest.mark.parametrize("plan", [None, *PLANS])
+@pytest.mark.parametrize("tokens", [1, 2, 4])
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp8"])
+def test_what_lies_past_a_request_reaches_no_output_and_rows_without_keys_are_zero(dtype, tokens, plan) -> None:
+    import torch
+
+    lengths = [0, 1, 2, 3, 63, 64, 65, 129, 700]
+    workload = MLA.Workload(len(lengths), 700, dtype, query_tokens=tokens, heads=63, paged=True)
+    inputs, outputs = as_in_a_serving_engine(workload, lengths), MLA.make_outputs(workload, "cuda")
+    run(bound(workload, inputs, outputs, plan=plan))
+    reference = MLA.reference(inputs, workload)
+    assert bool(outputs.out.float().isfinite().all())
+    assert norm_error(outputs.out, reference.out) <= 2.0 * MLA.tolerance(dtype)
+    blind = torch.arange(tokens)[None, :] < tokens - torch.tensor(lengths)[:, None]  # query tokens that see no key
+    assert bool((outputs.out.float()[blind] == 0).all()) and bool((outputs.lse[blind] == float("inf")).all())
+    assert float((outputs.lse - reference.lse)[~blind].abs().max()) <= LSE_ERROR[dtype]
+
+
+def test_a_cache_of_more_than_2_31_elements() -> None:
+    """60,000 pages, of which the requests use the last ones."""
+    import torch
+
+    workload = MLA.Workload(3, 700)
+    inputs, outputs = MLA.make_inputs(workload, 1, "cuda"), MLA.make_outputs(workload, "cuda")
+    reference = MLA.reference(inputs, workload)
+    used = len(inputs.kv_cache)
+    cache = torch.full((60_000, *inputs.kv_cache.shape[1:]), float("nan"), dtype=torch.bfloat16, device="cuda")
+    cache[-used:] = inputs.kv_cache
+    moved = MLA.Inputs(inputs.q, cache, inputs.page_table + (60_000 - used), inputs.kv_lengths, inputs.softmax_scale)
+    run(bound(workload, moved, outputs))
+    assert norm_error(outputs.out, reference.out) <= 2.0 * MLA.tolerance("bf16")
 
 
 @pytest.mark.parametrize("kernel", ["tilegym", "tilegym_split_kv"])

@@ -1,6 +1,6 @@
 """Times builds of cuTile MLA decode side by side on one GPU: the whole operator, by CUDA graph replay.
 
-    python benchmarks/mla_cutile/measure.py BUILDS [--sweep small|full] [--kernels cutile,...] [--plans kernel:16,...]
+    python benchmarks/mla_cutile/measure.py BUILDS [--sweep small|full] [--kernels cutile,...] [--plans wide:16,...]
 
 BUILDS is a folder like `results/compile` (or a copy of it on another machine). Every build of `mla_decode` for the
 card's architecture that supports a workload is run on it. Each result is checked against the operator's float32
@@ -26,7 +26,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 from cutesnake.catalog import load_kernel  # noqa: E402
 from cutesnake.load.build import LoadedBuild  # noqa: E402
 from kernels.mla_decode import operator as problem  # noqa: E402
-from kernels.mla_decode.cutile.run import Plan, Tiling, bind  # noqa: E402
+from kernels.mla_decode.cutile.plan import Plan, Tiling  # noqa: E402
+from kernels.mla_decode.cutile.run import bind  # noqa: E402
 
 SWEEPS = {
     "small": [(1, 1024), (1, 8192), (4, 4096), (16, 4096), (32, 4096), (128, 1024), (128, 4096)],
@@ -54,9 +55,8 @@ def runners(
             loaded = state.loaded[folder]
             runner = module.bind(loaded, workload, state.inputs, state.outputs)
             yield kernel, variant.id, runner
-            for stem, splits in (plan.split(":") for plan in (plans if kernel == "cutile" else [])):
-                tiling = Tiling.of(variant.params, "narrow" if stem.endswith("narrow") else "wide")
-                plan = Plan(stem, tiling, int(splits))
+            for width, chunk in (plan.split(":") for plan in (plans if kernel == "cutile" else [])):
+                plan = Plan(Tiling.of(variant.params, width), int(chunk))
                 yield kernel, variant.id, bind(loaded, workload, state.inputs, state.outputs, plan)
 
 
@@ -117,7 +117,7 @@ def main() -> int:
     parser.add_argument("builds", type=Path)
     parser.add_argument("--sweep", choices=SWEEPS, default="small")
     parser.add_argument("--kernels", default=",".join(KERNELS))
-    parser.add_argument("--plans", default="", help="also try these plans of our kernel: function:splits,...")
+    parser.add_argument("--plans", default="", help="also try these plans of ours: tiling:KV tiles of an item,...")
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--distribution", default="randn")
     parser.add_argument("--out", type=Path, default=None)

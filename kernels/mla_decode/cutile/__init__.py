@@ -1,9 +1,9 @@
 """`mla_decode` in cuTile, ours: paged cache, any batch and kv length from one build, split-KV with its own combine.
 
-A build holds six device functions: `kernel` and `kernel_narrow` (a share of a request per block, float32 partial
-results, in two tilings), `whole` and `whole_narrow` (all of a request, no partial results) and `combine` and
-`combine_many` (the weighted mean of partial results, for few and for many shares). Which of them run is decided when a
-workload is bound: see `cutile_run.choose_plan`.
+A build holds eight device functions: `kernel` (pieces of requests, float32 partial results), `whole` (requests in one
+piece, no partial results) and `mixed` (both in one launch), each in a wide and a narrow tiling, and `combine` and
+`combine_many` (the weighted mean of partial results, for few and for many pieces). Which of them run is decided by the
+kv lengths when a workload is bound: see `plan.py` and `schedule.py`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ SYMBOLS = {
     "kernel_narrow": "mla_decode_split_narrow",
     "whole": "mla_decode_whole",
     "whole_narrow": "mla_decode_whole_narrow",
+    "mixed": "mla_decode_mixed",
+    "mixed_narrow": "mla_decode_mixed_narrow",
     "combine": "mla_decode_combine",
     "combine_many": "mla_decode_combine_many",
 }
@@ -46,13 +48,17 @@ CANDIDATES = {
     "sm_103a": (((128, 64, 2, 0), (64, 64, 2, 0), 2), ((64, 64, 2, 0), (64, 64, 4, 0), 2)),
     "sm_120a": (((16, 32, 2, 0), (16, 32, 4, 0), 2), ((32, 32, 2, 8), (16, 32, 4, 0), 2)),
 }
-# Shares x rows x latent columns that a block of `combine` and of `combine_many` takes at a time.
+# Pieces x rows x latent columns that a block of `combine` and of `combine_many` takes at a time.
 COMBINE_TILES = {"combine": (4, 4, 256), "combine_many": (16, 1, 512)}
+
+MOST_ITEMS = 65_535  # the grid's second extent; a request is one item or several
 
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    """Every dtype, batch, kv length, page order, number of heads and query tokens."""
+    """Every dtype, kv length, page order, number of heads and query tokens."""
+    if workload.batch > MOST_ITEMS:
+        return f"batch is {workload.batch}: the grid of a launch has room for {MOST_ITEMS} requests"
     for name in ("latent", "rope"):
         value = getattr(workload, name)
         if value < 16 or value & (value - 1):
@@ -83,26 +89,28 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from kernels.mla_decode.cutile import kernel as device
 
     p = variant.params
-    pages, lengths = array("int32", 2, aligned=False), array("int32", 1, aligned=False)
-    query = [array(p["dtype"], 3), array(p["dtype"], 3), pages, lengths]
+    pages, items, merges = (array("int32", 2, aligned=False) for _ in range(3))
+    inputs = [array(p["dtype"], 3), array(p["dtype"], 3), pages, items]
     out = [array(p["dtype"], 3), array("fp32", 2, aligned=False)]
-    partial = [array("fp32", 4), array("fp32", 3, aligned=False)]
+    partial = [array("fp32", 3), array("fp32", 2, aligned=False)]
     numbers = [scalar("fp32"), scalar("int32"), scalar("int32")]
 
-    def attention(stem: str, kernel: Any, results: list[Any], prefix: str) -> DeviceFunction:
+    def attention(stem: str, kernel: Any, results: list[Any]) -> DeviceFunction:
+        prefix = "narrow" if stem.endswith("narrow") else "wide"
         tiling = [p[f"{prefix}_rows"], p[f"{prefix}_keys"], p["latent"], p["rope"], p[f"{prefix}_parts"], p["latency"]]
         hinted = kernel.replace_hints(num_worker_warps=p[f"{prefix}_warps"] or None)
-        return DeviceFunction(stem, SYMBOLS[stem], hinted, query + results + numbers + tiling)
+        return DeviceFunction(stem, SYMBOLS[stem], hinted, inputs + results + numbers + tiling)
 
-    functions = [
-        attention("kernel", device.split, partial, "wide"),
-        attention("kernel_narrow", device.split, partial, "narrow"),
-        attention("whole", device.whole, out, "wide"),
-        attention("whole_narrow", device.whole, out, "narrow"),
-    ]
-    for stem, (shares, rows, columns) in COMBINE_TILES.items():
-        tile = [shares, rows, min(columns, p["latent"])]
-        functions.append(DeviceFunction(stem, SYMBOLS[stem], device.combine, partial + out + tile))
+    functions = []
+    for suffix in ("", "_narrow"):
+        functions += [
+            attention(f"kernel{suffix}", device.split, partial),
+            attention(f"whole{suffix}", device.whole, out),
+            attention(f"mixed{suffix}", device.mixed, out + partial),
+        ]
+    for stem, (pieces, rows, columns) in COMBINE_TILES.items():
+        tile = [pieces, rows, min(columns, p["latent"])]
+        functions.append(DeviceFunction(stem, SYMBOLS[stem], device.combine, [*partial, merges, *out, *tile]))
     return build(functions, target, folder)
 
 

@@ -1,8 +1,8 @@
 """Device code of `mla_decode` in cuTile. Tiles are in lower case with their shape beside them, constants in capitals.
 
 One block computes TILE_H query rows (a row is a head of a query token) over a range of KV tiles, by online softmax
-(Milakov and Gimelshein, arXiv:1805.02867) in base 2. `split` writes its share of a long sequence in float32 for
-`combine`; `whole` has a request to itself and writes the result.
+(Milakov and Gimelshein, arXiv:1805.02867) in base 2. The range is an item of the schedule that `cutile_schedule.py`
+makes: a whole request, whose result goes to the output, or a piece of one, whose partial result goes to `combine`.
 
 PARTS blocks share the latent width of the output: each computes all scores, and its own columns of the result. The
 second product then needs a part of the KV tile only, so the tile is loaded in PARTS pieces: its own last, because that
@@ -28,21 +28,35 @@ def load_tile(Array, index, ROWS, COLUMNS, LATENCY):
 
 
 @ct.function
+def load_rows(Array, plane, row, column_tile, ROWS, COLUMNS, LATENCY):
+    """A (ROWS, COLUMNS) tile of a three-dimensional array that begins at any row; rows below 0 read as zeros."""
+    view = Array.tiled_view((1, ROWS, COLUMNS), padding_mode=ct.PaddingMode.ZERO, traversal_steps=(1, 1, COLUMNS))
+    return ct.reshape(view.load((plane, row, column_tile), latency=LATENCY), (ROWS, COLUMNS))
+
+
+@ct.function
+def entry(Table, row, COLUMN):
+    """A number of a table that the host made: it is there, so nothing is checked."""
+    return ct.load(Table, (row, COLUMN), shape=(), check_bounds=False, allow_tma=False)
+
+
+@ct.function
+def natural(lse):
+    """Base-2 log-sum-exp to base e; +inf where there was no key, as FlashMLA defines it."""
+    return ct.where(lse > LOWEST, lse * LN_2, math.inf)
+
+
+@ct.function
 def attend(
-    Q, KV, PageTable, KvLengths, scale_log2, splits, share, row_tile, part, heads, causal_tokens,
+    Q, KV, PageTable, request, begin, end, length, row_tile, part, scale_log2, heads, causal_tokens,
     TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
 ):  # fmt: skip
-    """Attention of TILE_H rows over a share of the KV tiles of request `bid(1)`, for one part of the latent width.
+    """Attention of TILE_H rows over the KV tiles [begin, end) of a request, for one part of the latent width.
 
-    Returns the unnormalised output (TILE_H, LATENT / PARTS), maximum and sum (TILE_H, 1) of the base-2 softmax.
+    Returns the unnormalised output (TILE_H, LATENT / PARTS), maximum and sum (TILE_H, 1) of the base-2 softmax; the sum
+    is 0 for a row that sees no key.
     """
-    request = ct.bid(1)
     WIDTH = LATENT // PARTS
-    length = ct.load(KvLengths, (request,), shape=())
-    tiles = ct.cdiv(length, TILE_N)
-    begin = share * tiles // splits
-    end = (share + 1) * tiles // splits
-
     q_rope = load_tile(Q, (request, row_tile, LATENT // ROPE), TILE_H, ROPE, LATENCY)
     q = ()
     for i in ct.static_iter(range(1, PARTS + 1)):  # this block's part of the width last
@@ -57,16 +71,24 @@ def attend(
     row_sum = ct.zeros((TILE_H, 1), ct.float32)
     acc = ct.zeros((TILE_H, WIDTH), ct.float32)
     for tile in range(begin, end):
-        page = ct.load(PageTable, (request, tile * TILE_N // PAGE), shape=(), allow_tma=False)
-        rows_of_page = tile % (PAGE // TILE_N)
+        first = tile * TILE_N
+        page = ct.load(PageTable, (request, first // PAGE), shape=(), allow_tma=False)
+        # What lies past the request's end may be NaN, and 0 x NaN is NaN: it must not be read. So the last tile begins
+        # `missing` rows earlier and ends with the request. The rows before its own are masked; those before the page
+        # read as zeros.
+        missing = ct.maximum(first + TILE_N - length, 0)
+        row = first % PAGE - missing
 
-        k_rope = load_tile(KV, (page, rows_of_page, LATENT // ROPE), TILE_N, ROPE, LATENCY)
+        k_rope = load_rows(KV, page, row, LATENT // ROPE, TILE_N, ROPE, LATENCY)
         scores = ct.mma(q_rope, ct.transpose(k_rope), ct.zeros((TILE_H, TILE_N), ct.float32))
         for i in ct.static_iter(range(1, PARTS + 1)):
-            kv = load_tile(KV, (page, rows_of_page, (part + i) % PARTS), TILE_N, WIDTH, LATENCY)
+            kv = load_rows(KV, page, row, (part + i) % PARTS, TILE_N, WIDTH, LATENCY)
             scores = ct.mma(q[i - 1], ct.transpose(kv), scores)
-        # Masking every tile costs less than the second copy of the loop that a test would make the compiler write.
-        scores = ct.where(tile * TILE_N + keys < visible, scores, -math.inf)
+        # Masking every tile costs less than the second copy of the loop that a test would make the compiler write. As
+        # unsigned numbers the rows before the tile's own are the largest there are: one comparison masks both ends.
+        key = ct.bitcast(keys - missing, ct.uint32)  # within the tile, (1, TILE_N)
+        seen = ct.bitcast(ct.maximum(visible - first, 0), ct.uint32)  # (TILE_H, 1)
+        scores = ct.where(key < seen, scores, -math.inf)
 
         new_max = ct.maximum(row_max, ct.max(scores, axis=1, keepdims=True) * scale_log2)
         p = ct.exp2(scores * scale_log2 - new_max)  # (TILE_H, TILE_N)
@@ -77,77 +99,116 @@ def attend(
     return acc, row_max, row_sum
 
 
-@ct.kernel
-def whole(
-    Q, KV, PageTable, KvLengths, Out, Lse, scale_log2: float, heads: int, causal_tokens: int,
-    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PARTS: ConstInt, LATENCY: ConstInt,
+@ct.function
+def attend_item(
+    Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
 ):  # fmt: skip
-    """A request per block column; grid (row tiles x PARTS, batch).
+    """Attention of the item `bid(1)`, for the rows and the part of the latent width that `bid(0)` stands for.
 
-    Q [batch, rows, LATENT + ROPE] with rows = query tokens x heads, KV [pages, PAGE, LATENT + ROPE], PageTable [batch,
-    pages per request] int32, KvLengths [batch] int32, Out [batch, rows, LATENT], Lse [batch, rows] float32, natural.
+    Returns the normalised output (TILE_H, LATENT / PARTS), zeros in a row that sees no key, and the base-2 log-sum-exp
+    (TILE_H, 1), -inf in such a row.
     """
-    row_tile, part, request = ct.bid(0) // PARTS, ct.bid(0) % PARTS, ct.bid(1)
+    row_tile, part, item = ct.bid(0) // PARTS, ct.bid(0) % PARTS, ct.bid(1)
+    request, length = entry(Items, item, 0), entry(Items, item, 1)
+    begin, end = entry(Items, item, 2), entry(Items, item, 3)
     acc, row_max, row_sum = attend(
-        Q, KV, PageTable, KvLengths, scale_log2, 1, 0, row_tile, part, heads, causal_tokens,
+        Q, KV, PageTable, request, begin, end, length, row_tile, part, scale_log2, heads, causal_tokens,
         TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
     )  # fmt: skip
-    out = ct.astype(acc / row_sum, Out.dtype)
-    ct.store(Out, (request, row_tile, part), ct.reshape(out, (1, TILE_H, LATENT // PARTS)))
+    seen = row_sum > 0.0
+    return acc / ct.where(seen, row_sum, 1.0), ct.where(seen, row_max + ct.log2(row_sum), -math.inf)
+
+
+@ct.function
+def store_result(Out, Lse, plane, out, lse, TILE_H, WIDTH, PARTS):
+    """Store rows and part that `bid(0)` stands for: `out` (TILE_H, WIDTH), and once `lse` (TILE_H, 1)."""
+    row_tile, part = ct.bid(0) // PARTS, ct.bid(0) % PARTS
+    ct.store(Out, (plane, row_tile, part), ct.reshape(ct.astype(out, Out.dtype), (1, TILE_H, WIDTH)))
     if part == 0:
-        lse = (row_max + ct.log2(row_sum)) * LN_2
-        ct.store(Lse, (request, row_tile), ct.reshape(lse, (1, TILE_H)))
+        ct.store(Lse, (plane, row_tile), ct.reshape(lse, (1, TILE_H)))
+
+
+# The three kernels below take the items of a schedule; grid (row tiles x PARTS, items).
+#
+# Q [batch, rows, LATENT + ROPE] with rows = query tokens x heads, KV [pages, PAGE, LATENT + ROPE], PageTable [batch,
+# pages per request] int32. Items [items, 5] int32: request, its kv length in tokens, first KV tile, the tile after the
+# last, index of its partial result (of `mixed`: 0 for a whole request).
+#
+# Out [batch, rows, LATENT] and Lse [batch, rows] float32, natural: a row that sees no key has zeros and +inf. Partial
+# [partials, rows, LATENT] float32 and PartialLse [partials, rows] float32, base 2, are normalised within a piece: there
+# a row that sees no key has zeros and -inf.
+
+
+@ct.kernel
+def whole(
+    Q, KV, PageTable, Items, Out, Lse, scale_log2: float, heads: int, causal_tokens: int,
+    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PARTS: ConstInt, LATENCY: ConstInt,
+):  # fmt: skip
+    """Every item is a whole request: results go to the output."""
+    request = entry(Items, ct.bid(1), 0)
+    out, lse = attend_item(
+        Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
+    )  # fmt: skip
+    store_result(Out, Lse, request, out, natural(lse), TILE_H, LATENT // PARTS, PARTS)
 
 
 @ct.kernel
 def split(
-    Q, KV, PageTable, KvLengths, Partial, PartialLse, scale_log2: float, heads: int, causal_tokens: int,
+    Q, KV, PageTable, Items, Partial, PartialLse, scale_log2: float, heads: int, causal_tokens: int,
     TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PARTS: ConstInt, LATENCY: ConstInt,
 ):  # fmt: skip
-    """A share of a request's KV tiles per block; grid (row tiles x PARTS, batch, splits).
-
-    Partial [batch, splits, rows, LATENT] float32, normalised within its share; PartialLse [batch, splits, rows]
-    float32, base 2. A share without a visible key has zeros and -inf.
-    """
-    row_tile, part, request, share = ct.bid(0) // PARTS, ct.bid(0) % PARTS, ct.bid(1), ct.bid(2)
-    acc, row_max, row_sum = attend(
-        Q, KV, PageTable, KvLengths, scale_log2, ct.num_blocks(2), share, row_tile, part, heads, causal_tokens,
-        TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
+    """Every item is a piece of a request: results are partial, for `combine`."""
+    partial = entry(Items, ct.bid(1), 4)
+    out, lse = attend_item(
+        Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
     )  # fmt: skip
-    seen = row_sum > 0.0
-    out = acc / ct.where(seen, row_sum, 1.0)
-    ct.store(Partial, (request, share, row_tile, part), ct.reshape(out, (1, 1, TILE_H, LATENT // PARTS)))
-    if part == 0:
-        lse = ct.where(seen, row_max + ct.log2(row_sum), -math.inf)
-        ct.store(PartialLse, (request, share, row_tile), ct.reshape(lse, (1, 1, TILE_H)))
+    store_result(Partial, PartialLse, partial, out, lse, TILE_H, LATENT // PARTS, PARTS)
+
+
+@ct.kernel
+def mixed(
+    Q, KV, PageTable, Items, Out, Lse, Partial, PartialLse, scale_log2: float, heads: int, causal_tokens: int,
+    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PARTS: ConstInt, LATENCY: ConstInt,
+):  # fmt: skip
+    """Whole requests and pieces. Each stores both results: a test would make the compiler give up its loading warps.
+
+    A whole request leaves its second one in partial result 0, which nobody reads; what a piece leaves in the output,
+    `combine` overwrites.
+    """
+    request, partial = entry(Items, ct.bid(1), 0), entry(Items, ct.bid(1), 4)
+    out, lse = attend_item(
+        Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
+    )  # fmt: skip
+    store_result(Out, Lse, request, out, natural(lse), TILE_H, LATENT // PARTS, PARTS)
+    store_result(Partial, PartialLse, partial, out, lse, TILE_H, LATENT // PARTS, PARTS)
 
 
 @ct.kernel
 def combine(
-    Partial, PartialLse, Out, Lse, TILE_S: ConstInt, TILE_R: ConstInt, TILE_D: ConstInt,
+    Partial, PartialLse, Merges, Out, Lse, TILE_S: ConstInt, TILE_R: ConstInt, TILE_D: ConstInt,
 ):  # fmt: skip
-    """Weighted mean of the shares, out = sum_s 2^(lse_s - lse) partial_s; grid (row tiles, batch, LATENT / TILE_D).
+    """Weighted mean of the pieces of a request, out = sum_s 2^(lse_s - lse) partial_s; grid (row tiles, requests that
+    were split, LATENT / TILE_D).
 
-    TILE_R rows and TILE_D columns per block, TILE_S shares at a time, written out one after the other so that all
-    their loads are under way before the first is used. Maximum and sum are kept as in online softmax.
+    Merges [split requests, 4] int32: request, its first partial result, how many there are. TILE_R rows and TILE_D
+    columns per block, TILE_S pieces at a time, written out one after the other so that all their loads are under way
+    before the first is used. Maximum and sum are kept as in online softmax.
     """
-    ct.grid_dependency_control_wait()  # may be launched while `split` still runs: its results are there from here on
-    row_tile, request, column = ct.bid(0), ct.bid(1), ct.bid(2)
-    shares = PartialLse.shape[1]
+    row_tile, merge, column = ct.bid(0), ct.bid(1), ct.bid(2)
+    request, base, pieces = entry(Merges, merge, 0), entry(Merges, merge, 1), entry(Merges, merge, 2)
+    ct.grid_dependency_control_wait()  # may be launched while `attention` still runs: its results are there from here
     largest = ct.full((TILE_R, 1), LOWEST, ct.float32)
     total = ct.zeros((TILE_R, 1), ct.float32)
     acc = ct.zeros((TILE_R, TILE_D), ct.float32)
-    for chunk in range(ct.cdiv(shares, TILE_S)):
+    for chunk in range(ct.cdiv(pieces, TILE_S)):
         lses = ()
         partials = ()
         new_largest = largest
         for i in ct.static_iter(range(TILE_S)):
-            share = ct.minimum(chunk * TILE_S + i, shares - 1)
-            lse = ct.load(PartialLse, (request, share, row_tile), shape=(1, 1, TILE_R), allow_tma=False)
-            partial = ct.load(
-                Partial, (request, share, row_tile, column), shape=(1, 1, TILE_R, TILE_D), allow_tma=False
-            )
-            lses += (ct.where(chunk * TILE_S + i < shares, ct.reshape(lse, (TILE_R, 1)), -math.inf),)
+            piece = base + ct.minimum(chunk * TILE_S + i, pieces - 1)
+            lse = ct.load(PartialLse, (piece, row_tile), shape=(1, TILE_R), allow_tma=False)
+            partial = ct.load(Partial, (piece, row_tile, column), shape=(1, TILE_R, TILE_D), allow_tma=False)
+            lses += (ct.where(chunk * TILE_S + i < pieces, ct.reshape(lse, (TILE_R, 1)), -math.inf),)
             partials += (ct.reshape(partial, (TILE_R, TILE_D)),)
         for i in ct.static_iter(range(TILE_S)):
             new_largest = ct.maximum(new_largest, lses[i])
@@ -159,8 +220,9 @@ def combine(
             total = total + weight
             acc = acc + partials[i] * weight
         largest = new_largest
-    out = ct.astype(acc / total, Out.dtype)
+    seen = total > 0.0
+    out = ct.astype(acc / ct.where(seen, total, 1.0), Out.dtype)
     ct.store(Out, (request, row_tile, column), ct.reshape(out, (1, TILE_R, TILE_D)), allow_tma=False)
     if column == 0:
-        lse = (largest + ct.log2(total)) * LN_2
-        ct.store(Lse, (request, row_tile), ct.reshape(lse, (1, TILE_R)))
+        lse = ct.where(seen, largest + ct.log2(total), -math.inf)
+        ct.store(Lse, (request, row_tile), ct.reshape(natural(lse), (1, TILE_R)))

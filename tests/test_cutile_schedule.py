@@ -1,0 +1,243 @@
+"""Kernel `cutile` of mla_decode: how ragged requests are cut into items, and what a binding launches for them.
+
+The device code is played by PyTorch here, from what its documentation says that it reads and writes.
+"""
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from kernels.mla_decode import cutile
+from kernels.mla_decode import operator as mla
+from kernels.mla_decode.cutile import plan as planning
+from kernels.mla_decode.cutile import run
+from kernels.mla_decode.cutile.plan import Plan, Tiling
+from kernels.mla_decode.cutile.schedule import UNUSED, make_schedule, makespan, piece_sizes
+
+WIDE, NARROW = Tiling(128, 64, 2), Tiling(64, 64, 4)
+LENGTHS = ((1,), (0,), (0, 0, 0), (1, 0, 64, 65, 4096, 127), (4096,) * 7, (300, 20_000, 5), (1,) * 300)
+
+
+def log_uniform(batch: int, top: int, seed: int = 0) -> tuple[int, ...]:
+    """Lengths as a serving engine has them: many short requests, a few long ones."""
+    draw = random.Random(seed)
+    return tuple(int(math.exp(draw.uniform(0.0, math.log(top + 1)))) for _ in range(batch))
+
+
+def choose(lengths: Sequence[int], rows: int = 128, multiprocessors: int = 132) -> Plan:
+    return planning.choose_plan(planning.Problem(tuple(lengths), rows, 512, 64), WIDE, NARROW, multiprocessors)
+
+
+def estimate_us(lengths: Sequence[int], plan: Plan) -> float:
+    return planning.Estimate(planning.Problem(tuple(lengths), 128, 512, 64), plan, 132).us
+
+
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("chunk", [1, 3, 64, 10_000])
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_items_cover_every_tile_of_every_request_once(lengths, chunk, direct) -> None:
+    schedule = make_schedule(lengths, 64, chunk, direct)
+    ranges: dict[int, list[tuple[int, int]]] = {request: [] for request in range(len(lengths))}
+    for item in schedule.items:
+        assert item.length == lengths[item.request] and item.end - item.begin <= chunk
+        ranges[item.request].append((item.begin, item.end))
+    for request, found in ranges.items():
+        edges = [0, *(end for _, end in sorted(found))]
+        assert [begin for begin, _ in sorted(found)] == edges[:-1] and edges[-1] == -(-lengths[request] // 64)
+        sizes = [end - begin for begin, end in found]
+        assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_each_piece_has_a_partial_result_of_its_own_and_is_merged_in_order(lengths, direct) -> None:
+    schedule = make_schedule(lengths, 64, 5, direct)
+    pieces = {item.partial: item for item in schedule.items if item.partial != UNUSED}
+    merged = [index for merge in schedule.merges for index in range(merge.first, merge.first + merge.pieces)]
+    assert sorted(pieces) == merged == list(range(1, schedule.partials))
+    for merge in schedule.merges:
+        items = [pieces[index] for index in range(merge.first, merge.first + merge.pieces)]
+        assert {item.request for item in items} == {merge.request}
+        assert [item.begin for item in items] == sorted(item.begin for item in items)
+    whole = [item for item in schedule.items if item.partial == UNUSED]
+    assert schedule.kind == ("whole" if not pieces else "mixed" if whole else "kernel")
+
+
+def test_the_longest_items_start_first() -> None:
+    sizes = [item.end - item.begin for item in make_schedule(log_uniform(50, 8192), 64, 9).items]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 33])
+def test_a_plan_is_judged_by_the_items_that_are_made(chunk) -> None:
+    lengths = log_uniform(40, 16_384)
+    problem = planning.Problem(lengths, 128, 512, 64)
+    made = [item.end - item.begin for item in make_schedule(lengths, 64, chunk).items]
+    sizes = piece_sizes(problem.tiles(64), chunk)
+    assert sorted(made) == sorted(sizes.elements())
+    assert planning.Estimate(problem, Plan(WIDE, chunk), 132).items == len(made)
+
+
+def test_the_makespan_of_list_scheduling() -> None:
+    """By hand: 4 and 3 start on two processors, then 2 at time 3, 2 at 4 and 1 at 5."""
+    assert makespan([(4.0, 1), (3.0, 1), (2.0, 2), (1.0, 1)], 2) == 6.0
+    assert makespan([(2.0, 5)], 2) == 6.0
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_no_plan_takes_less_than_its_bound(lengths) -> None:
+    problem = planning.Problem(tuple(lengths), 128, 512, 64)
+    for plan in planning.candidates(problem, WIDE, NARROW, 132):
+        estimate = planning.Estimate(problem, plan, 132)
+        assert estimate.least_us <= estimate.us * (1 + 1e-9)
+
+
+def test_a_long_request_fills_the_device_and_many_are_not_split() -> None:
+    assert choose([65536]) == Plan(WIDE, 16)  # 64 pieces of two blocks each on 132 multiprocessors
+    assert choose([1024]) == Plan(NARROW, 1)
+    assert choose([4096] * 128) == Plan(WIDE, 64)
+    assert make_schedule([64], 64, choose([64]).chunk).kind == "whole"
+
+
+def test_uniform_requests_are_split_alike() -> None:
+    for batch, length in ((4, 4096), (16, 8192), (32, 1024)):
+        schedule = make_schedule([length] * batch, 64, choose([length] * batch).chunk)
+        assert schedule.kind == "kernel" and len({merge.pieces for merge in schedule.merges}) == 1
+
+
+@pytest.mark.parametrize("top", [4096, 8192, 16_384])
+@pytest.mark.parametrize("batch", [24, 48, 133, 256])
+def test_ragged_requests_take_little_more_than_work_shared_evenly(batch, top) -> None:
+    """Within 1.6 times what no schedule can beat, where a split by the longest request takes several times as long."""
+    for seed in range(3):
+        lengths = log_uniform(batch, top, seed)
+        tiles = sum(-(-length // 64) for length in lengths)
+        alone = [estimate_us([size * 64], Plan(WIDE, 10_000)) for size in (1, 2)]
+        per_tile, per_item = alone[1] - alone[0], 2 * alone[0] - alone[1]
+        even = 2 * (per_tile * tiles + per_item * batch) / 132
+        assert estimate_us(lengths, choose(lengths)) <= 1.6 * even + 12.0
+
+
+def test_a_plan_depends_on_the_lengths_alone_and_not_on_their_order() -> None:
+    lengths = list(log_uniform(48, 8192))
+    plan = choose(lengths)
+    random.Random(1).shuffle(lengths)
+    assert choose(lengths) == plan
+
+
+def test_blocks_cover_every_row_and_part() -> None:
+    assert [WIDE.blocks(rows) for rows in (1, 128, 129, 512)] == [2, 2, 4, 8]
+    assert NARROW.blocks(128) == 8
+
+
+def test_more_requests_than_a_grid_has_room_for_are_refused() -> None:
+    assert cutile.supports(mla.Workload(65_535, 64)) is None
+    assert "65535" in cutile.supports(mla.Workload(65_536, 64))
+    assert len(make_schedule([0] * 65_535, 64, choose([0] * 65_535).chunk).items) == 65_535
+
+
+class Played:
+    """In place of a launch: the device function that `function` names, in PyTorch."""
+
+    def __init__(self, function, symbol, grid, values, overlap=False) -> None:
+        self.launch, self.grid, self._play, self._values = symbol, grid, function, values
+
+    def __call__(self, stream: int) -> None:
+        self._play(self.grid, *self._values)
+
+
+def play_attention(tiling: Tiling, whole: bool, pieces: bool):
+    """`whole`, `split` and `mixed` of kernel.py: see the comment above them."""
+
+    def play(grid, q, cache, table, items, *rest) -> None:
+        *results, scale_log2, heads, causal_tokens = rest
+        assert grid == (tiling.blocks(q.shape[1]), len(items), 1)
+        for request, length, begin, end, partial in items.tolist():
+            first, last = begin * tiling.keys, min(end * tiling.keys, length)
+            keys = cache[table[request, : -(-length // mla.PAGE)].long()].flatten(0, 1)[first:last].float()
+            visible = length + (torch.arange(q.shape[1]) // heads - (causal_tokens - 1)).clamp(max=0)
+            scores = q[request].float() @ keys.T * scale_log2
+            scores = scores.masked_fill(torch.arange(first, last)[None, :] >= visible[:, None], -math.inf)
+            weights = torch.exp2(scores - scores.amax(1, keepdim=True)) if last > first else scores
+            weights = weights.nan_to_num(0.0)
+            total = weights.sum(1)
+            out = weights @ keys[:, :512] / torch.where(total > 0, total, 1.0)[:, None]
+            lse = scores.amax(1) + torch.log2(total) if last > first else torch.full_like(total, -math.inf)
+            lse = torch.where(total > 0, lse, -math.inf)
+            if whole:
+                results[0][request] = out.to(q.dtype)
+                results[1][request] = torch.where(lse > -math.inf, lse * math.log(2.0), math.inf)
+            if pieces:
+                results[-2][partial], results[-1][partial] = out, lse
+
+    return play
+
+
+def play_combine(grid, partial, partial_lse, merges, out, lse) -> None:
+    assert grid[1] == len(merges)
+    for request, first, pieces in merges.tolist():
+        found = partial_lse[first : first + pieces] * math.log(2.0)
+        total = torch.logsumexp(found, 0)
+        weights = torch.exp(found - total).nan_to_num(0.0)
+        out[request] = (weights[..., None] * partial[first : first + pieces]).sum(0).to(out.dtype)
+        lse[request] = torch.where(total > -math.inf, total, math.inf)
+
+
+class PlayedBuild:
+    """A build of the default variant whose functions are played by PyTorch."""
+
+    def __init__(self) -> None:
+        self.params = cutile.variants(mla.Workload(1, 64), "sm_90a")[0].params
+        self._functions = {"combine": play_combine, "combine_many": play_combine}
+        for suffix, tiling in (("", WIDE), ("_narrow", NARROW)):
+            self._functions[f"whole{suffix}"] = play_attention(tiling, whole=True, pieces=False)
+            self._functions[f"kernel{suffix}"] = play_attention(tiling, whole=False, pieces=True)
+            self._functions[f"mixed{suffix}"] = play_attention(tiling, whole=True, pieces=True)
+
+    def cubin_function(self, stem: str, symbol: str):
+        assert cutile.SYMBOLS[stem] == symbol
+        return self._functions[stem]
+
+
+@pytest.fixture
+def build(monkeypatch) -> PlayedBuild:
+    monkeypatch.setattr(run, "TileLaunch", Played)
+    monkeypatch.setattr(run, "multiprocessors", lambda: 132)
+    return PlayedBuild()
+
+
+PLANS = [
+    None,
+    Plan(WIDE, 10_000),
+    Plan(WIDE, 2),
+    Plan(NARROW, 3, direct=False),
+    Plan(NARROW, 1),
+]
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_what_is_launched_computes_attention_whatever_the_plan(tokens, plan, build) -> None:
+    lengths = torch.tensor([0, 1, 2, 3, 64, 65, 321, 700], dtype=torch.int32)
+    workload = mla.Workload(8, 700, heads=9, query_tokens=tokens)
+    inputs, outputs = mla.make_inputs(workload, 0), mla.make_outputs(workload)
+    inputs.kv_lengths.copy_(lengths)
+    runner = run.bind(build, workload, inputs, outputs, plan)
+    runner(0)
+    reference = mla.reference(inputs, workload)
+    assert (outputs.out.float() - reference.out).norm() <= 5e-3 * reference.out.norm()
+    assert torch.allclose(outputs.lse, reference.lse, atol=1e-4)  # +inf where a row sees no key
+    blind = torch.arange(tokens)[None, :] < tokens - lengths[:, None]  # query tokens that see no key
+    assert (outputs.out[blind] == 0).all() and (outputs.lse[blind] == math.inf).all()
+
+
+def test_lengths_that_the_page_table_has_no_room_for_are_refused(build) -> None:
+    workload = mla.Workload(3, 100)
+    inputs, outputs = mla.make_inputs(workload, 0), mla.make_outputs(workload)
+    for length in (129, -1):
+        inputs.kv_lengths[1] = length
+        with pytest.raises(ValueError, match=f"request 1 has kv length {length}; its page table holds 0 to 128"):
+            run.bind(build, workload, inputs, outputs)
