@@ -92,10 +92,8 @@ def test_distributions(distribution, dtype) -> None:
     check(MLA.Workload(4, 1000, dtype, paged=True), distribution)
 
 
-# Every device function: whole requests, pieces, both; in the wide and in the narrow tiling.
-PLANS = [
-    (width, chunk, direct) for width in ("wide", "narrow") for chunk, direct in ((1000, True), (3, False), (4, True))
-]
+# Every device function: whole requests and pieces in either tiling, both in the wide one.
+PLANS = [(width, chunk, False) for width in ("wide", "narrow") for chunk in (1000, 3)] + [("wide", 4, True)]
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -183,7 +181,7 @@ def test_tilegym_refuses_ragged_requests(kernel) -> None:
     loaded, _ = load("mla_decode", kernel, workload)
     inputs, outputs = MLA.make_inputs(workload, 0, "cuda", "ragged"), MLA.make_outputs(workload, "cuda")
     with pytest.raises(ValueError, match="every request"):
-        loaded.bind(workload, inputs, outputs)
+        load_kernel("mla_decode", kernel).bind(loaded, workload, inputs, outputs)
 
 
 @pytest.mark.parametrize(
@@ -193,18 +191,19 @@ def test_tilegym_refuses_ragged_requests(kernel) -> None:
 def test_elementwise_add(workload) -> None:
     loaded, _ = load("elementwise_add", "cutile", workload)
     inputs, outputs = ADD.make_inputs(workload, 0, "cuda"), ADD.make_outputs(workload, "cuda")
-    run(loaded.bind(workload, inputs, outputs))
+    run(load_kernel("elementwise_add", "cutile").bind(loaded, workload, inputs, outputs))
     assert norm_error(outputs.c, ADD.reference(inputs, workload).c) <= ADD.tolerance(workload.dtype)
 
 
-def test_a_call_is_launches_on_the_given_stream_and_nothing_else() -> None:
+@pytest.mark.parametrize(("lengths", "plan"), [([1024], None), ([1024, 5, 100], ("wide", 4, True))])
+def test_a_call_is_launches_on_the_given_stream_and_nothing_else(lengths, plan) -> None:
     """Captured in a graph, replayed on new inputs: the output follows them, so the graph holds the whole operator."""
     import torch
 
-    workload = MLA.Workload(1, 1024)
-    loaded, _ = load("mla_decode", "cutile", workload)
+    workload = MLA.Workload(len(lengths), 1024)
     inputs, outputs = MLA.make_inputs(workload, 0, "cuda"), MLA.make_outputs(workload, "cuda")
-    runner = loaded.bind(workload, inputs, outputs)
+    inputs.kv_lengths.copy_(torch.tensor(lengths))
+    runner = bound(workload, inputs, outputs, plan=plan)
     run(runner)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -15,7 +15,7 @@ from kernels.mla_decode import operator as mla
 from kernels.mla_decode.cutile import plan as planning
 from kernels.mla_decode.cutile import run
 from kernels.mla_decode.cutile.plan import Plan, Tiling
-from kernels.mla_decode.cutile.schedule import UNUSED, make_schedule, makespan, piece_sizes
+from kernels.mla_decode.cutile.schedule import Item, Schedule, make_schedule, makespan
 
 WIDE, NARROW = Tiling(128, 64, 2), Tiling(64, 64, 4)
 LENGTHS = ((1,), (0,), (0, 0, 0), (1, 0, 64, 65, 4096, 127), (4096,) * 7, (300, 20_000, 5), (1,) * 300)
@@ -31,6 +31,14 @@ def choose(lengths: Sequence[int], rows: int = 128, multiprocessors: int = 132) 
     return planning.choose_plan(planning.Problem(tuple(lengths), rows, 512, 64), WIDE, NARROW, multiprocessors)
 
 
+def sizes(items: Sequence[Item]) -> list[int]:
+    return [item.end - item.begin for item in items]
+
+
+def items_of(schedule: Schedule) -> tuple[Item, ...]:
+    return schedule.pieces + schedule.whole
+
+
 def estimate_us(lengths: Sequence[int], plan: Plan) -> float:
     return planning.Estimate(planning.Problem(tuple(lengths), 128, 512, 64), plan, 132).us
 
@@ -41,44 +49,46 @@ def estimate_us(lengths: Sequence[int], plan: Plan) -> float:
 def test_items_cover_every_tile_of_every_request_once(lengths, chunk, direct) -> None:
     schedule = make_schedule(lengths, 64, chunk, direct)
     ranges: dict[int, list[tuple[int, int]]] = {request: [] for request in range(len(lengths))}
-    for item in schedule.items:
+    for item in items_of(schedule):
         assert item.length == lengths[item.request] and item.end - item.begin <= chunk
         ranges[item.request].append((item.begin, item.end))
     for request, found in ranges.items():
         edges = [0, *(end for _, end in sorted(found))]
         assert [begin for begin, _ in sorted(found)] == edges[:-1] and edges[-1] == -(-lengths[request] // 64)
-        sizes = [end - begin for begin, end in found]
-        assert max(sizes) - min(sizes) <= 1
+        lengths_of_pieces = [end - begin for begin, end in found]
+        assert max(lengths_of_pieces) - min(lengths_of_pieces) <= 1
 
 
 @pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_each_piece_has_a_partial_result_of_its_own_and_is_merged_in_order(lengths, direct) -> None:
     schedule = make_schedule(lengths, 64, 5, direct)
-    pieces = {item.partial: item for item in schedule.items if item.partial != UNUSED}
+    pieces = {item.partial: item for item in schedule.pieces}
     merged = [index for merge in schedule.merges for index in range(merge.first, merge.first + merge.pieces)]
-    assert sorted(pieces) == merged == list(range(1, schedule.partials))
+    assert sorted(pieces) == merged == list(range(len(schedule.pieces)))
     for merge in schedule.merges:
         items = [pieces[index] for index in range(merge.first, merge.first + merge.pieces)]
         assert {item.request for item in items} == {merge.request}
         assert [item.begin for item in items] == sorted(item.begin for item in items)
-    whole = [item for item in schedule.items if item.partial == UNUSED]
-    assert schedule.kind == ("whole" if not pieces else "mixed" if whole else "kernel")
+    assert not {item.request for item in schedule.whole} & {merge.request for merge in schedule.merges}
+    assert direct or not schedule.whole or not schedule.pieces
 
 
 def test_the_longest_items_start_first() -> None:
-    sizes = [item.end - item.begin for item in make_schedule(log_uniform(50, 8192), 64, 9).items]
-    assert sizes == sorted(sizes, reverse=True)
+    schedule = make_schedule(log_uniform(50, 8192), 64, 9)
+    for items in (schedule.pieces, schedule.whole):
+        assert sizes(items) == sorted(sizes(items), reverse=True) and len(items) > 10
 
 
-@pytest.mark.parametrize("chunk", [1, 4, 33])
-def test_a_plan_is_judged_by_the_items_that_are_made(chunk) -> None:
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("chunk", [1, 4, 33, 1000])
+def test_a_plan_is_judged_by_the_items_that_are_made(chunk, direct) -> None:
     lengths = log_uniform(40, 16_384)
-    problem = planning.Problem(lengths, 128, 512, 64)
-    made = [item.end - item.begin for item in make_schedule(lengths, 64, chunk).items]
-    sizes = piece_sizes(problem.tiles(64), chunk)
-    assert sorted(made) == sorted(sizes.elements())
-    assert planning.Estimate(problem, Plan(WIDE, chunk), 132).items == len(made)
+    schedule = make_schedule(lengths, 64, chunk, direct)
+    estimate = planning.Estimate(planning.Problem(lengths, 128, 512, 64), Plan(WIDE, chunk, direct), 132)
+    assert sorted(estimate._pieces.elements()) == sorted(sizes(schedule.pieces))
+    assert sorted(estimate._whole.elements()) == sorted(sizes(schedule.whole))
+    assert estimate.items == len(items_of(schedule))
 
 
 def test_the_makespan_of_list_scheduling() -> None:
@@ -96,16 +106,16 @@ def test_no_plan_takes_less_than_its_bound(lengths) -> None:
 
 
 def test_a_long_request_fills_the_device_and_many_are_not_split() -> None:
-    assert choose([65536]) == Plan(WIDE, 16)  # 64 pieces of two blocks each on 132 multiprocessors
-    assert choose([1024]) == Plan(NARROW, 1)
-    assert choose([4096] * 128) == Plan(WIDE, 64)
-    assert make_schedule([64], 64, choose([64]).chunk).kind == "whole"
+    assert choose([65536]) == Plan(WIDE, 16, direct=False)  # 64 pieces of two blocks each on 132 multiprocessors
+    assert choose([1024]) == Plan(NARROW, 1, direct=False)
+    assert choose([4096] * 128) == Plan(WIDE, 64, direct=False)
+    assert not make_schedule([64], 64, choose([64]).chunk).merges
 
 
 def test_uniform_requests_are_split_alike() -> None:
     for batch, length in ((4, 4096), (16, 8192), (32, 1024)):
         schedule = make_schedule([length] * batch, 64, choose([length] * batch).chunk)
-        assert schedule.kind == "kernel" and len({merge.pieces for merge in schedule.merges}) == 1
+        assert not schedule.whole and len({merge.pieces for merge in schedule.merges}) == 1
 
 
 @pytest.mark.parametrize("top", [4096, 8192, 16_384])
@@ -136,24 +146,25 @@ def test_blocks_cover_every_row_and_part() -> None:
 def test_more_requests_than_a_grid_has_room_for_are_refused() -> None:
     assert cutile.supports(mla.Workload(65_535, 64)) is None
     assert "65535" in cutile.supports(mla.Workload(65_536, 64))
-    assert len(make_schedule([0] * 65_535, 64, choose([0] * 65_535).chunk).items) == 65_535
+    assert len(make_schedule([0] * 65_535, 64, choose([0] * 65_535).chunk).whole) == 65_535
 
 
 class Played:
     """In place of a launch: the device function that `function` names, in PyTorch."""
 
     def __init__(self, function, symbol, grid, values, overlap=False) -> None:
-        self.launch, self.grid, self._play, self._values = symbol, grid, function, values
+        self.launch = (symbol, overlap)
+        self.grid, self._play, self._values = grid, function, values
 
     def __call__(self, stream: int) -> None:
         self._play(self.grid, *self._values)
 
 
-def play_attention(tiling: Tiling, whole: bool, pieces: bool):
-    """`whole`, `split` and `mixed` of kernel.py: see the comment above them."""
+def play_attention(tiling: Tiling, whole: bool):
+    """The four kernels of kernel.py that take items: see the comment above them."""
 
     def play(grid, q, cache, table, items, *rest) -> None:
-        *results, scale_log2, heads, causal_tokens = rest
+        results, results_lse, scale_log2, heads, causal_tokens = rest
         assert grid == (tiling.blocks(q.shape[1]), len(items), 1)
         for request, length, begin, end, partial in items.tolist():
             first, last = begin * tiling.keys, min(end * tiling.keys, length)
@@ -168,10 +179,10 @@ def play_attention(tiling: Tiling, whole: bool, pieces: bool):
             lse = scores.amax(1) + torch.log2(total) if last > first else torch.full_like(total, -math.inf)
             lse = torch.where(total > 0, lse, -math.inf)
             if whole:
-                results[0][request] = out.to(q.dtype)
-                results[1][request] = torch.where(lse > -math.inf, lse * math.log(2.0), math.inf)
-            if pieces:
-                results[-2][partial], results[-1][partial] = out, lse
+                results[request] = out.to(q.dtype)
+                results_lse[request] = torch.where(lse > -math.inf, lse * math.log(2.0), math.inf)
+            else:
+                results[partial], results_lse[partial] = out, lse
 
     return play
 
@@ -193,9 +204,9 @@ class PlayedBuild:
         self.params = cutile.variants(mla.Workload(1, 64), "sm_90a")[0].params
         self._functions = {"combine": play_combine, "combine_many": play_combine}
         for suffix, tiling in (("", WIDE), ("_narrow", NARROW)):
-            self._functions[f"whole{suffix}"] = play_attention(tiling, whole=True, pieces=False)
-            self._functions[f"kernel{suffix}"] = play_attention(tiling, whole=False, pieces=True)
-            self._functions[f"mixed{suffix}"] = play_attention(tiling, whole=True, pieces=True)
+            self._functions[f"whole{suffix}"] = play_attention(tiling, whole=True)
+            self._functions[f"kernel{suffix}"] = play_attention(tiling, whole=False)
+        self._functions |= {"first": play_attention(WIDE, whole=False), "rest": play_attention(WIDE, whole=True)}
 
     def cubin_function(self, stem: str, symbol: str):
         assert cutile.SYMBOLS[stem] == symbol
@@ -213,8 +224,9 @@ PLANS = [
     None,
     Plan(WIDE, 10_000),
     Plan(WIDE, 2),
+    Plan(WIDE, 2, direct=False),
     Plan(NARROW, 3, direct=False),
-    Plan(NARROW, 1),
+    Plan(NARROW, 10_000),
 ]
 
 
@@ -241,3 +253,20 @@ def test_lengths_that_the_page_table_has_no_room_for_are_refused(build) -> None:
         inputs.kv_lengths[1] = length
         with pytest.raises(ValueError, match=f"request 1 has kv length {length}; its page table holds 0 to 128"):
             run.bind(build, workload, inputs, outputs)
+
+
+def test_the_narrow_tiling_refuses_whole_requests_beside_pieces(build) -> None:
+    workload = mla.Workload(2, 700)
+    inputs, outputs = mla.make_inputs(workload, 0), mla.make_outputs(workload)
+    inputs.kv_lengths[0] = 5
+    with pytest.raises(ValueError, match="without `direct`"):
+        run.bind(build, workload, inputs, outputs, Plan(NARROW, 2, direct=True))
+
+
+def test_a_batch_of_short_and_long_requests_is_launched_in_three_kernels_that_may_overlap(build) -> None:
+    workload = mla.Workload(3, 700)
+    inputs, outputs = mla.make_inputs(workload, 0), mla.make_outputs(workload)
+    inputs.kv_lengths.copy_(torch.tensor([5, 700, 100]))
+    launches = run.bind(build, workload, inputs, outputs, Plan(WIDE, 4)).launches
+    assert [launch[0] for launch in launches] == [cutile.SYMBOLS[stem] for stem in ("first", "rest", "combine")]
+    assert [launch[1] for launch in launches] == [False, True, True]

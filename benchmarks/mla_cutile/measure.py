@@ -56,7 +56,7 @@ def runners(
             runner = module.bind(loaded, workload, state.inputs, state.outputs)
             yield kernel, variant.id, runner
             for width, chunk in (plan.split(":") for plan in (plans if kernel == "cutile" else [])):
-                plan = Plan(Tiling.of(variant.params, width), int(chunk))
+                plan = Plan(Tiling.of(variant.params, width), int(chunk), direct=width == "wide")
                 yield kernel, variant.id, bind(loaded, workload, state.inputs, state.outputs, plan)
 
 

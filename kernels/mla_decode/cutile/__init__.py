@@ -1,9 +1,10 @@
 """`mla_decode` in cuTile, ours: paged cache, any batch and kv length from one build, split-KV with its own combine.
 
-A build holds eight device functions: `kernel` (pieces of requests, float32 partial results), `whole` (requests in one
-piece, no partial results) and `mixed` (both in one launch), each in a wide and a narrow tiling, and `combine` and
-`combine_many` (the weighted mean of partial results, for few and for many pieces). Which of them run is decided by the
-kv lengths when a workload is bound: see `plan.py` and `schedule.py`.
+A build holds eight device functions. `kernel` computes pieces of requests (float32 partial results) and `whole`
+requests in one piece (no partial results), each in a wide and a narrow tiling; `first` and `rest` are the same two for
+batches that have both, the second launched while the first still runs, in the wide tiling alone. `combine` and
+`combine_many` are the weighted mean of partial results, for few and for many pieces. Which of them run is decided by
+the kv lengths when a workload is bound: see `plan.py` and `schedule.py`.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ SYMBOLS = {
     "kernel_narrow": "mla_decode_split_narrow",
     "whole": "mla_decode_whole",
     "whole_narrow": "mla_decode_whole_narrow",
-    "mixed": "mla_decode_mixed",
-    "mixed_narrow": "mla_decode_mixed_narrow",
+    "first": "mla_decode_split_first",
+    "rest": "mla_decode_whole_rest",
     "combine": "mla_decode_combine",
     "combine_many": "mla_decode_combine_many",
 }
@@ -103,11 +104,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
     functions = []
     for suffix in ("", "_narrow"):
-        functions += [
-            attention(f"kernel{suffix}", device.split, partial),
-            attention(f"whole{suffix}", device.whole, out),
-            attention(f"mixed{suffix}", device.mixed, out + partial),
-        ]
+        functions.append(attention(f"kernel{suffix}", device.split, partial))
+        functions.append(attention(f"whole{suffix}", device.whole, out))
+    functions.append(attention("first", device.split_first, partial))
+    functions.append(attention("rest", device.whole_rest, out))
     for stem, (pieces, rows, columns) in COMBINE_TILES.items():
         tile = [pieces, rows, min(columns, p["latent"])]
         functions.append(DeviceFunction(stem, SYMBOLS[stem], device.combine, [*partial, merges, *out, *tile]))
@@ -116,7 +116,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """One launch if no request is split, two otherwise: see `run`."""
+    """One launch if no request is split, two or three otherwise: see `run`."""
     from kernels.mla_decode.cutile import run
 
     return run.bind(build, workload, inputs, outputs)

@@ -1,8 +1,8 @@
 """Device code of `mla_decode` in cuTile. Tiles are in lower case with their shape beside them, constants in capitals.
 
 One block computes TILE_H query rows (a row is a head of a query token) over a range of KV tiles, by online softmax
-(Milakov and Gimelshein, arXiv:1805.02867) in base 2. The range is an item of the schedule that `cutile_schedule.py`
-makes: a whole request, whose result goes to the output, or a piece of one, whose partial result goes to `combine`.
+(Milakov and Gimelshein, arXiv:1805.02867) in base 2. The range is an item of the schedule that `schedule.py` makes: a
+whole request, whose result goes to the output, or a piece of one, whose partial result goes to `combine`.
 
 PARTS blocks share the latent width of the output: each computes all scores, and its own columns of the result. The
 second product then needs a part of the KV tile only, so the tile is loaded in PARTS pieces: its own last, because that
@@ -128,11 +128,11 @@ def store_result(Out, Lse, plane, out, lse, TILE_H, WIDTH, PARTS):
         ct.store(Lse, (plane, row_tile), ct.reshape(lse, (1, TILE_H)))
 
 
-# The three kernels below take the items of a schedule; grid (row tiles x PARTS, items).
+# The four kernels below take the items of a schedule; grid (row tiles x PARTS, items).
 #
 # Q [batch, rows, LATENT + ROPE] with rows = query tokens x heads, KV [pages, PAGE, LATENT + ROPE], PageTable [batch,
 # pages per request] int32. Items [items, 5] int32: request, its kv length in tokens, first KV tile, the tile after the
-# last, index of its partial result (of `mixed`: 0 for a whole request).
+# last, index of its partial result (0 for a whole request, which has none).
 #
 # Out [batch, rows, LATENT] and Lse [batch, rows] float32, natural: a row that sees no key has zeros and +inf. Partial
 # [partials, rows, LATENT] float32 and PartialLse [partials, rows] float32, base 2, are normalised within a piece: there
@@ -166,21 +166,36 @@ def split(
 
 
 @ct.kernel
-def mixed(
-    Q, KV, PageTable, Items, Out, Lse, Partial, PartialLse, scale_log2: float, heads: int, causal_tokens: int,
+def split_first(
+    Q, KV, PageTable, Items, Partial, PartialLse, scale_log2: float, heads: int, causal_tokens: int,
     TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PARTS: ConstInt, LATENCY: ConstInt,
 ):  # fmt: skip
-    """Whole requests and pieces. Each stores both results: a test would make the compiler give up its loading warps.
+    """`split`, after which `whole_rest` may start as soon as all blocks of this kernel have."""
+    ct.grid_dependency_control_launch_dependents()
+    partial = entry(Items, ct.bid(1), 4)
+    out, lse = attend_item(
+        Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
+    )  # fmt: skip
+    store_result(Partial, PartialLse, partial, out, lse, TILE_H, LATENT // PARTS, PARTS)
 
-    A whole request leaves its second one in partial result 0, which nobody reads; what a piece leaves in the output,
-    `combine` overwrites.
+
+@ct.kernel
+def whole_rest(
+    Q, KV, PageTable, Items, Out, Lse, scale_log2: float, heads: int, causal_tokens: int,
+    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PARTS: ConstInt, LATENCY: ConstInt,
+):  # fmt: skip
+    """`whole`, on the multiprocessors that `split_first` leaves free.
+
+    It reads nothing that `split_first` writes, yet must not end before it: `combine` waits for this kernel alone. So
+    the last item's blocks wait, when their work is done.
     """
-    request, partial = entry(Items, ct.bid(1), 0), entry(Items, ct.bid(1), 4)
+    request = entry(Items, ct.bid(1), 0)
     out, lse = attend_item(
         Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
     )  # fmt: skip
     store_result(Out, Lse, request, out, natural(lse), TILE_H, LATENT // PARTS, PARTS)
-    store_result(Partial, PartialLse, partial, out, lse, TILE_H, LATENT // PARTS, PARTS)
+    if ct.bid(1) == ct.num_blocks(1) - 1:
+        ct.grid_dependency_control_wait()
 
 
 @ct.kernel

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from kernels.mla_decode.cutile import MOST_ITEMS
@@ -15,7 +15,8 @@ from kernels.mla_decode.cutile.schedule import chunk_sizes, makespan, piece_coun
 # Microseconds on an H200, fitted to the runs that README.md tells of; elsewhere only their proportions count.
 TILE_US, TILE_PRODUCT_US = 0.35, 0.31e-6  # a KV tile: barriers and latencies, and per multiplication
 BLOCK_US, BLOCK_BYTE_US = 4.6, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and results
-COMBINE_US, COMBINE_SPLIT_US, COMBINE_BYTE_US = 2.5, 0.1, 0.4e-6  # the second launch; per piece or per byte, the larger
+COMBINE_US, COMBINE_SPLIT_US, COMBINE_BYTE_US = 2.5, 0.1, 0.4e-6  # the last launch; per piece or per byte, the larger
+REST_US = 1.0  # the launch of whole requests beside pieces of others
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Tiling:
 class Plan:
     """How to cut the requests: into items of at most `chunk` KV tiles of this tiling.
 
-    Without `direct` a request in one piece leaves its result to the combine, as split ones do.
+    Where some requests are split, the others store their result themselves if `direct`, in a launch of their own, and
+    else leave a partial result to the combine: one launch fewer, for more partial results. See `make_schedule`.
     """
 
     tiling: Tiling
@@ -58,12 +60,17 @@ class Problem:
 
     def tiles(self, keys: int) -> Counter[int]:
         """How many requests have so many KV tiles of `keys` tokens."""
-        return Counter(-(-length // keys) for length in self.lengths)
+        return _tiles(self.lengths, keys)
+
+
+@lru_cache(maxsize=2)  # the two tilings of the problem in hand
+def _tiles(lengths: tuple[int, ...], keys: int) -> Counter[int]:
+    return Counter(-(-length // keys) for length in lengths)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Time of a plan in microseconds: blocks in list scheduling, and the combine if there is one."""
+    """Time of a plan in microseconds: blocks in list scheduling, and what further launches cost."""
 
     problem: Problem
     plan: Plan
@@ -71,59 +78,61 @@ class Estimate:
 
     @property
     def us(self) -> float:
-        blocks = self.plan.tiling.blocks(self.problem.rows)
-        longest_first = [(self._block_us(size), blocks * count) for size, count in sorted(self._sizes.items())[::-1]]
-        return makespan(longest_first, self.multiprocessors) + self._combine_us
+        return makespan(self._blocks, self.multiprocessors) + self._further_us
 
     @property
     def least_us(self) -> float:
         """What `us` cannot be less than, at no cost: the longest block, and all blocks shared evenly."""
-        blocks = self.plan.tiling.blocks(self.problem.rows)
-        total = sum(self._block_us(size) * blocks * count for size, count in self._sizes.items())
-        return max(self._block_us(max(self._sizes)), total / self.multiprocessors) + self._combine_us
+        total = sum(duration * count for duration, count in self._blocks)
+        return max(max(self._blocks)[0], total / self.multiprocessors) + self._further_us
 
     @cached_property
     def items(self) -> int:
-        return sum(self._sizes.values())
+        return self._pieces.total() + self._whole.total()
 
     @cached_property
-    def _requests(self) -> Counter[int]:
-        return self.problem.tiles(self.plan.tiling.keys)
+    def _merges(self) -> Counter[int]:
+        """How many requests of each size in tiles leave their result to the combine."""
+        requests, chunk = self.problem.tiles(self.plan.tiling.keys), self.plan.chunk
+        least = chunk + 1 if self.plan.direct or max(requests) <= chunk else 0
+        return Counter({tiles: count for tiles, count in requests.items() if tiles >= least})
 
     @cached_property
-    def _sizes(self) -> Counter[int]:
-        return piece_sizes(self._requests, self.plan.chunk)
+    def _pieces(self) -> Counter[int]:
+        """How many pieces there are of each size in tiles."""
+        return piece_sizes(self._merges, self.plan.chunk)
 
     @cached_property
-    def _partials(self) -> Counter[int]:
-        """How many requests have their result in so many pieces for the combine."""
-        found: Counter[int] = Counter()
-        for tiles, count in self._requests.items():
-            pieces = piece_count(tiles, self.plan.chunk)
-            if pieces > 1 or not self.plan.direct:
-                found[pieces] += count
-        return found
+    def _whole(self) -> Counter[int]:
+        """How many requests of each size in tiles store their result themselves."""
+        requests = self.problem.tiles(self.plan.tiling.keys)
+        return Counter({tiles: count for tiles, count in requests.items() if tiles not in self._merges})
 
     @cached_property
-    def _empty_block_us(self) -> float:
+    def _blocks(self) -> list[tuple[float, int]]:
+        """Duration of a block and how many such blocks there are, in the order in which they start."""
+        per_item = self.plan.tiling.blocks(self.problem.rows)
+        return [
+            (self._block_us(size, result_bytes), per_item * count)
+            for sizes, result_bytes in ((self._pieces, 4), (self._whole, 2))
+            for size, count in sorted(sizes.items(), reverse=True)
+        ]
+
+    def _block_us(self, tiles: int, result_bytes: int) -> float:
         tiling, latent, rope = self.plan.tiling, self.problem.latent, self.problem.rope
-        partials = sum(pieces * count for pieces, count in self._partials.items())
-        bytes_of_result = 2 if not partials else 4 if partials == self.items else 6
-        block_bytes = tiling.rows * (2 * (latent + rope) + bytes_of_result * (latent // tiling.parts))
-        return BLOCK_US + BLOCK_BYTE_US * block_bytes
-
-    def _block_us(self, tiles: int) -> float:
-        tiling, latent, rope = self.plan.tiling, self.problem.latent, self.problem.rope
-        products = tiling.rows * tiling.keys * (latent + rope + latent // tiling.parts)
-        return self._empty_block_us + tiles * (TILE_US + TILE_PRODUCT_US * products)
+        width = latent // tiling.parts
+        products = tiling.rows * tiling.keys * (latent + rope + width)
+        block_bytes = tiling.rows * (2 * (latent + rope) + result_bytes * width)
+        return BLOCK_US + BLOCK_BYTE_US * block_bytes + tiles * (TILE_US + TILE_PRODUCT_US * products)
 
     @cached_property
-    def _combine_us(self) -> float:
-        if not self._partials:
+    def _further_us(self) -> float:
+        if not self._merges:
             return 0.0
-        partials = sum(pieces * count for pieces, count in self._partials.items())
-        partial_bytes = 4 * partials * self.problem.rows * self.problem.latent
-        return COMBINE_US + max(COMBINE_SPLIT_US * max(self._partials), COMBINE_BYTE_US * partial_bytes)
+        most = piece_count(max(self._merges), self.plan.chunk)
+        partial_bytes = 4 * self._pieces.total() * self.problem.rows * self.problem.latent
+        combine = COMBINE_US + max(COMBINE_SPLIT_US * most, COMBINE_BYTE_US * partial_bytes)
+        return combine + (REST_US if self._whole else 0.0)
 
 
 def choose_plan(problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors: int) -> Plan:
@@ -147,8 +156,8 @@ def candidates(problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors: 
         most = max(1, 2 * multiprocessors // tiling.blocks(problem.rows))
         tiles = problem.tiles(tiling.keys)
         for chunk in chunk_sizes(max(tiles), most):
-            if sum(piece_sizes(tiles, chunk).values()) > MOST_ITEMS:
+            if sum(piece_count(size, chunk) * count for size, count in tiles.items()) > MOST_ITEMS:
                 break
-            yield Plan(tiling, chunk)
-            if chunk < max(tiles) and chunk >= min(tiles):  # some are split, some are not
-                yield Plan(tiling, chunk, direct=False)
+            yield Plan(tiling, chunk, direct=False)
+            if tiling == wide and min(tiles) <= chunk < max(tiles):  # some are split, some are not
+                yield Plan(tiling, chunk, direct=True)

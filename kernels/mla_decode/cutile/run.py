@@ -10,7 +10,7 @@ from cutesnake.contract import Build, Runner
 from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
 from kernels.mla_decode.cutile import COMBINE_TILES, SYMBOLS
 from kernels.mla_decode.cutile.plan import Plan, Problem, Tiling, choose_plan
-from kernels.mla_decode.cutile.schedule import Merge, Schedule, make_schedule
+from kernels.mla_decode.cutile.schedule import Item, Merge, make_schedule
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
 
 LOG2_E = 1.0 / math.log(2.0)
@@ -18,29 +18,38 @@ MANY_PIECES, FEW_ROWS = 8, 512  # `combine_many` is the faster one for more piec
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs, plan: Plan | None = None) -> Runner:
-    """One launch if no request is split, two otherwise. `plan` overrides `choose_plan`, for tuning.
+    """One launch for requests that are not split, two for pieces of requests (the second combines), three for both.
 
-    The schedule is for the kv lengths that are there now: others need another bind.
+    `plan` overrides `choose_plan`, for tuning. The schedule is for the kv lengths that are there now: others need
+    another bind.
     """
     batch, tokens, heads, width = inputs.q.shape
     rows, latent, rope = tokens * heads, build.params["latent"], build.params["rope"]
     lengths = checked_lengths(inputs)
-    wide, narrow = Tiling.of(build.params, "wide"), Tiling.of(build.params, "narrow")
     if plan is None:
-        plan = choose_plan(Problem(lengths, rows, latent, rope), wide, narrow, multiprocessors())
+        tilings = Tiling.of(build.params, "wide"), Tiling.of(build.params, "narrow")
+        plan = choose_plan(Problem(lengths, rows, latent, rope), *tilings, multiprocessors())
     schedule = make_schedule(lengths, plan.tiling.keys, plan.chunk, plan.direct)
-    arrays = [inputs.q.view(batch, rows, width), inputs.kv_cache, inputs.page_table]
-    arrays.append(integers([item.row for item in schedule.items], inputs))
+    narrow = plan.tiling != Tiling.of(build.params, "wide")
+    if narrow and schedule.merges and schedule.whole:
+        raise ValueError("whole requests beside pieces of others are for the wide tiling: give a plan without `direct`")
     out = [outputs.out.view(batch, rows, latent), outputs.lse.view(batch, rows)]
-    partial = workspace(schedule, rows, latent, inputs) if schedule.merges else []
-    results = {"whole": out, "kernel": partial, "mixed": out + partial}[schedule.kind]
+    partial = workspace(len(schedule.pieces), rows, latent, inputs)
     numbers = [inputs.softmax_scale * LOG2_E, heads, tokens if workload.causal else 1]
-    stem = schedule.kind if plan.tiling == wide else f"{schedule.kind}_narrow"
-    grid = (plan.tiling.blocks(rows), len(schedule.items), 1)
-    attention = _launch(build, stem, grid, [*arrays, *results, *numbers])
+
+    def attention(stem: str, items: Sequence[Item], results: list[Any], overlap: bool = False) -> TileLaunch:
+        suffix = "_narrow" if narrow else ""
+        arrays = [inputs.q.view(batch, rows, width), inputs.kv_cache, inputs.page_table]
+        values = [*arrays, integers([item.row for item in items], inputs), *results, *numbers]
+        return _launch(build, stem + suffix, (plan.tiling.blocks(rows), len(items), 1), values, overlap)
+
     if not schedule.merges:
-        return sequence(attention)
-    return sequence(attention, _combine(build, schedule.merges, partial, out, inputs))
+        return sequence(attention("whole", schedule.whole, out))
+    combine = _combine(build, schedule.merges, partial, out, inputs)
+    if not schedule.whole:
+        return sequence(attention("kernel", schedule.pieces, partial), combine)
+    first = attention("first", schedule.pieces, partial)
+    return sequence(first, attention("rest", schedule.whole, out, overlap=True), combine)
 
 
 def _combine(
@@ -78,11 +87,9 @@ def integers(rows: Sequence[Sequence[int]], inputs: Inputs) -> Any:
     return torch.tensor(rows, dtype=torch.int32, device=inputs.q.device)
 
 
-def workspace(schedule: Schedule, rows: int, latent: int, inputs: Inputs) -> list[Any]:
+def workspace(partials: int, rows: int, latent: int, inputs: Inputs) -> list[Any]:
     """Partial results [partials, rows, latent] and their log-sum-exp [partials, rows], float32."""
     import torch
 
-    return [
-        torch.empty(*shape, dtype=torch.float32, device=inputs.q.device)
-        for shape in ((schedule.partials, rows, latent), (schedule.partials, rows))
-    ]
+    shapes = (partials, rows, latent), (partials, rows)
+    return [torch.empty(*shape, dtype=torch.float32, device=inputs.q.device) for shape in shapes]

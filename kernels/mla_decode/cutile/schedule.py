@@ -13,18 +13,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-UNUSED = 0  # the partial result that a whole request among pieces writes, and nobody reads
-
 
 @dataclass(frozen=True)
 class Item:
-    """KV tiles [begin, end) of a request of `length` tokens; `partial` is the index of its partial result."""
+    """KV tiles [begin, end) of a request of `length` tokens; `partial` is the index of a piece's partial result."""
 
     request: int
     length: int
     begin: int
     end: int
-    partial: int = UNUSED
+    partial: int = 0
 
     @property
     def row(self) -> list[int]:
@@ -48,43 +46,39 @@ class Merge:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Items, the longest first, and what `combine` has to merge. Partial result 0 is `UNUSED`."""
+    """Items that are pieces of requests and items that are whole requests, the longest first; what has to be merged."""
 
-    items: tuple[Item, ...]
+    pieces: tuple[Item, ...]
+    whole: tuple[Item, ...]
     merges: tuple[Merge, ...]
-
-    @property
-    def partials(self) -> int:
-        """Number of partial results, the unused one included."""
-        return 1 + sum(merge.pieces for merge in self.merges)
-
-    @property
-    def kind(self) -> str:
-        """Which kernel takes these items: `whole` requests only, pieces only (`kernel`), or both (`mixed`)."""
-        if not self.merges:
-            return "whole"
-        return "kernel" if self.partials - 1 == len(self.items) else "mixed"
 
 
 def make_schedule(lengths: Sequence[int], keys: int, chunk: int, direct: bool = True) -> Schedule:
     """Cut requests of these kv lengths (tokens) into pieces of at most `chunk` KV tiles of `keys` tokens each.
 
     The pieces of a request differ by one tile at most. A request without keys is an item too: somebody has to write
-    its zeros. Requests in one piece write the output themselves if `direct`, else a partial result as all others do.
+    its zeros. Where some requests are split, the others write the output themselves if `direct`, and else a partial
+    result like a piece. Where none is split, all write the output.
     """
-    items, merges, partial = [], [], UNUSED + 1
+    direct = direct or max(lengths) <= chunk * keys
+    pieces: list[Item] = []
+    whole: list[Item] = []
+    merges: list[Merge] = []
     for request, length in enumerate(lengths):
         tiles = -(-length // keys)
-        pieces = piece_count(tiles, chunk)
-        if pieces == 1 and direct:
-            items.append(Item(request, length, 0, tiles))
+        count = piece_count(tiles, chunk)
+        if count == 1 and direct:
+            whole.append(Item(request, length, 0, tiles))
             continue
-        edges = [tiles * piece // pieces for piece in range(pieces + 1)]
-        ranges = enumerate(itertools.pairwise(edges), partial)
-        items += [Item(request, length, begin, end, index) for index, (begin, end) in ranges]
-        merges.append(Merge(request, partial, pieces))
-        partial += pieces
-    return Schedule(tuple(sorted(items, key=lambda item: item.begin - item.end)), tuple(merges))
+        merges.append(Merge(request, len(pieces), count))
+        edges = [tiles * piece // count for piece in range(count + 1)]
+        ranges = enumerate(itertools.pairwise(edges), len(pieces))
+        pieces += [Item(request, length, begin, end, index) for index, (begin, end) in ranges]
+    return Schedule(_longest_first(pieces), _longest_first(whole), tuple(merges))
+
+
+def _longest_first(items: Iterable[Item]) -> tuple[Item, ...]:
+    return tuple(sorted(items, key=lambda item: item.begin - item.end))
 
 
 def piece_count(tiles: int, chunk: int) -> int:
@@ -93,7 +87,7 @@ def piece_count(tiles: int, chunk: int) -> int:
 
 
 def piece_sizes(requests: Mapping[int, int], chunk: int) -> Counter[int]:
-    """How many items of each size in tiles `make_schedule` makes of requests given as tiles -> number of requests."""
+    """How many pieces of each size in tiles `make_schedule` makes of requests given as tiles -> number of requests."""
     sizes: Counter[int] = Counter()
     for tiles, count in requests.items():
         pieces = piece_count(tiles, chunk)
