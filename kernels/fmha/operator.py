@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Cost
 
@@ -146,7 +146,7 @@ def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
     return Outputs(torch.full(shape, float("nan"), dtype=output_dtype(workload), device=device))
 
 
-def _key_heads(inputs: Inputs, workload: Workload) -> Iterator[tuple[torch.Tensor, ...]]:
+def key_heads(inputs: Any, workload: Workload) -> Iterator[tuple[torch.Tensor, ...]]:
     """Per request and key head: queries [group, length, head_dim], keys and values [length, head_dim], and where their
     output goes, (request, slice of heads). One at a time: the scores of all would not fit."""
     for request in range(workload.batch):
@@ -168,7 +168,7 @@ def _attend(inputs: Inputs, workload: Workload, same_precision: bool) -> Outputs
     out = torch.empty(inputs.q.shape, dtype=kind, device=inputs.q.device)
     position = torch.arange(w.length, device=inputs.q.device)
     hidden = position[None, :] > position[:, None]
-    for q, k, v, (request, heads) in _key_heads(inputs, w):
+    for q, k, v, (request, heads) in key_heads(inputs, w):
         scores = (q.to(operand) @ k.to(operand).T).float() if same_precision else q.float() @ k.float().T
         scores = scores * inputs.softmax_scale
         if w.causal:

@@ -1,0 +1,82 @@
+"""NVIDIA's CUTLASS example `blackwell/fmha_bwd.py` in CuTe DSL: unmodified, from the fetched wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream.examples import SOURCE
+
+if TYPE_CHECKING:
+    from kernels.fmha_backward.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cute"
+TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+FUNCTION = "fmha_backward"
+WIDTHS = (64, 128)
+TILE = (128, 128)  # queries x keys, the example's default
+SUM_ROWS, CONVERT_ROWS = 16, 8  # queries of a block of the first and the last kernel
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    if workload.head_dim not in WIDTHS:
+        return f"NVIDIA's example takes heads of {' and '.join(map(str, WIDTHS))}"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """The mask is compiled in as NVIDIA's own runner chooses it."""
+    w, (tile_m, tile_n) = workload, TILE
+    mask = "causal" if w.causal else "residual" if w.length % tile_m else "none"
+    params = {"dtype": w.dtype, "head_dim": w.head_dim, "tile_m": tile_m, "tile_n": tile_n, "mask": mask}
+    return (Variant(f"{w.dtype}_d{w.head_dim}_{mask}", params),)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.fmha_backward.cutlass import program as cutlass_program
+
+        return cutlass_program.program(**variant.params)
+
+    return cute_build.build(program, FUNCTION, target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """Three launches, and before them the workspace is cleared, in which dQ is summed."""
+    import torch
+
+    from cutesnake.load.cute import Call
+    from kernels.upstream.installed import on_stream
+
+    w = workload
+    rows = w.batch * w.heads * (-(-w.length // 8) * 8)  # as the example's `_get_workspace_size` rounds
+    workspace = torch.empty(4 * rows * (2 + w.head_dim), dtype=torch.uint8, device=inputs.q.device)
+    read = (inputs.q, inputs.k, inputs.v, inputs.out, inputs.lse, inputs.dout)
+    call = Call(build.function(), (*read, outputs.dq, outputs.dk, outputs.dv, workspace, inputs.softmax_scale))
+
+    def enqueue(stream: int) -> None:
+        with on_stream(workspace, stream):
+            workspace.zero_()
+        call(stream)
+
+    grids = (
+        (-(-w.length // SUM_ROWS), w.heads, w.batch),
+        (-(-w.length // build.params["tile_n"]), w.kv_heads, w.batch),
+        (w.heads, w.batch, -(-w.length // CONVERT_ROWS)),
+    )
+    launches = tuple(build.launch(symbol, grid) for symbol, grid in zip(_in_order(build), grids, strict=True))
+    return Runner(enqueue, launches)
+
+
+@not_baked
+def _in_order(build: Build) -> list[str]:
+    """The symbols as they are launched."""
+    return [next(s for s in build.symbols if f"_{part}_" in s) for part in ("sum_OdO", "bwd", "convert")]

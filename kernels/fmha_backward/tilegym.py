@@ -1,0 +1,119 @@
+"""Adapter of the backward pass of TileGym's `attention` (cuTile): kernels for row sums, for dK and dV, for dQ."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream import tilegym as upstream
+
+if TYPE_CHECKING:
+    from kernels.fmha_backward.operator import Inputs, Outputs, Workload
+
+DSL = "cutile"
+SOURCE = upstream.SOURCE
+TARGETS = upstream.TARGETS
+SYMBOLS = ("tilegym_fmha_bwd_preprocess", "tilegym_fmha_bwd_dkdv", "tilegym_fmha_bwd_dq")
+STEMS = ("preprocess", "kernel", "dq")
+WIDTH = 128
+# Queries x keys of the tiles of dK and dV, then of dQ: of what TileGym's tuner tries for heads of 128 the largest, and
+# what it takes where tuning is switched off.
+TILINGS = ((64, 64, 64, 64), (16, 32, 32, 16))
+SUM_ROWS = 16  # queries of a block of the row sums
+PADDING = 64  # queries: TileGym pads the log-sum-exp to its largest tile, by a copy
+LOG2_E = 1.0 / math.log(2.0)
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    if workload.head_dim != WIDTH:
+        return f"head_dim is {workload.head_dim}: the tilings taken over from TileGym are for {WIDTH}"
+    if workload.length % PADDING:
+        return f"length is {workload.length}: TileGym copies the log-sum-exp where it is no multiple of {PADDING}"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """The length and both counts of heads are constants of TileGym's kernels."""
+    w = workload
+    found = []
+    for kv_m, kv_n, q_m, q_n in TILINGS:
+        params: dict[str, Any] = {"dtype": w.dtype, "length": w.length, "heads": w.heads, "kv_heads": w.kv_heads}
+        params |= {"causal": w.causal, "kv_m": kv_m, "kv_n": kv_n, "q_m": q_m, "q_n": q_n}
+        name = [w.dtype, f"s{w.length}h{w.heads}kv{w.kv_heads}", f"{kv_m}x{kv_n}", f"{q_m}x{q_n}"]
+        found.append(Variant("_".join(name + ["causal"] * w.causal), params))
+    return tuple(found)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build.cutile import DeviceFunction, array, build, scalar
+
+    p = variant.params
+    module = upstream.module("attention")
+    _check_tilings(module, p)
+    tensor, vector, scale = array(p["dtype"], 4), array("fp32", 1), scalar("fp32")
+    heads, kv_heads, length, group = p["heads"], p["kv_heads"], p["length"], p["heads"] // p["kv_heads"]
+    arguments = {
+        "preprocess": [tensor, tensor, vector, SUM_ROWS, WIDTH, heads, length],
+        "kernel": [*[tensor] * 6, vector, vector, scale, WIDTH, heads, kv_heads, length, p["kv_m"], p["kv_n"]],
+        "dq": [*[tensor] * 5, vector, vector, scale, WIDTH, heads, length, p["q_m"], p["q_n"]],
+    }
+    kernels = (
+        module._fmha_bwd_preprocess_kernel,
+        module._fmha_bwd_dkdv_kernel.replace_hints(occupancy=2),  # the default of TileGym's `_kernel_hints`
+        module._fmha_bwd_dq_kernel.replace_hints(occupancy=2),
+    )
+    functions = [
+        DeviceFunction(stem, symbol, kernel, arguments[stem] + [group, p["causal"]] * (stem != "preprocess"))
+        for stem, symbol, kernel in zip(STEMS, SYMBOLS, kernels, strict=True)
+    ]
+    return build(functions, target, folder)
+
+
+def _check_tilings(module: Any, p: Any) -> None:
+    """ValueError where TileGym's tuner would not try these tiles."""
+    for kind, tile in (("dkdv", (p["kv_m"], p["kv_n"])), ("dq", (p["q_m"], p["q_n"]))):
+        offered = [(c.TILE_M, c.TILE_N) for c in getattr(module, f"_fmha_bwd_{kind}_autotune_configs")(WIDTH)]
+        if tile not in offered:
+            raise ValueError(f"TileGym offers the tiles {offered} for {kind}, not {tile}")
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The grids and arguments of TileGym's `_fmha_backward`, heads before tokens: views, no copies.
+
+    TileGym keeps the log-sum-exp to base 2: it is converted first, in every call.
+    """
+    import torch
+
+    from cutesnake.load.cutile import TileLaunch, sequence
+    from kernels.upstream.installed import on_stream
+
+    w, p, scale = workload, build.params, inputs.softmax_scale
+    if w.length != p["length"]:
+        raise ValueError(f"this build is for sequences of {p['length']} tokens, not {w.length}")
+    q, k, v, out, dout = (x.transpose(1, 2) for x in (inputs.q, inputs.k, inputs.v, inputs.out, inputs.dout))
+    dq, dk, dv = (x.transpose(1, 2) for x in (outputs.dq, outputs.dk, outputs.dv))
+    lse, delta = (torch.empty(inputs.lse.numel(), device=inputs.lse.device) for _ in range(2))
+    values = ((out, dout, delta), (q, k, v, dout, dk, dv, lse, delta, scale), (q, k, v, dout, dq, lse, delta, scale))
+    grids = (
+        (-(-w.length // SUM_ROWS), w.batch * w.heads, 1),
+        (-(-w.length // p["kv_n"]), w.batch * w.kv_heads, 1),
+        (-(-w.length // p["q_m"]), w.batch * w.heads, 1),
+    )
+    runner = sequence(
+        *(
+            TileLaunch(build.cubin_function(stem, symbol), symbol, grid, arguments)
+            for stem, symbol, grid, arguments in zip(STEMS, SYMBOLS, grids, values, strict=True)
+        )
+    )
+
+    def enqueue(stream: int) -> None:
+        with on_stream(lse, stream):
+            torch.mul(inputs.lse.view(-1), LOG2_E, out=lse)
+        runner(stream)
+
+    return Runner(enqueue, runner.launches)

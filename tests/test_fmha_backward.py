@@ -1,0 +1,150 @@
+"""The operator `fmha_backward`: its reference against autograd, what each kernel takes, NVIDIA's without a card."""
+
+import re
+
+import pytest
+
+from builds import build
+from cutesnake import record
+from cutesnake.catalog import load_kernel, load_operator
+from cutesnake.measure.case import Case
+from cutesnake.simulate import simulation
+
+torch = pytest.importorskip("torch")
+OPERATOR = load_operator("fmha_backward")
+# NVIDIA's kernel frees tensor memory once dK and dV are stored, while dQ's products and loads may still be to come.
+FREED = r"out-of-bounds: (tcgen05\.mma writes|load) tensor-memory columns \d+ to \d+, not all of them allocated"
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("distribution", OPERATOR.DISTRIBUTIONS)
+def test_the_reference_is_what_autograd_computes_in_double(distribution, causal) -> None:
+    work = OPERATOR.Workload(2, 37, "fp16", heads=6, kv_heads=2, head_dim=32, causal=causal)
+    inputs = OPERATOR.make_inputs(work, 3, distribution=distribution)
+    leaves = [x.double().requires_grad_() for x in (inputs.q, inputs.k, inputs.v)]
+    heads_first = [x.transpose(1, 2) for x in leaves]
+    out = torch.nn.functional.scaled_dot_product_attention(*heads_first, is_causal=causal, enable_gqa=True)
+    inputs.out = out.detach().transpose(1, 2)  # not rounded: the formula then gives the very gradient
+    want = torch.autograd.grad(out, leaves, inputs.dout.double().transpose(1, 2))
+    found = OPERATOR.reference(inputs, work)
+    for mine, true in zip((found.dq, found.dk, found.dv), want, strict=True):
+        assert mine.dtype == torch.float32
+        torch.testing.assert_close(mine.double(), true, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", OPERATOR.DTYPES)
+def test_the_yardstick_is_near_the_reference(dtype) -> None:
+    work = OPERATOR.Workload(1, 200, dtype, heads=2, kv_heads=1, causal=True)
+    inputs = OPERATOR.make_inputs(work, 0)
+    true, same = OPERATOR.reference(inputs, work), OPERATOR.same_precision(inputs, work)
+    for name in ("dq", "dk", "dv"):
+        mine, want = getattr(same, name), getattr(true, name)
+        assert mine.dtype == inputs.q.dtype
+        assert float((mine.float() - want).norm() / want.norm()) < OPERATOR.tolerance(dtype) < 0.02
+
+
+def test_the_cost_is_two_and_a_half_times_the_forward_pass() -> None:
+    work = OPERATOR.Workload(2, 64, heads=4, kv_heads=2, causal=True)
+    assert 2 * OPERATOR.cost(work).flops == 5 * load_operator("fmha").cost(work).flops
+
+
+def test_what_is_no_workload_is_said() -> None:
+    with pytest.raises(ValueError, match="dtype is 'fp8'; allowed: bf16, fp16"):
+        OPERATOR.Workload(1, 1, "fp8")
+
+
+def test_the_baseline_follows_its_inputs_and_its_copies_are_spoiled() -> None:
+    work = OPERATOR.Workload(1, 50, "bf16", heads=4, kv_heads=2, head_dim=32, causal=True)
+    inputs, outputs = OPERATOR.make_inputs(work, 1), OPERATOR.make_outputs(work)
+    runner = load_kernel("fmha_backward", "torch_autograd").bind(None, work, inputs, outputs)
+    for seed in (1, 2):
+        inputs.dout.copy_(OPERATOR.make_inputs(work, seed).dout)
+        runner(0)
+        runner.finish()
+        true = OPERATOR.reference(inputs, work)
+        for name in ("dq", "dk", "dv"):
+            mine, want = getattr(outputs, name).float(), getattr(true, name)
+            assert float((mine - want).norm() / want.norm()) < 0.02
+    runner.finish()
+    assert all(bool(x.isnan().all()) for x in (outputs.dq, outputs.dk, outputs.dv))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "values", "reason"),
+    [
+        ("cutlass", {"length": 100}, None),
+        ("cutlass", {"length": 100, "head_dim": 32}, "64 and 128"),
+        ("tilegym", {"length": 128}, None),
+        ("tilegym", {"length": 100}, "multiple of 64"),
+        ("tilegym", {"length": 128, "head_dim": 64}, "for 128"),
+    ],
+)
+def test_what_each_kernel_takes(kernel, values, reason) -> None:
+    found = load_kernel("fmha_backward", kernel).supports(OPERATOR.Workload(1, **values))
+    assert (found is None) if reason is None else (reason in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"batch": 1, "length": 256, "heads": 2, "kv_heads": 1},
+        {"batch": 2, "length": 200, "heads": 1, "kv_heads": 1, "causal": True},
+        {"batch": 1, "length": 129, "heads": 2, "kv_heads": 2, "dtype": "fp16"},
+    ],
+    ids=lambda values: OPERATOR.Workload(**values).id,
+)
+def test_nvidias_kernel_is_right_and_all_that_is_found_is_tensor_memory_freed_too_early(values) -> None:
+    work = OPERATOR.Workload(**values)
+    variant = load_kernel("fmha_backward", "cutlass").variants(work, "sm_100a")[0]
+    case = Case(
+        stage="correctness",
+        operator="fmha_backward",
+        kernel="cutlass",
+        target="sm_100a",
+        variant={"id": variant.id, "params": dict(variant.params)},
+        parameters=values,
+        build=str(build("fmha_backward", "cutlass", "sm_100a", variant)),
+        settings={"schedules": ["random", "tma_late"], "seeds": [0], "distributions": list(OPERATOR.DISTRIBUTIONS)},
+    )
+    checks = simulation.simulate(case)["metrics"]["checks"]
+    assert len(checks) == len(OPERATOR.DISTRIBUTIONS)
+    for check in checks:
+        assert all(output["passed"] for output in check["outputs"].values()), check["outputs"]
+        assert all(re.search(FREED, finding) for finding in check["findings"]), check["findings"]
+
+
+@pytest.mark.slow
+def test_the_launches_that_a_runner_reports_are_those_that_the_build_makes() -> None:
+    from cutesnake.load import cute as cute_load
+    from cutesnake.load.build import LoadedBuild
+    from test_mla_cutlass import capture
+
+    work = OPERATOR.Workload(2, 300, heads=4, kv_heads=2, causal=True)
+    module = load_kernel("fmha_backward", "cutlass")
+    folder = build("fmha_backward", "cutlass", "sm_100a", module.variants(work, "sm_100a")[0])
+    inputs, outputs = OPERATOR.make_inputs(work, 0), OPERATOR.make_outputs(work)
+    calls = []
+
+    def opened(path, function):
+        calls.append(capture(path, function))
+        return calls[0]
+
+    with cute_load.opened_by(opened):
+        runner = module.bind(LoadedBuild(folder), work, inputs, outputs)
+    runner(0)
+    made = [(x.name, x.grid, x.block, x.dynamic_shared) for x in calls[0].launches]
+    assert made == [(x.symbol, x.grid, x.block, x.dynamic_shared_bytes) for x in runner.launches]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_tilegyms_kernels_compile_and_the_default_tiles_spill_nothing(target) -> None:
+    module = load_kernel("fmha_backward", "tilegym")
+    spills = []
+    for variant in module.variants(OPERATOR.Workload(1, 512, heads=4, kv_heads=2, causal=True), target):
+        folder = build("fmha_backward", "tilegym", target, variant)
+        entry = record.read("compile", folder / "build.json")
+        assert entry["status"] == "ok", entry["reason"]
+        spills.append(sum((folder / f"{stem}.sass").read_text().count("STL") for stem in module.STEMS))
+    assert spills[0] == 0
