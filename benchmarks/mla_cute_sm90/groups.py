@@ -153,7 +153,7 @@ def measure(builds: Path, work: Workload, rounds: int) -> dict[str, Any]:
                 "cold_us": round(statistics.median(one.cold), 2),
                 "error": error(one.runner, work, inputs, outputs, stream),
                 "launches": len(one.runner.launches),
-                **({"plan_us": plan_us(one.runner, stream)} if hasattr(one.runner, "plan") else {}),
+                **({"plan_us": plan_us(one.runner, stream)} if one.runner.plan else {}),
             }
             for name, one in timed.items()
         },
@@ -218,10 +218,10 @@ def main(builds: Path, record: Path, groups: list[str], rounds: int = 3) -> None
             worst = max(v["error"] for v in row.values() if isinstance(v, dict))
             print(f"{group} {row['workload']} [{row['default']}]:", "; ".join(cells), f"error {worst:.1e}", flush=True)
         record.write_text(json.dumps(found, indent=1))
-    found["metadata_us"] = {work.id: metadata_us(work) for work in (GROUPS["uniform"][6], GROUPS["ragged"][3])}
-    record.write_text(json.dumps(found, indent=1))
     for group, rows in found["groups"].items():
         print(*summary(group, rows), sep="\n")
+    found["metadata_us"] = {work.id: metadata_us(work) for work in (GROUPS["uniform"][6], GROUPS["ragged"][3])}
+    record.write_text(json.dumps(found, indent=1))
     print("FlashMLA's metadata kernel, us:", found["metadata_us"])
     print(f"{time.monotonic() - started:.0f} s")
 

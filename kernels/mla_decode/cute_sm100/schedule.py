@@ -10,25 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernels.mla_decode.cute_sm100.layout import CTAS, ITEM_COLUMNS, KEYS, ROWS
-from kernels.mla_decode.split_kv.plan import Schedule, make_lane, merges_of
+from kernels.mla_decode.split_kv.plan import Prices, Schedule, make_lane, merges_of
 
 # In units of the time that one tile takes. Not fitted: no card of this kind was at hand.
-ITEM_TILES = 2.0  # per item: first loads, the last store
-MERGE_TILES = 2.0  # once, if any request is split: the combine kernel
+PRICES = Prices(item=2.0, merge=2.0, partial=0.0)
 
 
 def make_schedule(
     lengths: Sequence[int],
     rows: int,
     processors: int,
-    item_tiles: float = ITEM_TILES,
-    merge_tiles: float = MERGE_TILES,
+    prices: Prices = PRICES,
 ) -> Schedule:
     """Split requests of these kv lengths (tokens), each with `rows` query rows, over the device's multiprocessors."""
     row_blocks = -(-rows // ROWS)
     pairs = max(1, processors // (CTAS * row_blocks))
     tiles = [max(1, -(-length // KEYS)) for length in lengths]
-    lane = make_lane(tiles, pairs, item_tiles, merge_tiles)
+    lane = make_lane(tiles, pairs, prices)
     items, offsets = [], [0]
     for pieces in lane:
         for row_block in range(row_blocks):

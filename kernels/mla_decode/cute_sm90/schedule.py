@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kernels.mla_decode.cute_sm90.layout import ITEM_COLUMNS, PAGE, ROWS
-from kernels.mla_decode.split_kv.plan import Schedule, make_lane, merges_of
+from kernels.mla_decode.split_kv.plan import Prices, Schedule, make_lane, merges_of
 
-# Fitted to the H200, in units of the time that one page takes.
-ITEM_PAGES = 5.0  # per item: first loads, the last store
-MERGE_PAGES = 3.0  # once, if any request is split: the combine kernel
+# Least squares over the times of 120 plans on the H200, which they give to 4 % (benchmarks/mla_cute_sm90/README.md).
+CLUSTERS = Prices(item=2.0, merge=2.0, partial=3.0)  # in units of a page
+HALVES = Prices(item=2.75, merge=1.5, partial=2.25)  # of two
 
 
 def make_schedule(
@@ -24,8 +24,7 @@ def make_schedule(
     processors: int,
     cluster: int = 1,
     halves: bool = False,
-    item_pages: float = ITEM_PAGES,
-    merge_pages: float = MERGE_PAGES,
+    prices: Prices | None = None,
 ) -> Schedule:
     """Split requests of these kv lengths (tokens), each with `rows` query rows, over the device's multiprocessors.
 
@@ -38,7 +37,8 @@ def make_schedule(
     pages = [-(-length // PAGE) for length in lengths]
     unit = 2 if halves else 1
     occupied = [request for request, count in enumerate(pages) if count]
-    lane = make_lane([-(-pages[request] // unit) for request in occupied], workers, item_pages, merge_pages)
+    prices = prices or (HALVES if halves else CLUSTERS)
+    lane = make_lane([-(-pages[request] // unit) for request in occupied], workers, prices)
     lane = tuple(tuple(replace(piece, request=occupied[piece.request]) for piece in pieces) for pieces in lane)
     empty = [request for request, count in enumerate(pages) if count == 0]
     items, offsets = [], [0]

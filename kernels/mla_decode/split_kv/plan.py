@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -45,7 +46,16 @@ class Schedule:
         return 0 if most is None else 2 if most < 4 else 4 if most < 8 else 8
 
 
-def make_lane(units: Sequence[int], workers: int, item_cost: float, merge_cost: float) -> tuple[tuple[Piece, ...], ...]:
+@dataclass(frozen=True)
+class Prices:
+    """What a plan costs beside the units of its busiest worker, in the time that one unit takes there."""
+
+    item: float  # of each item: first loads, the last store
+    merge: float  # once, if any request is split: the combine kernel
+    partial: float  # of as many partial results as there are workers: they are written, and read again
+
+
+def make_lane(units: Sequence[int], workers: int, prices: Prices) -> tuple[tuple[Piece, ...], ...]:
     """The cheapest of a few plans for requests of so many units, at least one each.
 
     For each chunk size: every request cut into equal chunks, the longest first to the least loaded worker. And a walk
@@ -56,13 +66,13 @@ def make_lane(units: Sequence[int], workers: int, item_cost: float, merge_cost: 
     best: tuple[float, list[list[tuple[int, int, int]]]] | None = None
     for chunk in _chunk_sizes(units, workers):
         cuts = [_equal_cuts(count, chunk) for count in units]
-        plan = _pack(cuts, workers, item_cost)
-        cost = _cost(plan, item_cost, merge_cost)
+        plan = _pack(cuts, workers, prices.item)
+        cost = _cost(plan, workers, prices)
         if best is None or cost < best[0]:
             best = (cost, plan)
     assert best is not None  # there is always a chunk size
-    walk = _walk(units, workers, item_cost)
-    if walk is not None and _cost(walk, item_cost, merge_cost) < best[0]:
+    walk = _walk(units, workers, prices.item)
+    if walk is not None and _cost(walk, workers, prices) < best[0]:
         best = (0, walk)
     return _number_partials(best[1])
 
@@ -130,10 +140,11 @@ def _fill(
     return plan if request == len(units) else None
 
 
-def _cost(plan: list[list[tuple[int, int, int]]], item_cost: float, merge_cost: float) -> float:
-    load = max(sum(end - begin + item_cost for _, begin, end in pieces) for pieces in plan)
-    requests = [piece[0] for pieces in plan for piece in pieces]
-    return load + merge_cost * (len(requests) > len(set(requests)))
+def _cost(plan: list[list[tuple[int, int, int]]], workers: int, prices: Prices) -> float:
+    load = max(sum(end - begin + prices.item for _, begin, end in pieces) for pieces in plan)
+    pieces_of = Counter(request for pieces in plan for request, _, _ in pieces)
+    partials = sum(count for count in pieces_of.values() if count > 1)
+    return load + prices.merge * (partials > 0) + prices.partial * partials / workers
 
 
 def _number_partials(plan: list[list[tuple[int, int, int]]]) -> tuple[tuple[Piece, ...], ...]:
