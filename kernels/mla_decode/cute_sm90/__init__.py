@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cutesnake.build import cute as cute_build
 from cutesnake.contract import Build, Launch, Runner, Variant, not_baked
 from kernels.mla_decode.cute_sm90 import layout
+from kernels.mla_decode.operator import request_lengths
 
 if TYPE_CHECKING:
     import torch
@@ -21,7 +22,7 @@ TARGETS = {"sm_90a": ("TMA", "wgmma")}
 SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm90"
 COMBINE_WARPS = 8
-CLUSTER_BYTES = 500_000_000  # at 302 MB and less the two tie; at 604 MB clusters were 3 % faster, at 1.2 GB 4 %
+CLUSTER_BYTES = 300_000_000  # at 302 to 604 MB clusters are 1 to 2 % faster, at less 1 to 3 % slower, at more they tie
 PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for the card at hand, in `bind`
 DTYPES = ("bf16", "fp16")
 
@@ -43,22 +44,25 @@ def supports(workload: Workload) -> str | None:
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Single CTAs; clusters of two that share page loads, where a request has two row blocks, or halve the keys.
 
-    Sharing draws less power, but the two wait for each other: on the H200 it pays once the cache is far larger than
-    its L2. Halving the keys pays as long as there are two CTAs for every row block (fewer partial results, or none),
-    but not where the card has a CTA for every page.
+    The cheapest schedule first (schedule.py). Sharing loads costs as much as not sharing them: it draws less power, but
+    the two wait for each other. On the H200 it pays once the cache is far larger than its L2.
     """
-    row_blocks = -(-workload.query_tokens * workload.heads // layout.ROWS)
-    cache_bytes = workload.batch * workload.kv_length * layout.WIDTH * 2
-    clusters = (1,) if row_blocks == 1 else (2, 1) if cache_bytes > CLUSTER_BYTES else (1, 2)
+    from kernels.mla_decode.cute_sm90.schedule import cost
+
+    rows = workload.query_tokens * workload.heads
+    lengths = request_lengths(workload)
+    large = sum(lengths) * layout.WIDTH * 2 > CLUSTER_BYTES
+    clusters = (1,) if rows <= layout.ROWS else (2, 1) if large else (1, 2)
     found = [
         Variant(f"{workload.dtype}_cluster{cluster}", {"dtype": workload.dtype, "cluster": cluster})
         for cluster in clusters
     ]
-    halves = Variant(f"{workload.dtype}_halves", {"dtype": workload.dtype, "cluster": 2, "halves": True})
-    lanes = workload.batch * row_blocks
-    pays = 2 * lanes <= PROCESSORS <= lanes * workload.pages_per_request
-    found.insert(0 if pays else len(found), halves)
-    return tuple(found)
+    found.append(Variant(f"{workload.dtype}_halves", {"dtype": workload.dtype, "cluster": 2, "halves": True}))
+    costs = [
+        cost(lengths, rows, PROCESSORS, variant.params["cluster"], variant.params.get("halves", False))
+        for variant in found
+    ]
+    return tuple(variant for _, variant in sorted(zip(costs, found, strict=True), key=lambda pair: pair[0]))
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:

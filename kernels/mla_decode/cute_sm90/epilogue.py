@@ -60,24 +60,28 @@ class Epilogue:
         """Normalise, and store to the output, or a partial result if the request is split."""
         out, lse, out_partial, lse_partial = outputs
         total, m, factor = self.l, self.m, self.factor
+        natural = cute.make_rmem_tensor((2,), Float32)
         for r in cutlass.range_constexpr(2):
-            row = first_row + self.row(r)
-            inside = row < out.shape[1]
-            log2_sum = m[r] + cute.math.log2(total[r], fastmath=True)
-            natural = Float32.inf  # of a row that saw no key: out 0, lse +inf, and -inf of a partial result
             factor[r] = Float32(0.0)
+            natural[r] = Float32.inf  # of a row that saw no key: out 0, lse +inf, and -inf of a partial result
             if total[r] > 0.0:
                 factor[r] = 1.0 / total[r]
-                natural = log2_sum * LN_2
-            first = inside & (self.lane % 4 == 0) & (self.index == 0) & (self.half == 0)
-            if partial < 0:
+                natural[r] = (m[r] + cute.math.log2(total[r], fastmath=True)) * LN_2
+        first = (self.lane % 4 == 0) & (self.index == 0) & (self.half == 0)
+        if partial < 0:
+            for r in cutlass.range_constexpr(2):
+                row = first_row + self.row(r)
+                inside = row < out.shape[1]
                 self.store_row(r, out[request, row, None], inside)
-                if first:
-                    lse[request, row] = natural
-            else:
+                if first & inside:
+                    lse[request, row] = natural[r]
+        else:
+            for r in cutlass.range_constexpr(2):
+                row = first_row + self.row(r)
+                inside = row < out.shape[1]
                 self.store_row(r, out_partial[partial, row, None], inside)
-                if first:
-                    lse_partial[partial, row] = log2_sum
+                if first & inside:
+                    lse_partial[partial, row] = m[r] + cute.math.log2(total[r], fastmath=True)
 
     @cute.jit
     def add_sums(self, parity: Int32) -> None:

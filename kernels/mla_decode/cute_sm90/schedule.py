@@ -11,43 +11,52 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kernels.mla_decode.cute_sm90.layout import ITEM_COLUMNS, PAGE, ROWS
-from kernels.mla_decode.split_kv.plan import Prices, Schedule, make_lane, merges_of
+from kernels.mla_decode.split_kv.plan import Piece, Prices, Schedule, make_lane, merges_of
+from kernels.mla_decode.split_kv.plan import cost as plan_cost
 
-# Least squares over the times of 120 plans on the H200, which they give to 4 % (benchmarks/mla_cute_sm90/README.md).
-CLUSTERS = Prices(item=2.0, merge=2.0, partial=3.0)  # in units of a page
-HALVES = Prices(item=2.75, merge=1.5, partial=2.25)  # of two
+# Fitted to the times of some 300 plans on the H200 (benchmarks/mla_cute_sm90/README.md).
+CLUSTERS = Prices(item=2.0, merge=2.0, partial=4.0)  # in units of a page
+HALVES = Prices(item=2.75, merge=1.5, partial=3.0)  # of two pages, which take as long
 
 
 def make_schedule(
-    lengths: Sequence[int],
-    rows: int,
-    processors: int,
-    cluster: int = 1,
-    halves: bool = False,
-    prices: Prices | None = None,
+    lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False
 ) -> Schedule:
     """Split requests of these kv lengths (tokens), each with `rows` query rows, over the device's multiprocessors.
 
     With `halves` a worker takes two pages in the time of one, and items begin at even pages.
     """
-    row_blocks = -(-rows // ROWS)
     blocks = 1 if halves else cluster  # row blocks of a worker
-    groups = -(-row_blocks // blocks)
-    workers = max(1, processors // (cluster * groups))
-    pages = [-(-length // PAGE) for length in lengths]
+    lane, _ = _make_lane(lengths, rows, processors, cluster, halves)
+    empty = [request for request, length in enumerate(lengths) if length == 0]
     unit = 2 if halves else 1
-    occupied = [request for request, count in enumerate(pages) if count]
-    prices = prices or (HALVES if halves else CLUSTERS)
-    lane = make_lane([-(-pages[request] // unit) for request in occupied], workers, prices)
-    lane = tuple(tuple(replace(piece, request=occupied[piece.request]) for piece in pieces) for pieces in lane)
-    empty = [request for request, count in enumerate(pages) if count == 0]
     items, offsets = [], [0]
     for pieces in lane:
-        for group in range(groups):
+        for row_block in range(0, -(-rows // ROWS), blocks):
             for piece in pieces:
-                begin, end = unit * piece.begin, min(unit * piece.end, pages[piece.request])
-                values = [piece.request, group * blocks, begin, end, piece.partial, lengths[piece.request]]
+                length = lengths[piece.request]
+                begin, end = unit * piece.begin, min(unit * piece.end, -(-length // PAGE))
+                values = [piece.request, row_block, begin, end, piece.partial, length]
                 items.append(values + [0] * (ITEM_COLUMNS - len(values)))
             offsets.append(len(items))
     merges = merges_of(lane) + [[request, 0, 0, 0] for request in empty]
     return Schedule(lane, items, offsets, merges, sum(merge[2] for merge in merges))
+
+
+def cost(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False) -> float:
+    """What the schedule costs, in the time of a page. Of two builds the one whose schedule costs less is faster."""
+    lane, workers = _make_lane(lengths, rows, processors, cluster, halves)
+    return plan_cost(lane, workers, HALVES if halves else CLUSTERS)
+
+
+def _make_lane(
+    lengths: Sequence[int], rows: int, processors: int, cluster: int, halves: bool
+) -> tuple[tuple[tuple[Piece, ...], ...], int]:
+    """The lane, in units of pages or of two, and how many workers it may have."""
+    lanes = -(-rows // (ROWS * (1 if halves else cluster)))
+    workers = max(1, processors // (cluster * lanes))
+    unit = PAGE * (2 if halves else 1)
+    occupied = [request for request, length in enumerate(lengths) if length]
+    units = [-(-lengths[request] // unit) for request in occupied]
+    lane = make_lane(units, workers, HALVES if halves else CLUSTERS)
+    return tuple(tuple(replace(piece, request=occupied[piece.request]) for piece in pieces) for pieces in lane), workers

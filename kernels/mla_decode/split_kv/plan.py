@@ -65,6 +65,8 @@ def make_lane(units: Sequence[int], workers: int, prices: Prices) -> tuple[tuple
         return ((),)  # a launch has a worker
     best: tuple[float, list[list[tuple[int, int, int]]]] | None = None
     for chunk in _chunk_sizes(units, workers):
+        if best is not None and _least_cost(units, chunk, workers, prices) >= best[0]:
+            continue
         cuts = [_equal_cuts(count, chunk) for count in units]
         plan = _pack(cuts, workers, prices.item)
         cost = _cost(plan, workers, prices)
@@ -75,6 +77,11 @@ def make_lane(units: Sequence[int], workers: int, prices: Prices) -> tuple[tuple
     if walk is not None and _cost(walk, workers, prices) < best[0]:
         best = (0, walk)
     return _number_partials(best[1])
+
+
+def cost(lane: tuple[tuple[Piece, ...], ...], workers: int, prices: Prices) -> float:
+    """What a plan costs, in the time of a unit: of two ways to compute a batch the cheaper one is the faster one."""
+    return _cost([[(piece.request, piece.begin, piece.end) for piece in pieces] for pieces in lane], workers, prices)
 
 
 def _chunk_sizes(units: Sequence[int], workers: int) -> list[int]:
@@ -138,6 +145,14 @@ def _fill(
         if pieces:
             plan.append(pieces)
     return plan if request == len(units) else None
+
+
+def _least_cost(units: Sequence[int], chunk: int, workers: int, prices: Prices) -> float:
+    """What requests cut into chunks cost if the load could be the same for every worker."""
+    pieces = [-(-count // chunk) for count in units]
+    partials = sum(count for count in pieces if count > 1)
+    load = (sum(units) + prices.item * sum(pieces)) / workers
+    return load + prices.merge * (partials > 0) + prices.partial * partials / workers
 
 
 def _cost(plan: list[list[tuple[int, int, int]]], workers: int, prices: Prices) -> float:
