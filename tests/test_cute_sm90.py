@@ -184,8 +184,8 @@ def test_the_build_spills_nothing_and_fits_its_stated_budget(built):
     assert "wgmma.mma_async.sync.aligned.m64n256k16" in ptx
     # A warning of ptxas that reaches no record: it then waits after every product. Four waits a page are in the source.
     assert sass.count("WARPGROUP.DEPBAR") < 30
-    # A loop of another length in every thread, and ptxas takes no warp for whole: it then moves the descriptors of all
-    # products to uniform registers one by one (450 times; the kernel was 10 % slower).
+    # One loop in `clear_padding`, and ptxas takes no warp for whole: it then moves the descriptors of all products to
+    # uniform registers one by one (450 times; the kernel was 10 % slower).
     assert "WARPSYNC" not in sass and sass.count("R2UR") < 300
     stated = layout.TILE_BYTES * 3 * layout.TILES + 8 * layout.ROWS * 4 + layout.MBARRIERS * 8
     assert build["launch"][split]["block"] == [layout.THREADS, 1, 1]

@@ -160,12 +160,12 @@ class Consumer(Epilogue):
         if padding < PAGE:
             zero = cute.make_rmem_tensor((4,), Int32)
             zero.fill(0)
-            # A row of a tile is 128 bytes, whatever the swizzle: eight threads clear it, 16 bytes each. A loop over the
-            # rows would be of another length in every thread: see the test of the build for what that costs.
-            for tile in cutlass.range(ROPE_TILE, unroll=1):
-                for step in cutlass.range_constexpr(4):
-                    key = 16 * step + self.thread // 8
-                    if key >= padding:
+            # A row of a tile is 128 bytes, whatever the swizzle: eight threads clear it, 16 bytes each. Unrolled: for what
+            # any loop costs here see the test of the build.
+            for step in cutlass.range_constexpr(4):
+                key = 16 * step + self.thread // 8
+                if key >= padding:
+                    for tile in cutlass.range_constexpr(ROPE_TILE):
                         cute.autovec_copy(zero, self.pages[None, self.thread % 8, key, TILES * self.index + tile])
             cute.arch.fence_proxy("async.shared", space="cta")
             cute.arch.barrier(barrier_id=1 + self.index, number_of_threads=128)
