@@ -160,8 +160,8 @@ class Consumer(Epilogue):
         if padding < PAGE:
             zero = cute.make_rmem_tensor((4,), Int32)
             zero.fill(0)
-            # A row of a tile is 128 bytes, whatever the swizzle: eight threads clear it, 16 bytes each. Unrolled: for what
-            # any loop costs here see the test of the build.
+            # A row of a tile is 128 bytes, whatever the swizzle: eight threads clear it, 16 bytes each. Unrolled:
+            # for what any loop costs here see the test of the build.
             for step in cutlass.range_constexpr(4):
                 key = 16 * step + self.thread // 8
                 if key >= padding:
