@@ -62,7 +62,8 @@ def test_no_empty_request_is_split():
 
 
 @pytest.mark.parametrize(
-    ("element_bytes", "groups", "in_place"), [(2, 2, False), (2, 1, False), (1, 2, False), (1, 1, False), (1, 2, True)]
+    ("element_bytes", "groups", "in_place"),
+    [(2, 2, False), (2, 1, False), (1, 2, False), (1, 1, False), (1, 2, True), (2, 1, True)],
 )
 def test_the_budget_fits_an_sm(element_bytes, groups, in_place):
     sizes = layout.make_layout(element_bytes, groups, in_place)
@@ -76,17 +77,17 @@ def test_the_budget_fits_an_sm(element_bytes, groups, in_place):
     assert 2 ** (sizes.offset + sizes.slack) <= 448, "P in e4m3"
 
 
-@pytest.mark.parametrize("page", [0, 1])
-def test_in_place_each_box_is_the_values_of_one_page_and_half(page):
+@pytest.mark.parametrize(("element_bytes", "groups"), [(1, 2), (2, 1)])
+def test_in_place_each_unit_is_the_values_of_one_page_and_half(element_bytes, groups):
     """What a CTA keeps of its keys for its own page are its own columns, and it loads over the rest."""
-    sizes = layout.make_layout(1, 2, True)
-    units = [sizes.unit_box(*divmod(unit, 2)) for unit in range(layout.UNITS)]
-    assert sorted(units) == list(range(layout.LATENT // sizes.box))
-    for half in range(2):
-        column = sizes.box * sizes.unit_box(page, half)
-        assert column == layout.HALF * half + layout.HALF // layout.CTAS * page
+    sizes = layout.make_layout(element_bytes, groups, True)
+    for unit in range(layout.UNITS):
+        page, half = divmod(unit, 2)
+        assert sizes.box * sizes.unit_box(page, half) == layout.HALF * half + layout.HALF // layout.CTAS * page
     boxes = [box for unit in range(layout.UNITS) for box in sizes.released_boxes(unit)]
     assert sorted(boxes) == list(range(sizes.boxes))
+    if sizes.p_in_slot:
+        assert sizes.boxes - 1 in sizes.released_boxes(layout.UNITS - 1), "P lies there until the last product"
 
 
 def test_the_contract_is_imported_without_dsl_and_torch():
@@ -113,8 +114,8 @@ def make(name: str, target: str = "sm_100a") -> Path:
 
 
 EIGHT = [f"{dtype}_softmax8" for dtype in cute_sm100.DTYPES]
-IN_PLACE = "fp8_in_place"
-ALL = [*EIGHT, *(f"{dtype}_softmax4" for dtype in cute_sm100.DTYPES), IN_PLACE]
+IN_PLACE = ["fp8_in_place", "bf16_in_place"]
+ALL = [*EIGHT, *(f"{dtype}_softmax4" for dtype in cute_sm100.DTYPES), *IN_PLACE]
 
 
 def dtype_of(built: Path) -> str:
@@ -172,7 +173,7 @@ SIZES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", [*EIGHT, IN_PLACE])
+@pytest.mark.parametrize("name", [*EIGHT, *IN_PLACE])
 def test_results_in_the_simulator(name, size):
     """With NaN and wild page-table entries past the requests' ends: right under every schedule, and no finding."""
     import ptxsim

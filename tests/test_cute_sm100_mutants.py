@@ -20,10 +20,12 @@ from pathlib import Path
 from kernels.mla_decode import cute_sm100
 from kernels.mla_decode.operator import Workload
 assert Path(cute_sm100.__file__).is_relative_to(Path.cwd()), "not the edited copy"
-variant = cute_sm100.variants(Workload(1, 64, sys.argv[2]), "sm_100a")[0]
+found = cute_sm100.variants(Workload(1, 64, sys.argv[2]), "sm_100a")
+variant = next(variant for variant in found if variant.id == sys.argv[3])
 cute_sm100.compile(variant, "sm_100a", Path(sys.argv[1]))
 """
 
+NAMES = {"bf16": "bf16_softmax8", "fp8": "fp8_in_place"}
 LENGTHS = (900, 100, 90, 120, 60)
 KV_FULL = "cute.arch.mbarrier_wait(self.mbarriers + self.layout.kv_full + stage, phase)"
 KV_EMPTY = "cute.arch.mbarrier_wait(self.mbarriers + self.layout.kv_empty + stage, phase)"
@@ -161,7 +163,7 @@ def built(tmp_path):
         folder.mkdir()
         paths = f"{tmp_path}:{ROOT / 'workflow' / 'scripts'}"
         done = subprocess.run(
-            [sys.executable, "-c", BUILD, str(folder), dtype_of(file)],
+            [sys.executable, "-c", BUILD, str(folder), dtype_of(file), NAMES[dtype_of(file)]],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": paths},
             capture_output=True,
@@ -174,7 +176,7 @@ def built(tmp_path):
 
 
 def dtype_of(file: str) -> str:
-    """Whose default variant has what `file` does."""
+    """Whose variant, of those built here, has what `file` does."""
     return "fp8" if file == "in_place.py" else "bf16"
 
 

@@ -48,8 +48,9 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
         Variant(f"{dtype}_softmax{4 * groups}", {"dtype": dtype, "groups": groups, "in_place": False})
         for groups in (2, 1)
     ]
-    if dtype == "fp8":
-        found.insert(0, Variant(f"{dtype}_in_place", {"dtype": dtype, "groups": 2, "in_place": True}))
+    groups = 2 if dtype == "fp8" else 1
+    in_place = Variant(f"{dtype}_in_place", {"dtype": dtype, "groups": groups, "in_place": True})
+    found.insert(0 if dtype == "fp8" else len(found), in_place)
     return tuple(found)
 
 

@@ -42,8 +42,7 @@ class Epilogue:
     thread: Int32
     rank: Int32  # of the CTA in its pair
     tensor_memory: cute.Pointer
-    p: cute.Pointer  # shared: P of a tile, in boxes of 64 rows of 128 bytes, swizzled in 16-byte pieces
-    ring: cute.Pointer  # shared
+    ring: cute.Pointer  # shared, and P's memory behind it: boxes of 64 rows of 128 bytes, swizzled in 16-byte pieces
     tops: cute.Tensor  # shared [2, threads]: row maxima, by parity of the tile
     sums: cute.Tensor  # shared [threads]
     mbarriers: Any

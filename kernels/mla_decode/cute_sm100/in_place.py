@@ -12,7 +12,8 @@ its size from the L2 instead of 1.89.
     values then in CTA 1               page 0       page 1       page 0       page 1
     of the columns                     128 to 255   128 to 255   384 to 511   384 to 511
 
-A slot is released unit by unit (a page and a half of the columns: one box), in the order of the products.
+Of 16 bits a box has half as many columns, and each of these is two. A slot is released unit by unit (a page and a half
+of the columns), in the order of the products.
 """
 
 from __future__ import annotations
@@ -105,17 +106,25 @@ class InPlaceLoader(Loader):
         ready = self.layout.scores_full + count % SCORE_STAGES
         cute.arch.mbarrier_wait(self.mbarriers + ready, count // SCORE_STAGES % 2)
         full = self.layout.values_full + 2 * slot
-        self.expect(full, 2, ctas=1)
-        self.expect(full + 1, 2, ctas=1)
-        for half in cutlass.range_constexpr(2):
-            target = shared[None, self.layout.boxes * slot + self.layout.unit_box(other, half)]
-            values = source[None, 0, self.layout.unit_box(self.rank, half), 0]
+        unit_boxes = self.layout.unit_boxes
+        self.expect(full, 2 * unit_boxes, ctas=1)
+        self.expect(full + 1, 2 * unit_boxes, ctas=1)
+        for n in cutlass.range_constexpr(2 * unit_boxes):
+            half, part = divmod(n, unit_boxes)
+            target = shared[None, self.layout.boxes * slot + self.layout.unit_box(other, half) + part]
+            values = source[None, 0, self.layout.unit_box(self.rank, half) + part, 0]
             cute.copy(self.tma_kv, values, target, tma_bar_ptr=self.mbarriers + full + other)
 
 
 @dataclass
 class InPlaceMultiplier(Multiplier):
     """Fields are those of `Multiplier`; slot and phase follow from the number of the tile."""
+
+    def p_of(self, page: int, k: int, slot: Int32) -> cute.Tensor:
+        box, step = divmod(self.layout.unit_steps * page + k, BOX_STEPS)
+        if self.layout.p_in_slot and page == 1:
+            return self.p_ring[None, None, step, self.layout.boxes * slot + self.layout.boxes - 1]
+        return self.p[None, None, step, box]
 
     @cute.jit
     def issue_scores(self, count: Int32, is_last: cutlass.Boolean, stage: Int32, phase: Int32) -> tuple[Int32, Int32]:
@@ -151,8 +160,7 @@ class InPlaceMultiplier(Multiplier):
                 box = self.layout.boxes * slot + self.layout.unit_box(page, half)
                 pv.set(tcgen05.Field.ACCUMULATE, accumulate if page == 0 else True)
                 for k in cutlass.range_constexpr(self.layout.unit_steps):
-                    p_box, p_step = divmod(self.layout.unit_steps * page + k, BOX_STEPS)
-                    cute.gemm(pv, out, self.p[None, None, p_step, p_box], self.v[None, None, k, box], out)
+                    cute.gemm(pv, out, self.p_of(page, k, slot), self.v[None, None, k, box], out)
                     pv.set(tcgen05.Field.ACCUMULATE, True)
                 self.commit(self.layout.unit_free + UNITS * slot + 2 * page + half)
         self.commit(self.layout.out_full)

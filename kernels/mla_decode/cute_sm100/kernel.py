@@ -33,7 +33,7 @@ import cuda.bindings.driver as cuda
 import cutlass
 import cutlass.cute as cute
 import cutlass.utils.blackwell_helpers as sm100
-from cutlass import Float32, Int32
+from cutlass import Float32, Int32, const_expr
 from cutlass.cute.nvgpu import cpasync, tcgen05
 from cutlass.utils import SmemAllocator
 
@@ -60,13 +60,13 @@ from kernels.mla_decode.split_kv.combine import Combine
 
 class MlaDecodeSm100:
     """Compile-time choices: `dtype` (cutlass.BFloat16, Float16 or Float8E4M3FN), `groups` of four softmax warps, and
-    whether a tile's values take the place of its keys (`in_place`, 8-bit elements only)."""
+    whether a tile's values take the place of its keys (`in_place`; of 16 bits only with one group)."""
 
     def __init__(self, dtype: type[cutlass.Numeric], groups: int, in_place: bool = False):
         self.dtype = dtype
         self.layout = make_layout(dtype.width // 8, groups, in_place)
-        if in_place and self.layout.unit_boxes > 1:
-            raise ValueError(f"values in place of keys need 8-bit elements, not {dtype}: shared memory is too small")
+        if self.layout.p_in_slot and self.layout.stages < 2:
+            raise ValueError("values in place of 16-bit keys leave room for four softmax warps only (groups=1)")
 
     @cute.jit
     def __call__(
@@ -210,7 +210,6 @@ class MlaDecodeSm100:
                 thread=cute.arch.thread_idx()[0],
                 rank=rank,
                 tensor_memory=tensor_memory,
-                p=storage.p.data_ptr(),
                 ring=storage.kv.data_ptr(),
                 tops=storage.tops.get_tensor(cute.make_layout((2, threads), stride=(threads, 1))),
                 sums=storage.sums.get_tensor(cute.make_layout(threads)),
@@ -245,8 +244,12 @@ class MlaDecodeSm100:
             (storage.kv, sm100.make_smem_layout_b(qk, tile_qk, self.dtype, ring)),
             (storage.p, sm100.make_smem_layout_a(pv, (ROWS, HALF, sizes.box), self.dtype, sizes.p_boxes)),
             (storage.kv, sm100.make_smem_layout_b(pv, (ROWS, HALF, PAGE), self.dtype, ring // sizes.unit_boxes)),
+            (storage.kv, sm100.make_smem_layout_a(pv, (ROWS, HALF, sizes.box), self.dtype, ring)),
         )
-        sQ, sK, sP, sV = (memory.get_tensor(view.outer, swizzle=view.inner) for memory, view in shared)
+        sQ, sK, sP, sV, sPring = (memory.get_tensor(view.outer, swizzle=view.inner) for memory, view in shared)
+        if const_expr(sizes.in_place):  # a unit may begin at every box
+            starts = cute.make_layout(ring - sizes.unit_boxes + 1, stride=BOX_BYTES // sizes.element_bytes)
+            sV = cute.make_tensor(sV.iterator, cute.append(cute.select(sV.layout, mode=[0, 1, 2]), starts))
         scores = qk.make_fragment_C(qk.partition_shape_C((ROWS, KEYS)))
         values = pv.make_fragment_C(pv.partition_shape_C((ROWS, HALF)))
         kind = InPlaceMultiplier if self.layout.in_place else Multiplier
@@ -257,6 +260,7 @@ class MlaDecodeSm100:
             k=qk.make_fragment_B(sK),
             p=pv.make_fragment_A(sP),
             v=pv.make_fragment_B(sV),
+            p_ring=pv.make_fragment_A(sPring),
             scores=cute.make_tensor(tensor_memory, scores.layout),
             out=cute.make_tensor(tensor_memory + OUT_COLUMN, values.layout),
             mbarriers=mbarriers,

@@ -145,14 +145,19 @@ class Layout:
         return self.unit_free + UNITS * self.stages if self.in_place else self.kv_empty + self.stages
 
     def unit_box(self, page: Any, half: int) -> Any:
-        """Where a slot has the values of a page, of one half of the columns."""
-        return HALF // self.box * half + page
+        """Where a slot has the values of a page, of one half of the columns: the first of unit_boxes."""
+        return HALF // self.box * half + self.unit_boxes * page
+
+    @property
+    def p_in_slot(self) -> bool:
+        """In place, 16 bits: there is no room for P of the second page but in the box that held the rope's keys."""
+        return self.in_place and self.element_bytes == 2
 
     def released_boxes(self, unit: int) -> tuple[int, ...]:
-        """The boxes of a slot that are loaded, and released, together: a unit's, and with the first the rope's."""
-        page, half = divmod(unit, 2)
-        rope = (self.boxes - 1,) if unit == 0 else ()
-        return (self.unit_box(page, half), *rope)
+        """The boxes of a slot that are loaded, and released, together: a unit's, and with one of them the rope's."""
+        first = self.unit_box(*divmod(unit, 2))
+        rope = (self.boxes - 1,) if unit == (UNITS - 1 if self.p_in_slot else 0) else ()
+        return (*range(first, first + self.unit_boxes), *rope)
 
     @property
     def ring_boxes(self) -> int:
@@ -161,7 +166,8 @@ class Layout:
     @property
     def p_bytes(self) -> int:
         """Of P, whose memory is also where a result is put for its TMA store."""
-        return max(BOX_BYTES * self.p_boxes, 4 * self.groups * STORE_BYTES)
+        boxes = 1 if self.p_in_slot else self.p_boxes
+        return max(BOX_BYTES * boxes, 4 * self.groups * STORE_BYTES)
 
     @property
     def p_place(self) -> int:

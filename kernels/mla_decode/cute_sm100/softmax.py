@@ -86,7 +86,7 @@ class Softmax(Epilogue):
         self.wait_for_out(count - 1)
         if has_out & cute.arch.vote_any_sync(factor != 1.0):
             self.rescale(factor)
-        self.store_probabilities(probabilities)
+        self.store_probabilities(probabilities, count)
         cute.arch.fence_proxy("async.shared", space="cta")
         before_thread_sync()
         cute.arch.sync_warp()
@@ -139,12 +139,16 @@ class Softmax(Epilogue):
         probabilities.store(scores.load().to(self.dtype))
         return probabilities, (sums[0] + sums[1]) + (sums[2] + sums[3])
 
-    def store_probabilities(self, probabilities: cute.Tensor) -> None:
+    def store_probabilities(self, probabilities: cute.Tensor, count: Int32) -> None:
         """Into the rows that the products read: the 128-byte swizzle moves piece c of row r to c xor r % 8."""
         per_piece = PIECE_BYTES // self.layout.element_bytes
         key = PAGE * self.upper + self.layout.score_columns * self.group
         first = key % self.layout.box // per_piece
-        start = self.p + (key // self.layout.box * CTA_ROWS + self.row) * self.layout.box
+        box = self.layout.ring_boxes + key // self.layout.box  # P's memory is behind the ring
+        if self.layout.p_in_slot:
+            rope = self.layout.boxes * (count % self.layout.stages) + self.layout.boxes - 1
+            box = Int32(select_(self.upper == 1, rope, self.layout.ring_boxes))
+        start = self.ring + (box * CTA_ROWS + self.row) * self.layout.box
         places = cute.make_tensor(start, cute.make_layout((per_piece, 8)))
         pieces = cute.local_tile(probabilities, (per_piece,), (None,))
         for piece in range(self.layout.score_columns // per_piece):
