@@ -129,7 +129,11 @@ MUTANTS = {
         "pass",
     ),
     "values in place are of the own page": ("in_place.py", "2 * tile + other", "2 * tile + self.rank"),
-    "values in place are expected from both CTAs": ("in_place.py", "expect(full, 2 * unit_boxes, ctas=1)", "expect(full, 2 * unit_boxes)"),
+    "values in place are expected from both CTAs": (
+        "in_place.py",
+        "expect(full, 2 * unit_boxes, ctas=1)",
+        "expect(full, 2 * unit_boxes)",
+    ),
     "keys of a slot are not waited for": (
         "in_place.py",
         "cute.arch.mbarrier_wait(self.mbarriers + self.layout.keys_full + UNITS * slot + unit, turn)",

@@ -38,11 +38,11 @@ class Multiplier:
     q: cute.Tensor  # descriptors (MMA, 1, steps of a box, boxes)
     k: cute.Tensor  # descriptors (MMA, 1, steps of a box, boxes of the ring)
     p: cute.Tensor  # descriptors (MMA, 1, steps of a box, boxes)
+    p_ring: cute.Tensor  # descriptors (MMA, 1, steps of a box, boxes of the ring): of P that lies in a slot
     v: cute.Tensor  # descriptors (MMA, 1, steps of a unit, units of the ring)
     scores: cute.Tensor  # tensor memory (MMA, 1, 1), of the first stage
     out: cute.Tensor  # tensor memory (MMA, 1, 1), of the first half of the columns
     mbarriers: Any
-    p_ring: cute.Tensor | None = None  # descriptors (MMA, 1, steps of a box, boxes of the ring): P that lies in a slot
 
     @cute.jit
     def run(self, items: cute.Tensor, first_item: Int32, end_item: Int32) -> None:
