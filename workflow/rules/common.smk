@@ -14,6 +14,7 @@ sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 
 from cutesnake.plan import config as configuration
 from cutesnake import fault, folder
+from cutesnake.change import baseline
 from cutesnake.plan import lost, machine, matrix
 from cutesnake.simulate import simulation
 from cutesnake.catalog import folders, load_kernel
@@ -27,7 +28,8 @@ try:
     MACHINE = machine.probe(matrix.modules_needed(EXPERIMENT))
     PLANNED_AFTER = folder.last_run()
     PLAN = matrix.make_plan(EXPERIMENT, MACHINE, Path("results"))
-except (configuration.ConfigError, machine.MachineError) as error:
+    BASELINE = baseline.locate(EXPERIMENT.baseline) if EXPERIMENT.baseline else None
+except (configuration.ConfigError, baseline.BaselineError, machine.MachineError) as error:
     raise WorkflowError(str(error)) from None
 
 BUILD_RECORDS = [f"results/compile/{key}/build.json" for key in PLAN.builds]
@@ -44,6 +46,7 @@ RECORDS = {operator: [] for operator in PLAN.workloads}  # operator -> its recor
 for path in (*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED):
     RECORDS[Path(path).parts[2]].append(path)
 COMPARISONS = [f"results/compare/{operator}.json" for operator in PLAN.workloads]
+CHANGES = [f"results/change/{operator}.json" for operator in PLAN.workloads if BASELINE]
 FRONT_PAGE = "mla_report.html"
 FRONT, *OTHERS = PLAN.workloads  # the operator that the front page shows in full, and those with a page of their own
 
@@ -234,6 +237,15 @@ def recorded_devices():
 def recorded_of(operator):
     """The committed measurements of an operator."""
     return sorted(str(path) for path in Path(PROJECT, "recorded").glob(f"*/*-{operator}.jsonl"))
+
+
+def changes_of(operator):
+    """The record of what changed of an operator, where there is a baseline."""
+    return [path for path in CHANGES if Path(path).stem == operator]
+
+
+def baseline_digest_of(wildcards):
+    return baseline.digest(BASELINE, wildcards.operator) if BASELINE else None
 
 
 def references_of(operator):

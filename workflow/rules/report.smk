@@ -15,6 +15,7 @@ rule report:
         pages=[f"results/report/{operator}.html" for operator in OTHERS],
         upstream=str(PROJECT / "kernels/upstream.yaml"),
         references=references_of(FRONT),
+        changes=CHANGES,
         templates=TEMPLATES,
     output:
         page=report(
@@ -48,6 +49,7 @@ rule page:
         pictures="results/plot/{operator}",
         upstream=str(PROJECT / "kernels/upstream.yaml"),
         references=lambda wildcards: references_of(wildcards.operator),
+        changes=lambda wildcards: changes_of(wildcards.operator),
         templates=TEMPLATES,
     output:
         page=report(

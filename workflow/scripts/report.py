@@ -25,6 +25,10 @@ with one_line("report", snakemake.log[0]):
     comparisons = [record.read("compare", path) for path in ([paths] if isinstance(paths, str) else paths)]
     folder = Path(snakemake.input.pictures)
     overview = snakemake.input.get("overview")
+    paths = snakemake.input.changes
+    changes = [record.read("change", path) for path in ([paths] if isinstance(paths, str) else paths)]
+    if changes:
+        shown["baseline"] = changes[0]["baseline"]["label"]
     contents = Contents(
         arch=record.read("arch", snakemake.input.arch),
         evidence=evidence,
@@ -36,6 +40,7 @@ with one_line("report", snakemake.log[0]):
         upstream=read_yaml(snakemake.input.upstream),
         references=[entry for path in snakemake.input.references for entry in read_yaml(path)],
         commit=commit(),
+        changes=changes,
         front=snakemake.params.front,
         comparisons=comparisons if overview else [],
         overview=Path(overview) if overview else None,

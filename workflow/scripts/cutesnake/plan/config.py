@@ -55,6 +55,8 @@ class Experiment:
     seeds: list[int]
     simulation: dict[str, Any] | None  # {extent, schedules, seeds} of the list that is chosen; None for none
     timing: dict[str, float]
+    baseline: str | None = None  # as `cutesnake.change.baseline` reads it
+    baseline_fails: str = "none"  # what the target `unchanged` fails for: none, slower, worse
 
     @property
     def extent(self) -> str:
@@ -126,6 +128,8 @@ def check(config: dict[str, Any]) -> Experiment:
         seeds=config["correctness"]["seeds"],
         simulation=None if extent == "none" else {"extent": extent, **chosen[extent]},
         timing=config["timing"],
+        baseline=config.get("baseline"),
+        baseline_fails=config.get("baseline_fails", "none"),
     )
 
 

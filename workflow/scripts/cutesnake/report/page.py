@@ -17,7 +17,7 @@ from cutesnake.compare.insight import number
 from cutesnake.evidence.gather import Evidence
 from cutesnake.palette import DARK, LIGHT
 from cutesnake.places import TEMPLATES
-from cutesnake.report import cards, comparison, found, matrix, ran, times
+from cutesnake.report import cards, changed, comparison, found, matrix, ran, times
 from cutesnake.report.words import Notes, big, plural, slug, where
 
 Record = dict[str, Any]
@@ -38,6 +38,7 @@ class Contents:
     upstream: Record = field(default_factory=dict)  # kernels/upstream.yaml
     references: list[Record] = field(default_factory=list)  # the operator's reference_times.yaml
     commit: str | None = None
+    changes: list[Record] = field(default_factory=list)  # change records of `shown`, where there is a baseline
     # Only on the front page: comparisons of every operator, this one first, and the folder of the overview.
     comparisons: list[Record] = field(default_factory=list)
     overview: Path | None = None
@@ -82,6 +83,7 @@ def render(contents: Contents, base: str = "results") -> str:
         pages=pages,
         found=found.found(contents.arch, contents.shown),
         beyond=found.beyond(contents.shown),
+        changed=changed.changed(contents.changes, here, pages, base),
         main=main,
         machine=ran.machine(contents.arch),
         summary=ran.summary(contents.arch, contents.shown),

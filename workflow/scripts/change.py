@@ -1,0 +1,14 @@
+"""Snakemake script of the rule change: one operator's records beside those of the baseline."""
+
+from cutesnake.change import baseline
+from cutesnake.change.change import write_change
+from cutesnake.evidence.gather import load_evidence
+from cutesnake.fault import one_line
+
+with one_line("change", snakemake.log[0]):
+    evidence = load_evidence(
+        snakemake.input.plan, snakemake.input.records, snakemake.input.roofline, snakemake.input.recorded
+    )
+    place = baseline.locate(snakemake.params.baseline)
+    before = baseline.read(place, snakemake.wildcards.operator)
+    write_change(evidence, place, before, snakemake.output.record, snakemake.output.table)

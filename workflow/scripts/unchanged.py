@@ -1,0 +1,15 @@
+"""Snakemake script of the target unchanged: ends with one line if something got worse than the configuration allows."""
+
+import sys
+
+from cutesnake import record
+from cutesnake.change.change import unchanged
+from cutesnake.fault import one_line
+
+with one_line("unchanged", snakemake.log[0]):
+    if not snakemake.input.changes:
+        sys.exit("unchanged: the configuration names no baseline; name one: --config baseline=recorded/<device>")
+    fine, said = unchanged([record.read("change", path) for path in snakemake.input.changes], snakemake.params.fails)
+    if not fine:
+        sys.exit(f"unchanged: {said}")
+    print(f"unchanged: {said}")
