@@ -147,6 +147,17 @@ def test_one_measurement_on_both_sides_says_nothing(now) -> None:
     assert found["builds"]["reason"].startswith("a recorded set keeps measurements only")
 
 
+def test_where_nothing_was_compared_the_check_fails_rather_than_pass(now) -> None:
+    kept = sample.evidence(recorded=True)
+    found = found_in(kept, dict(kept.recorded), KEPT)
+    for fails in ("slower", "worse"):
+        fine, said = unchanged([found], fails)
+        assert not fine and said.startswith("nothing was compared with recorded/nvidia_h200")
+    assert unchanged([found], "none")[0]
+    builds = {path: entry for path, entry in earlier(now).items() if entry["stage"] == "inspect"}
+    assert unchanged([found_in(now, builds)], "worse")[0] and not unchanged([found_in(now, builds)], "slower")[0]
+
+
 def test_another_card_is_not_compared_with(now) -> None:
     before = earlier(now)
     for entry in before.values():

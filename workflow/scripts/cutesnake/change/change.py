@@ -17,7 +17,6 @@ from cutesnake.evidence.gather import Evidence, Records
 Record = dict[str, Any]
 
 NO_FIGURES = "a recorded set keeps measurements only: it has no static figures of builds"
-FAILS = ("none", "slower", "worse")  # what a configuration may let the target `unchanged` fail for
 
 
 def change(evidence: Evidence, baseline: Baseline, before: Records) -> Record:
@@ -73,12 +72,27 @@ def to_csv(found: Record) -> str:
 
 
 def unchanged(changes: Iterable[Record], fails: str) -> tuple[bool, str]:
-    """Whether nothing got worse in the sense of `fails` (one of FAILS), and one line that says what did."""
+    """Whether nothing got worse in the sense of `fails` (`none`, `slower`, `worse`), and one line that says what did.
+
+    Where something may fail and nothing could be compared, that is a failure: nothing is known.
+    """
     found = list(changes)
     slower, times = _slower(found)
     spilling, code = _spilling(found)
     failed = (fails in ("slower", "worse") and slower) or (fails == "worse" and spilling)
+    timed = any(not row["same"] for entry in found for row in entry["cases"])
+    built = fails == "worse" and any(entry["builds"]["compared"] for entry in found)
+    if fails != "none" and not timed and not built:
+        return (
+            False,
+            f"nothing was compared with {found[0]['baseline']['label']}, so that nothing is known; {_why(found)}",
+        )
     return not failed, "; ".join(filter(None, (times, code)))
+
+
+def _why(changes: list[Record]) -> str:
+    """Why no time was compared, of the first operator."""
+    return changes[0]["no_cases"] or "every time is the very measurement that the baseline has"
 
 
 def _slower(changes: list[Record]) -> tuple[int, str]:
