@@ -67,6 +67,8 @@ def test_a_changed_kernel_shows_in_its_static_figures_without_a_gpu(project) -> 
     assert jobs(project, *chosen) == {}
     append(path, "\n")
     assert jobs(project, *chosen) == {"change": 1, "report": 1}
+    (project / RECORD).write_text("{")
+    assert jobs(project, *chosen)["change"] == 1  # damaged: made again
     assert jobs(project) == {"report": 1}  # without the baseline: the page loses its section, nothing else is redone
 
 

@@ -29,7 +29,7 @@ rule change:
 
 rule unchanged:
     input:
-        page=[f"results/{FRONT_PAGE}"] if BASELINE else [],  # the report is made anyway
+        page=front_page if BASELINE else [],  # the report is made anyway
         changes=CHANGES,
     log:
         "results/log/unchanged.log",

@@ -63,6 +63,7 @@ PRODUCTS += [
         ("results/plot/{}", "plot"),
     )
 ]
+PRODUCTS += [lost.Product(str(Path(path).with_suffix(end)), "change") for path in CHANGES for end in (".json", ".csv")]
 PRODUCTS += [lost.Product(f"results/report/{operator}.html", "page") for operator in OTHERS]
 PRODUCTS += [
     lost.Product(f"results/fetch/{source}/fetched.json", "fetch")

@@ -34,7 +34,7 @@ def changed(changes: list[Record], here: str, pages: dict[str, str], base: str) 
         "operator": here,
         "why_no_cases": own["no_cases"],
         "names": NAMES,
-        "cases": [_case(row) for row in own["cases"] if not row["same"]],
+        "cases": [_case(row) for row in sorted(own["cases"], key=_calm) if not row["same"]],
         "same": sum(row["same"] for row in own["cases"]),
         "unpaired": _unpaired(own["unpaired"]),
         "builds": _builds(own["builds"]),
@@ -133,6 +133,11 @@ def _unpaired(counts: Record) -> str:
     sides = (("only_before", "the baseline"), ("only_now", "this side"))
     said = [f"{plural(counts[key], 'case')} only in {side}" for key, side in sides if counts[key]]
     return " and ".join(said)
+
+
+def _calm(row: Record) -> bool:
+    """Sorts what differs first."""
+    return not any(row[name] and row[name]["verdict"] in ("slower", "faster") for name in FIGURES)
 
 
 def _case(row: Record) -> Record:
