@@ -130,8 +130,8 @@ def _sums(change: Record) -> Record:
 
 
 def _unpaired(counts: Record) -> str:
-    sides = (("only_before", "the baseline"), ("only_now", "this side"))
-    said = [f"{plural(counts[key], 'case')} only in {side}" for key, side in sides if counts[key]]
+    sides = (("only_before", "in the baseline"), ("only_now", "now"))
+    said = [f"{plural(counts[key], 'case')} only {side}" for key, side in sides if counts[key]]
     return " and ".join(said)
 
 
