@@ -186,6 +186,20 @@ def test_results_in_the_simulator(name, size):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kv_length", [1, 63, 64, 65, 127, 257, 1024, 4096])
+@pytest.mark.parametrize("dtype", cute_sm100.DTYPES)
+def test_sizes_drawn_at_random_are_right(dtype, kv_length):
+    from sm100_runs import faults
+
+    draw = random.Random(f"{dtype} {kv_length}")
+    batch = draw.choice([1, 2] if kv_length > 1000 else [1, 2, 7])
+    heads, tokens = draw.choice([1, 16, 128]), min(draw.choice([1, 4]), kv_length)
+    workload = Workload(batch, kv_length, dtype, tokens, heads, paged=True)
+    built = make(cute_sm100.variants(workload, "sm_100a")[0].id)
+    assert list(faults(built, workload, [("random", 0), ("late", 0), ("warps", 0)])) == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_warps_of_very_different_speed_change_nothing(name):
     from sm100_runs import faults
