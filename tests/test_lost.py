@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cutesnake import record
 from cutesnake.plan import lost
 from cutesnake.plan.lost import Product
 from project import jobs, snakemake
@@ -61,6 +62,34 @@ def test_a_damaged_memory_is_made_anew(folder, damage) -> None:
     Path(PAGE.path).write_text("cut short")
     lost.KNOWN.write_text(damage)
     assert PAGE.path in lost.lost([PAGE])[0]
+
+
+def test_what_was_changed_since_it_was_written_is_lost(folder) -> None:
+    for product, text in ((PAGE, "<html>one</html>"), (TABLE, "a,b\n1,2\n")):
+        record.write_text(product.path, text)
+    assert lost.lost([PAGE, TABLE]) == ({}, [])
+    Path(PAGE.path).write_text("<html>two</html>\n")
+    lost.remember([PAGE, TABLE])
+    found, told = lost.lost([PAGE, TABLE])
+    assert list(found) == told == [PAGE.path] and "its sha256 differs" in found[PAGE.path]
+    record.write_text(PAGE.path, "<html>two</html>")
+    assert lost.lost([PAGE, TABLE]) == ({}, [])
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\xfe", b"no digest results/page.html\n", b"0" * 64])
+def test_a_damaged_journal_accuses_nobody(folder, damage) -> None:
+    record.write_text(PAGE.path, "<html></html>")
+    record.JOURNAL.write_bytes(damage)
+    assert lost.lost([PAGE]) == ({}, [])
+
+
+def test_a_record_that_fitted_an_older_schema_is_looked_at_again(folder, monkeypatch) -> None:
+    record.write_text(PAGE.path, "<html></html>")
+    assert lost.lost([PAGE]) == ({}, [])
+    looked: list[Product] = []
+    monkeypatch.setattr(lost, "_schemas", lambda: "newer")
+    monkeypatch.setattr(lost, "_whole_files", lambda product: looked.append(product) or iter(()))
+    assert lost.lost([PAGE]) == ({}, []) and looked == [PAGE]
 
 
 def test_files_that_did_not_change_are_looked_at_once(folder, monkeypatch) -> None:

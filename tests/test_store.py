@@ -54,3 +54,14 @@ def test_without_a_store_everything_is_made(tmp_path, monkeypatch) -> None:
     for _ in range(2):
         store.reuse(tmp_path / "a.cubin", [b"code"], writer(tmp_path / "a.cubin", calls))
     assert calls == ["a.cubin"] * 2
+
+
+def test_what_was_damaged_is_made_anew(folder) -> None:
+    calls: list[str] = []
+    for name in ("a.cubin", "b.cubin", "c.cubin"):
+        store.reuse(folder / name, [b"code"], writer(folder / name, calls))
+        (kept,) = (folder / "store").iterdir()
+        if name == "a.cubin":
+            kept.write_text("MADE 1")
+    assert calls == ["a.cubin", "b.cubin"]
+    assert (folder / "c.cubin").read_text() == "made 2"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,8 @@ class RecordError(ValueError):
     """A record that is not JSON, is cut short, or does not fit its stage's schema."""
 
 
+JOURNAL = Path(".snakemake/cutesnake-written.log")
+DIGEST = re.compile(r"[0-9a-f]{64}")
 COMMON = "common.schema.json"  # what the stages' schemas refer to with `$ref`
 
 
@@ -53,10 +58,37 @@ def write_text(path: Path | str, text: str) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(temporary, 0o644)
+        _note(path, text)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _note(path: Path, text: str) -> None:
+    """Add to the journal what is about to be written, so that a later change by somebody else shows."""
+    name = os.path.relpath(path)
+    if name.startswith("results/") and not name.startswith("results/log/") and JOURNAL.parent.is_dir():
+        line = f"{hashlib.sha256(text.encode()).hexdigest()} {name}\n"
+        with contextlib.suppress(OSError), JOURNAL.open("ab") as stream:
+            stream.write(line.encode(errors="surrogateescape"))  # one write: lines of two jobs do not mix
+
+
+def written() -> dict[str, str]:
+    """Path of a result -> sha256 of what was last written there; empty where there is no journal."""
+    try:
+        lines = JOURNAL.read_bytes().decode(errors="surrogateescape").splitlines()
+    except OSError:
+        return {}
+    entries = (line.partition(" ") for line in lines)
+    return {name: digest for digest, _, name in entries if DIGEST.fullmatch(digest) and name}
+
+
+def rewrite_journal() -> None:
+    """Keep the last line of every path, so that the journal does not grow for ever."""
+    text = "".join(f"{digest} {name}\n" for name, digest in written().items() if os.path.exists(name))
+    with contextlib.suppress(OSError):
+        write_text(JOURNAL, text)
 
 
 def write(stage: str, path: Path | str, record: dict[str, Any]) -> None:

@@ -1,14 +1,14 @@
 """What compilers made, kept by what went in: builds that share a device function share its compilation.
 
 TileGym bakes the split of the keys into its kernels: the 22 builds that the default sweep needs of one of them hold
-8 different split kernels and 7 different reductions. The store lies beside the builds; deleting it costs time only.
+8 different split kernels and 7 different reductions. A file's name ends in the digest of its content, so that what was
+damaged is not used. The store lies beside the builds; deleting it costs time only.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -28,12 +28,21 @@ def reuse(output: Path, made_from: Iterable[bytes | str], make: Callable[[], obj
     digest = hashlib.sha256()
     for part in made_from:
         digest.update(hashlib.sha256(part if isinstance(part, bytes) else part.encode()).digest())
-    kept = Path(folder) / f"{digest.hexdigest()}{output.suffix}"
-    if kept.exists():
-        shutil.copyfile(kept, output)
-        return
+    name = digest.hexdigest()
+    for kept in Path(folder).glob(f"{name}-*{output.suffix}"):
+        content = kept.read_bytes()
+        if kept.stem == f"{name}-{_short(content)}":  # else it was damaged since
+            output.write_bytes(content)
+            return
+        kept.unlink(missing_ok=True)
     make()
+    content = output.read_bytes()
+    kept = Path(folder) / f"{name}-{_short(content)}{output.suffix}"
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as stream:
-        stream.write(output.read_bytes())
+        stream.write(content)
     Path(stream.name).replace(kept)
+
+
+def _short(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

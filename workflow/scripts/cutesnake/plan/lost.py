@@ -2,13 +2,15 @@
 
 Snakemake looks whether a file is there and when it was written; a file that is missing in the middle of the graph it
 does without as long as what follows is there, and content it does not look at. So the files of the plan are looked at
-when the graph is built. What was found whole is remembered with its size and date, so that a look at twenty thousand
-results takes the time of asking for their dates.
+when the graph is built, records against their schemas and everything against the journal of what was written. What was
+found whole is remembered with its size and date, so that a look at twenty thousand results takes the time of asking for
+their dates.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -17,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cutesnake import record
+from cutesnake import places, record
 
 KNOWN = Path(".snakemake/cutesnake-whole.json")
+SCHEMAS = "schemas"  # key of the digest of the schemas
 SHOWN = 3  # findings that the line names
 PAGES = ("compare", "plot", "page", "overview", "report")  # stages whose products say that a run came to its end
 BUILD_RECORD, FETCH_RECORD, PICTURES = "build.json", "fetched.json", "pictures.json"
@@ -39,7 +42,7 @@ def lost(products: Iterable[Product]) -> tuple[dict[str, str], list[str]]:
     What is missing counts only once there is something that follows from it: before, it is not lost but to be made.
     Of what is missing, it is told if it was seen before.
     """
-    products, known = list(products), _read_known()
+    products, known, written = list(products), _read_known(), record.written()
     finished = any(os.path.exists(product.path) for product in products if product.stage in PAGES)
     found: dict[str, str] = {}
     now: dict[str, Any] = {}
@@ -53,7 +56,7 @@ def lost(products: Iterable[Product]) -> tuple[dict[str, str], list[str]]:
         stamps = known.get(product.path)
         if not stamps or not _unchanged(stamps):
             try:
-                stamps = {str(path): _stamp(path) for path in _whole_files(product)}
+                stamps = {str(path): _stamp(_as_written(path, written)) for path in _whole_files(product)}
             except (OSError, ValueError) as error:
                 found[product.path], stamps = _why(error, product.path), None
         now[product.path] = stamps
@@ -65,6 +68,7 @@ def lost(products: Iterable[Product]) -> tuple[dict[str, str], list[str]]:
 def remember(products: Iterable[Product]) -> None:
     """Note at the end of a run what is there, so that the next run can tell what was lost in between."""
     known = _read_known()
+    record.rewrite_journal()
     paths = [product.path for product in products]
     there = {path: known.get(path) for path in paths if path in known or os.path.exists(path)}
     if there != known:
@@ -131,6 +135,11 @@ def _has_digest(path: Path, digest: str) -> Path:
     return path
 
 
+def _as_written(path: Path, written: dict[str, str]) -> Path:
+    digest = written.get(str(path))
+    return path if digest is None else _has_digest(path, digest)
+
+
 def _stamp(path: Path | str) -> list[int]:
     state = os.stat(path)
     return [state.st_mtime_ns, state.st_size]
@@ -148,7 +157,9 @@ def _read_known() -> dict[str, Any]:
         found = json.loads(KNOWN.read_text())
     except (OSError, ValueError, RecursionError):  # not there yet, or damaged: everything is looked at again
         return {}
-    return found if isinstance(found, dict) and all(_is_stamps(entry) for entry in found.values()) else {}
+    if not isinstance(found, dict) or found.pop(SCHEMAS, None) != _schemas():
+        return {}
+    return found if all(_is_stamps(entry) for entry in found.values()) else {}
 
 
 def _is_stamps(entry: Any) -> bool:
@@ -158,4 +169,11 @@ def _is_stamps(entry: Any) -> bool:
 def _write_known(known: dict[str, Any]) -> None:
     if KNOWN.parent.is_dir():
         with contextlib.suppress(OSError):
-            record.write_text(KNOWN, json.dumps(known))
+            record.write_text(KNOWN, json.dumps({**known, SCHEMAS: _schemas()}))
+
+
+@functools.cache
+def _schemas() -> str:
+    """What records are held against: one that fitted an older schema is looked at again."""
+    texts = (path.read_bytes() for path in sorted(places.SCHEMAS.glob("*.json")))
+    return hashlib.sha256(b"".join(texts)).hexdigest()
