@@ -167,3 +167,22 @@ def test_a_broken_kernel_is_a_row_and_the_others_go_on(plan, monkeypatch, fault,
     assert [row.target for row in rows] == ["sm_90a", "sm_100a"]
     assert all(words in row.build.reason and not row.run.ok for row in rows)
     assert builds(found, "dynamic") == [] and builds(found, "baked") == builds(whole, "baked")
+
+
+def test_one_id_must_not_stand_for_two_builds(plan, monkeypatch) -> None:
+    careless = kernel({"sm_90a": ()}, lambda w: None, lambda w, target: (Variant("same", {"rows": w.rows}),))
+    monkeypatch.setitem(KERNELS, "baked", careless)
+    found = plan("none", dtypes=["fp32"])
+    reason = found.broken["elementwise_add", "baked"]
+    assert "the id 'same' to {'rows': 1}, and for m2_n8_fp32 to {'rows': 2}: an id must stand for one build" in reason
+    assert not any("/baked/" in key for key in found.builds) and any("/dynamic/" in key for key in found.builds)
+
+
+def test_a_target_without_a_dtype_of_its_own_says_so(plan) -> None:
+    found = plan("none", dtypes={"sm_90a": ["fp32"]})
+    (decision,) = (d for d in found.decisions if (d.kernel, d.target) == ("dynamic", "sm_100a"))
+    assert not decision.build.ok and decision.build == decision.run
+    assert decision.build.reason.startswith(
+        "no dtype is asked for on sm_100a: `dtypes` of the sweep of elementwise_add"
+    )
+    assert "(it has some for sm_90a); add `sm_100a: […]` there" in decision.build.reason

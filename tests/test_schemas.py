@@ -48,3 +48,8 @@ def test_shared_parts_refuse_what_is_wrong(stage, part, wrong) -> None:
     entry[part] = {**(entry[part] or {}), **wrong}
     with pytest.raises(record.RecordError, match=part):
         record.check(stage, entry, "sample")
+
+
+def test_a_wrong_type_is_told_in_words() -> None:
+    with pytest.raises(record.RecordError, match="sample: provenance: it is empty; it must be a mapping of keys to"):
+        record.check("compile", {**RECORDS["compile"], "provenance": None}, "sample")

@@ -44,7 +44,20 @@ def check(stage: str, record: Any, where: str) -> None:
     error = next(iter(_validator(stage).iter_errors(record)), None)
     if error is not None:
         key = "/".join(str(part) for part in error.absolute_path) or "the record itself"
-        raise RecordError(f"{where}: {key}: {error.message[:300]}")
+        said = error.message
+        if error.validator == "type":
+            said = f"it is {'empty' if error.instance is None else repr(error.instance)}; it must be "
+            said += kind_in_words(error.validator_value)
+        raise RecordError(f"{where}: {key}: {said[:300]}")
+
+
+def kind_in_words(kind: str | list[str]) -> str:
+    """A type of JSON schema, or one of several, in the words of a JSON or YAML file."""
+    words = {
+        **{"array": "a list", "object": "a mapping of keys to values", "string": "a text", "null": "empty"},
+        **{"integer": "a whole number", "number": "a finite number", "boolean": "true or false"},
+    }
+    return " or ".join(words[one] for one in ([kind] if isinstance(kind, str) else kind))
 
 
 def write_text(path: Path | str, text: str) -> None:

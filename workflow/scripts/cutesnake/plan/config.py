@@ -17,6 +17,7 @@ from cutesnake import catalog, strict_yaml
 from cutesnake.catalog import ContractError, load_operator
 from cutesnake.places import SCHEMAS
 from cutesnake.plan.sweep import EXTENTS, Entries, Sweep, SweepError, expand, is_named, make_sweep, read_sweep
+from cutesnake.record import kind_in_words
 
 # Keys of configurations before the catalogue -> where what they said is now.
 MOVED = {
@@ -183,26 +184,13 @@ def _explain(error: Any, here: str) -> str:
         return f"{here}: {where}: key {missing!r} is missing; config/README.md explains it"
     told = "empty" if error.instance is None else repr(error.instance)
     if error.validator == "type":
-        return f"{here}: {where} is {told}; it must be {_article(error.validator_value)}"
+        return f"{here}: {where} is {told}; it must be {kind_in_words(error.validator_value)}"
     if error.validator in LIMITS:
         return f"{here}: {where} is {told}; it must be {LIMITS[error.validator].format(error.validator_value)}"
     if error.validator == "anyOf":
-        kinds = [kind for kind in (_article(part["type"]) for part in error.validator_value if "type" in part)]
+        kinds = [kind for kind in (kind_in_words(part["type"]) for part in error.validator_value if "type" in part)]
         return f"{here}: {where} is {told}; it must be {' or '.join(kinds)}"
     return f"{here}: {where}: {error.message}"
-
-
-def _article(kind: str | list[str]) -> str:
-    """A JSON type in the words of a YAML file."""
-    words = {
-        "array": "a list",
-        "object": "a mapping of keys to values",
-        "string": "a text",
-        "integer": "a whole number",
-    }
-    words |= {"number": "a finite number", "boolean": "true or false", "null": "null"}
-    kinds = [kind] if isinstance(kind, str) else kind
-    return " or ".join(words[one] for one in kinds)
 
 
 def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
