@@ -106,7 +106,8 @@ def test_evidence_has_only_what_the_operator_s_files_hold(tmp_path, monkeypatch)
 
 
 def test_no_generic_stage_template_or_schema_names_an_operator_or_its_axis() -> None:
-    words = {operator: load_operator(operator).AXIS for operator in catalog.operators()}
+    # Operators whose name is no other word: `reduce` is also one of CSS and of memory instructions.
+    words = {operator: load_operator(operator).AXIS for operator in catalog.operators() if operator != "reduce"}
     found = re.compile(rf"\b({'|'.join([*words, *(axis for axis in words.values() if '_' in axis), 'lse'])})\b")
     generic = [
         ROOT / "Snakefile",
