@@ -40,7 +40,8 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     even = w.kv_length % TILE_N == 0
     params = {"dtype": w.dtype, "splits": splits, "split_length": length, "even": even}
     params |= {"heads": w.heads, "latent": w.latent, "rope": w.rope}
-    return (Variant(f"{w.dtype}_{splits}x{length}" + ("" if even else "_ragged"), params),)
+    heads = "" if w.heads == 128 else f"_h{w.heads}"
+    return (Variant(f"{w.dtype}_{splits}x{length}{heads}" + ("" if even else "_ragged"), params),)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
