@@ -11,17 +11,15 @@ of 0, would reach the output.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.contract import Build, Runner, not_baked
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, variants
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "torch"
-SOURCE = "ours"
-TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
-)
 
 
 @not_baked
@@ -29,17 +27,6 @@ def supports(workload: Workload) -> str | None:
     if workload.dtype == "fp8":
         return "PyTorch has no batched matrix product in fp8"
     return None
-
-
-@not_baked
-def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Nothing is baked in: one build for everything."""
-    return (Variant("eager", {}),)
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    """Nothing to compile: PyTorch brings its kernels."""
-    return {"symbols": [], "launch": {}, "function": None, "compilers": {}, "notes": ["PyTorch's own kernels"]}
 
 
 @not_baked

@@ -5,38 +5,20 @@ It has no argument for the output: what it returns is copied to the outputs by `
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.contract import Build, Runner, not_baked
 from kernels.upstream.installed import on_stream
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
 
 if TYPE_CHECKING:
     import torch
 
     from kernels.rmsnorm.operator import Inputs, Outputs, Workload
 
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
 DSL = "torch"
-SOURCE = "ours"
-TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
-)
-
-
-@not_baked
-def supports(workload: Workload) -> str | None:
-    return None
-
-
-@not_baked
-def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Nothing is baked in: one build for everything."""
-    return (Variant("eager", {}),)
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    """Nothing to compile: PyTorch brings its kernels."""
-    return {"symbols": [], "launch": {}, "function": None, "compilers": {}, "notes": ["PyTorch's own kernels"]}
 
 
 @not_baked
