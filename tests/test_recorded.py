@@ -94,3 +94,8 @@ def test_a_damaged_line_is_named(tmp_path, damage):
     path.write_text(path.read_text().splitlines()[0] + f"\n{damage}\n")
     with pytest.raises(recorded_set.RecordedError, match=r"autotune-mla_decode\.jsonl#2"):
         recorded_set.read_recorded([path])
+
+
+def test_a_copy_says_which_commit_it_is_of(monkeypatch):
+    monkeypatch.setenv("CUTESNAKE_COMMIT", "abc1234")
+    assert make_record(small_case(), None, "not run")["provenance"]["commit"] == "abc1234"

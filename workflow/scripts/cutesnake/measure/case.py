@@ -19,7 +19,7 @@ from cutesnake.load.build import LoadedBuild
 from cutesnake.places import ROOT
 from cutesnake.plan.machine import Device
 
-COMMIT = "CUTESNAKE_COMMIT"  # the commit to record where the project was copied without its .git
+COMMIT = "CUTESNAKE_COMMIT"  # the commit to record where the project was copied without its .git, or with an older one
 
 
 @dataclass(frozen=True)
@@ -112,16 +112,16 @@ def _version(package: str) -> str | None:
 
 
 def commit() -> str | None:
-    """Short hash of the commit checked out here, else what CUTESNAKE_COMMIT says, else None."""
+    """What CUTESNAKE_COMMIT says, else the short hash of the commit checked out here, else None."""
+    if told := os.environ.get(COMMIT):
+        return told
     try:
         done = subprocess.run(
             ["git", "-C", str(ROOT), "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
-        done = None
-    if done is not None and done.returncode == 0:
-        return done.stdout.strip()
-    return os.environ.get(COMMIT) or None
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def device_section(device: Device | None) -> dict[str, Any] | None:
