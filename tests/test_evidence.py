@@ -14,7 +14,7 @@ from cutesnake import catalog
 from cutesnake.catalog import load_operator
 from cutesnake.evidence.gather import load_evidence
 from cutesnake.places import ROOT
-from project import copy_project
+from project import append, copy_project
 
 
 def dry_run(project: Path, *arguments: str) -> str:
@@ -45,6 +45,8 @@ def date(path: Path, seconds: float) -> None:
 def done(tmp_path_factory) -> tuple[Path, list[str]]:
     """A copy of the project in which every output of the default experiment is there, as an empty file."""
     project = copy_project(tmp_path_factory.mktemp("done"))
+    # An empty file is no record: that damaged results are made again is not what is looked at here.
+    append(project / "workflow/scripts/cutesnake/plan/lost.py", "\n\ndef lost(products):\n    return {}, []\n")
     made = outputs(project)
     start = time.time() - 10_000
     for place in project.rglob("*"):
