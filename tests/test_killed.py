@@ -22,17 +22,18 @@ from project import append, copy_project
 CONFIG = """
 targets: [sm_90a]
 stages: [correctness, {stage}]
-operators:
+operators: [mla_decode]
+sweeps:
   mla_decode:
     kernels: [torch_sdpa]
     dtypes: [bf16]
-    variants: default
+    distributions: [randn]
     workloads:
       - batch: [1, 2, 3, 4]
         kv_length: 256
-correctness: {{seeds: [0], distributions: [randn]}}
+    profile: []
+correctness: {{seeds: [0]}}
 timing: {{max_seconds: 1, max_noise_percent: 1}}
-profile: {{workloads: []}}
 """
 CORES = 2  # jobs under way at most
 RECORDS = 8  # of four cases in two stages
@@ -189,7 +190,7 @@ def test_a_watched_process_dies_with_whom_it_measures_for(tmp_path) -> None:
 def test_killed_while_the_worker_measures(copied, machine, how) -> None:
     """Without a GPU: the machine and the measuring are pretended, the workflow and its worker are real."""
     project = copied("timing")
-    scripts = project / "workflow/scripts/cutesnake"
+    scripts = project / "workflow/scripts/cutesnake/measure"
     checked, timed = sample.correctness("w"), sample.timing("torch_sdpa", sample.workloads()[0], 1.0)
     for stage, metrics in {"correctness": checked, "timing": timed}.items():
         append(scripts / f"{stage}.py", PRETEND.format(seconds=0.5, metrics=metrics))
