@@ -13,6 +13,11 @@ from project import copy_project, snakemake
 MACHINES = Path(__file__).parent / "machines"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest test goes first, so that the other processes are not left waiting for it."""
+    items.sort(key=lambda item: "test_soak" not in item.nodeid)
+
+
 @pytest.fixture
 def machine() -> Callable[[str], Machine]:
     """`machine("h200")` reads tests/machines/h200.json."""
