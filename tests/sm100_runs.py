@@ -9,7 +9,9 @@ import torch
 
 import ptxsim
 from kernels.mla_decode import cute_sm100, operator
+from kernels.mla_decode.cute_sm100 import layout
 from kernels.mla_decode.cute_sm100.schedule import make_schedule
+from kernels.mla_decode.split_kv import run
 
 CHECKS = (*ptxsim.DEFAULT_CHECKS, "unwaited-ld")
 
@@ -44,7 +46,7 @@ def faults(
     stream = ptxsim.Pointer(torch.zeros(1), "stream")
     for order, seed in schedules:
         outputs = operator.make_outputs(workload)
-        arguments = cute_sm100.arguments(workload, inputs, outputs, schedule)
+        arguments = run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS)
         launches = ptxsim.capture(
             folder / "kernel.o", cute_sm100.FUNCTION, (*arguments, stream), module, sm_count=processors
         )

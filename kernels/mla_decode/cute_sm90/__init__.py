@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.build import cute as cute_build
-from cutesnake.contract import Build, Launch, Runner, Variant, not_baked
+from cutesnake.contract import Build, Runner, Variant, not_baked
 from kernels.mla_decode.cute_sm90 import layout
 from kernels.mla_decode.operator import request_lengths
 
 if TYPE_CHECKING:
-    import torch
-
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
-    from kernels.mla_decode.split_kv.plan import Schedule
 
 DSL = "cute"
 TARGETS = {"sm_90a": ("TMA", "wgmma")}
 SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm90"
-COMBINE_WARPS = 8
 CLUSTER_BYTES = 300_000_000  # at 302 to 604 MB clusters are 1 to 2 % faster, at less 1 to 3 % slower, at more they tie
 PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for the card at hand, in `bind`
 DTYPES = ("bf16", "fp16")
@@ -106,54 +101,11 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """Make the workspace, and the schedule for these kv lengths: other lengths need another bind."""
     from cutesnake.load.cute import Call, multiprocessors
     from kernels.mla_decode.cute_sm90.schedule import make_schedule
+    from kernels.mla_decode.split_kv import run
 
     cluster, halves = build.params["cluster"], build.params.get("halves", False)
     rows = workload.query_tokens * workload.heads
     processors = multiprocessors(inputs.q.device)
     schedule = make_schedule(inputs.kv_lengths.tolist(), rows, processors, cluster, halves)
-    values = arguments(workload, inputs, outputs, schedule)
-    return Runner(Call(build.function(), values), _launches(build, schedule, rows, cluster))
-
-
-@not_baked
-def _launches(build: Build, schedule: Schedule, rows: int, cluster: int) -> tuple[Launch, ...]:
-    attention = next(symbol for symbol in build.symbols if "split_kernel" in symbol)
-    combine = next(symbol for symbol in build.symbols if symbol != attention)
-    launches = [build.launch(attention, (cluster * (len(schedule.offsets) - 1), 1, 1))]
-    if schedule.merges:
-        row_blocks = -(-rows * schedule.row_warps // COMBINE_WARPS)
-        launches.append(build.launch(combine, (row_blocks, len(schedule.merges), 1)))
-    return tuple(launches)
-
-
-@not_baked
-def arguments(workload: Workload, inputs: Inputs, outputs: Outputs, schedule: Schedule) -> tuple[Any, ...]:
-    """What the exported function takes before the stream: see `MlaDecodeSm90.__call__`."""
-    import torch
-
-    device = inputs.q.device
-    rows = workload.query_tokens * workload.heads
-
-    def integers(values: list[Any]) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.int32, device=device)
-
-    def workspace(*shape: int) -> torch.Tensor:
-        return torch.empty(shape, dtype=torch.float32, device=device)
-
-    partials = max(1, schedule.partials)
-    return (
-        inputs.q.view(workload.batch, rows, layout.WIDTH),
-        inputs.kv_cache,
-        inputs.page_table,
-        outputs.out.view(workload.batch, rows, layout.LATENT),
-        outputs.lse.view(workload.batch, rows),
-        integers(schedule.items or [[0] * layout.ITEM_COLUMNS]),
-        integers(schedule.offsets),
-        integers(schedule.merges or [[0, 0, 0, 0]]),
-        workspace(partials, rows, layout.LATENT),
-        workspace(partials, rows),
-        inputs.softmax_scale * math.log2(math.e),
-        workload.heads,
-        workload.query_tokens - 1 if workload.causal else 0,
-        schedule.row_warps,
-    )
+    values = run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS)
+    return Runner(Call(build.function(), values), run.launches(build, schedule, rows, cluster))

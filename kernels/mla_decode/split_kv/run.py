@@ -1,0 +1,64 @@
+"""What the split-KV kernels of ours bind alike: workspace and arguments from a schedule, and the launches it makes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from cutesnake.contract import Build, Launch
+    from kernels.mla_decode.operator import Inputs, Outputs, Workload
+    from kernels.mla_decode.split_kv.plan import Schedule
+
+COMBINE_WARPS = 8  # of a CTA of the combine kernel
+
+
+def launches(build: Build, schedule: Schedule, rows: int, ctas: int) -> tuple[Launch, ...]:
+    """The attention kernel, `ctas` for each worker of the schedule, and the combine kernel if there are merges."""
+    attention = next(symbol for symbol in build.symbols if "split_kernel" in symbol)
+    combine = next(symbol for symbol in build.symbols if symbol != attention)
+    found = [build.launch(attention, (ctas * (len(schedule.offsets) - 1), 1, 1))]
+    if schedule.merges:
+        row_blocks = -(-rows * schedule.row_warps // COMBINE_WARPS)
+        found.append(build.launch(combine, (row_blocks, len(schedule.merges), 1)))
+    return tuple(found)
+
+
+def arguments(
+    workload: Workload, inputs: Inputs, outputs: Outputs, schedule: Schedule, item_columns: int
+) -> tuple[Any, ...]:
+    """What the exported functions take before the stream, in the order of their kernels' `__call__`.
+
+    The workspace for partial results is allocated here. `item_columns` is the width of the table of work items.
+    """
+    import torch
+
+    w = workload
+    device = inputs.q.device
+    rows = w.query_tokens * w.heads
+
+    def integers(values: list[Any]) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.int32, device=device)
+
+    def workspace(*shape: int) -> torch.Tensor:
+        return torch.empty(shape, dtype=torch.float32, device=device)
+
+    partials = max(1, schedule.partials)
+    return (
+        inputs.q.view(w.batch, rows, w.latent + w.rope),
+        inputs.kv_cache,
+        inputs.page_table,
+        outputs.out.view(w.batch, rows, w.latent),
+        outputs.lse.view(w.batch, rows),
+        integers(schedule.items or [[0] * item_columns]),
+        integers(schedule.offsets),
+        integers(schedule.merges or [[0, 0, 0, 0]]),
+        workspace(partials, rows, w.latent),
+        workspace(partials, rows),
+        inputs.softmax_scale * math.log2(math.e),
+        w.heads,
+        w.query_tokens - 1 if w.causal else 0,
+        schedule.row_warps,
+    )
