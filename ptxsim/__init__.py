@@ -12,6 +12,7 @@ from .run import DEFAULT_CHECKS, Result, run
 from .schedule import DEFAULT as DEFAULT_SCHEDULES
 from .schedule import NAMES as SCHEDULES
 from .syntax import Kernel, PtxError
+from .timing import DeviceModel, Prediction, predict
 
 __all__ = [
     "DEFAULT_CHECKS",
@@ -19,16 +20,19 @@ __all__ = [
     "SCHEDULES",
     "CaptureError",
     "Counts",
+    "DeviceModel",
     "Finding",
     "Kernel",
     "Launch",
     "Memory",
     "Module",
     "Pointer",
+    "Prediction",
     "PtxError",
     "Result",
     "Tensor",
     "capture",
     "launch",
+    "predict",
     "run",
 ]

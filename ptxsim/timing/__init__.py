@@ -1,0 +1,17 @@
+"""A clock for ptxsim: how long launches take on a card that is not here. See «The clock» in docs/ptxsim.md."""
+
+from .device import DeviceError, DeviceModel, Parameter
+from .predict import predict
+from .prediction import LaunchTime, Prediction, Span, Timeline, Track
+
+__all__ = [
+    "DeviceError",
+    "DeviceModel",
+    "LaunchTime",
+    "Parameter",
+    "Prediction",
+    "Span",
+    "Timeline",
+    "Track",
+    "predict",
+]

@@ -1,0 +1,188 @@
+"""What the clock takes a card to be: its parameters, each with a unit and with where its value comes from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+Source = Literal["measured", "published", "assumed"]
+DEVICES = Path(__file__).parents[1] / "devices"
+_KEYS = {"value", "unit", "source", "from"}
+
+
+class DeviceError(ValueError):
+    """A device file that cannot be used; the message says what is wrong with which parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A value in its unit, by whom it is known, and one sentence about where it comes from."""
+
+    value: float
+    unit: str
+    source: Source
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The parameters of a card by name, in the units and with the meanings that the device files give."""
+
+    sm_count: float
+    sm_clock_mhz: float
+    schedulers_per_sm: float
+    threads_per_sm: float
+    ctas_per_sm: float
+    registers_per_sm: float
+    shared_bytes_per_sm: float
+    shared_reserved_bytes: float
+    fma_pipe_cycles: float
+    packed_fma_pipe_cycles: float
+    half_pipe_cycles: float
+    alu_pipe_cycles: float
+    conversion_pipe_cycles: float
+    sfu_pipe_cycles: float
+    double_pipe_cycles: float
+    uniform_pipe_cycles: float
+    memory_pipe_cycles: float
+    fma_latency: float
+    alu_latency: float
+    sfu_latency: float
+    conversion_latency: float
+    double_latency: float
+    shuffle_latency: float
+    special_register_latency: float
+    constant_latency: float
+    branch_cycles: float
+    fetch_small_bytes: float
+    fetch_large_bytes: float
+    fetch_small_cycles: float
+    fetch_large_cycles: float
+    fetch_far_cycles: float
+    shared_bytes_per_cycle: float
+    shared_load_latency: float
+    shared_atomic_latency: float
+    dsm_latency: float
+    dsm_bytes_per_cycle: float
+    mbarrier_test_latency: float
+    mbarrier_wake_latency: float
+    mbarrier_arrive_latency: float
+    mbarrier_remote_latency: float
+    named_barrier_latency: float
+    cluster_barrier_latency: float
+    l2_bytes: float
+    l1_latency: float
+    l2_latency: float
+    dram_latency: float
+    l1_bytes_per_cycle: float
+    load_bytes_per_cycle: float
+    store_bytes_per_cycle: float
+    l2_bytes_per_cycle: float
+    l2_write_bytes_per_cycle: float
+    dram_read_gb_per_s: float
+    dram_write_gb_per_s: float
+    load_outstanding_bytes: float
+    atomic_cycles: float
+    tma_latency: float
+    tma_dram_latency: float
+    tma_bytes_per_cycle: float
+    tma_bytes_per_cycle_tpc: float
+    tma_box_cycles: float
+    tma_row_cycles: float
+    tma_store_latency: float
+    tma_store_read_latency: float
+    tma_store_bytes_per_cycle: float
+    wgmma_flops_per_cycle: float
+    wgmma_latency: float
+    wgmma_register_cycles: float
+    mma_sync_flops_per_cycle: float
+    mma_sync_latency: float
+    tcgen05_flops_per_cycle: float
+    tcgen05_latency: float
+    tcgen05_pair_latency: float
+    tcgen05_cp_bytes_per_cycle: float
+    tmem_load_latency: float
+    tmem_load_bytes_per_cycle: float
+    tmem_store_bytes_per_cycle: float
+    launch_gap_us: float
+    launch_lone_us: float
+    launch_early_us: float
+    cta_start_cycles: float
+    cta_interval_cycles: float
+    cluster_start_cycles: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceModel:
+    """A card: its name, the architecture whose code it runs, its figures, and what is known about each of them."""
+
+    name: str
+    architecture: str
+    figures: Figures
+    parameters: Mapping[str, Parameter]
+
+    def assumed(self) -> list[str]:
+        """The names of the parameters that nobody measured."""
+        return [name for name, parameter in self.parameters.items() if parameter.source == "assumed"]
+
+    def changed(self, **values: float) -> DeviceModel:
+        """The same card with other values, for a test or to see what a parameter does."""
+        figures = dataclasses.replace(self.figures, **values)
+        parameters = {
+            name: dataclasses.replace(p, value=values.get(name, p.value)) for name, p in self.parameters.items()
+        }
+        return dataclasses.replace(self, figures=figures, parameters=parameters)
+
+    @classmethod
+    def load(cls, device: str | Path) -> DeviceModel:
+        """A card by its name in ptxsim/devices ("h200") or by the path of such a file. Raises DeviceError."""
+        path = Path(device) if str(device).endswith((".yaml", ".yml")) else DEVICES / f"{device}.yaml"
+        if not path.is_file():
+            known = ", ".join(sorted(x.stem for x in DEVICES.glob("*.yaml")))
+            raise DeviceError(f"no device {device!r}: one of {known}, or the path of a device file")
+        return _loaded(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _loaded(path: Path, _changed: int) -> DeviceModel:
+    import yaml  # only the clock needs it
+
+    try:
+        content = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise DeviceError(f"{path.name} is no YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict) or not isinstance(content.get("parameters"), dict):
+        raise DeviceError(f"{path.name}: a device file has a name, an architecture and parameters")
+    names = [field.name for field in dataclasses.fields(Figures)]
+    parameters = {name: _parameter(path.name, name, given) for name, given in content["parameters"].items()}
+    unknown = [name for name in parameters if name not in names]
+    missing = [name for name in names if name not in parameters]
+    if unknown:
+        raise DeviceError(f"{path.name}: unknown parameter {unknown[0]!r}{_nearest(unknown[0], missing)}")
+    if missing:
+        raise DeviceError(f"{path.name}: the parameter {missing[0]!r} is missing")
+    figures = Figures(**{name: parameters[name].value for name in names})
+    return DeviceModel(str(content.get("name")), str(content.get("architecture")), figures, parameters)
+
+
+def _parameter(file: str, name: str, given: Any) -> Parameter:
+    if not isinstance(given, dict) or set(given) != _KEYS:
+        raise DeviceError(f"{file}: the parameter {name!r} needs exactly {', '.join(sorted(_KEYS))}")
+    value, source = given["value"], given["source"]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DeviceError(f"{file}: the value of {name!r} is no number: {value!r}")
+    if source not in get_args(Source):
+        raise DeviceError(f"{file}: the source of {name!r} is {source!r}: one of {', '.join(get_args(Source))}")
+    return Parameter(float(value), str(given["unit"]), cast(Source, source), str(given["from"]))
+
+
+def _nearest(name: str, missing: list[str]) -> str:
+    """A hint for a misspelt name."""
+    import difflib
+
+    near = difflib.get_close_matches(name, missing, 1)
+    return f" (is {near[0]!r} meant?)" if near else ""

@@ -1,0 +1,60 @@
+"""The device files of ptxsim's clock: complete, with a source for each value, and clear about what is wrong."""
+
+import re
+
+import pytest
+
+from ptxsim.timing import DeviceError, DeviceModel
+from ptxsim.timing.device import DEVICES
+
+NAMES = sorted(path.stem for path in DEVICES.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_device_file_is_complete_and_says_where_its_values_are_from(name) -> None:
+    card = DeviceModel.load(name)
+    assert card.figures.sm_count > 100
+    for parameter, value in card.parameters.items():
+        assert value.unit and len(value.origin) > 3, parameter
+        assert getattr(card.figures, parameter) == value.value
+
+
+def test_the_three_cards_are_there() -> None:
+    assert NAMES == ["b200", "h100", "h200"]
+
+
+def changed_file(tmp_path, pattern: str, replacement: str):
+    text, count = re.subn(pattern, replacement, (DEVICES / "h200.yaml").read_text(), count=1)
+    assert count == 1
+    path = tmp_path / "card.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "message"),
+    [
+        (r"  fma_latency:", "  fma_latncy:", r"unknown parameter 'fma_latncy' \(is 'fma_latency' meant\?\)"),
+        (r"  fma_latency:\n(    .*\n){4}", "", "the parameter 'fma_latency' is missing"),
+        (r"source: published", "source: hearsay", "is 'hearsay': one of measured, published, assumed"),
+        (r"value: 132", "value: many", "the value of 'sm_count' is no number: 'many'"),
+        (r"    unit: SMs\n", "", "the parameter 'sm_count' needs exactly from, source, unit, value"),
+    ],
+)
+def test_a_wrong_parameter_is_one_clear_line(tmp_path, pattern, replacement, message) -> None:
+    with pytest.raises(DeviceError, match=message) as caught:
+        DeviceModel.load(changed_file(tmp_path, pattern, replacement))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_device_names_those_that_there_are() -> None:
+    with pytest.raises(DeviceError, match="no device 'h300': one of b200, h100, h200"):
+        DeviceModel.load("h300")
+
+
+def test_a_changed_value_leaves_the_others_as_they_are() -> None:
+    card = DeviceModel.load("h200")
+    other = card.changed(l2_latency=1000)
+    assert (other.figures.l2_latency, other.parameters["l2_latency"].value) == (1000, 1000)
+    assert other.figures.fma_latency == card.figures.fma_latency
+    assert card.figures.l2_latency != 1000
