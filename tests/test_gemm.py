@@ -9,8 +9,9 @@ from builds import build, launches, simulate
 from cutesnake import record
 from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.contract import Variant
+from cutesnake.workload import torch_dtype
 from kernels.gemm import tilegym_tiles
-from kernels.gemm.operator import DISTRIBUTIONS, DTYPES, OUTPUT, Inputs, Workload, factors, torch_dtype
+from kernels.gemm.operator import DISTRIBUTIONS, DTYPES, OUTPUT, Inputs, Workload, factors
 from kernels.upstream import gemm as upstream
 
 OPERATOR = load_operator("gemm")

@@ -8,6 +8,7 @@ from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.measure import checker
 from cutesnake.measure.case import Case
 from cutesnake.simulate import simulation
+from cutesnake.workload import torch_dtype
 from kernels.reduce.cutile import TILES, blocks_along
 
 torch = pytest.importorskip("torch")
@@ -18,7 +19,7 @@ TARGETS = ("sm_90a", "sm_100a")
 def check(work, computed, distribution: str, seed: int = 0) -> checker.FieldError:
     """`computed(x)` is [rows, 1]; judged like a kernel's output."""
     inputs = OPERATOR.make_inputs(work, seed, distribution=distribution)
-    found = OPERATOR.Outputs(computed(inputs.x).to(OPERATOR.torch_dtype(work.dtype)))
+    found = OPERATOR.Outputs(computed(inputs.x).to(torch_dtype(work.dtype)))
     reference, same = OPERATOR.reference(inputs, work), OPERATOR.same_precision(inputs, work)
     return checker.compare_outputs(found, reference, same, OPERATOR.tolerance(work.dtype))["y"]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Cost
+from cutesnake.workload import require_choice, require_sizes, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -29,12 +30,8 @@ class Workload:
     dtype: str = "fp32"
 
     def __post_init__(self) -> None:
-        for key in ("rows", "columns"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{key} is {value!r}; it must be a whole number from 1 up")
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype is {self.dtype!r}; allowed: {', '.join(DTYPES)}")
+        require_sizes(self, "rows", "columns")
+        require_choice("dtype", self.dtype, DTYPES)
 
     @property
     def id(self) -> str:
@@ -59,12 +56,6 @@ def relatives(workload: Workload) -> tuple[Workload, ...]:
     return (Workload(workload.rows + 1, workload.columns, workload.dtype),)
 
 
-def torch_dtype(name: str) -> torch.dtype:
-    import torch
-
-    return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[name]
-
-
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
     """Draw on the CPU, so that a seed means the same numbers on every machine, then move to `device`.
 
@@ -72,8 +63,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
     """
     import torch
 
-    if distribution not in DISTRIBUTIONS:
-        raise ValueError(f"distribution is {distribution!r}; allowed: {', '.join(DISTRIBUTIONS)}")
+    require_choice("distribution", distribution, DISTRIBUTIONS)
     generator = torch.Generator().manual_seed(seed)
     scale = 1.0e3 if distribution == "large" else 1.0
     shape, dtype = (workload.rows, workload.columns), torch_dtype(workload.dtype)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Cost
+from cutesnake.workload import require_choice, require_sizes, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -45,12 +46,8 @@ class Workload:
     causal: bool = False
 
     def __post_init__(self) -> None:
-        for key in ("batch", "length", "heads", "kv_heads", "head_dim"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{key} is {value!r}; it must be a whole number from 1 up")
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype is {self.dtype!r}; allowed: {', '.join(DTYPES)}")
+        require_sizes(self, "batch", "length", "heads", "kv_heads", "head_dim")
+        require_choice("dtype", self.dtype, DTYPES)
         if self.heads % self.kv_heads:
             raise ValueError(f"heads is {self.heads}; it must be a multiple of kv_heads, {self.kv_heads}")
 
@@ -91,12 +88,6 @@ def relatives(workload: Workload) -> tuple[Workload, ...]:
     return tuple(replace(workload, length=n) for n in dict.fromkeys(lengths) if n != workload.length)
 
 
-def torch_dtype(name: str) -> torch.dtype:
-    import torch
-
-    return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.float8_e4m3fn}[name]
-
-
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
     """Inputs drawn on `device` from `seed`.
 
@@ -107,8 +98,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
     """
     import torch
 
-    if distribution not in DISTRIBUTIONS:
-        raise ValueError(f"distribution is {distribution!r}; allowed: {', '.join(DISTRIBUTIONS)}")
+    require_choice("distribution", distribution, DISTRIBUTIONS)
     w = workload
     generator = torch.Generator(device).manual_seed(seed)
 

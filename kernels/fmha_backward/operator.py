@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Cost
+from cutesnake.workload import require_choice, torch_dtype
 from kernels.fmha import operator as fmha
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ class Workload(fmha.Workload):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype is {self.dtype!r}; allowed: {', '.join(DTYPES)}")
+        require_choice("dtype", self.dtype, DTYPES)
 
 
 @dataclass
@@ -64,8 +64,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
     """Inputs drawn on `device` from `seed`: those of `fmha` of the same name, its output, and normal `dout`."""
     import torch
 
-    if distribution not in DISTRIBUTIONS:
-        raise ValueError(f"distribution is {distribution!r}; allowed: {', '.join(DISTRIBUTIONS)}")
+    require_choice("distribution", distribution, DISTRIBUTIONS)
     w = workload
     given = fmha.make_inputs(w, seed, device, distribution)
     out = torch.empty_like(given.q)
@@ -94,7 +93,7 @@ def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
     """Outputs poisoned with NaN: an element that is never written cannot pass."""
     import torch
 
-    w, dtype = workload, fmha.torch_dtype(workload.dtype)
+    w, dtype = workload, torch_dtype(workload.dtype)
 
     def poisoned(heads: int) -> torch.Tensor:
         return torch.full((w.batch, w.length, heads, w.head_dim), float("nan"), dtype=dtype, device=device)

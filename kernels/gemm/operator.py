@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Cost
+from cutesnake.workload import require_choice, require_sizes, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -38,13 +39,10 @@ class Workload:
     dtype: str = "bf16"
 
     def __post_init__(self) -> None:
-        for key in ("m", "n", "k", "batch"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{key} is {value!r}; it must be a whole number from 1 up")
-        for key, allowed in (("a_major", ("k", "m")), ("b_major", ("k", "n")), ("dtype", tuple(DTYPES))):
-            if getattr(self, key) not in allowed:
-                raise ValueError(f"{key} is {getattr(self, key)!r}; allowed: {', '.join(allowed)}")
+        require_sizes(self, "m", "n", "k", "batch")
+        require_choice("a_major", self.a_major, ("k", "m"))
+        require_choice("b_major", self.b_major, ("k", "n"))
+        require_choice("dtype", self.dtype, DTYPES)
 
     @property
     def id(self) -> str:
@@ -69,12 +67,6 @@ def relatives(workload: Workload) -> tuple[Workload, ...]:
     return (replace(workload, m=workload.m + 16, n=workload.n + 16, k=workload.k + 16),)
 
 
-def torch_dtype(name: str) -> torch.dtype:
-    import torch
-
-    return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.float8_e4m3fn}[name]
-
-
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
     """Inputs drawn on `device` from `seed`.
 
@@ -84,8 +76,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
     """
     import torch
 
-    if distribution not in DISTRIBUTIONS:
-        raise ValueError(f"distribution is {distribution!r}; allowed: {', '.join(DISTRIBUTIONS)}")
+    require_choice("distribution", distribution, DISTRIBUTIONS)
     w = workload
     generator = torch.Generator(device).manual_seed(seed)
     a = torch.randn(w.batch, w.m, w.k, generator=generator, device=device)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Cost
+from cutesnake.workload import require_choice, require_sizes
 
 if TYPE_CHECKING:
     import torch
@@ -44,12 +45,8 @@ class Workload:
     dtype: str = "nvfp4"
 
     def __post_init__(self) -> None:
-        for key in ("m", "n", "k"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{key} is {value!r}; it must be a whole number from 1 up")
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype is {self.dtype!r}; allowed: {', '.join(DTYPES)}")
+        require_sizes(self, "m", "n", "k")
+        require_choice("dtype", self.dtype, DTYPES)
         if self.k % BLOCK[self.dtype]:
             raise ValueError(f"k is {self.k}; it must be a multiple of the blocks of {BLOCK[self.dtype]} elements")
 
@@ -95,8 +92,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
     """
     import torch
 
-    if distribution not in DISTRIBUTIONS:
-        raise ValueError(f"distribution is {distribution!r}; allowed: {', '.join(DISTRIBUTIONS)}")
+    require_choice("distribution", distribution, DISTRIBUTIONS)
     w = workload
     generator = torch.Generator(device).manual_seed(seed)
     a, b = (torch.randn(rows, w.k, generator=generator, device=device) for rows in (w.m, w.n))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Cost
+from cutesnake.workload import require_choice
 from kernels.gemm import operator as gemm
 
 if TYPE_CHECKING:
@@ -33,9 +34,8 @@ class Workload:
     dtype: str = "bf16"
 
     def __post_init__(self) -> None:
-        for key, allowed in (("activation", ACTIVATIONS), ("dtype", tuple(DTYPES))):
-            if getattr(self, key) not in allowed:
-                raise ValueError(f"{key} is {getattr(self, key)!r}; allowed: {', '.join(allowed)}")
+        require_choice("activation", self.activation, ACTIVATIONS)
+        require_choice("dtype", self.dtype, DTYPES)
         _ = self.plain
 
     @property

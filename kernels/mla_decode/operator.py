@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Cost
+from cutesnake.workload import require_choice, require_sizes, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -57,14 +58,9 @@ class Workload:
     lengths: str = "full"
 
     def __post_init__(self) -> None:
-        for key in ("batch", "kv_length", "query_tokens", "heads", "latent", "rope"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{key} is {value!r}; it must be a whole number from 1 up")
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype is {self.dtype!r}; allowed: {', '.join(DTYPES)}")
-        if self.lengths not in LENGTHS:
-            raise ValueError(f"lengths is {self.lengths!r}; allowed: {', '.join(LENGTHS)}")
+        require_sizes(self, "batch", "kv_length", "query_tokens", "heads", "latent", "rope")
+        require_choice("dtype", self.dtype, DTYPES)
+        require_choice("lengths", self.lengths, LENGTHS)
         if self.query_tokens > self.kv_length:
             raise ValueError(
                 f"query_tokens is {self.query_tokens}, more than kv_length {self.kv_length}: the cache holds the "
@@ -128,12 +124,6 @@ def relatives(workload: Workload) -> tuple[Workload, ...]:
     return tuple(found)
 
 
-def torch_dtype(name: str) -> torch.dtype:
-    import torch
-
-    return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.float8_e4m3fn}[name]
-
-
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
     """Inputs drawn on `device` from `seed`.
 
@@ -150,8 +140,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
     """
     import torch
 
-    if distribution not in DISTRIBUTIONS:
-        raise ValueError(f"distribution is {distribution!r}; allowed: {', '.join(DISTRIBUTIONS)}")
+    require_choice("distribution", distribution, DISTRIBUTIONS)
     w = workload
     generator = torch.Generator(device).manual_seed(seed)
     lengths = _lengths(w, distribution, generator, device)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Cost
+from cutesnake.workload import require_choice, require_sizes, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -27,14 +28,9 @@ class Workload:
     operation: str = "sum"
 
     def __post_init__(self) -> None:
-        for key in ("rows", "columns"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{key} is {value!r}; it must be a whole number from 1 up")
-        if self.operation not in OPERATIONS:
-            raise ValueError(f"operation is {self.operation!r}; allowed: {', '.join(OPERATIONS)}")
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype is {self.dtype!r}; allowed: {', '.join(DTYPES)}")
+        require_sizes(self, "rows", "columns")
+        require_choice("operation", self.operation, OPERATIONS)
+        require_choice("dtype", self.dtype, DTYPES)
 
     @property
     def id(self) -> str:
@@ -56,12 +52,6 @@ def relatives(workload: Workload) -> tuple[Workload, ...]:
     return (Workload(workload.rows + 1, workload.columns, workload.dtype, workload.operation),)
 
 
-def torch_dtype(name: str) -> torch.dtype:
-    import torch
-
-    return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[name]
-
-
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
     """Draw on the CPU, so that a seed means the same numbers on every machine, then move to `device`.
 
@@ -71,8 +61,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
     """
     import torch
 
-    if distribution not in DISTRIBUTIONS:
-        raise ValueError(f"distribution is {distribution!r}; allowed: {', '.join(DISTRIBUTIONS)}")
+    require_choice("distribution", distribution, DISTRIBUTIONS)
     generator = torch.Generator().manual_seed(seed)
     shape = (workload.rows, workload.columns)
     if distribution == "ones":

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Cost
+from cutesnake.workload import require_choice
 from kernels.gemm import operator as gemm
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ class Workload:
     dtype: str = "fp16"
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype is {self.dtype!r}; allowed: {', '.join(DTYPES)}")
+        require_choice("dtype", self.dtype, DTYPES)
         _ = self.plain
 
     @property

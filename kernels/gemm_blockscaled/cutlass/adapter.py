@@ -15,6 +15,7 @@ TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_10
 MULTIPROCESSORS = 148  # of a B200; NVIDIA's runners ask the device
 FUNCTION = "gemm"
 ALIGNED = 32  # elements: what the examples assume of M, N and K
+TUTORIAL_K = 256  # elements of K in a tile of the tutorials
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,11 @@ def supports(workload: Workload) -> str | None:
 
 
 @not_baked
-def supports_whole_tiles(workload: Workload, m: int, n: int, k: int) -> str | None:
+def supports_whole_tiles(tiling: Tiling, workload: Workload) -> str | None:
     """For the tutorials, which have one format and no code for partial tiles."""
     if workload.dtype != "nvfp4":
         return "NVIDIA's tutorial is written for nvfp4"
-    for key, tile in {"m": m, "n": n, "k": k}.items():
+    for key, tile in {"m": tiling.m, "n": tiling.n, "k": TUTORIAL_K}.items():
         if getattr(workload, key) % tile:
             return f"{key} is {getattr(workload, key)}: NVIDIA's tutorial takes multiples of its tile, {tile}"
     return None
@@ -65,6 +66,12 @@ def supports_whole_tiles(workload: Workload, m: int, n: int, k: int) -> str | No
 def variants(workload: Workload) -> tuple[Variant, ...]:
     """A build per format and tiling serves every size."""
     return tuple(variant(workload.dtype, tiling) for tiling in TILINGS)
+
+
+@not_baked
+def only_variant(tiling: Tiling, workload: Workload, target: str) -> tuple[Variant, ...]:
+    """For the tutorials, whose tiles stand in their sources."""
+    return (variant(workload.dtype, tiling),)
 
 
 @not_baked

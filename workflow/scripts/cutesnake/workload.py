@@ -1,0 +1,44 @@
+"""What the operators' modules share: checks of a workload's values, and torch's types for our names of element types.
+
+It stands beside `contract.py` and, like the operators, touches nothing but the standard library at import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+TORCH = {  # names of element types in workloads -> attributes of torch
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp8": "float8_e4m3fn",
+    "int8": "int8",
+    "int32": "int32",
+}
+
+
+def require_sizes(workload: object, *names: str) -> None:
+    """Raise ValueError unless each of these fields of a workload is a whole number from 1 up."""
+    for name in names:
+        value = getattr(workload, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} is {value!r}; it must be a whole number from 1 up")
+
+
+def require_choice(name: str, value: object, allowed: Iterable[str]) -> None:
+    """Raise ValueError unless `value`, which the message calls `name`, is one of those allowed."""
+    allowed = tuple(allowed)
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """torch's type of elements that workloads call `name`; KeyError for a name that torch has no type for."""
+    import torch
+
+    dtype: torch.dtype = getattr(torch, TORCH[name])
+    return dtype
