@@ -24,5 +24,7 @@ def module(name: str) -> Any:
     for folder in map(str, (root.joinpath(*name.split(".")[:-1]), root)):
         if folder not in sys.path:
             sys.path.insert(0, folder)
-    with without_torch(StandIn("torch")):
+    torch = StandIn("torch")
+    torch.nn, torch.functional = StandIn("torch.nn"), StandIn("torch.nn.functional")
+    with without_torch(torch):
         return importlib.import_module(name)

@@ -43,7 +43,7 @@ def module(name: str) -> Any:
     logger.get_logger = logging.getLogger
     sys.modules["tilegym.logger"] = logger
     torch: Any = types.ModuleType("torch")
-    torch.Tensor = torch.dtype = object
+    torch.Tensor = torch.dtype = torch.float32 = torch.bfloat16 = object
     torch.autograd = types.SimpleNamespace(Function=object)
     torch.cuda = types.SimpleNamespace(get_device_capability=None)
     torch.nn = types.ModuleType("torch.nn")

@@ -1,0 +1,59 @@
+"""NVIDIA's CUTLASS example of Mamba-2's state space duality for Blackwell, called unmodified."""
+
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cuda.bindings.driver import CUstream
+from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+
+from kernels.upstream.examples import module
+from kernels.upstream.gemm import element
+
+
+class StateSpaceDuality:
+    """The operator on the example, with d as one number per head."""
+
+    def __init__(self, example: Any, most_blocks: int) -> None:
+        self.example, self.most_blocks = example, most_blocks
+
+    @cute.jit
+    def __call__(
+        self,
+        mX: cute.Tensor,
+        mSums: cute.Tensor,
+        mDt: cute.Tensor,
+        mB: cute.Tensor,
+        mC: cute.Tensor,
+        mY: cute.Tensor,
+        mState: cute.Tensor,
+        mD: cute.Tensor,
+        stream: CUstream,
+    ) -> None:
+        """mX (D, L, C, H, B), mSums and mDt (L, C, H, B), mB and mC (L, N, C, G, B), mY (L, D, C, H, B), mState
+        (D, N, H, B), mD (1, H): tokens of a chunk, chunks, features and so on, from the fastest to the slowest."""
+        self.example(mX, mSums, mDt, mB, mC, mY, mState, mD, self.most_blocks, stream)
+
+
+def program(
+    dtype: str, chunk: int, head_dim: int, state: int, most_blocks: int
+) -> tuple[StateSpaceDuality, tuple[Any, ...]]:
+    """The host function and fake arguments; batch, chunks, heads and groups are known at launch only."""
+    example = module("blackwell.mamba2_ssd.mamba2_ssd")
+    kernel = example.SSDKernel(
+        element(dtype), cutlass.Float32, cutlass.Float32, chunk, head_dim, state, True, False
+    )
+    batch, chunks, heads, groups = (cute.sym_int32() for _ in range(4))
+
+    def fake(element: type[cutlass.Numeric], shape: tuple[Any, ...], order: tuple[int, ...]) -> Any:
+        """`order` has each mode's place from the fastest, 0."""
+        return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=16)
+
+    io = element(dtype)
+    x = fake(io, (head_dim, chunk, chunks, heads, batch), (2, 0, 1, 3, 4))
+    sums, dt = (fake(kind, (chunk, chunks, heads, batch), (0, 1, 2, 3)) for kind in (cutlass.Float32, io))
+    b, c = (fake(io, (chunk, state, chunks, groups, batch), (0, 2, 1, 3, 4)) for _ in "bc")
+    y = fake(io, (chunk, head_dim, chunks, heads, batch), (0, 2, 1, 3, 4))
+    final = fake(io, (head_dim, state, heads, batch), (1, 0, 2, 3))
+    d = fake(io, (1, heads), (0, 1))
+    return StateSpaceDuality(kernel, most_blocks), (x, sums, dt, b, c, y, final, d, make_fake_stream())
