@@ -5,8 +5,8 @@ input vector B and an output vector C (section 2 of the paper, discretised as it
 
     H_t = exp(dt_t a) H_(t-1) + dt_t x_t B_t^T        y_t = H_t C_t + d x_t
 
-a < 0 and d are one number per head. Heads share B and C in groups: head h reads group h // (heads / groups). The chunked
-form of section 6, which every fast kernel computes, is matrix products within chunks and a recurrence between them.
+a < 0 and d are one number per head. Heads share B and C in groups: head h reads group h // (heads / groups). The
+chunked form of section 6, which every fast kernel computes, is matrix products within chunks and a recurrence between.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Cost
+from cutesnake.workload import require_choice, require_sizes, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -39,12 +40,8 @@ class Workload:
     state: int = 128
 
     def __post_init__(self) -> None:
-        for key in ("batch", "length", "heads", "groups", "head_dim", "state"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{key} is {value!r}; it must be a whole number from 1 up")
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype is {self.dtype!r}; allowed: {', '.join(DTYPES)}")
+        require_sizes(self, "batch", "length", "heads", "groups", "head_dim", "state")
+        require_choice("dtype", self.dtype, DTYPES)
         if self.heads % self.groups:
             raise ValueError(f"heads is {self.heads}; it must be a multiple of groups, {self.groups}")
 
@@ -83,12 +80,6 @@ def relatives(workload: Workload) -> tuple[Workload, ...]:
     return (replace(workload, length=CHUNK),) if workload.length > CHUNK else ()
 
 
-def torch_dtype(name: str) -> torch.dtype:
-    import torch
-
-    return {"bf16": torch.bfloat16, "fp16": torch.float16}[name]
-
-
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
     """Inputs drawn on `device` from `seed`.
 
@@ -100,8 +91,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
     """
     import torch
 
-    if distribution not in DISTRIBUTIONS:
-        raise ValueError(f"distribution is {distribution!r}; allowed: {', '.join(DISTRIBUTIONS)}")
+    require_choice("distribution", distribution, DISTRIBUTIONS)
     w, dtype = workload, torch_dtype(workload.dtype)
     generator = torch.Generator(device).manual_seed(seed)
 
@@ -158,7 +148,8 @@ def chunked(inputs: Inputs, workload: Workload, chunk: int) -> Outputs:
 
     Per chunk, with s the running sum of dt a and H the state before it:
 
-        y = (C B^T * exp(s_i - s_j) for j <= i) (dt x) + exp(s) C H^T        H' = exp(s_last) H + (dt exp(s_last - s) x)^T B
+        y = (C B^T * exp(s_i - s_j) for j <= i) (dt x) + exp(s) C H^T
+        H' = exp(s_last) H + (dt exp(s_last - s) x)^T B
     """
     import torch
 

@@ -25,6 +25,7 @@ def module(name: str) -> Any:
         if folder not in sys.path:
             sys.path.insert(0, folder)
     torch = StandIn("torch")
-    torch.nn, torch.functional = StandIn("torch.nn"), StandIn("torch.nn.functional")
+    for part in ("nn", "nn.functional", "nn.attention"):
+        setattr(torch, part, StandIn(f"torch.{part}"))
     with without_torch(torch):
         return importlib.import_module(name)

@@ -41,7 +41,13 @@ def supports(workload: Workload) -> str | None:
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """One build serves every batch, length and count of heads."""
     w = workload
-    params = {"dtype": w.dtype, "chunk": CHUNK, "head_dim": w.head_dim, "state": w.state, "most_blocks": MULTIPROCESSORS}
+    params = {
+        "dtype": w.dtype,
+        "chunk": CHUNK,
+        "head_dim": w.head_dim,
+        "state": w.state,
+        "most_blocks": MULTIPROCESSORS,
+    }
     return (Variant(f"{w.dtype}_c{CHUNK}_d{w.head_dim}_n{w.state}", params),)
 
 

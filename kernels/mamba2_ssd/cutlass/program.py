@@ -40,9 +40,7 @@ def program(
 ) -> tuple[StateSpaceDuality, tuple[Any, ...]]:
     """The host function and fake arguments; batch, chunks, heads and groups are known at launch only."""
     example = module("blackwell.mamba2_ssd.mamba2_ssd")
-    kernel = example.SSDKernel(
-        element(dtype), cutlass.Float32, cutlass.Float32, chunk, head_dim, state, True, False
-    )
+    kernel = example.SSDKernel(element(dtype), cutlass.Float32, cutlass.Float32, chunk, head_dim, state, True, False)
     batch, chunks, heads, groups = (cute.sym_int32() for _ in range(4))
 
     def fake(element: type[cutlass.Numeric], shape: tuple[Any, ...], order: tuple[int, ...]) -> Any:
