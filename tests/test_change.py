@@ -243,7 +243,7 @@ def test_a_recorded_set_is_read_from_a_folder_and_from_a_commit(tmp_path, now, m
     ("text", "said"),
     [
         ("recorded/nvidia_b200", "there is no such folder; allowed: recorded/<device>"),
-        ("recorded", "neither a recorded set .* sets here: recorded/nvidia_h200"),
+        ("recorded", "neither a recorded set .* sets here: .*recorded/nvidia_h200"),
         ("nowhere:recorded/nvidia_h200", "git knows no commit 'nowhere'"),
         ("{}/run", "holds a results folder; name that one"),
         ("{}/run/results", "this run's own folder"),

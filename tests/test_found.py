@@ -84,6 +84,20 @@ def test_the_speed_is_that_of_the_fastest_kernels_of_each_side() -> None:
     assert "torch_sdpa (PyTorch)" in sentences["Beside others"]
 
 
+def test_the_strongest_rival_of_each_operator_is_named_the_first_operator_first() -> None:
+    one = compare(sample.evidence(recorded=True))
+    (entry,) = one["speedups"]
+    rival = min(entry["others"], key=lambda other: min(other["warm"]["mean"], other["cold"]["mean"]))
+    weak = copy.deepcopy(one)
+    weak["operator"] = "weak"
+    for other in weak["speedups"][0]["others"]:
+        other["warm"]["mean"], other["cold"]["mean"] = 0.5, 0.6
+    text = said([one, scaled(one, "strong", 1.0), weak])["Beside others"]
+    assert f"{rival['warm']['mean']:.2f} times as fast as {rival['kernel']}" in text.split(";")[0]
+    assert "it leads in 1 of the other operators" in text and "(strong, " in text.split(";")[1]
+    assert "it trails in 1 of the other operators: 0.50 times as fast" in text and "0.60 cold (weak, " in text
+
+
 def test_times_within_the_noise_are_equal() -> None:
     evidence = sample.evidence(gpu=True)
     for entry in evidence.measured.values():
@@ -107,7 +121,9 @@ def test_two_cards_that_agree_and_one_alone() -> None:
     evidence = sample.evidence(recorded=True)
     assert said([compare(evidence)])["Other cards"].endswith("only an H200 timed anything.")
     both = compare(with_another_card(evidence, lambda *_: None))
-    assert said([both])["Other cards"].endswith("agree about the fastest kernel on all 8 workloads of blend.")
+    assert said([both])["Other cards"].endswith(
+        "agree about the fastest kernel on every workload that both timed of blend (8 workloads)."
+    )
     assert both["agreement"][0]["cold"] == both["agreement"][0]["variants"] == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -128,10 +129,10 @@ class Evidence:
                 yield entry
 
     def sources(self, target: str) -> list[Source]:
-        """Who measured something on a target: this machine first, then recorded devices; else `none`."""
+        """Who measured something on a target: this machine first, then recorded devices, fullest first; else `none`."""
         stages = ("timing", "ncu")
-        found = {source: None for source, stage, key in self._cases if stage in stages and key[1] == target}
-        return sorted(found, key=lambda s: (s.kind != "live", s.device or "")) or [Source("none")]
+        found = Counter(source for source, stage, key in self._cases if stage in stages and key[1] == target)
+        return sorted(found, key=lambda s: (s.kind != "live", -found[s], s.device or "")) or [Source("none")]
 
     def label(self, source: Source) -> dict[str, str | None]:
         """A source with the day and commit of its newest record."""

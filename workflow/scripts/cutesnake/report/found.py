@@ -101,25 +101,48 @@ def _several(card: str, entries: list[tuple[str, Record]]) -> str:
 
 
 def _others(comparisons: list[Record]) -> str:
-    every = [
-        (c["operator"], entry, other)
-        for c in comparisons
-        for entry in c["speedups"]
+    """Per operator the strongest rival on the card with the most rows: the first operator, then leads, then trails."""
+    rivals = [rival for c in comparisons if (rival := _strongest(c))]
+    if not rivals:
+        return "No kernel of another kind was timed beside the two."
+    first, *rest = rivals
+    leading = [rival for rival in rest if _slower_figure(rival[2]) >= 1]
+    trailing = [rival for rival in rest if rival not in leading]
+    said = [f"the better of the two is, in the geometric mean, {_beside(*first)}"]
+    for name, group in (("it leads", leading), ("it trails", trailing)):
+        group.sort(key=lambda rival: _slower_figure(rival[2]))
+        more = f" and {len(group) - MOST_NAMED} more" * (len(group) > MOST_NAMED)
+        if group:
+            named = listed([_beside(*rival) for rival in group[:MOST_NAMED]])
+            said.append(f"{name} in {len(group)} of the other operators: {named}{more}")
+    return f"Against the strongest other kernel of each operator {'; '.join(said)}."
+
+
+def _strongest(comparison: Record) -> tuple[str, str, Record] | None:
+    """(operator, card, speed over the rival): on the card with the most rows the rival that comes off best."""
+    timed = [
+        (sum(other["warm"][key] for key in ("faster", "equal", "slower")), other, short(entry["device"]["device"]))
+        for entry in comparison["speedups"]
         for other in entry["others"]
         if other["warm"] and other["cold"]
     ]
-    if not every:
-        return "No kernel of another kind was timed beside the two."
-    every.sort(key=lambda item: item[2]["warm"]["mean"])
-    said = [
+    most = max((rows for rows, *_ in timed), default=0)
+    fullest = next((card for rows, _, card in timed if rows == most), "")
+    there = [other for _, other, card in timed if card == fullest]
+    return (comparison["operator"], fullest, min(there, key=_slower_figure)) if there else None
+
+
+def _slower_figure(other: Record) -> float:
+    return min(other["warm"]["mean"], other["cold"]["mean"])
+
+
+def _beside(operator: str, card: str, other: Record) -> str:
+    rows = sum(other["warm"][key] for key in ("faster", "equal", "slower"))
+    return (
         f"{other['warm']['mean']:.2f} times as fast as {other['kernel']} ({DSL_NAMES[other['dsl']]}) warm and "
-        f"{other['cold']['mean']:.2f} cold ({operator}, {short(entry['device']['device'])}, worst row "
+        f"{other['cold']['mean']:.2f} cold ({operator}, {plural(rows, 'workload')}, {card}, worst row "
         f"{min(other['warm']['least'], other['cold']['least']):.2f})"
-        for operator, entry, other in every[:MOST_NAMED]
-    ]
-    rest = len(every) - len(said)
-    more = f"; {plural(rest, 'more baseline')} stand{'s' * (rest == 1)} in the tables" if rest else ""
-    return f"The better of the two is, in the geometric mean, {listed(said)}{more}."
+    )
 
 
 def _sure(comparisons: list[Record]) -> str:
@@ -171,16 +194,32 @@ def _cards(comparisons: list[Record]) -> str:
             else "no two cards timed the same workloads"
         )
         return f"Whether another card agrees is not known: {one}." if cards else "No card timed anything."
-    return " ".join(_pair(operator, entry) for operator, entry in pairs)
+    said = [_disagreeing(operator, entry) for operator, entry in pairs if _differing(entry)]
+    return " ".join(said + _agreeing([pair for pair in pairs if not _differing(pair[1])]))
 
 
-def _pair(operator: str, entry: Record) -> str:
+def _agreeing(pairs: list[tuple[str, Record]]) -> list[str]:
+    """One sentence per pair of cards, with all operators about which they agree."""
+    operators: dict[tuple[str, ...], list[str]] = {}
+    for operator, entry in pairs:
+        workloads = plural(entry["workloads"], "workload")
+        operators.setdefault(tuple(sorted(short(card) for card in entry["cards"])), []).append(
+            f"{operator} ({workloads})"
+        )
+    return [
+        f"{listed(list(cards))} agree about the fastest kernel on every workload that both timed of {listed(names)}."
+        for cards, names in operators.items()
+    ]
+
+
+def _differing(entry: Record) -> dict[str, list[Record]]:
+    return {key: entry[key] for key in ("warm", "cold", "variants") if entry[key]}
+
+
+def _disagreeing(operator: str, entry: Record) -> str:
     cards = [short(card) for card in entry["cards"]]
-    differing = {key: entry[key] for key in ("warm", "cold", "variants") if entry[key]}
-    if not differing:
-        return f"{listed(cards)} agree about the fastest kernel on all {entry['workloads']} workloads of {operator}."
     said = []
-    for key, rows in differing.items():
+    for key, rows in _differing(entry).items():
         first = rows[0]
         where = f"{first['kernel']} on {first['workload']}" if key == "variants" else first["workload"]
         what = "variant" if key == "variants" else f"kernel when {key}"
