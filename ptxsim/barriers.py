@@ -51,6 +51,12 @@ class MBarrier:
         self.pending -= count
         self._settle()
 
+    def drop(self, count: int, f: Fragment, at: int) -> None:
+        """So many arrivals fewer are expected from the next phase on."""
+        if count > self.expected:
+            f.report(at, "barrier", f"{count} arrivals dropped where {self.expected} are expected: {self}")
+        self.expected = max(self.expected - count, 0)
+
     def expect(self, tx: int) -> None:
         """More transaction bytes are to come in this phase."""
         self.tx += tx

@@ -149,3 +149,24 @@ def bfi(a: np.ndarray, b: np.ndarray, pos: np.ndarray, length: np.ndarray) -> np
     mask = mask << pos.clip(0, 63).astype(_U8)
     out = (b.astype(_U8) & ~mask) | ((a.astype(_U8) << pos.clip(0, 63).astype(_U8)) & mask)
     return np.where(pos >= bits, b.astype(_U8), out).astype(b.dtype)
+
+
+def dot_bytes(
+    a: np.ndarray, b: np.ndarray, c: np.ndarray, signed: tuple[bool, bool], terms: int, skip: int
+) -> np.ndarray:
+    """c plus the products of `terms` elements of a with as many bytes of b, those from byte `skip` on, modulo 2^32.
+
+    a holds bytes for four terms, 16-bit halves for two; `signed` says it of a and of b.
+    """
+    out = np.asarray(c).astype(_U4)
+    for n in range(terms):
+        x = _element(a, 32 // terms, n, signed[0])
+        y = _element(b, 8, skip + n, signed[1])
+        out = out + (x * y).astype(_U4)
+    return out
+
+
+def _element(word: np.ndarray, width: int, n: int, signed: bool) -> np.ndarray:
+    """Element n of `width` bits of 32-bit words, as int64."""
+    x = np.asarray(word).astype(np.int64) >> (width * n) & ((1 << width) - 1)
+    return x - ((x >> (width - 1) & 1) << width) if signed else x

@@ -85,7 +85,8 @@ class Tensor:
     """A host buffer with an explicit element type, for types numpy and torch lack.
 
     `array` is a numpy array or torch CPU tensor that holds the bytes; `dtype` a DLPack name such as
-    "float8_e4m3fn" or "float4_e2m1fn"; shape and strides count elements of that type.
+    "float8_e4m3fn"; shape and strides count elements of that type. Four-bit floats have two spellings: of
+    "float4_e2m1fn" each is an element, of "float4_e2m1fn_x2" (torch's own type) each pair that shares a byte.
     """
 
     array: object
@@ -176,17 +177,32 @@ class _Arguments:
 
     def _tensor(self, n: int, slot: _Any, t: Tensor) -> None:
         buffer = buffer_of(t.array)
-        code, bits = _dtype(t.dtype or buffer.dtype)
+        dtype = t.dtype or buffer.dtype
+        code, bits = _dtype(dtype)
         shape, strides = t.shape or buffer.shape, t.strides or buffer.strides
         if t.shape and not t.strides:
             strides = tuple(int(np.prod(shape[k + 1 :])) for k in range(len(shape)))
+        if dtype == "float4_e2m1fn":
+            shape, strides = _in_pairs(t.name or f"argument {n}", shape, strides)
         if buffer.size:
             self.memory.add(t.name or f"argument {n}", buffer.address, buffer.size, buffer.keep)
         dims = (ctypes.c_int64 * max(len(shape), 1))(*shape)
         steps = (ctypes.c_int64 * max(len(shape), 1))(*strides)
-        d = _DLTensor(buffer.address or None, CUDA, 0, len(shape), code, bits, 1, dims, steps, 0)
+        lanes = 2 if bits == 4 else 1
+        d = _DLTensor(buffer.address or None, CUDA, 0, len(shape), code, bits, lanes, dims, steps, 0)
         self.keep += [dims, steps, d]
         slot.type_index, slot.value = 7, ctypes.addressof(d)
+
+
+def _in_pairs(name: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides of four-bit elements counted in pairs, which lie along the dimension of stride 1."""
+    inner = max((k for k, step in enumerate(strides) if step == 1), key=lambda k: shape[k], default=None)
+    outer = [step for k, step in enumerate(strides) if k != inner and shape[k] > 1]
+    if inner is None or shape[inner] % 2 or any(step % 2 for step in outer):
+        what = f"shape {shape} and strides {strides} of four-bit elements"
+        raise CaptureError(f"{name}: {what} do not come in pairs along a dimension of stride 1")
+    pairs = tuple(n // 2 if k == inner else n for k, n in enumerate(shape))
+    return pairs, tuple(step if k == inner else step // 2 for k, step in enumerate(strides))
 
 
 def compiler() -> str:

@@ -19,6 +19,7 @@ from .launch import Launch, Layout
 from .program import program_of
 from .registers import RegisterFile
 from .schedule import Schedule
+from .tensormap import ChangedMap
 
 if TYPE_CHECKING:
     from .warp import Fragment
@@ -46,6 +47,7 @@ class Machine:
         self.layout = Layout(launch)
         self.counts = Counts(tracking=track)
         self.waiting = launch.clusters()  # not yet launched; one that runs may take the next one's place
+        self.changed_maps: dict[int, ChangedMap] = {}  # TMA descriptors in global memory that the launch has changed
         self.visits: dict[int, int] = {}  # block → how many warps have run it
         self.found: dict[tuple[str, int, str], Finding] = {}
         if track:

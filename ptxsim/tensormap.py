@@ -7,7 +7,7 @@ exclusive or of address bits, so a box's place in shared memory is its linear pl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -80,6 +80,45 @@ def decode(raw: bytes) -> TensorMap:
         swizzle=_bits(v, 77, 2),
         atom=_bits(v, 83, 2),
     )
+
+
+@dataclass(slots=True)
+class ChangedMap:
+    """A descriptor in global memory that a kernel has changed: by which CTA and where, whether that was released to the
+    tensor-map proxy since, and which CTAs have acquired it."""
+
+    cta: tuple[int, int, int]
+    place: str
+    released: bool
+    acquired: set[tuple[int, int, int]] = field(default_factory=set)
+
+    def unseen(self, cta: tuple[int, int, int]) -> str:
+        """Why the copies of a CTA may still use the old one, or ""."""
+        if not self.released:
+            return "and released by no fence.proxy.tensormap::generic.release or tensormap.cp_fenceproxy"
+        return "" if cta in self.acquired else "and acquired by no fence.proxy.tensormap::generic.acquire of this CTA"
+
+
+def set_bits(raw: np.ndarray, at: int, width: int, value: int) -> None:
+    """A field of a descriptor, given as its words of 64 bits; the field lies in one of them."""
+    word, low = divmod(at, 64)
+    mask = ((1 << width) - 1) << low
+    raw[word] = int(raw[word]) & ~mask & (2**64 - 1) | (value << low) & mask
+
+
+def replace_field(raw: np.ndarray, name: str, ordinal: int, value: int) -> None:
+    """What tensormap.replace does to a descriptor, given as its words of 64 bits; strides are in bytes."""
+    if name == "global_address":
+        set_bits(raw, 0, 64, value)
+    elif name == "rank":
+        set_bits(raw, 68, 3, value)  # the operand is the rank less one
+    elif name == "global_dim":
+        set_bits(raw, 256 + 32 * ordinal, 32, value - 1)
+    elif name == "global_stride":
+        set_bits(raw, 96 + 32 * ordinal, 32, value >> 4)
+        set_bits(raw, 224 + 4 * ordinal, 4, value >> 36)
+    else:
+        raise ValueError(f"tensormap.replace of {name}")
 
 
 @lru_cache(maxsize=4096)

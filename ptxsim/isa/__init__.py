@@ -21,6 +21,7 @@ from . import (  # noqa: F401  (they register their opcodes)
     mma,
     tcgen05,
     tensor_allocation,
+    tensor_map,
     tensor_memory,
     tma,
     warp_wide,

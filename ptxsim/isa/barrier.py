@@ -10,6 +10,7 @@ from ..generator import Generator
 from ..registry import emits, runtime
 from ..syntax import Instruction
 from ..warp import Fragment
+from .tensor_map import map_fence
 
 
 @emits("bar", "barrier", own_block=True, results=0)
@@ -82,6 +83,8 @@ def _fence(g: Generator, ins: Instruction) -> None:
     for part in ins.parts[1:]:
         if part not in _FENCES and part.split("::")[0] not in ("tensormap", "async", "shared", "global"):
             raise g.unknown(f".{part}")
+    if any(p.startswith("tensormap") for p in ins.parts):
+        return map_fence(g, ins)
     proxy = "proxy" in ins.parts and any(p.split("::")[0] == "async" for p in ins.parts)
     if proxy:
         g.line("f.cta.cluster.observer.proxy_fenced(f)")

@@ -191,6 +191,10 @@ def _packed(g: Generator, c: Conversion) -> None:
     elif to == "ue8m0x2" and source == "f32":
         codes = [f"f32_to_ue8m0({g.read(x, F32)}, '{c.mode or 'rn'}')" for x in c.operands]
         g.write(c.dst, U16, f"pack_pair({codes[0]}, {codes[1]}, 8)")
+    elif to == "ue8m0x2" and source == "bf16x2":
+        t = g.temp()
+        g.line(f"{t} = f32_to_ue8m0(bf16_to_f32({g.read(c.operands[0], TYPES[source])}), '{c.mode or 'rn'}')")
+        g.write(c.dst, U16, f"pack_pair({t}[1::2], {t}[0::2], 8)")
     elif to in _SMALL and to != "ue8m0x2" and source in ("f32", "f16x2", "bf16x2"):
         _to_small_pair(g, c)
     elif source in _SMALL and source != "ue8m0x2" and to == "f16x2":

@@ -16,6 +16,7 @@ for _fn in (
     bits.bfi,
     bits.bfind,
     bits.brev,
+    bits.dot_bytes,
     bits.funnel,
     bits.lop3,
     bits.mulhi64,
@@ -213,3 +214,18 @@ def _sad(g: Generator, ins: Instruction) -> None:
     fmt = TYPES[kind]
     x, y = g.read(a, fmt), g.read(b, fmt)
     g.write(dst, fmt, f"(maximum({x}, {y}) - minimum({x}, {y}) + {g.read(c, fmt)})")
+
+
+@emits("dp4a", "dp2a")
+def _dot(g: Generator, ins: Instruction) -> None:
+    """Sums of byte products: four of a with four of b, or two 16-bit halves of a with the lower or upper two bytes of
+    b; each operand is signed or not, the sum wraps."""
+    halves = ins.base == "dp2a"
+    mods, kinds = g.mods(ins, {"lo", "hi"} if halves else set(), types=2)
+    if set(kinds) - {"u32", "s32"} or len(mods) != halves:
+        raise g.unknown()
+    dst, a, b, c = ins.operands
+    signed = tuple(kind == "s32" for kind in kinds)
+    skip = 2 if "hi" in mods else 0
+    words = ", ".join(g.read(x, U32) for x in (a, b, c))
+    g.write(dst, U32, f"dot_bytes({words}, {g.bind(signed)}, {2 if halves else 4}, {skip})")

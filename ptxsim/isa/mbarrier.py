@@ -69,13 +69,18 @@ def _in_lanes(value: np.ndarray, lanes: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What an instruction does to an mbarrier: announce transaction bytes, count some as done, arrive."""
+    """What an instruction does to an mbarrier: announce transaction bytes, count some as done, arrive.
+
+    `drops` takes the arrivals out of all later phases too; `partial` (.noComplete) must not complete the phase.
+    """
 
     at: int
     expects: bool
     completes: bool
     arrives: bool
     relaxed: bool
+    drops: bool
+    partial: bool
 
 
 @emits("mbarrier.arrive", "mbarrier.arrive_drop", "mbarrier.expect_tx", "mbarrier.complete_tx")
@@ -85,11 +90,17 @@ def _arrive(g: Generator, ins: Instruction) -> None:
     operands = list(ins.operands)
     gives_state = name.startswith("arrive") and not isinstance(operands[0], Mem)
     state = operands.pop(0) if gives_state else None
-    if name == "arrive_drop" or "noComplete" in mods:
-        raise g.unknown()
     value = g.read(operands[1], U32) if len(operands) > 1 else "None"
     expects = name == "expect_tx" or "expect_tx" in mods
-    spec = Arrival(g.at, expects, name == "complete_tx", name == "arrive", "relaxed" in mods)
+    spec = Arrival(
+        g.at,
+        expects,
+        completes=name == "complete_tx",
+        arrives=name.startswith("arrive"),
+        relaxed="relaxed" in mods,
+        drops=name == "arrive_drop",
+        partial="noComplete" in mods,
+    )
     g.write(state, U64, f"mbarrier_arrive(f, {g.bind(spec)}, {g.place(operands[0])}, {value})")
 
 
@@ -109,7 +120,12 @@ def mbarrier_arrive(f: Fragment, spec: Arrival, place: Place, value: np.ndarray 
         if spec.completes:
             bar.complete_tx(count)
         if spec.arrives:
-            bar.arrive(len(lanes) if spec.expects else count, f, spec.at)
+            arrivals = len(lanes) if spec.expects else count
+            if spec.partial and arrivals >= bar.pending:
+                f.report(spec.at, "barrier", f"an arrival with .noComplete completes the phase of {bar}", lanes)
+            if spec.drops:
+                bar.drop(arrivals, f, spec.at)
+            bar.arrive(arrivals, f, spec.at)
     return token
 
 

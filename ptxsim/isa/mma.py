@@ -13,7 +13,7 @@ import numpy as np
 
 from ..accumulator import ELEMENT_BITS, from_registers, integer_product, to_registers
 from ..descriptor import values
-from ..formats import U16, U32
+from ..formats import U8, U16, U32
 from ..generator import Generator
 from ..memory import Access
 from ..product import multiply
@@ -121,11 +121,28 @@ class Matrices:
 
 @emits("ldmatrix", own_block=True)
 def _ldmatrix(g: Generator, ins: Instruction) -> None:
+    if "m16n16" in ins.parts:
+        return _ldmatrix_of_bytes(g, ins)
     regs, mem = ins.operands
     t = g.temp()
     spec = _matrices(g, ins, write=False)
     addr, _ = g.address(mem)
     g.line(f"{t} = matrix_load(f, {spec}, {addr})")
+    for j, item in enumerate(items(regs)):
+        g.write(item, U32, f"{t}[{j}]")
+
+
+def _ldmatrix_of_bytes(g: Generator, ins: Instruction) -> None:
+    """Matrices of 16 by 16 bytes, transposed: two registers each, of four rows of one column."""
+    g.collective()
+    count = next((int(p[1]) for p in ins.parts if p in ("x1", "x2")), 0)
+    known = {"sync", "aligned", "m16n16", f"x{count}", "trans", "shared", "shared::cta", "b8"}
+    if not count or {"trans", "b8"} - set(ins.parts) or set(ins.parts[1:]) - known:
+        raise g.unknown()
+    regs, mem = ins.operands
+    addr, offset = g.address(mem)
+    t, access = g.temp(), g.bind(Access.of(g.at, "shared", U8.dtype, 1, offset))
+    g.line(f"{t} = byte_matrix_load(f, {access}, {addr}, {count})")
     for j, item in enumerate(items(regs)):
         g.write(item, U32, f"{t}[{j}]")
 
@@ -181,4 +198,23 @@ def matrix_load(f: Fragment, spec: Matrices, addr: np.ndarray) -> list[np.ndarra
             out.append(lo | hi << np.uint32(16))
         else:
             out.append(load(f, spec.whole, low)[0])
+    return out
+
+
+@runtime
+def byte_matrix_load(f: Fragment, access: Access, addr: np.ndarray, count: int) -> list[np.ndarray]:
+    """Lane t gives the address of row t % 16 of matrix t // 16.
+
+    It gets, of each matrix, rows 4 (t % 4) to 4 (t % 4) + 3 of column t // 4, then of column t // 4 + 8.
+    """
+    rows = np.asarray(addr).astype(np.uint64).reshape(-1, 32)
+    t = np.arange(32)
+    out = []
+    for j in range(count):
+        for column in (t // 4, t // 4 + 8):
+            word = np.zeros(f.n, np.uint32)
+            for n in range(4):
+                place = rows[:, 16 * j + t % 4 * 4 + n] + column.astype(np.uint64)
+                word |= load(f, access, place.ravel())[0].astype(np.uint32) << np.uint32(8 * n)
+            out.append(word)
     return out

@@ -19,6 +19,7 @@ from ..syntax import PtxError
 from ..tensormap import TensorMap, decode, gather_box, last_byte, region, scatter_box, window
 from ..warp import Fragment, Place
 from ..work import Kind, Origin, Task
+from .tensor_map import check_map
 
 Coordinates = tuple[int, ...]  # of a box's first element, innermost first
 
@@ -105,6 +106,8 @@ def _corners(f: Fragment, coords: tuple[np.ndarray, ...]) -> list[Coordinates]:
 def tensor_map(f: Fragment, at: int, address: int) -> TensorMap | None:
     """The TMA descriptor at a generic, global or parameter address. Raises PtxError for one that is not understood."""
     machine = f.cta.cluster.machine
+    if machine.changed_maps:
+        check_map(f, at, address)
     if address >> WINDOW_SHIFT == WINDOWS["param"]:
         raw = f.cta.launch.params[address - PARAM_WINDOW : address - PARAM_WINDOW + 128]
     else:

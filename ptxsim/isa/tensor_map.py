@@ -1,0 +1,144 @@
+"""TMA descriptors changed by a kernel: tensormap.replace and tensormap.cp_fenceproxy, and their fences (PTX ISA 9.7.9).
+
+A copy that uses a changed descriptor of global memory is a race unless the change was released to the tensor-map proxy
+and a thread of the CTA that copies has acquired it since.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..address import SHARED_WINDOW, WINDOW_SHIFT
+from ..formats import U64
+from ..generator import Generator
+from ..memory import Access
+from ..reach import reach
+from ..registry import emits, runtime
+from ..syntax import Imm, Instruction, Operand
+from ..tensormap import ChangedMap, replace_field
+from ..warp import Fragment, Place
+from .memory import load, state_space
+
+BYTES = 128
+_FIELDS = {"global_address": False, "rank": False, "global_dim": True, "global_stride": True}  # whether of a dimension
+
+_SCOPES = {"cta", "cluster", "gpu", "sys"}
+_COPY = {"global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"} | _SCOPES
+
+
+def _map_access(g: Generator, ins: Instruction, operand: Operand, write: bool) -> tuple[str, Access]:
+    """(addresses, the access to the whole descriptor that an operand names)."""
+    addr, offset = g.address(operand)
+    return addr, Access.of(g.at, state_space(ins), U64.dtype, BYTES // 8, offset, write=write)
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """tensormap.replace of a field; `ordinal` is the dimension's, 0 where the field has none."""
+
+    access: Access
+    field: str
+    ordinal: int
+
+
+@emits("tensormap.replace", results=0)
+def _replace(g: Generator, ins: Instruction) -> None:
+    mode, name, *_ = ins.parts[2:]
+    if mode != "tile" or name not in _FIELDS:
+        raise g.unknown(f".{name}")
+    where, *ordinal, value = ins.operands
+    addr, access = _map_access(g, ins, where, write=True)
+    dimension = 0
+    if _FIELDS[name]:
+        if not isinstance(ordinal[0], Imm):
+            raise g.fail("a dimension that is no constant")
+        dimension = int(ordinal[0].value)
+    spec = g.bind(Replacement(access, name, dimension))
+    g.line(f"tensormap_replace(f, {spec}, {addr}, {g.read(value, U64)})")
+
+
+@runtime
+def tensormap_replace(f: Fragment, spec: Replacement, addr: np.ndarray, value: np.ndarray) -> None:
+    """In the descriptor of each active lane."""
+    values = np.broadcast_to(np.asarray(value), (f.n,))
+    for words, index, lanes in reach(f, spec.access, addr):
+        for lane, first in zip(range(f.n) if lanes is None else lanes, index, strict=True):
+            replace_field(words[first : first + BYTES // 8], spec.field, spec.ordinal, int(values[lane]))
+    for address in f.addresses((addr, spec.access.offset)):
+        if address >> WINDOW_SHIFT == 0 and spec.access.space in ("global", "generic"):
+            _changed(f, spec.access.at, address, released=False)
+
+
+def _changed(f: Fragment, at: int, address: int, released: bool) -> None:
+    machine = f.cta.cluster.machine
+    place = machine.program.instructions[at].place
+    machine.changed_maps[address] = ChangedMap(f.cta.index, place, released)
+
+
+@dataclass(frozen=True, slots=True)
+class MapCopy:
+    """tensormap.cp_fenceproxy: a descriptor from shared to global memory, released to the tensor-map proxy."""
+
+    at: int
+    access: Access
+
+
+@emits("tensormap.cp_fenceproxy", own_block=True, results=0)
+def _copy(g: Generator, ins: Instruction) -> None:
+    to, source, size = ins.operands
+    if set(ins.parts[2:]) - _COPY or g.number(size, "a size") != BYTES:
+        raise g.unknown()
+    g.collective()
+    addr, offset = g.address(source)
+    spec = g.bind(MapCopy(g.at, Access.of(g.at, "shared", U64.dtype, BYTES // 8, offset)))
+    g.line(f"tensormap_copy(f, {spec}, {g.place(to)}, {addr})")
+
+
+@runtime
+def tensormap_copy(f: Fragment, spec: MapCopy, to: Place, source: np.ndarray) -> None:
+    """Once per warp: all its lanes name the same places."""
+    data = load(f, spec.access, source & np.uint64(SHARED_WINDOW - 1) if source.dtype.itemsize == 8 else source)
+    addresses = f.addresses(to)
+    for lanes in f.lanes_by_warp(f.lanes()).values():
+        place = addresses[int(np.searchsorted(f.lanes(), lanes[0]))]
+        target = f.cta.cluster.machine.write_global(place, BYTES)
+        if target is None or place % BYTES:
+            where = f.cta.cluster.machine.memory.place(place)
+            f.report(spec.at, "misaligned" if target is not None else "out-of-bounds", f"a tensor map to {where}")
+            continue
+        target[...] = np.ascontiguousarray(data[:, lanes[0]]).view(np.uint8)
+        _changed(f, spec.at, place, released=True)
+
+
+def map_fence(g: Generator, ins: Instruction) -> None:
+    """fence.proxy.tensormap::generic: .release for what this CTA has changed, .acquire for one descriptor."""
+    if "acquire" in ins.parts:
+        g.line(f"tensormap_acquire(f, {g.place(ins.operands[0])})")
+    if "release" in ins.parts:
+        g.line("tensormap_release(f)")
+
+
+@runtime
+def tensormap_acquire(f: Fragment, place: Place) -> None:
+    for address in f.addresses(place):
+        changed = f.cta.cluster.machine.changed_maps.get(address)
+        if changed is not None:
+            changed.acquired.add(f.cta.index)
+
+
+@runtime
+def tensormap_release(f: Fragment) -> None:
+    for changed in f.cta.cluster.machine.changed_maps.values():
+        if changed.cta == f.cta.index:
+            changed.released = True
+
+
+def check_map(f: Fragment, at: int, address: int) -> None:
+    """Report a copy that may use the descriptor as it was before the kernel changed it."""
+    machine = f.cta.cluster.machine
+    changed = machine.changed_maps.get(address)
+    why = "" if changed is None else changed.unseen(f.cta.index)
+    if changed is not None and why and "race" in machine.checks:
+        f.report(at, "race", f"a TMA copy uses a descriptor changed at {changed.place} {why}")
