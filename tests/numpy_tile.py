@@ -1,7 +1,8 @@
 """A stand-in for `cuda.tile` that computes with numpy: a kernel's own source, executed block by block on a CPU.
 
-Tiles are numpy arrays, 8-bit and 4-bit floats float32 arrays of their values. It has what `gemm_blockscaled` uses. What
-it does with memory, shapes and numbers is what cuTile documents; what the compiler makes of it is not seen.
+Tiles are numpy arrays, 8-bit and 4-bit floats float32 arrays of their values. It has what the kernels of matrix
+products use. What it does with memory, shapes and numbers is what cuTile documents; what the compiler makes of it is
+not seen.
 """
 
 from __future__ import annotations
@@ -29,10 +30,14 @@ class Tile(types.ModuleType):
         super().__init__("cuda.tile")
         self.Constant = {int: int}
         self.block: tuple[int, ...] = ()
+        self.grid: tuple[int, ...] = ()
         self.function = self.kernel = lambda function: function
 
     def bid(self, axis: int) -> int:
         return self.block[axis]
+
+    def num_blocks(self, axis: int) -> int:
+        return self.grid[axis]
 
     @staticmethod
     def cdiv(a: int, b: int) -> int:
@@ -43,7 +48,15 @@ class Tile(types.ModuleType):
         pairs = zip(index, shape, array.shape, strict=True)
         return tuple(slice(i * s, max(i * s, min((i + 1) * s, extent))) for i, s, extent in pairs)
 
-    def load(self, array: np.ndarray, index: tuple[int, ...], *, shape: tuple[int, ...], padding_mode: int):
+    def load(
+        self,
+        array: np.ndarray,
+        index: tuple[int, ...],
+        *,
+        shape: tuple[int, ...],
+        padding_mode: int = 0,
+        order: Any = None,
+    ) -> np.ndarray:
         part = array[self._inside(array, index, shape)]
         return np.pad(part, [(0, s - have) for s, have in zip(shape, part.shape, strict=True)])
 
@@ -67,21 +80,43 @@ class Tile(types.ModuleType):
         block = x.shape[1] // x_scale.shape[1]
         return (x * x_scale.repeat(block, 1)) @ (y * y_scale.repeat(block, 0)) + acc
 
+    @staticmethod
+    def mma(x: np.ndarray, y: np.ndarray, acc: np.ndarray) -> np.ndarray:
+        return x @ y + acc
+
+    @staticmethod
+    def num_tiles(array: np.ndarray, axis: int, shape: tuple[int, ...]) -> int:
+        return -(-array.shape[axis] // shape[axis])
+
     zeros = staticmethod(lambda shape, dtype: np.zeros(shape, np.float32))
+    full = staticmethod(lambda shape, value, dtype: np.full(shape, value, np.float32))
+    minimum = staticmethod(min)
+    broadcast_to = staticmethod(np.broadcast_to)
     reshape = staticmethod(np.reshape)
     permute = transpose = staticmethod(np.transpose)
     astype = staticmethod(lambda tile, dtype: tile.astype(dtype))
 
 
-def load(path: Path) -> tuple[Any, Tile]:
-    """The kernel file at `path`, imported with a stand-in of its own, and that stand-in."""
+class Array(np.ndarray):
+    """An array that kernels may take a part of, as cuTile's `Array.slice`."""
+
+    def slice(self, axis: int, start: int, stop: int) -> Array:
+        return self[(slice(None),) * axis + (slice(start, stop),)]
+
+
+def load(path: Path, modules: dict[str, types.ModuleType] | None = None) -> tuple[Any, Tile]:
+    """The kernel file at `path`, imported with a stand-in of its own, and that stand-in.
+
+    `modules` are stand-ins for other modules that the file imports.
+    """
     tile = Tile()
     cuda = types.ModuleType("cuda")
     cuda.tile = tile
     spec = importlib.util.spec_from_file_location(f"numpy_{path.parent.name}", path)
     module = importlib.util.module_from_spec(spec)
-    before = {name: sys.modules.get(name) for name in ("cuda", "cuda.tile")}
-    sys.modules |= {"cuda": cuda, "cuda.tile": tile}
+    stand_ins = {"cuda": cuda, "cuda.tile": tile, **(modules or {})}
+    before = {name: sys.modules.get(name) for name in stand_ins}
+    sys.modules |= stand_ins
     try:
         spec.loader.exec_module(module)
     finally:
@@ -94,5 +129,6 @@ def load(path: Path) -> tuple[Any, Tile]:
 
 def launch(tile: Tile, kernel: Any, grid: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
     """Every block of a grid, one after the other."""
+    tile.grid = grid
     for tile.block in itertools.product(*map(range, grid)):
         kernel(*arguments)

@@ -15,38 +15,48 @@ MULTIPROCESSORS = {"sm_90a": 132, "sm_100a": 148}  # of H100 SXM and H200, of B2
 CAPABILITY = {"sm_90a": (9, 0), "sm_100a": (10, 0)}  # what torch.cuda.get_device_capability would say there
 
 
-def module(name: str) -> Any:
-    """Import `tilegym.ops.cutile.<name>` from the fetched wheel, by path and unmodified.
+def module(name: str, package: str = "tilegym.ops.cutile") -> Any:
+    """Import `<package>.<name>` from the fetched wheel, by path and unmodified.
 
     Package initialisers are passed over (they import every operator of the library); of `tilegym.backend` and
-    `tilegym.experimental` the modules need only a decorator each, and of torch, at import, the names below: importing
-    torch itself would take longer than compiling the kernel. Raises FetchError if the wheel is missing.
+    `tilegym.experimental` the modules need only a decorator each, and of torch, at import, a few names: importing torch
+    itself would take longer than compiling the kernel. Raises FetchError if the wheel is missing.
     """
     from cutesnake.build.fetch import fetched
     from cutesnake.build.torch_import import without_torch
 
     root = fetched("tilegym")
-    for parent in ("tilegym", "tilegym.ops", "tilegym.ops.cutile"):
-        package = types.ModuleType(parent)
-        package.__path__ = [str(Path(root, *parent.split(".")))]
-        sys.modules[parent] = package
-    backend: Any = types.ModuleType("tilegym.backend")
-    backend.register_impl = lambda *_, **__: lambda function: function
-    sys.modules["tilegym.backend"] = backend
-    experimental: Any = types.ModuleType("tilegym.experimental")
-    experimental.experimental_kernel = lambda kernel: kernel  # it only prints a warning at the first launch
-    sys.modules["tilegym.experimental"] = experimental
-    autotune: Any = types.ModuleType("tilegym.autotune")
-    autotune.is_autotune_disabled = lambda: True  # variants are this project's way to try tilings
-    sys.modules["tilegym.autotune"] = autotune
-    logger: Any = types.ModuleType("tilegym.logger")
-    logger.get_logger = logging.getLogger
-    sys.modules["tilegym.logger"] = logger
+    for part in ("tilegym.ops.cutile", package):
+        names = part.split(".")
+        for parent in (".".join(names[: depth + 1]) for depth in range(len(names))):
+            if parent not in sys.modules:
+                stand_in = types.ModuleType(parent)
+                stand_in.__path__ = [str(Path(root, *parent.split(".")))]
+                sys.modules[parent] = stand_in
+    sys.modules.update(neighbours())
+    with without_torch(_torch()):
+        return importlib.import_module(f"{package}.{name}")
+
+
+def neighbours() -> dict[str, Any]:
+    """Stand-ins for the modules of TileGym that only its own drivers need."""
+    names = ("backend", "experimental", "autotune", "kernel_utils", "logger")
+    found: dict[str, Any] = {f"tilegym.{name}": types.ModuleType(f"tilegym.{name}") for name in names}
+    found["tilegym.backend"].register_impl = lambda *_, **__: lambda function: function
+    found["tilegym.experimental"].experimental_kernel = lambda kernel: kernel  # it only prints a warning at a launch
+    found["tilegym.autotune"].is_autotune_disabled = lambda: True  # variants are this project's way to try tilings
+    found["tilegym.autotune"].is_autotune_enabled = lambda: False
+    found["tilegym.kernel_utils"].get_kernel_configs = None
+    found["tilegym.logger"].get_logger = logging.getLogger
+    return found
+
+
+def _torch() -> Any:
+    """What TileGym's modules look up in torch when they are imported."""
     torch: Any = types.ModuleType("torch")
-    torch.Tensor = torch.dtype = torch.float32 = torch.bfloat16 = object
+    torch.Tensor = torch.dtype = torch.float32 = torch.bfloat16 = torch.float16 = object
     torch.autograd = types.SimpleNamespace(Function=object)
     torch.cuda = types.SimpleNamespace(get_device_capability=None)
     torch.nn = types.ModuleType("torch.nn")
     torch.nn.Module = object
-    with without_torch(torch):
-        return importlib.import_module(f"tilegym.ops.cutile.{name}")
+    return torch

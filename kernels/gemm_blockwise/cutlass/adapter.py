@@ -1,0 +1,101 @@
+"""What the adapters of NVIDIA's blockwise GEMM examples share: variants, compilation, grids.
+
+The examples are `blockwise_gemm`, `contiguous_grouped_gemm` and `masked_grouped_gemm`, which take the same operands;
+the grouped ones take a tensor of whole numbers besides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Launch, Variant, not_baked
+from kernels.upstream import gemm as upstream
+
+if TYPE_CHECKING:
+    import torch
+
+TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+MULTIPROCESSORS = 148  # of a B200 or B300; NVIDIA's runner asks the device
+FUNCTION = "gemm"
+TILE_N = 128  # all that the examples take: a block of B's scales
+
+
+@dataclass(frozen=True)
+class Example:
+    """A class of NVIDIA's examples; `indexed` where it takes a tensor of whole numbers after the scales."""
+
+    path: str  # below the folder of examples
+    name: str
+    indexed: bool
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Rows of C that a CTA computes, or a pair of CTAs together where `pair`; CTAs of a cluster along M and N."""
+
+    m: int
+    cluster: tuple[int, int]
+    pair: bool = False
+
+    @property
+    def id(self) -> str:
+        return f"{self.m}x{TILE_N}_c{self.cluster[0]}x{self.cluster[1]}" + "_pair" * self.pair
+
+
+@not_baked
+def supports(n: int, k: int) -> str | None:
+    """All whose rows are whole multiples of 16 bytes, which TMA asks for."""
+    for name, extent, bits, tensor in (("k", k, 8, "A and B"), ("n", n, 16, "C")):
+        if upstream.misaligned(extent, bits):
+            return f"{name} is {extent}: TMA takes rows of {tensor} in multiples of 16 bytes"
+    return None
+
+
+@not_baked
+def variants(dtype: str, tilings: tuple[Tiling, ...]) -> tuple[Variant, ...]:
+    """A build per tiling serves every size."""
+    return tuple(
+        Variant(
+            f"{dtype}_{tiling.id}",
+            {
+                "dtype": dtype,
+                "tile_m": tiling.m,
+                "pair": tiling.pair,
+                "cluster_m": tiling.cluster[0],
+                "cluster_n": tiling.cluster[1],
+                "most_clusters": MULTIPROCESSORS // (tiling.cluster[0] * tiling.cluster[1]),
+            },
+        )
+        for tiling in tilings
+    )
+
+
+def compile(example: Example, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.gemm_blockwise.cutlass import program as cutlass_program
+
+        return cutlass_program.program(example.path, example.name, example.indexed, dict(variant.params))
+
+    return cute_build.build(program, FUNCTION, target, folder)
+
+
+@not_baked
+def operands(
+    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, a_scales: torch.Tensor, b_scales: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """Batched tensors as views with the batch last; scales of A, [batch, blocks, rows], as (rows, blocks, batch)."""
+    plain = tuple(upstream.operand(x) for x in (a, b, c))
+    return *plain, upstream.operand(a_scales, first_major=True), upstream.operand(b_scales)
+
+
+@not_baked
+def launch(build: Build, m: int, n: int, batch: int) -> Launch:
+    """At most as many clusters as fit on the card, side by side, for C of `batch` matrices m x n."""
+    p = build.params
+    cta_tile, cluster = (p["tile_m"] // (2 if p["pair"] else 1), TILE_N), (p["cluster_m"], p["cluster_n"])
+    grid = upstream.persistent_grid(m, n, batch, cta_tile, cluster, p["most_clusters"])
+    return build.launch(build.symbols[0], grid)

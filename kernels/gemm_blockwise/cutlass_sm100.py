@@ -1,0 +1,43 @@
+"""NVIDIA's example `blockwise_gemm` in CuTe DSL, unmodified from the fetched wheel: warps of their own for loads,
+scales, products, scaled sums and stores."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.gemm_blockwise.cutlass import adapter
+from kernels.gemm_blockwise.cutlass.adapter import TARGETS
+from kernels.upstream.examples import SOURCE
+
+if TYPE_CHECKING:
+    from kernels.gemm_blockwise.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cute"
+EXAMPLE = adapter.Example("blackwell.blockwise_gemm.blockwise_gemm", "BlockwiseGemmKernel", indexed=False)
+TILINGS = (adapter.Tiling(256, (2, 1), pair=True), adapter.Tiling(128, (1, 1)), adapter.Tiling(128, (1, 2)))
+
+compile = partial(adapter.compile, EXAMPLE)
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    return adapter.supports(workload.n, workload.k)
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    return adapter.variants(workload.dtype, TILINGS)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The tensors go in as they are, as views with a batch of one last."""
+    from cutesnake.load.cute import Call
+
+    values = (inputs.a, inputs.b, outputs.c, inputs.a_scales, inputs.b_scales)
+    call = Call(build.function(), adapter.operands(*(x[None] for x in values)))
+    return Runner(call, (adapter.launch(build, workload.m, workload.n, 1),))

@@ -1,0 +1,96 @@
+"""Adapter of TileGym's `w8a8_block_fp8_matmul` (cuTile): a block per tile of C, a product and its scaling per 128 of K.
+
+Its sizes are constants of the build. Of its two forms the one that loads by TMA is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream import tilegym as upstream
+from kernels.upstream.gemm import misaligned
+
+if TYPE_CHECKING:
+    from kernels.gemm_blockwise.operator import Inputs, Outputs, Workload
+
+DSL = "cutile"
+SOURCE = upstream.SOURCE
+TARGETS = upstream.TARGETS
+SYMBOL = "tilegym_blockwise"
+BLOCK = 128  # elements that share a scale: tiles of any other width or depth are refused
+GROUP_ROWS = 16  # of tiles that neighbouring blocks share, in all of TileGym's configurations
+BF16 = 2  # TileGym's number for the type of C
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """A configuration that TileGym's autotuner would try."""
+
+    tile_m: int
+    occupancy: int
+    swap: bool  # whether B A^T is computed and transposed
+
+    @property
+    def id(self) -> str:
+        return f"{self.tile_m}x{BLOCK}_o{self.occupancy}" + "_swap" * self.swap
+
+
+# Of what TileGym's autotuner tries. On sm_90a 128 rows spill registers, and go last there.
+TILES = {
+    "sm_90a": (Tiles(64, 2, False), Tiles(64, 1, True), Tiles(16, 2, True), Tiles(128, 1, False)),
+    "sm_100a": (Tiles(128, 1, False), Tiles(64, 2, False), Tiles(64, 1, True), Tiles(16, 2, True)),
+}
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """K by whole blocks, since what TileGym loads past the end of K is undetermined."""
+    w = workload
+    if w.k % BLOCK:
+        return f"k is {w.k}: TileGym's kernel takes multiples of {BLOCK} where it loads by TMA"
+    if misaligned(w.n, 16):
+        return f"n is {w.n}: TMA takes rows of C in multiples of 16 bytes"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """A build per size and configuration; tiles higher than C, which TileGym leaves out, go last."""
+    w = workload
+    sizes = {"dtype": w.dtype, "m": w.m, "n": w.n, "k": w.k}
+    tiles = sorted(TILES[target], key=lambda t: t.tile_m > w.m)
+    return tuple(Variant(f"{w.id}_{t.id}", {**sizes, **asdict(t)}) for t in tiles)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build.cutile import DeviceFunction, array, build
+
+    p = variant.params
+    m, n, k = p["m"], p["n"], p["k"]
+    module = upstream.module("fp8_quantization_matmul")
+    wanted = (p["tile_m"], p["occupancy"], p["swap"], True)
+    offered = [(c.BLOCK_SIZE_M, c.occupancy, c.swap_ab, c.use_tma) for c in module._w8a8_autotune_configs(BLOCK, BLOCK)]
+    if wanted not in offered:
+        raise ValueError(f"{wanted} (rows, occupancy, swap, TMA) is none of TileGym's configurations: {offered}")
+    kernel = module._w8a8_block_fp8_matmul_kernel.replace_hints(num_ctas=1, occupancy=p["occupancy"])
+    arrays = [array("fp8", 2), array("fp8", 2), array("bf16", 2)]
+    arrays += [array("fp32", 2, aligned=False, major=0), array("fp32", 2, aligned=False)]
+    strides = [k, 1, 1, k, n, 1, 1, m, 1, k // BLOCK]  # of A, of B and of C, then of the scales: (M, K), (K, N)
+    constants = [m, n, k, BLOCK, BLOCK, *strides, p["tile_m"], BLOCK, BLOCK, GROUP_ROWS, BF16, int(p["swap"]), 1]
+    return build([DeviceFunction("kernel", SYMBOL, kernel, [*arrays, *constants])], target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The grid and arguments of TileGym's `w8a8_block_fp8_matmul`; scales of A go in as a view (M, blocks)."""
+    from cutesnake.load.cutile import TileLaunch, sequence
+
+    w, p = workload, build.params
+    if (w.m, w.n, w.k) != (p["m"], p["n"], p["k"]):
+        raise ValueError(f"this build is for m {p['m']}, n {p['n']}, k {p['k']}, not for {w.id}")
+    tiles = -(-w.m // p["tile_m"]) * -(-w.n // BLOCK)
+    values = (inputs.a, inputs.b, outputs.c, inputs.a_scales.T, inputs.b_scales)
+    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, (tiles, 1, 1), values))

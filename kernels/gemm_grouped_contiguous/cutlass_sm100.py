@@ -1,0 +1,47 @@
+"""NVIDIA's example `contiguous_grouped_gemm` in CuTe DSL, unmodified from the fetched wheel: it looks up the group of
+each tile's first row."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.gemm_blockwise.cutlass import adapter
+from kernels.gemm_blockwise.cutlass.adapter import TARGETS
+from kernels.upstream.examples import SOURCE
+
+if TYPE_CHECKING:
+    from kernels.gemm_grouped_contiguous.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cute"
+EXAMPLE = adapter.Example(
+    "blackwell.blockwise_gemm.contiguous_grouped_gemm", "BlockwiseContiguousGroupedGemmKernel", indexed=True
+)
+# A cluster has no more than 128 rows of C, so that none has rows of two groups.
+TILINGS = (adapter.Tiling(128, (1, 1)), adapter.Tiling(128, (1, 2)), adapter.Tiling(128, (2, 1), pair=True))
+
+compile = partial(adapter.compile, EXAMPLE)
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    return adapter.supports(workload.n, workload.k)
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    return adapter.variants(workload.dtype, TILINGS)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The tensors go in as they are, as views with the batch last; A and C have a batch of one."""
+    from cutesnake.load.cute import Call
+
+    i = inputs
+    operands = adapter.operands(i.a[None], i.b, outputs.c[None], i.a_scales[None], i.b_scales)
+    call = Call(build.function(), (*operands, i.group_of_row))
+    return Runner(call, (adapter.launch(build, workload.rows, workload.n, 1),))

@@ -1,0 +1,154 @@
+"""Operator `gemm_grouped_contiguous`: products of the rows of A, which lie group after group, with the groups' own B.
+
+What a layer of a mixture of experts computes for tokens that are sorted by expert: row i of C is row i of A times the
+transpose of B[group of i]. Operands are fp8 with float32 scales, as in `gemm_blockwise`.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from cutesnake.contract import Cost
+from cutesnake.workload import require_choice, require_sizes
+from kernels.gemm_blockwise import operator as blockwise
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = blockwise.DTYPES
+DISTRIBUTIONS = blockwise.DISTRIBUTIONS
+PLANNED = ()  # no binding looks at values
+AXIS, AXIS_LABEL = "m", "rows of A per group, mean"
+SIZES = ("even", "uneven")
+ALIGNED = 128  # rows: groups are padded to multiples, so that no tile of C has rows of two groups
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`groups` matrices B, each n x k, and on average `m` rows of A and C for each.
+
+    With `sizes` "even" every group has `m` rows. With "uneven" groups are taken in pairs, of which one gives some of
+    its rows to the other, by multiples of 128; the first group gives all it has and is empty.
+    """
+
+    groups: int
+    m: int
+    n: int
+    k: int
+    sizes: str = "even"
+    dtype: str = "fp8"
+
+    def __post_init__(self) -> None:
+        require_sizes(self, "groups", "m", "n", "k")
+        require_choice("sizes", self.sizes, SIZES)
+        require_choice("dtype", self.dtype, DTYPES)
+        if self.m % ALIGNED:
+            raise ValueError(f"m is {self.m}; groups have multiples of {ALIGNED} rows")
+
+    @property
+    def id(self) -> str:
+        sizes = "_uneven" if self.sizes == "uneven" else ""
+        return f"g{self.groups}_m{self.m}_n{self.n}_k{self.k}{sizes}_{self.dtype}"
+
+    @property
+    def rows(self) -> int:
+        """Of A and C, all groups together."""
+        return self.groups * self.m
+
+    @property
+    def group_rows(self) -> tuple[int, ...]:
+        """Rows of each group, the same for all inputs of a workload."""
+        rows = [self.m] * self.groups
+        if self.sizes == "uneven":
+            draw = random.Random(0)
+            for i in range(0, self.groups - 1, 2):
+                given = ALIGNED * (draw.randint(0, self.m // ALIGNED) if i else self.m // ALIGNED)
+                rows[i], rows[i + 1] = rows[i] - given, rows[i + 1] + given
+        return tuple(rows)
+
+
+@dataclass
+class Inputs:
+    a: torch.Tensor  # [rows, k], fp8
+    b: torch.Tensor  # [groups, n, k], fp8
+    a_scales: torch.Tensor  # [blocks along K, rows], float32
+    b_scales: torch.Tensor  # [groups, blocks along N, blocks along K], float32
+    group_of_row: torch.Tensor  # [rows], int32
+    starts: torch.Tensor  # [groups + 1], int32: the first row of each group, and the end
+
+
+@dataclass
+class Outputs:
+    c: torch.Tensor  # [rows, n], bf16
+
+
+def relatives(workload: Workload) -> tuple[Workload, ...]:
+    """A size beside a workload that is no multiple of a tile along N and K, with groups of other sizes."""
+    w = workload
+    return (replace(w, n=w.n + 16, k=w.k + 16, sizes="uneven" if w.sizes == "even" else "even"),)
+
+
+def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
+    """Inputs drawn on `device` from `seed`: A and B by the distributions of `gemm_blockwise`."""
+    import torch
+
+    w, generator = workload, torch.Generator(device).manual_seed(seed)
+    a = blockwise.draw((w.rows, w.k), 1, generator, device, distribution)
+    a_codes, a_scales = blockwise.quantize(a, 1)
+    b = torch.empty(w.groups, w.n, w.k, dtype=torch.float8_e4m3fn, device=device)
+    b_scales = torch.empty(w.groups, blockwise.blocks(w.n), blockwise.blocks(w.k), device=device)
+    for group in range(w.groups):  # one by one: a layer's experts in float32 would take many gigabytes
+        drawn = blockwise.draw((w.n, w.k), blockwise.BLOCK, generator, device, distribution)
+        b[group], b_scales[group] = blockwise.quantize(drawn, blockwise.BLOCK)
+    sizes = torch.tensor(w.group_rows, device=device)
+    group_of_row = torch.arange(w.groups, dtype=torch.int32, device=device).repeat_interleave(sizes)
+    starts = torch.tensor([0, *accumulate(w.group_rows)], dtype=torch.int32, device=device)
+    return Inputs(a_codes, b, a_scales.mT.contiguous(), b_scales, group_of_row, starts)
+
+
+def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outputs:
+    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    import torch
+
+    return Outputs(torch.full((workload.rows, workload.n), float("nan"), dtype=torch.bfloat16, device=device))
+
+
+def products(inputs: Inputs, workload: Workload, c: torch.Tensor) -> torch.Tensor:
+    """C by one product per group of operands dequantized to its element type; returns `c`, which it fills."""
+    import torch
+
+    a = blockwise.dequantize_rows(inputs.a, inputs.a_scales).to(c.dtype)
+    begin = 0
+    for group, rows in enumerate(workload.group_rows):
+        b = blockwise.dequantize_blocks(inputs.b[group], inputs.b_scales[group]).to(c.dtype)
+        torch.mm(a[begin : begin + rows], b.T, out=c[begin : begin + rows])
+        begin += rows
+    return c
+
+
+def reference(inputs: Inputs, workload: Workload) -> Outputs:
+    """float32 products of the dequantized operands."""
+    return Outputs(products(inputs, workload, make_outputs(workload, inputs.a.device).c.float()))
+
+
+def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
+    """PyTorch's bf16 products of the dequantized operands, which bf16 rounds."""
+    return Outputs(products(inputs, workload, make_outputs(workload, inputs.a.device).c))
+
+
+def cost(workload: Workload) -> Cost:
+    """FLOPs 2 M N K over all rows; bytes: A, C, and B of the groups that have rows, with their scales."""
+    w = workload
+    used = sum(rows > 0 for rows in w.group_rows)
+    along_k = blockwise.blocks(w.k)
+    a = w.rows * (w.k + 4 * along_k)
+    b = used * (w.n * w.k + 4 * blockwise.blocks(w.n) * along_k)
+    return Cost(2 * w.rows * w.n * w.k, a + b, 2 * w.rows * w.n)
+
+
+def tolerance(dtype: str) -> float:
+    """Largest relative error norm when `same_precision` is exact: one rounding to bf16."""
+    return blockwise.tolerance(dtype)

@@ -1,0 +1,110 @@
+"""Adapter of TileGym's `ragged_block_scaled_bmm` (cuTile): blocks that stay for several tiles, of groups of any size.
+
+It has three kernels: one whose blocks count through the groups' own tiles (`own`), and two whose blocks count through
+as many tiles for every group as the largest one has (`uniform`, and `swap`, which computes B A^T and transposes it).
+With tiles of 256 columns, which TileGym 1.5.1 takes by default on Hopper from 256 rows per group on, it multiplies both
+blocks of 128 columns by the scale of the first (tests/test_gemm_blockwise.py shows it on TileGym's own source). Only
+tiles of 128 columns are taken here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream import tilegym as upstream
+from kernels.upstream.gemm import misaligned
+
+if TYPE_CHECKING:
+    from kernels.gemm_grouped_contiguous.operator import Inputs, Outputs, Workload
+
+DSL = "cutile"
+SOURCE = upstream.SOURCE
+TARGETS = upstream.TARGETS
+SYMBOL = "tilegym_grouped_contiguous"
+BLOCK = 128  # columns and depth of a tile
+KERNELS = {
+    "own": "_ragged_block_scaled_bmm_kernel",
+    "uniform": "_ragged_block_scaled_bmm_uniform_kernel",
+    "swap": "_ragged_block_scaled_bmm_swap_ab_kernel",
+}
+GROUP_ROWS = {"own": 8, "uniform": 8, "swap": 4}  # of tiles that neighbouring blocks share
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """A configuration that TileGym's autotuner would try."""
+
+    tile_m: int
+    num_ctas: int
+    occupancy: int
+    form: str  # a key of KERNELS
+
+    @property
+    def id(self) -> str:
+        return f"{self.form}_{self.tile_m}x{BLOCK}_c{self.num_ctas}_o{self.occupancy}"
+
+
+# Tiles of more rows spill registers and go last, and so does `swap` with 64 rows on sm_90a.
+TILES = {
+    "sm_90a": (Tiles(32, 1, 2, "swap"), Tiles(128, 1, 1, "uniform"), Tiles(128, 1, 1, "own"), Tiles(64, 1, 1, "swap")),
+    "sm_100a": (Tiles(64, 1, 2, "own"), Tiles(256, 2, 1, "own"), Tiles(128, 1, 1, "uniform"), Tiles(128, 1, 1, "own")),
+}
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """All whose rows are whole multiples of 16 bytes."""
+    for name, extent, bits in (("k", workload.k, 8), ("n", workload.n, 16)):
+        if misaligned(extent, bits):
+            return f"{name} is {extent}: TMA takes rows in multiples of 16 bytes"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """A build per configuration serves every size."""
+    dtype = workload.dtype
+    return tuple(Variant(f"{dtype}_{t.id}", {"dtype": dtype, **asdict(t)}) for t in TILES[target])
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build.cutile import DeviceFunction, array, build, scalar
+
+    p = variant.params
+    module = upstream.module("ragged_block_scaled_bmm", "tilegym.suites.flashinfer.cutile.gemm")
+    wanted = (p["tile_m"], BLOCK, p["form"] == "swap", p["num_ctas"], p["occupancy"])
+    with patch.object(module.torch.cuda, "get_device_capability", return_value=upstream.CAPABILITY[target]):
+        configurations = list(module._ragged_block_scaled_bmm_autotune_configs())
+    offered = [(c.BLOCK_M, c.BLOCK_N, c.swap_ab, c.num_ctas, c.occupancy) for c in configurations]
+    if wanted not in offered:
+        raise ValueError(
+            f"{wanted} (rows, columns, swap, CTAs, occupancy) is none of TileGym's for {target}: {offered}"
+        )
+    kernel = getattr(module, KERNELS[p["form"]]).replace_hints(num_ctas=p["num_ctas"], occupancy=p["occupancy"])
+    arrays = [array("fp8", 2), array("fp8", 3), array("fp32", 2, major=0), array("fp32", 3, aligned=False)]
+    arrays += [array("bf16", 2), array("int32", 1, aligned=False)]
+    number = scalar("int32")
+    numbers = [number, number, array("int32", 1, aligned=False), number]  # groups, most rows, the same on the card, N
+    constants = [1, p["tile_m"], BLOCK, BLOCK, GROUP_ROWS[p["form"]]]
+    return build([DeviceFunction("kernel", SYMBOL, kernel, [*arrays, *numbers, *constants])], target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The grid and arguments of TileGym's `ragged_block_scaled_bmm`; scales of A go in as a view (rows, blocks)."""
+    import torch
+
+    from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
+
+    w, p = workload, build.params
+    largest = max(w.group_rows)
+    tiles = -(-largest // p["tile_m"]) * -(-w.n // BLOCK) * w.groups
+    blocks = min(multiprocessors() // p["num_ctas"], tiles) * p["occupancy"]
+    on_card = torch.tensor([largest], dtype=torch.int32, device=outputs.c.device)  # `own` does not read it
+    arrays = (inputs.a, inputs.b, inputs.a_scales.T, inputs.b_scales, outputs.c, inputs.starts)
+    values = (*arrays, w.groups, largest, on_card, w.n)
+    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, (blocks, 1, 1), values))

@@ -1,0 +1,80 @@
+"""`gemm_grouped_masked` in cuTile: a block per tile of C that leaves at once where its tile has no row in use."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream.gemm import misaligned
+
+if TYPE_CHECKING:
+    from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload
+
+DSL = "cutile"
+SOURCE = "ours"
+TARGETS: dict[str, tuple[str, ...]] = {
+    "sm_90a": ("TMA", "wgmma"),
+    "sm_100a": ("tcgen05", "tensor memory"),
+    "sm_103a": ("tcgen05", "tensor memory"),
+}
+SYMBOL = "gemm_grouped_masked"
+BLOCK = 128  # elements along K, and along N of B, that share a scale
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Rows and columns of C per block, and blocks that a multiprocessor is to hold."""
+
+    tile_m: int
+    tile_n: int
+    occupancy: int
+
+    @property
+    def id(self) -> str:
+        return f"{self.tile_m}x{self.tile_n}_o{self.occupancy}"
+
+
+TILES = (Tiles(64, 128, 2), Tiles(128, 128, 1), Tiles(128, 64, 2))
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """All whose rows are whole multiples of 16 bytes, which the builds promise."""
+    for name, extent, bits in (("k", workload.k, 8), ("n", workload.n, 16)):
+        if misaligned(extent, bits):
+            return f"{name} is {extent}: rows must be multiples of 16 bytes"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """A build per tile serves every size."""
+    dtype = workload.dtype
+    return tuple(Variant(f"{dtype}_{tiles.id}", {"dtype": dtype, **asdict(tiles)}) for tiles in TILES)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build.cutile import DeviceFunction, array, build
+    from kernels.gemm_grouped_masked.cutile.kernel import gemm_grouped_masked
+
+    p = variant.params
+    scales = array("fp32", 3, aligned=False)
+    arrays = [array("fp8", 3), array("fp8", 3), scales, scales, array("int32", 1, aligned=False), array("bf16", 3)]
+    kernel = gemm_grouped_masked.replace_hints(occupancy=p["occupancy"])
+    return build([DeviceFunction("kernel", SYMBOL, kernel, [*arrays, p["tile_m"], p["tile_n"], BLOCK])], target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """Blocks of a group that share columns of B follow each other."""
+    from cutesnake.load.cutile import TileLaunch, sequence
+    from kernels.gemm_grouped_masked.operator import clear_unused
+
+    w, i, p = workload, inputs, build.params
+    grid = (-(-w.m // p["tile_m"]), -(-w.n // p["tile_n"]), w.groups)
+    values = (i.a, i.b, i.a_scales, i.b_scales, i.rows, outputs.c)
+    launch = TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values)
+    return sequence(launch, finish=partial(clear_unused, inputs, outputs))

@@ -1,0 +1,51 @@
+"""NVIDIA's example `masked_grouped_gemm` in CuTe DSL, unmodified from the fetched wheel: a warp of its own passes over
+the tiles that have no row in use.
+
+It looks up how many rows the group of the tile past the last one has, before it asks whether there is such a tile: the
+operator's `rows` is longer than there are groups for its sake.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.gemm_blockwise.cutlass import adapter
+from kernels.gemm_blockwise.cutlass.adapter import TARGETS
+from kernels.upstream.examples import SOURCE
+
+if TYPE_CHECKING:
+    from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cute"
+EXAMPLE = adapter.Example(
+    "blackwell.blockwise_gemm.masked_grouped_gemm", "BlockwiseMaskedGroupedGemmKernel", indexed=True
+)
+TILINGS = (adapter.Tiling(128, (1, 1)), adapter.Tiling(128, (1, 2)), adapter.Tiling(256, (2, 1), pair=True))
+
+compile = partial(adapter.compile, EXAMPLE)
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    return adapter.supports(workload.n, workload.k)
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    return adapter.variants(workload.dtype, TILINGS)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The tensors go in as they are, as views with the groups last."""
+    from cutesnake.load.cute import Call
+    from kernels.gemm_grouped_masked.operator import clear_unused
+
+    w, i = workload, inputs
+    call = Call(build.function(), (*adapter.operands(i.a, i.b, outputs.c, i.a_scales, i.b_scales), i.rows))
+    launch = adapter.launch(build, w.m, w.n, w.groups)
+    return Runner(call, (launch,), finish=partial(clear_unused, inputs, outputs))

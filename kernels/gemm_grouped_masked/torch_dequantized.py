@@ -1,0 +1,28 @@
+"""The products in plain PyTorch: operands dequantized to bf16 at every call, then `torch.mm` group by group.
+
+It takes how many rows are in use from the workload: a user of PyTorch alone would have to wait for the card to say so.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from cutesnake.contract import Build, Runner, not_baked
+from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload, clear_unused, products
+from kernels.upstream.installed import on_stream
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "torch"
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
+
+    def enqueue(stream: int) -> None:
+        with on_stream(outputs.c, stream):
+            products(inputs, workload, outputs.c)
+
+    return Runner(enqueue, finish=partial(clear_unused, inputs, outputs))
