@@ -42,7 +42,8 @@ include: "workflow/rules/keep.smk"
 onstart:
     try:
         folder.claim(PLANNED_AFTER)
-    except folder.FolderError as error:
+        hand_on_plan()
+    except (folder.FolderError, travel.TravelError) as error:
         raise WorkflowError(str(error)) from None
 
 

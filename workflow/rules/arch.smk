@@ -9,8 +9,8 @@ rule arch:
     conda:
         "../../envs/environment.yaml"
     params:
-        plan=digest_data(PLAN.as_dict()),
-        machine=digest_data(MACHINE.as_dict()),
+        plan=PLAN.as_dict(),
+        machine=MACHINE.as_dict(),
         code=digest_code("arch.py"),
     script:
         "../scripts/arch.py"

@@ -15,7 +15,7 @@ sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 from cutesnake.plan import config as configuration
 from cutesnake import fault, folder
 from cutesnake.change import baseline
-from cutesnake.plan import lost, machine, matrix
+from cutesnake.plan import lost, machine, matrix, travel
 from cutesnake.simulate import simulation
 from cutesnake.catalog import folders, load_kernel
 from cutesnake.contract import INSTALLED, OURS
@@ -23,13 +23,18 @@ from cutesnake.plan.staleness import digest_baked, digest_code, digest_data, rem
 
 fault.use_utf8()
 try:
-    configuration.read_again(config, workflow.configfiles, workflow.config_settings.config_args or ())
+    handed_on = travel.take_name(config) if not workflow.is_main_process else None
+    configuration.read_again(config, workflow.configfiles, travel.others(workflow.config_settings.config_args or ()))
     EXPERIMENT = configuration.check(config)
-    MACHINE = machine.probe(matrix.modules_needed(EXPERIMENT))
-    PLANNED_AFTER = folder.last_run()
-    PLAN = matrix.make_plan(EXPERIMENT, MACHINE, Path("results"))
+    if workflow.is_main_process:
+        MACHINE = machine.probe(matrix.modules_needed(EXPERIMENT))
+        PLANNED_AFTER = folder.last_run()
+        PLAN = matrix.make_plan(EXPERIMENT, MACHINE, Path("results"))
+    else:  # a job that an executor starts: it does what was planned, on whatever machine it is
+        PLAN = travel.load(handed_on, EXPERIMENT)
+        MACHINE = PLAN.machine
     BASELINE = baseline.locate(EXPERIMENT.baseline) if EXPERIMENT.baseline else None
-except (configuration.ConfigError, baseline.BaselineError, machine.MachineError) as error:
+except (configuration.ConfigError, baseline.BaselineError, machine.MachineError, travel.TravelError) as error:
     raise WorkflowError(str(error)) from None
 
 BUILD_RECORDS = [f"results/compile/{key}/build.json" for key in PLAN.builds]
@@ -102,6 +107,12 @@ def make_lost_again():
     Called by input functions: when they are asked the graph is there, and what of it has to run is not decided yet.
     """
     workflow.dag.forcefiles.update(LOST)
+
+
+def hand_on_plan():
+    """Write the plan for the jobs that executors start, and have Snakemake tell them its name."""
+    settings = workflow.config_settings
+    settings.config_args = [*(settings.config_args or ()), f"{travel.KEY}={travel.save(PLAN, EXPERIMENT)}"]
 
 
 def front_page(wildcards):

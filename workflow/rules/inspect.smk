@@ -28,7 +28,7 @@ rule roofline:
         "../../envs/environment.yaml"
     params:
         workloads=workload_parameters_of,
-        device=MACHINE.fingerprint,
+        machine={"devices": MACHINE.as_dict()["devices"], "selected": MACHINE.selected},
         recorded=recorded_devices(),
         code=roofline_code_of,
     script:

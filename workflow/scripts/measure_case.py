@@ -14,4 +14,5 @@ with one_line(snakemake.params.stage, snakemake.log[0]):
         backend=snakemake.params.get("backend", "cuda"),
         log=snakemake.log[0],
         timed=snakemake.input.get("timed"),
+        card=snakemake.params.device,
     )

@@ -2,7 +2,7 @@
 
 from cutesnake.fault import one_line
 from cutesnake.inspect.roofline import roofline
-from cutesnake.plan.machine import probe
+from cutesnake.plan.machine import Machine
 
 with one_line("roofline", snakemake.log[0]):
     roofline(
@@ -10,6 +10,6 @@ with one_line("roofline", snakemake.log[0]):
         snakemake.params.workloads,
         snakemake.input.devices,
         snakemake.output.record,
-        probe().device,
+        Machine.from_dict(snakemake.params.machine).device,
         snakemake.params.recorded,
     )

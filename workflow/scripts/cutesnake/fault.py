@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cutesnake import here
 from cutesnake.places import ROOT
 
 HINTS = {
@@ -26,12 +27,14 @@ def use_utf8() -> None:
 
 @contextmanager
 def one_line(stage: str, log: str | None = None) -> Iterator[None]:
-    """End the process with `<stage>: <what is wrong>` on stderr, and in `log`, if the body raises a foreseen fault.
+    """End the process with `<stage>: <what is wrong>` on stderr, and in `log`, if the body raises a foreseen fault, or
+    this machine is not what the plan says.
 
     Foreseen are OSError (the disk) and the exceptions that this library defines; anything else is a bug of ours and
     keeps its traceback.
     """
     try:
+        here.check_packages()
         yield
     except Exception as error:
         if not (isinstance(error, OSError) or type(error).__module__.startswith("cutesnake.")):

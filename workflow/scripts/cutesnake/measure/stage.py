@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cutesnake import record
+from cutesnake import here, record
 from cutesnake.measure import ncu, nsys, worker
 from cutesnake.measure.case import Case, device_section, make_record
 from cutesnake.measure.profiled import ProfilerError
 from cutesnake.measure.timeline_check import check_timeline
+from cutesnake.plan.arch import C_COMPILERS
 from cutesnake.plan.machine import probe
 from cutesnake.simulate import simulation
 from cutesnake.stages import GPU_STAGES
@@ -29,13 +30,15 @@ def run_stage(
     backend: str = "cuda",
     log: Path | str | None = None,
     timed: Path | str | None = None,
+    card: str | None = None,
 ) -> None:
     """Run `stage` on a case and write its record to `output`.
 
     `identity` holds operator, kernel, target, variant {id, params} and parameters (of the workload); `build` is the
     path of build.json; `needs` are correctness records of this case that must be ok first; `backend` is `cuda`, or
     `ptxsim` for a correctness case to be simulated, whose progress goes to `log`; `timed` is the case's timing record,
-    which a timeline is held against. Faults of the machine raise; everything else is a record, failed or not.
+    which a timeline is held against; `card` is the fingerprint of the card that it is planned for. Faults of the
+    machine raise, and so does a machine that is not what the plan says; everything else is a record, failed or not.
     """
     needs = [needs] if isinstance(needs, str | Path) else list(needs)  # Snakemake hands one file as a string
     case = Case(stage=stage, build=str(Path(build).resolve().parent), settings=dict(settings), **identity)
@@ -44,11 +47,13 @@ def run_stage(
         device = None if backend == simulation.NAME else device_section(probe().device)
         done = make_record(case, None, reason, device, backend)
     elif backend == simulation.NAME:
+        here.check_tools(C_COMPILERS)
         done = simulation.simulate(case, log)
     elif stage in PROFILERS:
+        here.check_card(card, probe())
         done = _profile(case, Path(output).with_suffix(""), record.read("timing", timed) if timed else None)
     else:
-        done = worker.ask(case.as_dict(), GPU_STAGES[stage].limit_s)
+        done = worker.ask(case.as_dict(), GPU_STAGES[stage].limit_s, card=card)
     record.write(stage, output, done)
 
 

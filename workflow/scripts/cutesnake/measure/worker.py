@@ -8,8 +8,8 @@ workflow, at any moment costs only the cases under way.
 A Snakemake `service` rule would tie all its consumers into one group that must run at once, on as many cores; a rule
 that measures a batch in one job would redo the whole batch for one stale case. Here every case stays a job.
 
-Protocol, one JSON object a line: the client sends {"case", "limit_s", "task"}; it receives {"started"} when the card
-is its own, then {"record"}, or {"fault"} where the machine and not the kernel is to blame; {"exit"} with the wait
+Protocol, one JSON object a line: the client sends {"case", "limit_s", "task", "card"}; it receives {"started"} when the
+card is its own, then {"record"}, or {"fault"} where the machine and not the kernel is to blame; {"exit"} with the wait
 status follows when the process has ended.
 """
 
@@ -53,16 +53,18 @@ def socket_path() -> Path:
     return private_folder() / f"worker-{digest}.sock"
 
 
-def ask(case: dict[str, Any], limit_s: float, task: str | None = None) -> dict[str, Any]:
+def ask(case: dict[str, Any], limit_s: float, task: str | None = None, card: str | None = None) -> dict[str, Any]:
     """Run a case in a process of its own and return its record.
 
     `task` is `module:function`, by default `cutesnake.measure.<stage>:measure`; the function takes a Case and returns
-    (metrics, reason). The time limit counts from when the card is free. Raises WorkerError for faults of the server or
+    (metrics, reason). `card` is the fingerprint of the card that it must be measured on, None for whichever there is.
+    The time limit counts from when the card is free. Raises WorkerError for faults of the server or
     the machine (a package that is missing, a file that cannot be read): recording them would blame the kernel.
     """
     from cutesnake.measure.case import Case, make_record
 
-    request = {"case": case, "limit_s": limit_s, "task": task or f"cutesnake.measure.{case['stage']}:measure"}
+    task = task or f"cutesnake.measure.{case['stage']}:measure"
+    request = {"case": case, "limit_s": limit_s, "task": task, "card": card}
     started: dict[str, Any] | None = None
     with contextlib.closing(_connect()) as connection:
         connection.sendall(json.dumps(request).encode() + b"\n")
@@ -239,13 +241,20 @@ def _serve_case(connection: socket.socket, request: dict[str, Any]) -> None:
 
 
 def _answer(connection: socket.socket, request: dict[str, Any]) -> None:
+    from cutesnake.here import OtherMachineError, check_card
     from cutesnake.measure.case import Case, device_section, make_record
     from cutesnake.measure.gpu_lock import gpu_lock
     from cutesnake.plan.machine import probe
 
     case = Case(**request["case"])
-    card = probe().device
+    machine = probe()
+    card = machine.device
     device = device_section(card)
+    try:
+        check_card(request.get("card"), machine)
+    except OtherMachineError as error:
+        _send(connection, {"fault": str(error)})
+        return
     with gpu_lock(card.uuid_hash if card else "none"):
         _send(connection, {"started": {"device": device}})
         # The default action ends the process even inside a driver call that never returns.

@@ -1,7 +1,8 @@
-"""Records of what can be done here: the machine and its state now, and every decision about an operator."""
+"""Records of what can be done here: the machine with the card's state now, and every decision about an operator."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,36 +10,33 @@ from typing import Any
 
 from cutesnake import record
 from cutesnake.plan import machine
-from cutesnake.plan.config import check
-from cutesnake.plan.matrix import make_plan, modules_needed
 
 
-def write_arch(config: dict[str, Any], output: Path | str) -> None:
-    """Write results/arch.json: the machine, found out again as when the graph was built, and readings of the card.
+def write_arch(planned: machine.Machine, plan: Mapping[str, Any], output: Path | str) -> None:
+    """Write results/arch.json: the machine that the run was planned for and `plan`, the Plan.as_dict() of the run.
 
-    `output` is `<results>/arch.json`; what lies in `<results>/compile` counts as built.
+    Readings of the card are taken if it is the one that this process runs on.
     """
-    experiment = check(config)
-    here = machine.probe(modules_needed(experiment))
-    plan = make_plan(experiment, here, Path(output).parent)
-    live = None if here.pretended else here.device
+    live = None if planned.pretended else planned.device
+    if live is not None and machine.probe().device != live:
+        live = None
     entry = {
         "stage": "arch",
         "status": "ok",
-        "reason": here.problem,
+        "reason": planned.problem,
         "provenance": {"created": datetime.now(UTC).isoformat(timespec="seconds")},
-        "pretended": here.pretended,
+        "pretended": planned.pretended,
         "devices": [
-            {**asdict(device), "compute_capability": list(device.compute_capability)} for device in here.devices
+            {**asdict(device), "compute_capability": list(device.compute_capability)} for device in planned.devices
         ],
-        "selected": here.selected,
-        "fingerprint": here.fingerprint,
+        "selected": planned.selected,
+        "fingerprint": planned.fingerprint,
         "limits": machine.limits(live) if live else {},
         "readings": machine.readings(live) if live else {},
-        "tools": {name: path is not None for name, path in here.tools.items()},
-        "packages": here.packages,
-        "modules": here.modules,
-        **plan.as_dict(),
+        "tools": {name: path is not None for name, path in planned.tools.items()},
+        "packages": planned.packages,
+        "modules": planned.modules,
+        **plan,
     }
     record.write("arch", output, entry)
 

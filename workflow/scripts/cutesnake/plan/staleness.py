@@ -23,6 +23,7 @@ NOT_BAKED = frozenset(
     SCRIPTS / "cutesnake" / name
     for name in (
         *("contract.py", "record.py", "shareable.py", "fault.py", "catalog.py", "dsls.py", "targets.py", "places.py"),
+        "here.py",
     )
 )
 MARK = "not_baked"  # the decorator of cutesnake.contract
