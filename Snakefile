@@ -38,6 +38,24 @@ include: "workflow/rules/report.smk"
 include: "workflow/rules/keep.smk"
 
 
+# Where jobs go to other nodes, these stay with the main process: they need a network, or take less than a job's start.
+localrules:
+    all,
+    arch,
+    plan,
+    fetch,
+    roofline,
+    autotune,
+    change,
+    unchanged,
+    overview,
+    report,
+    keep,
+    compiled,
+    checked,
+    measured,
+
+
 # A dry run and every look at the graph go without it, and so do the jobs that an executor starts.
 onstart:
     try:

@@ -101,7 +101,7 @@ def test_what_is_wrong_leaves_no_record(tmp_path) -> None:
 def test_the_rules_script_writes_the_record(tmp_path) -> None:
     snakemake = SimpleNamespace(
         wildcards=SimpleNamespace(operator="elementwise_add"),
-        params=SimpleNamespace(workloads=[{"rows": 64, "columns": 64}], recorded=["NVIDIA H20"]),
+        params=SimpleNamespace(workloads=[{"rows": 64, "columns": 64}], recorded=["NVIDIA H20"], machine={}),
         input=SimpleNamespace(devices=str(DEVICES)),
         output=SimpleNamespace(record=str(tmp_path / "roofline.json")),
         log=[str(tmp_path / "roofline.log")],

@@ -83,7 +83,7 @@ def load(name: str | None, experiment: Experiment) -> Plan:
     found = json.loads(text)
     if found["experiment"] != _digest(experiment):
         raise TravelError(
-            "the configuration, or a sweep.yaml, was changed since this run was planned: let it end, then start it again"
+            "the configuration, or a sweep.yaml, was changed since this run was planned: end it and start it again"
         )
     os.environ[VARIABLE] = str(_path(name).resolve())
     return unpack(found["plan"])
