@@ -110,7 +110,7 @@ class NamedBarrier:
         self.expected = expected
         # a barrier counts whole warps: lanes that have exited count as there
         self.arrived += 32 * len(f.warps()) if expected is not None else f.count
-        cluster.observer.barrier_arrived(f, self)
+        cluster.observer.barrier_arrived(f, self, at)
         if sleep:
             f.sleep(Wait(self, at))
             self.sleepers.append(f)

@@ -81,6 +81,8 @@ class CTA:
         self.cluster.progress += 1
         for other in self.fragments:
             other.unpart()
+        if not self.fragments:
+            self.cluster.observer.cta_exited(self)
         for barrier in self.barriers.values():
             barrier.check()
         self.cluster.barrier.check()

@@ -30,8 +30,8 @@ class Observer:
     def issued(self, f: Fragment, at: int, warp: int) -> Token:
         return NO_TOKEN
 
-    def copy_expected(self, bar: MBarrier, origin: Origin) -> None:
-        """A copy was issued that will signal an mbarrier."""
+    def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA) -> None:
+        """A copy into a CTA's shared memory was issued that will signal an mbarrier."""
 
     def products_committed(self, bar: MBarrier, origin: Origin) -> None:
         """An mbarrier is signalled by tcgen05.commit: all tensor-core work before it has run."""
@@ -72,13 +72,16 @@ class Observer:
     def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
         """Threads arrive on an mbarrier with release semantics."""
 
+    def peer_arrived(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+        """Threads arrive, with any semantics, on an mbarrier of another CTA."""
+
     def mbarrier_acquired(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
         """Threads have seen a phase complete, with acquire semantics."""
 
     def mbarrier_completed(self, bar: MBarrier) -> None:
         """A phase has completed; its sleepers have not yet been woken."""
 
-    def barrier_arrived(self, f: Fragment, barrier: NamedBarrier) -> None: ...
+    def barrier_arrived(self, f: Fragment, barrier: NamedBarrier, at: int) -> None: ...
 
     def barrier_released(self, barrier: NamedBarrier, sleepers: list[Fragment]) -> None: ...
 
@@ -109,3 +112,13 @@ class Observer:
 
     def tmem_worked(self, origin: Origin, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool) -> None:
         """tcgen05.mma or cp reads or writes tensor memory."""
+
+    def tmem_allocated(self, f: Fragment, warp: int, tm: TensorMemory, first: int, end: int) -> None:
+        """A warp has been given columns first..end."""
+
+    def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
+        """A warp gives columns first..end back."""
+
+    # the end
+    def cta_exited(self, cta: CTA) -> None:
+        """The last thread of a CTA has exited."""

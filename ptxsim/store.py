@@ -21,6 +21,7 @@ class Store:
     data: np.ndarray | None = field(default=None, init=False)
     pipe: Pipe = field(init=False)
     written: bool = field(default=False, init=False)
+    waited: bool = field(default=False, init=False)  # for its reading at least
 
     @property
     def label(self) -> str:

@@ -33,6 +33,7 @@ class TensorMemory:
         self.permit = True
         self.arrived = self.done = 0
         self.granted: list[int] = []
+        self.freed: list[tuple[int, int, str]] = []  # first and end of columns given back, and by whom where
 
     def allocate(self, columns: int) -> int | None:
         """First column of a free, aligned run, or None. Granularity and order of placement are the allocator's own."""
@@ -41,18 +42,26 @@ class TensorMemory:
                 self.owned[start : start + columns] = True
                 self.blocks[start] = columns
                 self.written[:, start : start + columns] = False
+                self.freed = [x for x in self.freed if x[1] <= start or x[0] >= start + columns]
                 return start
         return None
 
-    def release(self, start: int) -> None:
-        """Give an allocation back."""
+    def release(self, start: int, who: str) -> None:
+        """Give an allocation back; `who` says who does it where."""
         columns = self.blocks.pop(start)
         self.owned[start : start + columns] = False
+        self.freed.append((start, start + columns, who))
+
+    def fate(self, first: int, end: int) -> str:
+        """Which of the columns were given back, where and by whom, as the end of a sentence."""
+        gone = [x for x in self.freed if x[0] < end and x[1] > first]
+        return "".join(f"; columns {a} to {b} were freed {who}" for a, b, who in gone)
 
     def check(self, f: Fragment, at: int, first: int, end: int, what: str) -> None:
         """Report columns that are not allocated."""
         if first < 0 or end > COLUMNS or not self.owned[first:end].all():
             message = f"{what} tensor-memory columns {first} to {end}, not all of them allocated"
+            message += self.fate(first, end)
             f.report(at, "out-of-bounds", message)
 
     def unwritten(self, rows: Index, cols: Index) -> bool:

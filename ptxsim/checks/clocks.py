@@ -16,6 +16,7 @@ import numpy as np
 
 from ..observer import Observer
 from ..work import Origin, Token
+from .lifetime import Lifetimes
 from .shadow import Event, SharedWords, TensorWords, cells, words_and_bytes
 
 if TYPE_CHECKING:
@@ -61,6 +62,13 @@ class Phases:
         self.completed, self.filling = Clock(), Clock()
 
 
+class Generation(NamedTuple):
+    """One use of a named barrier: counted from 1, and the instructions that arrived."""
+
+    number: int
+    arrivals: list[int]
+
+
 class Clocks(Observer):
     """The clocks of a cluster, and the shadows of its memories."""
 
@@ -77,6 +85,9 @@ class Clocks(Observer):
         self.unfenced: dict[Warp, list[MBarrier]] = {}  # mbarriers that a warp has made and not fenced
         self.copy_groups: dict[Warp, list[int]] = {}  # serials at which groups of cp.async were closed
         self.wgmma_done: dict[tuple[int, int], int] = {}  # (rank, warpgroup) → serial of the last product begun
+        self.generations: dict[NamedBarrier, Generation] = {}
+        self.freed: dict[TensorMemory, Clock] = {}  # what tcgen05.dealloc hands to the next tcgen05.alloc
+        self.lifetimes = Lifetimes(self)
         self.shared = {cta: SharedWords(self, cta) for cta in cluster.ctas}
         self.tensor: dict[TensorMemory, TensorWords] = {}
         for cta in cluster.ctas:
@@ -98,7 +109,7 @@ class Clocks(Observer):
             self.generic[n] = generic
         return n
 
-    def _copies_of(self, bar: MBarrier) -> int:
+    def copies_of(self, bar: MBarrier) -> int:
         what = f"a copy signalling the mbarrier at shared offset {bar.offset} of CTA {bar.cta.rank}"
         return self.actor(("bar", bar.cta.rank, bar.offset), what)
 
@@ -137,17 +148,21 @@ class Clocks(Observer):
         self._advance(me)
         return token
 
-    def copy_expected(self, bar: MBarrier, origin: Origin) -> None:
+    def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA) -> None:
         if not bar.fenced and "race" in self.machine.checks:
             message = f"a copy is to signal an mbarrier initialised without fence.mbarrier_init or a proxy fence: {bar}"
             self.machine.report("barrier", message, origin.at)
             bar.fenced = True
-        origin.token.phases[bar] = bar.phase + 1
+        phase = origin.token.phases[bar] = bar.phase + 1
+        self.lifetimes.signalled(target, bar, phase, origin)
 
     def products_committed(self, bar: MBarrier, origin: Origin) -> None:
         filling = self.phases[bar].filling
         filling.learn(origin.token)
-        filling.cover(self._pipe(origin.cta.rank), origin.token.serial)
+        pipe, serial = self._pipe(origin.cta.rank), origin.token.serial
+        filling.cover(pipe, serial)
+        if bar.cta is not origin.cta:  # commits of a pipe arrive in order: whoever has seen a later one has seen this
+            self.lifetimes.peer_accesses(origin.fragment, bar.cta, pipe, serial, origin.at, f"arrives on {bar}, in")
 
     def copies_committed(self, f: Fragment, warp: int) -> None:
         self.copy_groups.setdefault(Warp(f.cta.rank, warp), []).append(self.serial)
@@ -199,6 +214,12 @@ class Clocks(Observer):
         self.phases[bar] = Phases()
         self.shared[bar.cta].forget(bar.offset, 8)  # what these bytes held before is no data any more
 
+    def peer_arrived(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+        for warp in self._warps(f, lanes):
+            me = self.ids[warp]
+            epoch = int(self.warps[warp].known[me])
+            self.lifetimes.peer_accesses(f, bar.cta, me, epoch, at, f"arrives on {bar}, in")
+
     def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
         self._publish(f, self.phases[bar].filling, lanes)
 
@@ -208,14 +229,39 @@ class Clocks(Observer):
     def mbarrier_completed(self, bar: MBarrier) -> None:
         phases = self.phases[bar]
         phases.completed.learn(phases.filling)
-        phases.completed.known[self._copies_of(bar)] = bar.phase
+        phases.completed.known[self.copies_of(bar)] = bar.phase
         phases.filling = Clock()
 
-    def barrier_arrived(self, f: Fragment, barrier: NamedBarrier) -> None:
-        self._publish(f, self.barriers.setdefault(barrier, Clock()))
+    def barrier_arrived(self, f: Fragment, barrier: NamedBarrier, at: int) -> None:
+        before = self.generations.get(barrier)
+        if before is not None and "race" in self.machine.checks:
+            self._after_generation(f, barrier, at, before)
+        clock = self.barriers.get(barrier)
+        if clock is None:
+            clock = self.barriers[barrier] = Clock()
+            self.generations[barrier] = Generation(before.number + 1 if before else 1, [])
+        self.generations[barrier].arrivals.append(at)
+        self._publish(f, clock)
+
+    def _after_generation(self, f: Fragment, barrier: NamedBarrier, at: int, last: Generation) -> None:
+        """Whoever arrives has to know that what the barrier was used for before is over, or could be taken for it."""
+        released, actor = last.number - (barrier in self.barriers), self._generation_of(barrier)
+        for warp in self._warps(f):
+            if self.warps[warp].known[actor] < released:
+                lines = sorted({self.machine.program.instructions[x].place for x in last.arrivals})
+                message = (
+                    f"{self.names[self.ids[warp]]} arrives on {barrier}, and nothing orders that after the barrier's "
+                    f"use before, at {', '.join(lines)}: the arrival could count there"
+                )
+                self.machine.report("barrier", message, at, f)
+
+    def _generation_of(self, barrier: NamedBarrier) -> int:
+        key = ("barrier", barrier.cta.rank, barrier.number)
+        return self.actor(key, f"barrier {barrier.number} of CTA {barrier.cta.rank}")
 
     def barrier_released(self, barrier: NamedBarrier, sleepers: list[Fragment]) -> None:
         clock = self.barriers.pop(barrier)
+        clock.cover(self._generation_of(barrier), self.generations[barrier].number)
         for f in sleepers:
             self._learn(f, clock)
 
@@ -238,6 +284,9 @@ class Clocks(Observer):
         for number in np.unique(numbers):
             warp = Warp(f.cta.rank, int(number))
             me, known = self.ids[warp], self.warps[warp].known
+            if target is not f.cta:
+                what = "writes" if access.write else "reads"
+                self.lifetimes.peer_accesses(f, target, me, int(known[me]), access.at, what)
             event = Event(me, int(known[me]), known, access.at, f, atomic=access.atomic)
             if size < 4:
                 touched, event.part = words_and_bytes(offsets[numbers == number], size)
@@ -248,7 +297,7 @@ class Clocks(Observer):
     def shared_copied(self, target: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None) -> None:
         token = origin.token
         if bar is not None:
-            actor, epoch = self._copies_of(bar), token.phases.get(bar, bar.phase + 1)
+            actor, epoch = self.copies_of(bar), token.phases.get(bar, bar.phase + 1)
         else:
             actor, epoch = self._side("cp", origin.cta.rank, origin.warp), token.serial
         event = Event(actor, epoch, token.known, origin.at, None)
@@ -283,6 +332,22 @@ class Clocks(Observer):
         token = origin.token
         event = Event(self._pipe(origin.cta.rank), token.serial, token.known, origin.at, origin.fragment)
         self._tensor_words(tm).touch(cells(rows, cols), event, write)
+
+    def tmem_allocated(self, f: Fragment, warp: int, tm: TensorMemory, first: int, end: int) -> None:
+        if tm in self.freed:
+            self.warps[Warp(f.cta.rank, warp)].learn(self.freed[tm])
+        self._tensor_words(tm).forget(first, end)
+
+    def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
+        me = Warp(f.cta.rank, warp)
+        clock, actor = self.warps[me], self.ids[me]
+        event = Event(actor, int(clock.known[actor]), clock.known, at, f, own=self._side("ld", *me))
+        self._tensor_words(tm).free(first, end, event)
+        self.freed.setdefault(tm, Clock()).learn(clock)
+        self._advance(me)
+
+    def cta_exited(self, cta: CTA) -> None:
+        self.lifetimes.exits(cta)
 
     def _tensor_words(self, tm: TensorMemory) -> TensorWords:
         if tm not in self.tensor:

@@ -57,6 +57,10 @@ class Words:
     def place(self, index: int) -> str:
         raise NotImplementedError
 
+    def deed(self, index: int) -> str:
+        """What the last writer of a word did."""
+        return "write"
+
     def touch(self, index: Index, event: Event, write: bool) -> None:
         if write:
             self.write(index, event)
@@ -75,7 +79,7 @@ class Words:
     def write(self, index: Index, event: Event) -> None:
         if "race" in self.checks:
             self._after_writer(index, event, self.writer[index], "writes")
-            self._after_readers(index, event)
+            self._after_readers(index, event, "writes")
         if event.part is WHOLE:
             how: np.ndarray | int = WHOLE
         else:  # bytes that the same actor has written one after another add up
@@ -99,7 +103,7 @@ class Words:
         if not np.count_nonzero(bad):
             return False
         n = _first(index, bad)
-        self._race(n, verb, f"write by {self.clocks.names[self.writer[n]]}", int(self.at[n]), event)
+        self._race(n, verb, f"{self.deed(n)} by {self.clocks.names[self.writer[n]]}", int(self.at[n]), event)
         return True
 
     def _check_fenced(self, index: Index, event: Event, writer: np.ndarray, proxied: np.ndarray) -> None:
@@ -110,7 +114,7 @@ class Words:
             why = ": no fence.proxy.async lies between them"
             self._race(n, "reads", f"write by {self.clocks.names[self.writer[n]]}", int(self.at[n]), event, why)
 
-    def _after_readers(self, index: Index, event: Event) -> None:
+    def _after_readers(self, index: Index, event: Event, verb: str) -> None:
         for reader, rows in self.readers.items():
             if reader in (event.actor, event.own):
                 continue
@@ -119,7 +123,7 @@ class Words:
                 bad &= (self.read_bytes[reader][index] & event.part) != 0
             if np.count_nonzero(bad):
                 what = f"read by {self.clocks.names[reader]}"
-                self._race(_first(index, bad), "writes", what, self.read_at[reader], event)
+                self._race(_first(index, bad), verb, what, self.read_at[reader], event)
 
     def _note_read(self, index: Index, event: Event) -> None:
         actor = event.actor
@@ -169,6 +173,33 @@ class TensorWords(Words):
         lane = index // COLUMNS * CELL_LANES
         lanes = f"lanes {lane} to {lane + CELL_LANES - 1}"
         return f"tensor-memory column {index % COLUMNS} ({lanes}) of CTA {self.cta.rank}"
+
+    def deed(self, index: int) -> str:
+        at = int(self.at[index])
+        freed = at >= 0 and self.clocks.machine.program.instructions[at].parts[1] == "dealloc"
+        return "tcgen05.dealloc" if freed else "write"
+
+    def free(self, first: int, end: int, event: Event) -> None:
+        """Columns are given back: a write of all their cells that comes after everything done to them."""
+        if "race" not in self.checks:
+            return
+        index = _columns(first, end)
+        self._after_writer(index, event, self.writer[index], "frees")
+        self._after_readers(index, event, "frees")
+        self.how[index] = WHOLE
+        self.writer[index], self.epoch[index], self.at[index] = event.actor, event.epoch, event.at
+
+    def forget(self, first: int, end: int) -> None:
+        """Columns begin a new life."""
+        index = _columns(first, end)
+        self.writer[index] = self.epoch[index] = 0
+        for rows in self.readers.values():
+            rows[index] = 0
+
+
+def _columns(first: int, end: int) -> np.ndarray:
+    """All cells of columns first..end."""
+    return (np.arange(128 // CELL_LANES)[:, None] * COLUMNS + np.arange(first, end)[None, :]).ravel()
 
 
 def cells(rows: np.ndarray, cols: np.ndarray) -> np.ndarray:

@@ -191,7 +191,7 @@ def _begin_load(
             what = f"a bulk copy names CTA rank {rank} or an mbarrier that is not there"
             f.report(spec.at, "barrier", what)
             continue
-        cluster.observer.copy_expected(bar, origin)
+        cluster.observer.copy_expected(bar, origin, target)
         task = BytesLoad(origin, source, size, target, to.offset, bar, spec.from_shared)
         cluster.post(cluster.pipes.own(cta.rank), task)
 
@@ -265,6 +265,7 @@ def bulk_wait(f: Fragment, left: int, read_only: bool) -> None:
         closed = groups[:-1]
         awaited = [store for group in closed[: max(len(closed) - left, 0)] for store in group]
         for store in awaited:
+            store.waited = True
             while store.pipe in cluster.pipes.queues and not (store.data is not None if read_only else store.written):
                 cluster.complete(store.pipe)
         cluster.observer.stores_waited(f, f.warp_of(lane), [store.origin for store in awaited])

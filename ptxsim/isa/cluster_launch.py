@@ -94,7 +94,7 @@ def launch_try_cancel(f: Fragment, spec: Request, to: Place, bar: Place) -> None
             if target is None or found is None:
                 f.report(spec.at, "barrier", f"no mbarrier at shared address {signalled.raw:#x} of CTA rank {rank}")
                 continue
-            cluster.observer.copy_expected(found, origin)
+            cluster.observer.copy_expected(found, origin, target)
             targets.append(Target(target, found))
         cluster.post(cluster.pipes.own(cta.rank), Answer(origin, address.offset, targets))
 

@@ -217,6 +217,6 @@ def st_async(f: Fragment, at: int, to: Place, bar: Place, item: int, values: tup
             f.report(at, kind, f"st.async of {size} bytes to shared offset {offset}", own)
             continue
         origin = f.issue(at, f.warp_of(lanes[n]))
-        cta.cluster.observer.copy_expected(barrier, origin)
+        cta.cluster.observer.copy_expected(barrier, origin, target)
         data = np.ascontiguousarray(columns[n]).view(np.uint8)
         cta.cluster.post(cta.cluster.pipes.own(cta.rank), RemoteStore(origin, target, offset, data, barrier))

@@ -112,6 +112,8 @@ def mbarrier_arrive(f: Fragment, spec: Arrival, place: Place, value: np.ndarray 
     for bar, lanes in located(f, spec.at, place):
         count = int(_in_lanes(value, lanes).sum()) if value is not None else len(lanes)
         token[lanes] = bar.phase
+        if spec.arrives and bar.cta is not f.cta:
+            cluster.observer.peer_arrived(f, bar, lanes, spec.at)
         if spec.arrives and not spec.relaxed:
             cluster.observer.mbarrier_released(f, bar, lanes)
         if spec.expects:

@@ -61,6 +61,7 @@ def tmem_alloc(f: Fragment, spec: Allocation, addr: np.ndarray, columns: np.ndar
         return False
     tm.done += 1
     cluster.progress += 1
+    cluster.observer.tmem_allocated(f, f.warp_of(f.lanes()[0]), tm, start, start + n)
     _by_first_lane(f, spec.result, addr, np.full(f.n, start, np.uint32))
     return True
 
@@ -114,9 +115,12 @@ def tmem_dealloc(f: Fragment, at: int, addr: np.ndarray, columns: np.ndarray) ->
     start, n = f.value(addr) & 0xFFFF, f.value(columns)
     if tm.blocks.get(start) != n:
         there = tm.blocks or "nothing"
-        f.report(at, "leak", f"tcgen05.dealloc of {n} columns at {start}, where {there} is allocated")
+        what = f"tcgen05.dealloc of {n} columns at {start}, where {there} is allocated{tm.fate(start, start + n)}"
+        f.report(at, "leak", what)
         return
-    tm.release(start)
+    warp, place = f.warp_of(f.lanes()[0]), f.cta.cluster.program.instructions[at].place
+    tm.release(start, f"by warp {warp} of CTA {f.cta.rank} at {place}")
+    f.cta.cluster.observer.tmem_freed(f, at, warp, tm, start, start + n)
     f.cta.cluster.progress += 1
 
 

@@ -187,7 +187,7 @@ def _begin_load(
     if not _aligned_start(f, spec.at, tensor, corner):
         return
     for target in targets:
-        cluster.observer.copy_expected(target.bar, origin)
+        cluster.observer.copy_expected(target.bar, origin, target.cta)
     cluster.post(cluster.pipes.own(f.cta.rank), BoxLoad(origin, tensor, corner, to.offset, targets))
 
 
