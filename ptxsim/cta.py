@@ -46,6 +46,8 @@ class CTA:
         self.barriers: dict[int, NamedBarrier] = {}
         self.wgmma_commits: dict[int, int] = {}  # warp → wgmma groups it has closed
         self.unfinished: dict[tuple[int, int], int] = {}  # see pending.py: (warp, origin) → how many, or a serial
+        self.fences: dict[int, int] = {}  # warp → how many wgmma.fence it has executed
+        self.writes: dict[tuple[int, int], int] = {}  # see fences.py: (warp, write) → the fences before it
         self._tensor_memory: TensorMemory | None = None
         self.fragments = self._threads(n)
 

@@ -44,6 +44,8 @@ class Generator:
             if self.at in self.program.pending:
                 self.line(f"touch(f, {self.at})")
             known.emit(self, ins)
+            if self.at in self.program.noted and not self.ended:
+                self.line(f"note_write(f, {self.at})")
         if not self.ended:
             self.line(f"return {self.program.after(block)}")
         return self._function(name)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .fences import unfenced
 from .generator import Generator
 from .parser import Module
 from .pending import Touch, touches
@@ -53,6 +54,8 @@ class Program:
         self.block_of = {b.first: b.index for b in self.blocks}
         self.pending: dict[int, list[Touch]] = touches(self)
         self.watched = {origin for uses in self.pending.values() for use in uses for origin in use.origins}
+        self.unfenced = unfenced(self)
+        self.noted = {first for uses in self.unfenced.values() for first in uses}  # writes that such a product asks for
         for block in self.blocks:
             Generator(self, block, masked=True).source()
 

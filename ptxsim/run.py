@@ -12,7 +12,7 @@ from .launch import Launch
 from .machine import Machine
 from .schedule import Schedule
 
-DEFAULT_CHECKS = ("uninitialised", "race", "unwaited", "exit")
+DEFAULT_CHECKS = ("uninitialised", "race", "unwaited", "unfenced", "exit", "repeated", "inactive")
 CHECKS = (*DEFAULT_CHECKS, "unwaited-ld")
 
 

@@ -10,6 +10,8 @@ again when a barrier releases them side by side.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -160,6 +162,16 @@ class Fragment:
     def report(self, at: int, kind: str, message: str, lanes: np.ndarray | None = None) -> None:
         """A finding at an instruction of this fragment, of the given lanes of its range."""
         self.cta.cluster.machine.report(kind, message, at, self, lanes)
+
+    def report_repeats(self, at: int, what: str, operands: Sequence[Hashable]) -> None:
+        """A finding where lanes of a warp ask for the very same work, given the operands of each active lane."""
+        if self.count == 1 or "repeated" not in self.cta.cluster.machine.checks:
+            return
+        asked = Counter((self.warp_of(lane), key) for lane, key in zip(self.lanes(), operands, strict=True))
+        for (warp, _), times in asked.items():
+            if times > 1:
+                why = "one was meant, such as the lane that elect.sync chooses"
+                return self.report(at, "repeated", f"{times} lanes of warp {warp} each ask for the same {what}: {why}")
 
     def issue(self, at: int, warp: int) -> Origin:
         """The origin of a piece of asynchronous work that a warp asks for now."""

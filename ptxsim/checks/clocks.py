@@ -10,14 +10,16 @@ ordinary writes it covers. Lanes of one warp count as ordered; global memory is 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..observer import Observer
 from ..work import Origin, Token
 from .lifetime import Lifetimes
+from .meetings import Meetings
 from .shadow import Event, SharedWords, TensorWords, cells, words_and_bytes
+from .vector import CAPACITY, Clock, Phases, Warp
 
 if TYPE_CHECKING:
     from ..barriers import ClusterBarrier, MBarrier, NamedBarrier
@@ -27,46 +29,7 @@ if TYPE_CHECKING:
     from ..tmem import TensorMemory
     from ..warp import Fragment
 
-CAPACITY = 512  # actors
 SIDES = {"cp": "cp.async of", "store": "a bulk store of", "st": "tcgen05.st of", "ld": "tcgen05.ld of"}
-
-
-class Warp(NamedTuple):
-    """A warp as an actor: the rank of its CTA, its number there."""
-
-    rank: int
-    warp: int
-
-
-class Clock:
-    """Per actor the last epoch that is covered: of anything, and of what the async proxy can see."""
-
-    __slots__ = ("known", "proxied")
-
-    def __init__(self) -> None:
-        self.known, self.proxied = np.zeros(CAPACITY, np.int64), np.zeros(CAPACITY, np.int64)
-
-    def learn(self, other: Clock | Token) -> None:
-        np.maximum(self.known, other.known, out=self.known)
-        np.maximum(self.proxied, other.proxied, out=self.proxied)
-
-    def cover(self, actor: int, epoch: int) -> None:
-        """Everything an actor did up to an epoch."""
-        self.known[actor] = max(self.known[actor], epoch)
-
-
-class Phases:
-    """The clocks of an mbarrier: of the phases that have completed, and of the one that is filling."""
-
-    def __init__(self) -> None:
-        self.completed, self.filling = Clock(), Clock()
-
-
-class Generation(NamedTuple):
-    """One use of a named barrier: counted from 1, and the instructions that arrived."""
-
-    number: int
-    arrivals: list[int]
 
 
 class Clocks(Observer):
@@ -80,12 +43,11 @@ class Clocks(Observer):
         self.serial = 0
         self.warps: dict[Warp, Clock] = {}
         self.phases: dict[MBarrier, Phases] = {}
-        self.barriers: dict[NamedBarrier, Clock] = {}
         self.cluster_clock = Clock()
         self.unfenced: dict[Warp, list[MBarrier]] = {}  # mbarriers that a warp has made and not fenced
         self.copy_groups: dict[Warp, list[int]] = {}  # serials at which groups of cp.async were closed
         self.wgmma_done: dict[tuple[int, int], int] = {}  # (rank, warpgroup) → serial of the last product begun
-        self.generations: dict[NamedBarrier, Generation] = {}
+        self.meetings = Meetings(self)
         self.freed: dict[TensorMemory, Clock] = {}  # what tcgen05.dealloc hands to the next tcgen05.alloc
         self.lifetimes = Lifetimes(self)
         self.shared = {cta: SharedWords(self, cta) for cta in cluster.ctas}
@@ -233,35 +195,10 @@ class Clocks(Observer):
         phases.filling = Clock()
 
     def barrier_arrived(self, f: Fragment, barrier: NamedBarrier, at: int) -> None:
-        before = self.generations.get(barrier)
-        if before is not None and "race" in self.machine.checks:
-            self._after_generation(f, barrier, at, before)
-        clock = self.barriers.get(barrier)
-        if clock is None:
-            clock = self.barriers[barrier] = Clock()
-            self.generations[barrier] = Generation(before.number + 1 if before else 1, [])
-        self.generations[barrier].arrivals.append(at)
-        self._publish(f, clock)
-
-    def _after_generation(self, f: Fragment, barrier: NamedBarrier, at: int, last: Generation) -> None:
-        """Whoever arrives has to know that what the barrier was used for before is over, or could be taken for it."""
-        released, actor = last.number - (barrier in self.barriers), self._generation_of(barrier)
-        for warp in self._warps(f):
-            if self.warps[warp].known[actor] < released:
-                lines = sorted({self.machine.program.instructions[x].place for x in last.arrivals})
-                message = (
-                    f"{self.names[self.ids[warp]]} arrives on {barrier}, and nothing orders that after the barrier's "
-                    f"use before, at {', '.join(lines)}: the arrival could count there"
-                )
-                self.machine.report("barrier", message, at, f)
-
-    def _generation_of(self, barrier: NamedBarrier) -> int:
-        key = ("barrier", barrier.cta.rank, barrier.number)
-        return self.actor(key, f"barrier {barrier.number} of CTA {barrier.cta.rank}")
+        self._publish(f, self.meetings.arrived(f, barrier, at, [self.warps[warp].known for warp in self._warps(f)]))
 
     def barrier_released(self, barrier: NamedBarrier, sleepers: list[Fragment]) -> None:
-        clock = self.barriers.pop(barrier)
-        clock.cover(self._generation_of(barrier), self.generations[barrier].number)
+        clock = self.meetings.released(barrier)
         for f in sleepers:
             self._learn(f, clock)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ..address import OFFSET_MASK, RANK_SHIFT
@@ -28,16 +30,47 @@ def _bar(g: Generator, ins: Instruction) -> None:
     number, *rest = ins.operands
     count = g.read(rest[0], U32) if rest else "None"
     sleep = parts == ["sync"]
-    return g.end(f"return cta_barrier(f, {g.at}, {g.read(number, U32)}, {count}, {sleep}, {g.block.next})")
+    spec = g.bind(Meeting(g.at, sleep, g.block.index, g.block.next))
+    return g.end(f"return cta_barrier(f, {spec}, {g.read(number, U32)}, {count})")
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """bar.sync, which sleeps, or bar.arrive; its own block and the one after it."""
+
+    at: int
+    sleep: bool
+    block: int
+    following: int
 
 
 @runtime
-def cta_barrier(f: Fragment, at: int, number: np.ndarray, count: np.ndarray | None, sleep: bool, following: int) -> int:
-    """bar.sync and bar.arrive: a fragment's threads arrive at once; with `sleep` they wait until all have."""
+def cta_barrier(f: Fragment, spec: Meeting, number: np.ndarray, count: np.ndarray | None) -> int:
+    """A fragment's threads arrive at once, warps that name another barrier or count by themselves."""
+    at, sleep, following = spec.at, spec.sleep, spec.following
+    for operand in (number, count):
+        if operand is not None and np.ndim(operand):
+            _keep_alike(f, spec, operand)
     f.pc = following  # where it is woken
     expected = None if count is None else f.value(count)
     f.cta.barrier(f.value(number)).arrive(f, at, expected, sleep)
     return following
+
+
+def _keep_alike(f: Fragment, spec: Meeting, operand: np.ndarray) -> None:
+    """Leave those warps in the fragment that have its first lane's value; the others come to the barrier again."""
+    lanes = f.lanes()
+    own = operand[lanes]
+    if (own == own[0]).all():
+        return
+    alike = np.zeros(f.n, bool)
+    for warp, members in f.lanes_by_warp(lanes).items():
+        values = operand[members]
+        if (values != values[0]).any():
+            f.report(spec.at, "barrier", f"lanes of warp {warp} name different barriers or counts: {values[:32]}")
+        alike[members] = values[0] == own[0]
+    if not alike[lanes].all():
+        f.branch(alike, spec.following, spec.block, negated=False)
 
 
 def _cluster_barrier(g: Generator, ins: Instruction) -> None:

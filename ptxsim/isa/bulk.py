@@ -159,7 +159,8 @@ def bulk_load(
     f: Fragment, spec: BulkLoad, to: Place, source: Place, size: np.ndarray, bar: Place, mask: np.ndarray | None
 ) -> None:
     masks: list[int | None] = [None] * f.count if mask is None else [*f.values(mask)]
-    operands = zip(f.addresses(to), f.addresses(source), f.values(size), f.addresses(bar), masks, strict=True)
+    operands = [*zip(f.addresses(to), f.addresses(source), f.values(size), f.addresses(bar), masks, strict=True)]
+    f.report_repeats(spec.at, "copy", operands)
     for lane, (place, start, n, signal, bits) in zip(f.lanes(), operands, strict=True):
         address = SharedAddress.of(place)
         offset, limit, odd = address.offset, f.cta.shared_bytes, (address.offset | n | start) % 16
@@ -223,7 +224,8 @@ class BytesStore(Store):
 @runtime
 def bulk_store(f: Fragment, spec: BulkStore, to: Place, source: Place, size: np.ndarray) -> None:
     cta, machine = f.cta, f.cta.cluster.machine
-    operands = zip(f.addresses(to), f.addresses(source), f.values(size), strict=True)
+    operands = [*zip(f.addresses(to), f.addresses(source), f.values(size), strict=True)]
+    f.report_repeats(spec.at, "copy", operands)
     for lane, (end, start, n) in zip(f.lanes(), operands, strict=True):
         offset = SharedAddress.of(start).offset
         inside = offset >= 0 and offset + n <= cta.shared_bytes and machine.memory.find(end, n) is not None

@@ -88,6 +88,8 @@ def tcgen05_mma(
     disabled: tuple[np.ndarray, ...],
 ) -> None:
     """Queue one product per active lane (one elected lane, ordinarily)."""
+    if f.count > 1:
+        f.report_repeats(form.at, "product", list(zip(f.addresses(d), f.addresses(a), f.values(b), strict=True)))
     products = zip(
         f.lanes(),
         f.addresses(d),
@@ -202,6 +204,7 @@ def _commit(g: Generator, ins: Instruction) -> None:
 @runtime
 def tcgen05_commit(f: Fragment, at: int, place: Place, mask: np.ndarray | None) -> None:
     masks = [None] * f.count if mask is None else f.values(mask)
+    f.report_repeats(at, "commit", f.addresses(place))
     for lane, address, bits in zip(f.lanes(), f.addresses(place), masks, strict=True):
         bar = SharedAddress.of(address)
         ranks = [bar.rank] if bits is None else ranks_of(bits)

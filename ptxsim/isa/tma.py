@@ -153,7 +153,8 @@ def tma_load(
     mask: np.ndarray | None,
 ) -> None:
     masks: list[int | None] = [None] * f.count if mask is None else [*f.values(mask)]
-    operands = zip(f.addresses(to), f.addresses(tensor), _corners(f, coords), f.addresses(bar), masks, strict=True)
+    operands = [*zip(f.addresses(to), f.addresses(tensor), _corners(f, coords), f.addresses(bar), masks, strict=True)]
+    f.report_repeats(spec.at, "copy", operands)
     for lane, (place, descriptor, corner, signal, bits) in zip(f.lanes(), operands, strict=True):
         found = tensor_map(f, spec.at, descriptor)
         if found is None:
@@ -243,7 +244,9 @@ def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndar
 @runtime
 def tma_store(f: Fragment, spec: TensorStore, source: Place, tensor: Place, coords: tuple[np.ndarray, ...]) -> None:
     counts = f.cta.cluster.machine.counts
-    operands = zip(f.addresses(source), f.addresses(tensor), _corners(f, coords), strict=True)
+    operands = [*zip(f.addresses(source), f.addresses(tensor), _corners(f, coords), strict=True)]
+    if spec.op:  # a box that is stored twice is as good as once: NVIDIA's kernels let all lanes of a warp store it
+        f.report_repeats(spec.at, "reduction", operands)
     for lane, (place, descriptor, corner) in zip(f.lanes(), operands, strict=True):
         found = tensor_map(f, spec.at, descriptor)
         if found is None:

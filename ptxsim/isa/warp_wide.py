@@ -30,6 +30,8 @@ def _shfl(g: Generator, ins: Instruction) -> None:
     g.write(value, U32, f"{g.read(a, U32)}[{t}[0]]" if isinstance(a, Reg) else g.read(a, U32))
     if in_range is not None:
         g.write(in_range, PRED, f"{t}[1]")
+    if g.masked:
+        g.line(f"check_sources(f, {g.at}, {t}[0], {g.read(member, U32)})")
 
 
 @runtime
@@ -49,6 +51,22 @@ def shuffle(mode: str, b: np.ndarray, c: np.ndarray, n: int) -> Shuffled:
         ok = source <= top
     source = np.where(ok, source, lane)
     return np.minimum((index & ~31) + source, n - 1), np.broadcast_to(ok, (n,))
+
+
+@runtime
+def check_sources(f: Fragment, at: int, source: np.ndarray, member: np.ndarray) -> None:
+    """Report lanes that take a value from one that has exited, or that the member mask leaves out."""
+    if "inactive" not in f.cta.cluster.machine.checks:
+        return
+    lanes = f.lanes()
+    of = source[lanes]
+    masks = np.broadcast_to(member, (f.n,))[lanes]
+    there = f.cta.alive[f.lo : f.hi][of] & (masks >> (of & 31).astype(np.uint32) & 1).astype(bool)
+    bad = ~there & (of != lanes)
+    if bad.any():
+        lane, other = int(lanes[bad][0]) % 32, int(of[bad][0])
+        why = "has exited" if not f.cta.alive[f.lo + other] else f"is not in the member mask {int(masks[bad][0]):#x}"
+        f.report(at, "inactive", f"lane {lane} takes its value from lane {other % 32}, which {why}", lanes[bad])
 
 
 @runtime

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..accumulator import ELEMENT_BITS, fragment_a, from_registers, integer_product, to_registers
 from ..descriptor import operand_values
+from ..fences import check_fence
 from ..formats import PRED, U64
 from ..generator import Generator
 from ..pending import product_origin
@@ -30,6 +31,8 @@ def _group(g: Generator, ins: Instruction) -> None:
     g.collective()
     if ins.parts[1] == "commit_group":
         g.line("wgmma_commit(f)")
+    elif ins.parts[1] == "fence":
+        g.line("wgmma_fence(f)")
     elif ins.parts[1] == "wait_group":
         left = g.number(ins.operands[0], "a wait_group count")
         g.line(f"if not wgmma_wait(f, {left}): return {g.block.index}")
@@ -162,6 +165,8 @@ def wgmma(f: Fragment, spec: Product, a: np.ndarray | None, b: np.ndarray, accum
     """Queue the product of each warpgroup's warps that are here."""
     cta, cluster = f.cta, f.cta.cluster
     watched = product_origin(spec.at) in cluster.program.watched
+    if "unfenced" in cluster.machine.checks:
+        check_fence(f, spec.at, f.warps())
     for group, warps in _warpgroups(f).items():
         if watched:
             for warp in warps:

@@ -1,0 +1,65 @@
+"""Lanes that do what one was meant to do, lanes that listen to nobody, products whose registers no fence orders."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from snippets import run_kernel
+
+import ptxsim
+
+COPY = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0; @%p1 bra A;
+mbarrier.init.shared.b64 [%r1], 1; fence.mbarrier_init.release.cluster;
+mbarrier.arrive.expect_tx.shared.b64 _, [%r1], BYTES;
+A: bar.sync 0; ld.param.u64 %d1, [p0]; GUARD
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1+128], [%d1], 128, [%r1];
+W: mbarrier.try_wait.parity.shared.b64 %p2, [%r1], 0; @!%p2 bra W;"""
+
+
+@pytest.mark.parametrize("guard", ["@%p1 bra W;", ""])
+def test_a_copy_that_32_lanes_ask_for_is_reported(guard) -> None:
+    body = COPY.replace("GUARD", guard).replace("BYTES", "128" if guard else "4096")
+    result = run_kernel(body, np.zeros(32, np.uint32), shared=512, checks=("repeated", "race"))
+    assert ("repeated" in {f.kind for f in result.findings}) == (not guard)
+    assert guard or "32 lanes of warp 0" in next(f.message for f in result.findings if f.kind == "repeated")
+
+
+SHUFFLE = """mov.u32 %r1, %tid.x; mov.u32 %r3, 0; setp.ge.u32 %p1, %r1, 16; @%p1 bra E;
+shfl.sync.bfly.b32 %r2, %r1, DISTANCE, 31, MASK; E: ld.param.u64 %d1, [p0]; st.global.u32 [%d1], %r2;"""
+
+
+@pytest.mark.parametrize("distance,mask,wrong", [(8, "0xffff", False), (16, "0xffff", True), (8, "0xff", True)])
+def test_a_lane_may_only_listen_to_lanes_of_the_member_mask(distance, mask, wrong) -> None:
+    body = SHUFFLE.replace("DISTANCE", str(distance)).replace("MASK", mask)
+    result = run_kernel(body, np.zeros(32, np.uint32), checks=("inactive",))
+    assert [f.kind for f in result.findings] == (["inactive"] if wrong else [])
+
+
+def test_a_lane_may_not_listen_to_one_that_has_exited() -> None:
+    body = """mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 16; @!%p1 bra A; exit;
+    A: shfl.sync.bfly.b32 %r2, %r1, 16, 31, -1;"""
+    (found,) = run_kernel(body, checks=("inactive",)).findings
+    assert found.kind == "inactive" and "has exited" in found.message
+
+
+SLOTS = ", ".join(f"%a{n}" for n in range(4))
+PRODUCT = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{{SLOTS}}}, %d1, %d2, %p1, 1, 1, 0, 0;"
+WGMMA = f"""mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; mad.lo.u32 %r3, %r2, 32, %r1; mov.u32 %r4, 0;
+L: st.shared.v4.u32 [%r3], {{%r4, %r4, %r4, %r4}}; st.shared.v4.u32 [%r3+16], {{%r4, %r4, %r4, %r4}};
+fence.proxy.async.shared::cta; bar.sync 0; shr.u32 %r5, %r1, 4; cvt.u64.u32 %d1, %r5; or.b64 %d1, %d1, 0x40000100000;
+mov.b64 %d2, %d1; setp.ne.u32 %p1, %r4, 1; mov.b32 %a0, 0; mov.b32 %a1, 0; mov.b32 %a2, 0; mov.b32 %a3, 0;
+FIRST {PRODUCT} {PRODUCT} wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+add.f32 %a0, %a0, %a1; SECOND {PRODUCT} wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"""
+FENCE = "wgmma.fence.sync.aligned;"
+
+
+@pytest.mark.parametrize(
+    "first,second,words",
+    [(FENCE, FENCE, None), ("", "", "before the first product"), (FENCE, "", "%a0 was written at PTX line")],
+)
+def test_a_product_whose_registers_were_written_needs_a_fence(first, second, words) -> None:
+    body = WGMMA.replace("FIRST", first).replace("SECOND", second)
+    registers = ".reg .f32 %a<4>;"
+    result = run_kernel(body, threads=128, shared=8192, registers=registers, checks=ptxsim.DEFAULT_CHECKS)
+    found = [f.message for f in result.findings if f.kind == "unfenced"]
+    assert (words in found[0]) if words else not found
