@@ -1,11 +1,13 @@
 """ptxsim: a functional simulator of PTX for sm_90a and sm_100a on a CPU. See docs/ptxsim.md."""
 
 from . import isa  # noqa: F401  (it fills the table of opcodes)
-from .capture import CaptureError, Pointer, Tensor, capture
+from .arguments import Pointer, Tensor
+from .capture import Parameter, capture, signature
 from .counts import Counts
 from .direct import launch
 from .finding import Finding
 from .launch import Launch
+from .linking import CaptureError
 from .memory import Memory
 from .parser import Module
 from .run import DEFAULT_CHECKS, Result, run
@@ -26,6 +28,7 @@ __all__ = [
     "Launch",
     "Memory",
     "Module",
+    "Parameter",
     "Pointer",
     "Prediction",
     "PtxError",
@@ -35,4 +38,5 @@ __all__ = [
     "launch",
     "predict",
     "run",
+    "signature",
 ]

@@ -146,9 +146,11 @@ class Memory:
                 break
         return None
 
-    def place(self, address: int) -> Place:
-        """A description of an address for a message."""
+    def place(self, address: int, size: int = 1) -> Place:
+        """A description of bytes for a message: of their first, or of the last one where only that is outside."""
         if not self.allocations:
             return Place(None, 0)
-        nearest = min(self.allocations, key=lambda a: max(a.address - address, address - (a.address + a.size - 1), 0))
-        return Place(nearest, address - nearest.address)
+        last = address + size - 1
+        nearest = min(self.allocations, key=lambda a: max(a.address - last, address - (a.address + a.size - 1), 0))
+        first, past = address - nearest.address, last - nearest.address
+        return Place(nearest, past if 0 <= first < nearest.size <= past else first)

@@ -105,7 +105,7 @@ def _global_anywhere(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes
         allocation = memory.find(first, size)
         if allocation is None:
             outside = addr == np.uint64(first)
-            what = f"{size}-byte {access.verb} at {first:#x}: {memory.place(first)}"
+            what = f"{size}-byte {access.verb} at {first:#x}: {memory.place(first, size)}"
             f.report(access.at, "out-of-bounds", what, own[outside])
             todo &= ~outside
             continue

@@ -148,7 +148,7 @@ class BytesLoad(Task):
         machine = self.origin.cluster.machine
         data = machine.read_global(self.source, self.size)
         if data is None:
-            where = machine.memory.place(self.source + self.size - 1)
+            where = machine.memory.place(self.source, self.size)
             what = f"a bulk copy of {self.size} bytes from {self.source:#x}: {where}"
             self.origin.report("out-of-bounds", what)
         return data
@@ -230,7 +230,7 @@ def bulk_store(f: Fragment, spec: BulkStore, to: Place, source: Place, size: np.
         offset = SharedAddress.of(start).offset
         inside = offset >= 0 and offset + n <= cta.shared_bytes and machine.memory.find(end, n) is not None
         if not inside or (offset | n | end) % 16:
-            where = machine.memory.place(end + n - 1)
+            where = machine.memory.place(end, n)
             what = f"a bulk copy of {n} bytes from shared offset {offset} to {end:#x}: {where}"
             f.report(spec.at, "out-of-bounds", what)
             continue

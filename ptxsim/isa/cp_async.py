@@ -54,7 +54,7 @@ class ThreadCopies(Task):
             found = None if move.source % size else machine.read_global(move.source, move.valid)
             if found is None:
                 kind = "misaligned" if move.source % size else "out-of-bounds"
-                where = machine.memory.place(move.source)
+                where = machine.memory.place(move.source, move.valid)
                 return origin.report(kind, f"cp.async of {move.valid} bytes from {move.source:#x}: {where}")
             data[: move.valid] = found
         cta.shared[at : at + size] = data

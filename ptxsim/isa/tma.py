@@ -222,7 +222,7 @@ def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndar
         start, end = last_byte(tensor, inside)
         allocation = machine.memory.find(start, end - start)
         if allocation is None:
-            where = machine.memory.place(end - 1)
+            where = machine.memory.place(start, end - start)
             origin.report("out-of-bounds", f"a TMA box at {corner} reads bytes {start:#x} to {end:#x}: {where}")
         else:
             source = region(tensor, allocation.bytes, allocation.start, inside)
@@ -270,7 +270,7 @@ def put_box(origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndar
     start, end = last_byte(tensor, inside)
     allocation = machine.memory.find(start, end - start)
     if allocation is None:
-        where = machine.memory.place(end - 1)
+        where = machine.memory.place(start, end - start)
         return origin.report("out-of-bounds", f"a TMA box at {corner} writes bytes {start:#x} to {end:#x}: {where}")
     target = region(tensor, allocation.bytes, allocation.start, inside)
     data = box.reshape(tensor.box_shape)[inside.in_box]

@@ -11,8 +11,8 @@ from snippets import kernel_text, run_kernel
 from test_examples import elementwise_add
 
 import ptxsim
-from ptxsim.__main__ import argument, main
 from ptxsim.census import census
+from ptxsim.commandline.main import main
 from ptxsim.schedule import Schedule
 
 
@@ -81,10 +81,35 @@ def test_unknown_schedules_and_checks_are_refused() -> None:
         run_kernel("nop;", checks=("luck",))
 
 
-def test_launch_checks_its_arguments() -> None:
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ({"args": (3,)}, "1 arguments for the 2 parameters"),
+        ({"kernel": "l"}, "has no kernel l"),
+        ({"grid": (0,)}, "one or more in every dimension"),
+        ({"block": (32, 33)}, "more than 1024 threads"),
+        ({"cluster": (2,)}, "does not divide the grid"),
+        ({"grid": (1, 1, 1, 1)}, "more than three dimensions"),
+        ({"args": (3, b"four")}, "4 bytes for a parameter of 8"),
+    ],
+)
+def test_launch_checks_its_arguments(shape, message) -> None:
     module = ptxsim.Module.from_text(kernel_text("nop;", 2))
-    with pytest.raises(ValueError, match="1 arguments for the 2 parameters"):
-        ptxsim.launch(module, "k", (1,), (32,), (3,))
+    with pytest.raises(ValueError, match=message):
+        ptxsim.launch(**{"module": module, "kernel": "k", "grid": (1,), "block": (32,), "args": (3, 4), **shape})
+    with pytest.raises(ptxsim.CaptureError, match="cannot take a str as a tensor"):
+        ptxsim.launch(module, "k", (1,), (32,), ("x", 4))
+
+
+def test_addresses_in_an_array_reach_what_was_registered() -> None:
+    """The kernel loads a word through an address that stands in p0's array."""
+    body = "ld.param.u64 %d1, [p0]; ld.global.b64 %d2, [%d1]; ld.global.b32 %r1, [%d2]; st.global.b32 [%d1+8], %r1;"
+    target = np.array([5], np.uint32)
+    table = np.array([target.ctypes.data, 0], np.uint64)
+    module = ptxsim.Module.from_text(kernel_text(body, 1))
+    assert ptxsim.run(ptxsim.launch(module, "k", (1,), (1,), (table,))).findings[0].kind == "out-of-bounds"
+    assert ptxsim.run(ptxsim.launch(module, "k", (1,), (1,), (table,), pointees=(target,))).ok
+    assert table[1] == 5
 
 
 def test_counts_by_hand() -> None:
@@ -101,26 +126,18 @@ def test_counts_by_hand() -> None:
     assert json.dumps(counts.as_dict())
 
 
-def test_the_command_line_runs_a_folder(built, capsys, tmp_path) -> None:
+def test_the_command_line_runs_a_folder_that_cute_dsl_made(built, capsys, tmp_path) -> None:
     folder = str(built("fp16_gemm_0"))
-    args = ["--arg", "f16[128,64]", "--arg", "f16[256,64]", "--arg", "f16[128,256]=nan", "--arg", "*i8[1]"]  # a stream
+    args = ["--arg", "f16[128,64]", "--arg", "f16[256,64]", "--arg", "f16[128,256]=nan"]
     record = tmp_path / "record.json"
     assert main([folder, *args, "--schedule", "late", "--json", str(record)]) == 0
     out = capsys.readouterr().out
     assert "grid (1, 1, 1), block (128, 1, 1)" in out and "schedule late, seed 0" in out and "0 findings" in out
-    assert json.loads(record.read_text())["counts"][0]["mma_flops"] == 2 * 128 * 256 * 64
-    assert main([folder, *args[:4]]) == 2 and "Expects 4 parameters" in capsys.readouterr().err
-    assert main([str(tmp_path)]) == 2 and "no build.json" in capsys.readouterr().err
+    (run,) = json.loads(record.read_text())["runs"]
+    assert run["counts"][0]["mma_flops"] == 2 * 128 * 256 * 64 and run["changed"] == ["mC"]
+    assert main([folder, *args[:4]]) == 2 and "2 arguments (--arg) for the 4 of gemm(mA" in capsys.readouterr().err
+    assert main([str(tmp_path)]) == 2 and "needs one .o file" in capsys.readouterr().err
     assert main([folder, *args, "--trace"]) == 0 and "TMA load" in capsys.readouterr().err
-
-
-def test_argument_specifications() -> None:
-    t = argument("bf16[4,6]:0,1=arange", 0)
-    assert t.array.shape == (4, 6) and t.array.stride() == (1, 4) and t.array.dtype == torch.bfloat16
-    assert argument("int:0x10", 0) == 16 and argument("float:0.5", 0) == 0.5 and argument("none", 0) is None
-    assert isinstance(argument("*f32[3]=2", 0), ptxsim.Pointer)
-    with pytest.raises(ValueError, match="cannot read the argument"):
-        argument("f17[3]", 0)
 
 
 def test_the_census_tells_what_is_not_simulated(tmp_path) -> None:

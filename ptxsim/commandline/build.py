@@ -1,0 +1,75 @@
+"""What a compiled kernel's folder holds: its object, its PTX, the function to call."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..linking import exported, nearest
+from ..parser import Module
+from ..syntax import PtxError
+from .elements import Misuse
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """An exported object, the PTX of the same compilation, the exported function's name, a cubin where there is one."""
+
+    object: Path
+    ptx: Path
+    function: str
+    cubin: Path | None
+
+    def module(self) -> Module:
+        """Its PTX, parsed. Raises Misuse for a file that is none."""
+        try:
+            module = Module.from_file(self.ptx)
+        except (UnicodeDecodeError, PtxError) as error:
+            raise Misuse(f"{self.ptx} is no PTX that can be read: {str(error).splitlines()[0][:200]}") from None
+        if not module.kernels:
+            raise Misuse(f"{self.ptx} has no kernel in it")
+        return module
+
+
+def find(place: Path, ptx: Path | None, function: str | None) -> Build:
+    """The build in a folder, or that of an object (.o). Raises Misuse saying what is missing or what there is."""
+    if not place.exists():
+        raise Misuse(f"there is no folder or file {place}")
+    folder = place if place.is_dir() else place.parent
+    obj = place if place.is_file() else _only(folder, ".o", "an object that CuTe DSL exported (export_to_c)")
+    text = ptx or (obj.with_suffix(".ptx") if obj.with_suffix(".ptx").exists() else None)
+    text = text or _only(folder, ".ptx", "the PTX of the same compilation (--keep-ptx), or --ptx FILE")
+    if not text.is_file():
+        raise Misuse(f"--ptx: there is no file {text}")
+    names = exported(obj)
+    if not names:
+        raise Misuse(f"{obj} exports no function: right would be an object that was compiled with --enable-tvm-ffi")
+    chosen = function or _recorded(folder / "build.json") or (names[0] if len(names) == 1 else None)
+    if chosen is None:
+        raise Misuse(f"{obj} exports {', '.join(names)}: say which with --function")
+    if chosen not in names:
+        raise Misuse(f"{obj} exports no function {chosen}{nearest(chosen, names)}; it has {', '.join(names)}")
+    cubins = sorted(folder.glob("*.cubin"))
+    return Build(obj, text, chosen, cubins[0] if len(cubins) == 1 else None)
+
+
+def _only(folder: Path, ending: str, what: str) -> Path:
+    found = sorted(folder.glob(f"*{ending}"))
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(x.name for x in found) or "none"
+    raise Misuse(f"{folder} needs one {ending} file, {what}; it has {names}")
+
+
+def _recorded(path: Path) -> str | None:
+    """The function that a build.json names, where there is one."""
+    if not path.exists():
+        return None
+    try:
+        record = json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise Misuse(f"{path} is no JSON ({error}); remove it, or say --function NAME") from None
+    name = record.get("function") if isinstance(record, dict) else None
+    return name if isinstance(name, str) and re.fullmatch(r"\w+", name) else None

@@ -1,0 +1,106 @@
+"""From the command line to a call: the tensors it names, in the order that the function takes them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..capture import Parameter, capture, signature
+from ..launch import Launch
+from ..linking import nearest
+from .build import Build
+from .elements import Misuse
+from .specs import Spec, Stream, TensorSpec, parse
+from .tensors import HostTensor, make
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of a call, its tensors by name, and what those held before it."""
+
+    arguments: tuple[Any, ...]
+    tensors: dict[str, HostTensor]
+    last: str | None  # the last tensor among the arguments
+    before: dict[str, np.ndarray]
+
+    def restore(self) -> None:
+        """Put every tensor back as it was before the call."""
+        for name, tensor in self.tensors.items():
+            tensor.raw[...] = self.before[name]
+
+    def changed(self) -> list[str]:
+        """The tensors that hold something else than before."""
+        return [name for name, tensor in self.tensors.items() if not np.array_equal(tensor.raw, self.before[name])]
+
+    def tensor(self, name: str, what: str) -> HostTensor:
+        if name not in self.tensors:
+            raise Misuse(f"{what}: no tensor {name}{nearest(name, self.tensors)}; there are {', '.join(self.tensors)}")
+        return self.tensors[name]
+
+    def launches(self, build: Build, sm_count: int) -> list[Launch]:
+        """What the function launches. Raises CaptureError when it refuses its arguments."""
+        if sm_count < 1:
+            raise Misuse(f"--sm-count {sm_count}: right would be one or more")
+        behind = [x.argument() for x in self.tensors.values()]
+        return capture(build.object, build.function, self.arguments, build.module(), sm_count=sm_count, pointees=behind)
+
+
+def described(build: Build, parameters: Sequence[Parameter]) -> str:
+    """A function's signature on one line."""
+    return f"{build.function}({', '.join(f'{p.name}: {p.type}' for p in parameters)})"
+
+
+def prepare(build: Build, options: argparse.Namespace) -> Call:
+    """Make what the command line names. Raises Misuse."""
+    parameters = signature(build.object, build.function)
+    specs = _with_streams([parse(text) for text in options.arg], parameters)
+    if parameters and len(specs) != len(parameters):
+        raise Misuse(f"{len(specs)} arguments (--arg) for the {len(parameters)} of {described(build, parameters)}")
+    names = [p.name for p in parameters] or [f"argument {n}" for n in range(len(specs))]
+    values: list[Any] = []
+    tensors: dict[str, HostTensor] = {}
+    pending: list[tuple[HostTensor, tuple[str, ...]]] = []
+    extra = [parse(text) for text in options.also]
+    if any(x.name is None or not isinstance(x.value, TensorSpec) for x in extra):
+        raise Misuse("--also needs a name and a tensor: --also x=f16[64]")
+    for n, spec in enumerate([*specs, *extra]):
+        name = spec.name or names[n]
+        if name in tensors:
+            raise Misuse(f"argument «{spec.text}»: the name {name} is taken")
+        value: Any = spec.value
+        if isinstance(value, TensorSpec):
+            tensor = tensors[name] = make(value, name, np.random.default_rng([options.input_seed, n]))
+            if isinstance(value.contents, tuple):
+                pending.append((tensor, value.contents))
+            value = tensor.argument()
+        elif isinstance(value, Stream):
+            value = None
+        values.append(value)
+    for tensor, wanted in pending:
+        _put_addresses(tensor, wanted, tensors)
+    arguments = tuple(values[: len(specs)])
+    last = next((name for name in reversed(tensors) if name not in {x.name for x in extra}), None)
+    return Call(arguments, tensors, last, {name: tensor.raw.copy() for name, tensor in tensors.items()})
+
+
+def _with_streams(specs: list[Spec], parameters: Sequence[Parameter]) -> list[Spec]:
+    """The arguments with a stream put in wherever the function takes one and none was given."""
+    streams = [n for n, p in enumerate(parameters) if p.type == "Stream"]
+    if len(specs) == len(parameters) - len(streams):
+        for n in streams:
+            specs.insert(n, Spec(None, "stream", Stream()))
+    return specs
+
+
+def _put_addresses(tensor: HostTensor, names: tuple[str, ...], tensors: dict[str, HostTensor]) -> None:
+    missing = [name for name in names if name not in tensors]
+    if missing:
+        raise Misuse(f"{tensor.name}: no tensor {missing[0]}{nearest(missing[0], tensors)}; --also may define it")
+    if tensor.element.bits != 64 or int(np.prod(tensor.shape)) != len(names):
+        right = f"i64[{len(names)}]"
+        raise Misuse(f"{tensor.name}: {tensor} cannot hold {len(names)} addresses; right would be {right}")
+    tensor.put(np.array([tensors[name].address for name in names], np.int64).reshape(tensor.shape))

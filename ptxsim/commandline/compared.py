@@ -1,0 +1,104 @@
+"""What tensors hold after a run, held against what they should hold, and written to files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .call import Call
+from .elements import Misuse
+from .specs import file_part
+from .tensors import HostTensor, load_array
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What a tensor has to hold, and the difference allowed: tolerance + tolerance times the expected value."""
+
+    tensor: HostTensor
+    values: np.ndarray
+    source: str
+    tolerance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How a tensor differs from what was expected; `at` is the worst element that is not allowed."""
+
+    tensor: str
+    source: str
+    tolerance: float
+    wrong: int
+    elements: int
+    greatest: float
+    at: tuple[int, ...] | None
+    got: float | None
+    wanted: float | None
+
+    def __str__(self) -> str:
+        against = f"{self.tensor} against {self.source}, tolerance {self.tolerance:g}"
+        if not self.wrong:
+            return f"{against}: all {self.elements} elements agree, the greatest difference is {self.greatest:.3g}"
+        worst = f"the worst at {list(self.at or ())}: {self.got:.6g}, expected {self.wanted:.6g}"
+        return f"{against}: {self.wrong} of {self.elements} elements are wrong, {worst}"
+
+
+def compare(expected: Expectation) -> Difference:
+    """NaN agrees with NaN only, and an infinity with the same one."""
+    got, want = (x.astype(np.float64) for x in (expected.tensor.values(), expected.values))
+    with np.errstate(invalid="ignore"):
+        same = (got == want) | (np.isnan(got) & np.isnan(want))
+        distance = np.where(same, 0.0, np.abs(got - want))
+        distance = np.where(np.isnan(distance), np.inf, distance)
+        wrong = distance > expected.tolerance * (1 + np.abs(np.where(np.isfinite(want), want, 0)))
+    name, source, tolerance = expected.tensor.name, expected.source, expected.tolerance
+    greatest = float(distance.max(initial=0))
+    if not wrong.any():
+        return Difference(name, source, tolerance, 0, wrong.size, greatest, None, None, None)
+    at = np.unravel_index(int(np.where(wrong, distance, -1).argmax()), wrong.shape)
+    place = tuple(int(x) for x in at)
+    return Difference(
+        name, source, tolerance, int(wrong.sum()), wrong.size, greatest, place, float(got[at]), float(want[at])
+    )
+
+
+def expectations(given: list[str], tolerance: float, call: Call) -> list[Expectation]:
+    """What --expect asks for. Raises Misuse."""
+    if tolerance < 0:
+        raise Misuse(f"--tolerance {tolerance:g}: right would be zero or more")
+    out = []
+    for text in given:
+        name, _, file = text.partition("=") if "=" in text else (call.last or "", "", text)
+        what, part = f"--expect {text}", file_part(file)
+        if part is None:
+            raise Misuse(f"{what}: right would be [NAME=]FILE with a .npy, .npz, .pt or .pth file")
+        tensor, values = call.tensor(name, what), load_array(part, what)
+        if values.shape != tensor.shape:
+            raise Misuse(f"{what}: {list(values.shape)} is not the shape of {name}, {tensor}")
+        out.append(Expectation(tensor, values, str(part.path), tolerance))
+    return out
+
+
+def targets(given: list[str], call: Call) -> list[tuple[HostTensor, Path]]:
+    """What --save asks for. Raises Misuse."""
+    out = []
+    for text in given:
+        name, _, file = text.partition("=")
+        if not file.endswith(".npy"):
+            raise Misuse(f"--save {text}: right would be NAME=FILE.npy")
+        out.append((call.tensor(name, f"--save {text}"), Path(file)))
+    return out
+
+
+def save(tensor: HostTensor, path: Path) -> None:
+    """Write its values; types that numpy lacks become float32."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with partial.open("wb") as file:
+            np.save(file, tensor.values())
+        partial.replace(path)
+    except OSError as error:
+        raise Misuse(f"--save {tensor.name}={path}: {error.strerror}") from None

@@ -1,0 +1,122 @@
+"""The command: reads its line, runs what it names under one schedule or several, and tells what was found."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ..capture import signature
+from ..launch import Launch
+from ..linking import CaptureError
+from ..run import CHECKS, run
+from ..schedule import DEFAULT
+from ..syntax import PtxError
+from ..timing import DeviceError, Prediction, predict
+from . import build, shown
+from .call import Call, described, prepare
+from .compared import Expectation, compare, expectations, save, targets
+from .elements import Misuse
+from .options import parser
+from .shown import Outcome
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    options = parser().parse_args(argv)
+    try:
+        return _main(options)
+    except (Misuse, CaptureError, PtxError, DeviceError, NotImplementedError) as error:
+        print(f"ptxsim: {error}", file=sys.stderr)
+        if options.json and not str(error).startswith("--json"):
+            shown.write_json(options.json, {"status": 2, "error": str(error)})
+        return 2
+    except KeyboardInterrupt:
+        print("ptxsim: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever read stdout has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+
+
+def _main(options: argparse.Namespace) -> int:
+    compiled = build.find(options.folder, options.ptx, options.function)
+    if options.signature:
+        print(described(compiled, signature(compiled.object, compiled.function)))
+        return 0
+    checks = [c for c in options.checks.split(",") if c]
+    unknown = [c for c in checks if c not in CHECKS]
+    if unknown:
+        raise Misuse(f"--checks: no check {unknown[0]}; there are {', '.join(CHECKS)}")
+    call = prepare(compiled, options)
+    expected = expectations(options.expect, options.tolerance, call)
+    files = targets(options.save, call)
+    launches = call.launches(compiled, options.sm_count)
+    for n, launch in enumerate(launches):
+        print(shown.launch_line(n, launch))
+    outcomes = _run_all(launches, call, expected, checks, options)
+    for tensor, path in files:
+        save(tensor, path)
+        print(f"{tensor.name} saved to {path}")
+    time = _predicted(launches, call, compiled, options)
+    status = int(any(outcome.found for outcome in outcomes))
+    if options.json:
+        shown.write_json(options.json, _record(status, launches, outcomes, time))
+    return status
+
+
+def _run_all(
+    launches: list[Launch], call: Call, expected: list[Expectation], checks: list[str], options: argparse.Namespace
+) -> list[Outcome]:
+    """One run per schedule, each on the same inputs; told as they end."""
+    plan = DEFAULT if options.schedule == "all" else ((options.schedule, options.seed),)
+    progress = shown.Progress(options.progress)
+    trace = (lambda line: print(line, file=sys.stderr)) if options.trace else None
+    outcomes: list[Outcome] = []
+    told: set[tuple[str, str, int | None]] = set()
+    for name, seed in plan:
+        call.restore()
+        watched = progress.watch(launches, f"schedule {name}, seed {seed}")
+        result = run(watched, name, seed, checks=checks, trace=trace, track=options.track)
+        progress.end()
+        outcome = Outcome(result, [compare(x) for x in expected], call.changed())
+        outcomes.append(outcome)
+        for line in shown.outcome_lines(outcome, told):
+            print(line, flush=True)
+    if not any(outcome.changed for outcome in outcomes):
+        print("no tensor was changed by any run")
+    return outcomes
+
+
+def _predicted(
+    launches: list[Launch], call: Call, compiled: build.Build, options: argparse.Namespace
+) -> Prediction | None:
+    """How long a card would take, where that was asked for."""
+    if options.predict is None:
+        return None
+    call.restore()
+    time = predict(
+        launches,
+        options.predict,
+        clock_mhz=options.clock_mhz,
+        cache="cold" if options.cold else "warm",
+        code=compiled.cubin,
+    )
+    print(f"predicted, not measured: {time.microseconds:.1f} µs on {time.device} at {time.sm_clock_mhz:.0f} MHz")
+    for note in time.notes:
+        print(f"    {note}")
+    if time.assumed:
+        print(f"    parameters that nobody measured: {', '.join(time.assumed)}")
+    return time
+
+
+def _record(status: int, launches: list[Launch], outcomes: list[Outcome], time: Prediction | None) -> dict[str, Any]:
+    shapes = [
+        {"kernel": x.name, "grid": x.grid, "block": x.block, "cluster": x.cluster, "shared": x.dynamic_shared}
+        for x in launches
+    ]
+    predicted = None if time is None else {"microseconds": time.microseconds, "device": time.device}
+    runs = [shown.record(outcome) for outcome in outcomes]
+    return {"status": status, "launches": shapes, "runs": runs, "predicted": predicted}

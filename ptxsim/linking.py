@@ -1,0 +1,84 @@
+"""From an exported object to a library that can be called here, by the machine's C compiler."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+ENTRY = "__tvm_ffi_"  # before the name of an exported function
+
+
+class CaptureError(Exception):
+    """The object could not be linked, loaded or called; the message is the object's own where it gave one."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt name, or ""."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f" (is {near[0]} meant?)" if near else ""
+
+
+def exported(obj: str | Path) -> list[str]:
+    """The functions that an object exports with tvm-ffi. Raises CaptureError for a file that is no object."""
+    try:
+        content = Path(obj).read_bytes()
+    except OSError as error:
+        raise CaptureError(f"{obj} cannot be read: {error.strerror}") from None
+    if content[:4] != b"\x7fELF":
+        raise CaptureError(f"{obj} is no object file: it does not begin as ELF does")
+    names = re.findall(rb"\0" + ENTRY.encode() + rb"(\w+)(?=\0)", content)
+    return sorted({name.decode() for name in names})
+
+
+def compiler() -> list[str]:
+    """The machine's C compiler, as the words of a command: what CC names, else cc, gcc or clang.
+
+    Raises CaptureError where there is none, or where CC names no program.
+    """
+    given = shlex.split(os.environ.get("CC") or "")
+    if given:
+        if shutil.which(given[0]) is None:
+            raise CaptureError(f"CC={os.environ['CC']} names no program; unset it, or let it name a C compiler")
+        return given
+    for name in ("cc", "gcc", "clang"):
+        if shutil.which(name):
+            return [name]
+    raise CaptureError("launch capture needs a C compiler (gcc, clang or cc on the PATH, or CC set): none was found")
+
+
+def link(obj: str | Path) -> Path:
+    """The object linked with the stub into a shared library, kept in a per-user cache by content."""
+    stub = Path(__file__).with_name("stub.c")
+    exported(obj)  # raises for a file that is no object
+    digest = hashlib.sha256(stub.read_bytes() + Path(obj).read_bytes()).hexdigest()[:24]
+    folder = Path(os.environ.get("PTXSIM_CACHE") or Path(tempfile.gettempdir()) / f"ptxsim-{os.getuid()}")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise CaptureError(f"the cache folder {folder} belongs to another user: set PTXSIM_CACHE")
+    out = folder / f"{digest}.so"
+    if not out.exists():
+        partial = folder / f"{digest}.{os.getpid()}"
+        words = compiler()
+        command = [*words, "-shared", "-fPIC", "-O1", "-Wl,-Bsymbolic", "-o", str(partial), str(stub), str(obj)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode or not partial.exists():
+            raise CaptureError(f"{shlex.join(words)} cannot link {obj}: {_reason(done)}")
+        partial.rename(out)
+    return out
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    """The line of a linker's messages that says what is wrong."""
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if "error" in line.lower() or "not recognized" in line or "undefined" in line]
+    if lines:
+        return (telling or lines)[0][:300]
+    return f"it ended with status {done.returncode} and made no library; is it a C compiler?"

@@ -1,0 +1,46 @@
+"""docs/ptxsim_by_example.md, done as it says: its file is written, its commands run, its lines of output looked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/ptxsim_by_example.md"
+_BLOCK = re.compile(r"(?:<!-- (?P<note>[^>]*) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)```", re.S)
+
+
+@pytest.mark.slow
+def test_the_page_does_what_it_says(tmp_path) -> None:
+    pytest.importorskip("cutlass", reason="CuTe DSL is not installed")
+    if not PAGE.exists():
+        pytest.skip("the page is part of the repository, not of the package")
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name, words in (("python", ""), ("ptxsim", " -m ptxsim")):
+        (commands / name).write_text(f'#!/bin/sh\nexec {sys.executable}{words} "$@"\n')
+        (commands / name).chmod(0o755 | stat.S_IXUSR)
+    env = os.environ | {"PATH": f"{commands}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    folder, shown, statuses = tmp_path / "first", "", []
+    folder.mkdir()
+    for block in _BLOCK.finditer(PAGE.read_text()):
+        note, kind, text = block["note"] or "", block["kind"], block["text"]
+        if note.startswith("file: "):
+            (folder / note.removeprefix("file: ")).write_text(text)
+        elif kind == "sh" and not note:
+            done = subprocess.run(["sh", "-c", text], cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+            shown, _ = done.stdout + done.stderr, statuses.append(done.returncode)
+        elif kind == "text":
+            missing = [line for line in text.splitlines() if line.strip() not in shown]
+            assert not missing, f"{missing} is not in:\n{shown}"
+    assert statuses == [0, 1, 1, 1, 0]
+    assert json.loads((folder / "run.json").read_text())["status"] == 0
+    np.testing.assert_array_equal(np.load(folder / "y.npy"), np.load(folder / "want.npy"))

@@ -1,0 +1,221 @@
+"""The command `ptxsim`, on an object and PTX written by hand (handmade.c, handmade.ptx): it needs no CuTe DSL."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptxsim import CaptureError, signature
+from ptxsim.commandline.elements import ELEMENTS, Misuse
+from ptxsim.commandline.main import main
+from ptxsim.commandline.specs import parse
+from ptxsim.commandline.tensors import HostTensor, make
+from ptxsim.linking import compiler
+
+HERE = Path(__file__).parent
+X, Y, N = "--arg=f32[64]=arange", "--arg=f32[64]=nan", "--arg=int:64"
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("handmade")
+    try:
+        words = compiler()
+    except CaptureError as error:
+        pytest.skip(str(error))
+    subprocess.run([*words, "-c", "-fPIC", "-o", folder / "kernel.o", HERE / "handmade.c"], check=True)
+    shutil.copy(HERE / "handmade.ptx", folder / "kernel.ptx")
+    (folder / "build.json").write_text(json.dumps({"function": "scale"}))
+    return folder
+
+
+@pytest.fixture
+def folder(compiled, tmp_path, monkeypatch) -> Path:
+    """A copy of the compiled kernel, in a folder that is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(compiled, tmp_path / "kernel")).relative_to(tmp_path)
+
+
+def said(capsys, *line: object) -> tuple[int, str, str]:
+    """(exit status, stdout, stderr) of the command."""
+    capsys.readouterr()
+    status = main([str(x) for x in line])
+    out = capsys.readouterr()
+    return status, out.out, out.err
+
+
+def test_an_object_tells_its_signature(folder, capsys) -> None:
+    status, out, _ = said(capsys, folder, "--signature")
+    assert status == 0
+    assert out == "scale(x: Tensor([n0], float32), y: Tensor([n0], float32), n: int32, stream: Stream)\n"
+    assert [p.name for p in signature(folder / "kernel.o", "gather")] == ["table", "y", "n", "stream"]
+
+
+def test_a_right_run_is_compared_saved_and_recorded(folder, capsys) -> None:
+    np.save("want.npy", 2 * np.arange(64, dtype=np.float32))
+    line = [folder, X, Y, N, "--schedule=all", "--expect=want.npy", "--tolerance=0", "--save=y=y.npy", "--json=r.json"]
+    status, out, err = said(capsys, *line)
+    assert status == 0 and not err
+    assert "y against want.npy, tolerance 0: all 64 elements agree" in out
+    np.testing.assert_array_equal(np.load("y.npy"), np.load("want.npy"))
+    record = json.loads(Path("r.json").read_text())
+    assert record["status"] == 0 and len(record["runs"]) == 7 and record["launches"][0]["grid"] == [2, 1, 1]
+    assert record["runs"][0]["changed"] == ["y"] and record["runs"][0]["counts"][0]["global_write_bytes"] == 256
+
+
+def test_wrong_numbers_give_status_1_and_the_worst_element(folder, capsys) -> None:
+    want = 2 * np.arange(64, dtype=np.float32)
+    want[7] += 3
+    np.savez("want.npz", a=want, b=want)
+    status, out, _ = said(capsys, folder, X, Y, N, "--expect=y=want.npz:a")
+    assert status == 1 and "1 of 64 elements are wrong, the worst at [7]: 14, expected 17" in out
+
+
+def test_a_finding_gives_status_1_and_names_tensor_and_source_once(folder, capsys) -> None:
+    status, out, _ = said(capsys, folder, "--arg=f32[60]", Y, N)
+    assert status == 1
+    assert "out-of-bounds: 4-byte load at 0x" in out and "0 bytes past the end of x (240 bytes)" in out
+    assert out.count("kernels/scale.py:12") == 1 and "warp 0" in out and "1 finding" in out
+    assert said(capsys, folder, "--arg=a=f32[60]", Y, N)[1].count("past the end of a (") == 1
+
+
+def test_an_address_before_a_tensor_is_said_to_be_before_it(folder, capsys) -> None:
+    text = (folder / "kernel.ptx").read_text()
+    (folder / "kernel.ptx").write_text(text.replace("ld.global.b32 %r5, [%d1]", "ld.global.b32 %r5, [%d1+-8]"))
+    status, out, _ = said(capsys, folder, X, Y, N)
+    assert status == 1 and "8 bytes before x (256 bytes)" in out and "past" not in out
+
+
+def test_addresses_in_a_tensor_reach_what_also_defines(folder, capsys) -> None:
+    line = [folder, "--function=gather", "--arg=i64[2]=&p,&q", Y, "--arg=int:2", "--save=y=y.npy"]
+    assert said(capsys, *line, "--also=p=f32[4]=3", "--also=q=f32[4]=5")[0] == 0
+    np.testing.assert_array_equal(np.load("y.npy")[:2], [3, 5])
+    status, _, err = said(capsys, *line, "--also=p=f32[4]=3")
+    assert status == 2 and "table: no tensor q" in err
+
+
+@pytest.mark.parametrize(
+    ("line", "telling"),
+    [
+        (["--arg=f32[64]=foo", Y, N], "«f32[64]=foo»: it cannot be filled with «foo»; right would be one of random"),
+        (["--arg=f32[64]=zeroes", Y, N], "(is zeros meant?)"),
+        (["--arg==foo", Y, N], "«=foo»: not understood; right would be a tensor"),
+        (["--arg=fp32[64]", Y, N], "no element type fp32 (is f32 meant?)"),
+        (["--arg=f32[64]:1", Y, N], "the order :1 has to name each of 1 dimensions once"),
+        (["--arg=f32[64]@1,2", Y, N], "2 strides for 1 dimensions"),
+        (["--arg=f32[64]%12", Y, N], "right would be a power of two"),
+        (["--arg=f32[8,x]", Y, N], "the shape [8,x] is not numbers"),
+        (["--arg=int:four", Y, N], "«four» is no int; right would be int:4"),
+        (["--arg=there.npy", Y, N], "x: there is no file there.npy"),
+        (["--arg=bad.npy", Y, N], "x: bad.npy cannot be read"),
+        (["--arg=f32[64]=small.npy", Y, N], "x: small.npy holds float64[3], which does not fit f32[64]"),
+        ([X, Y], "2 arguments (--arg) for the 4 of scale(x: Tensor"),
+        ([X, Y, N, "--expect=z=small.npy"], "no tensor z"),
+        ([X, Y, N, "--expect=small.npy"], "[3] is not the shape of y, f32[64]"),
+        ([X, Y, N, "--save=y"], "right would be NAME=FILE.npy"),
+        ([X, Y, N, "--checks=rase"], "no check rase"),
+        ([X, Y, N, "--function=scal"], "exports no function scal (is scale meant?); it has gather, scale"),
+        ([X, Y, N, "--ptx=none.ptx"], "--ptx: there is no file none.ptx"),
+        ([X, Y, N, "--sm-count=0"], "--sm-count 0: right would be one or more"),
+        (["--arg=f16[64]", Y, N], "TypeError: Mismatched Tensor on argument #0"),
+    ],
+)
+def test_misuse_is_one_line_that_says_what_would_be_right(folder, capsys, line, telling) -> None:
+    Path("bad.npy").write_bytes(b"nothing of the kind")
+    np.save("small.npy", np.zeros(3))
+    status, _, err = said(capsys, folder, *line, "--json=r.json")
+    assert status == 2 and err.startswith("ptxsim: ") and err.count("\n") == 1, err
+    assert telling in err
+    assert json.loads(Path("r.json").read_text()) == {"status": 2, "error": err.strip().removeprefix("ptxsim: ")}
+
+
+def test_folders_that_cannot_be_used_say_why(folder, capsys, tmp_path) -> None:
+    def refused(*line: object) -> str:
+        status, _, err = said(capsys, *line)
+        assert status == 2 and err.count("\n") == 1
+        return err
+
+    assert "there is no folder or file nowhere" in refused("nowhere")
+    Path("empty").mkdir()
+    assert "empty needs one .o file" in refused("empty")
+    (folder / "build.json").write_text("{'function'}")
+    assert "build.json is no JSON" in refused(folder, X, Y, N)
+    (folder / "build.json").unlink()
+    assert "exports gather, scale: say which with --function" in refused(folder, X, Y, N)
+    (folder / "build.json").write_text('{"function": "scale"}')
+    whole = (folder / "kernel.o").read_bytes()
+    (folder / "kernel.o").write_bytes(b"not an object")
+    assert "kernel.o is no object file" in refused(folder, X, Y, N)
+    (folder / "kernel.o").write_bytes(whole[: len(whole) // 2] + b"\0__tvm_ffi_scale\0")
+    assert "cannot link" in refused(folder, X, Y, N)
+    (folder / "kernel.o").write_bytes(whole)
+    (folder / "kernel.ptx").write_bytes(b"\xff\xfe\x00")
+    assert "kernel.ptx is no PTX" in refused(folder, X, Y, N)
+    (folder / "kernel.ptx").write_text("")
+    assert "kernel.ptx has no kernel in it" in refused(folder, X, Y, N)
+
+
+@pytest.mark.parametrize(("cc", "telling"), [("no-such-cc", "CC=no-such-cc names no program"), ("true", "is it a C")])
+def test_an_unusable_compiler_is_named(folder, capsys, monkeypatch, cc, telling) -> None:
+    monkeypatch.setenv("CC", cc)
+    monkeypatch.setenv("PTXSIM_CACHE", "cache")
+    status, _, err = said(capsys, folder, X, Y, N)
+    assert status == 2 and telling in err and err.count("\n") == 1
+
+
+def test_progress_is_told_where_it_is_wanted(folder, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("ptxsim.commandline.shown.time.monotonic", iter(range(0, 1000, 10)).__next__)
+    status, _, err = said(capsys, folder, X, Y, N, "--progress")
+    assert status == 0 and "schedule random, seed 0, launch 1 of 1: cluster 2 of 2" in err
+
+
+def test_a_raw_pointer_and_a_stream_may_be_given(folder, capsys) -> None:
+    assert said(capsys, folder, "--arg=*f32[64]=2", Y, N, "--arg=stream", "--save=y=y.npy")[0] == 0
+    np.testing.assert_array_equal(np.load("y.npy"), np.full(64, 4))
+
+
+def tensor(text: str) -> HostTensor:
+    return make(parse(text).value, "t", np.random.default_rng(0))
+
+
+def test_strides_orders_and_alignments_are_what_was_asked_for() -> None:
+    assert tensor("f16[4,6]:0,1").strides == (1, 4)
+    padded = tensor("f16[4,6]@16,1%16=arange")
+    assert padded.strides == (16, 1) and padded.raw.size == 2 * (3 * 16 + 6)
+    assert padded.address % 32 == 16
+    np.testing.assert_array_equal(padded.values(), np.arange(24).reshape(4, 6))
+    assert tensor("f32[3,3]=identity").values().trace() == 3
+    assert tensor("f32[]=0x10").values() == 16
+
+
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_every_type_keeps_small_whole_numbers(name) -> None:
+    values = [1, 2, 4, 1] if name == "e8m0" else [0, 1, 1, 0] if name == "bool" else [0, 1, 2, 3]
+    t = tensor(f"{name}[2,4]")
+    t.put(np.array([values, values]))
+    np.testing.assert_array_equal(t.values(), [values, values])
+    assert t.raw.size == 8 * ELEMENTS[name].bits // 8
+    again = HostTensor("u", t.element, t.shape, t.strides, t.raw.copy())
+    t.put_file(again.raw, Path("bytes"))
+    np.testing.assert_array_equal(t.values(), again.values())
+
+
+def test_four_bit_elements_are_packed_low_half_first() -> None:
+    assert tensor("e2m1[2,4]=arange").raw.tolist() == [0x20, 0x54, 0x66, 0x77]
+
+
+def test_random_contents_follow_the_seed_and_torch_files_are_read(tmp_path) -> None:
+    same = tensor("bf16[8,8]").raw
+    np.testing.assert_array_equal(same, tensor("bf16[8,8]").raw)
+    torch = pytest.importorskip("torch")
+    torch.save({"w": torch.arange(6).bfloat16().reshape(2, 3)}, tmp_path / "w.pt")
+    read = tensor(f"{tmp_path}/w.pt:w")
+    assert read.element.name == "bf16" and read.shape == (2, 3)
+    np.testing.assert_array_equal(read.values(), np.arange(6).reshape(2, 3))
+    with pytest.raises(Misuse, match=r"no entry v.*right would be .*:ENTRY, of w"):
+        tensor(f"{tmp_path}/w.pt:v")
