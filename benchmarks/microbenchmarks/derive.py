@@ -1,0 +1,324 @@
+"""The parameters of ptxsim's clock that these benchmarks give, from a results file.
+
+    python benchmarks/microbenchmarks/derive.py RESULTS.json                               # prints them
+    python benchmarks/microbenchmarks/derive.py RESULTS.json --write ptxsim/devices/X.yaml # and enters them there
+
+What a kernel under prediction took plays no part in them. A parameter that is not listed here stays what the table says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HAND_OVER = 14  # instructions between two barrier operations of the ping-pong kernels, cycles (from their SASS)
+ARRIVE = 20  # of a hop, what is counted as the arrival (assumed; only the sum with the wake-up is measured)
+TMA_ISSUE = 60  # from a wake-up to the TMA instruction in the ring kernels, cycles (from their SASS)
+CTA_START = 300  # assumed; only its sum with the interval is measured
+FRAME = 150  # what the timed kernels do before their first and behind their last stamp, cycles (from their SASS)
+
+
+@dataclass(frozen=True)
+class Results:
+    """A results file; `value` and `also` find one row by its name and some of its parameters."""
+
+    card: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+    @classmethod
+    def read(cls, path: Path) -> Results:
+        found = json.loads(path.read_text())
+        return cls(found["card"], found["benchmarks"])
+
+    def row(self, name: str, **wanted: Any) -> dict[str, Any]:
+        """The first row of that name with these parameters; KeyError, with both, if there is none or it failed."""
+        for row in self.rows:
+            if row["name"] == name and all(row["parameters"].get(key) == value for key, value in wanted.items()):
+                if row["error"] is not None:
+                    raise KeyError(f"{name} {wanted} failed: {row['error']}")
+                return row
+        raise KeyError(f"no benchmark {name!r} with {wanted}")
+
+    def value(self, name: str, **wanted: Any) -> float:
+        return float(self.row(name, **wanted)["value"])
+
+    def interval(self, instruction: str) -> float:
+        return self.value("issue interval", instruction=instruction, warps=16)
+
+    def latency(self, instruction: str) -> float:
+        return self.value("dependent latency", instruction=instruction)
+
+    def tma(self, kernel: str, box_kib: int, slots: int, sms: Any, source: str = "L2", **more: Any) -> dict[str, Any]:
+        wanted = {"box_bytes": box_kib * 1024, "boxes_in_flight": slots, "sms": sms, "from": source, "row_pitch_bytes": 128}
+        return self.row("TMA", kernel=kernel, **wanted, **more)
+
+    def sweep(self, kernel: str, source: str, **wanted: Any) -> dict[str, Any]:
+        return self.row("global bandwidth", kernel=kernel, **{"from": source}, **wanted)
+
+
+def hop(results: Results) -> float:
+    """Arrival to the next instruction of the one that waited, cycles."""
+    what = "mbarrier.arrive to try_wait, there and back"
+    return results.value("synchronization", what=what) / 2 - HAND_OVER
+
+
+def remote_hop(results: Results) -> float:
+    what = "remote mbarrier.arrive to try_wait, there and back, default scope"
+    return results.value("synchronization", what=what) / 2 - HAND_OVER
+
+
+def tma_latency(results: Results) -> float:
+    """A lone box of no bytes, by the line through 8 and 16 KiB."""
+    small, large = (results.tma("ring_tensor", kib, 1, 1)["also"]["cycles_per_box"] for kib in (8, 16))
+    return float(2 * small - large) - (hop(results) - ARRIVE) - TMA_ISSUE
+
+
+def tma_dram_latency(results: Results) -> float:
+    near, far = (results.tma("ring_tensor", 1, 1, 1, source)["also"]["cycles_per_box"] for source in ("L2", "DRAM"))
+    return tma_latency(results) + far - near
+
+
+def store_latency(results: Results) -> float:
+    small, large = (results.tma("store_alone", kib, 1, 1)["also"]["cycles_per_box"] for kib in (4, 16))
+    return float(small - (large - small) / 3) - TMA_ISSUE
+
+
+def code_size(results: Results, limit: float) -> float:
+    """The largest code whose instructions one warp still gets in at most `limit` cycles each."""
+    rows = [row for row in results.rows if row["name"] == "loop over straight code" and row["parameters"]["warps"] == 1]
+    return float(max(row["parameters"]["code_kib"] for row in rows if row["value"] <= limit) * 1024)
+
+
+def fetch(results: Results, kib: int) -> float:
+    return results.value("loop over straight code", code_kib=kib, warps=4)
+
+
+def l2_bytes(results: Results) -> float:
+    """The largest footprint read again and again at nine tenths or more of the smaller ones' speed."""
+    rows = [row for row in results.rows if row["name"] == "L2 residency"]
+    best = max(row["value"] for row in rows)
+    return float(max(row["also"]["footprint_bytes"] for row in rows if row["value"] >= 0.9 * best))
+
+
+def outstanding(results: Results) -> float:
+    latency = results.value("global latency", **{"from": "DRAM"})
+    return float(results.sweep("ld_cg_16", "DRAM", sms=1)["value"]) * latency
+
+
+def wave(results: Results, cluster: int) -> float:
+    """What a wave of one CTA per SM (384 threads, 200 KiB) costs beyond its own 2,000 cycles."""
+    found = results.value("wave of CTAs that spin 2,000 cycles", threads=384, cluster=cluster)
+    return found * results.card["largest_sm_clock_mhz"] / 1000 - 2000 - FRAME
+
+
+def lone_launch(results: Results) -> float:
+    return results.value("events around one launch, beyond its stamps", ctas=1, spin_cycles=0)
+
+
+def launch(results: Results, dependent: str) -> float:
+    return results.value("launch period", ctas=1, spin_cycles=0, through="graph", dependent_launch=dependent)
+
+
+def all_sms(results: Results, row: dict[str, Any]) -> float:
+    return float(row["value"]) * float(results.card["processors"])
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """How a parameter follows from the results, and the words for it; `digits` significant digits are kept."""
+
+    how: str
+    compute: Callable[[Results], float]
+    digits: int = 3
+
+
+DERIVATIONS: dict[str, Derivation] = {
+    "fma_pipe_cycles": Derivation("issue interval of fma.rn.f32, 16 warps", lambda r: r.interval("fma.rn.f32"), 1),
+    "half_pipe_cycles": Derivation("issue interval of fma.rn.bf16x2, 16 warps", lambda r: r.interval("fma.rn.bf16x2")),
+    "alu_pipe_cycles": Derivation("issue interval of lop3.b32, 16 warps", lambda r: r.interval("lop3.b32"), 1),
+    "conversion_pipe_cycles": Derivation(
+        "issue interval of cvt.rn.bf16x2.f32, 16 warps", lambda r: r.interval("cvt.rn.bf16x2.f32"), 1
+    ),
+    "sfu_pipe_cycles": Derivation("issue interval of ex2, 16 warps", lambda r: r.interval("ex2.approx.ftz.f32")),
+    "double_pipe_cycles": Derivation("issue interval of fma.rn.f64, 16 warps", lambda r: r.interval("fma.rn.f64"), 1),
+    "memory_pipe_cycles": Derivation(
+        "issue interval of shfl.sync, 16 warps, of four schedulers", lambda r: r.interval("shfl.sync.bfly.b32") / 4
+    ),
+    "fma_latency": Derivation("dependent latency of fma.rn.f32", lambda r: r.latency("fma.rn.f32"), 2),
+    "alu_latency": Derivation("dependent latency of lop3.b32", lambda r: r.latency("lop3.b32"), 2),
+    "sfu_latency": Derivation("dependent latency of ex2", lambda r: r.latency("ex2.approx.ftz.f32")),
+    "conversion_latency": Derivation(
+        "dependent latency of cvt.rn.bf16x2.f32", lambda r: r.latency("cvt.rn.bf16x2.f32"), 2
+    ),
+    "double_latency": Derivation("dependent latency of fma.rn.f64", lambda r: r.latency("fma.rn.f64"), 2),
+    "shuffle_latency": Derivation("dependent latency of shfl.sync", lambda r: r.latency("shfl.sync.bfly.b32")),
+    "fetch_small_bytes": Derivation("loop over straight code, 1 warp", lambda r: code_size(r, 1.5), 6),
+    "fetch_large_bytes": Derivation("loop over straight code, 1 warp", lambda r: code_size(r, 3.5), 6),
+    "fetch_small_cycles": Derivation("loop over 16 KiB of straight code, 4 warps, all SMs", lambda r: fetch(r, 16)),
+    "fetch_large_cycles": Derivation("loop over 96 KiB of straight code, 4 warps, all SMs", lambda r: fetch(r, 96)),
+    "fetch_far_cycles": Derivation("loop over 256 KiB of straight code, 4 warps, all SMs", lambda r: fetch(r, 256)),
+    "shared_bytes_per_cycle": Derivation(
+        "shared bandwidth of ld.shared.v4, 16 warps",
+        lambda r: r.value("shared bandwidth", instruction="ld.shared.v4.u32", warps=16),
+    ),
+    "shared_load_latency": Derivation(
+        "shared latency of ld.shared.u32", lambda r: r.value("shared latency", instruction="ld.shared.u32")
+    ),
+    "shared_atomic_latency": Derivation(
+        "shared latency of atom.shared.add.u32", lambda r: r.value("shared latency", instruction="atom.shared.add.u32")
+    ),
+    "dsm_latency": Derivation(
+        "dependent ld.shared::cluster", lambda r: r.value("synchronization", what="ld.shared::cluster, dependent")
+    ),
+    "dsm_bytes_per_cycle": Derivation(
+        "distributed shared memory, all SMs: mean of ld and st",
+        lambda r: sum(
+            r.value("distributed shared memory", instruction=f"{kind}.shared::cluster.v4.u32", sms="all")
+            for kind in ("ld", "st")
+        )
+        / 2,
+    ),
+    "mbarrier_wake_latency": Derivation(
+        f"mbarrier ping-pong: half a round trip, less {HAND_OVER} cycles of instructions and {ARRIVE} (assumed) of the arrival",
+        lambda r: hop(r) - ARRIVE,
+    ),
+    "mbarrier_remote_latency": Derivation(
+        f"remote mbarrier ping-pong: half a round trip, less {HAND_OVER} cycles of instructions and the wake-up",
+        lambda r: remote_hop(r) - (hop(r) - ARRIVE),
+    ),
+    "named_barrier_latency": Derivation(
+        "loop of bar.sync, 4 warps (1 warp 14, each further one 2 more)",
+        lambda r: r.value("synchronization", what="bar.sync", warps=4),
+    ),
+    "cluster_barrier_latency": Derivation(
+        "loop of barrier.cluster, arrive.relaxed, 4 warps, clusters of 2 (arrive.release: 260 more)",
+        lambda r: r.value("synchronization", what="barrier.cluster arrive.relaxed, wait", cluster=2),
+    ),
+    "l2_bytes": Derivation("L2 residency: largest footprint at nine tenths of full speed", l2_bytes),
+    "l1_latency": Derivation("global latency, L1", lambda r: r.value("global latency", **{"from": "L1"})),
+    "l2_latency": Derivation(
+        "global latency, 4 MiB in L2",
+        lambda r: r.value("global latency", **{"from": "L2"}, footprint_bytes=4 << 20),
+    ),
+    "dram_latency": Derivation(
+        "global latency, 256 MiB",
+        lambda r: r.value("global latency", **{"from": "DRAM"}, footprint_bytes=256 << 20),
+    ),
+    "l1_bytes_per_cycle": Derivation("ld.global.ca.v4 from L1, one SM", lambda r: r.sweep("ld_ca_16", "L1")["value"]),
+    "load_bytes_per_cycle": Derivation(
+        "ld.global.cg.v4 from L2, one SM", lambda r: r.sweep("ld_cg_16", "L2", sms=1)["value"]
+    ),
+    "store_bytes_per_cycle": Derivation(
+        "st.global.v4 to L2, one SM", lambda r: r.sweep("st_16", "L2", sms=1)["value"]
+    ),
+    "l2_bytes_per_cycle": Derivation(
+        "TMA from L2, all SMs, boxes of 32 KiB", lambda r: all_sms(r, r.tma("ring_tensor", 32, 4, "all"))
+    ),
+    "l2_write_bytes_per_cycle": Derivation(
+        "st.global.v4 to L2, all SMs", lambda r: all_sms(r, r.sweep("st_16", "L2", sms="all"))
+    ),
+    "dram_read_gb_per_s": Derivation(
+        "ld.global.cg.v4 over 4 GiB, all SMs", lambda r: r.sweep("ld_cg_16", "DRAM", sms="all")["also"]["gb_per_s"]
+    ),
+    "dram_write_gb_per_s": Derivation(
+        "st.global.v4 over 4 GiB, all SMs", lambda r: r.sweep("st_16", "DRAM", sms="all")["also"]["gb_per_s"]
+    ),
+    "load_outstanding_bytes": Derivation(
+        "ld.global.cg.v4 over 4 GiB, one SM: bandwidth times latency; at least this", outstanding
+    ),
+    "atomic_cycles": Derivation(
+        "red.global.add.f32 of 32 lanes to one address, of each lane",
+        lambda r: r.value("global operation", instruction="red.global.add.f32", ctas=1, bytes_between_lanes=0) / 32,
+    ),
+    "tma_latency": Derivation(
+        f"TMA, a lone box from L2, 8 and 16 KiB continued to none; less the wake-up and {TMA_ISSUE} cycles of issue",
+        tma_latency,
+    ),
+    "tma_dram_latency": Derivation("tma_latency and what a lone box of 1 KiB takes longer from DRAM", tma_dram_latency),
+    "tma_bytes_per_cycle": Derivation(
+        "TMA from L2, one SM, boxes of 32 KiB", lambda r: r.tma("ring_tensor", 32, 5, 1)["value"]
+    ),
+    "tma_bytes_per_cycle_tpc": Derivation(
+        "TMA from L2, SMs 0 and 1, boxes of 32 KiB: no less each than one alone",
+        lambda r: 2 * r.tma("ring_tensor", 32, 5, 2)["value"],
+    ),
+    "tma_box_cycles": Derivation(
+        "TMA, 8 boxes of 128 B a barrier, 4 warps: cycles a box, at most",
+        lambda r: r.tma("ring_8", 1, 1, 1, warps=4)["also"]["cycles_per_box"] / 32,
+    ),
+    "tma_store_latency": Derivation(
+        f"TMA, a lone box stored, 4 and 16 KiB continued to none, less {TMA_ISSUE} cycles of issue", store_latency
+    ),
+    "tma_store_read_latency": Derivation("as tma_store_latency: .read made no difference", store_latency),
+    "tma_store_bytes_per_cycle": Derivation(
+        "TMA stores of 16 KiB, one SM", lambda r: r.tma("store_4", 16, 4, 1)["value"]
+    ),
+    "wgmma_flops_per_cycle": Derivation(
+        "wgmma interval, m64n256k16 bf16",
+        lambda r: r.row("wgmma interval", shape="m64n256k16", a="shared", warpgroups=2)["also"]["flop_per_cycle"],
+        4,
+    ),
+    "wgmma_latency": Derivation(
+        "wgmma issue to wait, m64n64k16 bf16, A in shared memory, less 32",
+        lambda r: r.value("wgmma issue to wait", shape="m64n64k16", dtype="bf16", a="shared") - 32,
+    ),
+    "mma_sync_flops_per_cycle": Derivation(
+        "mma.sync interval, 16 warps", lambda r: 4096 / r.value("mma.sync", independent=8, warps=16)
+    ),
+    "mma_sync_latency": Derivation("mma.sync, dependent chain", lambda r: r.value("mma.sync", independent=1)),
+    "launch_gap_us": Derivation("launch period in a graph, 1 CTA that does nothing", lambda r: launch(r, "no")),
+    "launch_lone_us": Derivation("events around one launch, 1 CTA that does nothing", lone_launch),
+    "launch_early_us": Derivation(
+        "launch period in a graph, dependent launch, trigger at start", lambda r: launch(r, "trigger at start")
+    ),
+    "cta_interval_cycles": Derivation(
+        f"wave of CTAs: beyond their work, {FRAME} cycles of the kernel's frame and {CTA_START} (assumed) of the start",
+        lambda r: wave(r, 1) - CTA_START,
+    ),
+    "cluster_start_cycles": Derivation("wave of CTAs: clusters of 2 against none", lambda r: wave(r, 2) - wave(r, 1)),
+}
+
+
+def derive(results: Results) -> dict[str, tuple[float, str]]:
+    """Each parameter's value and where it is from."""
+    out = {}
+    for name, derivation in DERIVATIONS.items():
+        value = float(f"{derivation.compute(results):.{derivation.digits}g}")
+        out[name] = (int(value) if value == int(value) else value, derivation.how)
+    return out
+
+
+def enter(table: str, parameters: dict[str, tuple[float, str]], results_name: str) -> str:
+    """The text of a device's table with these parameters as measured; ValueError if one is not in it."""
+    for name, (value, how) in parameters.items():
+        pattern = rf"(\n  {name}:\n)    value: .*\n(    unit: .*\n)    source: .*\n    from: .*(\n)"
+        words = json.dumps(f"benchmarks/microbenchmarks/results/{results_name}: {how}", ensure_ascii=False)
+        new = rf"\g<1>    value: {value}\n\g<2>    source: measured\n    from: "
+        table, count = re.subn(pattern, lambda match, new=new, words=words: match.expand(new) + words + "\n", table)
+        if count != 1:
+            raise ValueError(f"{name} stands {count} times in the table: once would be right")
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--write", type=Path, metavar="TABLE")
+    options = parser.parse_args()
+    parameters = derive(Results.read(options.results))
+    for name, (value, how) in parameters.items():
+        print(f"{name:28} {value:>10}  {how}")
+    if options.write:
+        text = enter(options.write.read_text(), parameters, options.results.name)
+        scratch = options.write.with_suffix(".tmp")
+        scratch.write_text(text)
+        scratch.replace(options.write)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The groups of benchmarks, each a module with `NAME`, `kernels()` and `benchmarks()`."""

@@ -1,0 +1,276 @@
+"""Ordinary loads and stores, atomics and cp.async: latency and bandwidth from L1, L2 and DRAM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from card import Arguments, Card, Shape
+from kernel import lines, registers, timed
+from reading import Benchmark, Reading, Run, slope_reading
+
+NAME = "global_memory"
+UNROLL = 8
+BLOCK = 512
+CHASE_UNROLL = 16
+LARGE = 1 << 32
+MIB = 1 << 20
+WIDTHS = {4: ".u32", 8: ".v2.u32", 16: ".v4.u32"}
+
+# The CTA's part of a footprint of %c + 1 bytes (a power of two): rounds of UNROLL · BLOCK · width, the grid side by side.
+SWEEP = """
+  .reg .b32 %offset, %step; .reg .b64 %at<{unroll}>; {values}
+  mul.lo.u32 %step, %threads, {width};  mul.lo.u32 %offset, %cta, %step;  mul.lo.u32 %offset, %offset, {unroll};
+  mad.lo.u32 %offset, %thread, {width}, %offset;
+  mov.u32 %j, %nctaid.x;  mul.lo.u32 %e, %j, %step;  mul.lo.u32 %e, %e, {unroll};
+  {fill}
+"""
+
+
+def _addresses(pointer: str) -> str:
+    """UNROLL addresses a block apart, wrapped at the footprint; then a step of the whole grid."""
+    out = []
+    for i in range(UNROLL):
+        out.append(f"mad.lo.u32 %i, %step, {i}, %offset;  and.b32 %i, %i, %c;  cvt.u64.u32 %wide, %i;")
+        out.append(f"add.u64 %at{i}, {pointer}, %wide;")
+    return "\n  ".join([*out, "add.u32 %offset, %offset, %e;"])
+
+
+def _vector(width: int, first: int) -> str:
+    names = [f"%v{first + k}" for k in range(width // 4)]
+    return names[0] if width == 4 else "{" + ", ".join(names) + "}"
+
+
+def _setup(width: int) -> str:
+    values = registers("b32", "%v", UNROLL * width // 4)
+    fill = lines("add.u32 %v{i}, %thread, {i};", UNROLL * width // 4)
+    return SWEEP.format(unroll=UNROLL, width=width, values=values, fill=fill)
+
+
+def _load(cache: str, width: int) -> str:
+    loads = [f"ld.global.{cache}{WIDTHS[width]} {_vector(width, i * width // 4)}, [%at{i}];" for i in range(UNROLL)]
+    folds = [f"xor.b32 %sink, %sink, %v{i};" for i in range(0, UNROLL * width // 4, width // 4)]
+    return timed(f"ld_{cache}_{width}", "\n  ".join([_addresses("%a"), *loads, *folds]), setup=_setup(width))
+
+
+def _laps() -> str:
+    """Loads of 16 bytes in laps of a footprint of %c bytes, a multiple of what the grid reads in a step (%e)."""
+    setup = "  .reg .b32 %offset; .reg .b64 %at; " + registers("b32", "%v", 4 * UNROLL) + """
+  mad.lo.u32 %offset, %cta, %threads, %thread;  mul.lo.u32 %offset, %offset, 16;
+  mov.u32 %j, %nctaid.x;  mul.lo.u32 %e, %j, %threads;  mul.lo.u32 %e, %e, 16;"""
+    body = ""
+    for i in range(UNROLL):
+        body += f"""
+  cvt.u64.u32 %at, %offset;  add.u64 %at, %a, %at;  ld.global.cg.v4.u32 {_vector(16, 4 * i)}, [%at];
+  add.u32 %offset, %offset, %e;  setp.ge.u32 %p, %offset, %c;  @%p sub.u32 %offset, %offset, %c;"""
+    body += "\n  " + "\n  ".join(f"xor.b32 %sink, %sink, %v{4 * i};" for i in range(UNROLL))
+    return timed("laps", body, setup=setup)
+
+
+def _store(width: int) -> str:
+    stores = [f"st.global{WIDTHS[width]} [%at{i}], {_vector(width, i * width // 4)};" for i in range(UNROLL)]
+    return timed(f"st_{width}", "\n  ".join([_addresses("%a"), *stores]), setup=_setup(width))
+
+
+def _copy() -> str:
+    setup = _setup(16).replace(".reg .b64 %at", ".reg .b64 %to<8>, %at", 1)
+    loads = [f"ld.global.v4.u32 {_vector(16, 4 * i)}, [%at{i}];" for i in range(UNROLL)]
+    stores = [f"sub.u64 %wide, %at{i}, %a; add.u64 %to{i}, %b, %wide;" for i in range(UNROLL)]
+    stores += [f"st.global.v4.u32 [%to{i}], {_vector(16, 4 * i)};" for i in range(UNROLL)]
+    return timed("copy", "\n  ".join([_addresses("%a"), *loads, *stores]), setup=setup)
+
+
+def _async_copy() -> str:
+    """cp.async of 16 bytes a thread, UNROLL a group, into one half while the other half's group is waited for."""
+    setup = _setup(16) + "  .reg .b32 %to; mad.lo.u32 %to, %thread, 16, %base;"
+    half = BLOCK * 16 * UNROLL
+    one = [f"cp.async.cg.shared.global [%to+{BLOCK * 16 * i}], [%at{i}], 16;" for i in range(UNROLL)]
+    turn = f"sub.u32 %i, %to, %base;  xor.b32 %i, %i, {half};  add.u32 %to, %base, %i;"
+    body = "\n  ".join([_addresses("%a"), *one, turn, "cp.async.commit_group;  cp.async.wait_group 1;"])
+    return timed("cp_async", body, setup=setup, drain="cp.async.wait_group 0;")
+
+
+def _chase(cache: str) -> str:
+    """A chain of pointers from %a on; %c bytes between the lanes' starts."""
+    setup = "mul.lo.u32 %i, %lane, %c;  cvt.u64.u32 %wide, %i;  add.u64 %address, %a, %wide;"
+    body = "\n  ".join([f"ld.global.{cache}.u64 %address, [%address];"] * CHASE_UNROLL)
+    return timed(f"chase_{cache}", body, setup=setup, after="cvt.u32.u64 %sink, %address;")
+
+
+def _async_latency() -> str:
+    setup = ".reg .b32 %to; mad.lo.u32 %to, %thread, 16, %base; mul.wide.u32 %wide, %thread, 16; add.u64 %a, %a, %wide;"
+    one = "cp.async.cg.shared.global [%to], [%a], 16; cp.async.commit_group; cp.async.wait_group 0;"
+    return timed("cp_async_alone", "\n  ".join([one] * CHASE_UNROLL), setup=setup)
+
+
+def _atomics() -> list[str]:
+    lane = "mul.wide.u32 %wide, %thread, %c; add.u64 %a, %a, %wide; mul.wide.u32 %wide, %cta, %d; add.u64 %a, %a, %wide;"
+    chain = "\n  ".join(["atom.global.add.u32 %sink, [%a], %sink;"] * CHASE_UNROLL)
+    red = "\n  ".join(["red.global.add.u32 [%a], 1;"] * CHASE_UNROLL)
+    red_f32 = "\n  ".join(["red.global.add.f32 [%a], 0f3F800000;"] * CHASE_UNROLL)
+    fence = "\n  ".join(["st.global.u32 [%a], %sink; fence.acq_rel.gpu;"] * CHASE_UNROLL)
+    empty_fence = "\n  ".join(["fence.acq_rel.gpu;"] * CHASE_UNROLL)
+    return [
+        timed("atom", chain, setup=lane),
+        timed("red", red, setup=lane),
+        timed("red_f32", red_f32, setup=lane),
+        timed("store_fence", fence, setup=lane),
+        timed("fence", empty_fence, setup=lane),
+    ]
+
+
+def kernels() -> list[str]:
+    out = [_load(cache, width) for cache in ("ca", "cg") for width in WIDTHS]
+    out += [_laps()] + [_store(width) for width in WIDTHS] + [_copy(), _async_copy(), _async_latency()]
+    return out + [_chase(cache) for cache in ("ca", "cg")] + _atomics()
+
+
+def expected() -> dict[str, tuple[str, int]]:
+    out = {f"ld_{cache}_{width}": ("LDG", UNROLL) for cache in ("ca", "cg") for width in WIDTHS}
+    out |= {f"st_{width}": ("STG", UNROLL) for width in WIDTHS} | {"laps": ("LDG", UNROLL), "copy": ("LDG", UNROLL), "cp_async": ("LDGSTS", UNROLL)}
+    out |= {f"chase_{cache}": ("LDG", CHASE_UNROLL) for cache in ("ca", "cg")} | {"cp_async_alone": ("LDGSTS", CHASE_UNROLL)}
+    return out | {"atom": ("ATOM", CHASE_UNROLL), "red": ("RED", CHASE_UNROLL), "fence": ("MEMBAR|FENCE", CHASE_UNROLL)}
+
+
+def _latency(cache: str, footprint: int, where: str) -> Benchmark:
+    """A random cycle through lines of a footprint, one thread; a lap before brings it where it belongs.
+
+    From DRAM: 65,536 lines spread over the footprint, and the L2 overwritten before each run.
+    """
+    cold = footprint > 64 * MIB
+    stride = footprint // 65_536 if cold else 128
+
+    def measure(card: Card) -> Reading:
+        buffer = card.buffer("large", LARGE)
+        order = np.random.default_rng(1).permutation(footprint // stride).astype(np.uint64)
+        links = np.zeros(len(order), np.uint64)
+        links[order] = buffer + np.roll(order, -1) * stride
+        card.write_spaced(buffer, stride, links)
+        arguments = Arguments(a=buffer + int(order[0]) * stride)
+
+        def run(rounds: int) -> Run:
+            if cold:
+                card.overwrite_l2()
+            return card.run(f"chase_{cache}", Shape(), arguments, rounds)
+
+        run(1 if cold else len(order) // CHASE_UNROLL + 1)
+        pairs = [(run(200), run(600)) for _ in range(5)]
+        return slope_reading(pairs, (200, 600), CHASE_UNROLL)
+
+    parameters = {"instruction": f"ld.global.{cache}.u64", "from": where, "footprint_bytes": footprint}
+    return Benchmark("global latency", parameters, "cycles", measure)
+
+
+def _sweep(kernel: str, width: int, footprint: int, where: str, everywhere: bool, per_processor: int = 2) -> Benchmark:
+    """Bandwidth over a footprint: a lap to warm, then the slope between few and many rounds."""
+
+    def measure(card: Card) -> Reading:
+        ctas = per_processor * card.processors if everywhere else 1
+        each = UNROLL * BLOCK * width * (2 if kernel == "copy" else 1)
+        arguments = Arguments(
+            a=card.buffer("large", LARGE),
+            b=card.buffer("other", LARGE // 4) if kernel == "copy" else 0,
+            c=footprint - 1,
+        )
+        rounds = max(8, min(400, LARGE // 4 // (each * ctas)))
+        shape = Shape(ctas, BLOCK, 128 * 1024 if kernel == "cp_async" else 0)
+        if footprint <= 256 * MIB:
+            card.run(kernel, shape, arguments, footprint // (UNROLL * BLOCK * width * ctas) + 1)
+        times = (rounds, 3 * rounds)
+        if not everywhere and footprint > 256 * MIB:  # the little that one SM reads would stay in the L2
+            pairs = [tuple(_overwritten(card, kernel, shape, arguments, count) for count in times) for _ in range(5)]
+            return slope_reading(pairs, times, each, bytes_per_iteration=each, rate=True)
+        card.run(kernel, shape, arguments, rounds)
+        pairs = [tuple(card.run(kernel, shape, arguments, count) for count in times) for _ in range(5)]
+        if everywhere:
+            return _by_global_timer(pairs, times, each * ctas, card.processors)
+        return slope_reading(pairs, times, each, bytes_per_iteration=each * ctas, rate=True)
+
+    where_from = {"kernel": kernel, "from": where, "footprint_bytes": footprint}
+    parameters = where_from | {"ctas_per_sm": per_processor, "sms": "all"} if everywhere else where_from | {"sms": 1}
+    return Benchmark("global bandwidth", parameters, "bytes per cycle of an SM", measure)
+
+
+def _overwritten(card: Card, kernel: str, shape: Shape, arguments: Arguments, rounds: int) -> Run:
+    card.overwrite_l2()
+    return card.run(kernel, shape, arguments, rounds)
+
+
+def _residency(steps: int) -> Benchmark:
+    """Bandwidth over a footprint of so many steps of the grid, lap after lap: how much of it the L2 keeps."""
+
+    def measure(card: Card) -> Reading:
+        ctas = 2 * card.processors
+        step = ctas * BLOCK * 16
+        arguments = Arguments(a=card.buffer("large", LARGE), c=steps * step)
+        rounds = max(8, steps)  # of UNROLL steps each
+        card.run("laps", Shape(ctas, BLOCK), arguments, rounds)
+        times = (rounds, 3 * rounds)
+        pairs = [tuple(card.run("laps", Shape(ctas, BLOCK), arguments, count) for count in times) for _ in range(5)]
+        reading = _by_global_timer(pairs, times, step * UNROLL, card.processors)
+        reading.also["footprint_bytes"] = steps * step
+        return reading
+
+    return Benchmark("L2 residency", {"steps_of_the_grid": steps}, "bytes per cycle of an SM", measure)
+
+
+def _by_global_timer(pairs: list, times: tuple[int, int], total: float, processors: int) -> Reading:
+    """Bytes per cycle and SM when all work: the card's time by its global timer, at the clock seen."""
+    spans = sorted((many.nanoseconds - few.nanoseconds) / (times[1] - times[0]) for few, many in pairs)
+    clocks = sorted(many.clock_mhz for _, many in pairs)
+    clock = clocks[len(clocks) // 2]
+    values = [total / span / processors / (clock / 1000) for span in spans]
+    also = {"gb_per_s": total / spans[len(spans) // 2]}
+    return Reading(values[len(values) // 2], values[-1], values[0], len(values), clock, also)
+
+
+def _atomic(kernel: str, what: str, ctas: int, block: int, lane_bytes: int, cta_bytes: int) -> Benchmark:
+    def measure(card: Card) -> Reading:
+        a = card.buffer("large", LARGE)
+        shape = Shape(grid=card.processors if ctas == 0 else ctas, block=block, shared=4096)
+        arguments = Arguments(a=a, c=lane_bytes, d=cta_bytes)
+        return card.slope(kernel, shape, arguments, (16, 80), CHASE_UNROLL)
+
+    parameters = {"instruction": what, "ctas": ctas or "all SMs", "threads": block, "bytes_between_lanes": lane_bytes}
+    parameters["bytes_between_ctas"] = cta_bytes
+    return Benchmark("global operation", parameters, "cycles per instruction of a warp", measure)
+
+
+def benchmarks() -> Iterator[Benchmark]:
+    yield _latency("ca", 16 * 1024, "L1")
+    yield _latency("ca", 128 * 1024, "L1")
+    yield _latency("ca", 8 * MIB, "L2")
+    for footprint in (128 * 1024, 4 * MIB, 16 * MIB):
+        yield _latency("cg", footprint, "L2")
+    for footprint in (256 * MIB, LARGE):
+        yield _latency("cg", footprint, "DRAM")
+    for width in WIDTHS:
+        yield _sweep(f"ld_ca_{width}", width, 64 * 1024, "L1", False)
+        yield _sweep(f"ld_cg_{width}", width, 8 * MIB, "L2", False)
+        yield _sweep(f"ld_cg_{width}", width, 16 * MIB, "L2", True)
+        yield _sweep(f"ld_ca_{width}", width, 16 * MIB, "L2", True)
+        yield _sweep(f"ld_cg_{width}", width, LARGE, "DRAM", True)
+        yield _sweep(f"st_{width}", width, 8 * MIB, "L2", False)
+        yield _sweep(f"st_{width}", width, 16 * MIB, "L2", True)
+        yield _sweep(f"st_{width}", width, LARGE, "DRAM", True)
+    for footprint in (4 * MIB, 8 * MIB, 32 * MIB, 64 * MIB, 128 * MIB):
+        yield _sweep("ld_cg_16", 16, footprint, "L2 by footprint", True)
+    for steps in (4, 8, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 40, 60):
+        yield _residency(steps)
+    yield _sweep("ld_cg_16", 16, LARGE, "DRAM", False)
+    yield _sweep("st_16", 16, LARGE, "DRAM", False)
+    yield _sweep("ld_cg_16", 16, LARGE, "DRAM", True, per_processor=1)
+    yield _sweep("st_16", 16, LARGE, "DRAM", True, per_processor=1)
+    for footprint in (8 * MIB, 32 * MIB, LARGE // 4):
+        yield _sweep("copy", 16, footprint, "DRAM" if footprint > 64 * MIB else "L2", True)
+    for footprint, where in ((16 * MIB, "L2"), (LARGE, "DRAM")):
+        yield _sweep("cp_async", 16, footprint, where, True, per_processor=1)
+    yield _atomic("cp_async_alone", "cp.async 16 B, commit, wait (L2)", 1, 32, 0, 0)
+    for kernel, what in (("atom", "atom.global.add.u32"), ("red", "red.global.add.u32"), ("red_f32", "red.global.add.f32")):
+        yield _atomic(kernel, what, 1, 32, 4, 0)
+        yield _atomic(kernel, what, 1, 32, 0, 0)
+        yield _atomic(kernel, what, 0, 256, 4, 1024)
+        yield _atomic(kernel, what, 0, 32, 4, 0)
+    yield _atomic("store_fence", "st.global + fence.acq_rel.gpu", 1, 32, 4, 0)
+    yield _atomic("store_fence", "st.global + fence.acq_rel.gpu", 0, 128, 4, 512)
+    yield _atomic("fence", "fence.acq_rel.gpu", 1, 32, 4, 0)

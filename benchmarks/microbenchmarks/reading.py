@@ -1,0 +1,118 @@
+"""What a benchmark reports, and how stamps become a reading."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kernel import STAMPS
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The median of several repetitions, their least and largest, and what else was seen in them.
+
+    `sm_clock_mhz` is %clock64 over %globaltimer inside the timed loops; None where no kernel of ours was timed so.
+    """
+
+    value: float
+    low: float
+    high: float
+    repetitions: int
+    sm_clock_mhz: float | None
+    also: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One figure to measure: `measure` is given the card and returns the reading in `unit`."""
+
+    name: str
+    parameters: dict[str, Any]
+    unit: str
+    measure: Callable[[Any], Reading]
+
+    def record(self, reading: Reading | None, error: str | None = None) -> dict[str, Any]:
+        """The row of the results file; numbers to six significant digits."""
+        row: dict[str, Any] = {"name": self.name, "parameters": self.parameters, "unit": self.unit}
+        if reading is not None:
+            row |= {key: _rounded(value) for key, value in asdict(reading).items()}
+        return row | {"error": error}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {key: _rounded(entry) for key, entry in value.items()}
+    return value
+
+
+@dataclass(frozen=True)
+class Run:
+    """One launch, from its stamps: array (CTAs, warps, STAMPS) of what the frame wrote; warps without stamps are 0."""
+
+    stamps: np.ndarray
+
+    @classmethod
+    def of(cls, words: Sequence[int], ctas: int, warps: int) -> Run:
+        return cls(np.asarray(words, dtype=np.uint64).reshape(ctas, warps, STAMPS).astype(np.int64))
+
+    @property
+    def cycles(self) -> float:
+        """Median over the CTAs that worked, of last end minus first start within the CTA (one SM, one clock)."""
+        return float(np.median([rows[:, 1].max() - rows[:, 0].min() for rows in self._working()]))
+
+    @property
+    def nanoseconds(self) -> float:
+        """First start to last end on the whole card."""
+        rows = np.concatenate(self._working())
+        return float(rows[:, 3].max() - rows[:, 2].min())
+
+    @property
+    def clock_mhz(self) -> float:
+        """Median over the warps of clock cycles per microsecond of the global timer."""
+        rows = np.concatenate(self._working())
+        spans = np.maximum(rows[:, 3] - rows[:, 2], 1)
+        return float(np.median((rows[:, 1] - rows[:, 0]) / spans) * 1000)
+
+    @property
+    def start_spread_ns(self) -> float:
+        """Between the first and the last start."""
+        rows = np.concatenate(self._working())
+        return float(rows[:, 2].max() - rows[:, 2].min())
+
+    def _working(self) -> list[np.ndarray]:
+        found = [cta[cta[:, 1] > 0] for cta in self.stamps]
+        working = [rows for rows in found if len(rows)]
+        if not working:
+            raise ValueError("no warp wrote its stamps: the kernel did not run")
+        return working
+
+
+def slope_reading(
+    pairs: Sequence[tuple[Run, Run]],
+    times: tuple[int, int],
+    per_iteration: float,
+    *,
+    bytes_per_iteration: float = 0.0,
+    rate: bool = False,
+) -> Reading:
+    """From runs with `times` iterations (few, many): cycles per operation, or with `rate` operations per cycle.
+
+    `per_iteration` counts operations (or bytes) of one SM; `bytes_per_iteration`, those of the whole card, adds GB/s by
+    the global timer and the cycles of a byte at the measured clock.
+    """
+    few, many = times
+    steps = [(b.cycles - a.cycles) / (many - few) for a, b in pairs]
+    values = [per_iteration / step if rate else step / per_iteration for step in steps]
+    clock = statistics.median(b.clock_mhz for _, b in pairs)
+    also: dict[str, Any] = {}
+    if bytes_per_iteration:
+        seconds = [(b.nanoseconds - a.nanoseconds) / (many - few) for a, b in pairs]
+        also["gb_per_s"] = statistics.median(bytes_per_iteration / second for second in seconds)
+    return Reading(statistics.median(values), min(values), max(values), len(values), clock, also)
