@@ -151,7 +151,7 @@ class Card:
         return values
 
     def tensor_map(self, address: int, columns: int, rows: int, box_rows: int) -> Any:
-        """A map of 16-bit rows of `columns`, boxes of 64 columns × box_rows with the 128-byte swizzle."""
+        """A map of 16-bit rows of `columns`, boxes of 64 columns and box_rows rows with the 128-byte swizzle."""
         d = self.driver
         wide, narrow = d.cuuint64_t, d.cuuint32_t
         return checked(

@@ -3,7 +3,8 @@
     python benchmarks/microbenchmarks/derive.py RESULTS.json                               # prints them
     python benchmarks/microbenchmarks/derive.py RESULTS.json --write ptxsim/devices/X.yaml # and enters them there
 
-What a kernel under prediction took plays no part in them. A parameter that is not listed here stays what the table says.
+What a kernel under prediction took plays no part in them. A parameter that is not listed here stays what the
+table says.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-HAND_OVER = 14  # instructions between two barrier operations of the ping-pong kernels, cycles (from their SASS)
+HAND_OVER = (
+    14  # instructions between two barrier operations of the ping-pong kernels, cycles (estimated from their SASS)
+)
 ARRIVE = 20  # of a hop, what is counted as the arrival (assumed; only the sum with the wake-up is measured)
-TMA_ISSUE = 60  # from a wake-up to the TMA instruction in the ring kernels, cycles (from their SASS)
+TMA_ISSUE = 60  # from a wake-up to the TMA instruction in the ring kernels, cycles (estimated from their SASS)
 CTA_START = 300  # assumed; only its sum with the interval is measured
-FRAME = 150  # what the timed kernels do before their first and behind their last stamp, cycles (from their SASS)
+FRAME = (
+    150  # what the timed kernels do before their first and behind their last stamp, cycles (estimated from their SASS)
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,13 @@ class Results:
         return self.value("dependent latency", instruction=instruction)
 
     def tma(self, kernel: str, box_kib: int, slots: int, sms: Any, source: str = "L2", **more: Any) -> dict[str, Any]:
-        wanted = {"box_bytes": box_kib * 1024, "boxes_in_flight": slots, "sms": sms, "from": source, "row_pitch_bytes": 128}
+        wanted = {
+            "box_bytes": box_kib * 1024,
+            "boxes_in_flight": slots,
+            "sms": sms,
+            "from": source,
+            "row_pitch_bytes": 128,
+        }
         return self.row("TMA", kernel=kernel, **wanted, **more)
 
     def sweep(self, kernel: str, source: str, **wanted: Any) -> dict[str, Any]:
@@ -177,14 +188,17 @@ DERIVATIONS: dict[str, Derivation] = {
     ),
     "dsm_bytes_per_cycle": Derivation(
         "distributed shared memory, all SMs: mean of ld and st",
-        lambda r: sum(
-            r.value("distributed shared memory", instruction=f"{kind}.shared::cluster.v4.u32", sms="all")
-            for kind in ("ld", "st")
-        )
-        / 2,
+        lambda r: (
+            sum(
+                r.value("distributed shared memory", instruction=f"{kind}.shared::cluster.v4.u32", sms="all")
+                for kind in ("ld", "st")
+            )
+            / 2
+        ),
     ),
     "mbarrier_wake_latency": Derivation(
-        f"mbarrier ping-pong: half a round trip, less {HAND_OVER} cycles of instructions and {ARRIVE} (assumed) of the arrival",
+        f"mbarrier ping-pong: half a round trip, less {HAND_OVER} cycles of instructions and {ARRIVE} (assumed) "
+        "of the arrival",
         lambda r: hop(r) - ARRIVE,
     ),
     "mbarrier_remote_latency": Derivation(
@@ -213,9 +227,7 @@ DERIVATIONS: dict[str, Derivation] = {
     "load_bytes_per_cycle": Derivation(
         "ld.global.cg.v4 from L2, one SM", lambda r: r.sweep("ld_cg_16", "L2", sms=1)["value"]
     ),
-    "store_bytes_per_cycle": Derivation(
-        "st.global.v4 to L2, one SM", lambda r: r.sweep("st_16", "L2", sms=1)["value"]
-    ),
+    "store_bytes_per_cycle": Derivation("st.global.v4 to L2, one SM", lambda r: r.sweep("st_16", "L2", sms=1)["value"]),
     "l2_bytes_per_cycle": Derivation(
         "TMA from L2, all SMs, boxes of 32 KiB", lambda r: all_sms(r, r.tma("ring_tensor", 32, 4, "all"))
     ),

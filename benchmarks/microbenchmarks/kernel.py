@@ -75,7 +75,7 @@ def timed(
 
     `select` runs after the barrier and may send threads to END; `after` runs behind the second reading of the clock.
     `keep` stores %sink, so that what went into it is not optimised away; all CTAs store to the same few lines, which
-    costs time where there are many. A kernel for clusters meets, and leaves, at the cluster's barrier; one that sends threads to END must not be one.
+    costs time where there are many. A kernel for clusters meets, and leaves, at the cluster's barrier.
     """
     return FRAME.format(
         name=name,

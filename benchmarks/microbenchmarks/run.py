@@ -159,7 +159,9 @@ def main() -> int:
     if options.assemble:
         for name in options.groups:
             if assemble(module(group(name).kernels()), options.cubins) is None:
-                raise SystemExit("run.py: no ptxas here: install nvidia-cuda-nvcc, or run on the card, whose driver compiles")
+                raise SystemExit(
+                    "run.py: no ptxas here: install nvidia-cuda-nvcc, or run on the card, whose driver compiles"
+                )
         return 0
     return run_all(options.groups, options.out, options.cubins)
 

@@ -61,7 +61,9 @@ OPERATIONS = (
         "cvt.rn.satfinite.e4m3x2.f32 %t16, {x}, {y}; mov.b32 %t32, {{%t16, %t16}}; mov.b32 {x}, %t32;",
         "F2FP",
     ),
-    Operation("cvt.rni.s32.f32+cvt.rn.f32.s32", "f32", "cvt.rni.s32.f32 %t32, {x}; cvt.rn.f32.s32 {x}, %t32;", "F2I|I2F", 2),
+    Operation(
+        "cvt.rni.s32.f32+cvt.rn.f32.s32", "f32", "cvt.rni.s32.f32 %t32, {x}; cvt.rn.f32.s32 {x}, %t32;", "F2I|I2F", 2
+    ),
     Operation("shfl.sync.bfly.b32", "b32", "shfl.sync.bfly.b32 {x}, {x}, 1, 31, -1;", "SHFL"),
     Operation("vote.sync.ballot.b32", "b32", "setp.lt.s32 %q, {x}, {y}; vote.sync.ballot.b32 {x}, %q, -1;", "VOTE"),
     Operation("redux.sync.add.u32", "b32", "redux.sync.add.u32 {x}, {x}, -1;", "REDUX"),
@@ -112,15 +114,15 @@ def _branches() -> str:
 
 
 def kernels() -> list[str]:
-    return [_branches()] + [_kernel(i, operation, chains) for i, operation in enumerate(OPERATIONS) for chains in (1, CHAINS)]
+    return [_branches()] + [
+        _kernel(i, operation, chains) for i, operation in enumerate(OPERATIONS) for chains in (1, CHAINS)
+    ]
 
 
 def expected() -> dict[str, tuple[str, int]]:
     """For each kernel, which machine instructions its loop must have and how many."""
     return {
-        f"op{i}_{chains}": (operation.sass, UNROLL)
-        for i, operation in enumerate(OPERATIONS)
-        for chains in (1, CHAINS)
+        f"op{i}_{chains}": (operation.sass, UNROLL) for i, operation in enumerate(OPERATIONS) for chains in (1, CHAINS)
     }
 
 

@@ -17,7 +17,8 @@ LARGE = 1 << 32
 MIB = 1 << 20
 WIDTHS = {4: ".u32", 8: ".v2.u32", 16: ".v4.u32"}
 
-# The CTA's part of a footprint of %c + 1 bytes (a power of two): rounds of UNROLL · BLOCK · width, the grid side by side.
+# The CTA's part of a footprint of %c + 1 bytes (a power of two): rounds of UNROLL · BLOCK · width,
+# the grid side by side.
 SWEEP = """
   .reg .b32 %offset, %step; .reg .b64 %at<{unroll}>; {values}
   mul.lo.u32 %step, %threads, {width};  mul.lo.u32 %offset, %cta, %step;  mul.lo.u32 %offset, %offset, {unroll};
@@ -55,9 +56,13 @@ def _load(cache: str, width: int) -> str:
 
 def _laps() -> str:
     """Loads of 16 bytes in laps of a footprint of %c bytes, a multiple of what the grid reads in a step (%e)."""
-    setup = "  .reg .b32 %offset; .reg .b64 %at; " + registers("b32", "%v", 4 * UNROLL) + """
+    setup = (
+        "  .reg .b32 %offset; .reg .b64 %at; "
+        + registers("b32", "%v", 4 * UNROLL)
+        + """
   mad.lo.u32 %offset, %cta, %threads, %thread;  mul.lo.u32 %offset, %offset, 16;
   mov.u32 %j, %nctaid.x;  mul.lo.u32 %e, %j, %threads;  mul.lo.u32 %e, %e, 16;"""
+    )
     body = ""
     for i in range(UNROLL):
         body += f"""
@@ -104,7 +109,9 @@ def _async_latency() -> str:
 
 
 def _atomics() -> list[str]:
-    lane = "mul.wide.u32 %wide, %thread, %c; add.u64 %a, %a, %wide; mul.wide.u32 %wide, %cta, %d; add.u64 %a, %a, %wide;"
+    lane = (
+        "mul.wide.u32 %wide, %thread, %c; add.u64 %a, %a, %wide; mul.wide.u32 %wide, %cta, %d; add.u64 %a, %a, %wide;"
+    )
     chain = "\n  ".join(["atom.global.add.u32 %sink, [%a], %sink;"] * CHASE_UNROLL)
     red = "\n  ".join(["red.global.add.u32 [%a], 1;"] * CHASE_UNROLL)
     red_f32 = "\n  ".join(["red.global.add.f32 [%a], 0f3F800000;"] * CHASE_UNROLL)
@@ -127,8 +134,14 @@ def kernels() -> list[str]:
 
 def expected() -> dict[str, tuple[str, int]]:
     out = {f"ld_{cache}_{width}": ("LDG", UNROLL) for cache in ("ca", "cg") for width in WIDTHS}
-    out |= {f"st_{width}": ("STG", UNROLL) for width in WIDTHS} | {"laps": ("LDG", UNROLL), "copy": ("LDG", UNROLL), "cp_async": ("LDGSTS", UNROLL)}
-    out |= {f"chase_{cache}": ("LDG", CHASE_UNROLL) for cache in ("ca", "cg")} | {"cp_async_alone": ("LDGSTS", CHASE_UNROLL)}
+    out |= {f"st_{width}": ("STG", UNROLL) for width in WIDTHS} | {
+        "laps": ("LDG", UNROLL),
+        "copy": ("LDG", UNROLL),
+        "cp_async": ("LDGSTS", UNROLL),
+    }
+    out |= {f"chase_{cache}": ("LDG", CHASE_UNROLL) for cache in ("ca", "cg")} | {
+        "cp_async_alone": ("LDGSTS", CHASE_UNROLL)
+    }
     return out | {"atom": ("ATOM", CHASE_UNROLL), "red": ("RED", CHASE_UNROLL), "fence": ("MEMBAR|FENCE", CHASE_UNROLL)}
 
 
@@ -266,7 +279,11 @@ def benchmarks() -> Iterator[Benchmark]:
     for footprint, where in ((16 * MIB, "L2"), (LARGE, "DRAM")):
         yield _sweep("cp_async", 16, footprint, where, True, per_processor=1)
     yield _atomic("cp_async_alone", "cp.async 16 B, commit, wait (L2)", 1, 32, 0, 0)
-    for kernel, what in (("atom", "atom.global.add.u32"), ("red", "red.global.add.u32"), ("red_f32", "red.global.add.f32")):
+    for kernel, what in (
+        ("atom", "atom.global.add.u32"),
+        ("red", "red.global.add.u32"),
+        ("red_f32", "red.global.add.f32"),
+    ):
         yield _atomic(kernel, what, 1, 32, 4, 0)
         yield _atomic(kernel, what, 1, 32, 0, 0)
         yield _atomic(kernel, what, 0, 256, 4, 1024)

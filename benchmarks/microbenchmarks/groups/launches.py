@@ -174,9 +174,23 @@ def benchmarks() -> Iterator[Benchmark]:
             early = Shape(base.grid, base.block, base.shared, base.cluster, early=True)
             for kernel in ("spin", "spin_early", "nothing_early"):
                 yield _period(early, kernel, graph)
-    for waves in ((128, 0, 16, 1), (1024, 0, 2, 1), (384, 200 * 1024, 1, 1), (256, 100 * 1024, 2, 1), (384, 200 * 1024, 1, 2)):
+    for waves in (
+        (128, 0, 16, 1),
+        (1024, 0, 2, 1),
+        (384, 200 * 1024, 1, 1),
+        (256, 100 * 1024, 2, 1),
+        (384, 200 * 1024, 1, 2),
+    ):
         yield _waves(*waves)
-    for shape in (one, plain, full, pairs, crowd, Shape(PROCESSORS, 384, 200 * 1024, 4), Shape(128, 384, 200 * 1024, 8)):
+    for shape in (
+        one,
+        plain,
+        full,
+        pairs,
+        crowd,
+        Shape(PROCESSORS, 384, 200 * 1024, 4),
+        Shape(128, 384, 200 * 1024, 8),
+    ):
         yield _start(shape)
         yield _lone(shape, "spin")
     for shape in (one, plain, full, pairs):

@@ -59,11 +59,16 @@ def _matrix(form: str, count: int) -> str:
 
 def _bandwidth(kind: str, width: int) -> str:
     """Each warp touches 512 B · UNROLL of its own, no bank conflicts."""
-    setup = DECLARE + f"""
+    setup = (
+        DECLARE
+        + f"""
   mov.u32 %j, {4 * width};  mul.lo.u32 %at, %lane, %j;  and.b32 %i, %warp, 7;
   mad.lo.u32 %at, %i, {128 * width}, %at;  add.u32 %at, %base, %at;"""
+    )
     if kind == "ld":
-        one = [f"ld.volatile.shared{WIDTHS[width]} {_vector(width, i * width)}, [%at+{512 * i}];" for i in range(UNROLL)]
+        one = [
+            f"ld.volatile.shared{WIDTHS[width]} {_vector(width, i * width)}, [%at+{512 * i}];" for i in range(UNROLL)
+        ]
         one += [f"xor.b32 %sink, %sink, %v{i}; " for i in range(0, UNROLL * width, width)]
     else:
         setup += "\n  " + lines("add.u32 %v{i}, %thread, {i};", 4)
@@ -73,9 +78,12 @@ def _bandwidth(kind: str, width: int) -> str:
 
 def _strided(kind: str, width: int) -> str:
     """%c bytes between lanes, wrapped at 64 KiB."""
-    setup = DECLARE + f"""
+    setup = (
+        DECLARE
+        + f"""
   mul.lo.u32 %at, %lane, %c;  and.b32 %at, %at, {SIZE // 2 - 1};  add.u32 %at, %base, %at;
   {lines("add.u32 %v{i}, %thread, {i};", 4)}"""
+    )
     if kind == "ld":
         one = [f"ld.volatile.shared{WIDTHS[width]} {_vector(width, i * width)}, [%at];" for i in range(UNROLL)]
         one += [f"xor.b32 %sink, %sink, %v{i};" for i in range(0, UNROLL * width, width)]
@@ -85,10 +93,13 @@ def _strided(kind: str, width: int) -> str:
 
 
 def _matrices(kind: str, count: int) -> str:
-    """%c bytes between the rows of the 8×8 matrices: 16 is free of conflicts, 128 puts all rows in the same banks."""
-    setup = DECLARE + f"""
+    """%c bytes between the rows of the 8 by 8 matrices: 16 is free of conflicts, 128 puts all in the same banks."""
+    setup = (
+        DECLARE
+        + f"""
   mul.lo.u32 %at, %lane, %c;  add.u32 %at, %base, %at;
   {lines("add.u32 %v{i}, %thread, {i};", 4)}"""
+    )
     if kind == "ldmatrix":
         one = [
             f"ldmatrix.sync.aligned.m8n8.x{count}.shared.b16 {{{', '.join(f'%v{i * 4 + k}' for k in range(count))}}}, "

@@ -86,9 +86,12 @@ def _remote_memory(kind: str) -> str:
 
 def _remote_chase() -> str:
     """A word that holds its own address as the cluster sees it: whoever follows it from the other CTA stays there."""
-    setup = REMOTE_MEMORY.format(values=".reg .b32 %word;") + """
+    setup = (
+        REMOTE_MEMORY.format(values=".reg .b32 %word;")
+        + """
   add.u32 %i, %base, %i;  mapa.shared::cluster.u32 %word, %i, %rank;
   st.shared.u32 [%i], %word;"""
+    )
     body = "\n  ".join(["ld.volatile.shared::cluster.u32 %at, [%at];"] * UNROLL)
     return timed("remote_chase", body, setup=setup, after="mov.u32 %sink, %at;", cluster=True)
 
@@ -96,7 +99,9 @@ def _remote_chase() -> str:
 def kernels() -> list[str]:
     cluster_barrier = "barrier.cluster.arrive.release.aligned;  barrier.cluster.wait.acquire.aligned;"
     relaxed = "barrier.cluster.arrive.relaxed.aligned;  barrier.cluster.wait.aligned;"
-    try_wait = "mbarrier.try_wait.parity.shared.b64 %ready, [%ping], 1;  selp.u32 %i, 1, 0, %ready;  xor.b32 %sink, %sink, %i;"
+    try_wait = (
+        "mbarrier.try_wait.parity.shared.b64 %ready, [%ping], 1;  selp.u32 %i, 1, 0, %ready;  xor.b32 %sink, %sink, %i;"
+    )
     two_sets = ".reg .pred %other; setp.ge.u32 %other, %thread, 32;"
     return [
         timed("bar_sync", _repeat("bar.sync 0;")),

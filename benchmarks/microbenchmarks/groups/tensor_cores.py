@@ -89,7 +89,9 @@ def _after(product: Product) -> str:
 def _stream(product: Product) -> str:
     """Four products a round, one round in flight while the next is issued."""
     four = "\n  ".join(product.text(step) for step in range(4))
-    body = f"wgmma.fence.sync.aligned;\n  {four}\n  wgmma.commit_group.sync.aligned;\n  wgmma.wait_group.sync.aligned 1;"
+    body = (
+        f"wgmma.fence.sync.aligned;\n  {four}\n  wgmma.commit_group.sync.aligned;\n  wgmma.wait_group.sync.aligned 1;"
+    )
     drain = "wgmma.wait_group.sync.aligned 0;"
     return timed(product.name, body, setup=_setup(product), drain=drain, after=_after(product))
 
@@ -111,24 +113,36 @@ def _warp_product(chains: int) -> str:
     for i in range(WARP_UNROLL):
         c = ", ".join(f"%acc{4 * (i % chains) + k}" for k in range(4))
         out.append(
-            f"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {{{c}}}, {{%ra0, %ra1, %ra2, %ra3}}, {{%ra4, %ra5}}, {{{c}}};"
+            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+            f"{{{c}}}, {{%ra0, %ra1, %ra2, %ra3}}, {{%ra4, %ra5}}, {{{c}}};"
         )
     after = lines("mov.b32 %i, %acc{i}; xor.b32 %sink, %sink, %i;", 4 * chains)
     return timed(f"mma_{chains}", "\n  ".join(out), setup=setup, after=after)
 
 
 def kernels() -> list[str]:
-    return [_warp_product(1), _warp_product(WARP_CHAINS)] + [make(product) for product in PRODUCTS for make in (_stream, _alone)]
+    return [_warp_product(1), _warp_product(WARP_CHAINS)] + [
+        make(product) for product in PRODUCTS for make in (_stream, _alone)
+    ]
 
 
 def expected() -> dict[str, tuple[str, int]]:
     sass = {product: "QGMMA" if product.k == 32 else "HGMMA" for product in PRODUCTS}
     streams = {product.name: (sass[product], 4) for product in PRODUCTS}
-    return streams | {"mma_1": ("HMMA", WARP_UNROLL)} | {f"{product.name}_alone": (sass[product], 1) for product in PRODUCTS}
+    return (
+        streams
+        | {"mma_1": ("HMMA", WARP_UNROLL)}
+        | {f"{product.name}_alone": (sass[product], 1) for product in PRODUCTS}
+    )
 
 
 def _parameters(product: Product, warpgroups: int) -> dict[str, object]:
-    return {"shape": f"m64n{product.n}k{product.k}", "dtype": product.dtype, "a": product.place, "warpgroups": warpgroups}
+    return {
+        "shape": f"m64n{product.n}k{product.k}",
+        "dtype": product.dtype,
+        "a": product.place,
+        "warpgroups": warpgroups,
+    }
 
 
 def _throughput(product: Product, warpgroups: int) -> Benchmark:

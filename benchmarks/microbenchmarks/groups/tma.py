@@ -17,10 +17,12 @@ RING = 1024  # the ring of boxes begins here in shared memory; before it lie the
 RESIDENT_ROWS = 1024  # per CTA: 128 KiB, on all SMs 17 MB
 SHARED = 200 * 1024
 
-# Each warp has a ring of its own. %c: bytes of a box; %d: slots of the ring; %e: rows of the CTA's part (a power of two, a multiple of the box).
+# Each warp has a ring of its own. %c: bytes of a box; %d: slots of the ring; %e: rows of the CTA's part (a power of
+# two, a multiple of the box).
 # With %q false for this CTA (its SM does not take part) it ends at once.
 PREPARE = """
-  .reg .b32 %slot, %place, %bar, %parity, %row, %first_row, %rows, %column, %inner; .reg .pred %ready, %chosen; .reg .b64 %map;
+  .reg .b32 %slot, %place, %bar, %parity, %row, %first_row, %rows, %column, %inner;
+  .reg .pred %ready, %chosen; .reg .b64 %map;
   {map}
   shr.u32 %rows, %c, 7;  mul.lo.u32 %first_row, %cta, %e;  mov.u32 %column, 0;
   mul.lo.u32 %i, %c, %d;  add.u32 %i, %i, 1024;  mad.lo.u32 %base, %warp, %i, %base;
@@ -48,7 +50,10 @@ ADVANCE_PLAIN = "add.u32 %row, %row, %rows;  and.b32 %row, %row, %e;"
 NEXT_SLOT = """
   add.u32 %slot, %slot, 1;  setp.eq.u32 %p, %slot, %d;  @%p mov.u32 %slot, 0;  @%p xor.b32 %parity, %parity, 1;
 """
-PLACE = "shl.b32 %bar, %slot, 3;  add.u32 %bar, %base, %bar;  mad.lo.u32 %place, %slot, %c, %base;  add.u32 %place, %place, 1024;"
+PLACE = (
+    "shl.b32 %bar, %slot, 3;  add.u32 %bar, %base, %bar;  "
+    "mad.lo.u32 %place, %slot, %c, %base;  add.u32 %place, %place, 1024;"
+)
 
 
 @dataclass(frozen=True)
@@ -149,15 +154,18 @@ def _store_alone() -> str:
 
 def _multicast(size: int) -> str:
     """Each CTA of a cluster fetches its 1/size of a box for all; a slot is refilled when all have seen it full."""
-    setup = _prepare(True).replace(
-        "mbarrier.init.shared.b64 [%j], 1;",
-        f"mbarrier.init.shared.b64 [%j], 1;  mbarrier.init.shared.b64 [%j+256], {size};",
-    ) + """
+    setup = (
+        _prepare(True).replace(
+            "mbarrier.init.shared.b64 [%j], 1;",
+            f"mbarrier.init.shared.b64 [%j], 1;  mbarrier.init.shared.b64 [%j+256], {size};",
+        )
+        + f"""
   .reg .b32 %rank, %part, %to, %remote, %peer, %seen; .reg .b16 %mask;
   mov.u32 %rank, %cluster_ctarank;  div.u32 %part, %c, {size};
   sub.u32 %i, %cta, %rank;  add.u32 %j, %e, 1;  mul.lo.u32 %first_row, %i, %j;
   shr.u32 %j, %part, 7;  mul.lo.u32 %j, %j, %rank;  add.u32 %first_row, %first_row, %j;
-  mul.lo.u32 %to, %rank, %part;  mov.u16 %mask, {mask};  mov.u32 %seen, 0;""".format(size=size, mask=(1 << size) - 1)
+  mul.lo.u32 %to, %rank, %part;  mov.u16 %mask, {(1 << size) - 1};  mov.u32 %seen, 0;"""
+    )
     load = """add.u32 %j, %first_row, %row;  add.u32 %i, %place, %to;
   mbarrier.arrive.expect_tx.shared.b64 _, [%bar], %c;
   cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster
@@ -174,7 +182,8 @@ RINGFILL:
     )
     empty = """EMPTY:
   mbarrier.try_wait.parity.shared.b64 %ready, [%bar+256], %parity;  @!%ready bra EMPTY;"""
-    body = f"{PLACE}\n  {_wait('FULL')}\n  {_elected('KEPT', free)}\n  {empty}\n  {_elected('SKIP', load)}  {ADVANCE}  {NEXT_SLOT}"
+    refill = f"{_elected('SKIP', load)}  {ADVANCE}  {NEXT_SLOT}"
+    body = f"{PLACE}\n  {_wait('FULL')}\n  {_elected('KEPT', free)}\n  {empty}\n  {refill}"
     drain = f"""mov.u32 %inner, 0;
 DRAIN:
   {PLACE}
@@ -198,7 +207,12 @@ def kernels() -> list[str]:
 
 
 def expected() -> dict[str, tuple[str, int]]:
-    out = {"ring_tensor": ("UTMALDG", 2), "ring_8": ("UTMALDG", 16), "ring_plain": ("UBLKCP", 2), "store_alone": ("UTMASTG", 1)}
+    out = {
+        "ring_tensor": ("UTMALDG", 2),
+        "ring_8": ("UTMALDG", 16),
+        "ring_plain": ("UBLKCP", 2),
+        "store_alone": ("UTMASTG", 1),
+    }
     return out | {"store_4": ("UTMASTG", 1), "multicast_2": ("UTMALDG", 2), "multicast_4": ("UTMALDG", 2)}
 
 
