@@ -74,6 +74,7 @@ def launches(operator: str, kernel: str, folder: Path, workload: Any) -> tuple[l
     from cutesnake.catalog import load_operator
     from cutesnake.load import cute as cute_load
     from cutesnake.load.build import LoadedBuild
+    from cutesnake.targets import TARGETS
 
     problem, made = load_operator(operator), []
     inputs, outputs = problem.make_inputs(workload, 0), problem.make_outputs(workload)
@@ -86,7 +87,7 @@ def launches(operator: str, kernel: str, folder: Path, workload: Any) -> tuple[l
 
         return call
 
-    with cute_load.opened_by(capture):
+    with cute_load.opened_by(capture, TARGETS[folder.parent.name].simulated_processors):
         runner = load_kernel(operator, kernel).bind(LoadedBuild(folder), workload, inputs, outputs)
     runner(0)
     told = [(launch.grid, launch.block, launch.cluster, launch.dynamic_shared_bytes) for launch in runner.launches]

@@ -1,8 +1,8 @@
 """A stand-in for `cuda.tile` that computes with numpy: a kernel's own source, executed block by block on a CPU.
 
-Tiles are numpy arrays, 8-bit and 4-bit floats float32 arrays of their values. It has what the kernels of matrix
-products use. What it does with memory, shapes and numbers is what cuTile documents; what the compiler makes of it is
-not seen.
+Tiles are numpy arrays, 16-bit floats and shorter ones float32 arrays of their values. It has what the kernels of matrix
+products and of mixed attention use. What it does with memory, shapes and numbers is what cuTile documents; what the
+compiler makes of it is not seen.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ class Tile(types.ModuleType):
     """The module `cuda.tile` of one kernel file."""
 
     float32, float4_e2m1fn, float8_e4m3fn, float8_e8m0fnu = "float32", "e2m1", "e4m3", "e8m0"
+    bfloat16, int32 = "float32", "int32"
     PaddingMode = types.SimpleNamespace(ZERO=0)
 
     def __init__(self) -> None:
         super().__init__("cuda.tile")
-        self.Constant = {int: int}
+        self.Constant = {int: int, bool: bool}
         self.block: tuple[int, ...] = ()
         self.grid: tuple[int, ...] = ()
         self.function = self.kernel = lambda function: function
@@ -90,7 +91,9 @@ class Tile(types.ModuleType):
 
     zeros = staticmethod(lambda shape, dtype: np.zeros(shape, np.float32))
     full = staticmethod(lambda shape, value, dtype: np.full(shape, value, np.float32))
-    minimum = staticmethod(min)
+    minimum, maximum = staticmethod(np.minimum), staticmethod(np.maximum)
+    arange, where, exp2, log2 = (staticmethod(f) for f in (np.arange, np.where, np.exp2, np.log2))
+    max, sum, cat = staticmethod(np.max), staticmethod(np.sum), staticmethod(np.concatenate)
     broadcast_to = staticmethod(np.broadcast_to)
     reshape = staticmethod(np.reshape)
     permute = transpose = staticmethod(np.transpose)

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-
-from benchmarks.microbenchmarks.kernel import STAMPS
+from kernel import STAMPS
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
-from benchmarks.microbenchmarks.kernel import lines, registers, timed
-from benchmarks.microbenchmarks.reading import Benchmark, Reading, Run, slope_reading
+from card import Arguments, Card, Shape
+from kernel import lines, registers, timed
+from reading import Benchmark, Reading, Run, slope_reading
 
 NAME = "global_memory"
 UNROLL = 8

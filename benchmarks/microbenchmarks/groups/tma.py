@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
-from benchmarks.microbenchmarks.groups.global_memory import LARGE, MIB, _by_global_timer
-from benchmarks.microbenchmarks.kernel import timed
-from benchmarks.microbenchmarks.reading import Benchmark, Reading, Run
+from card import Arguments, Card, Shape
+from kernel import timed
+from reading import Benchmark, Reading, Run
+
+from groups.global_memory import LARGE, MIB, _by_global_timer
 
 NAME = "tma"
 ROW_BYTES = 128

@@ -56,6 +56,7 @@ def dtype(name: str) -> Any:
         "fp16": ct.float16,
         "fp32": ct.float32,
         "fp8": ct.float8_e4m3fn,
+        "int8": ct.int8,
         "int32": ct.int32,
         "uint8": ct.uint8,
     }

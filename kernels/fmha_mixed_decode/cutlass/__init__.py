@@ -1,0 +1,99 @@
+"""NVIDIA's CUTLASS example `blackwell/mixed_input_fmha/mixed_input_fmha_decode.py` in CuTe DSL, from the fetched wheel.
+
+It splits the cache among blocks; a second kernel of its own joins their results. It is unmodified, but for a name that
+it imports and never uses, `mapa`, which DSL 4.8 keeps elsewhere: `program` gives it one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream.examples import SOURCE
+
+if TYPE_CHECKING:
+    from kernels.fmha_mixed_decode.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cute"
+TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+FUNCTION = "fmha_mixed_decode"
+WIDTH = 512  # elements of a head
+TOKENS = 128  # of the cache that a block takes at a time
+WIDEST_GROUP = 32  # query heads of a block
+REDUCED = 128  # columns that a block of the second kernel joins
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    w = workload
+    if w.head_dim != WIDTH:
+        return f"head_dim is {w.head_dim}: DSL 4.8.1 builds NVIDIA's example for {WIDTH} only"
+    if w.kv_length % TOKENS:
+        return f"kv_length is {w.kv_length}: NVIDIA's example counts what lies past the end of the last {TOKENS} tokens"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """Heads of a block and warpgroups that convert the cache, as NVIDIA's own runner chooses them."""
+    w = workload
+    tile = min(-(-w.group // 8) * 8, WIDEST_GROUP)
+    params = {"dtype": w.dtype, "head_dim": w.head_dim, "head_tile": tile}
+    params |= {"converters": 4 if w.group == 8 and w.dtype == "int4" else 2}
+    return (Variant(f"{w.dtype}_d{w.head_dim}_h{tile}", params),)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.fmha_mixed_decode.cutlass import program as cutlass_program
+
+        return cutlass_program.program(**variant.params)
+
+    return cute_build.build(program, FUNCTION, target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """Two launches, and before them the running maxima are set to -inf, which the first kernel raises."""
+    import math
+
+    import torch
+
+    from cutesnake.load.cute import Call, multiprocessors
+    from kernels.upstream.installed import on_stream
+
+    w, i, device = workload, inputs, inputs.q.device
+    blocks = w.batch * w.kv_heads * -(-w.group // build.params["head_tile"])
+    splits = max(1, min(multiprocessors(device) // blocks, -(-w.kv_length // TOKENS)))
+
+    def empty(*shape: int) -> torch.Tensor:
+        return torch.empty(shape, dtype=torch.float32, device=device)
+
+    largest, lse = (empty(w.batch, w.heads) for _ in range(2))
+    partial = empty(splits, w.batch, w.heads, w.head_dim)
+    partial_largest, partial_sum = (empty(splits, w.batch, w.heads) for _ in range(2))
+    k, v = (codes.view(torch.int8) for codes in (i.k, i.v))
+    workspace = (largest, lse, partial, partial_largest, partial_sum)
+    arguments = (i.q, k, v, i.k_scale, i.v_scale, outputs.out, *workspace, i.softmax_scale)
+    call = Call(build.function(), arguments)
+
+    def enqueue(stream: int) -> None:
+        with on_stream(largest, stream):
+            largest.fill_(-math.inf)
+        call(stream)
+
+    decode, reduction = (next(s for s in build.symbols if name in s) for name in ("_decode_", "_reduction_"))
+    grids = (
+        (splits, -(-w.group // build.params["head_tile"]), w.batch * w.kv_heads),
+        (
+            -(-w.head_dim // REDUCED),
+            w.heads,
+            w.batch,
+        ),
+    )
+    return Runner(enqueue, (build.launch(decode, grids[0]), build.launch(reduction, grids[1])))

@@ -1,0 +1,82 @@
+"""`fmha_mixed_prefill` in cuTile, ours: FlashAttention-2 over int8, e4m3 or int4 codes of keys and values."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+
+if TYPE_CHECKING:
+    from kernels.fmha_mixed_prefill.operator import Inputs, Outputs, Workload
+
+DSL = "cutile"
+SOURCE = "ours"
+TARGETS = {
+    "sm_90a": ("TMA", "wgmma"),
+    "sm_100a": ("tcgen05", "tensor memory"),
+    "sm_103a": ("tcgen05", "tensor memory"),
+    "sm_120a": ("TMA",),
+}
+SYMBOL = "fmha_mixed_prefill"
+# Queries x keys of a tile for heads of up to 256 elements, and for wider ones; warps that compute. The default first.
+TILINGS = (((128, 64), (64, 64), 8), ((64, 64), (64, 32), 4))
+LOG2_E = 1.0 / math.log(2.0)
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    w = workload
+    if not 64 <= w.head_dim <= 512 or w.head_dim & (w.head_dim - 1):
+        return f"head_dim is {w.head_dim}: this kernel takes powers of two from 64 to 512"
+    if w.batch * w.heads > 65_535:
+        return f"batch x heads is {w.batch * w.heads}: the grid of a launch has room for 65,535"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """A build per format, head width, size of a group and mask serves every batch and length."""
+    from kernels.fmha_mixed_prefill.operator import BITS
+
+    w = workload
+    known = {"dtype": w.dtype, "bits": BITS[w.dtype], "width": w.head_dim, "group": w.group, "causal": w.causal}
+    # Rows of scales are read as they are: only those of whole 16 bytes may come by TMA.
+    known["aligned"] = w.length % 8 == 0
+    found = []
+    for narrow, wide, warps in TILINGS:
+        rows, keys = narrow if w.head_dim <= 256 else wide
+        name = [w.dtype, f"d{w.head_dim}g{w.group}", f"{rows}x{keys}w{warps}"]
+        name += ["causal"] * w.causal + ["unaligned"] * (not known["aligned"])
+        found.append(Variant("_".join(name), {**known, "rows": rows, "keys": keys, "warps": warps}))
+    return tuple(found)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build.cutile import DeviceFunction, array, build, scalar
+    from kernels.fmha_mixed_prefill.cutile.kernel import attention
+
+    p = variant.params
+    codes = array("int8" if p["bits"] == 4 else p["dtype"], 3)
+    scales = array("bf16", 2, aligned=p["aligned"])
+    tensors = [array("bf16", 3), codes, codes, scales, scales, array("bf16", 3)]
+    constants = [p["group"], p["causal"], p["rows"], p["keys"], p["width"], p["bits"]]
+    kernel = attention.replace_hints(num_worker_warps=p["warps"] if target == "sm_90a" else None)
+    parameters = [*tensors, scalar("int32"), scalar("fp32"), *constants]
+    return build([DeviceFunction("kernel", SYMBOL, kernel, parameters)], target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """One launch: a block per tile of queries and head."""
+    from cutesnake.load.cutile import TileLaunch, sequence
+
+    w, p, i = workload, build.params, inputs
+    planes = w.batch * w.kv_heads
+    q, out = (tensor.view(w.batch * w.heads, w.length, w.head_dim) for tensor in (i.q, outputs.out))
+    k, v = (codes.view(planes, w.length, -1) for codes in (i.k, i.v))
+    scales = [scale.view(planes, w.length) for scale in (i.k_scale, i.v_scale)]
+    values = (q, k, v, *scales, out, w.length, i.softmax_scale * LOG2_E)
+    grid = (-(-w.length // p["rows"]), w.batch * w.heads, 1)
+    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))
