@@ -6,20 +6,15 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from benchmarks.microbenchmarks import derive, kernel, reading, run
 
 ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "benchmarks" / "microbenchmarks"
-sys.path.insert(0, str(HERE))
-
-import derive  # noqa: E402
-import kernel  # noqa: E402
-import numpy as np  # noqa: E402
-import reading  # noqa: E402
-import run  # noqa: E402
 
 SMALL = ("launches", "shared_memory", "synchronization", "tma")
 INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_.]*)")

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kernel import STAMPS, assemble
-from reading import Reading, Run, slope_reading
+
+from benchmarks.microbenchmarks.kernel import STAMPS, assemble
+from benchmarks.microbenchmarks.reading import Reading, Run, slope_reading
 
 REPETITIONS = 5
 OUT_BYTES = 1 << 26

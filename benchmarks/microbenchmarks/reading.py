@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from kernel import STAMPS
+
+from benchmarks.microbenchmarks.kernel import STAMPS
 
 
 @dataclass(frozen=True)

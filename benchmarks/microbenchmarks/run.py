@@ -21,9 +21,9 @@ from types import ModuleType
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent.parent))
 
-from kernel import assemble, module  # noqa: E402  (this folder is a program, not a package)
+from benchmarks.microbenchmarks.kernel import assemble, module  # noqa: E402  (the project's folder has to be found first)
 
 GROUPS = (
     "arithmetic",
@@ -42,12 +42,12 @@ CONTEXT_LOST = 3  # exit status of a child whose context cannot be used any more
 def group(name: str) -> ModuleType:
     if name not in GROUPS:
         raise SystemExit(f"run.py: no group {name!r}; there are {', '.join(GROUPS)}")
-    return importlib.import_module(f"groups.{name}")
+    return importlib.import_module(f"benchmarks.microbenchmarks.groups.{name}")
 
 
 def measure_group(name: str, first: int, rows: Path, cubins: Path) -> int:
     """The child: benchmarks from number `first` on, a JSON line each as soon as it is there; an exit status."""
-    from card import Card, CardError
+    from benchmarks.microbenchmarks.card import Card, CardError
 
     found = group(name)
     card = Card(cubins)

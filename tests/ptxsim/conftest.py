@@ -19,6 +19,12 @@ ROOT = Path(__file__).parents[2]
 BELOW = "flashinfer/data/cutlass/examples/python/CuTeDSL"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The marks of these tests, for where the repository's pyproject.toml is not read."""
+    config.addinivalue_line("markers", "slow: takes longer than a few seconds")
+    config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU")
+
+
 @pytest.fixture(scope="session")
 def examples() -> Path:
     """NVIDIA's CuTe DSL examples; the test is skipped where they were not fetched."""

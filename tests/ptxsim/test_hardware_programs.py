@@ -47,6 +47,7 @@ CUTILE = {
 }
 
 
+@pytest.mark.skipif(not COVERAGE.exists(), reason="the census is part of the repository, not of the package")
 def test_every_opcode_of_sm_90a_in_the_census_ran_on_the_card() -> None:
     """Ordinary ones in a generated program of their own, the rest in a whole kernel (h200.json)."""
     rows = [line.split(" | ") for line in COVERAGE.read_text().splitlines() if line.startswith("| ")]

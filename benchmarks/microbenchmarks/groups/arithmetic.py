@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from card import Arguments, Card, Shape
-from kernel import registers, timed
-from reading import Benchmark, Reading
+from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.kernel import registers, timed
+from benchmarks.microbenchmarks.reading import Benchmark, Reading
 
 NAME = "arithmetic"
 UNROLL = 64

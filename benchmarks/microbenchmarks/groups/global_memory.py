@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from card import Arguments, Card, Shape
-from kernel import lines, registers, timed
-from reading import Benchmark, Reading, Run, slope_reading
+
+from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.kernel import lines, registers, timed
+from benchmarks.microbenchmarks.reading import Benchmark, Reading, Run, slope_reading
 
 NAME = "global_memory"
 UNROLL = 8

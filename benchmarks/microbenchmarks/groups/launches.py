@@ -9,9 +9,10 @@ import statistics
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from card import Arguments, Card, Shape
-from kernel import STAMPS, timed
-from reading import Benchmark, Reading, Run
+
+from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.kernel import STAMPS, timed
+from benchmarks.microbenchmarks.reading import Benchmark, Reading, Run
 
 NAME = "launches"
 PROCESSORS = 132  # grids of as many CTAs as an H100 or H200 has SMs

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from card import Arguments, Card, Shape
-from kernel import lines, registers, timed
-from reading import Benchmark, Reading
+from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.kernel import lines, registers, timed
+from benchmarks.microbenchmarks.reading import Benchmark, Reading
 
 NAME = "shared_memory"
 SIZE = 64 * 1024

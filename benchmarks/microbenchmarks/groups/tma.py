@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from card import Arguments, Card, Shape
-from kernel import timed
-from reading import Benchmark, Reading, Run
-
-from groups.global_memory import LARGE, MIB, _by_global_timer
+from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.groups.global_memory import LARGE, MIB, _by_global_timer
+from benchmarks.microbenchmarks.kernel import timed
+from benchmarks.microbenchmarks.reading import Benchmark, Reading, Run
 
 NAME = "tma"
 ROW_BYTES = 128

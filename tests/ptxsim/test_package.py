@@ -1,0 +1,64 @@
+"""ptxsim as a package of its own: installed alone, with its command and its tests; used by others as any package is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+import ptxsim
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PACKAGE = ROOT / "ptxsim"
+pytestmark = pytest.mark.skipif(not (PACKAGE / "pyproject.toml").exists(), reason="this is not the repository")
+
+
+def test_numpy_is_all_it_needs() -> None:
+    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
+    assert [re.split(r"[<>=]", x)[0] for x in project["dependencies"]] == ["numpy"]
+    assert project["version"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert (PACKAGE / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    known = {"numpy", "yaml", "torch", "ptxsim", *sys.stdlib_module_names}
+    for path in PACKAGE.rglob("*.py"):
+        imported = set(re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(), re.M))
+        assert imported <= known, f"{path}: {imported - known}"
+
+
+def test_the_workflow_uses_only_what_the_package_offers() -> None:
+    for place in ("workflow", "kernels"):
+        for path in (ROOT / place).rglob("*.py"):
+            text = path.read_text()
+            assert not re.search(r"from ptxsim\.|import ptxsim\.", text), path
+            if "import ptxsim" in text:
+                used = set(re.findall(r"(?<![\w./`])ptxsim\.([A-Za-z]\w*)", text))
+                assert used <= set(ptxsim.__all__), (path, used - set(ptxsim.__all__))
+
+
+@pytest.mark.slow
+def test_it_installs_alone_with_its_command_and_its_tests_pass_there(tmp_path) -> None:
+    """A virtual environment with numpy, pytest and PyYAML: no torch, no CuTe DSL, nothing of this project."""
+    venv.create(tmp_path / "env", with_pip=True)
+    tools = tmp_path / "env/bin"
+
+    def ran(*words: object, **more: object) -> str:
+        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=300, cwd=tmp_path, **more)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout
+
+    ran(tools / "pip", "install", "-q", f"{PACKAGE}[test]")
+    place = Path(ran(tools / "python", "-c", "import ptxsim; print(ptxsim.__file__)").strip())
+    assert tmp_path in place.parents and (place.parent / "stub.c").exists()
+    assert {x.name for x in (PACKAGE / "devices").glob("*.yaml")} == {x.name for x in place.parent.glob("devices/*")}
+    assert "exit status" in ran(tools / "ptxsim", "-h")
+    shutil.copytree(HERE, tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    told = ran(
+        tools / "python", "-m", "pytest", "-q", "-m", "not slow and not gpu", "-c", "/dev/null", tmp_path / "tests"
+    )
+    assert int(re.search(r"(\d+) passed", told)[1]) > 400, told[-500:]
