@@ -41,6 +41,16 @@ def test_an_array_is_its_pointer_its_extents_and_its_strides() -> None:
     assert [value.value for value in packed] == [2**40, 3, 5, 8, 1, 7, 0.5]
 
 
+def test_a_list_of_arrays_is_a_table_of_their_pointers_extents_and_strides_and_its_length() -> None:
+    torch = pytest.importorskip("torch")
+    arrays = [torch.zeros(3, 5), torch.zeros(4, 8)[:, ::2]]
+    made = cutile_load.ArrayList(arrays)
+    pointer, length = cutile_load.flatten([made])
+    assert (type(pointer), type(length), length.value) == (ctypes.c_uint64, ctypes.c_int32, 2)
+    assert pointer.value == made.table.data_ptr() and made.table.dtype == torch.int64
+    assert made.table.tolist() == [[arrays[0].data_ptr(), 3, 5, 5, 1], [arrays[1].data_ptr(), 4, 4, 8, 2]]
+
+
 @pytest.mark.parametrize("value", [True, "4096", None, [1]])
 def test_what_cannot_be_an_argument_is_refused(value) -> None:
     with pytest.raises(TypeError, match="neither a tensor nor"):

@@ -91,6 +91,13 @@ def array(name: str, ndim: int, aligned: bool = True, major: int = -1) -> Any:
     )
 
 
+def array_list(element: Any) -> Any:
+    """Constraint of a list of arrays, none of which overlap, whose constraint is `element`."""
+    from cuda.tile.compilation import ListConstraint
+
+    return ListConstraint(element, alias_groups=(), elements_may_alias=False)
+
+
 def scalar(name: str) -> Any:
     """Constraint of a scalar argument of dtype `name`."""
     from cuda.tile.compilation import ScalarConstraint

@@ -1,9 +1,10 @@
 """Loads cuTile's cubins on a GPU machine and launches them: CUDA driver calls only, no cuTile.
 
 cuTile's calling convention `cutile_python_v1`, as the PTX of a build shows it: an array is its pointer, then one int32
-per extent, then one int32 per stride (in elements, constant strides included); a scalar is itself; constants do not
-appear. TMA descriptors are further, hidden parameters that the driver fills in. A launch asks for blocks of (1, 1, 1):
-the driver knows how many threads a tile block has.
+per extent, then one int32 per stride (in elements, constant strides included); a list of arrays is the pointer of a
+table on the device, with a row of such words for each array, all of 64 bits, and its int32 length; a scalar is itself;
+constants do not appear. TMA descriptors are further, hidden parameters that the driver fills in. A launch asks for
+blocks of (1, 1, 1): the driver knows how many threads a tile block has.
 """
 
 from __future__ import annotations
@@ -61,20 +62,39 @@ class Cubin:
 def flatten(values: Sequence[Any]) -> Iterator[Any]:
     """Kernel parameters as ctypes values, in order; TypeError for what cannot be one.
 
-    A tensor is anything with `data_ptr()`, `shape` and `stride()`; int becomes int32, float becomes float32. Raises
-    ValueError for an extent or stride that needs more than 32 bits.
+    A tensor is anything with `data_ptr()`, `shape` and `stride()`; int becomes int32, float becomes float32; a list of
+    tensors is an `ArrayList`. Raises ValueError for an extent or stride that needs more than 32 bits.
     """
     for value in values:
-        if hasattr(value, "data_ptr"):
-            extents = (*value.shape, *value.stride())
-            if max(extents, default=0) >= 2**31:
-                raise ValueError(f"an array of shape {tuple(value.shape)} needs more than 32-bit extents and strides")
+        if isinstance(value, ArrayList):
+            yield ctypes.c_uint64(value.table.data_ptr())
+            yield ctypes.c_int32(len(value.table))
+        elif hasattr(value, "data_ptr"):
             yield ctypes.c_uint64(value.data_ptr())
-            yield from (ctypes.c_int32(extent) for extent in extents)
+            yield from (ctypes.c_int32(extent) for extent in _extents(value))
         elif isinstance(value, bool) or not isinstance(value, int | float):
             raise TypeError(f"{value!r} is neither a tensor nor an int nor a float")
         else:
             yield ctypes.c_int32(value) if isinstance(value, int) else ctypes.c_float(value)
+
+
+def _extents(tensor: Any) -> tuple[int, ...]:
+    """Shape and strides of a tensor; ValueError where 32 bits do not hold them."""
+    extents = (*tensor.shape, *tensor.stride())
+    if max(extents, default=0) >= 2**31:
+        raise ValueError(f"an array of shape {tuple(tensor.shape)} needs more than 32-bit extents and strides")
+    return extents
+
+
+class ArrayList:
+    """A list of arrays on one device, as a kernel takes it; the arrays are kept alive with it."""
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        import torch
+
+        self._kept = tuple(tensors)
+        words = [(tensor.data_ptr(), *_extents(tensor)) for tensor in tensors]
+        self.table = torch.tensor(words, dtype=torch.int64, device=tensors[0].device)
 
 
 class TileLaunch:

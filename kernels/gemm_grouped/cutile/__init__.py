@@ -1,0 +1,72 @@
+"""`gemm_grouped` in cuTile, for operands with a scale per block: blocks that stay, and count through lists of matrices.
+
+Tiles of 128 x 128 are no candidates: tileiras 13.4.92 ends with «failed to compile Tile IR program», without a place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+
+if TYPE_CHECKING:
+    from kernels.gemm_grouped.operator import Inputs, Outputs, Workload
+
+DSL = "cutile"
+SOURCE = "ours"
+TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+SYMBOL = "gemm_grouped"
+MULTIPROCESSORS = 148  # of a B200 or B300
+ROW_BYTES = 128  # of a tile of codes: what a swizzled row of shared memory holds
+SCALE_TILE_BYTES = 512  # 128 rows by 4 scales
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Rows and columns of C per block."""
+
+    tile_m: int
+    tile_n: int
+
+
+TILES = (Tiles(128, 256), Tiles(256, 128))
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    return None if workload.scaled else "this kernel takes operands with a scale per block; TileGym's has the others"
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """A build per format and tile serves every list of sizes."""
+    dtype = workload.dtype
+    return tuple(Variant(f"{dtype}_{t.tile_m}x{t.tile_n}", {"dtype": dtype, **asdict(t)}) for t in TILES)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build.cutile import DeviceFunction, array, array_list, build
+    from kernels.gemm_blockscaled.operator import BITS, BLOCK
+    from kernels.gemm_grouped.cutile.kernel import grouped_products
+
+    p = variant.params
+    per_byte = 8 // BITS[p["dtype"]]
+    arrays = [*[array("uint8", 2)] * 2, *[array("uint8", 3)] * 2, array("fp16", 2)]
+    constants = [p["tile_m"], p["tile_n"], ROW_BYTES * per_byte, per_byte, BLOCK[p["dtype"]], MULTIPROCESSORS]
+    parameters = [*map(array_list, arrays), *constants]
+    return build([DeviceFunction("kernel", SYMBOL, grouped_products, parameters)], target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """As many blocks as multiprocessors; a tile of scales is a row of 512 bytes."""
+    from cutesnake.load.cutile import ArrayList, TileLaunch, sequence
+    from kernels.gemm_grouped.operator import matrices, results
+
+    a, b, *scales = zip(*matrices(inputs, workload), strict=True)
+    flat = [[x.view(*x.shape[:2], SCALE_TILE_BYTES) for x in kind] for kind in scales]
+    values = [ArrayList(kind) for kind in (a, b, *flat, results(outputs, workload))]
+    grid = (MULTIPROCESSORS, 1, 1)
+    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))

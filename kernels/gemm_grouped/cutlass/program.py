@@ -1,0 +1,117 @@
+"""NVIDIA's grouped GEMM classes for SM100, called unmodified with our operator's tensors."""
+
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cuda.bindings.driver import CUstream
+from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+
+from kernels.gemm_blockscaled.cutlass.program import FORMATS
+from kernels.upstream.examples import module
+from kernels.upstream.gemm import element
+
+DESCRIPTOR_WORDS = 16  # of 8 bytes
+MULTIPROCESSORS = 148
+ALIGNED = 32  # elements: of the rows of tensors that give descriptors their element type and majors
+EXTENT = cutlass.Int32(ALIGNED)  # of these tensors, as the adapter passes it
+
+
+class Plain:
+    """The class for 16-bit operands, on the vectors in which all groups' matrices lie."""
+
+    def __init__(self, example: Any, groups: int, most_clusters: int) -> None:
+        self.example, self.groups, self.most_clusters = example, groups, most_clusters
+
+    @cute.jit
+    def __call__(
+        self,
+        mA: cute.Tensor,
+        mB: cute.Tensor,
+        mC: cute.Tensor,
+        mSizes: cute.Tensor,
+        mStrides: cute.Tensor,
+        mAddresses: cute.Tensor,
+        mDescriptors: cute.Tensor,
+        extent: cutlass.Int32,
+        stream: CUstream,
+    ) -> None:
+        """Vectors mA, mB, mC; tables (groups, …); room for descriptors (processors, 3, 16)."""
+        a, b, c = (template(x.iterator, x.element_type, extent) for x in (mA, mB, mC))
+        most = self.most_clusters
+        self.example(a, b, c, self.groups, mSizes, mStrides, mAddresses, most, mDescriptors, most, stream)
+
+
+class Scaled:
+    """The block-scaled class, whose operands are given their element types here: the operator's hold bytes."""
+
+    def __init__(self, example: Any, form: str, groups: int, most_clusters: int) -> None:
+        self.example, self.groups, self.most_clusters = example, groups, most_clusters
+        self.element, self.scale, _, _ = FORMATS[form]
+
+    @cute.jit
+    def __call__(
+        self,
+        mA: cute.Tensor,
+        mB: cute.Tensor,
+        mC: cute.Tensor,
+        mSFA: cute.Tensor,
+        mSFB: cute.Tensor,
+        mSizes: cute.Tensor,
+        mStrides: cute.Tensor,
+        mAddresses: cute.Tensor,
+        mScaleAddresses: cute.Tensor,
+        mDescriptors: cute.Tensor,
+        extent: cutlass.Int32,
+        stream: CUstream,
+    ) -> None:
+        """Vectors of bytes mA, mB, mSFA, mSFB, a vector mC; tables (groups, …), descriptors (processors, 5, 16)."""
+        a, b = (template(x.iterator, self.element, extent) for x in (mA, mB))
+        sfa, sfb = (template(x.iterator, self.scale, extent) for x in (mSFA, mSFB))
+        c = template(mC.iterator, mC.element_type, extent)
+        self.example(
+            a, b, c, sfa, sfb, self.groups, mSizes, mStrides, mAddresses, mScaleAddresses, self.most_clusters,
+            mDescriptors, self.most_clusters, stream,
+        )  # fmt: skip
+
+
+def template(pointer: cute.Pointer, dtype: type[cutlass.Numeric], extent: cutlass.Int32) -> cute.Tensor:
+    """A row-major matrix of `extent` x `extent` elements, as (rows, columns, 1).
+
+    The extent is known at launch only: dimensions of constant extent may vanish from a descriptor, which the kernel
+    changes dimension by dimension.
+    """
+    extent = cute.assume(extent, ALIGNED)
+    layout = cute.make_layout((extent, extent, 1), stride=(extent, 1, extent * extent))
+    return cute.make_tensor(cute.recast_ptr(pointer, dtype=dtype), layout)
+
+
+def vector(dtype: type[cutlass.Numeric]) -> Any:
+    """A fake vector of any length."""
+    return make_fake_compact_tensor(dtype, (cute.sym_int32(),), assumed_align=16)
+
+
+def table(dtype: type[cutlass.Numeric], *shape: int) -> Any:
+    """A fake compact table of constant sizes."""
+    order = tuple(reversed(range(len(shape))))
+    return make_fake_compact_tensor(dtype, shape, stride_order=order, assumed_align=16)
+
+
+def program(path: str, name: str, scaled: bool, params: dict[str, Any]) -> tuple[Any, tuple]:
+    """The class `name` of the example `path`, made for a variant, and fake arguments; of the sizes only those of the
+    tables are known."""
+    p, groups, example = params, params["groups"], getattr(module(path), name)
+    tile, cluster = (p["tile_m"], p["tile_n"]), (p["cluster_m"], p["cluster_n"])
+    whole, wide = cutlass.Int32, cutlass.Int64
+    tables = (table(whole, groups, 4), table(whole, groups, 3, 2), table(wide, groups, 3))
+    if not scaled:
+        dtype = element(p["dtype"])
+        room = table(wide, MULTIPROCESSORS, 3, DESCRIPTOR_WORDS)
+        kernel = Plain(example(cutlass.Float32, p["pair"], tile, cluster), groups, p["most_clusters"])
+        return kernel, (*(vector(dtype) for _ in "ABC"), *tables, room, EXTENT, make_fake_stream())
+    byte, block = cutlass.Uint8, FORMATS[p["dtype"]][2]
+    vectors = (vector(byte), vector(byte), vector(cutlass.Float16), vector(byte), vector(byte))
+    tables = (*tables, table(wide, groups, 2))
+    room = table(wide, MULTIPROCESSORS, 5, DESCRIPTOR_WORDS)
+    made = Scaled(example(block, tile, cluster), p["dtype"], groups, p["most_clusters"])
+    return made, (*vectors, *tables, room, EXTENT, make_fake_stream())

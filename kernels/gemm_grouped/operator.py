@@ -1,0 +1,219 @@
+"""Operator `gemm_grouped`: products C = A B^T of groups of matrices, each of its own size, in one launch.
+
+Operands are 16-bit numbers, as in `gemm`, or block-scaled ones, as in `gemm_blockscaled`. All matrices of a kind lie
+one after the other in a vector; a kernel finds a group's by its address and sizes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from cutesnake.contract import Cost
+from cutesnake.workload import require_choice, require_sizes, torch_dtype
+from kernels.gemm import operator as gemm
+from kernels.gemm_blockscaled import operator as blockscaled
+
+if TYPE_CHECKING:
+    import torch
+
+SCALED = tuple(blockscaled.DTYPES)  # of the element types, those with a scale per block
+DTYPES = {"bf16": 2, "fp16": 2, **blockscaled.DTYPES}
+OUTPUT = {"bf16": "bf16", "fp16": "fp16", **dict.fromkeys(SCALED, "fp16")}  # element type of C
+DISTRIBUTIONS = ("randn", "constant", "scales", "large")
+PLANNED = ()  # no binding looks at values
+AXIS, AXIS_LABEL = "m", "rows of A per group, mean"
+SIZES = ("even", "uneven")
+STEP = 32  # sizes are multiples, so that rows of all element types are multiples of 16 bytes
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One group: C (m x n) = A (m x k) times the transpose of B (n x k)."""
+
+    m: int
+    n: int
+    k: int
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`groups` products, on average of an `m` x `k` by the transpose of an `n` x `k` matrix.
+
+    With `sizes` "even" all have these sizes. With "uneven" groups are taken in pairs, of which one gives some of each
+    of its sizes to the other, by multiples of 32.
+    """
+
+    groups: int
+    m: int
+    n: int
+    k: int
+    sizes: str = "even"
+    dtype: str = "bf16"
+
+    def __post_init__(self) -> None:
+        require_sizes(self, "groups", "m", "n", "k")
+        require_choice("sizes", self.sizes, SIZES)
+        require_choice("dtype", self.dtype, DTYPES)
+        for key in ("m", "n", "k"):
+            if getattr(self, key) % STEP:
+                raise ValueError(f"{key} is {getattr(self, key)}; it must be a multiple of {STEP}")
+
+    @property
+    def id(self) -> str:
+        sizes = "_uneven" if self.sizes == "uneven" else ""
+        return f"g{self.groups}_m{self.m}_n{self.n}_k{self.k}{sizes}_{self.dtype}"
+
+    @property
+    def scaled(self) -> bool:
+        """Whether operands have a scale per block."""
+        return self.dtype in SCALED
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The groups' sizes, the same for all inputs of a workload."""
+        means, draw = (self.m, self.n, self.k), random.Random(0)
+        sizes: list[tuple[int, ...]] = [means] * self.groups
+        if self.sizes == "uneven":
+            for i in range(0, self.groups - 1, 2):
+                given = [STEP * draw.randint(0, mean // STEP - 1) for mean in means]
+                sizes[i] = tuple(mean - less for mean, less in zip(means, given, strict=True))
+                sizes[i + 1] = tuple(mean + more for mean, more in zip(means, given, strict=True))
+        return tuple(Problem(*size) for size in sizes)
+
+    def plain(self, problem: Problem) -> blockscaled.Workload:
+        """A group of a workload with scales, as a workload of `gemm_blockscaled`."""
+        return blockscaled.Workload(problem.m, problem.n, problem.k, self.dtype)
+
+
+@dataclass
+class Inputs:
+    """Vectors of all groups' matrices, row-major; where elements have scales, all of bytes as in `gemm_blockscaled`."""
+
+    a: torch.Tensor  # the dtype, or uint8
+    b: torch.Tensor  # the same
+    a_scales: torch.Tensor  # uint8; a single byte that nothing reads where elements have no scales
+    b_scales: torch.Tensor  # the same
+
+
+@dataclass
+class Outputs:
+    c: torch.Tensor  # vector of all groups' C, row-major; bf16 or fp16
+
+
+def relatives(workload: Workload) -> tuple[Workload, ...]:
+    """Groups whose sizes are no multiples of a tile."""
+    w = workload
+    return (replace(w, m=w.m + STEP, n=w.n + STEP, k=w.k + STEP),)
+
+
+def parts(vector: torch.Tensor, shapes: Sequence[tuple[int, ...]]) -> Iterator[torch.Tensor]:
+    """Views of tensors of these shapes that lie one after the other in a vector."""
+    sizes = [math.prod(shape) for shape in shapes]
+    for begin, size, shape in zip(accumulate(sizes, initial=0), sizes, shapes, strict=False):
+        yield vector[begin : begin + size].view(shape)
+
+
+def matrices(inputs: Inputs, workload: Workload) -> list[tuple[torch.Tensor, ...]]:
+    """Views of each group's A and B and, where they have scales, of these: what `gemm_blockscaled.Inputs` holds."""
+    w = workload
+    if not w.scaled:
+        a = parts(inputs.a, [(p.m, p.k) for p in w.problems])
+        return list(zip(a, parts(inputs.b, [(p.n, p.k) for p in w.problems]), strict=True))
+    plain = [w.plain(p) for p in w.problems]
+    scales = [[(-(-r // 128), -(-p.blocks // 4), 32, 4, 4) for r, p in _rows(plain, name)] for name in "mn"]
+    a = parts(inputs.a, [(p.m, p.row_bytes) for p in plain])
+    b = parts(inputs.b, [(p.n, p.row_bytes) for p in plain])
+    return list(zip(a, b, parts(inputs.a_scales, scales[0]), parts(inputs.b_scales, scales[1]), strict=True))
+
+
+def _rows(plain: list[blockscaled.Workload], name: str) -> Iterator[tuple[int, blockscaled.Workload]]:
+    return ((getattr(p, name), p) for p in plain)
+
+
+def results(outputs: Outputs, workload: Workload) -> list[torch.Tensor]:
+    """Views of each group's C."""
+    return list(parts(outputs.c, [(p.m, p.n) for p in workload.problems]))
+
+
+def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
+    """Inputs drawn on `device` from `seed`, group by group.
+
+    Distributions: `randn`; `constant` (all ones: every element of a group's C is its k); `scales` (every group, or
+    where elements have scales every block, multiplied by a power of two of its own, so that what belongs to another
+    shows); `large` (a wrong element type of the sums overflows; with scales the same as `randn`).
+    """
+    import torch
+
+    require_choice("distribution", distribution, DISTRIBUTIONS)
+    w = workload
+    drawn: list[tuple[torch.Tensor, ...]] = []
+    for group, p in enumerate(w.problems):
+        own = seed * w.groups + group
+        if w.scaled:
+            kind = "randn" if distribution == "large" else distribution
+            found = blockscaled.make_inputs(w.plain(p), own, device, kind)
+            drawn.append((found.a, found.b, found.a_scales, found.b_scales))
+        else:
+            kind = "randn" if distribution == "scales" else distribution
+            dense = gemm.make_inputs(gemm.Workload(p.m, p.n, p.k, dtype=w.dtype), own, device, kind)
+            a = dense.a * 2.0 ** (group % 5 - 2) if distribution == "scales" else dense.a
+            drawn.append((a, dense.b, *[torch.zeros(1 - bool(group), dtype=torch.uint8, device=device)] * 2))
+    return Inputs(*(torch.cat([x.flatten() for x in kind]) for kind in zip(*drawn, strict=True)))
+
+
+def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outputs:
+    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    import torch
+
+    size = sum(p.m * p.n for p in workload.problems)
+    return Outputs(torch.full((size,), float("nan"), dtype=torch_dtype(OUTPUT[workload.dtype]), device=device))
+
+
+def operands(
+    group: tuple[torch.Tensor, ...], problem: Problem, workload: Workload, values: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A group's A and B, in float32 where they have scales; `values` as in `gemm_blockscaled.dequantize`."""
+    if not workload.scaled:
+        return group[0], group[1]
+    plain = workload.plain(problem)
+    a = blockscaled.dequantize(group[0], group[2], plain, values)
+    return a, blockscaled.dequantize(group[1], group[3], plain, values)
+
+
+def reference(inputs: Inputs, workload: Workload) -> Outputs:
+    """float32 products of the operands as given, or dequantized."""
+    import torch
+
+    groups = zip(matrices(inputs, workload), workload.problems, strict=True)
+    found = (operands(group, problem, workload) for group, problem in groups)
+    return Outputs(torch.cat([(a.float() @ b.float().T).flatten() for a, b in found]))
+
+
+def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
+    """PyTorch's own products in the type of C, which holds dequantized operands exactly."""
+    import torch
+
+    dtype = torch_dtype(OUTPUT[workload.dtype])
+    groups = zip(matrices(inputs, workload), workload.problems, strict=True)
+    found = (operands(group, problem, workload) for group, problem in groups)
+    return Outputs(torch.cat([(a.to(dtype) @ b.to(dtype).T).flatten() for a, b in found]))
+
+
+def cost(workload: Workload) -> Cost:
+    """The sum of the groups'."""
+    w = workload
+    if w.scaled:
+        costs = [blockscaled.cost(w.plain(p)) for p in w.problems]
+    else:
+        costs = [gemm.cost(gemm.Workload(p.m, p.n, p.k, dtype=w.dtype)) for p in w.problems]
+    return Cost(sum(c.flops for c in costs), sum(c.bytes_read for c in costs), sum(c.bytes_written for c in costs))
+
+
+def tolerance(dtype: str) -> float:
+    """Largest relative error norm when `same_precision` is exact: one rounding of C."""
+    return gemm.tolerance(OUTPUT[dtype])

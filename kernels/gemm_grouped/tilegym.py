@@ -1,0 +1,83 @@
+"""Adapter of TileGym's `group_gemm` (cuTile): blocks that stay, and count through the tiles of a list of matrices."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream import tilegym as upstream
+
+if TYPE_CHECKING:
+    from kernels.gemm_grouped.operator import Inputs, Outputs, Workload
+
+DSL = "cutile"
+SOURCE = upstream.SOURCE
+TARGETS = upstream.TARGETS
+SYMBOL = "tilegym_group_gemm"
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """A configuration that TileGym's autotuner would try, with the names of its fields in small letters."""
+
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    num_ctas: int
+
+    @property
+    def id(self) -> str:
+        return f"{self.tile_m}x{self.tile_n}x{self.tile_k}_c{self.num_ctas}"
+
+
+TILES = (Tiles(128, 128, 128, 1), Tiles(256, 256, 64, 2))
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    return "TileGym's group_gemm takes 16-bit operands" if workload.scaled else None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """A build per configuration serves every list of sizes; how many blocks stay is a constant of TileGym's kernel."""
+    dtype = workload.dtype
+    return tuple(
+        Variant(
+            f"{dtype}_{t.id}", {"dtype": dtype, **asdict(t), "blocks": upstream.MULTIPROCESSORS[target] // t.num_ctas}
+        )
+        for t in TILES
+    )
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build.cutile import DeviceFunction, array, array_list, build
+
+    p = variant.params
+    module = upstream.module("group_gemm")
+    wanted = (p["tile_m"], p["tile_n"], p["tile_k"], p["num_ctas"], 1)
+    with patch.object(module.torch.cuda, "get_device_capability", return_value=upstream.CAPABILITY[target]):
+        offered = [
+            (c.TILE_M, c.TILE_N, c.TILE_K, c.num_ctas, c.occupancy) for c in module._group_gemm_autotune_configs()
+        ]
+    if wanted not in offered:
+        raise ValueError(f"{wanted} (M, N, K, CTAs, occupancy) is none of TileGym's for {target}: {offered}")
+    kernel = module._group_gemm_kernel.replace_hints(num_ctas=p["num_ctas"], occupancy=1)
+    lists = [array_list(array(p["dtype"], 2))] * 3
+    constants = [p["tile_m"], p["tile_n"], p["tile_k"], p["blocks"], True]  # B as (N, K)
+    return build([DeviceFunction("kernel", SYMBOL, kernel, [*lists, *constants])], target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The grid and arguments of TileGym's `group_gemm`."""
+    from cutesnake.load.cutile import ArrayList, TileLaunch, sequence
+    from kernels.gemm_grouped.operator import matrices, results
+
+    a, b = zip(*matrices(inputs, workload), strict=True)
+    values = (ArrayList(a), ArrayList(b), ArrayList(results(outputs, workload)))
+    grid = (build.params["blocks"], 1, 1)
+    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))

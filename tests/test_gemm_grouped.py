@@ -1,0 +1,162 @@
+"""The grouped product: its operator, what its kernels take, and that each is built and right."""
+
+import re
+
+import pytest
+
+import numpy_tile
+from builds import build, launches, simulate
+from cutesnake import record
+from cutesnake.catalog import load_kernel, load_operator
+from cutesnake.places import ROOT
+from kernels.gemm_grouped.operator import DISTRIBUTIONS, DTYPES, SCALED, Problem, Workload
+
+torch = pytest.importorskip("torch")
+
+OPERATOR = load_operator("gemm_grouped")
+SMALL = {"groups": 3, "m": 96, "n": 160, "k": 96, "sizes": "uneven"}
+CUTE = {"bf16": "cutlass_sm100", "fp16": "cutlass_sm100", **dict.fromkeys(SCALED, "cutlass_blockscaled")}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"groups": 0}, "groups is 0; it must be a whole number from 1 up"),
+        ({"n": 40}, "n is 40; it must be a multiple of 32"),
+        ({"dtype": "fp8"}, "dtype is 'fp8'; allowed: bf16, fp16, mxfp8, mxfp4, nvfp4"),
+        ({"sizes": "odd"}, "sizes is 'odd'; allowed: even, uneven"),
+    ],
+)
+def test_a_workload_that_makes_no_sense_is_refused(values, words) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        Workload(**{**SMALL, **values})
+
+
+def test_groups_differ_in_size_and_have_the_sizes_asked_for_on_average() -> None:
+    problems = Workload(**{**SMALL, "groups": 8, "m": 1024}).problems
+    assert len(set(problems)) == 8 and problems == Workload(**{**SMALL, "groups": 8, "m": 1024}).problems
+    for key in ("m", "n", "k"):
+        sizes = [getattr(problem, key) for problem in problems]
+        assert sum(sizes) == 8 * (1024 if key == "m" else SMALL[key]) and min(sizes) >= 32
+    assert set(Workload(2, 32, 64, 96).problems) == {Problem(32, 64, 96)}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_every_group_is_the_product_of_its_own_matrices(dtype, distribution) -> None:
+    work = Workload(**SMALL, dtype=dtype)
+    inputs = OPERATOR.make_inputs(work, 0, distribution=distribution)
+    true = OPERATOR.reference(inputs, work)
+    groups, found = OPERATOR.matrices(inputs, work), OPERATOR.results(true, work)
+    assert sum(a.numel() for a, *_ in groups) == inputs.a.numel() and sum(c.numel() for c in found) == true.c.numel()
+    for group, problem, c in zip(groups, work.problems, found, strict=True):
+        a, b = OPERATOR.operands(group, problem, work)
+        row, column = problem.m - 1, problem.n - 1
+        assert a.shape == (problem.m, problem.k) and c.shape == (problem.m, problem.n)
+        one = float((a[row].double() * b[column].double()).sum())
+        assert float(c[row, column]) == pytest.approx(one, rel=1e-4, abs=1e-3 * float(c.abs().max()))
+    same = OPERATOR.same_precision(inputs, work).c.float()
+    assert float((same - true.c).norm() / true.c.norm()) < OPERATOR.tolerance(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_baseline_is_the_operator_with_the_inputs_of_now(dtype) -> None:
+    work = Workload(**SMALL, dtype=dtype)
+    inputs, outputs = OPERATOR.make_inputs(work, 1), OPERATOR.make_outputs(work)
+    runner = load_kernel("gemm_grouped", "torch_loop").bind(None, work, inputs, outputs)
+    for seed in (1, 2):
+        fresh = OPERATOR.make_inputs(work, seed)
+        inputs.a.copy_(fresh.a)
+        inputs.a_scales.copy_(fresh.a_scales)
+        runner(0)
+        true = OPERATOR.reference(inputs, work).c
+        assert float((outputs.c.float() - true).norm() / true.norm()) < OPERATOR.tolerance(dtype)
+
+
+def test_the_cost_is_the_sum_of_the_groups() -> None:
+    work = Workload(**SMALL)
+    found = OPERATOR.cost(work)
+    assert found.flops == sum(2 * p.m * p.n * p.k for p in work.problems)
+    assert found.bytes_read == sum(2 * p.k * (p.m + p.n) for p in work.problems)
+    scaled = OPERATOR.cost(Workload(1, 128, 128, 64, dtype="nvfp4"))
+    assert scaled.bytes_read == 256 * (32 + 4)
+
+
+def test_what_each_kernel_takes() -> None:
+    for kernel, scaled in {
+        "cutlass_sm100": False,
+        "tilegym": False,
+        "cutlass_blockscaled": True,
+        "cutile": True,
+    }.items():
+        supports = load_kernel("gemm_grouped", kernel).supports
+        assert [supports(Workload(**SMALL, dtype=dtype)) is None for dtype in ("bf16", "nvfp4")] == [not scaled, scaled]
+
+
+def test_room_for_descriptors_starts_at_a_multiple_of_their_size() -> None:
+    from kernels.gemm_grouped.cutlass.adapter import descriptors
+
+    for kinds in (3, 5):
+        room = descriptors(kinds, torch.device("cpu"))
+        assert room.shape == (148, kinds, 16) and room.data_ptr() % 128 == 0 and room.is_contiguous()
+
+
+@pytest.mark.parametrize("dtype", SCALED)
+def test_our_cutile_source_computes_the_products_when_numpy_executes_it(dtype, monkeypatch) -> None:
+    from kernels.gemm_blockscaled.operator import BITS, BLOCK
+
+    work = Workload(**SMALL, dtype=dtype)
+    inputs, outputs = OPERATOR.make_inputs(work, 0, distribution="scales"), OPERATOR.make_outputs(work)
+    single, stand_in = numpy_tile.load(ROOT / "kernels/gemm_blockscaled/cutile/kernel.py")
+    path = ROOT / "kernels/gemm_grouped/cutile/kernel.py"
+    kernel, _ = numpy_tile.load(path, {"kernels.gemm_blockscaled.cutile.kernel": single, "cuda.tile": stand_in})
+    monkeypatch.setattr(kernel, "ct", stand_in)
+    a, b, *scales = zip(*OPERATOR.matrices(inputs, work), strict=True)
+    c = [x.float().numpy() for x in OPERATOR.results(outputs, work)]
+    lists = [[x.numpy() for x in kind] for kind in (a, b, *([x.view(*x.shape[:2], 512) for x in k] for k in scales))]
+    per_byte, blocks = 8 // BITS[dtype], 4
+    constants = (128, 256, 128 * per_byte, per_byte, BLOCK[dtype], blocks)
+    numpy_tile.launch(stand_in, kernel.grouped_products, (blocks,), (*lists, c, *constants))
+    found = torch.cat([torch.from_numpy(x).flatten() for x in c])
+    torch.testing.assert_close(found, OPERATOR.reference(inputs, work).c, rtol=1e-5, atol=1e-2)
+
+
+def first(kernel: str, target: str, dtype: str, index: int = 0, **values):
+    work = Workload(**{**SMALL, **values}, dtype=dtype)
+    variant = load_kernel("gemm_grouped", kernel).variants(work, target)[index]
+    folder = build("gemm_grouped", kernel, target, variant)
+    entry = record.read("compile", folder / "build.json")
+    assert entry["status"] == "ok", entry["reason"]
+    return work, variant, folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "index"), [("bf16", 0), ("fp16", 1), ("bf16", 2), ("nvfp4", 0), ("mxfp8", 1)])
+def test_nvidias_kernels_are_right_in_the_simulator(dtype, index) -> None:
+    _, variant, folder = first(CUTE[dtype], "sm_100a", dtype, index)
+    parameters = {**SMALL, "dtype": dtype}
+    found = simulate("gemm_grouped", CUTE[dtype], "sm_100a", variant, parameters, ["scales"], ["random", "late"])
+    assert found["status"] == "ok", found["reason"]
+    assert "tensormap.replace" in (folder / "kernel.ptx").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["bf16", "nvfp4"])
+def test_launches_are_those_that_the_build_makes(dtype) -> None:
+    work, _, folder = first(CUTE[dtype], "sm_100a", dtype)
+    told, made = launches("gemm_grouped", CUTE[dtype], folder, work)
+    assert told == made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kernel", "target", "dtype", "product"),
+    [
+        ("tilegym", "sm_90a", "bf16", "HGMMA"),
+        ("tilegym", "sm_100a", "bf16", "UTCHMMA"),
+        ("cutile", "sm_100a", "nvfp4", "UTCOMMA"),
+    ],
+)
+def test_a_build_in_cutile_uses_tensor_cores(kernel, target, dtype, product) -> None:
+    *_, folder = first(kernel, target, dtype)
+    assert product in (folder / "kernel.sass").read_text()
