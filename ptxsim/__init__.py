@@ -14,7 +14,7 @@ from .run import DEFAULT_CHECKS, Result, run
 from .schedule import DEFAULT as DEFAULT_SCHEDULES
 from .schedule import NAMES as SCHEDULES
 from .syntax import Kernel, PtxError
-from .timing import DeviceModel, Prediction, predict
+from .timing import DeviceError, DeviceModel, Prediction, predict
 
 __all__ = [
     "DEFAULT_CHECKS",
@@ -22,6 +22,7 @@ __all__ = [
     "SCHEDULES",
     "CaptureError",
     "Counts",
+    "DeviceError",
     "DeviceModel",
     "Finding",
     "Kernel",

@@ -16,7 +16,7 @@ from .cluster import Cluster, Stuck
 from .counts import Counts
 from .finding import Finding
 from .launch import Launch, Layout
-from .program import program_of
+from .program import Program, program_of
 from .registers import RegisterFile
 from .schedule import Schedule
 from .tensormap import ChangedMap
@@ -42,7 +42,7 @@ class Machine:
         self.launch, self.schedule, self.checks, self.trace = launch, schedule, checks, trace
         self.sm_count: int = sm_count
         self.ticks = 0  # of %clock, which counts how often it was read
-        self.program = program_of(launch.module, launch.kernel)
+        self.program = self._program()
         self.memory = launch.memory
         self.layout = Layout(launch)
         self.counts = Counts(tracking=track)
@@ -53,6 +53,10 @@ class Machine:
         if track:
             for allocation in self.memory.allocations:
                 allocation.track()
+
+    def _program(self) -> Program:
+        """The kernel, ready to run."""
+        return program_of(self.launch.module, self.launch.kernel)
 
     @property
     def findings(self) -> list[Finding]:

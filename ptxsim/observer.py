@@ -16,7 +16,7 @@ from .work import NO_TOKEN, Origin, Token
 if TYPE_CHECKING:
     from .barriers import ClusterBarrier, MBarrier, NamedBarrier
     from .cta import CTA
-    from .memory import Access
+    from .memory import Access, Allocation
     from .tmem import TensorMemory
     from .warp import Fragment
 
@@ -95,6 +95,9 @@ class Observer:
         self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access
     ) -> None:
         """An ordinary access at byte `offsets` of `target`'s shared memory, one per lane of `lanes` (None: all)."""
+
+    def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
+        """An ordinary access at byte `offsets` of an allocation, one per active lane."""
 
     def shared_copied(self, target: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None) -> None:
         """Bytes start..end were written by a copy that signals `bar`, or by a cp.async (None)."""

@@ -70,18 +70,22 @@ class Program:
         code = self.instructions
         leaders = {0}
         for i, ins in enumerate(code):
-            known = opcode(ins.op)
             if ins.base in _LEAVES:
                 leaders.add(i + 1)
                 if ins.base == "bra":
                     leaders.add(ins.target)
-            elif known is not None and known.own_block:
+            elif self.stands_alone(ins):
                 leaders |= {i, i + 1}
         starts = sorted(x for x in leaders if x < len(code))
         ends = [*starts[1:], len(code)]
         if any(ins.base == "bra" and ins.target >= len(code) for ins in code):
             raise self.fail(code[-1], "a branch past the end of the kernel")
         return [Block(a, b, n, n + 1) for n, (a, b) in enumerate(zip(starts, ends, strict=True))]
+
+    def stands_alone(self, ins: Instruction) -> bool:
+        """Whether an instruction is a block of its own."""
+        known = opcode(ins.op)
+        return known is not None and known.own_block
 
     def successors(self, block: Block) -> list[int]:
         """The blocks that may run after a block."""

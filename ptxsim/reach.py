@@ -88,6 +88,7 @@ def _global(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iter
     if not inside and (int(offsets.max()) + size > allocation.limit or int(offsets.min()) < allocation.slack):
         return _global_anywhere(f, access, addr, lanes)
     machine.counts.global_access(allocation, offsets, size, access.write)
+    f.cta.cluster.observer.global_access(f, allocation, offsets, access)
     return iter((Cells(allocation.words[access.item], _index(offsets, access.item), lanes),))
 
 
@@ -113,6 +114,7 @@ def _global_anywhere(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes
         inside = todo & (addr >= np.uint64(allocation.address)) & (addr + np.uint64(size) <= end)
         offsets = addr[inside] - allocation.start8
         f.cta.cluster.machine.counts.global_access(allocation, offsets, size, access.write)
+        f.cta.cluster.observer.global_access(f, allocation, offsets, access)
         memory.last = allocation
         yield Cells(allocation.words[access.item], _index(offsets, access.item), own[inside])
         todo &= ~inside

@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from .counts import Counts
 from .finding import Finding
 from .launch import Launch
 from .machine import Machine
 from .schedule import Schedule
+
+if TYPE_CHECKING:
+    from .timing.prediction import Prediction
 
 DEFAULT_CHECKS = ("uninitialised", "race", "unwaited", "unfenced", "exit", "repeated", "inactive")
 CHECKS = (*DEFAULT_CHECKS, "unwaited-ld")
@@ -26,6 +30,7 @@ class Result:
     seed: int
     seconds: float
     kernels: list[str] = field(default_factory=list)
+    prediction: Prediction | None = None  # of a run with the schedule "timed"
 
     @property
     def ok(self) -> bool:
@@ -42,6 +47,7 @@ def run(
     trace: Callable[[str], None] | None = None,
     track: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    device: str = "h200",
 ) -> Result:
     """Execute launches in order; results appear in the host memory the launches were captured with.
 
@@ -51,6 +57,7 @@ def run(
     that wait to the hardware); out-of-bounds and misaligned accesses, barrier misuse and
     deadlocks are always reported. trace: called with a line per basic block and per asynchronous completion.
     track: count the global bytes touched once (slow). progress: called with (launches done, launches).
+    The schedule "timed" goes by a clock: that of `device`, a card in ptxsim/devices, whose prediction is in the result.
     Stops after the first launch that deadlocks. Raises PtxError for what cannot be simulated, ValueError for an
     unknown schedule or check.
     """
@@ -58,6 +65,10 @@ def run(
     wanted = frozenset(checks)
     if wanted - set(CHECKS):
         raise ValueError(f"unknown check {sorted(wanted - set(CHECKS))[0]!r}: one of {', '.join(CHECKS)}")
+    if schedule == "timed":
+        from .timing.run_timed import run_timed  # which needs this module
+
+        return run_timed(launches, device, checks=wanted, trace=trace, track=track, progress=progress)
     start = time.perf_counter()
     findings: list[Finding] = []
     counts: list[Counts] = []

@@ -1,0 +1,182 @@
+"""When asynchronous work is done: copies, stores and products, each by its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..isa import bulk, cp_async, tcgen05, tma, wgmma
+from ..pending import product_origin
+from ..store import ReadHalf, Store, WriteHalf
+from ..tensor_product import TensorProduct
+from ..work import Pipe, Task
+
+if TYPE_CHECKING:
+    from .timed_cluster import TimedCluster
+
+_WGMMA_DEPTH = 2  # products that a warp can have issued before the first of them has begun
+_BITS = {"tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
+_INTEGERS = range(1, 6)  # element types of TMA descriptors that may hold indices or lengths: such copies are made
+_NOTHING = np.zeros(0, np.uint8)
+_RATE = {"tf32": 0.5, "f16": 1.0, "i8": 2.0, "f8f6f4": 2.0, "mxf8f6f4": 2.0, "mxf4": 4.0, "mxf4nvf4": 4.0}
+
+
+class Engines:
+    """The engines as one cluster sees them."""
+
+    def __init__(self, cluster: TimedCluster) -> None:
+        self.cluster = cluster
+        self.figures = cluster.figures
+        self.last: dict[Pipe, float] = {}  # when the latest task of a pipe will be done
+        self.stores: dict[Store, float] = {}  # when a bulk store will be in L2
+        self._latest_store: tuple[tuple[float, ...], float, float] = ((), 0.0, 0.0)
+        self.how: dict[type[Task], Callable[[Any, Pipe, float], float]] = {
+            tma.BoxLoad: self._box_load,
+            bulk.BytesLoad: self._bytes_load,
+            cp_async.ThreadCopies: self._thread_copies,
+            cp_async.RemoteStore: self._remote_store,
+            ReadHalf: self._read_half,
+            WriteHalf: self._write_half,
+            wgmma.WarpgroupProduct: self._wgmma,
+            TensorProduct: self._tcgen05,
+            tcgen05.TensorCopy: self._tensor_copy,
+            tcgen05.Commit: self._commit,
+        }
+
+    def begin(self, pipe: Pipe, task: Task, at: float) -> float:
+        """When a task asked for at a time will be done; tasks of a pipe in order."""
+        how = self.how.get(type(task))
+        end = at if how is None else how(task, pipe, at)
+        end = self.last[pipe] = max(end, self.last.get(pipe, 0.0))
+        return end
+
+    def _allocation(self, address: int) -> int:
+        found = self.cluster.machine.memory.find(address)
+        return 0 if found is None else found.address
+
+    # copies
+    def _box_load(self, task: tma.BoxLoad, pipe: Pipe, at: float) -> float:
+        cluster, tensor = self.cluster, task.tensor
+        size = tensor.box_bytes
+        sm = cluster.sms[task.origin.cta.rank]
+        fills = [cluster.sms[target.cta.rank] for target in task.targets]
+        rows = size // max(tensor.inner_bytes, 1)
+        end = cluster.simulation.memory.box(sm, fills, self._allocation(tensor.address), size, rows, at)
+        cluster.simulation.recorder.engine("TMA loads", "copy", task.origin, at, end)
+        return end
+
+    def _bytes_load(self, task: bulk.BytesLoad, pipe: Pipe, at: float) -> float:
+        cluster = self.cluster
+        sm, fill = cluster.sms[task.origin.cta.rank], cluster.sms[task.target.rank]
+        if task.from_shared:
+            return sm.network.take(task.size, at) + self.figures.dsm_latency
+        end = cluster.simulation.memory.box(sm, [fill], self._allocation(task.source), task.size, 1, at)
+        cluster.simulation.recorder.engine("TMA loads", "copy", task.origin, at, end)
+        return end
+
+    def _thread_copies(self, task: cp_async.ThreadCopies, pipe: Pipe, at: float) -> float:
+        sectors: dict[int, int] = {}
+        for sector in {(move.source + k) >> 5 for move in task.moves if move.valid for k in range(0, task.size, 32)}:
+            sectors[sector >> 2] = sectors.get(sector >> 2, 0) + 1
+        if not sectors:
+            return at
+        sm = self.cluster.sms[task.origin.cta.rank]
+        return self.cluster.simulation.memory.load(sm, self._allocation(task.moves[0].source), sectors, at)
+
+    def _remote_store(self, task: cp_async.RemoteStore, pipe: Pipe, at: float) -> float:
+        sm = self.cluster.sms[task.origin.cta.rank]
+        return sm.network.take(task.data.size, at) + self.figures.dsm_latency
+
+    def _read_half(self, task: ReadHalf, pipe: Pipe, at: float) -> float:
+        cluster, store = self.cluster, task.store
+        if isinstance(store, tma.BoxStore):
+            size, address = store.tensor.box_bytes, store.tensor.address
+        else:
+            assert isinstance(store, bulk.BytesStore)
+            size, address = store.size, store.to
+        # The lanes of a warp that ask for the same store ask once: the instruction takes uniform operands.
+        same = (at, store.origin.at, store.origin.warp, store.origin.cta.rank, store.offset, address)
+        if same == self._latest_store[0]:
+            read, self.stores[store] = self._latest_store[1:]
+            return read
+        sm = cluster.sms[store.origin.cta.rank]
+        read, written = cluster.simulation.memory.box_store(sm, self._allocation(address), size, at)
+        self.stores[store] = written
+        self._latest_store = (same, read, written)
+        cluster.simulation.recorder.engine("TMA stores", "store", store.origin, at, written)
+        return read
+
+    def _write_half(self, task: WriteHalf, pipe: Pipe, at: float) -> float:
+        return self.stores.pop(task.store, at)
+
+    # products
+    def _wgmma(self, task: wgmma.WarpgroupProduct, pipe: Pipe, at: float) -> float:
+        """Each warp's quarter runs on the tensor core of its scheduler; A and B are read once for all four."""
+        spec, cluster, f = task.spec, self.cluster, self.figures
+        bits = _BITS[spec.a_type]
+        rate = f.wgmma_flops_per_cycle * 16 / bits
+        cycles = 2 * 64 * spec.n * spec.k / rate
+        operands = (spec.n + (0 if task.a is None else 64)) * spec.k * bits / 8
+        cycles = max(cycles, operands / f.shared_bytes_per_cycle)
+        if task.a is None:
+            cycles += f.wgmma_register_cycles
+        clock = cluster.clocks[task.origin.cta.rank, task.warps[0]]
+        start = max(at, clock.scheduler.tensor_free)
+        clock.scheduler.tensor_free = end = start + cycles
+        clock.sm.tensor_busy += cycles * len(task.warps) / 4
+        clock.products.append(start)
+        if len(clock.products) > _WGMMA_DEPTH:
+            clock.time = max(clock.time, clock.products.popleft())
+        cluster.simulation.recorder.engine("tensor cores", "product", task.origin, start, end)
+        return end + f.wgmma_latency
+
+    def _tcgen05(self, task: TensorProduct, pipe: Pipe, at: float) -> float:
+        w, group, f = task.descriptor, task.form.group, self.figures
+        rows = max(w.m // group, 128)
+        cycles = 2 * rows * w.n * w.k / (f.tcgen05_flops_per_cycle * _RATE[task.form.kind])
+        read = w.n // group * w.k * w.bits / 8
+        if not task.form.a_in_tensor_memory:
+            read += w.m // group * w.k * w.bits / 8
+        return self._on_tensor_cores(task, group, max(cycles, read / f.shared_bytes_per_cycle), at)
+
+    def _tensor_copy(self, task: tcgen05.TensorCopy, pipe: Pipe, at: float) -> float:
+        size = 4 * task.form.rows * task.form.columns
+        return self._on_tensor_cores(task, task.form.group, size / self.figures.tcgen05_cp_bytes_per_cycle, at)
+
+    def _on_tensor_cores(self, task: Any, group: int, cycles: float, at: float) -> float:
+        cluster, rank = self.cluster, task.origin.cta.rank
+        ranks = [rank] if group == 1 else [rank & ~1, rank | 1]
+        sms = [cluster.sms[r] for r in ranks if r < len(cluster.sms)]
+        start = max([at, *(sm.tensor.free for sm in sms)])
+        for sm in sms:
+            sm.tensor.free = start + cycles
+            sm.tensor_busy += cycles
+        cluster.simulation.recorder.engine("tensor cores", "product", task.origin, start, start + cycles)
+        return start + cycles
+
+    def _commit(self, task: tcgen05.Commit, pipe: Pipe, at: float) -> float:
+        f = self.figures
+        pair = f.tcgen05_pair_latency if len(task.bars) > 1 else 0.0
+        return max(at, self.last.get(pipe, 0.0)) + f.tcgen05_latency + pair
+
+
+def skip(task: Task) -> bool:
+    """Do only what others wait for, where numbers do not matter; False for work that has to be done in full."""
+    if isinstance(task, wgmma.WarpgroupProduct):
+        unfinished = task.origin.cta.unfinished
+        for warp in task.warps:
+            key = (warp, product_origin(task.spec.at))
+            if key in unfinished:
+                unfinished[key] -= 1
+    elif isinstance(task, tma.BoxLoad) and task.tensor.dtype not in _INTEGERS:
+        for _, bar in task.targets:
+            bar.complete_tx(task.tensor.box_bytes)
+    elif isinstance(task, ReadHalf):
+        task.store.data = _NOTHING
+    elif isinstance(task, WriteHalf):
+        task.store.written = True
+    elif not isinstance(task, TensorProduct | tcgen05.TensorCopy):
+        return False
+    return True

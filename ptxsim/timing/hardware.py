@@ -1,0 +1,224 @@
+"""The parts of a streaming multiprocessor that warps and engines compete for, as reservations in time (SM cycles)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..warp import RUNNING
+from .device import Figures
+from .machine_code import Op
+
+if TYPE_CHECKING:
+    from ..barriers import Wait
+    from ..cta import CTA
+    from ..warp import Fragment
+
+_CODE_LINE_INSTRUCTIONS = 8  # of 16 bytes in a line of 128
+_SHARED_QUEUE = 64.0  # cycles that accesses to shared memory may be late before the next has to wait
+_OPERANDS_READ = 12.0  # cycles after which an instruction of variable latency has read its registers
+
+
+class Server:
+    """Something that moves bytes at a rate, one request after another."""
+
+    __slots__ = ("busy", "free", "rate")
+
+    def __init__(self, rate: float) -> None:
+        self.rate, self.free, self.busy = rate, 0.0, 0.0
+
+    def take(self, amount: float, at: float) -> float:
+        """When a request made at a time has been served."""
+        cycles = amount / self.rate
+        self.free = max(self.free, at) + cycles
+        self.busy += cycles
+        return self.free
+
+
+class Slots:
+    """A pipe that takes one instruction every so many cycles; later requests may fill the gaps earlier ones left."""
+
+    __slots__ = ("cycles", "taken")
+
+    def __init__(self, cycles: float) -> None:
+        self.cycles = max(cycles, 0.25)
+        self.taken: set[int] = set()
+
+    def take(self, at: float) -> float:
+        """The first time from `at` on at which the pipe takes an instruction."""
+        slot = int(at / self.cycles)
+        taken = self.taken
+        if slot not in taken:
+            taken.add(slot)
+            return at
+        slot += 1
+        while slot in taken:
+            slot += 1
+        taken.add(slot)
+        return slot * self.cycles
+
+
+class CodeCache:
+    """The instruction caches of an SM: what a line of code costs that is not in the small one, or in neither."""
+
+    def __init__(self, figures: Figures) -> None:
+        f = figures
+        self.small, self.large = int(f.fetch_small_bytes) >> 7, int(f.fetch_large_bytes) >> 7
+        per = _CODE_LINE_INSTRUCTIONS
+        self.near_cycles = max(f.fetch_large_cycles - f.fetch_small_cycles, 0.0) * per
+        self.far_cycles = max(f.fetch_far_cycles - f.fetch_small_cycles, 0.0) * per
+        self.near: dict[int, None] = {}
+        self.far: dict[int, None] = {}  # holds what the call before has left
+
+    def warm(self, lines: int) -> None:
+        """The large cache still has a kernel's code, as far as it holds it: the call before ran the same."""
+        self.far = dict.fromkeys(range(min(lines, self.large)))
+
+    def fetch(self, line: int) -> float:
+        """Cycles that a warp waits for a line of code."""
+        near = self.near
+        if line in near:
+            del near[line]  # the least recently used stands first
+            near[line] = None
+            return 0.0
+        near[line] = None
+        if len(near) > self.small:
+            del near[next(iter(near))]
+        far = self.far
+        if line in far:
+            del far[line]
+            far[line] = None
+            return self.near_cycles
+        far[line] = None
+        if len(far) > self.large:
+            del far[next(iter(far))]
+        return self.far_cycles
+
+
+class Scheduler:
+    """A warp scheduler: its issue slots and the pipes of its quarter of the SM."""
+
+    def __init__(self, figures: Figures) -> None:
+        f = figures
+        self.issue = Slots(1.0)
+        self.pipes: dict[str, Slots] = {
+            "fma": Slots(f.fma_pipe_cycles),
+            "alu": Slots(f.alu_pipe_cycles),
+            "conversion": Slots(f.conversion_pipe_cycles),
+            "special": Slots(f.sfu_pipe_cycles),
+            "double": Slots(f.double_pipe_cycles),
+            "uniform": Slots(f.uniform_pipe_cycles),
+        }
+        self.tensor_free = 0.0  # of its tensor core
+        self.tensor_memory_loads = Server(max(f.tmem_load_bytes_per_cycle, 1.0))
+        self.tensor_memory_stores = Server(max(f.tmem_store_bytes_per_cycle, 1.0))
+
+
+class SM:
+    """One multiprocessor. `l1` holds the 128-byte lines of global memory that its loads have brought."""
+
+    def __init__(self, figures: Figures, sharers: int) -> None:
+        """`sharers` says how many SMs of its pair (a TPC) load by TMA at the same time: 1 or 2."""
+        f = figures
+        self.figures = f
+        self.schedulers = [Scheduler(f) for _ in range(int(f.schedulers_per_sm))]
+        memory = Slots(f.memory_pipe_cycles)
+        for scheduler in self.schedulers:
+            scheduler.pipes["memory"] = memory
+        self.code = CodeCache(f)
+        self.banks = Slots(1.0)
+        tma_rate = min(f.tma_bytes_per_cycle, f.tma_bytes_per_cycle_tpc / sharers)
+        self.tma, self.tma_fill = Server(tma_rate), Server(tma_rate)
+        self.tma_units = Server(1.0)  # cycles of its address generation
+        self.tma_stores = Server(f.tma_store_bytes_per_cycle)
+        self.loads, self.stores = Server(f.load_bytes_per_cycle), Server(f.store_bytes_per_cycle)
+        self.under_way: deque[tuple[float, float]] = deque()  # ordinary loads: when done, bytes
+        self.under_way_bytes = 0.0
+        self.l1: dict[int, None] = {}
+        self.network = Server(f.dsm_bytes_per_cycle)
+        self.tensor = Server(1.0)  # cycles of the tensor cores as one (tcgen05)
+        self.tensor_busy = 0.0  # cycles in which all tensor cores worked, for wgmma counted in quarters
+
+
+@dataclass(slots=True)
+class WarpClock:
+    """Where a warp is in time: its clock, its scoreboards, and when its PTX registers are ready."""
+
+    sm: SM
+    scheduler: Scheduler
+    cta: CTA
+    warp: int
+    time: float
+    fragment: Fragment  # the one that ran last
+    boards: list[float] = field(default_factory=lambda: [0.0] * 6)
+    ready: dict[tuple[int, int], float] = field(default_factory=dict)
+    place: int = -1
+    loaded: float = 0.0  # when the latest tcgen05.ld of the warp has its data
+    stored: float = 0.0
+    products: deque[float] = field(default_factory=deque)  # starts of the products it has issued last
+    asleep: tuple[float, Wait | None] | None = None  # since when, at what
+    scheduled: bool = False  # whether it stands in the calendar
+    began: float = 0.0  # when its present stretch of work began, for the timeline
+
+    def runnable(self) -> Fragment | None:
+        """The fragment of this warp that goes next: the one at the lowest block."""
+        f = self.fragment
+        if f.family is None and f.state is RUNNING:
+            return f
+        low = 32 * self.warp
+        ready = [x for x in self.cta.fragments if x.lo == low and x.state is RUNNING]
+        if not ready:
+            return None
+        self.fragment = min(ready, key=lambda x: x.pc)
+        return self.fragment
+
+    def walk(self, ops: tuple[Op, ...], done: dict[int, float], passes: dict[int, float]) -> None:
+        """Issue instructions in order.
+
+        `done` has, per PTX line, cycles from issue to result that the memory system has found for its accesses, and
+        `passes` those that it takes through the banks of shared memory.
+        """
+        t, boards, scheduler, pipes = self.time, self.boards, self.scheduler, self.scheduler.pipes
+        issue, ready = scheduler.issue, self.ready
+        for unit, pipe, _cycles, latency, stall, waits, sets, frees, line, place, reads, writes in ops:
+            if place != self.place and place >= 0:
+                t += self.sm.code.fetch(place)
+                self.place = place
+            for k in waits:
+                if boards[k] > t:
+                    t = boards[k]
+            for register in reads:
+                if ready.get(register, 0.0) > t:
+                    t = ready[register]
+            if pipe:
+                t = pipes[pipe].take(t)
+            t = issue.take(t)
+            if frees >= 0 and boards[frees] < t + _OPERANDS_READ:
+                boards[frees] = t + _OPERANDS_READ
+            if sets >= 0 or writes:
+                end = t + latency
+                if line in done and unit in _BY_MEMORY:
+                    end = t + done[line]
+                if unit == "shared" and line in passes:
+                    late = self._through_banks(t, passes[line])
+                    end += late
+                    t += max(late - _SHARED_QUEUE, 0.0)
+                if sets >= 0 and boards[sets] < end:
+                    boards[sets] = end
+                for register in writes:
+                    ready[register] = end
+            elif unit == "shared" and line in passes:
+                t += max(self._through_banks(t, passes[line]) - _SHARED_QUEUE, 0.0)
+            t += stall
+        self.time = t
+
+    def _through_banks(self, at: float, passes: float) -> float:
+        """Cycles that an access is late because shared memory is busy, by its own passes or those of others."""
+        banks, last = self.sm.banks, at
+        for _ in range(round(passes)):
+            last = banks.take(last)
+        return last - at
+
+
+_BY_MEMORY = frozenset({"global", "tensor", "local", "shared"})

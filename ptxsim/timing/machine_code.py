@@ -1,0 +1,217 @@
+"""What each basic block costs a warp: its machine instructions as the clock walks them.
+
+With a cubin beside the PTX these are ptxas's own instructions, found by the PTX line that each was made for, with the
+stall counts and scoreboards in them. Without one they are made up from the PTX: one instruction for one, less those
+that ptxas is known to fold away, with registers as scoreboards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..pending import results_and_sources
+from ..program import Block
+from ..syntax import Instruction
+from .device import Figures
+from .sass import Code, SassOp
+
+if TYPE_CHECKING:
+    from .timed_program import TimedProgram
+
+Register = tuple[int, int]  # width and slot of a PTX register
+FREE = (
+    "mov",
+    "cvta",
+    "elect",
+    "ret",
+    "exit",
+    "bra",
+    "setmaxnreg",
+    "nop",
+    "fence",
+    "membar",
+    "prefetch",
+    "griddepcontrol",
+)
+_SPECIAL = ("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh", "div")
+_FLOAT_ON_FMA = ("add", "sub", "mul", "fma", "mad")
+_COPIES = ("cp", "st.async", "tensormap")
+_BARRIERS = ("mbarrier", "bar", "barrier")
+
+
+class Op(NamedTuple):
+    """One machine instruction as the clock sees it.
+
+    It needs `pipe` for `cycles`, and its result is there after `latency` unless the memory system says when (units
+    "shared", "global" and "tensor", told apart by the PTX line). `waits` are scoreboards it waits for, `sets` the one
+    for its result and `frees` the one for its operands (-1: none); `reads` and `writes` are PTX registers where there
+    is no machine code. `place` is its 128-byte line of code, -1 where that is not known.
+    """
+
+    unit: str
+    pipe: str
+    cycles: float
+    latency: float
+    stall: int
+    waits: tuple[int, ...]
+    sets: int
+    frees: int
+    line: int
+    place: int
+    reads: tuple[Register, ...] = ()
+    writes: tuple[Register, ...] = ()
+
+
+class Costs:
+    """Pipe, occupancy and latency of each unit on a card."""
+
+    def __init__(self, figures: Figures) -> None:
+        f = figures
+        self.pipes: dict[str, tuple[str, float, float]] = {  # unit → pipe, cycles, latency
+            "fma": ("fma", f.fma_pipe_cycles, f.fma_latency),
+            "packed": ("fma", f.packed_fma_pipe_cycles, f.fma_latency),
+            "half": ("fma", f.half_pipe_cycles, f.fma_latency),
+            "alu": ("alu", f.alu_pipe_cycles, f.alu_latency),
+            "conversion": ("conversion", f.conversion_pipe_cycles, f.conversion_latency),
+            "special": ("special", f.sfu_pipe_cycles, f.sfu_latency),
+            "double": ("double", f.double_pipe_cycles, f.double_latency),
+            "uniform": ("uniform", f.uniform_pipe_cycles, f.alu_latency),
+            "constant": ("", 1, f.constant_latency),
+            "register": ("", 1, f.special_register_latency),
+            "shuffle": ("memory", f.memory_pipe_cycles, f.shuffle_latency),
+            "shared": ("memory", f.memory_pipe_cycles, f.shared_load_latency),
+            "local": ("memory", f.memory_pipe_cycles, f.l1_latency),
+            "global": ("memory", f.memory_pipe_cycles, f.l2_latency),
+            "tensor": ("memory", f.memory_pipe_cycles, f.tmem_load_latency),
+            "barrier": ("memory", f.memory_pipe_cycles, f.mbarrier_test_latency),
+            "branch": ("", 1, 0),
+            "copy": ("", 1, f.special_register_latency),
+            "product": ("", 1, f.special_register_latency),
+            "sleep": ("", 1, 0),
+        }
+
+    def of_sass(self, op: SassOp) -> Op:
+        pipe, cycles, latency = self.pipes[op.unit]
+        waits = tuple(k for k in range(6) if op.waits >> k & 1)
+        place = op.address >> 7
+        return Op(op.unit, pipe, cycles, latency, max(op.stall, 1), waits, op.sets, op.frees, op.line, place)
+
+    def of_ptx(self, ins: Instruction, unit: str) -> Op:
+        pipe, cycles, latency = self.pipes[unit]
+        results, sources = results_and_sources(ins)
+        reads = tuple((r.width, r.slot) for r in sources)
+        if ins.guard is not None:
+            reads += ((1, ins.guard.slot),)
+        writes = tuple((r.width, r.slot) for r in results)
+        return Op(unit, pipe, cycles, latency, 1, (), -1, -1, ins.line, -1, reads, writes)
+
+
+def block_costs(program: TimedProgram, code: Code | None, figures: Figures) -> list[tuple[Op, ...]]:
+    """The instructions of each block."""
+    costs = Costs(figures)
+    if code is None or not any(op.line for op in code.ops):
+        return [tuple(_made_up(program, block, costs)) for block in program.blocks]
+    home: dict[int, int] = {}  # PTX line → block
+    for block in program.blocks:
+        for ins in program.instructions[block.first : block.last]:
+            home.setdefault(ins.line, block.index)
+    found: list[list[SassOp]] = [[] for _ in program.blocks]
+    for op in code.ops:
+        if op.line in home:
+            found[home[op.line]].append(op)
+    return [tuple(costs.of_sass(op) for op in _once(program, block, found[block.index])) for block in program.blocks]
+
+
+def _once(program: TimedProgram, block: Block, ops: list[SassOp]) -> list[SassOp]:
+    """The instructions that one pass over a block executes: without slow paths, and one of several copies."""
+    first = program.instructions[block.first]
+    if first.parts[0] == "mbarrier" and first.parts[1] in ("try_wait", "test_wait"):
+        return _up_to_test(ops)
+    ops = [op for op in ops if op.unit != "sleep"]
+    copies = _copies(ops)
+    if copies < 2:
+        return ops
+    by_line: dict[int, list[SassOp]] = {}
+    for op in ops:
+        by_line.setdefault(op.line, []).append(op)
+    kept = [op for same in by_line.values() for op in same[: -(-len(same) // copies)]]
+    return sorted(kept)
+
+
+def _up_to_test(ops: list[SassOp]) -> list[SassOp]:
+    """Of a wait the first test and the branch on it; what follows is where the warp sleeps."""
+    out: list[SassOp] = []
+    for n, op in enumerate(ops):
+        out.append(op)
+        if op.unit == "barrier":
+            out += [x for x in ops[n + 1 : n + 2] if x.unit == "branch"]
+            break
+    return out
+
+
+_SINGLE = ("special", "shared", "global", "shuffle", "tensor", "copy", "packed", "conversion")
+
+
+def _copies(ops: list[SassOp]) -> int:
+    """How often ptxas has put down the same block (unrolled or duplicated), by what a PTX line makes one of."""
+    counts = Counter((op.line, op.opcode) for op in ops if op.unit in _SINGLE)
+    if not counts:
+        return 1
+    ordered = sorted(counts.values())
+    return ordered[len(ordered) // 2]
+
+
+def _made_up(program: TimedProgram, block: Block, costs: Costs) -> list[Op]:
+    out = []
+    for ins in program.instructions[block.first : block.last]:
+        unit = ptx_unit(ins)
+        if unit:
+            out.append(costs.of_ptx(ins, unit))
+    return out
+
+
+def ptx_unit(ins: Instruction) -> str:
+    """The unit that a PTX instruction goes to, "" for one that costs nothing by itself."""
+    base, parts = ins.base, ins.parts
+    if base == "bra":  # one that only stands for a guard is none in the machine
+        return "branch" if ins.guard is not None and " bra" in f" {ins.text}" else ""
+    if base in ("ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix"):
+        spaces = {p.split("::")[0] for p in parts}
+        if "param" in spaces:
+            return "constant"
+        if base in ("ldmatrix", "stmatrix") or "shared" in spaces:
+            return "copy" if "async" in spaces else "shared"
+        return "local" if "local" in spaces else "global"
+    if base in ("wgmma", "mma"):
+        return "product" if parts[1] != "fence" else ""
+    if base == "tcgen05":
+        return {"ld": "tensor", "st": "tensor"}.get(parts[1], "product")
+    if base in ("cp", "tensormap"):
+        return "global" if parts[:2] == ("cp", "async") and len(parts) > 2 and parts[2] in ("ca", "cg") else "copy"
+    if base in _BARRIERS:
+        return "barrier"
+    if base in FREE:
+        return ""
+    if base in ("shfl", "redux", "match", "vote"):
+        return "shuffle" if base != "vote" else "alu"
+    return _arithmetic(ins)
+
+
+def _arithmetic(ins: Instruction) -> str:
+    base, parts = ins.base, ins.parts
+    if "f64" in parts:
+        return "double"
+    if base in _SPECIAL:
+        return "special"
+    if base == "cvt":
+        return "conversion"
+    if base in _FLOAT_ON_FMA:
+        if "f32x2" in parts:
+            return "packed"
+        if "f32" in parts:
+            return "fma"
+        if any(p in parts for p in ("f16", "f16x2", "bf16", "bf16x2")):
+            return "half"
+        return "fma" if base in ("mul", "mad") else "alu"
+    return "alu"

@@ -1,0 +1,72 @@
+"""`ptxsim.run(..., schedule="timed")`: every cluster is simulated with its numbers, and the clock runs along."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ..counts import Counts
+from ..finding import Finding
+from ..launch import Launch
+from ..machine import one_thread
+from ..run import Result
+from ..syntax import PtxError
+from .device import DeviceModel
+from .launch_time import Misses, Setting, Timed, time_in_full, time_launch
+from .memory_system import Cache
+from .predict import prediction
+from .sass import code_of
+from .timed_machine import TimedMachine
+
+
+def run_timed(
+    launches: Sequence[Launch],
+    device: str | Path | DeviceModel,
+    *,
+    checks: Iterable[str] = (),
+    trace: Callable[[str], None] | None = None,
+    track: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    clock_mhz: float | None = None,
+    cache: Cache = "warm",
+    code: Mapping[str, Path] | Path | None = None,
+) -> Result:
+    """Run launches under the clock; the Result has the prediction. Stops after a launch that deadlocks."""
+    card = device if isinstance(device, DeviceModel) else DeviceModel.load(device)
+    clock = clock_mhz or card.figures.sm_clock_mhz
+    begin = time.perf_counter()
+    findings: list[Finding] = []
+    counts: list[Counts] = []
+    timed: list[Timed] = []
+    for n, launch in enumerate(launches):
+        setting = Setting(launch, card, code_of(launch.name, code), clock, cache)
+        machine = TimedMachine(launch, card, setting.code, True, frozenset(checks), trace, track)
+        with np.errstate(all="ignore"), one_thread():
+            misses = _misses(setting)
+            try:
+                timed.append(time_in_full(setting, machine, misses))
+            except PtxError:
+                if not any(f.kind == "deadlock" for f in machine.findings):
+                    raise
+        machine.counts.finish(machine.program.blocks, machine.visits, machine.memory)
+        findings += machine.findings
+        counts.append(machine.counts)
+        if progress is not None:
+            progress(n + 1, len(launches))
+        if any(f.kind == "deadlock" for f in machine.findings):
+            break
+    predicted = prediction(timed, card, clock, cache) if len(timed) == len(launches) else None
+    seconds = time.perf_counter() - begin
+    return Result(findings, counts, "timed", 0, seconds, [x.name for x in launches], predicted)
+
+
+def _misses(setting: Setting) -> Misses:
+    """What of the launch misses L2, by the clusters that a prediction simulates."""
+    try:
+        found = time_launch(setting)
+    except PtxError:
+        return Misses({}, 0.0)  # a deadlock: it is found, and reported, by the run in full
+    return found.misses

@@ -1,0 +1,245 @@
+"""Machine code read out of a cubin: each instruction's unit, what ptxas encoded in it, and the PTX line it is for.
+
+An instruction has 128 bits. Bits 0 to 8 are its opcode; from bit 105 on stands what the scheduler has to know (found
+by public assemblers such as CuAssembler): cycles to stall, which of six scoreboards it sets when its result is there
+and when its operands have been read, and which scoreboards it waits for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from .device import DeviceError
+
+SIZE = 16  # bytes of an instruction
+_NO_SCOREBOARD = 7
+_SIZED, _REGISTER_COUNT = 4, 0x2F  # of attributes in .nv.info
+# The units that matter to the clock, and the opcodes (bits 0 to 8) of sm_90 and sm_100 that go to them. What is not
+# listed is an instruction of the ordinary arithmetic pipe.
+_UNITS: dict[str, tuple[int, ...]] = {
+    "fma": (0x20, 0x21, 0x23, 0x24, 0x25, 0x27, 0x31, 0x32, 0x35),  # FMUL, FADD, FFMA, IMAD, HFMA2 …
+    "packed": (0x49, 0x4A, 0x4B),  # FFMA2, FMUL2, FADD2
+    "conversion": (0x3E, 0x45, 0x105, 0x106, 0x104, 0x110, 0x111),  # F2FP, I2FP, F2I, I2F, F2F
+    "special": (0x102, 0x108),  # FCHK, MUFU
+    "double": (0x28, 0x29, 0x2B, 0x2A),  # DMUL, DADD, DFMA, DSETP
+    "uniform": (0x82, 0x83, 0x86, 0x87, 0x8C, 0x90, 0x91, 0x92, 0x96, 0x97, 0x99, 0x9C, 0xA4, 0xA5, 0xBD, 0xBF),
+    "constant": (0xB9, 0x182, 0x1AC),  # ULDC, LDC, LDCU
+    "register": (0xCA, 0x119, 0x1C3, 0x2F),  # R2UR, S2R, S2UR, ELECT
+    "shuffle": (0x189, 0x1C4),  # SHFL, REDUX
+    "shared": (0x3B, 0x44, 0x184, 0x188, 0x18C, 0x1BD),  # LDSM, STSM, LDS, STS, ATOMS, STAS
+    "local": (0x183, 0x187),  # LDL, STL: spills and local arrays
+    "global": (0x17E, 0x17F, 0x180, 0x181, 0x185, 0x186, 0x18A, 0x18E, 0x18F, 0x1A8, 0x1AE, 0x98),  # LD, ST, LDG …
+    "barrier": (0x11D, 0x1A7, 0x1B2, 0x1C7, 0x1B0),  # BAR, SYNCS, UCGABAR, ARRIVES
+    "branch": (0x141, 0x144, 0x147, 0x148, 0x149, 0x150, 0x14D),  # BSYNC, CALL, BRA, WARPSYNC, BRX, RET, EXIT
+    "copy": (0x1B4, 0x1B5, 0x1B6, 0x1B7, 0x1B8, 0x1B9, 0x1BA),  # UTMALDG, UTMASTG, …, UBLKCP
+    "product": (0x1F0, 0x1EA, 0x1E7, 0x1E9, 0x3C, 0x3D, 0x3A, 0x3F),  # HGMMA, UTCMMA, UTCCP, UTCBAR, HMMA …
+    "tensor": (0x1ED, 0x1EE),  # STTM, LDTM
+    "sleep": (0x15D,),  # NANOSLEEP
+}
+_UNIT_OF = {code: unit for unit, codes in _UNITS.items() for code in codes}
+
+
+class SassOp(NamedTuple):
+    """One instruction: where it is, its unit, cycles to stall, scoreboards set (-1: none) and waited for, PTX line.
+
+    `predicated` says that it is executed under a predicate.
+    """
+
+    address: int
+    opcode: int
+    unit: str
+    stall: int
+    sets: int
+    frees: int
+    waits: int
+    line: int
+    predicated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The machine code of one kernel, in order, and the registers that each of its threads has (0: not known)."""
+
+    name: str
+    ops: tuple[SassOp, ...]
+    registers: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of code."""
+        return SIZE * len(self.ops)
+
+
+class _Section(NamedTuple):
+    name: str
+    offset: int
+    size: int
+
+
+@cache
+def read_cubin(path: Path) -> dict[str, Code]:
+    """Kernel name → its code. Raises DeviceError for a file that is no cubin."""
+    data = path.read_bytes()
+    if data[:4] != b"\x7fELF":
+        raise DeviceError(f"{path} is no cubin (ELF file)")
+    sections = _sections(data)
+    lines, registers = _ptx_lines(data, sections), _registers(data, sections)
+    out = {}
+    for section in sections:
+        if section.name.startswith(".text."):
+            name = section.name.removeprefix(".text.")
+            body = data[section.offset : section.offset + section.size]
+            out[name] = Code(name, _decode(body, lines.get(name, {})), registers.get(name, 0))
+    return out
+
+
+def code_of(kernel: str, given: Mapping[str, Path] | Path | None) -> Code | None:
+    """The machine code of a kernel out of a cubin, or the cubin that a mapping has for its name. Raises DeviceError."""
+    path = given.get(kernel) if isinstance(given, Mapping) else given
+    if path is None:
+        return None
+    found = read_cubin(Path(path))
+    if kernel not in found:
+        raise DeviceError(f"{path} has no code of the kernel {kernel[:80]}")
+    return found[kernel]
+
+
+def _registers(data: bytes, sections: list[_Section]) -> dict[str, int]:
+    """Kernel → registers a thread, out of the attributes in .nv.info (EIATTR_REGCOUNT)."""
+    by_name = {s.name: s for s in sections}
+    info, symbols, strings = (by_name.get(name) for name in (".nv.info", ".symtab", ".strtab"))
+    out: dict[str, int] = {}
+    if info is None or symbols is None or strings is None:
+        return out
+    at, end = info.offset, info.offset + info.size
+    while at + 4 <= end:
+        form, attribute, size = struct.unpack_from("<BBH", data, at)
+        at += 4
+        if form == _SIZED:
+            if attribute == _REGISTER_COUNT:
+                symbol, count = struct.unpack_from("<II", data, at)
+                name = struct.unpack_from("<I", data, symbols.offset + 24 * symbol)[0]
+                out[_string(data, strings.offset + name)] = count
+            at += size
+    return out
+
+
+def _sections(data: bytes) -> list[_Section]:
+    table = struct.unpack_from("<Q", data, 0x28)[0]
+    size, count, names = struct.unpack_from("<HHH", data, 0x3A)
+    raw = [struct.unpack_from("<IIQQQQ", data, table + n * size) for n in range(count)]
+    strings = raw[names][4]
+    return [_Section(_string(data, strings + x[0]), x[4], x[5]) for x in raw]
+
+
+def _string(data: bytes, start: int) -> str:
+    return data[start : data.index(b"\0", start)].decode()
+
+
+def _decode(code: bytes, lines: dict[int, int]) -> tuple[SassOp, ...]:
+    out, line = [], 0
+    for address in range(0, len(code), SIZE):
+        low, high = struct.unpack_from("<QQ", code, address)
+        line = lines.get(address, line)
+        opcode, control = low & 0x1FF, high >> 41
+        sets, frees = control >> 5 & 7, control >> 8 & 7
+        out.append(
+            SassOp(
+                address,
+                opcode,
+                _UNIT_OF.get(opcode, "alu"),
+                control & 15,
+                -1 if sets == _NO_SCOREBOARD else sets,
+                -1 if frees == _NO_SCOREBOARD else frees,
+                control >> 11 & 63,
+                line,
+                low >> 12 & 15 != 7,
+            )
+        )
+    return tuple(out)
+
+
+def _ptx_lines(data: bytes, sections: list[_Section]) -> dict[str, dict[int, int]]:
+    """Kernel → address → PTX line, out of the section .nv_debug_line_sass; empty without one."""
+    by_name = {s.name: s for s in sections}
+    table, moves = by_name.get(".nv_debug_line_sass"), by_name.get(".rela.nv_debug_line_sass")
+    if table is None or moves is None:
+        return {}
+    symbols = by_name[".symtab"].offset
+    kernels: dict[int, str] = {}  # offset of a set_address operand → kernel
+    for at in range(moves.offset, moves.offset + moves.size, 24):
+        place, info, _ = struct.unpack_from("<QQq", data, at)
+        section = struct.unpack_from("<IBBH", data, symbols + 24 * (info >> 32))[3]
+        kernels[place] = sections[section].name.removeprefix(".text.")
+    return _LineProgram(data[table.offset : table.offset + table.size], kernels).run()
+
+
+class _LineProgram:
+    """A DWARF 2 line number program (DWARF 2.0.0, 6.2)."""
+
+    def __init__(self, data: bytes, kernels: dict[int, str]) -> None:
+        self.data, self.kernels, self.at = data, kernels, 0
+        self.out: dict[str, dict[int, int]] = {}
+
+    def run(self) -> dict[str, dict[int, int]]:
+        while self.at + 4 < len(self.data):
+            length = struct.unpack_from("<I", self.data, self.at)[0]
+            end = self.at + 4 + length
+            header = struct.unpack_from("<I", self.data, self.at + 6)[0]
+            _, _, base, span, first = struct.unpack_from("<BBbBB", self.data, self.at + 10)
+            self.at += 10 + header
+            self._unit(end, base, span, first)
+            self.at = end
+        return self.out
+
+    def _unit(self, end: int, base: int, span: int, first: int) -> None:
+        address, line, kernel = 0, 1, ""
+        while self.at < end:
+            code = self.data[self.at]
+            self.at += 1
+            if code >= first:
+                address += (code - first) // span
+                line += base + (code - first) % span
+                self.out.setdefault(kernel, {})[address] = line
+            elif code == 0:
+                size = self._unsigned()
+                kind, place = self.data[self.at], self.at + 1
+                if kind == 2:
+                    kernel, address = self.kernels.get(place, ""), struct.unpack_from("<Q", self.data, place)[0]
+                elif kind == 1:
+                    address, line = 0, 1
+                self.at += size
+            elif code == 1:
+                self.out.setdefault(kernel, {})[address] = line
+            elif code == 2:
+                address += self._unsigned()
+            elif code == 3:
+                line += self._signed()
+            elif code in (4, 5):
+                self._unsigned()
+            elif code == 8:
+                address += (255 - first) // span
+            elif code == 9:
+                address += struct.unpack_from("<H", self.data, self.at)[0]
+                self.at += 2
+
+    def _unsigned(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    def _signed(self) -> int:
+        start = self.at
+        value = self._unsigned()
+        bits = 7 * (self.at - start)
+        return value - (1 << bits) if value >> (bits - 1) & 1 else value

@@ -1,0 +1,128 @@
+"""The calendar of one launch on the simulated SMs: warps and asynchronous work in the order of their times."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..cluster import Stuck
+from ..launch import Dim3
+from ..registers import RegisterFile
+from ..warp import WAITING
+from ..work import Pipe, Task
+from .hardware import SM, WarpClock
+from .memory_system import MemorySystem
+from .recorder import Recorder
+from .timed_cluster import TimedCluster
+
+if TYPE_CHECKING:
+    from .timed_machine import TimedMachine
+
+_POLLS = 400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A cluster that has run: its number in the grid, when it began and ended, when its last store was in L2."""
+
+    number: int
+    begin: float
+    end: float
+    drained: float
+
+
+class Simulation:
+    """Clusters that share SMs, a place for each that runs at once; the next takes a place that becomes free."""
+
+    def __init__(self, machine: TimedMachine, memory: MemorySystem, places: int, sharers: int, recorder: Recorder):
+        self.machine, self.memory, self.recorder = machine, memory, recorder
+        self.figures = machine.card.figures
+        cx, cy, cz = machine.launch.cluster
+        self.sms = [SM(self.figures, sharers) for _ in range(cx * cy * cz)]
+        if machine.code is not None:
+            for sm in self.sms:
+                sm.code.warm(-(-machine.code.size // 128))
+        self.now = 0.0
+        self.calendar: list[tuple[float, int, WarpClock | None, TimedCluster | None, Pipe | None, Task | None]] = []
+        self.serial = 0
+        self.ran: list[Ran] = []
+        kernel, warps = machine.launch.kernel, machine.launch.warps
+        self.free = [
+            [RegisterFile(kernel.registers, 32 * warps) for _ in range(cx * cy * cz)] for _ in range(max(places, 1))
+        ]
+        self.living: dict[TimedCluster, tuple[int, list[RegisterFile]]] = {}
+        self.polls = 0
+        self.awaited: float | None = None  # when the first cluster waits for the grid before this one
+        self.triggered: float | None = None  # when the last one lets the next grid start
+
+    def at(self, time: float, clock: WarpClock) -> None:
+        """A warp goes on at a time; nothing if it stands in the calendar already."""
+        if not clock.scheduled:
+            clock.scheduled = True
+            self.serial += 1
+            heapq.heappush(self.calendar, (time, self.serial, clock, None, None, None))
+
+    def task_at(self, time: float, cluster: TimedCluster, pipe: Pipe, task: Task) -> None:
+        self.serial += 1
+        heapq.heappush(self.calendar, (time, self.serial, None, cluster, pipe, task))
+
+    def run(self, clusters: list[tuple[int, list[Dim3]]]) -> list[Ran]:
+        """Run clusters (number and CTA indices) in order. Raises Stuck after a deadlock has been reported."""
+        waiting = deque(clusters)
+        places, interval = len(self.free), self.figures.cta_interval_cycles
+        for n in range(min(places, len(waiting))):
+            self.now = n * interval
+            self._start(*waiting.popleft())
+        while self.calendar:
+            time, _, clock, cluster, pipe, task = heapq.heappop(self.calendar)
+            if clock is not None:
+                cluster = self._turn(clock)
+            else:
+                assert cluster is not None and pipe is not None and task is not None
+                cluster.finish_task(pipe, task, time)
+            if cluster is not None and cluster.over:
+                self._end(cluster)
+                if waiting:
+                    self.now = self.ran[-1].end + interval
+                    self._start(*waiting.popleft())
+        for cluster in self.living:
+            cluster._give_up()
+        return self.ran
+
+    def _turn(self, clock: WarpClock) -> TimedCluster | None:
+        """Let a warp run until it sleeps or another's time is earlier; its cluster if that may have ended."""
+        clock.scheduled = False
+        cluster: TimedCluster = clock.cta.cluster  # type: ignore[assignment]  # here all clusters have clocks
+        while (f := clock.runnable()) is not None:
+            cluster.step(clock, f)
+            if clock.scheduled:
+                return None
+            if not clock.cta.fragments:
+                return cluster
+            if cluster.rest:
+                self.polls += 1
+                if self.polls > _POLLS:
+                    raise Stuck
+            else:
+                self.polls = 0
+            if self.calendar and clock.time > self.calendar[0][0] and f.state is not WAITING:
+                self.at(clock.time, clock)
+                return None
+        return None
+
+    def _start(self, number: int, indices: list[Dim3]) -> None:
+        pool = self.free.pop()
+        cluster = TimedCluster(self, indices, pool, self.sms)
+        self.living[cluster] = (number, pool)
+
+    def _end(self, cluster: TimedCluster) -> None:
+        number, pool = self.living.pop(cluster)
+        end = max([clock.time for clock in cluster.clocks.values()])
+        for clock in cluster.clocks.values():
+            self.recorder.ended(clock, clock.time)
+        for cta in cluster.ctas:
+            cta.finish()
+        self.free.append(pool)
+        self.ran.append(Ran(number, cluster.begin, end, max(end, cluster.drained)))

@@ -1,0 +1,59 @@
+"""Launches one after the other in a stream: gaps between dependent grids, and grids that start early."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .device import DeviceModel
+from .launch_time import Timed
+from .memory_system import Cache
+
+
+def times(calls: Sequence[Sequence[Timed]], card: DeviceModel, clock_mhz: float) -> list[tuple[float, float]]:
+    """Start and end of each launch of calls made back to back, in microseconds from the first start."""
+    f, out = card.figures, list[tuple[float, float]]()
+    before: Timed | None = None
+    for timed in [timed for call in calls for timed in call]:
+        if before is None:
+            start, end = 0.0, timed.cycles / clock_mhz
+        elif not timed.early:
+            start = out[-1][1] + f.launch_gap_us
+            end = start + timed.cycles / clock_mhz
+        else:
+            start, end = _early(timed, before, out[-1], card, clock_mhz)
+        out.append((start, end))
+        before = timed
+    return out
+
+
+def _early(
+    timed: Timed, before: Timed, last: tuple[float, float], card: DeviceModel, clock_mhz: float
+) -> tuple[float, float]:
+    """A launch that may start when all of the grid before it has said so, and where its SMs have room for it."""
+    start = last[0] + before.triggered / clock_mhz
+    if not _together(timed, before, card):
+        start = last[1]
+    if timed.awaited is None:
+        return start, max(start + timed.cycles / clock_mhz, last[1])
+    resumed = max(start + timed.awaited / clock_mhz, last[1] + card.figures.launch_early_us)
+    return start, resumed + (timed.cycles - timed.awaited) / clock_mhz
+
+
+def _together(timed: Timed, before: Timed, card: DeviceModel) -> bool:
+    """Whether a CTA of each of two grids fits on an SM, or one of them leaves SMs free."""
+    f = card.figures
+    if before.placement.active_sms + timed.placement.active_sms <= f.sm_count:
+        return True
+    shared = timed.placement.shared_bytes + before.placement.shared_bytes
+    threads = 32 * (timed.launch.warps + before.launch.warps)
+    return shared <= f.shared_bytes_per_sm and threads <= f.threads_per_sm
+
+
+def call_us(call: Sequence[Timed], card: DeviceModel, clock_mhz: float, cache: Cache) -> float:
+    """Microseconds of a call: of one among many back to back (warm), or of a lone one between two events (cold)."""
+    f, start = card.figures, card.figures.cta_start_cycles / clock_mhz
+    if cache == "cold":
+        return times([call], card, clock_mhz)[-1][1] + f.launch_lone_us - start
+    ends = times([call, call, call], card, clock_mhz)
+    n = len(call)
+    return ends[-1][1] - ends[-1 - n][1]

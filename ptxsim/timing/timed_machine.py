@@ -1,0 +1,67 @@
+"""A launch under the clock: its program cut for it, and what memory held before, where nothing is to be changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..launch import Launch
+from ..machine import Machine
+from ..memory import Allocation
+from ..program import Program
+from ..schedule import Schedule
+from .device import DeviceModel
+from .sass import Code
+from .timed_program import TimedProgram
+
+_PROGRAMS: dict[tuple[int, str, int], TimedProgram] = {}
+
+
+class OneWarp(Schedule):
+    """Each warp by itself, a block at a time: what the clock's calendar asks for."""
+
+    def __init__(self) -> None:
+        super().__init__("warps")
+
+    def quantum(self) -> int:
+        return 1
+
+
+class TimedMachine(Machine):
+    """The state of one launch. Without `numerics` copies and products are only timed, and stores are taken back."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        card: DeviceModel,
+        code: Code | None,
+        numerics: bool,
+        checks: frozenset[str] = frozenset(),
+        trace: Callable[[str], None] | None = None,
+        track: bool = False,
+    ) -> None:
+        self.card, self.code, self.numerics = card, code, numerics
+        self.kept: list[tuple[Allocation, np.ndarray, np.ndarray]] = []
+        super().__init__(launch, OneWarp(), checks, trace, track, sm_count=int(card.figures.sm_count))
+
+    def _program(self) -> Program:
+        key = (id(self.launch.kernel), self.card.name, id(self.code))
+        found = _PROGRAMS.get(key)
+        if found is None or found.kernel is not self.launch.kernel or found.code is not self.code:
+            found = TimedProgram(self.launch.module, self.launch.kernel, self.code, self.card.figures)
+            _PROGRAMS[key] = found
+        self.timed_program = found
+        return found
+
+    def keep(self, allocation: Allocation, offsets: np.ndarray, size: int) -> None:
+        """Remember what stands where a block is about to store, to put it back in the end."""
+        if not self.numerics:
+            at = offsets.astype(np.int64)[:, None] + np.arange(size)
+            self.kept.append((allocation, at, allocation.bytes[at]))
+
+    def take_back(self) -> None:
+        """Undo the stores, the latest first."""
+        for allocation, at, before in reversed(self.kept):
+            allocation.bytes[at] = before
+        self.kept.clear()

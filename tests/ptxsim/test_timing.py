@@ -1,0 +1,213 @@
+"""ptxsim's clock on kernels so small that their time follows from the card's parameters by hand."""
+
+import json
+
+import numpy as np
+import pytest
+from snippets import kernel_text, run_kernel
+
+import ptxsim
+from ptxsim.timing import DeviceModel
+
+# Round numbers, and nothing that these tests do not ask about.
+CARD = DeviceModel.load("h200").changed(
+    sm_clock_mhz=1000, fma_latency=4, fma_pipe_cycles=1, branch_cycles=0, launch_gap_us=1.0, launch_early_us=0.25
+)
+
+
+def launched(body: str, *args, threads=32, grid=(1,), shared=0, cluster=(1,), early=False) -> ptxsim.Launch:
+    module = ptxsim.Module.from_text(kernel_text(body, len(args), shared))
+    launch = ptxsim.launch(module, "k", grid, (threads,), args, dynamic_shared=shared, cluster=cluster)
+    if early:
+        launch.attributes["attribute_6"] = (1, 0, 0)
+    return launch
+
+
+def cycles(body: str, *args, card=CARD, cache="warm", **options) -> float:
+    return ptxsim.predict(launched(body, *args, **options), card, cache=cache).launches[0].cycles
+
+
+CHAIN = "fma.rn.f32 %r1, %r1, %r1, %r1;\n"
+
+
+def independent(count: int) -> str:
+    return "".join(f"fma.rn.f32 %r{10 + n % 32}, %r1, %r2, %r{10 + n % 32};\n" for n in range(count))
+
+
+def test_a_chain_of_dependent_fmas_takes_their_latency_each() -> None:
+    assert cycles(CHAIN * 300) - cycles(CHAIN * 100) == 200 * 4
+
+
+@pytest.mark.parametrize(("threads", "per_scheduler"), [(32, 1), (128, 1), (256, 2), (512, 4)])
+def test_independent_fmas_share_the_pipe_of_their_scheduler(threads, per_scheduler) -> None:
+    grown = cycles(independent(640), threads=threads) - cycles(independent(320), threads=threads)
+    assert grown == pytest.approx(320 * per_scheduler, rel=0.02)
+
+
+def test_special_functions_are_bound_by_their_pipe() -> None:
+    body = "".join(f"ex2.approx.ftz.f32 %r{10 + n % 32}, %r1;\n" for n in range(64))
+    card = CARD.changed(sfu_pipe_cycles=8)
+    assert cycles(body * 2, card=card) - cycles(body, card=card) == pytest.approx(64 * 8, rel=0.02)
+
+
+def test_shared_loads_with_bank_conflicts_take_a_pass_each() -> None:
+    def loads(stride: int) -> str:
+        load = f"mov.u32 %r1, %tid.x; mov.u32 %r3, dyn; mad.lo.u32 %r2, %r1, {stride}, %r3;\n"
+        return load + "".join(f"ld.shared.b32 %r{10 + n % 32}, [%r2];\n" for n in range(200))
+
+    card = CARD.changed(shared_load_latency=30)
+    without, with_conflicts = (cycles(loads(stride), shared=16384, card=card) for stride in (4, 128))
+    assert with_conflicts - without == pytest.approx(200 * 31, rel=0.05)
+
+
+COPIES = """
+ld.param.u64 %d1, [p0]; mov.u32 %r1, %tid.x; mov.u32 %r9, %ctaid.x; mul.wide.u32 %d2, %r9, 65536; add.s64 %d1, %d1, %d2;
+mov.u32 %r3, dyn; add.u32 %r4, %r3, 65536;
+mbarrier.init.shared.b64 [%r4], 1;
+mbarrier.arrive.expect_tx.shared.b64 %d9, [%r4], 65536;
+"""
+WAITED = """
+L: mbarrier.try_wait.parity.shared.b64 %p1, [%r4], 0;
+@%p1 bra D; bra L;
+D:
+"""
+
+
+def copies(pieces: int) -> str:
+    size = 65536 // pieces
+    copy = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+    return (
+        COPIES + "".join(f"{copy} [%r3+{n * size}], [%d1+{n * size}], {size}, [%r4];\n" for n in range(pieces)) + WAITED
+    )
+
+
+@pytest.mark.parametrize("grid", [1, 132])
+def test_a_stream_of_copies_is_bound_by_the_bandwidth_that_its_sm_has(grid) -> None:
+    data = np.zeros(132 * 65536, np.uint8)
+    card = CARD.changed(tma_bytes_per_cycle=64, tma_bytes_per_cycle_tpc=128, l2_bytes_per_cycle=132 * 32)
+    found = cycles(copies(16), data, threads=1, grid=(grid,), shared=65536 + 16, card=card)
+    rate = 64 if grid == 1 else 32  # the engine of one SM, or its share of L2
+    assert found == pytest.approx(65536 / rate + card.figures.tma_latency, rel=0.1)
+
+
+def test_a_cold_cache_costs_dram_bandwidth_and_latency() -> None:
+    data = np.zeros(132 * 65536, np.uint8)
+    card = CARD.changed(dram_read_gb_per_s=1320, l2_bytes_per_cycle=132 * 64)  # 10 bytes a cycle for each SM
+    run = {"threads": 1, "grid": (132,), "shared": 65552, "card": card}
+    cold = cycles(copies(16), data, cache="cold", **run)
+    assert cold == pytest.approx(65536 / 10 + card.figures.tma_dram_latency, rel=0.15)
+    assert cycles(copies(16), data, cache="warm", **run) < 0.5 * cold
+
+
+def products(count: int, n: int) -> str:
+    accumulators = ", ".join(f"%r{k}" for k in range(10, 10 + n // 2))
+    kind = f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16"
+    body = "mov.u64 %d1, 0x4000004000010000; wgmma.fence.sync.aligned;\n"
+    return (
+        body + f"{kind} {{{accumulators}}}, %d1, %d1, 1, 1, 1, 0, 0;\n" * count + "wgmma.commit_group.sync.aligned;\n"
+    )
+
+
+WAIT = "wgmma.wait_group.sync.aligned 0;\n"
+
+
+def test_products_are_bound_by_the_tensor_cores() -> None:
+    card = CARD.changed(wgmma_flops_per_cycle=4096)
+    run = {"threads": 128, "shared": 65536, "card": card}
+    grown = cycles(products(40, 128) + WAIT, **run) - cycles(products(20, 128) + WAIT, **run)
+    assert grown == pytest.approx(20 * 2 * 64 * 128 * 16 / 4096, rel=0.02)
+
+
+def test_two_warpgroups_share_the_tensor_cores() -> None:
+    one, two = (cycles(products(40, 128) + WAIT, threads=n, shared=65536) for n in (128, 256))
+    assert two == pytest.approx(2 * one, rel=0.1)
+
+
+def test_two_ctas_on_an_sm_share_its_pipes_and_hide_latencies() -> None:
+    both = {"threads": 128, "grid": (264,), "shared": 100_000}
+    alone = {"threads": 128, "grid": (132,), "shared": 100_000}
+    assert cycles(independent(2000), **both) == pytest.approx(2 * cycles(independent(2000), **alone), rel=0.15)
+    assert cycles(CHAIN * 2000, **both) == pytest.approx(cycles(CHAIN * 2000, **alone), rel=0.1)
+
+
+def test_a_wave_and_a_half_takes_as_long_as_two() -> None:
+    one, half, two = (cycles(CHAIN * 2000, grid=(n,), shared=200_000) for n in (132, 198, 264))
+    assert half == two == pytest.approx(2 * one, rel=0.1)
+    prediction = ptxsim.predict(launched(CHAIN, grid=(198,), shared=200_000), CARD)
+    assert (prediction.launches[0].waves, prediction.launches[0].blocks_per_sm) == (1.5, 1)
+
+
+def test_many_waves_are_worked_out_from_the_first_ones() -> None:
+    ten, five = (cycles(CHAIN * 500, grid=(132 * n,), shared=200_000) for n in (10, 5))
+    assert ten == pytest.approx(2 * five, rel=0.02)
+
+
+EARLY = "griddepcontrol.launch_dependents;\n"
+DEPENDS = "griddepcontrol.wait;\n"
+
+
+def test_a_launch_that_may_start_early_hides_what_it_does_before_it_waits() -> None:
+    work = CHAIN * 1000
+    plain = [launched(work), launched(work + work)]
+    early = [launched(EARLY + work), launched(work + DEPENDS + work, early=True)]
+    apart, overlapped = (ptxsim.predict(launches, CARD).launches[1] for launches in (plain, early))
+    assert overlapped.start_us < 0.1 < 4 < apart.start_us
+    assert apart.end_us - overlapped.end_us == pytest.approx(4.0 + 1.0 - 0.25, rel=0.05)
+
+
+def test_the_time_of_a_call_has_what_a_launch_costs() -> None:
+    prediction = ptxsim.predict(launched(CHAIN * 1000), CARD)
+    assert prediction.microseconds == pytest.approx(prediction.launches[0].cycles / 1000 + 1.0)
+    assert ptxsim.predict(launched(CHAIN * 1000), CARD, clock_mhz=500).launches[0].end_us == pytest.approx(8, rel=0.05)
+
+
+def test_results_under_the_clock_are_those_of_any_other_schedule() -> None:
+    data, out = np.arange(4 * 65536, dtype=np.uint8), np.zeros(4 * 1024, np.uint32)
+    body = copies(4) + (
+        "ld.param.u64 %d3, [p1]; mul.lo.u32 %r5, %r1, 4; add.u32 %r6, %r3, %r5; bar.sync 0;\n"
+        "ld.shared.b32 %r7, [%r6]; mad.lo.u32 %r8, %r9, 1024, %r1; mul.wide.u32 %d4, %r8, 4; add.s64 %d3, %d3, %d4;\n"
+        "st.global.b32 [%d3], %r7;"
+    )
+    result = run_kernel(body, data, out, threads=1, grid=(4,), shared=65552, schedule="timed")
+    assert result.ok and result.prediction is not None and result.prediction.microseconds > 1
+    assert out[::1024].tolist() == data.view(np.uint32)[::16384].tolist()
+
+
+def test_a_prediction_leaves_memory_as_it_was() -> None:
+    out = np.full(32, 7, np.uint32)
+    body = "ld.param.u64 %d1, [p0]; mov.u32 %r1, 9; st.global.b32 [%d1], %r1; red.global.add.u32 [%d1+4], %r1;"
+    ptxsim.predict(launched(body, out), CARD)
+    assert (out == 7).all()
+
+
+@pytest.mark.parametrize("grid", [1, 100, 132, 300])
+def test_the_shortcut_agrees_with_the_simulation_of_every_cluster(grid) -> None:
+    data = np.zeros(300 * 65536, np.uint8)
+    launch = launched(copies(16), data, threads=1, grid=(grid,), shared=65552)
+    short, full = ptxsim.predict(launch, "h200"), ptxsim.run(launch, schedule="timed", device="h200").prediction
+    assert full is not None
+    assert short.microseconds == pytest.approx(full.microseconds, rel=0.01)
+
+
+def test_the_timeline_says_who_waited_for_what() -> None:
+    data = np.zeros(65536, np.uint8)
+    launch = launched(copies(1), data, threads=1, shared=65552)
+    prediction = ptxsim.predict(launch, CARD)
+    tracks = {track.name: track.spans for track in prediction.launches[0].timeline.tracks}
+    (wait,) = [span for span in tracks["CTA 0 warp 0"] if span.kind == "wait"]
+    (copy,) = tracks["CTA 0 TMA loads"]
+    assert wait.what == "mbarrier at shared offset 65536 of CTA 0" and wait.ptx_line is not None
+    assert copy.begin <= wait.begin < copy.end <= wait.end
+    assert json.loads(prediction.to_json())["launches"][0]["timeline"]["tracks"][0]["name"] == "CTA 0 warp 0"
+
+
+def test_a_kernel_that_does_not_fit_is_one_clear_line() -> None:
+    with pytest.raises(ptxsim.DeviceError, match="does not fit into an SM of the NVIDIA H200: too many shared memory"):
+        ptxsim.predict(launched(CHAIN, shared=240_000), CARD)
+
+
+def test_a_deadlock_is_an_error_and_a_finding() -> None:
+    body = "mov.u32 %r4, dyn; mbarrier.init.shared.b64 [%r4], 1;" + WAITED
+    with pytest.raises(ptxsim.PtxError, match="does not end: CTA"):
+        ptxsim.predict(launched(body, shared=64), CARD)
+    assert [f.kind for f in run_kernel(body, shared=64, schedule="timed").findings] == ["deadlock"]
