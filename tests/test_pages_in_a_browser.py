@@ -81,9 +81,36 @@ FRAME = """<!doctype html><meta name="color-scheme" content="light dark"><body s
 <iframe src="page.html" style="border:0;width:%dpx;height:900px"></iframe>"""
 
 
-def shown(page: str, folder, width: int, dark: bool) -> dict:
+PAGED = """
+<script>
+(function () {
+  var out = { errors: window.seen };
+  var holder = document.querySelector("div.paged"), tools = holder.previousElementSibling;
+  holder.closest("details").open = true;
+  function cells(place) {
+    return Array.from(holder.querySelectorAll("tbody tr"), function (r) { return r.cells[place].textContent; });
+  }
+  function rows() { return cells(0); }
+  function press(text) {
+    Array.from(tools.querySelectorAll("button")).find(function (b) { return b.textContent === text; }).click();
+  }
+  out.first = rows(); out.said = tools.querySelector("output").textContent;
+  press("On"); out.second = rows();
+  press("On"); press("On"); out.last = rows();
+  press("Back"); out.back = rows();
+  holder.querySelectorAll("thead button")[1].click(); out.sorted = cells(1);
+  var input = tools.querySelector("input");
+  input.value = "b32 FP16"; input.dispatchEvent(new Event("input"));
+  out.filtered = rows(); out.left = tools.querySelector("output").textContent;
+  parent.postMessage(JSON.stringify(out), "*");
+})();
+</script>
+</body>"""
+
+
+def shown(page: str, folder, width: int, dark: bool, script: str = SCRIPT) -> dict:
     watch = "<script>window.seen = []; window.onerror = function (m) { window.seen.push(m); };</script></head>"
-    text = page.replace("</head>", watch, 1).replace("</body>", SCRIPT, 1)
+    text = page.replace("</head>", watch, 1).replace("</body>", script, 1)
     (folder / "page.html").write_text(text)
     (folder / "frame.html").write_text(FRAME % width)
     done = subprocess.run(
@@ -146,3 +173,19 @@ def test_tables_are_copied_as_csv(pages, tmp_path):
     assert timed and all(float(line[2]) > 0 for line in timed)
     head, *lines = csv.reader(io.StringIO(out["summary"]))
     assert all(len(line) == len(head) for line in lines) and {line[0] for line in lines} >= {"cutile", "cute_sm90"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here; CI installs it")
+def test_a_table_of_many_workloads_is_shown_page_by_page(tmp_path, monkeypatch):
+    monkeypatch.setattr("cutesnake.report.picked.MOST_SHOWN", 2)
+    evidence = sample.evidence(gpu=True)
+    page = render(contents(evidence, tmp_path, draw=True)).replace("var PAGE = 50;", "var PAGE = 3;")
+    out = shown(page, tmp_path, 1280, False, PAGED)
+    every = list(evidence.workloads)
+    assert out["errors"] == []
+    assert (out["first"], out["second"], out["last"], out["back"]) == (every[:3], every[3:6], every[6:], every[3:6])
+    assert out["said"] == "1 to 3 of 8"
+    times = [float(text) for text in out["sorted"]]
+    assert times == sorted(times) and len(times) == 3
+    assert sorted(out["filtered"]) == ["b32_s1024_fp16", "b32_s8192_fp16"] and out["left"] == "1 to 2 of 2"

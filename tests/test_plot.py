@@ -11,8 +11,8 @@ import pytest
 
 import sample
 from cutesnake.palette import DARK, LIGHT, look, looks
-from cutesnake.plot import plot
-from cutesnake.plot.data import functions, kernel_looks, label, merged, sizes, times
+from cutesnake.plot import plot, thinned
+from cutesnake.plot.data import functions, kernel_looks, labels, merged, sizes, times
 from cutesnake.plot.style import WIDTH, NothingToShow, lay_out, short_sizes, to_svg
 from cutesnake.plot.timeline import LONGEST_NAME, draw_timeline, short_name
 from cutesnake.plot.times import draw_times
@@ -134,12 +134,27 @@ def test_builds_with_the_same_figures_share_a_line():
     assert len(merged(table, ["registers_per_thread"])) == len(table)
 
 
+def test_pictures_draw_as_many_workloads_as_they_can_show(tmp_path, monkeypatch):
+    evidence = sample.evidence(gpu=True)
+    monkeypatch.setattr("cutesnake.plot.MOST_DRAWN", 3)
+    few = thinned(evidence)
+    every = list(evidence.workloads)
+    assert list(few.workloads) == [every[0], every[(len(every) - 1) // 2], every[-1]]
+    assert {row["workload"] for row in few.roofline} == set(few.workloads)
+    drawn = [picture for picture in plot(evidence, tmp_path)["pictures"] if picture["file"]]
+    assert drawn and all(
+        p["caption"].endswith("3 of 8 workloads are drawn, evenly picked from the sweep.") for p in drawn
+    )
+    monkeypatch.setattr("cutesnake.plot.MOST_DRAWN", 8)
+    assert thinned(evidence) is evidence
+
+
 def test_sizes_and_labels():
     evidence = sample.evidence()
     assert sizes(evidence) == ["length", "batch"]
-    assert label(evidence, "b32_s8192_bf16") == "batch 32, length 8192"
+    assert labels(evidence)["b32_s8192_bf16"] == "batch 32, length 8192"
     evidence.plan["axis"]["label"] = "Length (tokens)"  # the unit is for the axis
-    assert label(evidence, "b32_s8192_bf16") == "batch 32, Length 8192"
+    assert labels(evidence)["b32_s8192_bf16"] == "batch 32, Length 8192"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import html
+import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -18,6 +19,7 @@ from cutesnake.compare.comparison import compare
 from cutesnake.plot import plot
 from cutesnake.report import Contents, render
 from cutesnake.report.comparison import tables
+from cutesnake.report.picked import picked
 from cutesnake.report.words import Notes, signed, state, where
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -172,9 +174,32 @@ def test_a_laptop_shows_what_was_recorded_elsewhere(tmp_path):
     assert "No recorded device" not in text
 
 
+def all_tables(comparison):
+    return tables(comparison, Notes(), picked(comparison))
+
+
+def test_a_page_shows_some_of_many_workloads_in_full_and_the_times_of_all(tmp_path, monkeypatch):
+    monkeypatch.setattr("cutesnake.report.picked.MOST_SHOWN", 2)
+    evidence = sample.evidence(gpu=True)
+    comparison = compare(evidence)
+    every = list(evidence.workloads)
+    chosen = picked(comparison)
+    (speeds,) = comparison["speedups"]
+    extremes = {speeds[key][end] for key in ("cold", "warm") for end in ("least_at", "most_at")}
+    assert chosen == {every[0], every[-1], *extremes} and len(chosen) < len(every)
+    (table, *_) = all_tables(comparison)
+    assert {workload["workload"] for workload in table["workloads"]} == chosen
+    assert table["count"] == f"{len(chosen)} of {len(every)} workloads"
+    page = render(contents(evidence, tmp_path))
+    assert f"The page shows {len(chosen)}: the first, the last" in page
+    (data, *_) = re.findall(r'<script type="application/json">(.*?)</script>', page)
+    rows = {workload: times for workload, *times in json.loads(data)["rows"]}
+    assert list(rows) == every and all(min(times) > 0 for times in rows.values())
+
+
 def test_what_several_rows_share_is_said_once_and_referred_to(gpu):
     comparison = compare(sample.evidence(gpu=True, recorded=True))
-    for table in tables(comparison, Notes()):
+    for table in all_tables(comparison):
         said = [(box["kernels"], i["sentence"]) for box in table["common"] for i in box["insights"]]
         assert said and len(said) == len(set(said))
         ids = {i["id"] for box in table["common"] for i in box["insights"]}
@@ -194,12 +219,12 @@ def test_what_several_rows_share_is_said_once_and_referred_to(gpu):
 
 def test_the_schedule_step_is_a_column_only_where_some_kernel_has_one():
     evidence = sample.evidence(gpu=True)
-    (plain, *_) = tables(compare(evidence), Notes())
+    (plain, *_) = all_tables(compare(evidence))
     assert "Schedule" not in [metric["name"] for metric in plain["metrics"]]
     for entry in evidence.measured.values():
         if entry["stage"] == "timing" and entry["case"]["kernel"] == "torch_sdpa":
             entry["metrics"]["plan_us"] = 6.0
-    (table, *_) = tables(compare(evidence), Notes())
+    (table, *_) = all_tables(compare(evidence))
     column = [metric["name"] for metric in table["metrics"]].index("Schedule")
     lines = {
         line["kernel"]: line["cells"][column]
@@ -210,7 +235,7 @@ def test_the_schedule_step_is_a_column_only_where_some_kernel_has_one():
 
 
 def test_measured_insights_stay_in_their_rows(gpu):
-    (table, *_) = tables(compare(sample.evidence(gpu=True)), Notes())
+    (table, *_) = all_tables(compare(sample.evidence(gpu=True)))
     assert {i["rule"][0] for box in table["common"] for i in box["insights"]} == {"S"}
     pairs = [pair for workload in table["workloads"] for pair in workload["pairs"]]
     assert all("M1" in {i["rule"] for i in pair["insights"]} for pair in pairs)
@@ -218,7 +243,7 @@ def test_measured_insights_stay_in_their_rows(gpu):
 
 def test_a_folded_workload_shows_its_fastest_pair(gpu):
     comparison = compare(sample.evidence(gpu=True))
-    (table, *_) = tables(comparison, Notes())
+    (table, *_) = all_tables(comparison)
     assert [workload["workload"] for workload in table["workloads"]] == list(sample.evidence().workloads)
     for workload in table["workloads"]:
         assert workload["kernels"] == "cutile beside cute_sm90"  # tilegym is slower

@@ -10,6 +10,7 @@ import sample
 from cutesnake.compare.comparison import compare
 from cutesnake.places import ROOT
 from cutesnake.plan.config import check
+from cutesnake.report.picked import picked
 from cutesnake.report.times import times
 from cutesnake.report.words import Notes
 
@@ -28,7 +29,8 @@ REFERENCE = {
 
 def view(evidence, references):
     notes = Notes()
-    return times(compare(evidence), references, notes), notes.texts
+    compared = compare(evidence)
+    return times(compared, references, notes, picked(compared)), notes.texts
 
 
 def figures(table, name):

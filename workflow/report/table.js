@@ -1,6 +1,7 @@
 // Sorting, filtering, folding and copying. Without scripts the page is complete; only these controls are missing.
 (function () {
   "use strict";
+  var PAGE = 50; // rows of a table that is shown page by page
   document.documentElement.classList.add("js");
 
   // What moves as one: a row of a plain table, a workload with all its lines (tbody) of a folded one.
@@ -181,6 +182,90 @@
     area.remove();
   }
 
+  // A table of which only one page is in the document: its rows are data, sorted and filtered before they are shown.
+  function makePaged(holder) {
+    var data = JSON.parse(holder.querySelector("script").textContent);
+    var state = { page: 0, column: null, direction: 1, words: [] };
+    var tools = document.createElement("div");
+    tools.className = "tools";
+    var input = document.createElement("input");
+    input.type = "search";
+    input.placeholder = "words that must all be in a workload's name";
+    var label = document.createElement("label");
+    label.append("Filter ", input);
+    var said = document.createElement("output");
+    var table = document.createElement("table");
+    table.className = "data";
+    var head = table.createTHead().insertRow();
+    var body = table.createTBody();
+
+    function turn(text, step) {
+      var button = document.createElement("button");
+      button.type = "button";
+      button.textContent = text;
+      button.addEventListener("click", function () { state.page += step; show(); });
+      return button;
+    }
+
+    function rows() {
+      var found = data.rows.filter(function (row) {
+        return state.words.every(function (word) { return row[0].toLowerCase().includes(word); });
+      });
+      if (state.column === null) return found;
+      return found.sort(function (a, b) {
+        var left = a[state.column], right = b[state.column];
+        if (left === null || right === null) return (left === null) - (right === null);
+        return state.direction * compare(left, right);
+      });
+    }
+
+    function show() {
+      var found = rows();
+      state.page = Math.max(0, Math.min(state.page, Math.ceil(found.length / PAGE) - 1));
+      var first = state.page * PAGE;
+      var part = found.slice(first, first + PAGE);
+      body.replaceChildren();
+      part.forEach(function (row) {
+        var line = body.insertRow();
+        row.forEach(function (value, place) {
+          var cell = document.createElement(place ? "td" : "th");
+          cell.className = place ? "n" : "";
+          cell.textContent = value === null ? "not timed" : value;
+          line.append(cell);
+        });
+      });
+      said.textContent = part.length ? first + 1 + " to " + (first + part.length) + " of " + found.length : "none";
+    }
+
+    data.head.forEach(function (name, column) {
+      var cell = document.createElement("th");
+      var button = document.createElement("button");
+      button.type = "button";
+      button.textContent = name;
+      button.addEventListener("click", function () {
+        state.direction = state.column === column ? -state.direction : 1;
+        state.column = column;
+        state.page = 0;
+        Array.from(head.cells).forEach(function (other) { other.setAttribute("aria-sort", "none"); });
+        cell.setAttribute("aria-sort", state.direction > 0 ? "ascending" : "descending");
+        show();
+      });
+      cell.className = column ? "n" : "";
+      cell.append(button);
+      head.append(cell);
+    });
+    input.addEventListener("input", function () {
+      state.words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      state.page = 0;
+      show();
+    });
+    tools.append(label, turn("Back", -1), turn("On", 1), said);
+    holder.before(tools);
+    holder.append(table);
+    show();
+  }
+
+  document.querySelectorAll("div.paged").forEach(makePaged);
   document.querySelectorAll("table.folded").forEach(makeFoldable);
   document.querySelectorAll("table.sortable").forEach(makeSortable);
   document.querySelectorAll("table.filterable").forEach(makeFilterable);

@@ -137,7 +137,7 @@ def _side(
             or _static(metric, inspected, floor, evidence, (source, kernel, target, workload))
             or _missing(metric.unit, _why_missing(evidence, metric, source, kernel, target, workload, measured))
         )
-    served = sum(variant in v for (k, t, _), v in evidence.variants.items() if (k, t) == (kernel, target))
+    served = evidence.served[kernel, target, variant]
     build = evidence.build(kernel, target, variant)
     return Side(
         kernel,

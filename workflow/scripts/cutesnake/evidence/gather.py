@@ -83,6 +83,15 @@ class Evidence:
         return found
 
     @cached_property
+    def served(self) -> Counter[tuple[str, str, str | None]]:
+        """(kernel, target, variant) -> for how many workloads it was asked for."""
+        return Counter(
+            (kernel, target, variant)
+            for (kernel, target, _), variants in self.variants.items()
+            for variant in dict.fromkeys(variants)
+        )
+
+    @cached_property
     def unsupported(self) -> dict[tuple[str, str], str]:
         """(kernel, workload) -> why the kernel cannot compute it."""
         return {(u["kernel"], u["workload"]): u["reason"] for u in self.plan["unsupported"]}
@@ -134,16 +143,33 @@ class Evidence:
         found = Counter(source for source, stage, key in self._cases if stage in stages and key[1] == target)
         return sorted(found, key=lambda s: (s.kind != "live", -found[s], s.device or "")) or [Source("none")]
 
+    @cached_property
+    def _newest(self) -> dict[Source, Record]:
+        """Where each source's newest record comes from."""
+        found: dict[Source, Record] = {}
+        for (source, _, _), (_, entry) in self._cases.items():
+            made, newest = entry["provenance"], found.get(source)
+            if newest is None or (made.get("created") or "") > (newest.get("created") or ""):
+                found[source] = made
+        return found
+
     def label(self, source: Source) -> dict[str, str | None]:
         """A source with the day and commit of its newest record."""
-        made = [entry["provenance"] for (s, _, _), (_, entry) in self._cases.items() if s == source]
-        newest: Record = max(made, key=lambda p: p.get("created") or "", default={})
+        newest = self._newest.get(source, {})
         date = (newest.get("created") or "")[:10] or None
         return {"kind": source.kind, "device": source.device, "date": date, "commit": newest.get("commit")}
 
+    @cached_property
+    def _floors(self) -> dict[str, list[Record]]:
+        """Workload -> its rows of the roofline."""
+        found: dict[str, list[Record]] = {}
+        for row in self.roofline:
+            found.setdefault(row["workload"], []).append(row)
+        return found
+
     def floor(self, workload: str, target: str, device: str | None) -> Record | None:
         """The roofline row of a workload on `device`; without one, on the listed device of the target with the best."""
-        rows = [row for row in self.roofline if row["workload"] == workload]
+        rows = self._floors.get(workload, [])
         if device:
             return next((row for row in rows if any(re.fullmatch(name, device) for name in row["match"])), None)
         fitting = [row for row in rows if row["target"] == target and row["floor_us"] is not None]

@@ -64,12 +64,16 @@ class Experiment:
         return self.simulation["extent"] if self.simulation else "none"
 
 
+MOST_LISTED = 40  # allowed words in a message: a sweep may have thousands of workloads
+
+
 def nearest(word: Any, allowed: Iterable[str]) -> str:
-    """`, did you mean 'x'?` when an allowed word is close, then the whole list."""
+    """`, did you mean 'x'?` when an allowed word is close, then the list, or its start where it is long."""
     allowed = list(allowed)
     close = difflib.get_close_matches(str(word), allowed, n=1, cutoff=0.5)
     hint = f" did you mean {close[0]!r}?" if close else ""
-    return f"{hint} allowed: {', '.join(allowed)}"
+    more = f" and {len(allowed) - MOST_LISTED:,} more" if len(allowed) > MOST_LISTED else ""
+    return f"{hint} allowed: {', '.join(allowed[:MOST_LISTED])}{more}"
 
 
 def read_again(config: dict[str, Any], files: Iterable[Path | str], arguments: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from cutesnake import record
@@ -19,6 +20,7 @@ from cutesnake.plot.timeline import draw_timeline
 from cutesnake.plot.times import draw_times
 
 RECORD = "pictures.json"
+MOST_DRAWN = 120  # workloads: more make a picture of metres
 STATIC: dict[str, Callable[[Evidence], Drawing]] = {
     "roofline": draw_roofline,
     "resources": draw_resources,
@@ -46,13 +48,35 @@ def plot(evidence: Evidence, folder: Path | str) -> Record:
 
     Raises RecordError or OSError; a picture with nothing to show is an entry with `file` null and its reason.
     """
-    pictures = list(_pictures(evidence, Path(folder)))
+    drawn = thinned(evidence)
+    pictures = list(_pictures(drawn, Path(folder)))
+    if len(drawn.workloads) < len(evidence.workloads):
+        said = (
+            f"{len(drawn.workloads)} of {len(evidence.workloads):,} workloads are drawn, evenly picked from the sweep."
+        )
+        pictures = [
+            {**picture, "caption": picture["caption"] and f"{picture['caption']} {said}"} for picture in pictures
+        ]
     entry: Record = {
         **{"stage": "plot", "status": "ok", "reason": None, "provenance": {}},
         **{"operator": evidence.operator, "pictures": pictures},
     }
     record.write("plot", Path(folder) / RECORD, entry)
     return entry
+
+
+def thinned(evidence: Evidence) -> Evidence:
+    """The same with as many workloads as pictures can show: the first, the last, and evenly picked ones between."""
+    every = list(evidence.workloads)
+    if len(every) <= MOST_DRAWN:
+        return evidence
+    picked = {every[place * (len(every) - 1) // (MOST_DRAWN - 1)] for place in range(MOST_DRAWN)}
+    workloads = {workload: evidence.workloads[workload] for workload in every if workload in picked}
+    return replace(
+        evidence,
+        plan={**evidence.plan, "workloads": workloads},
+        roofline=[row for row in evidence.roofline if row["workload"] in picked],
+    )
 
 
 def _pictures(evidence: Evidence, folder: Path) -> Iterator[Record]:

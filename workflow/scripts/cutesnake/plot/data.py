@@ -41,11 +41,14 @@ def kernel_looks(evidence: Evidence) -> dict[str, Look]:
     return looks({kernel: decision["dsl"] for (kernel, _), decision in evidence.decisions.items()})
 
 
-def label(evidence: Evidence, workload: str) -> str:
-    """A workload by what varies: `batch 32, kv length 4096`."""
-    parameters, varying = evidence.workloads[workload], sizes(evidence)
-    found = [f"{short_name_of(evidence, key)} {parameters[key]}" for key in parameters if key in varying]
-    return ", ".join(found) or workload
+def labels(evidence: Evidence) -> dict[str, str]:
+    """Each workload by what varies: `batch 32, kv length 4096`."""
+    varying = sizes(evidence)
+    return {
+        workload: ", ".join(f"{short_name_of(evidence, key)} {parameters[key]}" for key in parameters if key in varying)
+        or workload
+        for workload, parameters in evidence.workloads.items()
+    }
 
 
 def times(evidence: Evidence, source: Source, target: str) -> pandas.DataFrame:

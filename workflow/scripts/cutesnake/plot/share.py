@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas
 
 from cutesnake.evidence.gather import Evidence, Source
-from cutesnake.plot.data import label, times
+from cutesnake.plot.data import labels, times
 from cutesnake.plot.heat import heat_map
 from cutesnake.plot.style import Drawing, NothingToShow, styled
 
@@ -16,11 +16,11 @@ def draw_share(evidence: Evidence, source: Source, target: str) -> Drawing:
     if table.empty:
         raise NothingToShow(f"devices.yaml has no peaks for {source.device}")
     table["share"] = table["floor_us"] / table["cold_us"]
-    table["size"] = [label(evidence, workload) for workload in table["workload"]]
+    names = labels(evidence)
+    table["size"] = table["workload"].map(names)
     table["column"] = table["kernel"] + " " + table["dtype"]
-    sizes = dict.fromkeys(label(evidence, w) for w in evidence.workloads)
     grid = pandas.pivot_table(table, index="size", columns="column", values="share")
-    grid = grid.reindex([size for size in sizes if size in grid.index])
+    grid = grid.reindex([size for size in dict.fromkeys(names.values()) if size in grid.index])
     with styled():
         figure = heat_map(grid, grid, cmap="cividis", vmin=0, vmax=1)
     best = table.loc[table["share"].idxmax()]

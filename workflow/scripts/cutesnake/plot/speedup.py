@@ -6,7 +6,7 @@ import numpy
 import pandas
 
 from cutesnake.evidence.gather import Evidence, Source
-from cutesnake.plot.data import label, times
+from cutesnake.plot.data import labels, times
 from cutesnake.plot.heat import heat_map
 from cutesnake.plot.style import Drawing, NothingToShow, styled
 
@@ -19,11 +19,11 @@ def draw_speedup(evidence: Evidence, source: Source, target: str) -> Drawing:
     if pairs.empty:
         raise NothingToShow(f"no workload was timed in both DSLs on {source.device}")
     pairs["speedup"] = pairs["cold_us_cutile"] / pairs["cold_us_cute"]
-    pairs["size"] = [label(evidence, workload) for workload in pairs["workload"]]
+    names = labels(evidence)
+    pairs["size"] = pairs["workload"].map(names)
     pairs["column"] = pairs["kernel_cute"] + " over " + pairs["kernel_cutile"] + " " + pairs["dtype"]
-    sizes = dict.fromkeys(label(evidence, w) for w in evidence.workloads)
     grid = pandas.pivot_table(pairs, index="size", columns="column", values="speedup")
-    grid = grid.reindex([size for size in sizes if size in grid.index])
+    grid = grid.reindex([size for size in dict.fromkeys(names.values()) if size in grid.index])
     with styled():
         figure = heat_map(grid, numpy.log2(grid), cmap="PuOr", center=0, vmin=-2, vmax=2)
     mean = float(numpy.exp(numpy.log(pairs["speedup"]).mean()))

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from cutesnake.evidence.gather import Evidence, Source
 from cutesnake.measure.timeline_check import busy_us
 from cutesnake.palette import Look
-from cutesnake.plot.data import kernel_looks, label
+from cutesnake.plot.data import kernel_looks, labels
 from cutesnake.plot.style import HATCHES, INK, SOFT, WIDTH, Drawing, NothingToShow, styled
 
 LONGEST_NAME = 34
@@ -137,7 +137,7 @@ def _names(launches: list[dict]) -> str:
 
 
 def _size(evidence: Evidence, case: dict) -> str:
-    size = label(evidence, case["workload"]) if case["workload"] in evidence.workloads else case["workload"]
+    size = labels(evidence).get(case["workload"], case["workload"])
     return f"{size}, {case['parameters'].get('dtype', '')}".rstrip(", ")
 
 

@@ -15,17 +15,20 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 Repeated = dict[tuple[str, str, str], Record]  # kernels, rule, sentence -> what the box above the table says
 
 
-def tables(comparison: Record, notes: Notes) -> list[Record]:
-    """Views of the tables of one operator, measured ones first; reasons are numbered by `notes`, those of the page."""
+def tables(comparison: Record, notes: Notes, shown: set[str]) -> list[Record]:
+    """Views of the tables of one operator, measured ones first, with the workloads of `shown`.
+
+    Reasons are numbered by `notes`, those of the page.
+    """
     groups: dict[tuple, list[Record]] = {}
     for row in comparison["rows"]:
         device = row["device"]
         groups.setdefault((row["target"], *device.values()), []).append(row)
-    found = [_table(comparison, rows, notes, str(place)) for place, rows in enumerate(groups.values())]
+    found = [_table(comparison, rows, notes, str(place), shown) for place, rows in enumerate(groups.values())]
     return sorted(found, key=lambda table: not table["measured"])
 
 
-def _table(comparison: Record, rows: list[Record], notes: Notes, place: str) -> Record:
+def _table(comparison: Record, rows: list[Record], notes: Notes, place: str, shown: set[str]) -> Record:
     first = rows[0]
     device = first["device"]
     metrics = [m for m in comparison["metrics"] if m["key"] not in OPTIONAL or _any_known(rows, m["key"])]
@@ -41,10 +44,14 @@ def _table(comparison: Record, rows: list[Record], notes: Notes, place: str) -> 
         "where": where(device),
         "measured": device["kind"] != "none",
         "metrics": metrics,
-        "workloads": [_workload(pairs, metrics, notes, repeated) for pairs in workloads.values()],
+        "workloads": [_workload(pairs, metrics, notes, repeated) for name, pairs in workloads.items() if name in shown],
         "common": _boxes(rows, repeated),
-        "count": plural(len(workloads), "workload"),
+        "count": _count(len(workloads), len(shown.intersection(workloads))),
     }
+
+
+def _count(every: int, shown: int) -> str:
+    return plural(every, "workload") if shown == every else f"{number(shown)} of {plural(every, 'workload')}"
 
 
 def _workload(pairs: list[Record], metrics: list[Record], notes: Notes, repeated: Repeated) -> Record:

@@ -18,6 +18,7 @@ from cutesnake.evidence.gather import Evidence
 from cutesnake.palette import DARK, LIGHT
 from cutesnake.places import TEMPLATES
 from cutesnake.report import cards, changed, comparison, found, matrix, ran, times
+from cutesnake.report.picked import picked
 from cutesnake.report.words import Notes, big, plural, slug, where
 
 Record = dict[str, Any]
@@ -121,13 +122,15 @@ def _variables(colours: dict[str, str]) -> Markup:
 
 def _operator(contents: Contents, base: str, notes: Notes) -> Record:
     compared = contents.comparison
+    shown = picked(compared)
     return {
         "name": compared["operator"],
+        "few": len(shown) if len(shown) < len({row["workload"] for row in compared["rows"]}) else None,
         "table": os.path.relpath(f"results/compare/{compared['operator']}.csv", base),
-        "times": times.times(compared, contents.references, notes),
-        "tables": comparison.tables(compared, notes),
+        "times": times.times(compared, contents.references, notes, shown),
+        "tables": comparison.tables(compared, notes, shown),
         "cards": cards.cards(contents.evidence, contents.upstream, base, notes),
-        "roofline": contents.evidence.roofline,
+        "roofline": [row for row in contents.evidence.roofline if row["workload"] in shown],
     }
 
 

@@ -14,20 +14,23 @@ Record = dict[str, Any]
 Found = dict[str, dict[str, Record]]  # workload -> kernel -> its times
 
 
-def times(comparison: Record, references: list[Record], notes: Notes) -> list[Record]:
+def times(comparison: Record, references: list[Record], notes: Notes, shown: set[str]) -> list[Record]:
     """A view per target and source that timed something: cold lone calls and warm back-to-back calls, side by side.
+
+    Only the workloads of `shown` have a row of their own; where that is not all, `every` has the bare times of all.
 
     `references` are entries of `kernels/<operator>/reference_times.yaml`; those of the source's device get a column
     among the warm times, which they are, unless the source timed their `kernel` itself. They never count as the
     fastest: they are of another run. Flags and reasons are numbered by `notes`, those of the page.
     """
-    return [_table(table, references, notes) for table in comparison["times"]]
+    return [_table(table, references, notes, shown) for table in comparison["times"]]
 
 
-def _table(table: Record, references: list[Record], notes: Notes) -> Record:
+def _table(table: Record, references: list[Record], notes: Notes, shown: set[str]) -> Record:
     kernels = table["kernels"]
     rows = {row["workload"]: row["kernels"] for row in table["rows"]}
     elsewhere = [r for r in references if r["device"] == table["device"]["device"] and r["kernel"] not in kernels]
+    few = [workload for workload in rows if workload in shown]
     failed = {(entry["kernel"], entry["workload"]): entry["reason"] for entry in table["failed"]}
     return {
         **{"target": table["target"], "where": where(table["device"]), "kernels": list(kernels)},
@@ -39,11 +42,24 @@ def _table(table: Record, references: list[Record], notes: Notes) -> Record:
         "figures": [
             {
                 "name": name,
-                "rows": [_row(rows, workload, kernels, name, failed, notes) for workload in rows],
+                "rows": [_row(rows, workload, kernels, name, failed, notes) for workload in few],
+                "every": _every(rows, kernels, FIGURES[name]) if len(few) < len(rows) else None,
+                "count": len(rows),
                 "references": [reference["name"] for reference in elsewhere] if name == "warm" else [],
-                "other": {w: [r["hot_us"].get(w) for r in elsewhere] if name == "warm" else [] for w in rows},
+                "other": {w: [r["hot_us"].get(w) for r in elsewhere] if name == "warm" else [] for w in few},
             }
             for name in FIGURES
+        ],
+    }
+
+
+def _every(rows: Found, kernels: dict[str, str], key: str) -> Record:
+    """The times of all workloads as the page's script takes them: a heading, and a line of cells per workload."""
+    return {
+        "head": ["Workload", *(f"{kernel} µs" for kernel in kernels)],
+        "rows": [
+            [workload, *(float(f"{row[kernel][key]:.5g}") if kernel in row else None for kernel in kernels)]
+            for workload, row in rows.items()
         ],
     }
 
