@@ -15,7 +15,7 @@ sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 from cutesnake.plan import config as configuration
 from cutesnake import fault, folder
 from cutesnake.change import baseline
-from cutesnake.plan import lost, machine, matrix, travel
+from cutesnake.plan import lost, machine, matrix, problems, travel
 from cutesnake.simulate import simulation
 from cutesnake.catalog import folders, load_kernel
 from cutesnake.contract import INSTALLED, OURS
@@ -52,6 +52,7 @@ for path in (*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED):
     RECORDS[Path(path).parts[2]].append(path)
 COMPARISONS = [f"results/compare/{operator}.json" for operator in PLAN.workloads]
 CHANGES = [f"results/change/{operator}.json" for operator in PLAN.workloads if BASELINE]
+READ = [operator for operator in PLAN.workloads if "anatomy" in EXPERIMENT.stages]  # operators with pages of anatomy
 FRONT_PAGE = "mla_report.html"
 FRONT, *OTHERS = PLAN.workloads  # the operator that the front page shows in full, and those with a page of their own
 
@@ -70,6 +71,8 @@ PRODUCTS += [
 ]
 PRODUCTS += [lost.Product(str(Path(path).with_suffix(end)), "change") for path in CHANGES for end in (".json", ".csv")]
 PRODUCTS += [lost.Product(f"results/report/{operator}.html", "page") for operator in OTHERS]
+PRODUCTS += [lost.Product(f"results/anatomy/{operator}", "anatomy") for operator in READ]
+PRODUCTS += [lost.Product(f"results/report/anatomy/{operator}", "anatomy_pages") for operator in READ]
 PRODUCTS += [
     lost.Product(f"results/fetch/{source}/fetched.json", "fetch")
     for source in sorted({*PLAN.sources.values()} - {OURS, INSTALLED})
@@ -265,6 +268,32 @@ def references_of(operator):
     """Files of times that an operator's peers took elsewhere, where it has any."""
     files = (folder / "reference_times.yaml" for folder in folders(operator))
     return [os.path.relpath(path) for path in files if path.exists()]
+
+
+def anatomy_builds_of(wildcards):
+    """Builds of an operator -> the small problems that they are run on for their anatomy."""
+    small = EXPERIMENT.sweeps[wildcards.operator].small()
+    builds = [build for build in PLAN.builds.values() if build.operator == wildcards.operator]
+    return {
+        build.key: problems.chosen(build.operator, build.kernel, build.target, build.variant.id, small)
+        for build in builds
+    }
+
+
+def anatomy_code_of(wildcards):
+    """Digest of the stage, and of what binds each kernel of the operator to its inputs."""
+    kernels = sorted({build.kernel for build in PLAN.builds.values() if build.operator == wildcards.operator})
+    return digest_code("anatomy.py", *(f"kernels.{wildcards.operator}.{kernel}" for kernel in kernels))
+
+
+def anatomy_pages_of(operator):
+    """The folder of pages that an operator's page links to, where that stage is wanted."""
+    return [f"results/report/anatomy/{operator}"] if operator in READ else []
+
+
+def operator_page(operator):
+    """An operator's page as a page of anatomy links to it."""
+    return f"../../../{FRONT_PAGE}" if operator == FRONT else f"../../{operator}.html"
 
 
 def timings_of(wildcards):

@@ -16,6 +16,7 @@ rule report:
         upstream=str(PROJECT / "kernels/upstream.yaml"),
         references=references_of(FRONT),
         changes=CHANGES,
+        anatomy=anatomy_pages_of(FRONT),
         templates=TEMPLATES,
     output:
         page=report(
@@ -50,6 +51,7 @@ rule page:
         upstream=str(PROJECT / "kernels/upstream.yaml"),
         references=lambda wildcards: references_of(wildcards.operator),
         changes=lambda wildcards: changes_of(wildcards.operator),
+        anatomy=lambda wildcards: anatomy_pages_of(wildcards.operator),
         templates=TEMPLATES,
     output:
         page=report(

@@ -25,6 +25,7 @@ with one_line("report", snakemake.log[0]):
     comparisons = [record.read("compare", path) for path in ([paths] if isinstance(paths, str) else paths)]
     folder = Path(snakemake.input.pictures)
     overview = snakemake.input.get("overview")
+    anatomy = snakemake.input.anatomy
     paths = snakemake.input.changes
     changes = [record.read("change", path) for path in ([paths] if isinstance(paths, str) else paths)]
     if changes:
@@ -44,5 +45,6 @@ with one_line("report", snakemake.log[0]):
         front=snakemake.params.front,
         comparisons=comparisons if overview else [],
         overview=Path(overview) if overview else None,
+        anatomy=Path(anatomy if isinstance(anatomy, str) else anatomy[0]) if anatomy else None,
     )
     write_report(contents, snakemake.output.page)

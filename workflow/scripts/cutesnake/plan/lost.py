@@ -105,6 +105,15 @@ def _whole_files(product: Product) -> Iterator[Path]:
         for picture in entry["pictures"]:
             if picture["file"]:
                 yield _ends(path / picture["file"], b"</svg>")
+    elif product.stage == "anatomy":
+        index = path / "anatomy.json"
+        yield index
+        for build in record.read("anatomy_index", index)["builds"]:
+            record.read("anatomy", path / build["file"])
+            yield path / build["file"]
+    elif product.stage == "anatomy_pages":
+        for page in sorted(path.glob("*.html")):
+            yield _ends(page, b"</html>")
     elif path.suffix == ".html":
         yield _ends(path, b"</html>")
     elif path.suffix != ".json":

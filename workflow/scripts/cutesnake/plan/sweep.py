@@ -50,6 +50,10 @@ class Sweep:
         """What is checked by simulation where a kernel's card is missing; nothing where the sweep has no such list."""
         return self._once(self.simulation.get(extent, {}).get("workloads", []))
 
+    def small(self) -> list[list[Workload]]:
+        """Everything that is small enough to be simulated, the shortest list first."""
+        return [self.simulated(extent) for extent in EXTENTS]
+
     def profiled(self) -> list[Workload]:
         """What nsys and ncu look at."""
         return [workload for workload in self.workloads() if is_named(workload, self.profile)]

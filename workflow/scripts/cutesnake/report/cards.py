@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cutesnake.compare.comparison import shared_kb
@@ -19,8 +19,11 @@ MOST_STALLS = 3
 _WHERE = {"live": "measured here", "recorded": "recorded"}
 
 
-def cards(evidence: Evidence, upstream: Record, base: str, notes: Notes) -> list[Record]:
-    """Views of the kernels of one operator. `base` is the folder of the page, to which links are relative."""
+def cards(evidence: Evidence, upstream: Record, base: str, notes: Notes, anatomy: Path | None = None) -> list[Record]:
+    """Views of the kernels of one operator. `base` is the folder of the page, to which links are relative.
+
+    anatomy: the folder with a page of anatomy per kernel that has one.
+    """
     found = []
     for kernel in dict.fromkeys(kernel for kernel, _ in evidence.decisions):
         decisions = [d for (k, _), d in evidence.decisions.items() if k == kernel]
@@ -30,6 +33,7 @@ def cards(evidence: Evidence, upstream: Record, base: str, notes: Notes) -> list
                 "id": slug("kernel", evidence.operator, kernel),
                 "kernel": kernel,
                 "dsl": DSL_NAMES[decisions[0]["dsl"]],
+                "anatomy": _anatomy(anatomy, kernel, base),
                 "source": _source(decisions[0]["source"], upstream),
                 "targets": [d["target"] for d in decisions if d["build"]["ok"]],
                 "without": [(d["target"], notes.mark(d["build"]["reason"])) for d in decisions if not d["build"]["ok"]],
@@ -41,6 +45,12 @@ def cards(evidence: Evidence, upstream: Record, base: str, notes: Notes) -> list
             }
         )
     return found
+
+
+def _anatomy(folder: Path | None, kernel: str, base: str) -> str | None:
+    """The link to a kernel's page of anatomy, where there is one."""
+    page = folder / f"{kernel}.html" if folder else None
+    return os.path.relpath(page, base) if page and page.exists() else None
 
 
 def _source(source: str, upstream: Record) -> Record:

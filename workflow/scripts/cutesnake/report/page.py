@@ -39,6 +39,7 @@ class Contents:
     upstream: Record = field(default_factory=dict)  # kernels/upstream.yaml
     references: list[Record] = field(default_factory=list)  # the operator's reference_times.yaml
     commit: str | None = None
+    anatomy: Path | None = None  # the folder with a page of anatomy per kernel
     changes: list[Record] = field(default_factory=list)  # change records of `shown`, where there is a baseline
     # Only on the front page: comparisons of every operator, this one first, and the folder of the overview.
     comparisons: list[Record] = field(default_factory=list)
@@ -129,7 +130,7 @@ def _operator(contents: Contents, base: str, notes: Notes) -> Record:
         "table": os.path.relpath(f"results/compare/{compared['operator']}.csv", base),
         "times": times.times(compared, contents.references, notes, shown),
         "tables": comparison.tables(compared, notes, shown),
-        "cards": cards.cards(contents.evidence, contents.upstream, base, notes),
+        "cards": cards.cards(contents.evidence, contents.upstream, base, notes, contents.anatomy),
         "roofline": [row for row in contents.evidence.roofline if row["workload"] in shown],
     }
 

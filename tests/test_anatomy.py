@@ -1,0 +1,214 @@
+"""The anatomy of kernels: rules on small programs, the answer sheet of eight kernels, and the pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import builds
+from cutesnake.anatomy import graph, page
+from cutesnake.anatomy.code import Code, what
+from cutesnake.anatomy.patterns import RULES, Function, find_patterns, spans
+from cutesnake.anatomy.record_of import anatomy_of
+from cutesnake.anatomy.shared import budgets
+from cutesnake.catalog import load_kernel
+from cutesnake.plan import problems
+from cutesnake.plan.sweep import make_sweep, read_sweep
+from cutesnake.targets import TARGETS
+from ptxsim import Module
+
+LOAD = "tma_load"
+ANSWERS = yaml.safe_load((Path(__file__).parent / "anatomy_answers.yaml").read_text())
+HEAD = ".version 8.8\n.target sm_100a\n.address_size 64\n"
+# A grid-stride loop around a guarded store, and before it a store that nothing guards.
+LOOP = """
+.visible .entry add(.param .u64 out, .param .u32 size)
+{
+  .reg .pred %p<4>; .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<3>;
+  ld.param.u64 %rd1, [out];
+  ld.param.u32 %r1, [size];
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %nctaid.x;
+  mov.u32 %r4, %tid.x;
+LOOP:
+  mul.wide.u32 %rd2, %r2, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  add.s32 %r5, %r2, %r4;
+  setp.ge.u32 %p1, %r5, %r1;
+  @%p1 bra SKIP;
+  st.global.f32 [%rd3], %f1;
+SKIP:
+  add.s32 %r2, %r2, %r3;
+  setp.lt.u32 %p2, %r2, %r1;
+  @%p2 bra LOOP;
+  PLAIN
+  ret;
+}
+"""
+
+
+def code_of(text: str) -> Code:
+    return Code(next(iter(Module.from_text(HEAD + text).kernels.values())))
+
+
+def patterns_of(text: str) -> dict[str, Any]:
+    return find_patterns(Function(code_of(text), 1, None, None, None, None, [], None))
+
+
+def test_a_loop_that_ends_by_the_ctas_index_and_holds_every_store_is_persistent() -> None:
+    inside = patterns_of(LOOP.replace("PLAIN", ""))
+    assert inside["persistent loop"].found and inside["boundary handling"].found
+    outside = patterns_of(LOOP.replace("PLAIN", "st.global.f32 [%rd1], %f1;"))
+    assert outside["persistent loop"].found is False
+    assert "1 of 2 plain stores" in outside["boundary handling"].evidence
+
+
+def test_a_store_without_a_test_is_told_to_need_whole_tiles() -> None:
+    bare = re.sub(r"\n  @%p1 bra SKIP;|\nSKIP:", "", LOOP.replace("PLAIN", ""))
+    assert patterns_of(bare)["boundary handling"].found is False
+
+
+def test_what_was_not_run_is_unknown_and_not_denied() -> None:
+    waits = LOOP.replace("PLAIN", "mbarrier.init.shared.b64 [%r1], 1;")
+    found = patterns_of(waits)
+    assert found["multi-stage pipeline"].found is None
+    assert list(found) == list(RULES) and len(found) == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2}], [%r4];", LOAD),
+        ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r2, %r3}], [%r1];", "tma_store"),
+        ("st.global.v4.f32 [%rd1], {%f1, %f1, %f1, %f1};", "global_store"),
+        ("ex2.approx.ftz.f32 %f1, %f2;", "exponential"),
+        ("max.f32 %f1, %f2, %f1;", "maximum"),
+        ("max.s32 %r1, %r2, %r3;", None),
+        ("bar.sync 1, 128;", "named_sync"),
+        ("mbarrier.arrive.shared.b64 _, [%r1];", "arrive"),
+    ],
+)  # fmt: skip
+def test_an_instruction_is_known_for_what_it_does(text, kind) -> None:
+    assert what(code_of(LOOP.replace("PLAIN", text)).instructions[-2]) == kind
+
+
+def test_the_budget_of_shared_memory_follows_the_dsls_own_list() -> None:
+    ir = (
+        '!memref_smem_i8 = !cute.memref<i8, smem, align<8>, "88:1">\n'
+        '!memref_smem_f16 = !cute.memref<f16, smem, align<128>, S<3,4,3>, "(128,64,4):(64,1,8192)">\n'
+        "cuda.kernel @mine() {\n"
+        '%smem = cute.memref.alloca() {smem.struct_fields = ["full:64:0", "held:4:80"]} : !memref_smem_i8\n'
+        "%smem_1 = cute.memref.alloca() : !memref_smem_f16\n}"
+    )
+    found = budgets(ir)["mine"]
+    assert [(b.name, b.offset, b.bytes) for b in found] == [
+        ("full", 0, 64),
+        ("held", 80, 4),
+        ("buffer 2", 128, 128 * 64 * 4 * 2),
+    ]
+
+
+def test_runs_of_numbers_are_written_and_read_alike() -> None:
+    assert spans([0, 1, 2, 3, 8]) == "0-3, 8"
+    assert page.numbers("0-3, 8") == {0, 1, 2, 3, 8} and page.numbers("") == set()
+
+
+# What follows compiles: a build takes a few seconds.
+
+
+@pytest.fixture(scope="module")
+def records() -> dict[str, dict[str, Any]]:
+    """Build -> its anatomy, of the eight kernels of the answer sheet."""
+    return {answer["build"]: record_of(answer["build"]) for answer in ANSWERS}
+
+
+def record_of(key: str) -> dict[str, Any]:
+    operator, kernel, target, variant = key.split("/")
+    small = make_sweep(operator, read_sweep(operator, {})).small()
+    module = load_kernel(operator, kernel)
+    chosen = problems.chosen(operator, kernel, target, variant, small)
+    candidates = (v for ws in small for w in ws if module.supports(w) is None for v in module.variants(w, target))
+    build = builds.build(operator, kernel, target, next(v for v in candidates if v.id == variant))
+    return anatomy_of(build, chosen, TARGETS[target].simulated_processors)
+
+
+def entries(answer: dict[str, Any], found: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """(entry of the sheet, the answer there, what the record says), entry by entry."""
+    f = found["functions"][0]
+    roles = {role["name"]: role for role in f["roles"]}
+    host = f["host"]
+    yield "threads", answer["threads"], host["block"][0] * host["block"][1] * host["block"][2]
+    yield "cluster", answer["cluster"], host["cluster"][0] * host["cluster"][1] * host["cluster"][2]
+    if "tensor_memory_columns" in answer:
+        yield "tensor memory", answer["tensor_memory_columns"], f["tensor_memory"]["columns"]
+    for name, warps in answer.get("roles", {}).items():
+        yield f"role {name}", str(warps), spans(roles[name]["warps"]) if name in roles else None
+    for name, registers in answer.get("registers", {}).items():
+        yield f"registers of {name}", [registers], roles[name]["registers"] if name in roles else None
+    pipelines = {p["name"]: p["stages"] for p in f["pipelines"]}
+    for name, stages in answer.get("pipelines", {}).items():
+        shown = name if name in pipelines else next((p for p in pipelines if p.startswith(f"{name}: ")), None)
+        yield f"pipeline {name}", stages, pipelines.get(shown)
+    for name, count in answer.get("counts", {}).items():
+        yield f"count of {name}", True, count in [b["count"] for b in f["barriers"] if b["name"] == name]
+    used = {(use["way"], d["tensor"]): use for d in f["descriptors"] for use in d["uses"]}
+    yield "loads", sorted(answer["loads"]), sorted({tensor for way, tensor in used if way == "load"})
+    if "stores" in answer:
+        yield "stores", sorted(answer["stores"]), sorted({tensor for way, tensor in used if way == "store"})
+    for tensor, count in answer.get("multicast", {}).items():
+        yield f"multicast of {tensor}", count, used["load", tensor]["multicast_to"]
+    described = {d["tensor"]: d for d in f["descriptors"]}
+    for tensor, box in answer.get("boxes", {}).items():
+        yield f"box of {tensor}", box, described[tensor]["box"]
+    if "swizzle" in answer:
+        yield "swizzle", {answer["swizzle"]}, {described[tensor]["swizzle"] for tensor in answer["loads"]}
+    if "products" in answer:
+        yield "products", sorted(answer["products"]), sorted({tuple(p["shape"]) for p in f["products"]}, key=list)
+        yield "accumulators", {answer["accumulators"]}, {p["d_in"] for p in f["products"]}
+    if "cta_group" in answer:
+        yield "CTAs of a product", {answer["cta_group"]}, {p["cta_group"] for p in f["products"]}
+    sizes = {b["name"]: b["bytes"] for b in f["shared"]["buffers"] or ()}
+    for name, size in answer.get("buffers", {}).items():
+        yield f"buffer {name}", size, sizes.get(name)
+    for expected, key in ((True, "there"), (False, "not_there")):
+        for name in answer[key]:
+            yield f"pattern {name}", expected, f["patterns"][name]["found"]
+
+
+def same(expected: Any, found: Any) -> bool:
+    if isinstance(expected, list) and isinstance(found, list):
+        return [list(x) if isinstance(x, tuple) else x for x in found] == expected
+    return expected == found
+
+
+@pytest.mark.slow
+def test_the_answer_sheet_is_met_and_nothing_is_claimed_falsely(records) -> None:
+    rows = [(answer["build"], *entry) for answer in ANSWERS for entry in entries(answer, records[answer["build"]])]
+    wrong = [row for row in rows if not same(row[2], row[3])]
+    assert len(rows) > 150
+    assert len(wrong) <= 0.05 * len(rows), wrong
+    claimed = [row for row in wrong if row[1].startswith("pattern") and row[3] is True]
+    assert not claimed
+
+
+@pytest.mark.slow
+def test_a_page_shows_the_graph_and_the_code_of_every_role(records) -> None:
+    found = records["fmha/cutlass_sm100/sm_100a/bf16_d128_128x128_none"]
+    picture = graph.draw(found["functions"][0])
+    assert picture is not None and picture.count("correct +") == 1 and "load_kv_mbar_ptr x 3" in picture
+    text = page.render([found], Path("nowhere"))
+    assert "128-byte swizzle" in text and "named barrier 1" in text
+    assert not re.search(r"\bNone\b", re.sub(r"<code>.*?</code>", "", text))
+
+
+@pytest.mark.slow
+def test_every_roles_lines_are_in_its_source(records) -> None:
+    key = "mla_decode/cute_sm90/sm_90a/bf16_cluster1"
+    load = next(role for role in records[key]["functions"][0]["roles"] if role["name"] == "load")
+    lines = load["lines"]["load"]
+    assert lines and all(line.startswith("kernels/mla_decode/cute_sm90/kernel.py:") for line in lines)

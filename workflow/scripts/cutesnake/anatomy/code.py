@@ -1,0 +1,346 @@
+"""The code of one PTX entry: what its instructions do, its loops, and what a branch depends on. Nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from ptxsim.program import unguarded
+from ptxsim.syntax import Imm, Instruction, Kernel, Mem, Operand, Pair, Reg, Special, Sym, Vec
+
+_LEAVES = ("bra", "ret", "exit", "trap")
+_SHARED = ("shared", "shared::cta", "shared::cluster")
+_BY_SECOND: dict[tuple[str, ...], str] = {
+    ("tcgen05", "mma"): "product",
+    ("tcgen05", "ld"): "tmem_load",
+    ("tcgen05", "st"): "tmem_store",
+    ("tcgen05", "cp"): "tmem_copy",
+    ("tcgen05", "commit"): "commit",
+    ("tcgen05", "alloc"): "tmem_alloc",
+    ("wgmma", "mma_async"): "product",
+    ("wgmma", "wait_group"): "wgmma_wait",
+    ("mbarrier", "init"): "barrier_init",
+    ("mbarrier", "arrive"): "arrive",
+    ("mbarrier", "expect_tx"): "arrive",
+    ("mbarrier", "try_wait"): "wait",
+    ("mbarrier", "test_wait"): "wait",
+    ("st", "async"): "remote_store",
+}
+_BY_FIRST = {
+    "mma": "product",
+    "ldmatrix": "shared_load",
+    "stmatrix": "shared_store",
+    "ex2": "exponential",
+    "mapa": "remote_address",
+    "clusterlaunchcontrol": "launch_control",
+    "setmaxnreg": "setmaxnreg",
+    "griddepcontrol": "dependent_launch",
+    "fence": "fence",
+    "membar": "fence",
+}
+INDEX = frozenset({"%ctaid", "%nctaid", "%clusterid", "%nclusterid"})  # special registers that tell CTAs apart
+
+
+def what(ins: Instruction) -> str | None:
+    """What an instruction does, in the words of this module; None for arithmetic and control flow."""
+    parts, base = ins.parts, ins.parts[0]
+    if base == "cp":
+        return _copy(parts)
+    if base in ("bar", "barrier"):
+        return _barrier(parts)
+    if base in ("ld", "st", "red", "atom") and parts[1:2] != ("async",):
+        return _access(base, parts)
+    if base == "max":
+        return "maximum" if any(p.startswith(("f", "bf")) and p != "ftz" for p in parts[1:]) else None
+    return _BY_SECOND.get((base, *parts[1:2])) or _BY_FIRST.get(base)
+
+
+def _copy(parts: tuple[str, ...]) -> str | None:
+    if "bulk" not in parts:
+        if "wait_group" in parts or "wait_all" in parts:
+            return "cp_async_wait"
+        return None if "commit_group" in parts else "arrive" if "mbarrier" in parts else "cp_async"
+    if "commit_group" in parts:
+        return None
+    if "wait_group" in parts:
+        return "store_wait"
+    if "prefetch" in parts:
+        return "prefetch"
+    space = next((p for p in parts if p == "global" or p in _SHARED), "")
+    tensor = "tensor" in parts
+    if space != "global":
+        return "tma_load" if tensor else "bulk_load"
+    return "tma_reduce" if "reduce" in parts else "tma_store" if tensor else "bulk_store"
+
+
+def _barrier(parts: tuple[str, ...]) -> str | None:
+    if "warp" in parts:
+        return None
+    if "cluster" in parts:
+        return "cluster_wait" if "wait" in parts else "cluster_arrive"
+    return "named_arrive" if "arrive" in parts else "named_sync"
+
+
+def _access(base: str, parts: tuple[str, ...]) -> str | None:
+    if "param" in parts or "local" in parts or "const" in parts:
+        return None
+    verb = {"ld": "load", "st": "store"}.get(base, "atomic")
+    if "shared::cluster" in parts:
+        return f"remote_{verb}"
+    return f"{'shared' if any(p in _SHARED for p in parts) else 'global'}_{verb}"
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A natural loop: its header and its blocks. `spins` says that it only waits."""
+
+    header: int
+    blocks: frozenset[int]
+    spins: bool
+
+
+@dataclass(frozen=True)
+class Depends:
+    """What a value comes from: special registers, parameters, and whether loads of memory have a part in it."""
+
+    specials: frozenset[str]
+    params: bool
+    global_memory: bool
+    shared_memory: bool
+
+
+class Code:
+    """Blocks, loops and dependences of one entry; instructions are indices into `instructions`, as in ptxsim."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.instructions = unguarded(kernel.instructions)
+        self.kinds = [what(ins) for ins in self.instructions]
+        self.blocks = self._split()
+        self.block_of = [n for n, block in enumerate(self.blocks) for _ in block]
+        self.successors = [self._successors(n) for n in range(len(self.blocks))]
+
+    def places(self, *kinds: str) -> list[int]:
+        """Instructions of these kinds."""
+        return [at for at, kind in enumerate(self.kinds) if kind in kinds]
+
+    def source(self, at: int) -> str | None:
+        """File and line of the source, as the line table has it."""
+        return self.instructions[at].source
+
+    def sources(self, places: Iterable[int]) -> list[str]:
+        """The distinct source lines of instructions, in order of file and line."""
+        found = {source for at in places if (source := self.source(at)) is not None}
+        return sorted(found, key=lambda text: (text.rpartition(":")[0], int(text.rpartition(":")[2])))
+
+    def _split(self) -> list[range]:
+        code = self.instructions
+        leaders = {0}
+        for at, ins in enumerate(code):
+            if ins.base in _LEAVES:
+                leaders.add(at + 1)
+                if ins.base == "bra":
+                    leaders.add(ins.target)
+        starts = sorted(at for at in leaders if 0 <= at < len(code))
+        return [range(a, b) for a, b in zip(starts, [*starts[1:], len(code)], strict=True)]
+
+    def _successors(self, n: int) -> list[int]:
+        last = self.instructions[self.blocks[n][-1]]
+        out = [self.block_of[last.target]] if last.base == "bra" else []
+        if (last.base not in _LEAVES or last.guard is not None) and n + 1 < len(self.blocks):
+            out.append(n + 1)
+        return out
+
+    @cached_property
+    def predecessors(self) -> list[list[int]]:
+        out: list[list[int]] = [[] for _ in self.blocks]
+        for n, following in enumerate(self.successors):
+            for m in following:
+                out[m].append(n)
+        return out
+
+    @cached_property
+    def dominators(self) -> list[int]:
+        """The immediate dominator of each block (Cooper, Harvey, Kennedy 2001); -1 where none is reachable."""
+        return _dominators(self.successors, self.predecessors, [0])
+
+    @cached_property
+    def loops(self) -> list[Loop]:
+        """Natural loops, those with one header as one, the largest first."""
+        bodies: dict[int, set[int]] = {}
+        for n, following in enumerate(self.successors):
+            for header in following:
+                if self._dominates(header, n):
+                    bodies.setdefault(header, {header}).update(self._reaching(n, header))
+        loops = [Loop(header, frozenset(body), self._spins(body)) for header, body in bodies.items()]
+        return sorted(loops, key=lambda loop: -len(loop.blocks))
+
+    def _dominates(self, above: int, below: int) -> bool:
+        n = below
+        while n > above and self.dominators[n] not in (-1, n):
+            n = self.dominators[n]
+        return n == above
+
+    def _reaching(self, n: int, header: int) -> set[int]:
+        found, queue = {n}, [n] if n != header else []
+        while queue:
+            for m in self.predecessors[queue.pop()]:
+                if m not in found and m != header:
+                    found.add(m)
+                    queue.append(m)
+        return found
+
+    def _spins(self, body: Iterable[int]) -> bool:
+        """Whether a loop does nothing but test a barrier, or ask for something again."""
+        inside = [at for n in body for at in self.blocks[n]]
+        return len(inside) <= 24 and not any(
+            self.kinds[at] not in (None, "wait", "fence", "global_load", "shared_load") for at in inside
+        )
+
+    def loops_around(self, at: int) -> list[Loop]:
+        """The loops that do something around an instruction, outermost first."""
+        return [loop for loop in self.loops if self.block_of[at] in loop.blocks and not loop.spins]
+
+    def within(self, loop: Loop, *kinds: str) -> list[int]:
+        """Instructions of these kinds in a loop."""
+        return [at for at in self.places(*kinds) if self.block_of[at] in loop.blocks]
+
+    def exits(self, loop: Loop) -> list[int]:
+        """The branches by which a loop is left."""
+        return [
+            self.blocks[n][-1]
+            for n in sorted(loop.blocks)
+            if any(m not in loop.blocks for m in self.successors[n]) and self.instructions[self.blocks[n][-1]].guard
+        ]
+
+    @cached_property
+    def controls(self) -> list[set[int]]:
+        """For each block the blocks whose branch decides whether it runs (Ferrante, Ottenstein, Warren 1987)."""
+        leaving = [n for n, following in enumerate(self.successors) if not following]
+        end = len(self.blocks)  # one block behind all that leave
+        forward = [[*following, *([end] if n in leaving else [])] for n, following in enumerate(self.successors)]
+        backward: list[list[int]] = [[] for _ in range(end + 1)]
+        for n, following in enumerate(forward):
+            for m in following:
+                backward[m].append(n)
+        above = _dominators(backward, [*forward, []], [end])
+        out: list[set[int]] = [set() for _ in self.blocks]
+        for n, following in enumerate(forward):
+            if len(following) < 2:
+                continue
+            for m in following:
+                runner = m
+                while runner not in (above[n], -1, end):
+                    out[runner].add(n)
+                    runner = above[runner]
+        return out
+
+    @cached_property
+    def _definitions(self) -> dict[tuple[int, int], list[int]]:
+        """(width, slot) of a register -> the instructions that write it."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for at, ins in enumerate(self.instructions):
+            if ins.operands and ins.base not in ("st", "bra", "bar", "fence"):
+                for reg in _registers(ins.operands[0]):
+                    found.setdefault((reg.width, reg.slot), []).append(at)
+        return found
+
+    def depends(self, at: int) -> Depends:
+        """What the guard of a branch comes from, through all definitions of the registers on the way."""
+        guard = self.instructions[at].guard
+        queue = [(guard.width, guard.slot)] if guard is not None else []
+        seen, specials = set(queue), set()
+        params = memory = shared = False
+        while queue:
+            for place in self._definitions.get(queue.pop(), []):
+                ins = self.instructions[place]
+                if ins.base in ("ld", "atom"):
+                    kind = self.kinds[place]
+                    params |= kind is None
+                    memory |= kind is not None and kind.startswith("global")
+                    shared |= kind is not None and not kind.startswith("global")
+                for operand in ins.operands[1:]:
+                    specials |= {leaf.name.split(".")[0] for leaf in _leaves(operand) if isinstance(leaf, Special)}
+                    for reg in _registers(operand):
+                        if (key := (reg.width, reg.slot)) not in seen:
+                            seen.add(key)
+                            queue.append(key)
+        return Depends(frozenset(specials), params, memory, shared)
+
+    def deciding(self, at: int) -> list[int]:
+        """The branches that decide whether an instruction runs, those too that decide about these."""
+        found: set[int] = set()
+        queue = [self.block_of[at]]
+        while queue:
+            new = self.controls[queue.pop()] - found
+            found |= new
+            queue += new
+        return [self.blocks[n][-1] for n in sorted(found)]
+
+
+def _dominators(successors: list[list[int]], predecessors: list[list[int]], roots: list[int]) -> list[int]:
+    order: list[int] = []
+    state: dict[int, int] = {}
+    for root in roots:  # postorder, without recursion
+        stack = [root]
+        while stack:
+            n = stack[-1]
+            if state.setdefault(n, 0) < len(successors[n]):
+                m = successors[n][state[n]]
+                state[n] += 1
+                if m not in state:
+                    stack.append(m)
+            else:
+                order.append(n)
+                stack.pop()
+    number = {n: place for place, n in enumerate(order)}
+    above = [-1] * len(successors)
+    for root in roots:
+        above[root] = root
+    changed = True
+    while changed:
+        changed = False
+        for n in reversed(order):
+            if n in roots:
+                continue
+            known = [m for m in predecessors[n] if above[m] != -1]
+            new = known[0]
+            for m in known[1:]:
+                new = _meet(above, number, new, m)
+            if above[n] != new:
+                above[n], changed = new, True
+    return above
+
+
+def _meet(above: list[int], number: dict[int, int], a: int, b: int) -> int:
+    while a != b:
+        while number[a] < number[b]:
+            a = above[a]
+        while number[b] < number[a]:
+            b = above[b]
+    return a
+
+
+def _leaves(operand: Operand) -> Iterator[Reg | Imm | Sym | Special]:
+    if isinstance(operand, Mem):
+        yield from _leaves(operand.base)
+        for coordinate in operand.coords:
+            yield from _leaves(coordinate)
+    elif isinstance(operand, Vec):
+        for item in operand.items:
+            yield from _leaves(item)
+    elif isinstance(operand, Pair):
+        yield from _leaves(operand.first)
+        yield from _leaves(operand.second)
+    elif operand is not None:
+        yield operand
+
+
+def _registers(operand: Operand) -> list[Reg]:
+    return [leaf for leaf in _leaves(operand) if isinstance(leaf, Reg)]
+
+
+def number(operand: Operand) -> int | None:
+    """An immediate integer operand."""
+    return operand.value if isinstance(operand, Imm) and isinstance(operand.value, int) else None

@@ -1,0 +1,32 @@
+"""The anatomy records of one operator's builds, in a folder with an index that is written last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cutesnake import record
+from cutesnake.anatomy.record_of import anatomy_of
+from cutesnake.targets import TARGETS
+
+INDEX = "anatomy.json"
+
+
+def write_folder(operator: str, builds: Mapping[str, Sequence[Mapping[str, Any]]], results: Path, folder: Path) -> None:
+    """A record per build, below `folder`.
+
+    builds: key of a build (operator/kernel/target/variant) -> parameters of the problems to run it on. Builds without
+    code of their own (PyTorch's) have no record. Raises RecordError for a damaged build record.
+    """
+    entries = []
+    for key, workloads in builds.items():
+        build = results / "compile" / key
+        if not record.read("compile", build / "build.json")["files"]:
+            continue
+        _, kernel, target, variant = key.split("/")
+        found = anatomy_of(build, workloads, TARGETS[target].simulated_processors)
+        file = f"{kernel}/{target}/{variant}.json"
+        record.write("anatomy", folder / file, found)
+        entries.append({"kernel": kernel, "target": target, "variant": variant, "file": file})
+    record.write("anatomy_index", folder / INDEX, {"stage": "anatomy", "operator": operator, "builds": entries})

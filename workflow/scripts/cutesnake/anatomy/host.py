@@ -1,0 +1,119 @@
+"""What the host sets up: captured launches, their attributes, and the TMA descriptors among their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cutesnake.catalog import load_kernel, load_operator, make_workload
+from cutesnake.load import cute as cute_load
+from cutesnake.load.build import LoadedBuild
+from cutesnake.measure import checker
+from ptxsim import Module, Pointer, PtxError, Tensor, capture
+from ptxsim.launch import Launch
+from ptxsim.tensormap import TensorMap, decode
+
+SWIZZLES = ("none", "32 B", "64 B", "128 B")
+ELEMENTS = {
+    **dict(enumerate(("8-bit", "16-bit integers", "32-bit integers", "32-bit integers", "64-bit integers"))),
+    **{5: "64-bit integers", 6: "f16", 7: "f32", 8: "f32", 9: "f64", 10: "bf16", 11: "4-bit", 12: "4-bit in 8"},
+}
+# cudaLaunchAttributeID of the CUDA runtime's documentation
+ATTRIBUTES = {2: "cooperative", 4: "cluster", 6: "programmatic dependent launch"}
+DESCRIPTOR_BYTES = 128
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A build and a workload to launch it on; `processors` is how many multiprocessors the host is told of."""
+
+    folder: Path
+    operator: str
+    kernel: str
+    parameters: Mapping[str, Any]
+    processors: int
+
+
+def launches_of(asked: Asked, module: Module) -> list[Launch]:
+    """The launches that the build's own host function makes; nothing is launched.
+
+    Raises whatever `bind` raises, ValueError where the build does not take the workload, and CaptureError.
+    """
+    import torch
+
+    torch.set_num_threads(1)  # a job is told to take one core
+    operator = load_operator(asked.operator)
+    workload = make_workload(asked.operator, asked.parameters)
+    inputs = operator.make_inputs(workload, 0, "cpu", operator.DISTRIBUTIONS[0])
+    outputs = operator.make_outputs(workload, "cpu")
+    names = {tensor.data_ptr(): name for group in (inputs, outputs) for name, tensor in checker.tensors(group)}
+    found: list[Launch] = []
+
+    def opened(folder: Path, function: str) -> Callable[..., None]:
+        def call(*arguments: Any) -> None:
+            tensors = [
+                Tensor(one, name=names.get(one.data_ptr(), "workspace")) if isinstance(one, torch.Tensor) else one
+                for one in arguments[:-1]
+            ]
+            stream = Pointer(torch.zeros(1), "stream")
+            found.extend(capture(folder / "kernel.o", function, (*tensors, stream), module, sm_count=asked.processors))
+
+        return call
+
+    with cute_load.opened_by(opened, asked.processors):
+        runner = load_kernel(asked.operator, asked.kernel).bind(LoadedBuild(asked.folder), workload, inputs, outputs)
+    runner(0)
+    if not found:
+        raise PtxError("the host function launched nothing")
+    found[0].attributes["kept"] = (inputs, outputs, runner)  # the tensors' memory has to outlive the launches
+    return found
+
+
+def attributes_of(launch: Launch) -> dict[str, Any]:
+    """Launch attributes by name, as the host set them."""
+    found: dict[str, Any] = {}
+    for key, value in launch.attributes.items():
+        if not key.startswith("attribute_"):
+            continue
+        number = int(key.removeprefix("attribute_"))
+        name = ATTRIBUTES.get(number, f"attribute {number}")
+        found[name] = list(value) if number == 4 else bool(value[0])
+    return found
+
+
+def descriptors_of(launch: Launch) -> dict[TensorMap, dict[str, Any]]:
+    """Descriptor -> what it says, of those that are passed as parameters."""
+    found = {}
+    for parameter in launch.kernel.params:
+        if parameter.size != DESCRIPTOR_BYTES or parameter.offset % 64:
+            continue
+        raw = launch.params[parameter.offset : parameter.offset + DESCRIPTOR_BYTES]
+        try:
+            tensor = decode(bytes(raw))
+        except ValueError:
+            continue
+        if tensor.address and launch.memory.find(tensor.address):
+            found[tensor] = describe(launch, tensor)
+    return found
+
+
+def describe(launch: Launch, tensor: TensorMap) -> dict[str, Any]:
+    """A descriptor in words and numbers; sizes, strides and box are innermost first."""
+    return {
+        "tensor": tensor_name(launch, tensor),
+        "element": ELEMENTS.get(tensor.dtype, f"type {tensor.dtype}"),
+        "sizes": list(tensor.sizes),
+        "strides_bytes": list(tensor.strides[1:]),
+        "box": list(tensor.box),
+        "box_bytes": tensor.box_bytes,
+        "swizzle": SWIZZLES[tensor.swizzle] + ("" if tensor.atom == 0 else f", atoms of {16 << tensor.atom} B"),
+        "fill": "zeros",
+    }
+
+
+def tensor_name(launch: Launch, tensor: TensorMap | None) -> str | None:
+    """The operator's name of the tensor that a descriptor points into."""
+    allocation = launch.memory.find(tensor.address) if tensor else None
+    return allocation.name if allocation else None

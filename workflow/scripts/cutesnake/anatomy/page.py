@@ -1,0 +1,150 @@
+"""A page per kernel that says what its records say: roles, pipelines, budget, patterns, and the code line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from cutesnake import record, shareable
+from cutesnake.anatomy import graph
+from cutesnake.anatomy.listing import Line, listing
+from cutesnake.anatomy.patterns import spans
+from cutesnake.compare.insight import number
+from cutesnake.palette import DARK, LIGHT
+from cutesnake.places import TEMPLATES
+from cutesnake.report.words import DSL_NAMES, plural
+
+Record = dict[str, Any]
+INDEX = "anatomy.json"
+SHORT = 48  # letters of a symbol that a heading shows
+
+
+def write_pages(records: Path, results: Path, output: Path, up: Sequence[tuple[str, str]] = ()) -> None:
+    """A page for every kernel of an operator's folder of records, into `output`.
+
+    results: the folder that holds compile/. up: (name, link) of pages to lead back to.
+    """
+    index = record.read("anatomy_index", records / INDEX)
+    output.mkdir(parents=True, exist_ok=True)
+    kernels = list(dict.fromkeys(entry["kernel"] for entry in index["builds"]))
+    for kernel in kernels:
+        mine = [
+            record.read("anatomy", records / entry["file"]) for entry in index["builds"] if entry["kernel"] == kernel
+        ]
+        page = render(mine, results, up, [(name, f"{name}.html") for name in kernels])
+        shareable.check(page, str(output / f"{kernel}.html"))
+        record.write_text(output / f"{kernel}.html", page)
+
+
+def render(
+    builds: Sequence[Record],
+    results: Path,
+    up: Sequence[tuple[str, str]] = (),
+    siblings: Sequence[tuple[str, str]] = (),
+) -> str:
+    """The page of one kernel as text; the first build of each target is shown with its code."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number, "plural": plural, "spans": spans, "source": short_source}
+    first = {build["target"]: build["variant"]["id"] for build in reversed(builds)}
+    shown = [_build(b, results, first[b["target"]] == b["variant"]["id"]) for b in builds]
+    return environment.get_template("anatomy.html.j2").render(
+        style=Markup((TEMPLATES / "style.css").read_text()),
+        light=_variables(LIGHT),
+        dark=_variables(DARK),
+        operator=builds[0]["operator"],
+        kernel=builds[0]["kernel"],
+        dsl=DSL_NAMES[builds[0]["dsl"]],
+        up=up,
+        siblings=siblings,
+        builds=shown,
+        checklist=_checklist(shown),
+    )
+
+
+def _variables(colours: Mapping[str, str]) -> Markup:
+    return Markup("".join(f"--{name}:{value};" for name, value in colours.items()))
+
+
+def short_source(place: str) -> str:
+    """file.py:12, without the folders of the file."""
+    return place.rpartition("/")[2]
+
+
+def _build(build: Record, results: Path, whole: bool) -> Record:
+    folder = results / "compile" / build["operator"] / build["kernel"] / build["target"] / build["variant"]["id"]
+    functions = [_function(f, folder, whole and place == 0) for place, f in enumerate(build["functions"])]
+    watched = build["watched"]
+    told = ", ".join(f"{key} {value}" for key, value in watched["parameters"].items()) if watched else None
+    return {**build, "functions": functions, "ran": told, "open": whole}
+
+
+def _function(function: Record, folder: Path, whole: bool) -> Record:
+    picture, bar = graph.draw(function), graph.budget(function["shared"])
+    colour = graph.colours(function["roles"] or [])
+    found, why = listing(folder, function["symbol"]) if whole and folder.is_dir() else ({}, None)
+    return {
+        **function,
+        "short": function["symbol"][:SHORT] + ("…" if len(function["symbol"]) > SHORT else ""),
+        "picture": Markup(picture) if picture else None,
+        "bar": Markup(bar) if bar else None,
+        "colour": colour,
+        "files": [_file(file, lines, function, colour) for file, lines in found.items()],
+        "no_sass": why,
+    }
+
+
+def _file(file: str, lines: Sequence[Line], function: Record, colour: Mapping[str, str]) -> Record:
+    """A source file with the colour of the role that ran each line, several colours where several did."""
+    file = shareable.neutral(file)
+    roles = function["roles"] or []
+    ran = {role["name"]: numbers(role["ran"].get(file, "")) for role in roles}
+    rows: list[Record] = []
+    for line in lines:
+        place = f"{file}:{line.number}"
+        mine = [name for name, places in ran.items() if line.number in places]
+        rows.append(
+            {"line": line, "roles": mine, "colours": [colour[name] for name in mine], "words": _words(function, place)}
+        )
+    return {"name": short_source(file) or "no source line", "path": file, "rows": rows}
+
+
+def numbers(text: str) -> set[int]:
+    """What `spans` wrote: «3-5, 9» as {3, 4, 5, 9}."""
+    found: set[int] = set()
+    for part in filter(None, text.split(", ")):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _words(function: Record, place: str) -> list[str]:
+    """What products and copies of a source line do, in words."""
+    out = [product["words"] for product in function["products"] or [] if place in product["lines"]]
+    for descriptor in function["descriptors"] or []:
+        for use in descriptor["uses"]:
+            if place in use["lines"]:
+                box = " x ".join(map(str, descriptor["box"]))
+                out.append(f"TMA {use['way']} of a box of {box} {descriptor['element']} of {descriptor['tensor']}")
+    return list(dict.fromkeys(out))
+
+
+def _checklist(builds: Sequence[Record]) -> list[Record]:
+    """The ten patterns in the main function of each build that is shown whole."""
+    shown = [build for build in builds if build["open"] and build["functions"]]
+    if not shown:
+        return []
+    rows = []
+    for name in shown[0]["functions"][0]["patterns"]:
+        cells = [build["functions"][0]["patterns"][name] for build in shown]
+        rows.append({"name": name, "cells": list(zip(shown, cells, strict=True))})
+    return rows

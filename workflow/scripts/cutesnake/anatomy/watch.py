@@ -1,0 +1,312 @@
+"""One simulated run, watched: which warps ran which code, and what they asked of copies, tensor cores and barriers.
+
+ptxsim does the work; its observer's hooks and a cluster that notes every queued task say who did what. The numbers that
+come out of the run are not looked at here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ptxsim.barriers import ClusterBarrier, MBarrier, NamedBarrier
+from ptxsim.cluster import Cluster, Stuck
+from ptxsim.cta import CTA
+from ptxsim.isa.bulk import BytesLoad, BytesStore
+from ptxsim.isa.cp_async import ThreadCopies
+from ptxsim.isa.tcgen05 import Commit, TensorCopy
+from ptxsim.isa.tma import BoxLoad, BoxStore
+from ptxsim.isa.wgmma import WarpgroupProduct
+from ptxsim.launch import Launch
+from ptxsim.machine import Machine, one_thread
+from ptxsim.memory import Access
+from ptxsim.observer import Observer
+from ptxsim.program import Block
+from ptxsim.registers import RegisterFile
+from ptxsim.schedule import Schedule
+from ptxsim.store import ReadHalf
+from ptxsim.syntax import Instruction
+from ptxsim.tensor_product import TensorProduct
+from ptxsim.tensormap import TensorMap
+from ptxsim.warp import Fragment
+from ptxsim.work import Origin, Pipe, Task, Token
+
+WATCHED_CLUSTERS = 6  # the first of a launch; the others run unwatched, since they do the same
+
+Warp = tuple[int, int]  # (rank of the CTA in its cluster, number of the warp in its CTA)
+
+
+@dataclass
+class Copy:
+    """TMA or bulk copies of one instruction: by whom, of which tensor, to or from which shared offsets."""
+
+    at: int
+    tensor: TensorMap | None
+    warps: Counter[Warp] = field(default_factory=Counter)
+    offsets: set[int] = field(default_factory=set)
+    barriers: set[int] = field(default_factory=set)
+    most_targets: int = 1
+    other_rank: bool = False  # whether some copy signalled an mbarrier of another CTA than its own
+    size: int = 0
+
+
+@dataclass
+class Multiply:
+    """Matrix products of one instruction, as first seen; `form` in words that a record can hold."""
+
+    at: int
+    form: dict[str, Any]
+    warps: Counter[Warp] = field(default_factory=Counter)
+    columns: set[int] = field(default_factory=set)  # of tensor memory where D begins
+    operands: set[int] = field(default_factory=set)  # shared offsets where descriptors begin
+
+
+@dataclass
+class Bar:
+    """What became of the mbarrier at one shared offset, over all watched CTAs."""
+
+    count: int
+    completed: int = 0
+    arrivals: Counter[tuple[str, int, Warp, bool]] = field(default_factory=Counter)  # kind, at, who, from another CTA
+    waits: Counter[tuple[int, Warp]] = field(default_factory=Counter)  # at, who
+    made: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Seen:
+    """Everything that was noted of one launch. Instructions are indices into `code`."""
+
+    launch: Launch
+    code: list[Instruction]
+    blocks: list[Block]
+    visits: Counter[tuple[int, int, int]] = field(default_factory=Counter)  # (rank, warp, block)
+    loads: dict[tuple[int, TensorMap | None], Copy] = field(default_factory=dict)
+    stores: dict[tuple[int, TensorMap | None], Copy] = field(default_factory=dict)
+    products: dict[tuple[int, str], Multiply] = field(default_factory=dict)
+    bars: dict[int, Bar] = field(default_factory=dict)
+    named: dict[int, dict[str, Counter[Any]]] = field(default_factory=dict)
+    shared: dict[tuple[int, bool], Copy] = field(default_factory=dict)  # (at, of another CTA) -> ordinary accesses
+    drains: dict[Warp, Counter[tuple[int, int]]] = field(default_factory=dict)  # after the last load: (offset, at)
+    clusters: int = 0
+    findings: list[str] = field(default_factory=list)
+
+    def ran(self, first: int, last: int) -> set[Warp]:
+        """The warps that ran a block which overlaps the instructions first..last-1."""
+        return {
+            (rank, warp)
+            for rank, warp, block in self.visits
+            if self.blocks[block].first < last and first < self.blocks[block].last
+        }
+
+
+class Watcher(Observer):
+    """Notes who arrives at, waits for and completes which barrier, and who reaches into which shared memory."""
+
+    def __init__(self, seen: Seen) -> None:
+        self.seen = seen
+        self._serial = 1
+
+    def issued(self, f: Fragment, at: int, warp: int) -> Token:
+        self._serial += 1
+        return Token(np.zeros(0, np.int64), np.zeros(0, np.int64), self._serial, {})
+
+    def mbarrier_made(self, f: Fragment, bar: MBarrier) -> None:
+        self.seen.bars.setdefault(bar.offset, Bar(bar.expected)).made |= self._here(f, "mbarrier", "init")
+
+    def copy_expected(self, bar: MBarrier, origin: Origin) -> None:
+        self._arrival(bar, "copy", origin.at, origin.cta, origin.warp)
+
+    def products_committed(self, bar: MBarrier, origin: Origin) -> None:
+        self._arrival(bar, "commit", origin.at, origin.cta, origin.warp)
+
+    def copies_arrived(self, bar: MBarrier, origin: Origin) -> None:
+        self._arrival(bar, "cp.async", origin.at, origin.cta, origin.warp)
+
+    def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
+        at = max(self._here(f, "mbarrier", "arrive"), default=-1)
+        for lane in np.atleast_1d(lanes):
+            self._arrival(bar, "threads", at, f.cta, f.warp_of(int(lane)))
+
+    def mbarrier_acquired(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
+        at = self.seen.blocks[f.pc].first
+        for warp in {f.warp_of(int(lane)) for lane in np.atleast_1d(lanes)}:
+            who = (f.cta.rank, warp)
+            self._bar(bar).waits[at, who] += 1
+            self.seen.drains.setdefault(who, Counter())[bar.offset, at] += 1
+
+    def mbarrier_completed(self, bar: MBarrier) -> None:
+        self._bar(bar).completed += 1
+
+    def barrier_arrived(self, f: Fragment, barrier: NamedBarrier) -> None:
+        note = self.seen.named.setdefault(barrier.number, {"warps": Counter(), "at": Counter(), "threads": Counter()})
+        for warp in f.warps():
+            note["warps"][f.cta.rank, warp] += 1
+        at = self.seen.blocks[max(f.pc - 1, 0)].first  # the barrier's block has been left already
+        note["at"][at] += 1
+        note["threads"][barrier.wanted] += 1
+
+    def cluster_arrived(self, f: Fragment, barrier: ClusterBarrier) -> None:
+        return None
+
+    def shared_access(
+        self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access
+    ) -> None:
+        note = self.seen.shared.setdefault((access.at, target is not f.cta), Copy(access.at, None, size=access.size))
+        for warp in f.warps():
+            note.warps[f.cta.rank, warp] += 1
+        if len(note.offsets) < 64:
+            note.offsets |= {int(offsets.min()), int(offsets.max())}
+
+    def _here(self, f: Fragment, *parts: str) -> set[int]:
+        """Instructions of the fragment's block whose opcode begins so."""
+        block = self.seen.blocks[f.pc]
+        return {at for at in range(block.first, block.last) if self.seen.code[at].parts[: len(parts)] == parts}
+
+    def _bar(self, bar: MBarrier) -> Bar:
+        return self.seen.bars.setdefault(bar.offset, Bar(bar.expected))
+
+    def _arrival(self, bar: MBarrier, kind: str, at: int, cta: CTA, warp: int) -> None:
+        self._bar(bar).arrivals[kind, at, (cta.rank, warp), bar.cta is not cta] += 1
+
+
+class WatchedCluster(Cluster):
+    """A cluster that notes every block a warp runs and every task it queues."""
+
+    seen: Seen
+
+    def _trace_line(self, f: Fragment, block: Block) -> str:
+        for warp in f.warps():
+            self.seen.visits[f.cta.rank, warp, block.index] += 1
+        return ""
+
+    def post(self, pipe: Pipe, task: Task) -> None:
+        _note_task(self.seen, task)
+        super().post(pipe, task)
+
+
+def _note_task(seen: Seen, task: Task) -> None:
+    if isinstance(task, BoxLoad):
+        _note_load(seen, task.origin, task.tensor, task.offset, [(t.cta, t.bar) for t in task.targets], 0)
+    elif isinstance(task, BytesLoad):
+        _note_load(seen, task.origin, None, task.offset, [(task.target, task.bar)], task.size)
+    elif isinstance(task, ThreadCopies):
+        copy = _note_load(seen, task.origin, None, task.moves[0].to.offset, [], task.size)
+        copy.offsets |= {move.to.offset for move in task.moves[1:]} if len(copy.offsets) < 64 else set()
+    elif isinstance(task, ReadHalf) and isinstance(task.store, (BoxStore, BytesStore)):
+        store = task.store
+        tensor = store.tensor if isinstance(store, BoxStore) else None
+        copy = seen.stores.setdefault((store.origin.at, tensor), Copy(store.origin.at, tensor))
+        copy.warps[store.origin.cta.rank, store.origin.warp] += 1
+        copy.offsets.add(store.offset)
+        copy.size = 0 if isinstance(store, BoxStore) else store.size
+    elif isinstance(task, TensorProduct):
+        _note_tensor_product(seen, task)
+    elif isinstance(task, WarpgroupProduct):
+        _note_wgmma(seen, task)
+    elif isinstance(task, (Commit, TensorCopy)):
+        pass  # a commit is seen where it arrives, a copy into tensor memory in the code
+
+
+def _note_load(
+    seen: Seen,
+    origin: Origin,
+    tensor: TensorMap | None,
+    offset: int,
+    targets: Iterable[tuple[CTA, MBarrier]],
+    size: int,
+) -> Copy:
+    copy = seen.loads.setdefault((origin.at, tensor), Copy(origin.at, tensor))
+    who = (origin.cta.rank, origin.warp)
+    copy.warps[who] += 1
+    copy.offsets.add(offset)
+    targets = list(targets)
+    copy.barriers |= {bar.offset for _, bar in targets}
+    copy.most_targets = max(copy.most_targets, len(targets))
+    copy.other_rank |= any(bar.cta is not origin.cta for _, bar in targets)
+    copy.size = max(copy.size, size)
+    seen.drains[who] = Counter()  # what this warp waits for from here on comes after its last load, as far as is known
+    return copy
+
+
+def _note_tensor_product(seen: Seen, task: TensorProduct) -> None:
+    w = task.descriptor
+    form = {
+        "instruction": "tcgen05.mma",
+        "shape": [w.m, w.n, w.k],
+        "kind": task.form.kind,
+        "cta_group": task.form.group,
+        "types": {"a": w.a, "b": w.b, "d": w.d},
+        "a_in": "tensor memory" if task.form.a_in_tensor_memory else "shared memory",
+        "b_in": "shared memory",
+        "d_in": "tensor memory",
+        "major": {"a": "mn" if w.a_mn else "k", "b": "mn" if w.b_mn else "k"},
+        "scale_factors": task.form.scales,
+        "descriptor_bits": f"{task.b:#018x}",
+    }
+    note = seen.products.setdefault((task.origin.at, str(form["shape"]) + w.d), Multiply(task.origin.at, form))
+    note.warps[task.origin.cta.rank, task.origin.warp] += 1
+    note.columns.add(task.d & 0xFFFF)
+    starts = [task.b] if task.form.a_in_tensor_memory else [task.a, task.b]
+    note.operands |= {((bits & 0x3FFF) << 4) - 1024 for bits in starts}
+
+
+def _note_wgmma(seen: Seen, task: WarpgroupProduct) -> None:
+    spec = task.spec
+    form = {
+        "instruction": "wgmma.mma_async",
+        "shape": [64, spec.n, spec.k],
+        "kind": None,
+        "cta_group": None,
+        "types": {"a": spec.a_type, "b": spec.b_type, "d": spec.d_type},
+        "a_in": "registers" if task.a is None else "shared memory",
+        "b_in": "shared memory",
+        "d_in": "registers",
+        "major": {"a": "mn" if spec.a_mn else "k", "b": "mn" if spec.b_mn else "k"},
+        "scale_factors": 0,
+        "descriptor_bits": f"{task.b:#018x}",
+    }
+    note = seen.products.setdefault((task.origin.at, ""), Multiply(task.origin.at, form))
+    for warp in task.warps:
+        note.warps[task.origin.cta.rank, warp] += 1
+    note.operands |= {((bits & 0x3FFF) << 4) - 1024 for bits in (task.a, task.b) if bits is not None}
+
+
+def watch(launches: Iterable[Launch], schedule: str = "random", seed: int = 0) -> list[Seen]:
+    """Run launches in order under one schedule and give what was seen of each; ends after one that deadlocks.
+
+    Raises PtxError for what ptxsim cannot execute.
+    """
+    seen: list[Seen] = []
+    plan = Schedule(schedule, seed)
+    for launch in launches:
+        machine = Machine(launch, plan)
+        note = Seen(launch, machine.program.instructions, machine.program.blocks)
+        seen.append(note)
+        _run(machine, note)
+        note.findings = [str(finding) for finding in machine.findings]
+        if any(finding.kind == "deadlock" for finding in machine.findings):
+            break
+    return seen
+
+
+def _run(machine: Machine, note: Seen) -> None:
+    """What Machine.run does, with the first clusters watched."""
+    x, y, z = machine.launch.cluster
+    kernel, warps = machine.launch.kernel, machine.launch.warps
+    pool = [RegisterFile(kernel.registers, 32 * warps) for _ in range(x * y * z)]
+    with np.errstate(all="ignore"), one_thread(), contextlib.suppress(Stuck):
+        for indices in machine.waiting:
+            if note.clusters < WATCHED_CLUSTERS:
+                watched = WatchedCluster(machine, indices, pool)
+                watched.seen, watched.observer = note, Watcher(note)
+                machine.trace = lambda line: None  # or blocks are not told of
+                note.clusters += 1
+                watched.run()
+            else:
+                machine.trace = None
+                Cluster(machine, indices, pool).run()

@@ -1,0 +1,39 @@
+"""Small problems that a build is run on in the simulator to see how it works, not whether it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from cutesnake.catalog import load_kernel, load_operator
+from cutesnake.contract import Workload
+from cutesnake.plan import asked
+
+QUICK = 150_000_000  # FLOPs and bytes of a problem that takes about a second
+MOST = 4
+
+
+def chosen(
+    operator: str, kernel: str, target: str, variant: str, small: Sequence[Sequence[Workload]]
+) -> list[dict[str, Any]]:
+    """Parameters of small problems that a build takes, the one to run first: the largest quick one of the first list.
+
+    small: lists of the operator's workloads, what is meant for a short check first.
+    """
+    module, cost = load_kernel(operator, kernel), load_operator(operator).cost
+
+    def order(workload: Workload) -> tuple[bool, int]:
+        work = cost(workload).flops + cost(workload).bytes
+        return (True, work) if work > QUICK else (False, -work)
+
+    found: dict[str, Workload] = {}
+    for workloads in small:
+        fitting = [
+            workload
+            for workload in workloads
+            if asked.supports(module, workload) is None
+            and any(one.id == variant for one in asked.variants(module, workload, target))
+        ]
+        found |= {workload.id: workload for workload in sorted(fitting, key=order) if workload.id not in found}
+    return [asdict(workload) for workload in list(found.values())[:MOST]]
