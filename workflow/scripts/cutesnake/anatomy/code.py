@@ -35,7 +35,7 @@ _BY_FIRST = {
     "mapa": "remote_address",
     "clusterlaunchcontrol": "launch_control",
     "setmaxnreg": "setmaxnreg",
-    "griddepcontrol": "dependent_launch",
+    "griddepcontrol": "grid_dependency",
     "fence": "fence",
     "membar": "fence",
 }

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxsim.barriers import ClusterBarrier, MBarrier, NamedBarrier
+from ptxsim.barriers import MBarrier, NamedBarrier
 from ptxsim.cluster import Cluster, Stuck
 from ptxsim.cta import CTA
 from ptxsim.isa.bulk import BytesLoad, BytesStore
@@ -118,7 +118,7 @@ class Watcher(Observer):
     def mbarrier_made(self, f: Fragment, bar: MBarrier) -> None:
         self.seen.bars.setdefault(bar.offset, Bar(bar.expected)).made |= self._here(f, "mbarrier", "init")
 
-    def copy_expected(self, bar: MBarrier, origin: Origin) -> None:
+    def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA) -> None:
         self._arrival(bar, "copy", origin.at, origin.cta, origin.warp)
 
     def products_committed(self, bar: MBarrier, origin: Origin) -> None:
@@ -142,16 +142,12 @@ class Watcher(Observer):
     def mbarrier_completed(self, bar: MBarrier) -> None:
         self._bar(bar).completed += 1
 
-    def barrier_arrived(self, f: Fragment, barrier: NamedBarrier) -> None:
+    def barrier_arrived(self, f: Fragment, barrier: NamedBarrier, at: int) -> None:
         note = self.seen.named.setdefault(barrier.number, {"warps": Counter(), "at": Counter(), "threads": Counter()})
         for warp in f.warps():
             note["warps"][f.cta.rank, warp] += 1
-        at = self.seen.blocks[max(f.pc - 1, 0)].first  # the barrier's block has been left already
         note["at"][at] += 1
         note["threads"][barrier.wanted] += 1
-
-    def cluster_arrived(self, f: Fragment, barrier: ClusterBarrier) -> None:
-        return None
 
     def shared_access(
         self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access
