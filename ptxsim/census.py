@@ -19,7 +19,7 @@ class _Probe(Program):
     def __init__(self, module: Module, kernel: Kernel) -> None:
         self.module, self.kernel = module, kernel
         self.instructions = kernel.instructions
-        self.namespace, self.bound, self.pending, self.noted = {}, {}, {}, set()
+        self.namespace, self.bound, self.pending, self.noted, self.unwritten = {}, {}, {}, set(), {}
         self.blocks = [Block(n, n + 1, n, n + 1) for n in range(len(kernel.instructions))]
         self.block_of = {n: n for n in range(len(kernel.instructions))}
 

@@ -48,6 +48,7 @@ class CTA:
         self.unfinished: dict[tuple[int, int], int] = {}  # see pending.py: (warp, origin) → how many, or a serial
         self.fences: dict[int, int] = {}  # warp → how many wgmma.fence it has executed
         self.writes: dict[tuple[int, int], int] = {}  # see fences.py: (warp, write) → the fences before it
+        self.written: dict[tuple[int, int], np.ndarray] = {}  # see unwritten.py: register → the threads that wrote it
         self._tensor_memory: TensorMemory | None = None
         self.fragments = self._threads(n)
 

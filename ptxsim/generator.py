@@ -43,6 +43,8 @@ class Generator:
             block.counts[kind] = block.counts.get(kind, 0) + 1
             if self.at in self.program.pending:
                 self.line(f"touch(f, {self.at})")
+            if self.at in self.program.unwritten:
+                self.line(f"use_registers(f, {self.at})")
             known.emit(self, ins)
             if self.at in self.program.noted and not self.ended:
                 self.line(f"note_write(f, {self.at})")

@@ -36,6 +36,11 @@ class Launch:
         return self.block[0] * self.block[1] * self.block[2]
 
     @property
+    def early(self) -> bool:
+        """Whether it may begin while the launch before still runs (programmatic dependent launch)."""
+        return bool(self.attributes.get("attribute_6", (0,))[0])
+
+    @property
     def warps(self) -> int:
         """Warps of a CTA, the last one perhaps not full."""
         return -(-self.threads // 32)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .checks.trail import Part, Trail
 from .cluster import Cluster, Stuck
 from .counts import Counts
 from .finding import Finding
@@ -23,6 +24,7 @@ from .tensormap import ChangedMap
 
 if TYPE_CHECKING:
     from .warp import Fragment
+    from .work import Origin
 
 
 class Machine:
@@ -38,6 +40,7 @@ class Machine:
         trace: Callable[[str], None] | None = None,
         track: bool = False,
         sm_count: int = 148,
+        before: Trail | None = None,
     ) -> None:
         self.launch, self.schedule, self.checks, self.trace = launch, schedule, checks, trace
         self.sm_count: int = sm_count
@@ -49,6 +52,7 @@ class Machine:
         self.waiting = launch.clusters()  # not yet launched; one that runs may take the next one's place
         self.changed_maps: dict[int, ChangedMap] = {}  # TMA descriptors in global memory that the launch has changed
         self.visits: dict[int, int] = {}  # block → how many warps have run it
+        self.trail = Trail(self, before if launch.early else None) if "global" in checks else None
         self.found: dict[tuple[str, int, str], Finding] = {}
         if track:
             for allocation in self.memory.allocations:
@@ -72,19 +76,26 @@ class Machine:
                 Cluster(self, indices, pool).run()
         self.counts.finish(self.program.blocks, self.visits, self.memory)
 
-    def read_global(self, address: int, size: int) -> np.ndarray | None:
+    def read_global(self, address: int, size: int, origin: Origin) -> np.ndarray | None:
         """Bytes of global memory for a copy, counted as read; None where they are not all in one allocation."""
         allocation = self.memory.find(address, size)
         if allocation is None:
             return None
+        part = Part((size,), address - allocation.start, (1,))
+        origin.cluster.observer.global_copied(allocation, origin, part, write=False)
         self.counts.global_copy(allocation, address, size, write=False)
         return allocation.span(address, size)
 
-    def write_global(self, address: int, size: int) -> np.ndarray | None:
+    def write_global(
+        self, address: int, size: int, origin: Origin | None = None, combines: bool = False
+    ) -> np.ndarray | None:
         """The same, counted as written."""
         allocation = self.memory.find(address, size)
         if allocation is None:
             return None
+        if origin is not None:
+            part = Part((size,), address - allocation.start, (1,))
+            origin.cluster.observer.global_copied(allocation, origin, part, write=True, combines=combines)
         self.counts.global_copy(allocation, address, size, write=True)
         return allocation.span(address, size)
 

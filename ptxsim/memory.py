@@ -34,6 +34,7 @@ class Access:
     size: int
     write: bool
     atomic: bool
+    ordered: bool  # by acquire, release, relaxed or volatile, as atomics always are
 
     @classmethod
     def of(
@@ -47,10 +48,11 @@ class Access:
         packed: int = 1,
         write: bool = False,
         atomic: bool = False,
+        ordered: bool = False,
     ) -> Access:
         """`packed` elements make one word."""
         item = dtype.itemsize * packed
-        return cls(at, space, dtype, count, offset, item, item * count, write, atomic)
+        return cls(at, space, dtype, count, offset, item, item * count, write, atomic, ordered or atomic)
 
     @property
     def verb(self) -> str:

@@ -15,6 +15,7 @@ from .work import NO_TOKEN, Origin, Token
 
 if TYPE_CHECKING:
     from .barriers import ClusterBarrier, MBarrier, NamedBarrier
+    from .checks.trail import Part
     from .cta import CTA
     from .memory import Access, Allocation
     from .tmem import TensorMemory
@@ -121,6 +122,15 @@ class Observer:
 
     def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
         """A warp gives columns first..end back."""
+
+    # global memory
+    def global_copied(
+        self, allocation: Allocation, origin: Origin, part: Part, write: bool, combines: bool = False
+    ) -> None:
+        """A copy reads or writes bytes of an allocation; one that `combines` does so with what is there."""
+
+    def dependency_waited(self, f: Fragment) -> None:
+        """griddepcontrol.wait: the launch before is over and all that it wrote is there."""
 
     # the end
     def cta_exited(self, cta: CTA) -> None:

@@ -17,6 +17,7 @@ from .parser import Module
 from .pending import Touch, touches
 from .registry import RUNTIME, opcode
 from .syntax import Instruction, Kernel, PtxError, Reg
+from .unwritten import unwritten
 
 if TYPE_CHECKING:
     from .warp import Fragment
@@ -56,6 +57,7 @@ class Program:
         self.watched = {origin for uses in self.pending.values() for use in uses for origin in use.origins}
         self.unfenced = unfenced(self)
         self.noted = {first for uses in self.unfenced.values() for first in uses}  # writes that such a product asks for
+        self.unwritten = unwritten(self)
         for block in self.blocks:
             Generator(self, block, masked=True).source()
 

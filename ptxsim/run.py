@@ -16,8 +16,10 @@ from .schedule import Schedule
 if TYPE_CHECKING:
     from .timing.prediction import Prediction
 
-DEFAULT_CHECKS = ("uninitialised", "race", "unwaited", "unfenced", "exit", "repeated", "inactive")
-CHECKS = (*DEFAULT_CHECKS, "unwaited-ld")
+_OF_MEMORY = ("uninitialised", "race", "global", "exit")
+_OF_CODE = ("unwaited", "unfenced", "unwritten", "repeated", "inactive")
+DEFAULT_CHECKS = (*_OF_MEMORY, *_OF_CODE)
+CHECKS = (*DEFAULT_CHECKS, "unwaited-ld", "unwritten-lanes", "outside", "outside-any")
 
 
 @dataclass
@@ -51,11 +53,9 @@ def run(
 ) -> Result:
     """Execute launches in order; results appear in the host memory the launches were captured with.
 
-    schedule, seed: see ptxsim.SCHEDULES. checks: any of "uninitialised" (shared and tensor memory read before it was
-    written), "race" (accesses that nothing orders), "unwaited" (accumulators of a wgmma used before their wait, which
-    makes ptxas insert one) and "unwaited-ld" (the same for tcgen05.ld; not by default, since NVIDIA's own kernels leave
-    that wait to the hardware); out-of-bounds and misaligned accesses, barrier misuse and
-    deadlocks are always reported. trace: called with a line per basic block and per asynchronous completion.
+    schedule, seed: see ptxsim.SCHEDULES. checks: names of docs/ptxsim.md («Checks»); out-of-bounds and misaligned
+    accesses, barrier misuse and deadlocks are always reported. trace: called with a line per basic block and per
+    asynchronous completion.
     track: count the global bytes touched once (slow). progress: called with (launches done, launches).
     The schedule "timed" goes by a clock: that of `device`, a card in ptxsim/devices, whose prediction is in the result.
     Stops after the first launch that deadlocks. Raises PtxError for what cannot be simulated, ValueError for an
@@ -73,9 +73,11 @@ def run(
     findings: list[Finding] = []
     counts: list[Counts] = []
     plan = Schedule(schedule, seed)
+    trail = None
     for n, launch in enumerate(launches):
-        machine = Machine(launch, plan, wanted, trace, track)
+        machine = Machine(launch, plan, wanted, trace, track, before=trail)
         machine.run()
+        trail = machine.trail
         findings += machine.findings
         counts.append(machine.counts)
         if progress is not None:

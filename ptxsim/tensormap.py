@@ -174,9 +174,15 @@ def window(tm: TensorMap, coords: tuple[int, ...]) -> Window | None:
 
 def region(tm: TensorMap, buffer: np.ndarray, base: int, inside: Window) -> np.ndarray:
     """A window of a tensor as a byte array view, outermost dimension first; `base` is the address of buffer[0]."""
+    shape, start, strides = strided(tm, base, inside)
+    return np.ndarray(shape, np.uint8, buffer, start, strides)
+
+
+def strided(tm: TensorMap, base: int, inside: Window) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
+    """Shape, first byte from `base`, and strides of that view."""
     start, _ = last_byte(tm, inside)
     shape = (*inside.extent[:0:-1], inside.extent[0] * tm.bits // 8)
-    return np.ndarray(shape, np.uint8, buffer, start - base, (*tm.strides[:0:-1], 1))
+    return shape, start - base, (*tm.strides[:0:-1], 1)
 
 
 def last_byte(tm: TensorMap, inside: Window) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..observer import Observer
 from .clocks import Clocks
+from .global_memory import GlobalClocks
 
 if TYPE_CHECKING:
     from ..cluster import Cluster
@@ -13,4 +14,7 @@ if TYPE_CHECKING:
 
 def observer_for(cluster: Cluster, checks: frozenset[str]) -> Observer:
     """Who watches a cluster: the clocks when any check is asked for, else nobody."""
-    return Clocks(cluster) if checks else Observer()
+    if not checks:
+        return Observer()
+    trail = cluster.machine.trail
+    return Clocks(cluster) if trail is None else GlobalClocks(cluster, trail)

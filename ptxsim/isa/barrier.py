@@ -131,6 +131,8 @@ def _hint(g: Generator, ins: Instruction) -> None:
     known = {"inc", "dec", "sync", "aligned", "u32", "launch_dependents", "wait", "mask"}
     if set(ins.parts[1:]) - known:
         raise g.unknown()
+    if ins.parts[:2] == ("griddepcontrol", "wait"):
+        g.line("f.cta.cluster.observer.dependency_waited(f)")
     if ins.base == "nanosleep":
         g.line("f.cta.cluster.rest = True")
 

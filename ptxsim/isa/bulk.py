@@ -146,7 +146,7 @@ class BytesLoad(Task):
 
     def _from_global(self) -> np.ndarray | None:
         machine = self.origin.cluster.machine
-        data = machine.read_global(self.source, self.size)
+        data = machine.read_global(self.source, self.size, self.origin)
         if data is None:
             where = machine.memory.place(self.source, self.size)
             what = f"a bulk copy of {self.size} bytes from {self.source:#x}: {where}"
@@ -216,7 +216,7 @@ class BytesStore(Store):
         return cta.shared[self.offset : end].copy()
 
     def write(self, data: np.ndarray) -> None:
-        target = self.origin.cluster.machine.write_global(self.to, self.size)
+        target = self.origin.cluster.machine.write_global(self.to, self.size, self.origin, bool(self.spec.op))
         if target is not None:
             target[...] = combine(target, data, self.spec.type, self.spec.op) if self.spec.op else data
 

@@ -51,7 +51,7 @@ class ThreadCopies(Task):
             return origin.report("out-of-bounds", f"cp.async to shared offset {at} of {cta.shared_bytes}")
         data = np.zeros(size, np.uint8)
         if move.valid:
-            found = None if move.source % size else machine.read_global(move.source, move.valid)
+            found = None if move.source % size else machine.read_global(move.source, move.valid, origin)
             if found is None:
                 kind = "misaligned" if move.source % size else "out-of-bounds"
                 where = machine.memory.place(move.source, move.valid)

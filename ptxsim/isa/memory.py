@@ -15,13 +15,32 @@ from ..registry import emits, runtime
 from ..syntax import Instruction, Mem, Operand, Sym, items
 from ..warp import Fragment
 
-_ORDER = {"weak", "volatile", "relaxed", "acquire", "release", "mmio", "cta", "cluster", "gpu", "sys", "nc", "unified"}
+_ORDER = {
+    "weak",
+    "volatile",
+    "relaxed",
+    "acquire",
+    "release",
+    "acq_rel",
+    "mmio",
+    "cta",
+    "cluster",
+    "gpu",
+    "sys",
+    "nc",
+    "unified",
+}
 _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "const")
 _HINTS = ("L1::", "L2::", "level::")
 
 
 def state_space(ins: Instruction) -> str:
     return next((part.split("::")[0] for part in ins.parts[1:] if part in _SPACES), "generic")
+
+
+def is_ordered(ins: Instruction) -> bool:
+    """Whether other threads may access the same word at the same time."""
+    return not {"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"}.isdisjoint(ins.parts)
 
 
 def value_type(g: Generator, ins: Instruction, extra: frozenset[str] = frozenset()) -> str:
@@ -55,7 +74,8 @@ def _ld(g: Generator, ins: Instruction) -> None:
         g.line(f"{t} = parameter(f, {_parameter_offset(g, mem, mem.base)}, {g.bind(fmt.dtype)}, {count})")
     else:
         addr, offset = g.address(mem)
-        g.line(f"{t} = load(f, {g.bind(Access.of(g.at, space, fmt.dtype, count, offset))}, {addr})")
+        access = Access.of(g.at, space, fmt.dtype, count, offset, ordered=is_ordered(ins))
+        g.line(f"{t} = load(f, {g.bind(access)}, {addr})")
     for j, item in enumerate(items(dst)):
         if item is None:
             continue
@@ -84,7 +104,8 @@ def _st(g: Generator, ins: Instruction) -> None:
         fmt = fmt.unsigned
         values = g.reads(items(src), fmt)
     addr, offset = g.address(mem)
-    access = Access.of(g.at, state_space(ins), fmt.dtype, each * len(items(src)), offset, write=True)
+    count, ordered = each * len(items(src)), is_ordered(ins)
+    access = Access.of(g.at, state_space(ins), fmt.dtype, count, offset, write=True, ordered=ordered)
     g.line(f"store(f, {g.bind(access)}, {addr}, {values})")
 
 

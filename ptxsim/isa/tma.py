@@ -12,11 +12,12 @@ import numpy as np
 
 from ..address import PARAM_WINDOW, WINDOW_SHIFT, WINDOWS, SharedAddress, ranks_of
 from ..barriers import MBarrier
+from ..checks.trail import Part
 from ..cta import CTA
 from ..registry import runtime
 from ..store import Store, combine
 from ..syntax import PtxError
-from ..tensormap import TensorMap, decode, gather_box, last_byte, region, scatter_box, window
+from ..tensormap import TensorMap, decode, gather_box, last_byte, region, scatter_box, strided, window
 from ..warp import Fragment, Place
 from ..work import Kind, Origin, Task
 from .tensor_map import check_map
@@ -218,7 +219,9 @@ def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndar
     machine = origin.cluster.machine
     box = np.zeros(tensor.box_shape, np.uint8)
     inside = window(tensor, corner)
-    if inside is not None:
+    if inside is None:
+        _outside(origin, tensor, corner)
+    else:
         start, end = last_byte(tensor, inside)
         allocation = machine.memory.find(start, end - start)
         if allocation is None:
@@ -229,6 +232,8 @@ def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndar
             machine.counts.global_read_bytes += source.size
             if allocation.read_map is not None:
                 region(tensor, allocation.read_map, allocation.start, inside)[...] = 1
+            part = Part(*strided(tensor, allocation.start, inside))
+            origin.cluster.observer.global_copied(allocation, origin, part, write=False)
             if inside.extent == tensor.box:
                 box = np.ascontiguousarray(source)
             else:
@@ -261,6 +266,20 @@ def tma_store(f: Fragment, spec: TensorStore, source: Place, tensor: Place, coor
             BoxStore(origin, int(lane) + f.lo, found, corner, offset, spec.op).begin()
 
 
+def _outside(origin: Origin, tensor: TensorMap, corner: Coordinates) -> None:
+    """Report a box none of which lies in its tensor, where that is asked for.
+
+    Tiles that round a tensor up lie outside by right; a dimension in which the box has one element is an index.
+    """
+    checks = origin.cluster.machine.checks
+    extents = zip(tensor.box, corner, tensor.sizes, strict=True)
+    wrong = [k for k, (box, at, size) in enumerate(extents) if box == 1 and not 0 <= at < size]
+    if "outside-any" in checks or (wrong and "outside" in checks):
+        which = f": its index {corner[wrong[0]]} is none of the {tensor.sizes[wrong[0]]} there are" if wrong else ""
+        what = f"a TMA box of {tensor.box} elements at {corner} lies outside its tensor of {tensor.sizes}"
+        origin.report("outside", f"{what} as a whole{which}; it is read as zeros")
+
+
 def put_box(origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndarray, op: str) -> None:
     """A box into global memory, what lies outside the tensor left out."""
     machine = origin.cluster.machine
@@ -277,4 +296,6 @@ def put_box(origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndar
     machine.counts.global_write_bytes += data.size
     if allocation.write_map is not None:
         region(tensor, allocation.write_map, allocation.start, inside)[...] = 1
+    part = Part(*strided(tensor, allocation.start, inside))
+    origin.cluster.observer.global_copied(allocation, origin, part, write=True, combines=bool(op))
     target[...] = data if not op else combine(target, data, tensor.element, op)

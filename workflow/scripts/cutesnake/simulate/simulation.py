@@ -28,6 +28,7 @@ from cutesnake.targets import TARGETS
 
 NAME = "ptxsim"
 LIMIT_SECONDS = 1800.0  # of one case; those of the configuration take seconds
+MORE_CHECKS = ("outside",)  # than ptxsim makes by itself: a page's index past the cache, read by TMA as zeros
 COUNTED = ("mma_flops", "global_read_unique_bytes", "global_write_unique_bytes")
 
 
@@ -98,7 +99,8 @@ class SimulatorBackend:
             sm_count=processors,
         )
         first = self.counts is None  # counting unique bytes takes a little time
-        order["result"] = ptxsim.run(launches, order["schedule"], order["seed"], track=first)
+        checks = (*ptxsim.DEFAULT_CHECKS, *MORE_CHECKS)
+        order["result"] = ptxsim.run(launches, order["schedule"], order["seed"], checks=checks, track=first)
         self.launches += len(launches)
         if first:
             found = zip(launches, order["result"].counts, strict=False)  # fewer counts after a deadlock

@@ -1,0 +1,194 @@
+"""Global memory: who has read and written which bytes, and accesses that nothing orders.
+
+Clusters run one after another here, on a card in any order and at once: what two of them do to the same bytes, one of
+them writing, is a race unless one has learnt of the other by atomics or acquire and release on a third word. Such an
+access orders all that its cluster did, before and after. A launch that may begin early (programmatic dependent launch)
+races with the launch before it until griddepcontrol.wait. Bytes are noted by cluster, numbered modulo 254.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+    from ..memory import Allocation
+    from ..warp import Fragment
+
+NUMBERS, SEVERAL = 254, 255
+LONGEST = 4096  # reads of an allocation that are kept as they are before they are put into a map
+
+
+class Rows(NamedTuple):
+    """Words of `size` bytes, at multiples of their size."""
+
+    rows: np.ndarray
+    size: int
+
+    def of(self, bytes_: np.ndarray) -> np.ndarray:
+        return bytes_.reshape(-1, self.size)[self.rows]
+
+    def put(self, bytes_: np.ndarray, value: int | np.ndarray) -> None:
+        bytes_.reshape(-1, self.size)[self.rows] = value
+
+
+class Part(NamedTuple):
+    """A view of the bytes: a slice, or strided as TMA sees them."""
+
+    shape: tuple[int, ...]
+    start: int
+    strides: tuple[int, ...]
+
+    def of(self, bytes_: np.ndarray) -> np.ndarray:
+        return np.ndarray(self.shape, np.uint8, bytes_, self.start, self.strides)
+
+    def put(self, bytes_: np.ndarray, value: int | np.ndarray) -> None:
+        self.of(bytes_)[...] = value
+
+
+Selection = Rows | Part
+
+
+def rows_of(offsets: np.ndarray, size: int) -> Rows:
+    """The words that lanes reach at byte offsets."""
+    width = min(size, 16)
+    rows = (offsets // np.uint64(width)).astype(np.int64)
+    if size > 16:
+        rows = (rows[:, None] + np.arange(size // 16)).ravel()
+    return Rows(rows, width)
+
+
+class Access(NamedTuple):
+    """An access of global memory: its instruction, whether it writes, and whether it is meant to be concurrent."""
+
+    at: int
+    write: bool
+    atomic: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Bytes:
+    """What a launch has done to an allocation: maps of the last writer and reader, made when something is written."""
+
+    size: int
+    writer: np.ndarray | None = None
+    reader: np.ndarray | None = None
+    atomic: np.ndarray | None = None
+    reads: dict[tuple[int, object], Selection] = field(default_factory=dict)
+    places: dict[tuple[int, bool], int] = field(default_factory=dict)  # (number, write) → the last instruction
+
+    def readers(self) -> np.ndarray:
+        """The map of readers, with the reads put in that were only listed."""
+        if self.reader is None:
+            self.reader = np.zeros(self.size, np.uint8)
+        for (number, _), where in self.reads.items():
+            before = where.of(self.reader)
+            where.put(self.reader, np.where((before == 0) | (before == number), number, SEVERAL).astype(np.uint8))
+        self.reads.clear()
+        return self.reader
+
+
+class Trail:
+    """What one launch has done to global memory. `before` is the trail of the launch that may still run beside it."""
+
+    def __init__(self, machine: Machine, before: Trail | None) -> None:
+        self.machine, self.before = machine, before
+        self.touched: dict[Allocation, Bytes] = {}
+        self.number = 0  # of the cluster that runs
+        self.known: set[int] = set()  # numbers of those whose work it has learnt of
+        self.words: dict[tuple[int, int], set[int]] = {}  # address of an ordered word → the clusters it tells of
+
+    def begin_cluster(self) -> None:
+        self.number = self.number % NUMBERS + 1
+        self.known = {self.number}
+
+    def meet(self, addresses: Iterable[tuple[int, int]], write: bool, read: bool) -> None:
+        """An ordered access of words, each an allocation's address and an offset."""
+        for word in addresses:
+            there = self.words.setdefault(word, set())
+            if read:
+                self.known |= there
+            if write:
+                there |= self.known
+
+    def touch(
+        self, f: Fragment | None, allocation: Allocation, where: Selection, key: object, access: Access, waited: bool
+    ) -> None:
+        """Note an access and report what it races with; `waited` says that the launch before is over for it."""
+        if self.before is not None and not waited:
+            self.before.against(f, allocation, where, access, self.machine)
+        mine = self.touched.get(allocation)
+        if mine is None:
+            mine = self.touched[allocation] = Bytes(len(allocation.bytes))
+        mine.places[self.number, access.write] = access.at
+        if mine.writer is not None:
+            self._with_writers(f, allocation, mine, where, access)
+        if access.write:
+            self._write(f, allocation, mine, where, access)
+        else:
+            mine.reads[self.number, len(mine.reads) if key is None else key] = where
+            if len(mine.reads) > LONGEST:
+                mine.readers()
+
+    def _with_writers(
+        self, f: Fragment | None, allocation: Allocation, mine: Bytes, where: Selection, access: Access
+    ) -> None:
+        assert mine.writer is not None
+        writers = where.of(mine.writer)
+        others = (writers != 0) & (writers != self.number)
+        if access.atomic and mine.atomic is not None:
+            others &= where.of(mine.atomic) == 0
+        if others.any():
+            self._report(f, allocation, mine, writers[others], access, True)
+
+    def _write(self, f: Fragment | None, allocation: Allocation, mine: Bytes, where: Selection, access: Access) -> None:
+        if mine.writer is None:
+            mine.writer = np.zeros(mine.size, np.uint8)
+        if mine.reads or mine.reader is not None:
+            readers = where.of(mine.readers())
+            others = (readers != 0) & (readers != self.number)
+            if others.any():
+                self._report(f, allocation, mine, readers[others], access, False)
+        where.put(mine.writer, self.number)
+        if access.atomic and mine.atomic is None:
+            mine.atomic = np.zeros(mine.size, np.uint8)
+        if mine.atomic is not None:
+            where.put(mine.atomic, int(access.atomic))
+
+    def _report(
+        self, f: Fragment | None, allocation: Allocation, mine: Bytes, who: np.ndarray, access: Access, written: bool
+    ) -> None:
+        """A race with other clusters of this launch, unless this one has learnt of them."""
+        strangers = [int(x) for x in np.unique(who) if int(x) not in self.known]
+        if not strangers or (strangers == [SEVERAL] and len(self.known) > 1):
+            return
+        at = mine.places.get((strangers[0], written), -1)
+        if at < 0:
+            at = next((place for (_, write), place in mine.places.items() if write == written), -1)
+        where = f" at {self.machine.program.instructions[at].place}" if at >= 0 else ""
+        verb, other = "writes" if access.write else "reads", "write" if written else "read"
+        message = f"a cluster {verb} {allocation.name}, and nothing orders that after another cluster's {other}{where}"
+        self.machine.report("race", message, access.at, f)
+
+    def against(
+        self, f: Fragment | None, allocation: Allocation, where: Selection, access: Access, machine: Machine
+    ) -> None:
+        """Report an access of the next launch that this one may still be at odds with."""
+        mine = self.touched.get(allocation)
+        if mine is None:
+            return
+        written = mine.writer is not None and bool(where.of(mine.writer).any())
+        read = access.write and not written and bool(where.of(mine.readers()).any())
+        if written or read:
+            verb, other = "writes" if access.write else "reads", "writes" if written else "reads"
+            at = next((place for (_, write), place in mine.places.items() if write == written), -1)
+            place = f" at {self.machine.program.instructions[at].place}" if at >= 0 else ""
+            message = (
+                f"a launch that may begin early {verb} {allocation.name}, which the launch before "
+                f"({self.machine.launch.name[:40]}) {other}{place}, and no griddepcontrol.wait comes before that"
+            )
+            machine.report("race", message, access.at, f)

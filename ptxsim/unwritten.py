@@ -1,0 +1,174 @@
+"""Registers that are read before anything wrote them.
+
+Two data flows over the basic blocks find the registers that no path has written before they are read (the check
+"unwritten"), and those that some path leaves unwritten. Whether such a path is taken is seen when the code runs, by a
+map of the lanes that have written (the check "unwritten-lanes", which also finds what compilers do on purpose: they
+compute with values that were loaded under a condition, and store under the same one). A copy (mov) is as unwritten as
+what it copies and reads nothing itself: compilers copy values that nobody will use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .pending import PRODUCT, registers, results_and_sources
+from .registry import runtime
+from .syntax import Instruction, Reg
+
+if TYPE_CHECKING:
+    from .program import Block, Program
+    from .warp import Fragment
+
+Key = tuple[int, int]  # width and slot of a register
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What an instruction does with watched registers: reads by name, writes, and a copy (to, from).
+
+    `never` are the names of those it reads that nothing can have written.
+    """
+
+    never: tuple[str, ...] = ()
+    reads: tuple[tuple[Key, str], ...] = ()
+    writes: tuple[Key, ...] = ()
+    copy: tuple[Key, Key] | None = None
+
+
+class _Plain:
+    """What one instruction reads, writes and copies."""
+
+    __slots__ = ("copy", "reads", "writes")
+
+    def __init__(self, ins: Instruction) -> None:
+        results, sources = results_and_sources(ins)
+        if ins.parts[:2] == PRODUCT:  # accumulators are read only where the product adds to them
+            results, sources = registers(ins.operands[0]), [r for x in ins.operands[1:] for r in registers(x)]
+        if ins.guard is not None:
+            sources = [*sources, ins.guard]
+        self.copy: tuple[Key, Key] | None = None
+        if ins.base == "mov" and len(results) == len(sources) == 1 and results[0].width == sources[0].width:
+            self.copy = _key(results[0]), _key(sources[0])
+            sources = []
+        self.writes = [_key(r) for r in results]
+        self.reads = [] if ins.base == "mov" else [(_key(r), r.name) for r in sources]
+
+
+def _key(r: Reg) -> Key:
+    return r.width, r.slot
+
+
+def unwritten(program: Program) -> dict[int, Uses]:
+    """Instruction → what it does with the registers that may be read unwritten; empty where there are none."""
+    plain = [_Plain(ins) for ins in program.instructions]
+    always = _Flow(program, plain, every_path=True).unwritten_reads()
+    if not always:
+        return {}
+    never = _Flow(program, plain, every_path=False).unwritten_reads()
+    risky = _with_copies(plain, {key for reads in always.values() for key, _ in reads})
+    found = {}
+    for at, own in enumerate(plain):
+        uses = _watched(own, risky, tuple(name for _, name in never.get(at, ())))
+        if uses is not None:
+            found[at] = uses
+    return found
+
+
+def _with_copies(plain: list[_Plain], risky: set[Key]) -> set[Key]:
+    """Those, and the registers that they are copied from."""
+    copies = [x.copy for x in plain if x.copy is not None]
+    while more := {source for to, source in copies if to in risky} - risky:
+        risky = risky | more
+    return risky
+
+
+def _watched(plain: _Plain, risky: set[Key], never: tuple[str, ...]) -> Uses | None:
+    reads = tuple(x for x in plain.reads if x[0] in risky)
+    if plain.copy is not None:
+        if plain.copy[0] not in risky:
+            return None
+        return Uses(copy=plain.copy) if plain.copy[1] in risky else Uses(writes=(plain.copy[0],))
+    writes = tuple(x for x in plain.writes if x in risky)
+    return Uses(never, reads, writes) if reads or writes else None
+
+
+class _Flow:
+    """The registers that every path to a block, or any path, has written, as bits of an integer."""
+
+    def __init__(self, program: Program, plain: list[_Plain], every_path: bool) -> None:
+        self.program, self.plain = program, plain
+        self.bits: dict[Key, int] = {}
+        self.before: dict[int, int] = {0: 0}
+        work = [0]
+        while work:
+            block = program.blocks[work.pop()]
+            after = self._step(block, self.before[block.index])
+            for following in program.successors(block):
+                known = self.before.get(following)
+                merged = after if known is None else known & after if every_path else known | after
+                if merged != known:
+                    self.before[following] = merged
+                    work.append(following)
+
+    def unwritten_reads(self) -> dict[int, list[tuple[Key, str]]]:
+        """Instruction → the registers that it reads and that are not among the written ones, with their names."""
+        found: dict[int, list[tuple[Key, str]]] = {}
+        for index, written in self.before.items():
+            self._step(self.program.blocks[index], written, found)
+        return found
+
+    def _step(self, block: Block, written: int, found: dict[int, list[tuple[Key, str]]] | None = None) -> int:
+        """What is written after a block."""
+        for at in range(block.first, block.last):
+            plain = self.plain[at]
+            if found is not None and (bad := [x for x in plain.reads if not written & self._bit(x[0])]):
+                found[at] = bad
+            if plain.copy is not None and not written & self._bit(plain.copy[1]):
+                written &= ~self._bit(plain.copy[0])
+            else:
+                for key in plain.writes:
+                    written |= self._bit(key)
+        return written
+
+    def _bit(self, key: Key) -> int:
+        bit = self.bits.get(key)
+        if bit is None:
+            bit = self.bits[key] = 1 << len(self.bits)
+        return bit
+
+
+@runtime
+def use_registers(f: Fragment, at: int) -> None:
+    """Check the reads of an instruction that is about to run, and note its writes."""
+    checks, uses = f.cta.cluster.machine.checks, f.cta.cluster.program.unwritten[at]
+    if uses.never and "unwritten" in checks:
+        f.report(at, "unwritten", f"{uses.never[0]} is read, and nothing before has written it")
+    if "unwritten-lanes" in checks:
+        _follow_lanes(f, at, uses)
+
+
+def _follow_lanes(f: Fragment, at: int, uses: Uses) -> None:
+    here = slice(f.lo, f.hi)
+    active = slice(None) if f.mask is None else f.mask
+    for key, name in uses.reads:
+        ready = _lanes(f, key)[here][active]
+        if not ready.all():
+            lanes = f.lanes()[~ready]
+            f.report(at, "unwritten", f"{name} is read before anything wrote it", lanes)
+            _lanes(f, key)[here][active] = True  # said once
+    for key in uses.writes:
+        _lanes(f, key)[here][active] = True
+    if uses.copy is not None:
+        to, source = uses.copy
+        _lanes(f, to)[here][active] = _lanes(f, source)[here][active]
+
+
+def _lanes(f: Fragment, key: Key) -> np.ndarray:
+    """Which threads of the CTA have written a register."""
+    written = f.cta.written.get(key)
+    if written is None:
+        written = f.cta.written[key] = np.zeros(len(f.cta.alive), bool)
+    return written

@@ -1,0 +1,104 @@
+"""Global memory: clusters, launches and indices that have nothing to do with each other, or should not."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from snippets import kernel_text, run_kernel, tensor_map
+
+import ptxsim
+
+OWN = "ld.param.u64 %d1, [p0]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x;"
+
+
+@pytest.mark.parametrize("stride,races", [(128, False), (64, True)])
+@pytest.mark.parametrize("kind", ["st.global.b8", "st.global.b32", "st.global.v4.b32"])
+def test_two_ctas_that_store_to_the_same_bytes_are_a_race(kind, stride, races) -> None:
+    size = {"st.global.b8": 1, "st.global.b32": 4, "st.global.v4.b32": 16}[kind]
+    value = "{%r1, %r1, %r1, %r1}" if "v4" in kind else "%h1" if "b8" in kind else "%r1"
+    body = f"""{OWN} mad.lo.u32 %r3, %r1, {stride * size // 4}, 0; mad.lo.u32 %r3, %r2, {size}, %r3;
+    cvt.u16.u32 %h1, %r1; cvt.u64.u32 %d2, %r3; add.u64 %d1, %d1, %d2; {kind} [%d1], {value};"""
+    result = run_kernel(body, np.zeros(1024, np.uint32), grid=(2,), checks=("global",))
+    assert [f.kind for f in result.findings] == (["race"] if races else [])
+    assert not races or "another cluster's write at PTX line" in result.findings[0].message
+
+
+@pytest.mark.parametrize("first,second", [("ld.global.u32 %r4, [%d1];", "st.global.u32 [%d1], 1;")])
+@pytest.mark.parametrize("other", [0, 1])
+def test_a_cta_that_writes_what_another_reads_is_a_race(first, second, other) -> None:
+    body = f"{OWN} setp.ne.u32 %p1, %r1, {other}; @%p1 bra B; {first} bra E; B: {second} E:"
+    result = run_kernel(body, np.zeros(4, np.uint32), grid=(2,), checks=("global",))
+    assert [f.kind for f in result.findings] == ["race"]
+
+
+LAST = f"""{OWN} setp.ne.u32 %p1, %r2, 0; @%p1 bra E; mul.wide.u32 %d2, %r1, 4; add.u64 %d2, %d1, %d2;
+st.global.u32 [%d2+16], %r1; COUNT setp.ne.u32 %p2, %r3, 1; @%p2 bra E; ld.global.u32 %r4, [%d1+16];
+ld.global.u32 %r5, [%d1+20]; add.u32 %r4, %r4, %r5; st.global.u32 [%d1+4], %r4; E:"""
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_the_last_cta_may_read_what_the_others_wrote_before_they_counted(ordered) -> None:
+    count = "atom.global.acq_rel.gpu.add.u32 %r3, [%d1], 1;" if ordered else "mov.u32 %r3, %r1;"
+    out = np.zeros(8, np.uint32)
+    result = run_kernel(LAST.replace("COUNT", count), out, grid=(2,), checks=("global",))
+    assert [f.kind for f in result.findings] == ([] if ordered else ["race"]) and out[1] == 1
+
+
+def two_launches(second: str, early: bool) -> ptxsim.Result:
+    """A launch that writes a word, and one that may begin early."""
+    out = np.zeros(8, np.uint32)
+    made = []
+    for body in ("ld.param.u64 %d1, [p0]; st.global.u32 [%d1], 7;", second):
+        made.append(ptxsim.launch(ptxsim.Module.from_text(kernel_text(body, 1)), "k", (1,), (32,), (out,)))
+    made[1] = dataclasses.replace(made[1], memory=made[0].memory, attributes={"attribute_6": (int(early), 0, 0)})
+    return ptxsim.run(made)
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("wait", ["griddepcontrol.wait;", ""])
+@pytest.mark.parametrize("access", ["ld.global.u32 %r1, [%d1];", "st.global.u32 [%d1], 1;"])
+def test_a_launch_that_may_begin_early_waits_for_the_one_before(access, wait, early) -> None:
+    result = two_launches(f"ld.param.u64 %d1, [p0]; {wait} {access}", early)
+    assert [f.kind for f in result.findings] == (["race"] if early and not wait else [])
+    assert not result.findings or "no griddepcontrol.wait" in result.findings[0].message
+
+
+def test_what_the_launch_before_did_not_touch_may_be_read_early() -> None:
+    assert two_launches("ld.param.u64 %d1, [p0]; ld.global.u32 %r1, [%d1+16];", True).ok
+
+
+BOX = """mov.u32 %r1, dyn; ld.param.u64 %d1, [p0]; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0; @%p1 bra E;
+mbarrier.init.shared.b64 [%r1], 1; fence.mbarrier_init.release.cluster;
+mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 256; mov.u32 %r3, X; mov.u32 %r4, Y; mov.u32 %r5, Z;
+cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1+128], [%d1, {%r3, %r4, %r5}], [%r1];
+W: mbarrier.try_wait.parity.shared.b64 %p2, [%r1], 0; @!%p2 bra W; E:"""
+
+
+@pytest.mark.parametrize(
+    "corner,check,found",
+    [((0, 0, 1), "outside", 0), ((0, 0, 2), "outside", 1), ((0, 8, 0), "outside", 0), ((0, 8, 0), "outside-any", 1)],
+)
+def test_a_box_outside_its_tensor_is_found_where_it_is_an_index_that_is_wrong(corner, check, found) -> None:
+    source = np.zeros((2, 8, 16), np.uint32)
+    body = BOX
+    for letter, value in zip("XYZ", corner, strict=True):
+        body = body.replace(f" {letter};", f" {value};")
+    result = run_kernel(body, tensor_map(source, (16, 4, 1)), source, shared=1024, checks=(check,))
+    assert [f.kind for f in result.findings] == ["outside"] * found
+
+
+def test_a_register_that_nothing_wrote_is_found_where_it_is_read() -> None:
+    body = "mov.u32 %r1, %tid.x; add.u32 %r2, %r1, %r3; ld.param.u64 %d1, [p0]; st.global.u32 [%d1], %r2;"
+    (found,) = run_kernel(body, np.zeros(8, np.uint32), checks=("unwritten",)).findings
+    assert found.kind == "unwritten" and "%r3" in found.message and "add.u32" in found.instruction
+
+
+SOME = """mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 8; @%p1 bra A; mov.u32 %r2, 5; A: add.u32 %r3, %r2, 1;"""
+
+
+@pytest.mark.parametrize("check,found", [("unwritten", 0), ("unwritten-lanes", 1)])
+def test_a_register_that_some_lanes_have_not_written_is_found_on_request(check, found) -> None:
+    result = run_kernel(SOME, checks=(check,))
+    assert [f.lanes for f in result.findings] == [tuple(range(8))] * found
