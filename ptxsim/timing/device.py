@@ -33,6 +33,7 @@ class Figures:
     """The parameters of a card by name, in the units and with the meanings that the device files give."""
 
     sm_count: float
+    large_cluster_sms: float
     sm_clock_mhz: float
     schedulers_per_sm: float
     threads_per_sm: float
@@ -74,6 +75,8 @@ class Figures:
     mbarrier_remote_latency: float
     named_barrier_latency: float
     cluster_barrier_latency: float
+    cluster_release_latency: float
+    fence_latency: float
     l2_bytes: float
     l1_latency: float
     l2_latency: float
@@ -85,6 +88,7 @@ class Figures:
     l2_write_bytes_per_cycle: float
     dram_read_gb_per_s: float
     dram_write_gb_per_s: float
+    dram_copy_gb_per_s: float
     load_outstanding_bytes: float
     atomic_cycles: float
     tma_latency: float
@@ -111,6 +115,7 @@ class Figures:
     launch_gap_us: float
     launch_lone_us: float
     launch_early_us: float
+    launch_full_us: float
     cta_start_cycles: float
     cta_interval_cycles: float
     cluster_start_cycles: float

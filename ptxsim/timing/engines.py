@@ -134,7 +134,9 @@ class Engines:
 
     def _tcgen05(self, task: TensorProduct, pipe: Pipe, at: float) -> float:
         w, group, f = task.descriptor, task.form.group, self.figures
-        rows = max(w.m // group, 128)
+        rows = w.m // group
+        if group == 1:  # of 64 rows alone half the lanes stand idle; a pair of CTAs with 64 rows each fills them all
+            rows = max(rows, 128)
         cycles = 2 * rows * w.n * w.k / (f.tcgen05_flops_per_cycle * _RATE[task.form.kind])
         read = w.n // group * w.k * w.bits / 8
         if not task.form.a_in_tensor_memory:

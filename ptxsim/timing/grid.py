@@ -8,6 +8,7 @@ from ..launch import Launch, Layout
 from .device import DeviceError, DeviceModel
 from .sass import Code
 
+_LARGE_CLUSTER = 4
 _REGISTER_UNIT = 256  # registers are given to warps in such portions
 _SHARED_UNIT = 128  # bytes of shared memory to CTAs
 
@@ -68,7 +69,8 @@ def place(launch: Launch, card: DeviceModel, code: Code | None) -> Placement:
     size = cx * cy * cz
     gx, gy, gz = launch.grid
     clusters = gx * gy * gz // size
-    groups = max(int(card.figures.sm_count) // size, 1)
+    sms = card.figures.sm_count if size < _LARGE_CLUSTER else card.figures.large_cluster_sms
+    groups = max(int(sms) // size, 1)
     return Placement(
         clusters=clusters,
         cluster_size=size,

@@ -72,8 +72,10 @@ class CodeCache:
         self.far: dict[int, None] = {}  # holds what the call before has left
 
     def warm(self, lines: int) -> None:
-        """The large cache still has a kernel's code, as far as it holds it: the call before ran the same."""
+        """The call before ran the same code: the large cache has what it can of it, the small one all or nothing."""
         self.far = dict.fromkeys(range(min(lines, self.large)))
+        if lines <= self.small:
+            self.near = dict(self.far)
 
     def fetch(self, line: int) -> float:
         """Cycles that a warp waits for a line of code."""

@@ -125,6 +125,8 @@ class Setting:
         written = {key: size * scale for key, size in traffic.written.items()}
         unique = {key: min(read.get(key, 0.0) + written.get(key, 0.0), sizes.get(key, 1e18)) for key in read | written}
         footprint, capacity = sum(unique.values()), self.card.figures.l2_bytes
+        if self.placement.waves > 1:  # see docs/ptxsim.md: each half of L2 serves the SMs on its side
+            capacity /= 2
         reads = {key: missing(size, unique[key], footprint, capacity, self.cache) for key, size in read.items()}
         return Misses(reads, evicted(footprint / capacity))
 

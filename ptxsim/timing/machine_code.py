@@ -88,6 +88,7 @@ class Costs:
             "branch": ("", 1, 0),
             "copy": ("", 1, f.special_register_latency),
             "product": ("", 1, f.special_register_latency),
+            "fence": ("memory", f.memory_pipe_cycles, f.fence_latency),
             "sleep": ("", 1, 0),
         }
 

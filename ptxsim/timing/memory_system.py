@@ -65,7 +65,9 @@ class MemorySystem:
         self._owed: dict[int, float] = {}
         per_cycle = 1e3 / clock_mhz  # GB/s → bytes a cycle
         self._whole = (f.l2_bytes_per_cycle, f.l2_write_bytes_per_cycle, f.dram_read_gb_per_s * per_cycle)
-        self._dram_write_cost = f.dram_read_gb_per_s / f.dram_write_gb_per_s
+        # Bytes written count for more on the way to DRAM, so that a copy gets the bandwidth of copies.
+        both = f.dram_read_gb_per_s / f.dram_copy_gb_per_s
+        self._dram_write_cost = max(2 * both - 1, f.dram_read_gb_per_s / f.dram_write_gb_per_s)
         self.l2, self.l2_writes, self.dram = (Server(rate) for rate in self._whole)
         self.share(simulated, active)
 

@@ -39,6 +39,7 @@ _UNITS: dict[str, tuple[int, ...]] = {
     "copy": (0x1B4, 0x1B5, 0x1B6, 0x1B7, 0x1B8, 0x1B9, 0x1BA),  # UTMALDG, UTMASTG, …, UBLKCP
     "product": (0x1F0, 0x1EA, 0x1E7, 0x1E9, 0x3C, 0x3D, 0x3A, 0x3F),  # HGMMA, UTCMMA, UTCCP, UTCBAR, HMMA …
     "tensor": (0x1ED, 0x1EE),  # STTM, LDTM
+    "fence": (0x192,),  # MEMBAR
     "sleep": (0x15D,),  # NANOSLEEP
 }
 _UNIT_OF = {code: unit for unit, codes in _UNITS.items() for code in codes}

@@ -17,7 +17,7 @@ def times(calls: Sequence[Sequence[Timed]], card: DeviceModel, clock_mhz: float)
         if before is None:
             start, end = 0.0, timed.cycles / clock_mhz
         elif not timed.early:
-            start = out[-1][1] + f.launch_gap_us
+            start = out[-1][1] + f.launch_gap_us + filling(timed, card)
             end = start + timed.cycles / clock_mhz
         else:
             start, end = _early(timed, before, out[-1], card, clock_mhz)
@@ -30,13 +30,19 @@ def _early(
     timed: Timed, before: Timed, last: tuple[float, float], card: DeviceModel, clock_mhz: float
 ) -> tuple[float, float]:
     """A launch that may start when all of the grid before it has said so, and where its SMs have room for it."""
+    gap = card.figures.launch_early_us + filling(timed, card)
     start = last[0] + before.triggered / clock_mhz
     if not _together(timed, before, card):
-        start = last[1]
+        start = last[1] + gap
     if timed.awaited is None:
         return start, max(start + timed.cycles / clock_mhz, last[1])
-    resumed = max(start + timed.awaited / clock_mhz, last[1] + card.figures.launch_early_us)
+    resumed = max(start + timed.awaited / clock_mhz, last[1] + gap)
     return start, resumed + (timed.cycles - timed.awaited) / clock_mhz
+
+
+def filling(timed: Timed, card: DeviceModel) -> float:
+    """What the start of a grid takes longer because it has many CTAs, in microseconds."""
+    return card.figures.launch_full_us * min(timed.placement.active_sms / card.figures.sm_count, 1.0)
 
 
 def _together(timed: Timed, before: Timed, card: DeviceModel) -> bool:
@@ -51,9 +57,8 @@ def _together(timed: Timed, before: Timed, card: DeviceModel) -> bool:
 
 def call_us(call: Sequence[Timed], card: DeviceModel, clock_mhz: float, cache: Cache) -> float:
     """Microseconds of a call: of one among many back to back (warm), or of a lone one between two events (cold)."""
-    f, start = card.figures, card.figures.cta_start_cycles / clock_mhz
     if cache == "cold":
-        return times([call], card, clock_mhz)[-1][1] + f.launch_lone_us - start
+        return times([call], card, clock_mhz)[-1][1] + card.figures.launch_lone_us + filling(call[0], card)
     ends = times([call, call, call], card, clock_mhz)
     n = len(call)
     return ends[-1][1] - ends[-1 - n][1]

@@ -81,8 +81,7 @@ class TimedCluster(Cluster):
             for pipe, task in self.posted:
                 self.begin_task(pipe, task, self.now)
             self.posted.clear()
-            if program.instructions[block.first].base == "griddepcontrol":
-                self._depended(program.instructions[block.first])
+            self._special(clock, program.instructions[block.first])
         elif following != -2:
             clock.walk(ops, self.latencies, self.passes)
         if self.latencies:
@@ -126,10 +125,14 @@ class TimedCluster(Cluster):
                 other.unpart()
         return following
 
-    def _depended(self, ins: Instruction) -> None:
-        """Note when the grid waits for the one before it, and when it lets the next one start."""
+    def _special(self, clock: WarpClock, ins: Instruction) -> None:
+        """Arrivals with release semantics; when the grid waits for the one before it or lets the next one start."""
         simulation = self.simulation
-        if "wait" not in ins.parts:
+        if ins.parts[:3] == ("barrier", "cluster", "arrive") and "relaxed" not in ins.parts:
+            clock.time += self.figures.cluster_release_latency
+        elif ins.base != "griddepcontrol":
+            return
+        elif "wait" not in ins.parts:
             simulation.triggered = max(simulation.triggered or 0.0, self.now)
         elif not simulation.ran and self.begin == 0:
             simulation.awaited = max(simulation.awaited or 0.0, self.now)

@@ -11,7 +11,13 @@ from ptxsim.timing import DeviceModel
 
 # Round numbers, and nothing that these tests do not ask about.
 CARD = DeviceModel.load("h200").changed(
-    sm_clock_mhz=1000, fma_latency=4, fma_pipe_cycles=1, branch_cycles=0, launch_gap_us=1.0, launch_early_us=0.25
+    sm_clock_mhz=1000,
+    fma_latency=4,
+    fma_pipe_cycles=1,
+    branch_cycles=0,
+    launch_gap_us=1.0,
+    launch_early_us=0.25,
+    launch_full_us=0,
 )
 
 
