@@ -1,0 +1,122 @@
+"""Predicts every recorded case of a kernel in CuTe DSL and holds the prediction against what was measured.
+
+    python benchmarks/prediction/predict.py RESULTS --operators mla_decode gemm elementwise_add --out development.jsonl
+
+RESULTS is a results folder with builds for sm_90a; the recorded sets are those of the repository. A line per figure:
+card, case, warm or cold, the SM clock of the samples, measured and predicted microseconds. `table.py` makes tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
+
+import ptxsim  # noqa: E402  (the project's folder has to be found first)
+from benchmarks.prediction.cases import Recorded, capture, recorded  # noqa: E402
+
+LIMIT_SECONDS = 150  # of one prediction
+
+
+class TooLongError(RuntimeError):
+    """A prediction that took longer than LIMIT_SECONDS."""
+
+
+@contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    """Raise TooLongError in the body after `seconds`."""
+
+    def ring(number: int, frame: Any) -> None:
+        raise TooLongError(f"not done after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def rows(case: Recorded, results: Path, devices: list[str]) -> Iterator[dict[str, Any]]:
+    """A row per measured figure of the case; where something fails, rows that say so."""
+    wanted = [figure for figure in case.measured if figure.device in devices]
+    launches, error = [], None
+    try:
+        with limited(LIMIT_SECONDS):
+            launches = capture(case.case(results))
+    except Exception as failure:
+        error = f"{type(failure).__name__}: {failure}"
+    for figure in wanted:
+        row: dict[str, Any] = {
+            "device": figure.device,
+            "operator": case.operator,
+            "kernel": case.kernel,
+            "variant": case.variant["id"],
+            "workload": case.workload,
+            "kind": figure.kind,
+            "sm_clock_mhz": round(figure.clock_mhz),
+            "measured_us": round(figure.microseconds, 3),
+            "predicted_us": None,
+            "error": error,
+        }
+        if error is None:
+            row |= predicted(launches, case.folder(results) / "kernel.cubin", figure)
+        yield row
+
+
+def predicted(launches: list[ptxsim.Launch], cubin: Path, figure: Any) -> dict[str, Any]:
+    """The prediction of a figure at its samples' clock, or why there is none."""
+    began = time.monotonic()
+    try:
+        with limited(LIMIT_SECONDS):
+            found = ptxsim.predict(launches, figure.device, clock_mhz=figure.clock_mhz, cache=figure.kind, code=cubin)
+    except Exception as failure:
+        return {"error": f"{type(failure).__name__}: {failure}"}
+    finally:
+        seconds = round(time.monotonic() - began, 2)
+    parts = [
+        {
+            "kernel": part.name,
+            "us": round(part.end_us - part.start_us, 2),
+            "tensor_percent": round(part.tensor_percent),
+            "dram_percent": round(part.dram_percent),
+            "l2_percent": round(part.l2_percent),
+        }
+        for part in found.launches
+    ]
+    return {"predicted_us": round(found.microseconds, 3), "seconds": seconds, "launches": parts}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--sets", type=Path, default=ROOT / "recorded")
+    parser.add_argument("--operators", nargs="+", default=[])
+    parser.add_argument("--devices", nargs="+", default=["h200", "h100"])
+    parser.add_argument("--match", default="", help="only cases whose name contains this")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    cases = [case for case in recorded(options.sets, tuple(options.operators)) if options.match in case.name]
+    scratch = options.out.with_name(options.out.name + ".tmp")
+    with scratch.open("w") as stream:
+        for case in cases:
+            for row in rows(case, options.results.resolve(), options.devices):
+                stream.write(json.dumps(row) + "\n")
+                stream.flush()
+                said = row["error"] or f"{row['predicted_us']:.1f} us against {row['measured_us']:.1f}"
+                print(f"{row['device']} {case.name} {row['kind']}: {said}", flush=True)
+    scratch.replace(options.out)
+
+
+if __name__ == "__main__":
+    main()
