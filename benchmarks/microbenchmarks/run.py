@@ -29,6 +29,7 @@ GROUPS = (
     "arithmetic",
     "tensor_cores",
     "tma",
+    "together",
     "global_memory",
     "launches",
     "synchronization",

@@ -55,22 +55,25 @@ def _load(cache: str, width: int) -> str:
     return timed(f"ld_{cache}_{width}", "\n  ".join([_addresses("%a"), *loads, *folds]), setup=_setup(width))
 
 
-def _laps() -> str:
-    """Loads of 16 bytes in laps of a footprint of %c bytes, a multiple of what the grid reads in a step (%e)."""
-    setup = (
-        "  .reg .b32 %offset; .reg .b64 %at; "
-        + registers("b32", "%v", 4 * UNROLL)
-        + """
+def _laps(copies: bool) -> str:
+    """Loads of 16 bytes in laps of a footprint of %c bytes, a multiple of what the grid reads in a step (%e).
+
+    With `copies`, stores of what was loaded to the same places of a second buffer.
+    """
+    setup = "  .reg .b32 %offset; .reg .b64 %at, %to<8>; " + registers("b32", "%v", 4 * UNROLL)
+    setup += """
   mad.lo.u32 %offset, %cta, %threads, %thread;  mul.lo.u32 %offset, %offset, 16;
   mov.u32 %j, %nctaid.x;  mul.lo.u32 %e, %j, %threads;  mul.lo.u32 %e, %e, 16;"""
-    )
     body = ""
     for i in range(UNROLL):
         body += f"""
-  cvt.u64.u32 %at, %offset;  add.u64 %at, %a, %at;  ld.global.cg.v4.u32 {_vector(16, 4 * i)}, [%at];
+  cvt.u64.u32 %at, %offset;  add.u64 %to{i}, %b, %at;  add.u64 %at, %a, %at;
+  ld.global.cg.v4.u32 {_vector(16, 4 * i)}, [%at];
   add.u32 %offset, %offset, %e;  setp.ge.u32 %p, %offset, %c;  @%p sub.u32 %offset, %offset, %c;"""
-    body += "\n  " + "\n  ".join(f"xor.b32 %sink, %sink, %v{4 * i};" for i in range(UNROLL))
-    return timed("laps", body, setup=setup)
+    for i in range(UNROLL):
+        used = f"st.global.v4.u32 [%to{i}], {_vector(16, 4 * i)};" if copies else f"xor.b32 %sink, %sink, %v{4 * i};"
+        body += "\n  " + used
+    return timed("laps_copy" if copies else "laps", body, setup=setup)
 
 
 def _store(width: int) -> str:
@@ -129,7 +132,9 @@ def _atomics() -> list[str]:
 
 def kernels() -> list[str]:
     out = [_load(cache, width) for cache in ("ca", "cg") for width in WIDTHS]
-    out += [_laps()] + [_store(width) for width in WIDTHS] + [_copy(), _async_copy(), _async_latency()]
+    out += (
+        [_laps(False), _laps(True)] + [_store(width) for width in WIDTHS] + [_copy(), _async_copy(), _async_latency()]
+    )
     return out + [_chase(cache) for cache in ("ca", "cg")] + _atomics()
 
 
@@ -137,6 +142,7 @@ def expected() -> dict[str, tuple[str, int]]:
     out = {f"ld_{cache}_{width}": ("LDG", UNROLL) for cache in ("ca", "cg") for width in WIDTHS}
     out |= {f"st_{width}": ("STG", UNROLL) for width in WIDTHS} | {
         "laps": ("LDG", UNROLL),
+        "laps_copy": ("STG", UNROLL),
         "copy": ("LDG", UNROLL),
         "cp_async": ("LDGSTS", UNROLL),
     }
@@ -210,22 +216,25 @@ def _overwritten(card: Card, kernel: str, shape: Shape, arguments: Arguments, ro
     return card.run(kernel, shape, arguments, rounds)
 
 
-def _residency(steps: int) -> Benchmark:
+def _residency(steps: int, copies: bool) -> Benchmark:
     """Bandwidth over a footprint of so many steps of the grid, lap after lap: how much of it the L2 keeps."""
+    kernel = "laps_copy" if copies else "laps"
+    sides = 2 if copies else 1  # a copy reads one buffer and writes another
 
     def measure(card: Card) -> Reading:
         ctas = 2 * card.processors
         step = ctas * BLOCK * 16
-        arguments = Arguments(a=card.buffer("large", LARGE), c=steps * step)
+        arguments = Arguments(a=card.buffer("large", LARGE), b=card.buffer("other", LARGE // 4), c=steps * step)
         rounds = max(8, steps)  # of UNROLL steps each
-        card.run("laps", Shape(ctas, BLOCK), arguments, rounds)
+        card.run(kernel, Shape(ctas, BLOCK), arguments, rounds)
         times = (rounds, 3 * rounds)
-        pairs = [tuple(card.run("laps", Shape(ctas, BLOCK), arguments, count) for count in times) for _ in range(5)]
-        reading = _by_global_timer(pairs, times, step * UNROLL, card.processors)
-        reading.also["footprint_bytes"] = steps * step
+        pairs = [tuple(card.run(kernel, Shape(ctas, BLOCK), arguments, count) for count in times) for _ in range(5)]
+        reading = _by_global_timer(pairs, times, step * UNROLL * sides, card.processors)
+        reading.also["footprint_bytes"] = steps * step * sides
         return reading
 
-    return Benchmark("L2 residency", {"steps_of_the_grid": steps}, "bytes per cycle of an SM", measure)
+    name = "L2 residency of a copy" if copies else "L2 residency"
+    return Benchmark(name, {"steps_of_the_grid": steps}, "bytes per cycle of an SM", measure)
 
 
 def _by_global_timer(pairs: list, times: tuple[int, int], total: float, processors: int) -> Reading:
@@ -270,7 +279,9 @@ def benchmarks() -> Iterator[Benchmark]:
     for footprint in (4 * MIB, 8 * MIB, 32 * MIB, 64 * MIB, 128 * MIB):
         yield _sweep("ld_cg_16", 16, footprint, "L2 by footprint", True)
     for steps in (4, 8, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 40, 60):
-        yield _residency(steps)
+        yield _residency(steps, copies=False)
+    for steps in (2, 4, 6, 8, 9, 10, 11, 12, 13, 14, 16, 20, 30):
+        yield _residency(steps, copies=True)
     yield _sweep("ld_cg_16", 16, LARGE, "DRAM", False)
     yield _sweep("st_16", 16, LARGE, "DRAM", False)
     yield _sweep("ld_cg_16", 16, LARGE, "DRAM", True, per_processor=1)
