@@ -104,7 +104,7 @@ def test_a_benchmark_that_hangs_or_kills_its_process_costs_only_its_own_row(
 @pytest.mark.parametrize("card", ["h200", "h100"])
 def test_the_clocks_table_holds_what_the_recorded_results_give(card: str) -> None:
     """Also the proof that every derivation finds its rows in a recorded file."""
-    found = derive.derive(derive.Results.read(HERE / "results" / f"{card}.json"))
+    found = derive.derive(derive.Results.read(HERE / f"{card}.json"))
     table = (ROOT / "ptxsim" / "devices" / f"{card}.yaml").read_text()
     assert derive.enter(table, found, f"{card}.json") == table, f"run derive.py --write on {card}.yaml"
 
@@ -116,7 +116,7 @@ def test_a_parameter_that_the_table_lacks_is_refused() -> None:
 
 @pytest.mark.parametrize("card", ["h200", "h100"])
 def test_a_recorded_file_has_every_benchmark_and_says_nothing_of_its_host(card: str) -> None:
-    text = (HERE / "results" / f"{card}.json").read_text()
+    text = (HERE / f"{card}.json").read_text()
     rows = json.loads(text)["benchmarks"]
     planned = sum(len(list(run.group(name).benchmarks())) for name in run.GROUPS)
     assert len(rows) == planned

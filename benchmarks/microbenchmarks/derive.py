@@ -309,7 +309,7 @@ def enter(table: str, parameters: dict[str, tuple[float, str]], results_name: st
     """The text of a device's table with these parameters as measured; ValueError if one is not in it."""
     for name, (value, how) in parameters.items():
         pattern = rf"(\n  {name}:\n)    value: .*\n(    unit: .*\n)    source: .*\n    from: .*(\n)"
-        words = json.dumps(f"benchmarks/microbenchmarks/results/{results_name}: {how}", ensure_ascii=False)
+        words = json.dumps(f"benchmarks/microbenchmarks/{results_name}: {how}", ensure_ascii=False)
         new = rf"\g<1>    value: {value}\n\g<2>    source: measured\n    from: "
         table, count = re.subn(pattern, lambda match, new=new, words=words: match.expand(new) + words + "\n", table)
         if count != 1:
