@@ -1,0 +1,86 @@
+"""How predictions are held against recorded times: which figures, and what the tables make of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.prediction import cases, rank, table
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def row(operator: str, measured: float, predicted: float | None) -> dict:
+    names = {"operator": operator, "kernel": "k", "variant": "v", "workload": "w", "device": "h200", "kind": "warm"}
+    error = None if predicted else "why"
+    return names | {"sm_clock_mhz": 1980, "measured_us": measured, "predicted_us": predicted, "error": error}
+
+
+def test_every_recorded_figure_of_a_cute_kernel_is_taken_with_the_clock_of_its_own_samples() -> None:
+    found = cases.recorded(ROOT / "recorded")
+    figures = [(case, figure) for case in found for figure in case.measured]
+    assert len(figures) >= 60
+    assert len({case.operator for case in found}) >= 6
+    assert {figure.device for _, figure in figures} == {"h200", "h100"}
+    lines = [
+        json.loads(line)
+        for path in (ROOT / "recorded" / "nvidia_h200").glob("timing-*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    timed = [line for line in lines if line["status"] == "ok" and line["case"]["dsl"] == "cute"]
+    assert sum(figure.device == "h200" for _, figure in figures) == 2 * len(timed)
+    hot = {(line["metrics"]["hot_us"], line["metrics"]["hot_sm_clock_mhz"]) for line in timed}
+    warm = {
+        (figure.microseconds, figure.clock_mhz)
+        for _, figure in figures
+        if (figure.device, figure.kind) == ("h200", "warm")
+    }
+    assert warm == hot
+
+
+def test_at_least_a_third_of_the_families_is_held_out() -> None:
+    families = {case.operator for case in cases.recorded(ROOT / "recorded")}
+    assert set(cases.DEVELOPMENT) == set(table.DEVELOPMENT)
+    assert len(families - set(cases.DEVELOPMENT)) >= len(families) / 3
+
+
+def test_the_summary_counts_a_failed_prediction_and_leaves_it_out_of_the_errors() -> None:
+    rows = [row("gemm", 100.0, 90.0), row("gemm", 100.0, 120.0), row("gemm", 100.0, 101.0), row("gemm", 10.0, None)]
+    assert table.summary(rows) == ["3", "10.0", "20.0", "10.3", "20.0", "+1.0", "1"]
+
+
+def test_development_and_held_out_families_are_apart() -> None:
+    text = table.tables([row("gemm", 100.0, 110.0), row("fmha", 100.0, 150.0)])
+    assert "| development | 1 | 10.0 |" in text
+    assert "| held out | 1 | 50.0 |" in text
+
+
+def test_the_ninetieth_percentile_is_the_nearest_rank() -> None:
+    assert table.percentile([float(i) for i in range(1, 11)], 0.9) == 9.0
+    assert table.percentile([3.0], 0.9) == 3.0
+
+
+def test_numbers_are_replaced_while_lengths_and_tables_stay() -> None:
+    torch = pytest.importorskip("torch")
+    from cutesnake.catalog import load_operator, make_workload
+
+    parameters = {"batch": 3, "kv_length": 200, "dtype": "bf16", "paged": True, "lengths": "ragged"}
+    workload = make_workload("mla_decode", parameters)
+    operator = load_operator("mla_decode")
+    real = operator.make_inputs(workload, 0)
+    with cases.cheap_numbers():
+        cheap = operator.make_inputs(workload, 0)
+    assert not cheap.q.any()
+    assert torch.equal(cheap.kv_lengths, real.kv_lengths)
+    assert cheap.page_table.shape == real.page_table.shape
+    assert sorted(cheap.page_table.flatten().tolist()) == list(range(real.page_table.numel()))
+    assert torch.randn(3).any()
+
+
+def test_an_id_of_mla_decode_is_read_back() -> None:
+    expected = {"batch": 133, "query_tokens": 1, "kv_length": 4096, "dtype": "bf16", "lengths": "ragged"}
+    assert rank.parse("b133_q1_s4096_bf16_ragged") == expected
+    with pytest.raises(ValueError, match="'x9' is not known"):
+        rank.parse("b1_x9")
