@@ -88,7 +88,8 @@ def predicted(figure: Published, results: Path) -> dict[str, Any]:
     variant = json.loads((folder / "build.json").read_text())["variant"]
     case = Case("predict", figure.operator, figure.kernel, "sm_100a", variant, figure.parameters, str(folder))
     began = time.monotonic()
-    found = ptxsim.predict(capture(case), "b200", clock_mhz=figure.clock_mhz, code=folder / "kernel.cubin")
+    captured = capture(case)
+    found = ptxsim.predict(captured.launches, "b200", clock_mhz=figure.clock_mhz, code=captured.code)
     flops = load_operator(figure.operator).cost(case.workload).flops
     row = {
         "case": f"{figure.operator}/{figure.kernel}/{figure.variant}/{case.workload.id}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,9 @@ import torch
 
 import ptxsim
 from cutesnake.catalog import load_operator
+from cutesnake.contract import Workload
 from cutesnake.load import cute as cute_load
+from cutesnake.load import cutile as cutile_load
 from cutesnake.load.build import LoadedBuild
 from cutesnake.measure.case import Case
 from cutesnake.targets import TARGETS
@@ -21,6 +24,15 @@ from cutesnake.targets import TARGETS
 # Looked at while the model was made; the others were opened once, at the end.
 DEVELOPMENT = ("mla_decode", "gemm", "elementwise_add")
 KINDS = {"warm": ("hot_us", "hot_sm_clock_mhz"), "cold": ("cold_us", "sm_clock_mhz")}
+EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID
+# cuTile's kernels that take TMA descriptors as hidden parameters: no launch of them can be captured without a driver.
+DESCRIPTORS = (
+    *(("mla_decode", kernel) for kernel in ("cutile", "tilegym", "tilegym_split_kv")),
+    *(("gemm", kernel) for kernel in ("tilegym", "tilegym_persistent")),
+    ("fmha", "tilegym"),
+    ("gemm_epilogue", "cutile"),
+    ("reduce", "cutile"),
+)
 CARDS = {"nvidia_h200": "h200", "nvidia_h100_80gb_hbm3": "h100"}  # folder of a recorded set -> ptxsim's device
 
 
@@ -45,6 +57,7 @@ class Recorded:
     parameters: dict[str, Any]
     target: str
     measured: tuple[Measured, ...]
+    dsl: str = "cute"
 
     @property
     def name(self) -> str:
@@ -59,9 +72,10 @@ class Recorded:
 
 
 def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
-    """The timed cases of kernels in CuTe DSL in the recorded sets, both cards' figures of a case together.
+    """The timed cases of kernels in CuTe DSL and cuTile in the recorded sets, both cards' figures of a case together.
 
-    `operators` limits them; a case without the SM clock of its samples is left out.
+    `operators` limits them; a case without the SM clock of its samples is left out, and cuTile's kernels whose TMA
+    descriptors the driver makes at launch.
     """
     found: dict[tuple[str, ...], tuple[dict[str, Any], list[Measured]]] = {}
     for folder, device in CARDS.items():
@@ -69,7 +83,11 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
             for line in path.read_text().splitlines():
                 row = json.loads(line)
                 case = row["case"]
-                if row["status"] != "ok" or case["dsl"] != "cute" or (operators and case["operator"] not in operators):
+                if row["status"] != "ok" or case["dsl"] not in CAPTURES:
+                    continue
+                if operators and case["operator"] not in operators:
+                    continue
+                if (case["operator"], case["kernel"]) in DESCRIPTORS:
                     continue
                 key = (case["operator"], case["kernel"], case["variant"]["id"], case["workload"])
                 entry = found.setdefault(key, (case, []))
@@ -85,6 +103,7 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
             case["parameters"],
             case["target"],
             tuple(measured),
+            case["dsl"],
         )
         for case, measured in found.values()
     ]
@@ -108,11 +127,28 @@ def cheap_numbers() -> Iterator[None]:
         torch.randn = real
 
 
-def capture(case: Case) -> list[ptxsim.Launch]:
-    """The launches of one call, captured from the build's own host code on tensors in host memory."""
-    folder, launches = Path(case.build), []
+@dataclass(frozen=True)
+class Captured:
+    """The launches of one call, and the machine code of each kernel."""
+
+    launches: list[ptxsim.Launch]
+    code: dict[str, Path]
+
+
+def capture(case: Case, dsl: str = "cute") -> Captured:
+    """What one call launches, on tensors in host memory."""
+    operator, workload = load_operator(case.operator), case.workload
+    with cheap_numbers():
+        inputs, outputs = operator.make_inputs(workload, 0), operator.make_outputs(workload)
+    return CAPTURES[dsl](case, workload, inputs, outputs)
+
+
+def _capture_cute(case: Case, workload: Workload, inputs: Any, outputs: Any) -> Captured:
+    """Through the build's own host code."""
+    folder = Path(case.build)
     processors = TARGETS[case.target].simulated_processors
     module = ptxsim.Module.from_file(folder / "kernel.ptx")
+    launches: list[ptxsim.Launch] = []
 
     def open_captured(build: Path, function: str) -> Callable[..., None]:
         def call(*arguments: Any) -> None:
@@ -122,10 +158,52 @@ def capture(case: Case) -> list[ptxsim.Launch]:
 
         return call
 
-    operator, workload = load_operator(case.operator), case.workload
-    with cheap_numbers():
-        inputs, outputs = operator.make_inputs(workload, 0), operator.make_outputs(workload)
     with cute_load.opened_by(open_captured, processors):
         runner = case.bind(workload, inputs, outputs, LoadedBuild(folder))
         runner(0)
-    return launches
+    return Captured(launches, {launch.kernel.name: folder / "kernel.cubin" for launch in launches})
+
+
+class _WithoutDriver(LoadedBuild):
+    """A build whose cubins are not loaded: a function is its file's name."""
+
+    def cubin_function(self, stem: str, symbol: str) -> Any:
+        return stem
+
+
+def _capture_cutile(case: Case, workload: Workload, inputs: Any, outputs: Any) -> Captured:
+    """Plain pointers and numbers, as cuTile's calling convention has them; the PTX says how many threads."""
+    folder, enqueued = Path(case.build), []
+    processors = TARGETS[case.target].simulated_processors
+    replaced = {"__call__": cutile_load.TileLaunch.__call__, "multiprocessors": cutile_load.multiprocessors}
+    cutile_load.TileLaunch.__call__ = lambda self, stream: enqueued.append(self)
+    cutile_load.multiprocessors = lambda: processors
+    try:
+        case.bind(workload, inputs, outputs, _WithoutDriver(folder))(0)
+    finally:
+        cutile_load.TileLaunch.__call__ = replaced["__call__"]
+        cutile_load.multiprocessors = replaced["multiprocessors"]
+    stems = {launch.launch.symbol: launch._function for launch in enqueued}
+    code = {symbol: folder / f"{stem}.cubin" for symbol, stem in stems.items()}
+    return Captured([_by_hand(launch, folder / f"{launch._function}.ptx") for launch in enqueued], code)
+
+
+def _by_hand(enqueued: Any, ptx: Path) -> ptxsim.Launch:
+    module = ptxsim.Module.from_file(ptx)
+    threads = re.search(r"\.reqntid\s+(\d+)", ptx.read_text())
+    if threads is None:
+        raise ValueError(f"{ptx.name} does not say how many threads its kernel needs")
+    arguments: list[Any] = []
+    for value in enqueued._kept:
+        if hasattr(value, "data_ptr"):
+            arguments += [value, *value.shape, *value.stride()]
+        else:
+            arguments.append(value)
+    symbol, grid = enqueued.launch.symbol, enqueued.launch.grid
+    launch = ptxsim.launch(module, symbol, grid, (int(threads[1]), 1, 1), arguments)
+    if enqueued._config.numAttrs:  # cuTile's launches have one attribute, if any
+        launch.attributes[EARLY] = (1,)
+    return launch
+
+
+CAPTURES = {"cute": _capture_cute, "cutile": _capture_cutile}

@@ -1,4 +1,4 @@
-"""Predicts every recorded case of a kernel in CuTe DSL and holds the prediction against what was measured.
+"""Predicts the recorded cases of kernels in CuTe DSL and cuTile and holds the prediction against what was measured.
 
     python benchmarks/prediction/predict.py RESULTS --operators mla_decode gemm elementwise_add --out development.jsonl
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 
 import ptxsim  # noqa: E402  (the project's folder has to be found first)
-from benchmarks.prediction.cases import Recorded, capture, recorded  # noqa: E402
+from benchmarks.prediction.cases import Captured, Measured, Recorded, capture, recorded  # noqa: E402
 
 LIMIT_SECONDS = 150  # of one prediction
 
@@ -50,10 +50,10 @@ def limited(seconds: int) -> Iterator[None]:
 def rows(case: Recorded, results: Path, devices: list[str]) -> Iterator[dict[str, Any]]:
     """A row per measured figure of the case; where something fails, rows that say so."""
     wanted = [figure for figure in case.measured if figure.device in devices]
-    launches, error = [], None
+    captured, error = Captured([], {}), None
     try:
         with limited(LIMIT_SECONDS):
-            launches = capture(case.case(results))
+            captured = capture(case.case(results), case.dsl)
     except Exception as failure:
         error = f"{type(failure).__name__}: {failure}"
     for figure in wanted:
@@ -70,16 +70,22 @@ def rows(case: Recorded, results: Path, devices: list[str]) -> Iterator[dict[str
             "error": error,
         }
         if error is None:
-            row |= predicted(launches, case.folder(results) / "kernel.cubin", figure)
+            row |= predicted(captured, figure)
         yield row
 
 
-def predicted(launches: list[ptxsim.Launch], cubin: Path, figure: Any) -> dict[str, Any]:
+def predicted(captured: Captured, figure: Measured) -> dict[str, Any]:
     """The prediction of a figure at its samples' clock, or why there is none."""
     began = time.monotonic()
     try:
         with limited(LIMIT_SECONDS):
-            found = ptxsim.predict(launches, figure.device, clock_mhz=figure.clock_mhz, cache=figure.kind, code=cubin)
+            found = ptxsim.predict(
+                captured.launches,
+                figure.device,
+                clock_mhz=figure.clock_mhz,
+                cache=figure.kind,  # type: ignore[arg-type]
+                code=captured.code,
+            )
     except Exception as failure:
         return {"error": f"{type(failure).__name__}: {failure}"}
     finally:
