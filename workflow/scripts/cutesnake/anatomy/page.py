@@ -10,7 +10,7 @@ import jinja2
 from markupsafe import Markup
 
 from cutesnake import record, shareable
-from cutesnake.anatomy import graph
+from cutesnake.anatomy import graph, shapes
 from cutesnake.anatomy.listing import Line, listing
 from cutesnake.anatomy.patterns import spans
 from cutesnake.compare.insight import number
@@ -92,8 +92,12 @@ def _function(function: Record, folder: Path, whole: bool) -> Record:
     picture, bar = graph.draw(function), graph.budget(function["shared"])
     colour = graph.colours(function["roles"] or [])
     found, why = listing(folder, function["symbol"]) if whole and folder.is_dir() else ({}, None)
+    shown = shapes.pictures(function, folder) if whole and folder.is_dir() else []
+    sass = sum(len(line.sass) for lines in found.values() for line in lines)
     return {
         **function,
+        "layouts": [{"svg": Markup(one.svg), "caption": one.caption} for one in shown],
+        "lowering": shapes.lowering(function, folder, sass) if whole and folder.is_dir() else [],
         "short": function["symbol"][:SHORT] + ("…" if len(function["symbol"]) > SHORT else ""),
         "picture": Markup(picture) if picture else None,
         "bar": Markup(bar) if bar else None,

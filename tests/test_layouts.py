@@ -1,0 +1,95 @@
+"""Layout algebra held against CuTe's documentation and DSL, the pictures against the simulator's own mappings."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cutesnake.layouts import Layout, Swizzle, draw, make_layout_tv, make_ordered_layout, parse, zipped_divide
+from cutesnake.layouts.algebra import complement, composition
+from cutesnake.layouts.hardware import (
+    SWIZZLES,
+    box_in_shared_memory,
+    mma_sync_accumulator,
+    tensor_memory_accumulator,
+    wgmma_accumulator,
+)
+from ptxsim.accumulator import accumulator
+from ptxsim.tensormap import places
+
+
+def test_the_thread_value_layout_of_elementwise_add_is_the_dsls() -> None:
+    threads, values = make_ordered_layout((4, 32), (1, 0)), make_ordered_layout((4, 4), (1, 0))
+    tiler, found = make_layout_tv(threads, values)
+    assert tiler == (16, 128)
+    assert str(found) == "((32,4),(4,4)):((64,4),(16,1))"  # as kernel.mlir of elementwise_add/cute_tv has it
+
+
+def test_operations_give_what_the_documentation_of_cute_gives() -> None:
+    divided = zipped_divide(parse("(9,(4,8)):(59,(13,1))"), [Layout(3, 3), parse("(2,4):(1,8)")])
+    assert str(divided) == "((3,(2,4)),(3,(2,2))):((177,(13,2)),(59,(26,1)))"
+    assert str(composition(parse("(10,2):(16,4)"), parse("(5,4):(1,5)"))) == "(5,(2,2)):(16,(80,4))"
+    assert str(complement(parse("(2,4):(1,6)"), 24)) == "3:2"
+    assert str(complement(Layout(4, 2), 24)) == "(2,3):(1,8)"
+
+
+def test_a_division_meets_every_element_once() -> None:
+    layout = parse("(8,12):(12,1)")
+    inside, tiles = zipped_divide(layout, (4, 3)).modes
+    found = zipped_divide(layout, (4, 3))
+    assert sorted(found(i, t) for t in range(tiles.size) for i in range(inside.size)) == list(range(96))
+
+
+@pytest.mark.parametrize("n", [8, 64, 256])
+def test_the_accumulator_of_wgmma_lies_as_the_simulator_has_it(n) -> None:
+    layout, (rows, columns) = wgmma_accumulator(n), accumulator(n, False)
+    for warp in range(4):
+        for lane in range(32):
+            for register in range(n // 2):
+                row, column = 16 * warp + rows[register, lane], columns[register, lane]
+                assert layout(32 * warp + lane, register) == row + 64 * column
+    assert mma_sync_accumulator()(5, 3) == 1 + 8 + 16 * 3
+    assert tensor_memory_accumulator(64)(7, 3) == 7 + 128 * 3
+
+
+@pytest.mark.parametrize(("name", "code"), [("32 B", 1), ("64 B", 2), ("128 B", 3)])
+def test_a_swizzle_moves_chunks_as_tma_does(name, code) -> None:
+    inner = 32 << (code - 1)
+    swizzle, box = SWIZZLES[name], box_in_shared_memory(16, inner)
+    assert swizzle is not None
+    there = places(0, 16 * inner, code, 0)
+    assert there is not None
+    for row in range(16):
+        for chunk in range(inner // 16):
+            assert swizzle(box(row, chunk)) == 16 * there[row * inner // 16 + chunk]
+
+
+def test_a_column_of_a_swizzled_box_meets_every_bank_group_and_a_plain_one_meets_one() -> None:
+    plain = draw(box_in_shared_memory(8, 128), element_bytes=1)
+    swizzled = draw(box_in_shared_memory(8, 128), swizzle=Swizzle(3, 4, 3), element_bytes=1)
+
+    def first_column(svg: str) -> list[str]:
+        return [text for x, text in re.findall(r'<text x="(56)" y="\d+">(\d+)</text>', svg) for _ in x[:1]]
+
+    assert first_column(plain.svg) == ["0"] * 8
+    assert sorted(map(int, first_column(swizzled.svg))) == list(range(0, 32, 4))
+
+
+def test_a_picture_says_who_has_an_element() -> None:
+    picture = draw("((32,4),(4,4)):((64,4),(16,1))", tiler=(16, 128))
+    cells = re.findall(r">(T\d+ V\d+)<", picture.svg)
+    assert cells[:6] == ["T0 V0", "T0 V1", "T0 V2", "T0 V3", "T1 V0", "T1 V1"]
+    assert "of 16 x 128, the first part" in picture.caption
+    assert picture.svg in picture._repr_html_()
+
+
+@pytest.mark.parametrize(("text", "options"), [("(?,4):(1,8)", {}), ("4", {}), ("(2,2,2):(1,2,4)", {})])
+def test_what_cannot_be_drawn_is_said_in_one_line(text, options) -> None:
+    with pytest.raises(ValueError, match=r"static layout|modes"):
+        draw(text, **options)
+
+
+def test_a_tile_that_is_too_small_is_named() -> None:
+    with pytest.raises(ValueError, match="reaches element"):
+        draw("(4,4):(1,4)", tiler=(2, 2))
