@@ -36,6 +36,7 @@ include: "workflow/rules/compare.smk"
 include: "workflow/rules/change.smk"
 include: "workflow/rules/plot.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/learn.smk"
 include: "workflow/rules/keep.smk"
 
 
@@ -52,6 +53,10 @@ localrules:
     overview,
     report,
     keep,
+    learn,
+    learn_path_a,
+    learn_path_b,
+    learn_path_c,
     compiled,
     checked,
     measured,

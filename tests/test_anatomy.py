@@ -13,7 +13,8 @@ import yaml
 import builds
 from cutesnake.anatomy import graph, page
 from cutesnake.anatomy.code import Code, what
-from cutesnake.anatomy.patterns import RULES, Function, find_patterns, spans
+from cutesnake.anatomy.numbers import numbers, spans
+from cutesnake.anatomy.patterns import RULES, Function, find_patterns
 from cutesnake.anatomy.record_of import anatomy_of
 from cutesnake.anatomy.shared import budgets
 from cutesnake.catalog import load_kernel
@@ -115,7 +116,7 @@ def test_the_budget_of_shared_memory_follows_the_dsls_own_list() -> None:
 
 def test_runs_of_numbers_are_written_and_read_alike() -> None:
     assert spans([0, 1, 2, 3, 8]) == "0-3, 8"
-    assert page.numbers("0-3, 8") == {0, 1, 2, 3, 8} and page.numbers("") == set()
+    assert numbers("0-3, 8") == {0, 1, 2, 3, 8} and numbers("") == set()
 
 
 # What follows compiles: a build takes a few seconds.

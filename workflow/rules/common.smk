@@ -15,9 +15,11 @@ sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 from cutesnake.plan import config as configuration
 from cutesnake import fault, folder
 from cutesnake.change import baseline
+from cutesnake.learn import goals as learning
 from cutesnake.plan import lost, machine, matrix, problems, travel
 from cutesnake.simulate import simulation
-from cutesnake.catalog import folders, load_kernel
+from cutesnake.catalog import folders, kernel_files, load_kernel
+from cutesnake.places import ROOT
 from cutesnake.contract import INSTALLED, OURS
 from cutesnake.plan.staleness import digest_baked, digest_code, digest_data, remember
 
@@ -52,6 +54,18 @@ for path in (*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED):
     RECORDS[Path(path).parts[2]].append(path)
 COMPARISONS = [f"results/compare/{operator}.json" for operator in PLAN.workloads]
 CHANGES = [f"results/change/{operator}.json" for operator in PLAN.workloads if BASELINE]
+try:
+    GOALS = learning.read_goals(Path(workflow.basedir, "config/learning.yaml"))
+except learning.GoalError as error:
+    raise WorkflowError(str(error)) from None
+# Kernels in folders of the user's own, as operator/kernel.
+OWN_KERNELS = sorted(
+    {
+        f"{build.operator}/{build.kernel}"
+        for build in PLAN.builds.values()
+        if not Path(kernel_files(build.operator)[build.kernel]).is_relative_to(ROOT)
+    }
+)
 READ = [operator for operator in PLAN.workloads if "anatomy" in EXPERIMENT.stages]  # operators with pages of anatomy
 FRONT_PAGE = "mla_report.html"
 FRONT, *OTHERS = PLAN.workloads  # the operator that the front page shows in full, and those with a page of their own
@@ -102,6 +116,7 @@ wildcard_constraints:
     variant=r"[\w.-]+",
     workload=r"\w+",
     package=r"[\w-]+",
+    lesson=r"learn(_path_\w+)?",
 
 
 def make_lost_again():
@@ -277,6 +292,31 @@ def anatomy_builds_of(wildcards):
     return {
         build.key: problems.chosen(build.operator, build.kernel, build.target, build.variant.id, small)
         for build in builds
+    }
+
+
+def lesson_builds(lesson):
+    """Builds that a learner's page shows: one per kernel, in reading order."""
+    kernels = [*learning.kernels_of(GOALS, lesson), *(OWN_KERNELS if lesson == learning.WHOLE else [])]
+    found = (learning.chosen_build(PLAN.builds, kernel) for kernel in kernels)
+    return [key for key in found if key is not None]
+
+
+def lesson_problems(lesson):
+    """Kernel -> its build, and the small problems that it is run on."""
+    found = {}
+    for key in lesson_builds(lesson):
+        operator, kernel, target, variant = key.split("/")
+        small = EXPERIMENT.sweeps[operator].small()
+        found[f"{operator}/{kernel}"] = (key, problems.chosen(operator, kernel, target, variant, small))
+    return found
+
+
+def lesson_checks(lesson):
+    """Build -> the records of its simulated checks."""
+    return {
+        key: [path for path in SIMULATED if path.startswith(f"results/correctness/{key}/")]
+        for key in lesson_builds(lesson)
     }
 
 

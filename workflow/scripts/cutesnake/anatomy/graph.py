@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cutesnake.anatomy.patterns import spans
+from cutesnake.anatomy.numbers import spans
 
 COLUMN, LEFT, ROW, HEAD = 150, 236, 40, 62
 COLOURS = 8  # of the palette: --c1 to --c8

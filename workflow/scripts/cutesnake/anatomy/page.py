@@ -12,7 +12,7 @@ from markupsafe import Markup
 from cutesnake import record, shareable
 from cutesnake.anatomy import graph, shapes
 from cutesnake.anatomy.listing import Line, listing
-from cutesnake.anatomy.patterns import spans
+from cutesnake.anatomy.numbers import numbers, spans
 from cutesnake.compare.insight import number
 from cutesnake.palette import DARK, LIGHT
 from cutesnake.places import TEMPLATES
@@ -120,15 +120,6 @@ def _file(file: str, lines: Sequence[Line], function: Record, colour: Mapping[st
             {"line": line, "roles": mine, "colours": [colour[name] for name in mine], "words": _words(function, place)}
         )
     return {"name": short_source(file) or "no source line", "path": file, "rows": rows}
-
-
-def numbers(text: str) -> set[int]:
-    """What `spans` wrote: «3-5, 9» as {3, 4, 5, 9}."""
-    found: set[int] = set()
-    for part in filter(None, text.split(", ")):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
 
 
 def _words(function: Record, place: str) -> list[str]:

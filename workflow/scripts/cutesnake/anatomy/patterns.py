@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from cutesnake.anatomy.code import INDEX, Code, Loop, number
+from cutesnake.anatomy.numbers import spans
 from cutesnake.anatomy.pipelines import Group, Pipeline
 from cutesnake.anatomy.roles import STORES, Role
 from cutesnake.anatomy.watch import Seen
@@ -300,17 +301,6 @@ def _tails(f: Function) -> Iterable[tuple[str, str, int]]:
 def _group_lines(code: Code, groups: Iterable[Group]) -> list[str]:
     places = [at for g in groups for counter in (*g.arrivals.values(), *g.waits.values()) for at in counter if at >= 0]
     return code.sources(places)[:8]
-
-
-def spans(numbers: Sequence[int]) -> str:
-    """0, 1, 2, 3, 8 as «0-3, 8»."""
-    runs: list[list[int]] = []
-    for n in numbers:
-        if runs and n == runs[-1][1] + 1:
-            runs[-1][1] = n
-        else:
-            runs.append([n, n])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 RULES: dict[str, Callable[[Function], Pattern]] = {

@@ -13,7 +13,8 @@ from typing import Any
 from cutesnake import record
 from cutesnake.anatomy import host, pipelines, roles, shared
 from cutesnake.anatomy.code import Code, number
-from cutesnake.anatomy.patterns import Function, find_patterns, spans
+from cutesnake.anatomy.numbers import spans
+from cutesnake.anatomy.patterns import Function, find_patterns
 from cutesnake.anatomy.pipelines import Group, Pipeline
 from cutesnake.anatomy.roles import Role
 from cutesnake.anatomy.watch import Copy, Seen, watch

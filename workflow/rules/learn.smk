@@ -1,0 +1,48 @@
+"""What to read and what to ask of it: snakemake --cores 2 learn, or one path: learn_path_a, learn_path_b, learn_path_c"""
+
+
+rule learn_page:
+    input:
+        builds=lambda wildcards: [f"results/compile/{key}/build.json" for key in lesson_builds(wildcards.lesson)],
+        checks=lambda wildcards: [path for paths in lesson_checks(wildcards.lesson).values() for path in paths],
+        goals=str(PROJECT / "config/learning.yaml"),
+        templates=TEMPLATES,
+    output:
+        page=report(
+            "results/{lesson}.html",
+            caption="../report/captions/learn.rst",
+            category="Learn",
+            labels={"page": "{lesson}"},
+        ),
+        folder=directory("results/learn/{lesson}"),
+    log:
+        "results/log/learn/{lesson}.log",
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        builds=lambda wildcards: lesson_problems(wildcards.lesson),
+        checks=lambda wildcards: lesson_checks(wildcards.lesson),
+        own=OWN_KERNELS,
+        code=digest_code("learn.py"),
+    script:
+        "../scripts/learn.py"
+
+
+rule learn:
+    input:
+        "results/learn.html",
+
+
+rule learn_path_a:
+    input:
+        "results/learn_path_a.html",
+
+
+rule learn_path_b:
+    input:
+        "results/learn_path_b.html",
+
+
+rule learn_path_c:
+    input:
+        "results/learn_path_c.html",

@@ -1,0 +1,25 @@
+"""Numbers of warps and lines as runs, in text and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """0, 1, 2, 3, 8 as «0-3, 8»."""
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][1] + 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def numbers(text: str) -> set[int]:
+    """What `spans` wrote: «3-5, 9» as {3, 4, 5, 9}."""
+    found: set[int] = set()
+    for part in filter(None, text.split(", ")):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found

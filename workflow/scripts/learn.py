@@ -1,0 +1,17 @@
+"""Snakemake script of the rule learn_page: goals or a path, with a page of anatomy per kernel."""
+
+from pathlib import Path
+
+from cutesnake.fault import one_line
+from cutesnake.learn.goals import read_goals
+from cutesnake.learn.page import Asked, write
+
+with one_line("learn", snakemake.log[0]):
+    asked = Asked(
+        page=snakemake.wildcards.lesson,
+        goals=read_goals(snakemake.input.goals),
+        builds={kernel: (key, problems) for kernel, (key, problems) in snakemake.params.builds.items()},
+        checks=snakemake.params.checks,
+        own=snakemake.params.own,
+    )
+    write(asked, Path("results"), Path(snakemake.output.page), Path(snakemake.output.folder))
