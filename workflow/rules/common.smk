@@ -19,6 +19,7 @@ from cutesnake.learn import goals as learning
 from cutesnake.plan import lost, machine, matrix, problems, travel
 from cutesnake.simulate import simulation
 from cutesnake.catalog import folders, kernel_files, load_kernel
+from cutesnake.dsls import COMPARED
 from cutesnake.places import ROOT
 from cutesnake.contract import INSTALLED, OURS
 from cutesnake.plan.staleness import digest_baked, digest_code, digest_data, remember
@@ -58,12 +59,13 @@ try:
     GOALS = learning.read_goals(Path(workflow.basedir, "config/learning.yaml"))
 except learning.GoalError as error:
     raise WorkflowError(str(error)) from None
-# Kernels in folders of the user's own, as operator/kernel.
+# Kernels in the two DSLs in folders of the user's own, as operator/kernel.
 OWN_KERNELS = sorted(
     {
         f"{build.operator}/{build.kernel}"
         for build in PLAN.builds.values()
-        if not Path(kernel_files(build.operator)[build.kernel]).is_relative_to(ROOT)
+        if load_kernel(build.operator, build.kernel).DSL in COMPARED
+        and not Path(kernel_files(build.operator)[build.kernel]).is_relative_to(ROOT / "kernels")
     }
 )
 READ = [operator for operator in PLAN.workloads if "anatomy" in EXPERIMENT.stages]  # operators with pages of anatomy

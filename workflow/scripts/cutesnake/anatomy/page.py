@@ -14,6 +14,7 @@ from cutesnake.anatomy import graph, shapes
 from cutesnake.anatomy.listing import Line, listing
 from cutesnake.anatomy.numbers import numbers, spans
 from cutesnake.compare.insight import number
+from cutesnake.learn.questions import QUESTIONS, answers
 from cutesnake.palette import DARK, LIGHT
 from cutesnake.places import TEMPLATES
 from cutesnake.report.words import DSL_NAMES, plural
@@ -68,6 +69,7 @@ def render(
         siblings=siblings,
         builds=shown,
         checklist=_checklist(shown),
+        answers=answers(next((b for b in shown if b["open"]), shown[0]), list(QUESTIONS)),
     )
 
 

@@ -18,12 +18,12 @@ class GoalError(ValueError):
 
 
 def read_goals(path: Path | str) -> dict[str, Any]:
-    """Goals and paths. Raises GoalError or RecordError."""
+    """Goals and paths. Raises GoalError."""
     try:
         found = strict_yaml.read(Path(path), "config/learning.yaml")
-    except strict_yaml.YamlError as error:
+        record.check("learning", found, "config/learning.yaml")
+    except (strict_yaml.YamlError, record.RecordError) as error:
         raise GoalError(str(error)) from error
-    record.check("learning", found, "config/learning.yaml")
     for place in (*found["goals"], *found["paths"].values()):
         unknown = [name for name in place["questions"] if name not in QUESTIONS]
         if unknown:

@@ -43,7 +43,8 @@ def _descriptors(record: Mapping[str, Any]) -> str:
     for d in f["descriptors"]:
         box = " x ".join(map(str, d["box"]))
         uses = ", ".join(f"{use['way']} by {use['role']}" for use in d["uses"]) or "not used in this run"
-        parts.append(f"{d['tensor']}: boxes of {box} {d['element']} ({d['box_bytes']:,} B, {d['swizzle']}), {uses}")
+        size = f"{d['box_bytes']:,} B, swizzle {d['swizzle']}"
+        parts.append(f"{d['tensor']}: boxes of {box} {d['element']} ({size}), {uses}")
     return "; ".join(parts) + "."
 
 

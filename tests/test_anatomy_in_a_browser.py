@@ -1,0 +1,84 @@
+"""Pages of anatomy and of learning in headless Chromium: narrow and wide, dark and light, and on paper."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cutesnake.anatomy import page
+from cutesnake.learn.page import Asked, render
+from test_anatomy import record_of
+from test_learn import GOALS
+from test_pages_in_a_browser import CHROMIUM, FRAME
+
+SCRIPT = """
+<script>
+window.onload = function () {
+  document.querySelectorAll("details").forEach(function (d) { d.open = true; });
+  var out = {
+    wide: document.documentElement.scrollWidth > document.documentElement.clientWidth,
+    width: window.innerWidth,
+    loads: performance.getEntriesByType("resource").map(function (r) { return r.name; })
+      .filter(function (name) { return !/^data:/.test(name); }),
+    paper: getComputedStyle(document.body).backgroundColor,
+    pictures: Array.from(document.querySelectorAll("svg")).filter(function (s) { return s.getBoundingClientRect().height > 20; }).length
+  };
+  parent.postMessage(JSON.stringify(out), "*");
+};
+</script></body>"""  # noqa: E501
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    found = record_of("tutorial_gemm/cutlass_0/sm_100a/fp16")
+    asked = Asked("learn_path_a", GOALS, {"tutorial_gemm/cutlass_0": ("tutorial_gemm/cutlass_0/x/y", [])}, {}, [])
+    return {
+        "anatomy": page.render([found], Path("nowhere")),
+        "learn": render(asked, {"tutorial_gemm/cutlass_0": found}, "learn"),
+    }
+
+
+def chromium(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+            *(f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=20000", *options),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here; CI installs it")
+@pytest.mark.parametrize("name", ["anatomy", "learn"])
+@pytest.mark.parametrize(("width", "dark"), [(400, False), (1280, True)])
+def test_only_tables_and_pictures_scroll_sideways(pages, tmp_path, name, width, dark) -> None:
+    (tmp_path / "page.html").write_text(pages[name].replace("</body>", SCRIPT, 1))
+    (tmp_path / "frame.html").write_text(FRAME % width)
+    options = (f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--window-size=1300,950", "--dump-dom")
+    done = chromium(tmp_path, *options, (tmp_path / "frame.html").as_uri())
+    found = re.search(r"<title>DONE(.*?)</title>", done.stdout)
+    assert found, done.stderr[-1000:]
+    out = json.loads(html.unescape(found.group(1)))
+    assert out["width"] == width and not out["wide"] and out["loads"] == []
+    assert out["paper"] == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
+    assert out["pictures"] >= (2 if name == "anatomy" else 0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None or shutil.which("pdftotext") is None, reason="Chromium or pdftotext is missing")
+@pytest.mark.parametrize("name", ["anatomy", "learn"])
+def test_it_can_be_printed(pages, tmp_path, name) -> None:
+    (tmp_path / "page.html").write_text(pages[name])
+    chromium(tmp_path, f"--print-to-pdf={tmp_path / 'page.pdf'}", (tmp_path / "page.html").as_uri())
+    text = subprocess.run(["pdftotext", str(tmp_path / "page.pdf"), "-"], capture_output=True, text=True).stdout
+    assert ("multi-stage pipeline" if name == "anatomy" else "CuTe DSL fundamentals") in text
