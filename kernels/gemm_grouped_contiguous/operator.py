@@ -61,13 +61,7 @@ class Workload:
     @property
     def group_rows(self) -> tuple[int, ...]:
         """Rows of each group, the same for all inputs of a workload."""
-        rows = [self.m] * self.groups
-        if self.sizes == "uneven":
-            draw = random.Random(0)
-            for i in range(0, self.groups - 1, 2):
-                given = ALIGNED * (draw.randint(0, self.m // ALIGNED) if i else self.m // ALIGNED)
-                rows[i], rows[i + 1] = rows[i] - given, rows[i + 1] + given
-        return tuple(rows)
+        return uneven_rows(self.groups, self.m, ALIGNED) if self.sizes == "uneven" else (self.m,) * self.groups
 
 
 @dataclass
@@ -83,6 +77,18 @@ class Inputs:
 @dataclass
 class Outputs:
     c: torch.Tensor  # [rows, n], bf16
+
+
+def uneven_rows(groups: int, m: int, aligned: int) -> tuple[int, ...]:
+    """Rows of groups of which the first of every two gives some to the other, by multiples of `aligned`.
+
+    The first group gives all it has. It is always the same draw.
+    """
+    rows, draw = [m] * groups, random.Random(0)
+    for i in range(0, groups - 1, 2):
+        given = aligned * (draw.randint(0, m // aligned) if i else m // aligned)
+        rows[i], rows[i + 1] = rows[i] - given, rows[i + 1] + given
+    return tuple(rows)
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:

@@ -20,6 +20,7 @@ ELEMENTS = {
     "fp8": "Float8E4M3FN",
     "e5m2": "Float8E5M2",
     "int8": "Int8",
+    "uint8": "Uint8",
     "int32": "Int32",
 }
 ALIGNMENT = 16  # bytes: what TMA asks of the address and of every stride but the contiguous one

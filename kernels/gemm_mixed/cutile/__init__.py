@@ -1,0 +1,101 @@
+"""`gemm_mixed` in cuTile: a block per tile of C, weights converted tile by tile."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream.gemm import misaligned
+
+if TYPE_CHECKING:
+    from kernels.gemm_mixed.operator import Inputs, Outputs, Workload
+
+DSL = "cutile"
+SOURCE = "ours"
+TARGETS: dict[str, tuple[str, ...]] = {
+    "sm_90a": ("TMA", "wgmma"),
+    "sm_100a": ("tcgen05", "tensor memory"),
+    "sm_103a": ("tcgen05", "tensor memory"),
+}
+SYMBOL = "gemm_mixed"
+TILE_K = 128  # a block of B's scales
+CODES = {"int8": "int8", "int4": "int8", "fp8": "fp8"}  # element type of the array of codes; of int4, bytes of two
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Rows and columns of C per block."""
+
+    tile_m: int
+    tile_n: int
+
+
+TILES = (Tiles(64, 128), Tiles(128, 128), Tiles(64, 64))
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    from kernels.gemm_mixed.operator import BITS
+
+    return refused(workload.n, workload.k, BITS[workload.dtype])
+
+
+@not_baked
+def refused(n: int, k: int, bits: int) -> str | None:
+    """Rows must be whole multiples of 16 bytes, which the builds promise."""
+    for name, extent, width in (("k", k, bits), ("n", n, 16)):
+        if misaligned(extent, width):
+            return f"{name} is {extent}: rows must be multiples of 16 bytes"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """A build per type of weights and tile serves every size."""
+    dtype = workload.dtype
+    return tuple(Variant(f"{dtype}_{t.tile_m}x{t.tile_n}", {"dtype": dtype, **asdict(t)}) for t in TILES)
+
+
+def constraints(dtype: str) -> list[Any]:
+    """Of A, of the codes and the scales of B, and of C."""
+    from cutesnake.build.cutile import array
+
+    scales = array("bf16", 3, aligned=dtype == "int4")  # [1, 1, 1] where there are none
+    return [array("bf16", 2), array(CODES[dtype], 3), scales, array("bf16", 2)]
+
+
+def constants(params: Any) -> list[int]:
+    """The constants of both mixed kernels."""
+    from kernels.gemm_mixed.operator import BITS
+
+    p = params
+    return [p["tile_m"], p["tile_n"], TILE_K, BITS[p["dtype"]], int(p["dtype"] == "int4")]
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build.cutile import DeviceFunction, build
+    from kernels.gemm_mixed.cutile.kernel import gemm_mixed
+
+    parameters = [*constraints(variant.params["dtype"]), *constants(variant.params)]
+    return build([DeviceFunction("kernel", SYMBOL, gemm_mixed, parameters)], target, folder)
+
+
+@not_baked
+def codes(b: Any) -> Any:
+    """Bytes of two int4 as signed ones, whose shifts keep the sign; other codes as they are."""
+    import torch
+
+    return b.view(torch.int8) if b.dtype == torch.uint8 else b
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """One block per tile of C."""
+    from cutesnake.load.cutile import TileLaunch, sequence
+
+    w, p = workload, build.params
+    blocks = -(-w.m // p["tile_m"]) * -(-w.n // p["tile_n"])
+    values = (inputs.a, codes(inputs.b)[None], inputs.b_scales[None], outputs.c)
+    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, (blocks, 1, 1), values))

@@ -1,0 +1,125 @@
+"""What the adapters of NVIDIA's mixed-input GEMM examples share: variants, compilation, launches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Launch, Runner, Variant, not_baked
+from kernels.upstream import gemm as upstream
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.gemm_mixed_grouped.operator import Inputs as GroupedInputs
+    from kernels.gemm_mixed_grouped.operator import Outputs as GroupedOutputs
+    from kernels.gemm_mixed_grouped.operator import Workload as Grouped
+
+TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+MULTIPROCESSORS = 148  # of a B200 or B300; NVIDIA's runner asks the device
+FUNCTION = "gemm"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A class of NVIDIA's examples."""
+
+    path: str  # below the folder of examples
+    name: str
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Rows of B, rows of A and depth of the products of a CTA, or a pair of CTAs where `pair`; CTAs of a cluster."""
+
+    m: int
+    n: int
+    k: int
+    cluster: tuple[int, int]
+    pair: bool = False
+
+    @property
+    def id(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}_c{self.cluster[0]}x{self.cluster[1]}"
+
+
+@not_baked
+def supports(n: int, k: int, dtype: str) -> str | None:
+    """All whose rows are whole multiples of 16 bytes, which TMA asks for."""
+    from kernels.gemm_mixed.operator import BITS
+
+    if dtype == "fp8":
+        return "NVIDIA's example converts weights of int8 and int4"
+    for name, extent, bits, tensor in (("k", k, BITS[dtype], "B"), ("k", k, 16, "A"), ("n", n, 16, "C and scales")):
+        if upstream.misaligned(extent, bits):
+            return f"{name} is {extent}: TMA takes rows of {tensor} in multiples of 16 bytes"
+    return None
+
+
+@not_baked
+def variants(dtype: str, groups: int, tilings: tuple[Tiling, ...]) -> tuple[Variant, ...]:
+    """A build per element type and tiling, and per number of groups, where there are any: a constant of the class."""
+    return tuple(
+        Variant(
+            f"{dtype}_" + f"g{groups}_" * (groups > 0) + tiling.id,
+            {
+                "dtype": dtype,
+                "groups": groups,
+                "tile_m": tiling.m,
+                "tile_n": tiling.n,
+                "tile_k": tiling.k,
+                "pair": tiling.pair,
+                "cluster_m": tiling.cluster[0],
+                "cluster_n": tiling.cluster[1],
+                "most_clusters": MULTIPROCESSORS // (tiling.cluster[0] * tiling.cluster[1]),
+            },
+        )
+        for tiling in tilings
+    )
+
+
+def compile(example: Example, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.gemm_mixed.cutlass import program as cutlass_program
+
+        return cutlass_program.program(example.path, example.name, variant.params["groups"], dict(variant.params))
+
+    return cute_build.build(program, FUNCTION, target, folder)
+
+
+@not_baked
+def arguments(
+    a: torch.Tensor, b: torch.Tensor, scales: torch.Tensor | None, ends: torch.Tensor | None, c: torch.Tensor
+) -> tuple[torch.Tensor | None, ...]:
+    """Tensors as views with the groups, or a batch of one, last; b and scales [groups, …], the others one matrix.
+
+    `scales` [groups, blocks, n] become (n, blocks, groups), and c [m, n] (n, m, 1).
+    """
+    narrow = upstream.operand(b)
+    factors = None if scales is None else upstream.operand(scales, first_major=True)
+    return narrow, factors, upstream.operand(a[None]), ends, upstream.operand(c[None], first_major=True)
+
+
+@not_baked
+def launch(build: Build, m: int, n: int) -> Launch:
+    """At most as many clusters as fit on the card, side by side; with groups always as many."""
+    p = build.params
+    if p["groups"]:
+        return build.launch(build.symbols[0], (p["cluster_m"], p["cluster_n"], p["most_clusters"]))
+    cta_tile, cluster = (p["tile_m"] // (2 if p["pair"] else 1), p["tile_n"]), (p["cluster_m"], p["cluster_n"])
+    return build.launch(build.symbols[0], upstream.persistent_grid(n, m, 1, cta_tile, cluster, p["most_clusters"]))
+
+
+@not_baked
+def bind_groups(build: Build, workload: Grouped, inputs: GroupedInputs, outputs: GroupedOutputs) -> Runner:
+    """The tensors go in as they are, as views."""
+    from cutesnake.load.cute import Call
+
+    w, i = workload, inputs
+    if w.groups != build.params["groups"]:
+        raise ValueError(f"this build is for {build.params['groups']} groups, not {w.groups}")
+    call = Call(build.function(), arguments(i.a, i.b, i.b_scales if w.plain.scaled else None, i.starts, outputs.c))
+    return Runner(call, (launch(build, w.rows, w.n),))

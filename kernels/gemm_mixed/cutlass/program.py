@@ -1,0 +1,70 @@
+"""NVIDIA's mixed-input GEMM classes for SM100, called unmodified with our operators' tensors.
+
+They call the narrow operand A and want it first: our weights B. Their C is then the transpose of ours.
+"""
+
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cuda.bindings.driver import CUstream
+from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+
+from kernels.upstream.examples import module
+from kernels.upstream.gemm import fake
+
+BLOCK = 128  # elements that share a scale
+
+
+class Mixed:
+    """The operator on one of NVIDIA's classes: `indexed` where it takes the groups' ends."""
+
+    def __init__(self, example: Any, packed: bool, indexed: bool, most_clusters: int) -> None:
+        self.example, self.packed, self.indexed, self.most_clusters = example, packed, indexed, most_clusters
+
+    @cute.jit
+    def __call__(
+        self,
+        mWeights: cute.Tensor,
+        mScales: cute.Tensor | None,
+        mA: cute.Tensor,
+        mEnds: cute.Tensor | None,
+        mC: cute.Tensor,
+        stream: CUstream,
+    ) -> None:
+        """mWeights (N, K, L), or bytes (N, K / 2, L) of int4; mScales (N, blocks, L), N contiguous; mA (M, K, 1);
+        mEnds (L + 1); mC (N, M, 1), N contiguous."""
+        weights = mWeights
+        if cutlass.const_expr(self.packed):
+            weights = unpacked(mWeights)
+        if cutlass.const_expr(self.indexed):
+            self.example(weights, mScales, mA, mEnds, mC, self.most_clusters, stream)
+        else:
+            self.example(weights, mScales, mA, mC, self.most_clusters, stream)
+
+
+@cute.jit
+def unpacked(codes: cute.Tensor) -> cute.Tensor:
+    """Bytes (N, K / 2, L) as int4 (N, K, L)."""
+    rows, half, batch = codes.shape
+    width = cute.assume(half * 2, BLOCK)
+    stride = (width, 1, cute.assume(rows * width, BLOCK))
+    pointer = cute.recast_ptr(codes.iterator, dtype=cutlass.Int4)
+    return cute.make_tensor(pointer, cute.make_layout((rows, width, batch), stride=stride))
+
+
+def program(path: str, name: str, groups: int, params: dict[str, Any]) -> tuple[Mixed, tuple]:
+    """The class `name` of the example `path`, made for a variant, and fake arguments; sizes are known at launch only.
+
+    `groups` is 0 for the class without groups.
+    """
+    p, packed = params, params["dtype"] == "int4"
+    granularity = (1, BLOCK) if packed else (0, 0)
+    tile, cluster = (p["tile_m"], p["tile_n"], p["tile_k"]), (p["cluster_m"], p["cluster_n"])
+    last = groups or True  # the number of groups, or whether C is stored by TMA
+    example = getattr(module(path), name)(*granularity, cutlass.Float32, p["pair"], tile, cluster, last, False)
+    narrow = fake("uint8" if packed else p["dtype"])
+    scales = fake("bf16", first_major=True) if packed else None
+    ends = make_fake_compact_tensor(cutlass.Int32, (groups + 1,), assumed_align=4) if groups else None
+    arguments = (narrow, scales, fake("bf16"), ends, fake("bf16", first_major=True))
+    return Mixed(example, packed, bool(groups), p["most_clusters"]), (*arguments, make_fake_stream())

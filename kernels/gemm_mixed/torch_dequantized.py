@@ -1,0 +1,27 @@
+"""The product in plain PyTorch: weights converted to bf16 at every call, then `torch.mm`.
+
+Someone with room for them would keep the weights in bf16, in two to four times the memory.
+"""
+
+from __future__ import annotations
+
+from cutesnake.contract import Build, Runner, not_baked
+from kernels.gemm_mixed.operator import Inputs, Outputs, Workload, weights
+from kernels.upstream.installed import on_stream
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "torch"
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
+    import torch
+
+    def enqueue(stream: int) -> None:
+        with on_stream(outputs.c, stream):
+            torch.mm(inputs.a, weights(inputs.b, inputs.b_scales).bfloat16().T, out=outputs.c)
+
+    return Runner(enqueue)

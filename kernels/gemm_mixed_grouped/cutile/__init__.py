@@ -1,0 +1,51 @@
+"""`gemm_mixed_grouped` in cuTile: blocks that stay, and count through the groups' tiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.gemm_mixed import cutile as plain
+from kernels.gemm_mixed.cutile import SOURCE, TARGETS
+
+if TYPE_CHECKING:
+    from kernels.gemm_mixed_grouped.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cutile"
+SYMBOL = "gemm_mixed_grouped"
+RESIDENT = 2  # blocks per multiprocessor
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    return plain.supports(workload.plain)
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """A build per type of weights and tile serves every size."""
+    return plain.variants(workload.plain, target)
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build.cutile import DeviceFunction, array, build
+    from kernels.gemm_mixed_grouped.cutile.kernel import gemm_mixed_grouped
+
+    a, codes, scales, c = plain.constraints(variant.params["dtype"])
+    parameters = [a, codes, scales, array("int32", 1, aligned=False), c, *plain.constants(variant.params)]
+    return build([DeviceFunction("kernel", SYMBOL, gemm_mixed_grouped, parameters)], target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """No more blocks than there can be tiles."""
+    from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
+
+    w, p = workload, build.params
+    tiles = (w.rows // p["tile_m"] + w.groups) * -(-w.n // p["tile_n"])
+    grid = (min(RESIDENT * multiprocessors(), tiles), 1, 1)
+    values = (inputs.a, plain.codes(inputs.b), inputs.b_scales, inputs.starts, outputs.c)
+    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))

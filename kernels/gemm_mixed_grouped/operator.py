@@ -1,0 +1,144 @@
+"""Operator `gemm_mixed_grouped`: products of the rows of A, which lie group after group, with the groups' own weights.
+
+The layer of a mixture of experts of `gemm_grouped_contiguous`, with bf16 activations and weights of 8 or 4 bits as in
+`gemm_mixed`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from cutesnake.contract import Cost
+from cutesnake.workload import require_choice, require_sizes
+from kernels.gemm_grouped_contiguous.operator import SIZES, uneven_rows
+from kernels.gemm_mixed import operator as mixed
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = mixed.DTYPES
+DISTRIBUTIONS = mixed.DISTRIBUTIONS
+PLANNED = ()  # no binding looks at values
+AXIS, AXIS_LABEL = "m", "rows of A per group, mean"
+ALIGNED = 8  # rows: groups have multiples
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`groups` matrices B, each n x k, and on average `m` rows of A and C for each.
+
+    With `sizes` "even" every group has `m` rows; "uneven" is as in `gemm_grouped_contiguous`, by multiples of 8 rows.
+    """
+
+    groups: int
+    m: int
+    n: int
+    k: int
+    sizes: str = "even"
+    dtype: str = "int8"
+
+    def __post_init__(self) -> None:
+        require_sizes(self, "groups")
+        require_choice("sizes", self.sizes, SIZES)
+        _ = self.plain
+        if self.m % ALIGNED:
+            raise ValueError(f"m is {self.m}; groups have multiples of {ALIGNED} rows")
+
+    @property
+    def id(self) -> str:
+        sizes = "_uneven" if self.sizes == "uneven" else ""
+        return f"g{self.groups}_m{self.m}_n{self.n}_k{self.k}{sizes}_{self.dtype}"
+
+    @property
+    def plain(self) -> mixed.Workload:
+        """An average group as a workload of `gemm_mixed`, which raises ValueError for sizes that make no sense."""
+        return mixed.Workload(self.m, self.n, self.k, self.dtype)
+
+    @property
+    def rows(self) -> int:
+        """Of A and C, all groups together."""
+        return self.groups * self.m
+
+    @property
+    def group_rows(self) -> tuple[int, ...]:
+        """Rows of each group, the same for all inputs of a workload."""
+        return uneven_rows(self.groups, self.m, ALIGNED) if self.sizes == "uneven" else (self.m,) * self.groups
+
+
+@dataclass
+class Inputs:
+    a: torch.Tensor  # [rows, k], bf16
+    b: torch.Tensor  # [groups, n, k] int8 or e4m3, or [groups, n, k / 2] bytes of two int4
+    b_scales: torch.Tensor  # [groups, k / 128, n], bf16; [groups, 1, 1] where there are none
+    starts: torch.Tensor  # [groups + 1], int32: the first row of each group, and the end
+
+
+@dataclass
+class Outputs:
+    c: torch.Tensor  # [rows, n], bf16
+
+
+def relatives(workload: Workload) -> tuple[Workload, ...]:
+    """A size beside a workload that is no multiple of a tile, with groups of other sizes."""
+    w = workload
+    k = w.k + (mixed.BLOCK if w.plain.scaled else 16)
+    return (replace(w, m=w.m + 8, n=w.n + 16, k=k, sizes="uneven" if w.sizes == "even" else "even"),)
+
+
+def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
+    """Inputs drawn on `device` from `seed`, by the distributions of `gemm_mixed`."""
+    import torch
+
+    require_choice("distribution", distribution, DISTRIBUTIONS)
+    w, generator = workload, torch.Generator(device).manual_seed(seed)
+    a = torch.randn(w.rows, w.k, generator=generator, device=device)
+    if distribution == "constant":
+        a.fill_(1.0)
+    drawn = [mixed.draw_weights((w.n, w.k), w.dtype, distribution, generator, device) for _ in range(w.groups)]
+    b, scales = (torch.stack(kind) for kind in zip(*drawn, strict=True))
+    starts = torch.tensor([0, *accumulate(w.group_rows)], dtype=torch.int32, device=device)
+    return Inputs(a.to(torch.bfloat16), b, scales, starts)
+
+
+def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outputs:
+    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    import torch
+
+    return Outputs(torch.full((workload.rows, workload.n), float("nan"), dtype=torch.bfloat16, device=device))
+
+
+def products(inputs: Inputs, workload: Workload, c: torch.Tensor) -> torch.Tensor:
+    """C by one product per group in the element type of `c`, which is filled and returned."""
+    import torch
+
+    begin = 0
+    for group, rows in enumerate(workload.group_rows):
+        b = mixed.weights(inputs.b[group], inputs.b_scales[group]).to(c.dtype)
+        torch.mm(inputs.a[begin : begin + rows].to(c.dtype), b.T, out=c[begin : begin + rows])
+        begin += rows
+    return c
+
+
+def reference(inputs: Inputs, workload: Workload) -> Outputs:
+    """float32 products with the weights that codes and scales stand for."""
+    return Outputs(products(inputs, workload, make_outputs(workload, inputs.a.device).c.float()))
+
+
+def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
+    """PyTorch's bf16 products with the weights rounded to bf16."""
+    return Outputs(products(inputs, workload, make_outputs(workload, inputs.a.device).c))
+
+
+def cost(workload: Workload) -> Cost:
+    """FLOPs 2 M N K over all rows; bytes: A, C, and codes and scales of B of the groups that have rows."""
+    w = workload
+    used = sum(rows > 0 for rows in w.group_rows)
+    read = 2 * w.rows * w.k + used * mixed.weight_bytes(w.n, w.k, w.dtype)
+    return Cost(2 * w.rows * w.n * w.k, read, 2 * w.rows * w.n)
+
+
+def tolerance(dtype: str) -> float:
+    """Largest relative error norm when `same_precision` is exact: one rounding to bf16."""
+    return mixed.tolerance(dtype)

@@ -1,0 +1,26 @@
+"""The products in plain PyTorch: weights converted to bf16 at every call, then `torch.mm` group by group.
+
+It takes the sizes of groups from the workload, as a user would have them on the host.
+"""
+
+from __future__ import annotations
+
+from cutesnake.contract import Build, Runner, not_baked
+from kernels.gemm_mixed_grouped.operator import Inputs, Outputs, Workload, products
+from kernels.upstream.installed import on_stream
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "torch"
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
+
+    def enqueue(stream: int) -> None:
+        with on_stream(outputs.c, stream):
+            products(inputs, workload, outputs.c)
+
+    return Runner(enqueue)
