@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..memory import Access as Ordinary
 from ..work import Origin
 from .clocks import Clocks
-from .trail import Access, Part, Trail, rows_of
+from .trail import Copy, Part, Trail, rows_of
 
 if TYPE_CHECKING:
     from ..cluster import Cluster
-    from ..memory import Allocation
+    from ..memory import Access, Allocation
     from ..warp import Fragment
 
 
@@ -30,18 +29,17 @@ class GlobalClocks(Clocks):
         for warp in self._warps(f):
             self.warps[warp].cover(self.before, 1)
 
-    def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Ordinary) -> None:
+    def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
         trail = self.trail
         if access.ordered:
             words = [(allocation.address, int(x)) for x in np.unique(offsets)]
             trail.meet(words, write=access.write, read=access.atomic or not access.write)
         waited = trail.before is None or all(self.warps[warp].known[self.before] for warp in self._warps(f))
-        what = Access(access.at, access.write, access.ordered)
-        trail.touch(f, allocation, rows_of(offsets, access.size), None, what, waited)
+        trail.touch(f, allocation, rows_of(offsets, access.size), None, access, waited)
 
     def global_copied(
         self, allocation: Allocation, origin: Origin, part: Part, write: bool, combines: bool = False
     ) -> None:
         waited = self.trail.before is None or bool(origin.token.known[self.before])
-        access = Access(origin.at, write, combines)
+        access = Copy(origin.at, write, combines)
         self.trail.touch(origin.fragment, allocation, part, part, access, waited)

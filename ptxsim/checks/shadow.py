@@ -204,8 +204,13 @@ def _columns(first: int, end: int) -> np.ndarray:
 
 def cells(rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
     """The watched cells of tensor memory that rows and columns touch."""
-    blocks = np.unique(np.asarray(rows) // CELL_LANES)
-    return (blocks[:, None] * COLUMNS + np.unique(cols)[None, :]).ravel()
+    blocks = _distinct(np.asarray(rows) // CELL_LANES)
+    return (blocks[:, None] * COLUMNS + _distinct(cols)[None, :]).ravel()
+
+
+def _distinct(numbers: np.ndarray) -> np.ndarray:
+    """The different ones among small numbers, in order; np.unique takes three times as long."""
+    return np.flatnonzero(np.bincount(np.asarray(numbers).ravel()))
 
 
 def words_and_bytes(offsets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from ..machine import Machine
-    from ..memory import Allocation
+    from ..memory import Access, Allocation
     from ..warp import Fragment
 
 NUMBERS, SEVERAL = 254, 255
@@ -62,12 +62,12 @@ def rows_of(offsets: np.ndarray, size: int) -> Rows:
     return Rows(rows, width)
 
 
-class Access(NamedTuple):
-    """An access of global memory: its instruction, whether it writes, and whether it is meant to be concurrent."""
+class Copy(NamedTuple):
+    """A copy's access of global memory: its instruction, whether it writes, and whether others may at the same time."""
 
     at: int
     write: bool
-    atomic: bool = False
+    ordered: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +116,13 @@ class Trail:
                 there |= self.known
 
     def touch(
-        self, f: Fragment | None, allocation: Allocation, where: Selection, key: object, access: Access, waited: bool
+        self,
+        f: Fragment | None,
+        allocation: Allocation,
+        where: Selection,
+        key: object,
+        access: Access | Copy,
+        waited: bool,
     ) -> None:
         """Note an access and report what it races with; `waited` says that the launch before is over for it."""
         if self.before is not None and not waited:
@@ -135,17 +141,19 @@ class Trail:
                 mine.readers()
 
     def _with_writers(
-        self, f: Fragment | None, allocation: Allocation, mine: Bytes, where: Selection, access: Access
+        self, f: Fragment | None, allocation: Allocation, mine: Bytes, where: Selection, access: Access | Copy
     ) -> None:
         assert mine.writer is not None
         writers = where.of(mine.writer)
         others = (writers != 0) & (writers != self.number)
-        if access.atomic and mine.atomic is not None:
+        if access.ordered and mine.atomic is not None:
             others &= where.of(mine.atomic) == 0
         if others.any():
             self._report(f, allocation, mine, writers[others], access, True)
 
-    def _write(self, f: Fragment | None, allocation: Allocation, mine: Bytes, where: Selection, access: Access) -> None:
+    def _write(
+        self, f: Fragment | None, allocation: Allocation, mine: Bytes, where: Selection, access: Access | Copy
+    ) -> None:
         if mine.writer is None:
             mine.writer = np.zeros(mine.size, np.uint8)
         if mine.reads or mine.reader is not None:
@@ -154,13 +162,19 @@ class Trail:
             if others.any():
                 self._report(f, allocation, mine, readers[others], access, False)
         where.put(mine.writer, self.number)
-        if access.atomic and mine.atomic is None:
+        if access.ordered and mine.atomic is None:
             mine.atomic = np.zeros(mine.size, np.uint8)
         if mine.atomic is not None:
-            where.put(mine.atomic, int(access.atomic))
+            where.put(mine.atomic, int(access.ordered))
 
     def _report(
-        self, f: Fragment | None, allocation: Allocation, mine: Bytes, who: np.ndarray, access: Access, written: bool
+        self,
+        f: Fragment | None,
+        allocation: Allocation,
+        mine: Bytes,
+        who: np.ndarray,
+        access: Access | Copy,
+        written: bool,
     ) -> None:
         """A race with other clusters of this launch, unless this one has learnt of them."""
         strangers = [int(x) for x in np.unique(who) if int(x) not in self.known]
@@ -175,7 +189,7 @@ class Trail:
         self.machine.report("race", message, access.at, f)
 
     def against(
-        self, f: Fragment | None, allocation: Allocation, where: Selection, access: Access, machine: Machine
+        self, f: Fragment | None, allocation: Allocation, where: Selection, access: Access | Copy, machine: Machine
     ) -> None:
         """Report an access of the next launch that this one may still be at odds with."""
         mine = self.touched.get(allocation)
