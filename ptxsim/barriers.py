@@ -36,6 +36,10 @@ class MBarrier:
         self.expected = self.pending = count
         self.tx, self.phase = 0, 0
         self.sleepers: list[Fragment] = []
+        self.signals: dict[tuple[int, int, int], int] = {}  # (instruction, rank, warp) → the last phase it arrived for
+        self.expected_at: set[int] = set()  # the instructions that announced this phase's bytes
+        self.waits: dict[int, int] = {}  # instruction → how often it found its phase complete
+        self.sleeps: dict[int, int] = {}  # instruction → how often it had to wait
         self.fenced = False  # whether the thread that made it has executed a fence since
 
     def __str__(self) -> str:
@@ -48,6 +52,7 @@ class MBarrier:
         if count > self.pending:
             f.report(at, "barrier", f"{count} arrivals where {self.pending} are pending: {self}")
             count = self.pending
+        self.signals[at, f.cta.rank, f.lo // 32] = self.phase
         self.pending -= count
         self._settle()
 
@@ -57,9 +62,10 @@ class MBarrier:
             f.report(at, "barrier", f"{count} arrivals dropped where {self.expected} are expected: {self}")
         self.expected = max(self.expected - count, 0)
 
-    def expect(self, tx: int) -> None:
+    def expect(self, tx: int, at: int) -> None:
         """More transaction bytes are to come in this phase."""
         self.tx += tx
+        self.expected_at.add(at)
         if not -TX_LIMIT <= self.tx <= TX_LIMIT:
             self.cta.cluster.machine.report("barrier", f"transaction count out of range: {self}")
 
@@ -75,6 +81,7 @@ class MBarrier:
             return
         self.phase += 1
         self.pending = self.expected
+        self.expected_at.clear()
         cluster.observer.mbarrier_completed(self)
         sleepers, self.sleepers = self.sleepers, []
         for f in sleepers:

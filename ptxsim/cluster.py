@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from .barriers import ClusterBarrier, MBarrier, Wait
+from .barriers import ClusterBarrier
 from .checks import observer_for
 from .cta import CTA
+from .deadlock import Deadlock
 from .launch import Dim3
 from .program import Block
 from .registers import RegisterFile
@@ -51,7 +52,7 @@ class Cluster:
             if not ready and not pipes:
                 if not any(cta.fragments for cta in self.ctas):
                     break
-                self._give_up()
+                self.give_up()
             if self.progress != last:
                 idle, busy, last = 0, 0, self.progress
             elif self.rest:
@@ -59,7 +60,7 @@ class Cluster:
             else:
                 busy += 1  # it may yet lead somewhere
             if not pipes and (idle > 50 + 8 * len(ready) + 8 * busy or busy > PATIENCE):
-                self._give_up()
+                self.give_up()
             only_polling = pipes and idle > 2 * len(ready) + 2  # let asynchronous work go on
             candidates = [] if only_polling else ready
             n = self.machine.schedule.choose(candidates, [queues[pipe][0] for pipe in pipes])
@@ -123,28 +124,10 @@ class Cluster:
         line = self.program.instructions[block.first].line
         return f"CTA {f.cta.index} threads {f.lo}..{f.hi - 1}{some}: line {line}"
 
-    def _give_up(self) -> None:
-        """Report who waits for what, first those an unpaid transaction keeps waiting: a likely cause."""
-        everyone = [f for cta in self.ctas for f in cta.fragments]
-        everyone.sort(key=lambda f: not (f.wait and isinstance(f.wait.on, MBarrier) and f.wait.on.tx))
-        shown = [f"CTA {f.cta.index} warps {f.lo // 32}..{(f.hi - 1) // 32} {self._waits_for(f)}" for f in everyone[:8]]
-        more = f"; and {len(everyone) - 8} more" if len(everyone) > 8 else ""
-        first = everyone[0]
-        at = first.wait.at if first.wait else self.program.blocks[first.pc].first
-        self.machine.report("deadlock", "; ".join(shown) + more, at, first)
+    def give_up(self) -> NoReturn:
+        """Report who waits for what."""
+        Deadlock(self).report()
         raise Stuck
-
-    def _waits_for(self, f: Fragment) -> str:
-        here = self.program.instructions[self.program.blocks[f.pc].first]
-        if f.state is PARTED:
-            return f"for the other lanes of its warp, at PTX line {here.line}"
-        if f.wait is None:
-            return f"polling near PTX line {here.line}"
-        return f"for {f.wait.on}{_phase(f.wait)}, at {self.program.instructions[f.wait.at].place}"
-
-
-def _phase(wait: Wait) -> str:
-    return "" if wait.parity is None else f", waiting for the phase of parity {wait.parity}"
 
 
 def _earliest(f: Fragment, family: list[Fragment]) -> Fragment | None:

@@ -117,7 +117,7 @@ def mbarrier_arrive(f: Fragment, spec: Arrival, place: Place, value: np.ndarray 
         if spec.arrives and not spec.relaxed:
             cluster.observer.mbarrier_released(f, bar, lanes)
         if spec.expects:
-            bar.expect(count)
+            bar.expect(count, spec.at)
             cluster.progress += 1
         if spec.completes:
             bar.complete_tx(count)
@@ -185,7 +185,9 @@ def mbarrier_wait(f: Fragment, spec: Test, place: Place, value: np.ndarray) -> n
         out[lanes] = done
         if not done.all():
             failed = bar
-        elif not spec.relaxed:
+            continue
+        bar.waits[spec.at] = bar.waits.get(spec.at, 0) + 1
+        if not spec.relaxed:
             cluster.observer.mbarrier_acquired(f, bar, lanes)
     if failed is None:
         if not found:
@@ -197,6 +199,7 @@ def mbarrier_wait(f: Fragment, spec: Test, place: Place, value: np.ndarray) -> n
     if found == 1 and not out.any() and (spec.spins or in_vain):
         f.sleep(Wait(failed, spec.at, f.value(value) if spec.parity else None))
         failed.sleepers.append(f)
+        failed.sleeps[spec.at] = failed.sleeps.get(spec.at, 0) + 1
         cluster.machine.counts.barrier_sleeps += 1
         return None
     f.poll, f.stamp = poll, cluster.progress

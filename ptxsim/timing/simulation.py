@@ -88,7 +88,7 @@ class Simulation:
                     self.now = self.ran[-1].end + interval
                     self._start(*waiting.popleft())
         for cluster in self.living:
-            cluster._give_up()
+            cluster.give_up()
         return self.ran
 
     def _turn(self, clock: WarpClock) -> TimedCluster | None:
