@@ -109,6 +109,7 @@ def plan(sweep: list[Workload], gpu: bool = False) -> Record:
         "simulated_cases": [],
         "unsupported": unsupported,
         "profiled": [w.id for w in sweep if w.batch == 32],
+        "predicted": {"devices": {}, "workloads": []},
     }
 
 

@@ -17,6 +17,7 @@ from cutesnake import fault, folder
 from cutesnake.change import baseline
 from cutesnake.learn import goals as learning
 from cutesnake.plan import lost, machine, matrix, problems, travel
+from cutesnake.predict.band import read_rows
 from cutesnake.simulate import simulation
 from cutesnake.catalog import folders, kernel_files, load_kernel
 from cutesnake.dsls import COMPARED
@@ -48,10 +49,13 @@ TIMED = [f"results/timing/{case.key}.json" for case in PLAN.run_here("timing")]
 PROFILED = [f"results/{stage}/{case.key}.json" for stage in ("nsys", "ncu") for case in PLAN.run_here(stage)]
 CHOICES = PLAN.choices()
 TUNED = [f"results/autotune/{key}.json" for key in CHOICES]
+PREDICTED = [f"results/predict/{case.key}.json" for case in PLAN.predicted()]
 MEASURED = [*CHECKED, *TIMED, *TUNED, *PROFILED]
 
+RECORDS_MADE = (*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED, *PREDICTED)
+
 RECORDS = {operator: [] for operator in PLAN.workloads}  # operator -> its records
-for path in (*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED):
+for path in RECORDS_MADE:
     RECORDS[Path(path).parts[2]].append(path)
 COMPARISONS = [f"results/compare/{operator}.json" for operator in PLAN.workloads]
 CHANGES = [f"results/change/{operator}.json" for operator in PLAN.workloads if BASELINE]
@@ -73,7 +77,7 @@ FRONT_PAGE = "mla_report.html"
 FRONT, *OTHERS = PLAN.workloads  # the operator that the front page shows in full, and those with a page of their own
 
 # Everything that a run makes, with the stage that makes it: looked at before the run, see cutesnake/plan/lost.py.
-PRODUCTS = [lost.Product(path, Path(path).parts[1]) for path in (*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED)]
+PRODUCTS = [lost.Product(path, Path(path).parts[1]) for path in RECORDS_MADE]
 PRODUCTS += [
     lost.Product(path.format(operator), stage)
     for operator in PLAN.workloads
@@ -187,6 +191,11 @@ def running_code(stage):
         return digest_data([code, versions]) if versions else code
 
     return digest
+
+
+def validation():
+    """The predictions that were held against cards, which the bands of new ones follow from."""
+    return read_rows(PROJECT / "benchmarks/prediction") if PREDICTED else []
 
 
 def backend_of(wildcards):

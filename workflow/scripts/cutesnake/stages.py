@@ -25,4 +25,4 @@ GPU_STAGES = {
 }
 PROFILES = tuple(name for name, stage in GPU_STAGES.items() if stage.profiles)
 MEASUREMENTS = (*GPU_STAGES, "autotune")  # what a recorded set keeps
-OPTIONAL = ("inspect", "anatomy", *GPU_STAGES)  # what a configuration may leave out
+OPTIONAL = ("inspect", "anatomy", *GPU_STAGES, "predict")  # what a configuration may leave out

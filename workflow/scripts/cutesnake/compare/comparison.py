@@ -1,8 +1,9 @@
 """Compare stage: cuTile beside CuTe per workload, target and device; every cell says where its value comes from.
 
 A cell is {value, unit, kind, source, reason}. `kind` is `measured` (on this machine), `recorded` (on a device whose
-measurements are kept in `recorded/`), `static` (read off a build, or computed from the workload) or `missing`, whose
-`reason` says why in one sentence. A static duration is a lower bound, never a guess at the time.
+measurements are kept in `recorded/`), `predicted` (by ptxsim's clock, for a target that nobody here has), `static`
+(read off a build, or computed from the workload) or `missing`, whose `reason` says why in one sentence. A static
+duration is a lower bound, never a guess at the time.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) 
             "inspected": len(evidence.inspected),
             "measured": len(evidence.measured),
             "recorded": len(evidence.recorded),
+            "predicted": len(evidence.predicted),
         },
         "operator": evidence.operator,
         "metrics": [{"key": m.key, "name": m.name, "unit": m.unit, "meaning": m.meaning} for m in METRICS],
@@ -129,11 +131,13 @@ def _side(
     variant = _fastest(evidence, source, kernel, target, workload)
     inspected = evidence.inspect(kernel, target, variant)
     found = {s: evidence.case(source, s, kernel, target, variant, workload) for s in GPU_STAGES}
+    foreseen = evidence.prediction(kernel, target, variant, workload)
     cells = {}
     for metric in METRICS:
         measured = found[metric.stage]
         cells[metric.key] = (
             _measured(metric, source, measured)
+            or _predicted(metric, source, foreseen)
             or _static(metric, inspected, floor, evidence, (source, kernel, target, workload))
             or _missing(metric.unit, _why_missing(evidence, metric, source, kernel, target, workload, measured))
         )
@@ -168,11 +172,15 @@ def _why_no_kernel(evidence: Evidence, dsl: str, target: str, workload: str) -> 
 
 
 def _fastest(evidence: Evidence, source: Source, kernel: str, target: str, workload: str) -> str:
-    """The variant with the shortest cold time; without times the default, which the plan lists first."""
+    """The variant with the shortest cold time, measured or, where nobody measured, predicted; without times the
+    default, which the plan lists first."""
     variants = evidence.variants[kernel, target, workload]
     times = {}
     for variant in variants:
-        metrics = _metrics(evidence.case(source, "timing", kernel, target, variant, workload))
+        found = evidence.case(source, "timing", kernel, target, variant, workload)
+        if source.kind == "none":
+            found = evidence.prediction(kernel, target, variant, workload)
+        metrics = _metrics(found)
         if metrics and metrics.get("cold_us") is not None:
             times[variant] = metrics["cold_us"]
     return min(times, key=times.__getitem__) if times else variants[0]
@@ -196,6 +204,18 @@ def _measured(metric: Metric, source: Source, found: tuple[str, Record] | None) 
         return None
     kind = "measured" if source.kind == "live" else "recorded"
     return _cell(value / 1024 if metric.unit == "KB" else value, metric.unit, kind, found[0])
+
+
+def _predicted(metric: Metric, source: Source, found: tuple[str, Record] | None) -> Cell | None:
+    """What the clock says, where no card of the target measured anything."""
+    if found is None or metric.predicted is None or source.kind != "none":
+        return None
+    metrics = found[1]["metrics"]
+    band = metrics["bands"]["warm" if metric.predicted == "warm_us" else "cold"]
+    width = "how far off is not known" if band["percent"] is None else f"give or take {band['percent']:.0f} %"
+    clock = f"{metrics['device']} at {metrics['sm_clock_mhz']:,.0f} MHz"
+    reason = f"not measured, but predicted by ptxsim's clock for an {clock}, {width}: {band['words']}"
+    return _cell(metrics[metric.predicted], metric.unit, "predicted", found[0], reason)
 
 
 def _static(
@@ -260,9 +280,9 @@ def _delta(left: Cell, right: Cell) -> Cell:
     for cell in (left, right):
         if cell["kind"] == "missing":
             return _missing(unit, cell["reason"])
-    if unit == "µs" and "static" in (left["kind"], right["kind"]):
-        return _missing(unit, "both times must be measured")
     kinds = {left["kind"], right["kind"]}
+    if unit == "µs" and ("static" in kinds or len(kinds) > 1):
+        return _missing(unit, "both times must be measured, or both predicted")
     if unit == "%" and len(kinds) > 1:
         return _missing(unit, f"one side is {left['kind']}, the other {right['kind']}")
     kind = next(iter(kinds)) if len(kinds) == 1 else "static"

@@ -15,7 +15,7 @@ def to_csv(comparison: Record) -> str:
     """A header and a line per kernel that some row of the comparison names; empty fields are not known.
 
     Of every metric there are two columns: its value (in the unit of the comparison's list of metrics) and, as
-    `<metric>_kind`, where that comes from: measured, recorded, static.
+    `<metric>_kind`, where that comes from: measured, recorded, predicted, static.
     """
     lines = list(_lines(comparison))
     columns = list(dict.fromkeys(column for line in lines for column in line)) or list(IDENTITY)

@@ -16,6 +16,7 @@ class Metric:
     measured: str
     meaning: str
     absent: str | None = None  # why a record of the stage may lack it
+    predicted: str | None = None  # what a prediction calls it
 
 
 METRICS = (
@@ -26,7 +27,8 @@ METRICS = (
         "timing",
         "cold_us",
         "median time of the whole operator, L2 cache flushed before each run; where nothing was measured, the lower "
-        "bound that the device's peaks allow (≥)",
+        "bound that the device's peaks allow (≥), or what ptxsim's clock predicts (≈)",
+        predicted="cold_us",
     ),
     Metric(
         "hot_duration_us",
@@ -35,6 +37,7 @@ METRICS = (
         "timing",
         "hot_us",
         "median time of the whole operator, repeated without flushing the L2 cache",
+        predicted="warm_us",
     ),
     Metric(
         "plan_us",
@@ -52,6 +55,7 @@ METRICS = (
         "ncu",
         "tensor_core_percent",
         "share of its peak at which the tensor pipe of the main kernel was busy (ncu)",
+        predicted="tensor_percent",
     ),
     Metric(
         "dram_percent",
@@ -60,6 +64,7 @@ METRICS = (
         "ncu",
         "dram_percent",
         "share of the peak DRAM throughput that the main kernel reached (ncu)",
+        predicted="dram_percent",
     ),
     Metric(
         "occupancy_percent",

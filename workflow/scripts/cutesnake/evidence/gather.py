@@ -54,6 +54,7 @@ class Evidence:
     roofline: list[Record] = field(default_factory=list)
     measured: Records = field(default_factory=dict)
     recorded: Records = field(default_factory=dict)
+    predicted: Records = field(default_factory=dict)
 
     @property
     def operator(self) -> str:
@@ -124,6 +125,15 @@ class Evidence:
         self, source: Source, stage: str, kernel: str, target: str, variant: str, workload: str
     ) -> tuple[str, Record] | None:
         return self._cases.get((source, stage, (kernel, target, variant, workload)))
+
+    @cached_property
+    def _foreseen(self) -> dict[tuple[str, str, str, str], tuple[str, Record]]:
+        return {_case_key(entry): (path, entry) for path, entry in self.predicted.items()}
+
+    def prediction(self, kernel: str, target: str, variant: str, workload: str) -> tuple[str, Record] | None:
+        """Path and record of what was predicted of a case, if that came out."""
+        found = self._foreseen.get((kernel, target, variant, workload))
+        return found if found and found[1]["status"] == "ok" else None
 
     def cases(self, stage: str, kernel: str, target: str) -> Iterator[tuple[str, Record]]:
         """This machine's records of a stage for a kernel and target, GPU or simulated."""
@@ -229,6 +239,7 @@ def load_evidence(
         record.read("roofline", roofline)["rows"],
         of(*MEASUREMENTS),
         recorded_set.read_recorded(recorded_files),
+        of("predict"),
     )
 
 

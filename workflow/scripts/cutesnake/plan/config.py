@@ -7,7 +7,7 @@ import functools
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import jsonschema
 from cutesnake import catalog, strict_yaml
 from cutesnake.catalog import ContractError, load_operator
 from cutesnake.places import SCHEMAS
-from cutesnake.plan.sweep import EXTENTS, Entries, Sweep, SweepError, expand, is_named, make_sweep, read_sweep
+from cutesnake.plan.sweep import ALL, EXTENTS, Entries, Sweep, SweepError, expand, is_named, make_sweep, read_sweep
 from cutesnake.record import kind_in_words
 
 # Keys of configurations before the catalogue -> where what they said is now.
@@ -56,6 +56,7 @@ class Experiment:
     seeds: list[int]
     simulation: dict[str, Any] | None  # {extent, schedules, seeds} of the list that is chosen; None for none
     timing: dict[str, float]
+    clocks: dict[str, str] = field(default_factory=dict)  # target -> the card that ptxsim's clock predicts for there
     baseline: str | None = None  # as `cutesnake.change.baseline` reads it
     baseline_fails: str = "none"  # what the target `unchanged` fails for: none, slower, worse
 
@@ -133,9 +134,26 @@ def check(config: dict[str, Any]) -> Experiment:
         seeds=config["correctness"]["seeds"],
         simulation=None if extent == "none" else {"extent": extent, **chosen[extent]},
         timing=config["timing"],
+        clocks=_clocks(config) if "predict" in config["stages"] else {},
         baseline=config.get("baseline"),
         baseline_fails=config.get("baseline_fails", "none"),
     )
+
+
+def _clocks(config: dict[str, Any]) -> dict[str, str]:
+    """Target -> name of the card that predictions for it are made for. Raises ConfigError for an unknown card."""
+    import ptxsim
+
+    found: dict[str, str] = {}
+    for name in config.get("prediction", {}).get("devices", []):
+        try:
+            target = ptxsim.DeviceModel.load(name).architecture
+        except ptxsim.DeviceError as error:
+            raise ConfigError(f"config: prediction.devices: {error}") from error
+        if target in found:
+            raise ConfigError(f"config: prediction.devices: {found[target]} and {name} are both {target}; name one")
+        found[target] = name
+    return found
 
 
 def _check_moved(config: dict[str, Any]) -> None:
@@ -223,10 +241,13 @@ def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
         place = f"{here}.simulation.{extent}"
         _check_distributions(f"{place}.distributions", operator, part.get("distributions", []))
         _check_workloads(f"{place}.workloads", operator, part.get("workloads", []), sweep.all_dtypes)
-    for entry in sweep.profile:
-        if not any(is_named(workload, [entry]) for workload in sweep.workloads()):
-            names = sorted(workload.id for workload in sweep.workloads())
-            raise ConfigError(f"{here}.profile: {entry!r} is no workload of the sweep;{nearest(entry, names)}")
+    for key, entries in (("profile", sweep.profile), ("predict", sweep.predict)):
+        if "workloads" in mine and key not in mine:
+            continue  # the list in sweep.yaml is for the workloads there: what of it is not in these falls away
+        for entry in entries if entries != [ALL] else []:
+            if not any(is_named(workload, [entry]) for workload in sweep.workloads()):
+                names = sorted(workload.id for workload in sweep.workloads())
+                raise ConfigError(f"{here}.{key}: {entry!r} is no workload of the sweep;{nearest(entry, names)}")
     return sweep
 
 

@@ -60,6 +60,8 @@ class Plan:
     simulated: dict[str, PlannedCase] = field(default_factory=dict)  # checked by ptxsim, for want of the target's card
     unsupported: list[dict[str, str]] = field(default_factory=list)
     profiled: set[str] = field(default_factory=set)
+    clocks: dict[str, str] = field(default_factory=dict)  # target -> the card that is predicted for
+    foreseen: set[tuple[str, str]] = field(default_factory=set)  # (operator, workload) that are predicted
     sources: dict[tuple[str, str], str] = field(default_factory=dict)  # (operator, kernel) -> "ours" or upstream key
     broken: dict[tuple[str, str], str] = field(default_factory=dict)  # kernels that break their contract -> how
 
@@ -72,6 +74,15 @@ class Plan:
             build = case.build
             chosen = stage not in PROFILES or case.workload.id in self.profiled
             if chosen and (build.operator, build.kernel, build.target) in runnable:
+                yield case
+
+    def predicted(self) -> Iterator[PlannedCase]:
+        """Cases that ptxsim's clock predicts, whether or not a card is here."""
+        able = {(d.operator, d.kernel, d.target) for d in self.decisions if d.simulate.ok and d.target in self.clocks}
+        for case in self.cases.values():
+            build = case.build
+            wanted = (build.operator, case.workload.id) in self.foreseen
+            if wanted and (build.operator, build.kernel, build.target) in able:
                 yield case
 
     def case(self, key: str) -> PlannedCase:
@@ -113,6 +124,10 @@ class Plan:
             "cases": _named(self.cases, operator),
             "simulated_cases": _named(self.simulated, operator),
             "unsupported": [entry for entry in self.unsupported if entry["operator"] == operator],
+            "predicted": {
+                "devices": self.clocks,
+                "workloads": [w.id for w in self.workloads[operator] if (operator, w.id) in self.foreseen],
+            },
             "profiled": [w.id for w in self.workloads[operator] if w.id in self.profiled],
         }
 
@@ -147,11 +162,12 @@ def make_plan(experiment: Experiment, machine: Machine, results: Path) -> Plan:
     if not experiment.targets:
         card = "on a card of compute capability {}.{}".format(*capability) if capability else "without a GPU"
         raise ConfigError(f"config: targets: `here` stands for no target {card}; allowed: {', '.join(TARGETS)}")
-    plan = Plan(machine, stages=stage_answers(machine, experiment.stages))
+    plan = Plan(machine, stages=stage_answers(machine, experiment.stages), clocks=experiment.clocks)
     for operator, sweep in experiment.sweeps.items():
         plan.workloads[operator] = sweep.workloads()
         plan.axes[operator] = {"field": load_operator(operator).AXIS, "label": load_operator(operator).AXIS_LABEL}
         plan.dtypes[operator] = {target: sweep.dtypes_for(target) for target in experiment.targets}
+        plan.foreseen |= {(operator, workload.id) for workload in sweep.predicted()}
         plan.profiled |= {workload.id for workload in sweep.profiled()}
         for kernel in sweep.kernels:
             _add_kernel(plan, experiment, sweep, kernel, results)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cutesnake import strict_yaml
@@ -12,6 +12,7 @@ from cutesnake.catalog import label, make_workload, sweep_file
 from cutesnake.contract import Workload
 
 EXTENTS = ("short", "full")  # lists of simulated checks
+ALL = "all"  # every workload of the sweep
 Entries = list[dict[str, Any]]  # workloads of a sweep: each stands for the cross product of its lists
 
 
@@ -31,6 +32,7 @@ class Sweep:
     variants: str
     simulation: dict[str, dict[str, Any]]
     profile: list[str]
+    predict: list[str] = field(default_factory=list)  # ids, or `all` alone
 
     def dtypes_for(self, target: str) -> list[str]:
         """Element types that are asked for on a target."""
@@ -57,6 +59,12 @@ class Sweep:
     def profiled(self) -> list[Workload]:
         """What nsys and ncu look at."""
         return [workload for workload in self.workloads() if is_named(workload, self.profile)]
+
+    def predicted(self) -> list[Workload]:
+        """What is predicted for cards that are not here; nothing where the sweep has no such list."""
+        if not self.predict:
+            return []
+        return [w for w in self.workloads() if is_named(w, [] if self.predict == [ALL] else self.predict)]
 
     def _once(self, entries: Entries) -> list[Workload]:
         found = (workload for entry in entries for workload in expand(self.operator, entry, self.all_dtypes))
@@ -92,6 +100,7 @@ def make_sweep(operator: str, data: Mapping[str, Any]) -> Sweep:
         data.get("variants", "default"),
         dict(data.get("simulation", {})),
         list(data.get("profile", [])),
+        list(data.get("predict", [])),
     )
 
 

@@ -29,7 +29,7 @@ from cutesnake.plan.staleness import digest_data
 
 FOLDER = Path(".snakemake/cutesnake-plans")
 KEY = "plan"  # of the configuration that jobs are started with
-ALIKE = ("dtypes", "axes", "unsupported")  # fields of Plan that are plain data
+ALIKE = ("dtypes", "axes", "unsupported", "clocks")  # fields of Plan that are plain data
 
 
 class TravelError(RuntimeError):
@@ -114,6 +114,7 @@ def pack(plan: Plan) -> dict[str, Any]:
             for name in ("cases", "simulated")
         },
         "profiled": sorted(plan.profiled),
+        "foreseen": [list(pair) for pair in sorted(plan.foreseen)],
         "sources": [[*key, source] for key, source in plan.sources.items()],
         "broken": [[*key, how] for key, how in plan.broken.items()],
     }
@@ -141,6 +142,7 @@ def unpack(data: Mapping[str, Any]) -> Plan:
         cases=cases(data["cases"]),
         simulated=cases(data["simulated"]),
         profiled=set(data["profiled"]),
+        foreseen={(operator, workload) for operator, workload in data["foreseen"]},
         sources={(operator, kernel): source for operator, kernel, source in data["sources"]},
         broken={(operator, kernel): how for operator, kernel, how in data["broken"]},
     )

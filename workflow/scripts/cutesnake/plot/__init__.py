@@ -11,6 +11,7 @@ from pathlib import Path
 from cutesnake import record
 from cutesnake.evidence.gather import Evidence, Record, Source
 from cutesnake.plot.instructions import draw_instructions
+from cutesnake.plot.pipeline import draw_pipeline, kernels_with_pipelines
 from cutesnake.plot.resources import draw_resources
 from cutesnake.plot.roofline import draw_roofline
 from cutesnake.plot.share import draw_share
@@ -40,6 +41,7 @@ TITLES = {
     "share": "Share of the roofline",
     "speedup": "CuTe against cuTile",
     "timeline": "Timeline of one call",
+    "pipeline": "Predicted pipeline",
 }
 
 
@@ -89,6 +91,8 @@ def _pictures(evidence: Evidence, folder: Path) -> Iterator[Record]:
             yield _picture(evidence, folder, name, (source, target), draw_here)
         if not measured:
             yield _picture(evidence, folder, name, None, _no_measurements)
+    for kernel in kernels_with_pipelines(evidence):
+        yield _picture(evidence, folder, f"pipeline-{kernel}", None, functools.partial(draw_pipeline, evidence, kernel))
     for name, draw in STATIC.items():
         yield _picture(evidence, folder, name, None, functools.partial(draw, evidence))
 
@@ -100,7 +104,8 @@ def _no_measurements() -> Drawing:
 def _picture(
     evidence: Evidence, folder: Path, name: str, place: tuple[Source, str] | None, draw: Callable[[], Drawing]
 ) -> Record:
-    title = f"{TITLES[name]}: {evidence.operator}"
+    title = TITLES.get(name) or TITLES[name.partition("-")[0]]
+    title += f": {evidence.operator}{name.partition('-')[2] and ', ' + name.partition('-')[2]}"
     slug = [name]
     device = None
     if place:

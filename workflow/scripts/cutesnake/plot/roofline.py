@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from typing import Any
 
 import numpy
 import pandas
@@ -28,6 +30,7 @@ from cutesnake.plot.style import (
 
 STYLES = ("-", "--", ":", "-.")
 APART = 5  # points
+FILLS = {"measured": "full", "predicted": "none"}
 
 
 def draw_roofline(evidence: Evidence) -> Drawing:
@@ -53,15 +56,17 @@ def draw_roofline(evidence: Evidence) -> Drawing:
         _legend(figure, points, found)
     alt = f"Roofline of {evidence.operator}. " + " ".join(_tell(table[table["device"] == d], d) for d in devices)
     if not points.empty:
-        alt += f" {len(points)} measured points of {', '.join(dict.fromkeys(points['kernel']))}."
+        counts = ", ".join(f"{(points['how'] == how).sum()} {how}" for how in FILLS)
+        alt += f" Points: {counts}, of {', '.join(dict.fromkeys(points['kernel']))}."
     caption = (
         "Lines: what each device's peaks allow. Ticks on them: the workloads, at the FLOPs and bytes that they cannot "
         "avoid (computed, not measured); the shaded bands below say which."
     )
     caption += (
-        " Points below: measured times, those of different kernels set a little apart sideways."
+        " Points below: full ones are measured times, hollow ones predicted by ptxsim's clock; those of different "
+        "kernels are set a little apart sideways."
         if not points.empty
-        else " No time was measured for this picture."
+        else " No time was measured or predicted for this picture."
     )
     return Drawing(figure, alt, caption)
 
@@ -78,8 +83,19 @@ def _points(evidence: Evidence, targets: list[str]) -> pandas.DataFrame:
                 floor = evidence.floor(row["workload"], target, source.device)
                 if floor:
                     rate = row["flops"] / row["cold_us"] / 1e6
-                    found.append({"device": floor["device"], "kernel": row["kernel"], "x": row["intensity"], "y": rate})
-    return pandas.DataFrame(found)
+                    point = {"device": floor["device"], "kernel": row["kernel"], "x": row["intensity"], "y": rate}
+                    found.append({**point, "how": "measured"})
+    return pandas.DataFrame([*found, *_predicted_points(evidence)])
+
+
+def _predicted_points(evidence: Evidence) -> Iterator[dict[str, Any]]:
+    for entry in evidence.predicted.values():
+        case, metrics = entry["case"], entry["metrics"]
+        floor = evidence.floor(case["workload"], case["target"], metrics["device"]) if entry["status"] == "ok" else None
+        if floor and floor["floor_us"] is not None:
+            rate = floor["flops"] / metrics["cold_us"] / 1e6
+            point = {"device": floor["device"], "kernel": case["kernel"], "x": floor["intensity"], "y": rate}
+            yield {**point, "how": "predicted"}
 
 
 def _roofs(rows: pandas.DataFrame) -> list[tuple[str, float, float]]:
@@ -161,34 +177,37 @@ def _bandwidth(axis: Axes, start: float, roof: tuple[str, float, float]) -> None
 
 
 def _measured(axis: Axes, points: pandas.DataFrame, found: dict[str, Look]) -> None:
-    """Hollow points, a few points of the page apart per kernel: most workloads have nearly the same intensity."""
+    """Full points for what was measured, hollow ones for what was predicted, a few points of the page apart per kernel:
+    most workloads have nearly the same intensity."""
     kernels = [kernel for kernel in found if kernel in set(points["kernel"])]
     for number, kernel in enumerate(kernels):
-        mine = points[points["kernel"] == kernel]
         apart = ScaledTranslation(APART * (number - (len(kernels) - 1) / 2) / 72, 0, axis.figure.dpi_scale_trans)
-        axis.plot(
-            mine["x"],
-            mine["y"],
-            transform=axis.transData + apart,
-            linestyle="none",
-            marker=found[kernel].marker,
-            markersize=5,
-            color=found[kernel].colour,
-            markerfacecolor="none",
-            markeredgewidth=1.1,
-        )
+        for how, fill in FILLS.items():
+            mine = points[(points["kernel"] == kernel) & (points["how"] == how)]
+            axis.plot(
+                mine["x"],
+                mine["y"],
+                transform=axis.transData + apart,
+                linestyle="none",
+                marker=found[kernel].marker,
+                markersize=5,
+                color=found[kernel].colour,
+                fillstyle=fill,
+                markeredgewidth=1.1,
+            )
 
 
 def _legend(figure: Figure, points: pandas.DataFrame, found: dict[str, Look]) -> None:
-    style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.2}
     handles = [
         pyplot.Line2D([], [], linestyle="none", marker="|", markersize=9, color=INK, label="workload (computed)")
     ]
-    measured = set() if points.empty else set(points["kernel"])
+    drawn = set() if points.empty else set(zip(points["kernel"], points["how"], strict=True))
+    style = {"linestyle": "none", "markeredgewidth": 1.2}
     handles += [
-        pyplot.Line2D([], [], marker=one.marker, color=one.colour, label=f"{kernel} (measured)", **style)
+        pyplot.Line2D([], [], marker=one.marker, color=one.colour, fillstyle=fill, label=f"{kernel} ({how})", **style)
         for kernel, one in found.items()
-        if kernel in measured
+        for how, fill in FILLS.items()
+        if (kernel, how) in drawn
     ]
     figure.legend(handles=handles, loc="outside lower left", ncols=3)
 

@@ -11,6 +11,7 @@ from cutesnake.report.words import DSL_NAMES, Notes, plural, signed, slug, where
 Record = dict[str, Any]
 DSLS = ("cutile", "cute")
 OPTIONAL = ("hot_duration_us", "plan_us")  # columns of a table only where some row has the figure
+MARKS = {"static": "s", "predicted": "p"}  # behind figures that nobody measured
 TIMES = "\N{MULTIPLICATION SIGN}"
 Repeated = dict[tuple[str, str, str], Record]  # kernels, rule, sentence -> what the box above the table says
 
@@ -41,13 +42,18 @@ def _table(comparison: Record, rows: list[Record], notes: Notes, place: str, sho
         "id": name,
         "operator": comparison["operator"],
         "target": first["target"],
-        "where": where(device),
+        "where": where(device) + _also_predicted(rows),
         "measured": device["kind"] != "none",
         "metrics": metrics,
         "workloads": [_workload(pairs, metrics, notes, repeated) for name, pairs in workloads.items() if name in shown],
         "common": _boxes(rows, repeated),
         "count": _count(len(workloads), len(shown.intersection(workloads))),
     }
+
+
+def _also_predicted(rows: list[Record]) -> str:
+    cells = (cell for row in rows for dsl in DSLS for cell in row[dsl]["cells"].values())
+    return ", and times that ptxsim predicts" * any(cell["kind"] == "predicted" for cell in cells)
 
 
 def _count(every: int, shown: int) -> str:
@@ -68,11 +74,12 @@ def _workload(pairs: list[Record], metrics: list[Record], notes: Notes, repeated
     }
 
 
-def _duration(row: Record) -> float:
-    """Sum of the measured times of a pair: the smallest is that of the fastest kernels; infinite without both."""
+def _duration(row: Record) -> tuple[int, float]:
+    """How many times of a pair are missing, and the sum of those that were measured or predicted: the smallest is that
+    of the fastest kernels."""
     cells = [row[dsl]["cells"]["duration_us"] for dsl in DSLS]
-    times = [cell["value"] for cell in cells if cell["kind"] in ("measured", "recorded")]
-    return sum(times) if len(times) == len(DSLS) else float("inf")
+    times = [cell["value"] for cell in cells if cell["kind"] in ("measured", "recorded", "predicted")]
+    return len(DSLS) - len(times), sum(times)
 
 
 def _any_known(rows: list[Record], key: str) -> bool:
@@ -147,14 +154,14 @@ def _pair(row: Record, metrics: list[Record], notes: Notes, repeated: Repeated) 
 def _cell(cell: Record, notes: Notes) -> Record:
     note = notes.mark(cell["reason"]) if cell["reason"] else None
     if cell["kind"] == "missing":
-        return {"text": "none", "class": "missing", "value": None, "note": note, "static": False}
-    bound = "≥ " if cell["unit"] == "µs" and cell["kind"] == "static" else ""
+        return {"text": "none", "class": "missing", "value": None, "note": note, "mark": ""}
+    bound = {"static": "≥ " if cell["unit"] == "µs" else "", "predicted": "≈ "}.get(cell["kind"], "")
     return {
         "text": bound + _text(cell["value"], cell["unit"]),
         "class": cell["kind"],
         "value": _rounded(cell["value"]),
         "note": note,
-        "static": cell["kind"] == "static",
+        "mark": MARKS.get(cell["kind"], ""),
     }
 
 
@@ -174,14 +181,14 @@ def _delta(row: Record, key: str, notes: Notes) -> Record:
     cell = row["delta"][key]
     if cell["kind"] == "missing":
         note = notes.mark(cell["reason"])
-        return {"text": "none", "class": "missing", "value": None, "note": note, "static": False}
+        return {"text": "none", "class": "missing", "value": None, "note": note, "mark": ""}
     if cell["unit"] == "µs":
         left, right = (row[dsl]["cells"][key]["value"] for dsl in DSLS)
         text, value = f"{left / right:.2f}{TIMES}", left / right
     else:
         value = cell["value"]
         text = signed(value, _text(abs(value), cell["unit"]))
-    return {"text": text, "class": "delta", "value": _rounded(value), "note": None, "static": cell["kind"] == "static"}
+    return {"text": text, "class": "delta", "value": _rounded(value), "note": None, "mark": MARKS.get(cell["kind"], "")}
 
 
 def _baseline(entry: Record, metrics: list[Record], notes: Notes) -> Record:

@@ -17,7 +17,7 @@ from cutesnake.compare.insight import number
 from cutesnake.evidence.gather import Evidence
 from cutesnake.palette import DARK, LIGHT
 from cutesnake.places import TEMPLATES
-from cutesnake.report import cards, changed, comparison, found, matrix, ran, times
+from cutesnake.report import cards, changed, comparison, found, matrix, predicted, ran, times
 from cutesnake.report.picked import picked
 from cutesnake.report.words import Notes, big, plural, slug, where
 
@@ -129,6 +129,7 @@ def _operator(contents: Contents, base: str, notes: Notes) -> Record:
         "few": len(shown) if len(shown) < len({row["workload"] for row in compared["rows"]}) else None,
         "table": os.path.relpath(f"results/compare/{compared['operator']}.csv", base),
         "times": times.times(compared, contents.references, notes, shown),
+        "predicted": predicted.predicted(contents.evidence, notes),
         "tables": comparison.tables(compared, notes, shown),
         "cards": cards.cards(contents.evidence, contents.upstream, base, notes, contents.anatomy),
         "roofline": [row for row in contents.evidence.roofline if row["workload"] in shown],

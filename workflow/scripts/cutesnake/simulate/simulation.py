@@ -129,7 +129,7 @@ def simulate(case: Case, log: Path | str | None = None, limit_s: float = LIMIT_S
     with _progress(case, log) as say:
         backend = SimulatorBackend(case, say)
         try:
-            with _limit(limit_s):
+            with time_limit(limit_s):
                 metrics, reason = check_case(case, backend)
         except NotSimulatedError as error:
             metrics, reason = None, str(error)
@@ -196,7 +196,7 @@ def _progress(case: Case, log: Path | str | None) -> Iterator[Callable[[str], No
 
 
 @contextmanager
-def _limit(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[None]:
     """Raise NotSimulatedError in the body after `seconds`. In the main thread only, as signals are."""
 
     def ring(number: int, frame: Any) -> None:

@@ -1,0 +1,228 @@
+"""The predict stage: what is planned and captured, what a record holds, how wide its band is, and what a page says."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+
+import pytest
+
+import sample
+from builds import build
+from cutesnake import record
+from cutesnake.catalog import load_kernel, make_workload
+from cutesnake.compare.comparison import compare
+from cutesnake.compare.csv_table import to_csv
+from cutesnake.measure.case import Case
+from cutesnake.plan.config import ConfigError, check
+from cutesnake.plan.machine import Machine
+from cutesnake.plan.matrix import make_plan
+from cutesnake.plot import plot
+from cutesnake.plot.pipeline import draw_pipeline
+from cutesnake.predict.band import UNMEASURED, band
+from cutesnake.predict.prediction import MOST_SPANS, _middle, predict_build
+from cutesnake.report import render
+from project import ROOT
+from ptxsim.timing.prediction import Span, Timeline, Track
+from test_report import contents
+
+ADD = {"rows": 37, "columns": 256, "dtype": "fp32"}
+
+
+def rows(operator: str, errors: list[float], kind: str = "cold") -> list[dict]:
+    return [{"operator": operator, "kind": kind, "measured_us": 100.0, "predicted_us": 100.0 + e} for e in errors]
+
+
+def test_a_band_is_the_error_that_nine_in_ten_of_an_operators_predictions_stayed_below() -> None:
+    known = rows("mine", [1, -2, 3, -4, 5, -6, 7, -8, 9, -10, 11]) + rows("other", [50.0] * 9)
+    mine = band("mine", "cold", True, known)
+    assert mine.percent == pytest.approx(10.0) and "of 11 cold predictions of mine" in mine.words
+    every = band("third", "cold", True, known)
+    assert every.percent == pytest.approx(50.0) and "of 20 cold predictions of all operators" in every.words
+
+
+def test_a_band_is_wider_where_a_card_was_not_measured() -> None:
+    known = rows("mine", [10.0] * 5)
+    assert band("mine", "cold", False, known).percent == pytest.approx(10.0 * UNMEASURED)
+    assert "twice" in band("mine", "cold", False, known).words
+
+
+def test_without_enough_that_was_held_against_cards_there_is_no_band() -> None:
+    none = band("mine", "warm", True, rows("mine", [10.0] * 5))  # those are cold
+    assert none.percent is None and "not known" in none.words
+
+
+def test_of_a_long_timeline_the_middle_is_kept_whole() -> None:
+    tracks = tuple(
+        Track(name, tuple(Span("work", 10.0 * n, 10.0 * n + 5, "instructions") for n in range(MOST_SPANS)))
+        for name in ("CTA 0 warp 0", "CTA 0 warp 1")
+    )
+    length = 10.0 * MOST_SPANS
+    kept = _middle(Timeline(length, 1000.0, tracks))
+    counts = [len(track["spans"]) for track in kept["tracks"]]
+    assert 0.4 * MOST_SPANS < counts[0] == counts[1] <= 0.6 * MOST_SPANS
+    assert abs((kept["begin"] + kept["end"]) / 2 - length / 2) < 20
+    for track in kept["tracks"]:
+        ends = [(span[1], span[2]) for span in track["spans"]]
+        assert all(kept["begin"] <= begin < end <= kept["end"] for begin, end in ends)
+    short = _middle(Timeline(50.0, 1000.0, (Track("CTA 0 warp 0", (Span("wait", 0.0, 50.0, "a barrier", 7),)),)))
+    assert (short["begin"], short["end"]) == (0.0, 50.0)
+    assert short["tracks"][0]["spans"] == [["wait", 0, 50, "a barrier", 7]]
+
+
+def experiment(**changes):
+    config = {
+        **{"targets": ["sm_90a", "sm_100a"], "stages": ["predict"], "operators": ["elementwise_add"]},
+        **{"correctness": {"seeds": [0]}, "timing": {"max_seconds": 1, "max_noise_percent": 1}},
+        "sweeps": {"elementwise_add": {"kernels": ["cute", "cutile"], "predict": ["m4096_n4096"]}},
+        "prediction": {"devices": ["b200"]},
+    }
+    return check({**config, **changes})
+
+
+def test_what_a_sweep_lists_is_predicted_for_the_cards_of_the_configuration(tmp_path) -> None:
+    def planned(**changes):
+        plan = make_plan(
+            experiment(**changes),
+            Machine.from_dict(json.loads((ROOT / "tests/machines/none.json").read_text())),
+            tmp_path,
+        )
+        return [case.key for case in plan.predicted()]
+
+    (one,) = planned()
+    assert one.startswith("elementwise_add/cute/sm_100a/") and one.endswith("/m4096_n4096_fp32")
+    both = planned(prediction={"devices": ["b200", "h200"]})
+    assert sorted(key.split("/")[2] for key in both) == ["sm_100a", "sm_90a"]
+    assert planned(stages=["inspect"]) == [] and planned(prediction={"devices": []}) == []
+    every = {"elementwise_add": {"kernels": ["cute"], "predict": ["all"]}}
+    assert len(planned(sweeps=every)) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"prediction": {"devices": ["b2000"]}}, r"prediction\.devices: .*b2000"),
+        ({"prediction": {"devices": ["h200", "h100"]}}, "h200 and h100 are both sm_90a; name one"),
+        ({"sweeps": {"elementwise_add": {"predict": ["m4096"]}}}, r"predict: 'm4096' is no workload of the sweep"),
+    ],
+)
+def test_a_wrong_card_or_workload_is_one_clear_line(changes, said) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        experiment(**changes)
+    assert "\n" not in str(caught.value)
+
+
+def foreseen(us: dict[str, float], percent: float | None = 20.0):
+    """The made-up evidence with predictions of cutlass_fp16 on sm_100a: workload -> cold µs."""
+    evidence = sample.evidence()
+    evidence.plan["predicted"] = {"devices": {"sm_100a": "b200"}, "workloads": list(us)}
+    launch = {"name": "kernel_cutlass_blend", "start_us": 0.0, "end_us": 90.0, "cycles": 1e5, "waves": 0.5}
+    launch |= {"blocks_per_sm": 1, "tensor_percent": 60.0, "dram_percent": 30.0, "l2_percent": 40.0}
+    spans = [["work", 0, 500, "instructions", 3], ["wait", 500, 900, "mbarrier at shared offset 8", 9]]
+    made = {}
+    for workload, cold in us.items():
+        made[f"results/predict/blend/cutlass_fp16/sm_100a/fp16/{workload}.json"] = {
+            **{"stage": "predict", "status": "ok", "reason": None, "device": None, "backend": "ptxsim", "seconds": 1.0},
+            "provenance": {"created": "2026-11-22T00:00:00+00:00", "commit": None, "python": "3", "packages": {}},
+            "case": {
+                **{"operator": "blend", "kernel": "cutlass_fp16", "dsl": "cute", "target": "sm_100a"},
+                **{"variant": {"id": "fp16", "params": {}}, "workload": workload},
+                "parameters": evidence.workloads[workload],
+            },
+            "metrics": {
+                **{"device": "NVIDIA B200", "sm_clock_mhz": 1965.0, "cold_us": cold, "warm_us": 0.9 * cold},
+                "bands": {kind: {"percent": percent, "words": "nine in ten"} for kind in ("warm", "cold")},
+                "launches": {"warm": [launch], "cold": [launch]},
+                **{"tensor_percent": 60.0, "dram_percent": 30.0, "l2_percent": 40.0, "notes": []},
+                "parameters": {"measured": 1, "published": 2, "assumed": 3},
+                "timeline": {
+                    **{"launch": launch["name"], "cycles": 1000.0, "begin": 0.0, "end": 1000.0},
+                    "tracks": [{"name": "CTA 0 warp 0", "spans": spans}],
+                },
+            },
+        }
+    for entry in made.values():
+        record.check("predict", entry, "test")
+    return dataclasses.replace(evidence, predicted=made)
+
+
+def test_a_comparison_has_predictions_where_nobody_measured_and_calls_them_so() -> None:
+    evidence = foreseen({"b32_s8192_fp16": 123.0})
+    compared = compare(evidence)
+    record.check("compare", compared, "test")
+    row = next(r for r in compared["rows"] if r["workload"] == "b32_s8192_fp16" and r["target"] == "sm_100a")
+    cells = row["cute"]["cells"]
+    assert (cells["duration_us"]["value"], cells["duration_us"]["kind"]) == (123.0, "predicted")
+    assert cells["hot_duration_us"]["value"] == pytest.approx(110.7)
+    assert (cells["tensor_core_percent"]["value"], cells["dram_percent"]["value"]) == (60.0, 30.0)
+    assert "NVIDIA B200 at 1,965 MHz, give or take 20 %" in cells["duration_us"]["reason"]
+    assert row["delta"]["duration_us"]["kind"] == "missing"  # the other side is a lower bound
+    assert compared["speedups"] == [] and compared["times"] == []  # nothing predicted counts as timed
+    line = next(x for x in to_csv(compared).splitlines() if "b32_s8192_fp16" in x and "cutlass_fp16" in x)
+    assert "predicted" in line and "measured" not in line
+
+
+def test_the_variant_with_the_shortest_prediction_stands_for_a_kernel() -> None:
+    evidence = foreseen({"b32_s8192_fp16": 123.0})
+    (path, entry), *_ = evidence.predicted.items()
+    quick = copy.deepcopy(entry)
+    quick["case"]["variant"]["id"], quick["metrics"]["cold_us"] = "quick", 100.0
+    plan = copy.deepcopy(evidence.plan)
+    plan["cases"].append({"build": "blend/cutlass_fp16/sm_100a/quick", "workload": "b32_s8192_fp16"})
+    both = dataclasses.replace(evidence, plan=plan, predicted={path: entry, "quick.json": quick})
+    row = next(r for r in compare(both)["rows"] if r["workload"] == "b32_s8192_fp16" and r["target"] == "sm_100a")
+    assert row["cute"]["variant"] == "quick" and row["cute"]["cells"]["duration_us"]["value"] == 100.0
+
+
+def test_a_page_tells_predictions_from_measurements_without_colours(tmp_path) -> None:
+    evidence = foreseen({"b32_s8192_fp16": 123.0, "b1_s1024_fp16": 17.0})
+    page = render(contents(evidence, tmp_path, draw=True))
+    assert "Predicted, not measured" in page and "≈ 123 ± 20 %" in page
+    assert '≈ 123<i class="s">p</i>' in page  # in the comparison
+    assert "static figures, and times that ptxsim predicts" in page
+    assert "1 were measured by us, 2 published by others, and 3 are assumed" in page
+    assert "how far off is not known" in render(contents(foreseen({"b1_s1024_fp16": 1.0}, None), tmp_path, draw=True))
+    assert "Predicted, not measured" not in render(contents(sample.evidence(), tmp_path, draw=True))
+
+
+def test_the_pipeline_of_a_kernel_is_drawn_of_its_largest_prediction(tmp_path) -> None:
+    evidence = foreseen({"b32_s8192_fp16": 123.0, "b1_s1024_fp16": 17.0})
+    drawing = draw_pipeline(evidence, "cutlass_fp16")
+    assert "at batch 32, length 8192: warp 0 busy 50 %" in drawing.alt
+    assert drawing.caption.startswith("Predicted, not measured") and "1,000 cycles" in drawing.caption
+    names = [picture["file"] for picture in plot(evidence, tmp_path)["pictures"]]
+    assert "pipeline-cutlass_fp16.svg" in names
+    roofline = (tmp_path / "roofline.svg").read_text()
+    assert "cutlass_fp16 (predicted)" in roofline and "(measured)" not in roofline
+
+
+def test_a_build_that_did_not_compile_is_not_predicted() -> None:
+    case = Case("predict", "elementwise_add", "cute", "sm_100a", {"id": "x", "params": {}}, ADD, "nowhere")
+    done = predict_build(case, {"status": "failed", "reason": "no room\nat all"})
+    record.check("predict", done, "test")
+    assert done["status"] == "failed" and done["reason"] == "not predicted: it did not compile (no room)"
+
+
+@pytest.mark.slow
+def test_a_build_is_predicted_on_tensors_without_numbers() -> None:
+    workload = make_workload("elementwise_add", ADD)
+    variant = load_kernel("elementwise_add", "cute").variants(workload, "sm_100a")[0]
+    folder = build("elementwise_add", "cute", "sm_100a", variant)
+    chosen = {"id": variant.id, "params": dict(variant.params)}
+
+    def predicted(rows: int) -> dict:
+        parameters = {**ADD, "rows": rows}
+        case = Case(
+            "predict", "elementwise_add", "cute", "sm_100a", chosen, parameters, str(folder), {"device": "b200"}
+        )
+        done = predict_build(case, json.loads((folder / "build.json").read_text()))
+        record.check("predict", done, "test")
+        assert done["status"] == "ok", done["reason"]
+        return done["metrics"]
+
+    small, large = predicted(37), predicted(200_000)
+    assert 0 < small["warm_us"] <= small["cold_us"] < 20
+    moved = 3 * 4 * 200_000 * 256 / 8e12 * 1e6  # µs at the 8 TB/s of a B200
+    assert large["cold_us"] > moved and large["dram_percent"] > 50 > small["dram_percent"]
+    assert small["timeline"]["tracks"] and small["parameters"]["assumed"] >= 0

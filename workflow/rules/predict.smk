@@ -1,0 +1,19 @@
+"""How long builds would take on a card that is not here, by ptxsim's clock."""
+
+
+rule predict:
+    input:
+        build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+    output:
+        record="results/predict/{operator}/{kernel}/{target}/{variant}/{workload}.json",
+    log:
+        "results/log/predict/{operator}/{kernel}/{target}/{variant}/{workload}.log",
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        identity=identity_of,
+        settings=lambda wildcards: {"device": PLAN.clocks[wildcards.target]},
+        validated=digest_data(validation()),
+        code=running_code("predict.py"),
+    script:
+        "../scripts/predict.py"

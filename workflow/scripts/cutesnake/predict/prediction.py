@@ -1,0 +1,106 @@
+"""The predict stage: a build and a workload in, microseconds on a card that need not be here out, with a band."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Literal
+
+from cutesnake.fault import describe
+from cutesnake.measure.case import Case, make_record
+from cutesnake.predict.band import band, read_rows
+from cutesnake.predict.capture import captured
+from cutesnake.simulate.simulation import NAME, NotSimulatedError, time_limit
+
+LIMIT_SECONDS = 600.0  # of one case; those of the sweeps take seconds
+MOST_SPANS = 1500  # of the timeline that is kept: its middle
+KINDS: tuple[Literal["warm"], Literal["cold"]] = ("warm", "cold")
+LAUNCH = ("name", "start_us", "end_us", "cycles", "waves", "blocks_per_sm")
+BUSY = ("tensor_percent", "dram_percent", "l2_percent")
+
+
+def predict_build(case: Case, built: dict[str, Any]) -> dict[str, Any]:
+    """The record of a case whose build has the record `built`; one that did not compile is not predicted."""
+    if built["status"] != "ok":
+        said = (built["reason"] or "no reason given").splitlines()[0][:200]
+        return make_record(case, None, f"not predicted: it did not compile ({said})", backend=NAME)
+    return predict_case(case)
+
+
+def predict_case(case: Case, limit_s: float = LIMIT_SECONDS) -> dict[str, Any]:
+    """The record of a case. `case.settings` has `device`, the name of a card that ptxsim knows.
+
+    What cannot be captured or simulated, and what takes too long, is a failed record with its reason.
+    """
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"  # a job is told to take one core
+    import ptxsim
+
+    began = time.monotonic()
+    metrics, reason = None, None
+    try:
+        with time_limit(limit_s):
+            metrics = _metrics(case)
+    except NotSimulatedError as error:
+        reason = str(error)
+    except (ptxsim.PtxError, ptxsim.CaptureError, ptxsim.DeviceError) as error:
+        reason = describe(RuntimeError(f"ptxsim cannot predict it: {error}"))
+    return make_record(case, metrics, reason, backend=NAME, seconds=time.monotonic() - began)
+
+
+def _metrics(case: Case) -> dict[str, Any]:
+    import ptxsim
+
+    card = ptxsim.DeviceModel.load(case.settings["device"])
+    launches = captured(case)
+    cubin = Path(case.build) / "kernel.cubin"
+    found = {kind: ptxsim.predict(launches, card, cache=kind, code=cubin if cubin.exists() else None) for kind in KINDS}
+    sources = Counter(parameter.source for parameter in card.parameters.values())
+    rows = read_rows()
+    bands = {kind: band(case.operator, kind, set(sources) == {"measured"}, rows) for kind in KINDS}
+    main = max(found["cold"].launches, key=lambda launch: launch.end_us - launch.start_us)
+    return {
+        "device": card.name,
+        "sm_clock_mhz": found["cold"].sm_clock_mhz,
+        **{f"{kind}_us": found[kind].microseconds for kind in KINDS},
+        "bands": {kind: {"percent": bands[kind].percent, "words": bands[kind].words} for kind in KINDS},
+        "launches": {kind: [_launch(launch) for launch in found[kind].launches] for kind in KINDS},
+        **{key: getattr(main, key) for key in BUSY},
+        "parameters": {source: sources[source] for source in ("measured", "published", "assumed")},
+        "notes": list(dict.fromkeys(note for kind in KINDS for note in found[kind].notes)),
+        "timeline": {"launch": main.name, **_middle(main.timeline)},
+    }
+
+
+def _launch(launch: Any) -> dict[str, Any]:
+    return {key: getattr(launch, key) for key in (*LAUNCH, *BUSY)}
+
+
+def _middle(timeline: Any) -> dict[str, Any]:
+    """As much of a timeline, around its middle, as has MOST_SPANS spans; cycles from the start of the launch."""
+    middle = timeline.cycles / 2
+    spans = [span for track in timeline.tracks for span in track.spans]
+    near = sorted(spans, key=lambda span: max(span.begin - middle, middle - span.end, 0.0))[:MOST_SPANS]
+    begin = min((span.begin for span in near), default=0.0)
+    end = max((span.end for span in near), default=timeline.cycles)
+    if len(near) < len(spans):  # cut where no track has lost a span yet
+        reach = max(max(span.begin - middle, middle - span.end, 0.0) for span in near)
+        begin, end = max(0.0, middle - reach), min(timeline.cycles, middle + reach)
+    return {
+        "cycles": timeline.cycles,
+        "begin": begin,
+        "end": end,
+        "tracks": [
+            {
+                "name": track.name,
+                "spans": [
+                    [span.kind, round(max(span.begin, begin)), round(min(span.end, end)), span.what, span.ptx_line]
+                    for span in track.spans
+                    if span.end > begin and span.begin < end
+                ],
+            }
+            for track in timeline.tracks
+        ],
+    }

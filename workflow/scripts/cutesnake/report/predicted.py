@@ -1,0 +1,69 @@
+"""Times that nobody measured: what ptxsim's clock says of cards that are not here, each with its band."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cutesnake.evidence.gather import Evidence
+from cutesnake.plot.timeline import short_name
+from cutesnake.report.words import Notes, plural
+
+Record = dict[str, Any]
+KINDS = ("cold", "warm")
+
+
+def predicted(evidence: Evidence, notes: Notes) -> list[Record]:
+    """A table per card: a row per case, its times with their bands, and what its main launch keeps busy.
+
+    What bands rest on, and why a prediction failed, is numbered by `notes`, those of the page.
+    """
+    entries = list(evidence.predicted.values())
+    devices = evidence.plan["predicted"]["devices"]
+    found = []
+    for target in devices:
+        mine = [entry for entry in entries if entry["case"]["target"] == target]
+        fine = [entry for entry in mine if entry["status"] == "ok"]
+        if mine:
+            found.append(
+                {
+                    "target": target,
+                    "card": fine[0]["metrics"]["device"] if fine else devices[target],
+                    "clock_mhz": fine[0]["metrics"]["sm_clock_mhz"] if fine else None,
+                    "parameters": fine[0]["metrics"]["parameters"] if fine else None,
+                    "rows": [_row(entry, notes) for entry in sorted(mine, key=_order(evidence))],
+                }
+            )
+    return found
+
+
+def _order(evidence: Evidence) -> Any:
+    workloads, kernels = list(evidence.workloads), [kernel for kernel, _ in evidence.decisions]
+    return lambda entry: (
+        workloads.index(entry["case"]["workload"]) if entry["case"]["workload"] in workloads else len(workloads),
+        kernels.index(entry["case"]["kernel"]) if entry["case"]["kernel"] in kernels else len(kernels),
+    )
+
+
+def _row(entry: Record, notes: Notes) -> Record:
+    case, metrics = entry["case"], entry["metrics"]
+    row = {key: case[key] for key in ("workload", "kernel")} | {"variant": case["variant"]["id"]}
+    if entry["status"] != "ok":
+        return {**row, "failed": notes.mark(entry["reason"])}
+    return {
+        **row,
+        "failed": None,
+        "times": [_time(metrics, kind, notes) for kind in KINDS],
+        "busy": [metrics[f"{key}_percent"] for key in ("tensor", "dram", "l2")],
+        "launches": ", ".join(_launch(launch) for launch in metrics["launches"]["cold"]),
+    }
+
+
+def _time(metrics: Record, kind: str, notes: Notes) -> Record:
+    band = metrics["bands"][kind]
+    return {"us": metrics[f"{kind}_us"], "percent": band["percent"], "note": notes.mark(f"The band: {band['words']}.")}
+
+
+def _launch(launch: Record) -> str:
+    share = launch["waves"]
+    waves = f"{100 * share:.0f} % of a wave" if share < 1 else plural(round(share, 1), "wave")
+    return f"{short_name(launch['name'])} {launch['end_us'] - launch['start_us']:.1f} µs, {waves}"
