@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class Engines:
         self.cluster = cluster
         self.figures = cluster.figures
         self.last: dict[Pipe, float] = {}  # when the latest task of a pipe will be done
+        self.computed: dict[int, float] = {}  # when the tensor cores have done what a CTA asked for (tcgen05)
         self.stores: dict[Store, float] = {}  # when a bulk store will be in L2
         self._latest_store: tuple[tuple[float, ...], float, float] = ((), 0.0, 0.0)
         self.how: dict[type[Task], Callable[[Any, Pipe, float], float]] = {
@@ -155,13 +156,14 @@ class Engines:
         for sm in sms:
             sm.tensor.free = start + cycles
             sm.tensor_busy += cycles
+        self.computed[rank] = start + cycles
         cluster.simulation.recorder.engine("tensor cores", "product", task.origin, start, start + cycles)
         return start + cycles
 
     def _commit(self, task: tcgen05.Commit, pipe: Pipe, at: float) -> float:
         f = self.figures
         pair = f.tcgen05_pair_latency if len(task.bars) > 1 else 0.0
-        return max(at, self.last.get(pipe, 0.0)) + f.tcgen05_latency + pair
+        return max(at, self.computed.get(pipe.rank, 0.0)) + f.tcgen05_latency + pair
 
 
 def skip(task: Task) -> bool:
@@ -182,3 +184,32 @@ def skip(task: Task) -> bool:
     elif not isinstance(task, TensorProduct | tcgen05.TensorCopy):
         return False
     return True
+
+
+class Copied(NamedTuple):
+    """What a copy moves to or from global memory: an address, the byte offset of its first element, and its bytes."""
+
+    address: int
+    offset: int
+    size: float
+    writes: bool = False
+
+
+def copied(task: Task) -> Copied | None:
+    """The global memory that a piece of asynchronous work reads or writes; None for one that does neither."""
+    if isinstance(task, tma.BoxLoad):
+        tensor = task.tensor
+        first = task.corner[0] * tensor.bits // 8
+        offset = first + sum(c * s for c, s in zip(task.corner[1:], tensor.strides[1:], strict=False))
+        return Copied(tensor.address, max(offset, 0), float(tensor.box_bytes))
+    if isinstance(task, bulk.BytesLoad) and not task.from_shared:
+        return Copied(task.source, 0, float(task.size))
+    if isinstance(task, cp_async.ThreadCopies) and task.moves:
+        return Copied(task.moves[0].source, 0, float(sum(move.valid for move in task.moves)))
+    if isinstance(task, ReadHalf):
+        store = task.store
+        if isinstance(store, tma.BoxStore):
+            return Copied(store.tensor.address, 0, float(store.tensor.box_bytes), True)
+        if isinstance(store, bulk.BytesStore):
+            return Copied(store.to, 0, float(store.size), True)
+    return None

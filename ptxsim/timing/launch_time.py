@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..cluster import Stuck
@@ -9,11 +12,12 @@ from ..launch import Launch
 from ..syntax import PtxError
 from .device import DeviceModel
 from .grid import Placement, place
-from .memory_system import Cache, MemorySystem, Traffic, evicted, missing
+from .memory_system import Cache, MemorySystem, evicted, missing
 from .prediction import LaunchTime
 from .recorder import Recorder
 from .sass import Code
-from .simulation import Simulation
+from .scout import Survey, Surveyor
+from .simulation import Ran, Simulation
 from .timed_machine import TimedMachine
 
 _ROUNDS = 4  # clusters that a group of SMs runs one after the other before the rest is taken to go on like the last
@@ -44,7 +48,6 @@ class Timed:
     tensor_percent: float
     dram_percent: float
     l2_percent: float
-    misses: Misses
     recorder: Recorder
 
     @property
@@ -69,11 +72,17 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a group of SMs did: the cycles of all clusters that it runs, and of these so many simulated ones."""
+    """What simulated clusters did: their ends, the work they had, and the cycles of all that their SMs run."""
 
     simulation: Simulation
+    ran: list[Ran]
     cycles: float
-    clusters: int
+    work: float
+
+    @property
+    def last(self) -> float:
+        """When the last of them was over, its stores included."""
+        return max(x.drained for x in self.ran)
 
 
 class Setting:
@@ -82,89 +91,110 @@ class Setting:
     def __init__(self, launch: Launch, card: DeviceModel, code: Code | None, clock_mhz: float, cache: Cache) -> None:
         self.launch, self.card, self.code, self.clock_mhz, self.cache = launch, card, code, clock_mhz, cache
         self.placement = place(launch, card, code)
+        found = Surveyor(launch).survey()
+        self.survey = found or Survey((1.0,) * self.placement.clusters, {}, {}, 1.0)
+        self.misses = self._misses()
 
-    def machine(self) -> TimedMachine:
-        """A machine that only times: copies and products are not made, and stores are taken back."""
-        return TimedMachine(self.launch, self.card, self.code, numerics=False)
-
-    def memory(self, misses: Misses) -> MemorySystem:
-        placement = self.placement
-        memory = MemorySystem(self.card.figures, self.clock_mhz, placement.cluster_size, placement.active_sms)
-        memory.misses, memory.write_back = misses.reads, misses.write_back
-        return memory
-
-    def simulate(
-        self, machine: TimedMachine, misses: Misses, recorder: Recorder, group: int = 0, most: int | None = None
-    ) -> Trial:
-        """Run the clusters of one group of SMs, at most so many of them; the others are taken to go on alike."""
-        launch, placement = self.launch, self.placement
-        sharers = 2 if placement.active_sms > self.card.figures.sm_count / 2 else 1
-        simulation = Simulation(machine, self.memory(misses), placement.places, sharers, recorder)
-        numbers = range(group, placement.clusters, placement.groups)
-        wanted = set(numbers[:most])
-        try:
-            ran = simulation.run([(n, indices) for n, indices in enumerate(launch.clusters()) if n in wanted])
-        except Stuck:
-            said = [f.message for f in machine.findings if f.kind == "deadlock"]
-            what = (said or ["its warps only poll"])[0]
-            raise PtxError(f"kernel {launch.name[:80]} does not end: {what}") from None
-        finally:
-            machine.take_back()
-        cycles = max(x.drained for x in ran)
-        left = len(numbers) - len(ran)
-        if left:
-            ends, at_once = sorted(x.end for x in ran), min(placement.places, len(ran) - 1)
-            cycles += left * (ends[-1] - ends[at_once - 1]) / (len(ends) - at_once)
-        return Trial(simulation, cycles, len(ran))
-
-    def misses(self, traffic: Traffic, clusters: int) -> Misses:
-        """What the whole grid reads and writes, taken from that of so many clusters, against what L2 holds."""
-        scale = self.placement.clusters / clusters
+    def _misses(self) -> Misses:
+        """What the whole grid reads and writes against what L2 holds."""
         sizes = {a.address: float(a.size) for a in self.launch.memory.allocations}
-        read = {key: size * scale for key, size in traffic.read.items()}
-        written = {key: size * scale for key, size in traffic.written.items()}
-        unique = {key: min(read.get(key, 0.0) + written.get(key, 0.0), sizes.get(key, 1e18)) for key in read | written}
+        read, written = self.survey.read, self.survey.written
+        unique = {}
+        for key in read | written:
+            different = max(read.get(key, 0.0) * self.survey.distinct, written.get(key, 0.0))
+            unique[key] = min(different, sizes.get(key, math.inf))
         footprint, capacity = sum(unique.values()), self.card.figures.l2_bytes
         if self.placement.waves > 1:  # see docs/ptxsim.md: each half of L2 serves the SMs on its side
             capacity /= 2
         reads = {key: missing(size, unique[key], footprint, capacity, self.cache) for key, size in read.items()}
         return Misses(reads, evicted(footprint / capacity))
 
-    def outcome(self, cycles: float, trials: list[Trial], misses: Misses, recorder: Recorder) -> Timed:
-        """What the simulated groups say about the whole grid."""
+    def machine(self) -> TimedMachine:
+        """A machine that only times: copies and products are not made, and stores are taken back."""
+        return TimedMachine(self.launch, self.card, self.code, numerics=False)
+
+    def simulate(self, machine: TimedMachine, recorder: Recorder, numbers: Sequence[int], most: int) -> Trial:
+        """Run clusters on one group of SMs, at most so many of them; the others are taken to go on alike."""
         f, placement = self.card.figures, self.placement
-        scale = placement.clusters / sum(trial.clusters for trial in trials)
+        memory = MemorySystem(f, self.clock_mhz, placement.cluster_size, placement.active_sms)
+        memory.misses, memory.write_back = self.misses.reads, self.misses.write_back
+        sharers = 2 if placement.active_sms > f.sm_count / 2 else 1
+        simulation = Simulation(machine, memory, placement.places, sharers, recorder)
+        clusters = list(self.launch.clusters())
+        try:
+            ran = simulation.run([(n, clusters[n]) for n in numbers[:most]])
+        except Stuck:
+            said = [found.message for found in machine.findings if found.kind == "deadlock"]
+            what = (said or ["its warps only poll"])[0]
+            raise PtxError(f"kernel {self.launch.name[:80]} does not end: {what}") from None
+        finally:
+            machine.take_back()
+        cycles, left = max(x.drained for x in ran), max(len(numbers) - most, 0)
+        if left:
+            ends, at_once = sorted(x.end for x in ran), min(placement.places, len(ran) - 1)
+            cycles += left * (ends[-1] - ends[at_once - 1]) / (len(ends) - at_once)
+        return Trial(simulation, ran, cycles, sum(self.survey.work[n] for n in numbers[:most]))
+
+    def outcome(self, cycles: float, trials: list[Trial], recorder: Recorder) -> Timed:
+        """What the simulated clusters say about the whole grid."""
+        f = self.card.figures
+        scale = sum(self.survey.work) / sum(trial.work for trial in trials)
         simulations = [trial.simulation for trial in trials]
         tensor = scale * sum(sm.tensor_busy for s in simulations for sm in s.sms)
         dram = scale * sum(s.memory.traffic.dram for s in simulations)
         l2 = scale * sum(s.memory.traffic.l2 for s in simulations)
+        triggered = [trial.cycles if t is None else t for trial in trials for t in (trial.simulation.triggered,)]
         return Timed(
             self.launch,
             cycles,
             simulations[0].awaited,
-            min(max(cycles if s.triggered is None else s.triggered for s in simulations), cycles),
-            placement,
+            min(max(triggered), cycles),
+            self.placement,
             100 * tensor / (cycles * f.sm_count),
             100 * dram / (cycles * f.dram_read_gb_per_s * 1e3 / self.clock_mhz),
             100 * l2 / (cycles * f.l2_bytes_per_cycle),
-            misses,
             recorder,
         )
 
 
 def time_launch(setting: Setting) -> Timed:
-    """Simulate some clusters twice: to see what they read and write, then with what L2 can have of that."""
-    most = _ROUNDS * setting.placement.places
-    first = setting.simulate(setting.machine(), Misses({}, 0.0), Recorder(False), most=most)
-    misses = setting.misses(first.simulation.memory.traffic, first.clusters)
-    recorder = Recorder()
-    last = setting.simulate(setting.machine(), misses, recorder, most=most)
-    return setting.outcome(last.cycles, [last], misses, recorder)
+    """The first group of SMs stands for all where all clusters have the same to do; else see `_uneven`."""
+    placement, recorder = setting.placement, Recorder()
+    if not setting.survey.equal:
+        return _uneven(setting)
+    numbers = range(0, placement.clusters, placement.groups)
+    trial = setting.simulate(setting.machine(), recorder, numbers, _ROUNDS * placement.places)
+    return setting.outcome(trial.cycles, [trial], recorder)
 
 
-def time_in_full(setting: Setting, machine: TimedMachine, misses: Misses) -> Timed:
+def _uneven(setting: Setting) -> Timed:
+    """Clusters of much and of middling work are simulated; the others' times go by their work.
+
+    Clusters come to places on SMs in the order of their numbers, each to that which is free first.
+    """
+    placement, work = setting.placement, setting.survey.work
+    order = sorted(range(len(work)), key=lambda n: work[n])
+    recorder, trials = Recorder(), list[Trial]()
+    most = min(placement.places, -(-placement.clusters // placement.groups))
+    for middle in (len(order) - 1, len(order) // 2):
+        first = max(min(middle - most // 2, len(order) - most), 0)
+        numbers = order[first : first + most]
+        trials.append(setting.simulate(setting.machine(), recorder if not trials else Recorder(False), numbers, most))
+    (much, some), at = trials, [trial.work / len(trial.ran) for trial in trials]
+    slope = max((much.last - some.last) / (at[0] - at[1]), 0.0) if at[0] > at[1] else 0.0
+    free = [0.0] * min(placement.groups * placement.places, len(work))
+    heapq.heapify(free)
+    for cluster in work:
+        begin = heapq.heappop(free)
+        begin += setting.card.figures.cta_interval_cycles if begin else 0.0
+        heapq.heappush(free, begin + max(much.last + slope * (cluster - at[0]), 1.0))
+    return setting.outcome(max(free), trials, recorder)
+
+
+def time_in_full(setting: Setting, machine: TimedMachine) -> Timed:
     """Simulate every cluster of the grid, group after group."""
-    recorder, trials = Recorder(), []
-    for group in range(min(setting.placement.groups, setting.placement.clusters)):
-        trials.append(setting.simulate(machine, misses, recorder if not group else Recorder(False), group))
-    return setting.outcome(max(trial.cycles for trial in trials), trials, misses, recorder)
+    recorder, trials, placement = Recorder(), list[Trial](), setting.placement
+    for group in range(min(placement.groups, placement.clusters)):
+        numbers = range(group, placement.clusters, placement.groups)
+        trials.append(setting.simulate(machine, Recorder(False) if group else recorder, numbers, len(numbers)))
+    return setting.outcome(max(trial.cycles for trial in trials), trials, recorder)

@@ -37,9 +37,8 @@ def predict(
     card = device if isinstance(device, DeviceModel) else DeviceModel.load(device)
     clock = clock_mhz or card.figures.sm_clock_mhz
     given = [launches] if isinstance(launches, Launch) else list(launches)
-    settings = [Setting(launch, card, code_of(launch.name, code), clock, cache) for launch in given]
     with np.errstate(all="ignore"), one_thread():
-        timed = [time_launch(setting) for setting in settings]
+        timed = [time_launch(Setting(launch, card, code_of(launch.name, code), clock, cache)) for launch in given]
     return prediction(timed, card, clock, cache)
 
 

@@ -15,7 +15,7 @@ from ..machine import one_thread
 from ..run import Result
 from ..syntax import PtxError
 from .device import DeviceModel
-from .launch_time import Misses, Setting, Timed, time_in_full, time_launch
+from .launch_time import Setting, Timed, time_in_full
 from .memory_system import Cache
 from .predict import prediction
 from .sass import code_of
@@ -42,12 +42,11 @@ def run_timed(
     counts: list[Counts] = []
     timed: list[Timed] = []
     for n, launch in enumerate(launches):
-        setting = Setting(launch, card, code_of(launch.name, code), clock, cache)
-        machine = TimedMachine(launch, card, setting.code, True, frozenset(checks), trace, track)
+        machine = TimedMachine(launch, card, code_of(launch.name, code), True, frozenset(checks), trace, track)
         with np.errstate(all="ignore"), one_thread():
-            misses = _misses(setting)
+            setting = Setting(launch, card, machine.code, clock, cache)
             try:
-                timed.append(time_in_full(setting, machine, misses))
+                timed.append(time_in_full(setting, machine))
             except PtxError:
                 if not any(f.kind == "deadlock" for f in machine.findings):
                     raise
@@ -61,12 +60,3 @@ def run_timed(
     predicted = prediction(timed, card, clock, cache) if len(timed) == len(launches) else None
     seconds = time.perf_counter() - begin
     return Result(findings, counts, "timed", 0, seconds, [x.name for x in launches], predicted)
-
-
-def _misses(setting: Setting) -> Misses:
-    """What of the launch misses L2, by the clusters that a prediction simulates."""
-    try:
-        found = time_launch(setting)
-    except PtxError:
-        return Misses({}, 0.0)  # a deadlock: it is found, and reported, by the run in full
-    return found.misses

@@ -1,0 +1,186 @@
+"""How much each cluster of a grid has to do, found without a clock and without numbers.
+
+A scouted cluster runs with its warps in step, its copies and products skipped; what counts is how many instructions
+its warps execute and which parts of global memory it asks for. From some clusters, all values along an axis of the
+grid where work goes by that, follows the work of all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..cluster import Cluster, Stuck
+from ..launch import Dim3, Launch
+from ..machine import Machine
+from ..memory import Access, Allocation
+from ..observer import Observer
+from ..registers import RegisterFile
+from ..schedule import Schedule
+from ..warp import Fragment
+from ..work import Pipe, Task
+from .engines import Copied, copied, skip
+
+ALIKE = 0.02  # relative difference of work up to which clusters count as equal
+_ALONG = 16  # clusters scouted along an axis of the grid
+_GRAIN = 12  # bits of an address within a piece of global memory
+
+
+@dataclass(frozen=True, slots=True)
+class Scouted:
+    """A cluster's warp instructions, bytes read and written by allocation, and the 4-KiB pieces that it reads."""
+
+    work: float
+    read: dict[int, float]
+    written: dict[int, float]
+    pieces: frozenset[tuple[int, int]]
+
+
+class _Witness(Observer):
+    """Notes which global memory ordinary loads touch, and keeps what ordinary stores overwrite."""
+
+    def __init__(self) -> None:
+        self.read: dict[int, float] = {}
+        self.written: dict[int, float] = {}
+        self.pieces: set[tuple[int, int]] = set()
+        self.kept: list[tuple[Allocation, np.ndarray, np.ndarray]] = []
+
+    def note(self, allocation: Allocation, copy: Copied) -> None:
+        """A copy reads or writes an allocation."""
+        moved = self.written if copy.writes else self.read
+        moved[allocation.address] = moved.get(allocation.address, 0.0) + copy.size
+        if not copy.writes:
+            self.pieces.add((allocation.address, (copy.address - allocation.address + copy.offset) >> _GRAIN))
+
+    def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
+        at = offsets.astype(np.int64)
+        if access.write:
+            cells = at[:, None] + np.arange(access.size)
+            self.kept.append((allocation, cells, allocation.bytes[cells]))
+            self.written[allocation.address] = self.written.get(allocation.address, 0.0) + cells.size
+        else:
+            for piece in set((at >> _GRAIN).tolist()):
+                self.pieces.add((allocation.address, piece))
+            self.read[allocation.address] = self.read.get(allocation.address, 0.0) + access.size * len(at)
+
+
+class _Scout(Cluster):
+    """A cluster that skips its copies and products but notes what the copies read."""
+
+    witness: _Witness
+
+    def post(self, pipe: Pipe, task: Task) -> None:
+        found = copied(task)
+        allocation = None if found is None else self.machine.memory.find(found.address)
+        if found is not None and allocation is not None:
+            self.witness.note(allocation, found)
+        super().post(pipe, task)
+
+    def complete(self, pipe: Pipe) -> None:
+        task = self.pipes.take(pipe)
+        self.progress += 1
+        if not skip(task):
+            task.run()
+
+
+def scout(launch: Launch, indices: list[Dim3]) -> Scouted | None:
+    """What one cluster does; None if it cannot end by itself."""
+    machine = Machine(launch, Schedule("eager"))
+    cx, cy, cz = launch.cluster
+    pool = [RegisterFile(launch.kernel.registers, 32 * launch.warps) for _ in range(cx * cy * cz)]
+    cluster = _Scout(machine, indices, pool)
+    cluster.observer = cluster.witness = witness = _Witness()
+    for cta in cluster.ctas:
+        cta.shared.fill(0)
+    try:
+        cluster.run()
+    except Stuck:
+        return None
+    finally:
+        for allocation, cells, before in reversed(witness.kept):
+            allocation.bytes[cells] = before
+    machine.counts.finish(machine.program.blocks, machine.visits, machine.memory)
+    return Scouted(float(machine.counts.warp_instructions), witness.read, witness.written, frozenset(witness.pieces))
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The work of every cluster, the bytes by allocation that all read and write, and of those read the different ones.
+
+    `distinct` is the part of the pieces of memory that neighbouring clusters read which is not read by both.
+    """
+
+    work: tuple[float, ...]
+    read: dict[int, float]
+    written: dict[int, float]
+    distinct: float
+
+    @property
+    def equal(self) -> bool:
+        return max(self.work) - min(self.work) <= ALIKE * max(self.work)
+
+
+class Surveyor:
+    """Looks at clusters of a launch, at each at most once."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.clusters = list(launch.clusters())
+        self.seen: dict[int, Scouted] = {}
+
+    def look(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            if number not in self.seen and (found := scout(self.launch, self.clusters[number])) is not None:
+                self.seen[number] = found
+
+    def survey(self) -> Survey | None:
+        """Look at a few clusters and, where their work differs, at more; None if none of them can end by itself."""
+        n = len(self.clusters)
+        self.look([0, min(1, n - 1), n // 2, n - 1])
+        if not self.seen:
+            return None
+        distinct = _distinct([self.seen[k] for k in (0, 1) if k in self.seen])
+        works = [x.work for x in self.seen.values()]
+        equal = max(works) - min(works) <= ALIKE * max(works)
+        work = (max(works),) * n if equal else self._by_axis()
+        scale = sum(work) / sum(x.work for x in self.seen.values())
+        read, written = (_total([getattr(x, way) for x in self.seen.values()], scale) for way in ("read", "written"))
+        return Survey(work, read, written, distinct)
+
+    def _by_axis(self) -> tuple[float, ...]:
+        """The work of all clusters, by the axis of the grid that explains that of the scouted ones best."""
+        best: tuple[float, ...] = ()
+        least = math.inf
+        for axis in range(3):
+            first: dict[int, int] = {}
+            for number, indices in enumerate(self.clusters):
+                first.setdefault(indices[0][axis], number)
+            values = sorted(first)
+            if len(values) > 1:
+                step = -(-len(values) // _ALONG)
+                self.look(first[value] for value in sorted({*values[::step], values[-1]}))
+        for axis in range(3):
+            points: dict[int, list[float]] = {}
+            for number, found in self.seen.items():
+                points.setdefault(self.clusters[number][0][axis], []).append(found.work)
+            known = sorted(points)
+            means = [float(np.mean(points[value])) for value in known]
+            work = np.interp([indices[0][axis] for indices in self.clusters], known, means)
+            error = float(np.mean([abs(work[number] - x.work) for number, x in self.seen.items()]))
+            if error < least:
+                best, least = tuple(work.tolist()), error
+        return best
+
+
+def _total(parts: list[dict[int, float]], scale: float) -> dict[int, float]:
+    keys = {key for part in parts for key in part}
+    return {key: scale * sum(part.get(key, 0.0) for part in parts) for key in keys}
+
+
+def _distinct(neighbours: list[Scouted]) -> float:
+    """Different pieces of memory over all pieces that neighbours ask for."""
+    pieces = sum(len(x.pieces) for x in neighbours)
+    return len(frozenset[tuple[int, int]]().union(*(x.pieces for x in neighbours))) / pieces if pieces else 1.0
