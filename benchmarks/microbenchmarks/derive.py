@@ -135,10 +135,6 @@ def launch(results: Results, dependent: str) -> float:
     return results.value("launch period", ctas=1, spin_cycles=0, through="graph", dependent_launch=dependent)
 
 
-def all_sms(results: Results, row: dict[str, Any]) -> float:
-    return float(row["value"]) * float(results.card["processors"])
-
-
 @dataclass(frozen=True)
 class Derivation:
     """How a parameter follows from the results, and the words for it; `digits` significant digits are kept."""
@@ -228,11 +224,12 @@ DERIVATIONS: dict[str, Derivation] = {
         "ld.global.cg.v4 from L2, one SM", lambda r: r.sweep("ld_cg_16", "L2", sms=1)["value"]
     ),
     "store_bytes_per_cycle": Derivation("st.global.v4 to L2, one SM", lambda r: r.sweep("st_16", "L2", sms=1)["value"]),
-    "l2_bytes_per_cycle": Derivation(
-        "TMA from L2, all SMs, boxes of 32 KiB", lambda r: all_sms(r, r.tma("ring_tensor", 32, 4, "all"))
+    "l2_gb_per_s": Derivation(
+        "TMA from L2, all SMs, boxes of 32 KiB; the same beside products that hold the SM clock down",
+        lambda r: r.tma("ring_tensor", 32, 4, "all")["also"]["gb_per_s"],
     ),
-    "l2_write_bytes_per_cycle": Derivation(
-        "st.global.v4 to L2, all SMs", lambda r: all_sms(r, r.sweep("st_16", "L2", sms="all"))
+    "l2_write_gb_per_s": Derivation(
+        "st.global.v4 to L2, all SMs", lambda r: r.sweep("st_16", "L2", sms="all")["also"]["gb_per_s"]
     ),
     "dram_read_gb_per_s": Derivation(
         "ld.global.cg.v4 over 4 GiB, all SMs", lambda r: r.sweep("ld_cg_16", "DRAM", sms="all")["also"]["gb_per_s"]

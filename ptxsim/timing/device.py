@@ -84,8 +84,8 @@ class Figures:
     l1_bytes_per_cycle: float
     load_bytes_per_cycle: float
     store_bytes_per_cycle: float
-    l2_bytes_per_cycle: float
-    l2_write_bytes_per_cycle: float
+    l2_gb_per_s: float
+    l2_write_gb_per_s: float
     dram_read_gb_per_s: float
     dram_write_gb_per_s: float
     dram_copy_gb_per_s: float

@@ -152,7 +152,7 @@ class Setting:
             self.placement,
             100 * tensor / (cycles * f.sm_count),
             100 * dram / (cycles * f.dram_read_gb_per_s * 1e3 / self.clock_mhz),
-            100 * l2 / (cycles * f.l2_bytes_per_cycle),
+            100 * l2 / (cycles * f.l2_gb_per_s * 1e3 / self.clock_mhz),
             recorder,
         )
 

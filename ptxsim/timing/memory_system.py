@@ -64,7 +64,8 @@ class MemorySystem:
         self.traffic = Traffic()
         self._owed: dict[int, float] = {}
         per_cycle = 1e3 / clock_mhz  # GB/s → bytes a cycle
-        self._whole = (f.l2_bytes_per_cycle, f.l2_write_bytes_per_cycle, f.dram_read_gb_per_s * per_cycle)
+        rates = (f.l2_gb_per_s, f.l2_write_gb_per_s, f.dram_read_gb_per_s)  # none of them follows the SM clock
+        self._whole = tuple(rate * per_cycle for rate in rates)
         # Bytes written count for more on the way to DRAM, so that a copy gets the bandwidth of copies.
         both = f.dram_read_gb_per_s / f.dram_copy_gb_per_s
         self._dram_write_cost = max(2 * both - 1, f.dram_read_gb_per_s / f.dram_write_gb_per_s)
