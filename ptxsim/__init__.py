@@ -14,6 +14,7 @@ from .run import DEFAULT_CHECKS, Result, run
 from .schedule import DEFAULT as DEFAULT_SCHEDULES
 from .schedule import NAMES as SCHEDULES
 from .syntax import Kernel, PtxError
+from .tile import tile_launch
 from .timing import DeviceError, DeviceModel, Prediction, predict
 
 __all__ = [
@@ -40,4 +41,5 @@ __all__ = [
     "predict",
     "run",
     "signature",
+    "tile_launch",
 ]

@@ -30,6 +30,7 @@ class Launch:
     attributes: dict[str, Any] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
     explicit_cluster: bool = False
+    cta_memory: tuple[int, int] = (0, 0)  # global memory of each CTA's own: the address of the first one's, bytes each
 
     @property
     def threads(self) -> int:
@@ -48,6 +49,12 @@ class Launch:
     @property
     def name(self) -> str:
         return self.kernel.name
+
+    def memory_of(self, index: Dim3) -> int:
+        """The address of the memory of a CTA's own, 0 where it has none (%perctamemoryoffset)."""
+        address, size = self.cta_memory
+        x, y, z = index
+        return address + size * (x + self.grid[0] * (y + self.grid[1] * z)) if size else 0
 
     def clusters(self) -> Iterator[list[Dim3]]:
         """The CTA indices of each cluster, ranks in order (x fastest)."""

@@ -58,19 +58,35 @@ def link(obj: str | Path) -> Path:
     """The object linked with the stub into a shared library, kept in a per-user cache by content."""
     stub = Path(__file__).with_name("stub.c")
     exported(obj)  # raises for a file that is no object
-    digest = hashlib.sha256(stub.read_bytes() + Path(obj).read_bytes()).hexdigest()[:24]
+    return _linked(Path(obj).read_bytes(), str(obj), stub)
+
+
+def link_content(content: bytes, name: str) -> Path:
+    """An object that is given by its bytes, linked by itself; `name` says in messages where it came from."""
+    return _linked(content, name, None)
+
+
+def _linked(content: bytes, name: str, stub: Path | None) -> Path:
+    """The library of an object, out of the cache or made there."""
+    beside = b"" if stub is None else stub.read_bytes()
+    digest = hashlib.sha256(beside + content).hexdigest()[:24]
     folder = Path(os.environ.get("PTXSIM_CACHE") or Path(tempfile.gettempdir()) / f"ptxsim-{os.getuid()}")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
         raise CaptureError(f"the cache folder {folder} belongs to another user: set PTXSIM_CACHE")
     out = folder / f"{digest}.so"
-    if not out.exists():
-        partial = folder / f"{digest}.{os.getpid()}"
-        words = compiler()
-        command = [*words, "-shared", "-fPIC", "-O1", "-Wl,-Bsymbolic", "-o", str(partial), str(stub), str(obj)]
+    if out.exists():
+        return out
+    words = compiler()
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        obj, partial = Path(work) / "given.o", Path(work) / "made.so"
+        obj.write_bytes(content)
+        sources = [str(x) for x in (stub, obj) if x is not None]
+        command = [*words, "-shared", "-fPIC", "-O1", "-Wl,-Bsymbolic", "-o", str(partial), *sources]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode or not partial.exists():
-            raise CaptureError(f"{shlex.join(words)} cannot link {obj}: {_reason(done)}")
+            reason = _reason(done).replace(str(obj), name)
+            raise CaptureError(f"{shlex.join(words)} cannot link {name}: {reason}")
         partial.rename(out)
     return out
 

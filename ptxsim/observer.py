@@ -26,6 +26,7 @@ class Observer:
     """Hooks, called by the thread or the asynchronous work that does something. `at` is an instruction's index."""
 
     serial = 1  # of the last piece of work issued
+    doubtful = False  # whether it wants to be told when the write under way has been made
 
     # asynchronous work is asked for, and waited for
     def issued(self, f: Fragment, at: int, warp: int) -> Token:
@@ -100,8 +101,14 @@ class Observer:
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
         """An ordinary access at byte `offsets` of an allocation, one per active lane."""
 
+    def shared_written(self, target: CTA, agree: bool) -> None:
+        """What was told of last has been written; `agree` says that every lane finds there what it wrote.
+
+        Called only where the observer is `doubtful`.
+        """
+
     def shared_copied(self, target: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None) -> None:
-        """Bytes start..end were written by a copy that signals `bar`, or by a cp.async (None)."""
+        """Bytes start..end were written by a copy that signals `bar`, or are about to be by a cp.async (None)."""
 
     def shared_stored(self, source: CTA, start: int, end: int, origin: Origin) -> None:
         """Bytes start..end were read by a bulk store."""

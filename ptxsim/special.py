@@ -54,6 +54,8 @@ def special_register(cta: CTA, name: str, lo: int, hi: int) -> np.ndarray:
         machine = cta.cluster.machine
         machine.ticks += 1
         return np.full(hi - lo, machine.ticks, np.uint64 if base in WIDE_CLOCKS else np.uint32)
+    if base == "perctamemoryoffset":
+        return np.full(hi - lo, cta.launch.memory_of(cta.index), np.uint64)
     if base not in UNIFORM:
         raise PtxError(f"kernel {cta.launch.name[:80]}: unknown special register {name}")
     return np.full(hi - lo, UNIFORM[base](cta, AXES.get(axis, 0)), np.uint32)

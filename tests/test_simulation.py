@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 import ptxsim
-from builds import build
+from builds import build, simulate
 from cutesnake import record
 from cutesnake.build.compile import compile_build
-from cutesnake.catalog import load_kernel
+from cutesnake.catalog import load_kernel, make_workload
 from cutesnake.contract import Cost, Variant
 from cutesnake.measure import stage
 from cutesnake.measure.case import Case
@@ -53,16 +53,18 @@ def simulated(found: Plan) -> dict[tuple[str, str], list[str]]:
 
 
 ADD, FP16, FP8, SM90 = "cute", "cutlass_fp16", "cutlass_fp8", "cute_sm90"
-BLACKWELL = {(kernel, "sm_100a") for kernel in (ADD, FP16, FP8, "cute_sm100")}
+TILE = ("cutile", "tilegym", "tilegym_split_kv")
+HOPPER = {(kernel, "sm_90a") for kernel in (ADD, SM90)}
+BLACKWELL = {(kernel, "sm_100a") for kernel in (ADD, FP16, FP8, "cute_sm100", *TILE)}
 
 
 @pytest.mark.parametrize(
     ("name", "kernels"),
     [
-        ("none", {(ADD, "sm_90a"), (SM90, "sm_90a"), *BLACKWELL}),
-        ("rtx5090", {(ADD, "sm_90a"), (SM90, "sm_90a"), *BLACKWELL}),
+        ("none", HOPPER | BLACKWELL),
+        ("rtx5090", HOPPER | BLACKWELL),
         ("h200", BLACKWELL),
-        ("b200", {(ADD, "sm_90a"), (SM90, "sm_90a")}),
+        ("b200", HOPPER),
     ],
 )
 def test_what_the_card_here_does_not_run_is_simulated(plan, name, kernels) -> None:
@@ -77,11 +79,12 @@ def test_a_simulated_case_needs_no_card_and_a_case_for_the_card_is_not_simulated
         assert found.case(key).build.target == "sm_100a"
 
 
-def test_the_short_list_needs_no_build_of_its_own(plan) -> None:
-    """Simulation is on by default: it must not make the default experiment compile more."""
+def test_the_short_list_needs_no_build_of_its_own_but_where_sizes_are_compiled_in(plan) -> None:
+    """Simulation is on by default: it should not make the default experiment compile more."""
     without = plan("none", simulation={**DEFAULT["simulation"], "extent": "none"})
     assert not without.simulated
-    assert set(plan("none").builds) == set(without.builds)
+    more = set(plan("none").builds) - set(without.builds)
+    assert {key.split("/")[1] for key in more} == {"tilegym", "tilegym_split_kv"}
 
 
 def test_both_ways_through_nvidias_kernels_are_checked(plan) -> None:
@@ -113,7 +116,8 @@ def test_the_plan_lists_them(plan) -> None:
 @pytest.mark.parametrize(
     ("dsl", "target", "lacking", "words"),
     [
-        ("cutile", "sm_100a", (), "TMA descriptors are made by the driver"),
+        ("cutile", "sm_90a", (), "leaves it to ptxas to wait for Hopper's products"),
+        ("cutile", "sm_100a", ("cuda-bindings",), "cuda-bindings is not installed here"),
         ("torch", "sm_90a", (), "there is no build to simulate"),
         ("cute", "sm_120a", (), "ptxsim simulates sm_90a and sm_100a, not sm_120a"),
         ("cute", "sm_100a", ("gcc",), "a C compiler (cc, gcc, clang) is not installed here"),
@@ -314,3 +318,15 @@ def test_what_is_wrong_with_nvidias_kernel_fails_with_its_words(cutlass, tmp_pat
     edit(mutant / "kernel.ptx", pattern, replacement)
     found = check(mutant, known, tmp_path)
     assert found["status"] == "failed" and words in found["reason"]
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_a_cutile_build_is_simulated_with_the_descriptors_of_its_own_host_code(target) -> None:
+    """Our GEMM with an epilogue in cuTile loads and stores by TMA; a wrong product would fail like a finding."""
+    kernel = load_kernel("gemm_epilogue", "cutile")
+    given = {"m": 200, "n": 264, "k": 136, "activation": "silu", "dtype": "bf16"}
+    variant = next(iter(kernel.variants(make_workload("gemm_epilogue", given), target)))
+    entry = simulate("gemm_epilogue", "cutile", target, variant, given, schedules=("random", "late"))
+    assert entry["status"] == "ok", entry["reason"]
+    (launch,) = entry["metrics"]["simulated"]["launches"]
+    assert launch["tma_instructions"] > 0 and launch["mma_flops"] >= 2 * 200 * 264 * 136

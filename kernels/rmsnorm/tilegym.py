@@ -83,7 +83,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """Grid and arguments of TileGym's `forward`. Raises ValueError for an eps that the build was not made for."""
     import torch
 
-    from cutesnake.load.cutile import TileLaunch, sequence
+    from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
 
     p = build.params
     if inputs.eps != p["eps"]:
@@ -91,8 +91,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     rows = workload.rows
     rstd = torch.empty(rows, dtype=torch.float32, device=inputs.x.device)
     if p["mode"] == "persistent":
-        processors = torch.cuda.get_device_properties(inputs.x.device).multi_processor_count
-        blocks = min(processors, -(-rows // p["tile_m"]))
+        blocks = min(multiprocessors(), -(-rows // p["tile_m"]))
         values = [inputs.x, outputs.y, inputs.weight, rstd]
     else:
         blocks, values = rows, [inputs.x, inputs.weight, outputs.y, rstd]

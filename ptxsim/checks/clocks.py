@@ -124,7 +124,8 @@ class Clocks(Observer):
         pipe, serial = self._pipe(origin.cta.rank), origin.token.serial
         filling.cover(pipe, serial)
         if bar.cta is not origin.cta:  # commits of a pipe arrive in order: whoever has seen a later one has seen this
-            self.lifetimes.peer_accesses(origin.fragment, bar.cta, pipe, serial, origin.at, f"arrives on {bar}, in")
+            what = f"arrives on {bar}, in"
+            self.lifetimes.peer_accesses(origin.fragment, bar.cta, pipe, serial, origin.at, what, bar)
 
     def copies_committed(self, f: Fragment, warp: int) -> None:
         self.copy_groups.setdefault(Warp(f.cta.rank, warp), []).append(self.serial)
@@ -180,7 +181,7 @@ class Clocks(Observer):
         for warp in self._warps(f, lanes):
             me = self.ids[warp]
             epoch = int(self.warps[warp].known[me])
-            self.lifetimes.peer_accesses(f, bar.cta, me, epoch, at, f"arrives on {bar}, in")
+            self.lifetimes.peer_accesses(f, bar.cta, me, epoch, at, f"arrives on {bar}, in", bar)
 
     def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
         self._publish(f, self.phases[bar].filling, lanes)
@@ -218,18 +219,24 @@ class Clocks(Observer):
         index = (offsets >> np.uint64(2)).astype(np.int64)
         if size > 4:
             index = index[:, None] + np.arange(size // 4)[None, :]
+        beside: tuple[int, ...] | None = () if access.write and not access.atomic else None
         for number in np.unique(numbers):
             warp = Warp(f.cta.rank, int(number))
             me, known = self.ids[warp], self.warps[warp].known
             if target is not f.cta:
                 what = "writes" if access.write else "reads"
                 self.lifetimes.peer_accesses(f, target, me, int(known[me]), access.at, what)
-            event = Event(me, int(known[me]), known, access.at, f, atomic=access.atomic)
+            event = Event(me, int(known[me]), known, access.at, f, atomic=access.atomic, beside=beside)
             if size < 4:
                 touched, event.part = words_and_bytes(offsets[numbers == number], size)
             else:
                 touched = index[numbers == number].ravel()
             words.touch(touched, event, access.write)
+            beside = None if beside is None else (*beside, me)
+
+    def shared_written(self, target: CTA, agree: bool) -> None:
+        self.doubtful = False
+        self.shared[target].settle(agree)
 
     def shared_copied(self, target: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None) -> None:
         token = origin.token
@@ -237,7 +244,7 @@ class Clocks(Observer):
             actor, epoch = self.copies_of(bar), token.phases.get(bar, bar.phase + 1)
         else:
             actor, epoch = self._side("cp", origin.cta.rank, origin.warp), token.serial
-        event = Event(actor, epoch, token.known, origin.at, None)
+        event = Event(actor, epoch, token.known, origin.at, None, beside=() if bar is None else None)
         self.shared[target].write(slice(start // 4, -(-end // 4)), event)
 
     def shared_stored(self, source: CTA, start: int, end: int, origin: Origin) -> None:

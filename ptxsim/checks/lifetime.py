@@ -25,6 +25,7 @@ class Deed(NamedTuple):
     epoch: int
     at: int
     what: str
+    phase: int = 0  # of the mbarrier, for an arrival on one
 
 
 class Lifetimes:
@@ -33,19 +34,23 @@ class Lifetimes:
     def __init__(self, clocks: Clocks) -> None:
         self.clocks = clocks
         self.wanted = "exit" in clocks.machine.checks
-        self.by_peers: dict[int, dict[int, Deed]] = {}  # rank → actor of another CTA → its last access
+        # rank → actor of another CTA and, for an arrival, the mbarrier → its last access or arrival
+        self.by_peers: dict[int, dict[tuple[int, MBarrier | None], Deed]] = {}
         self.signals: dict[int, dict[MBarrier, Deed]] = {}  # rank → mbarrier → the last copy it counts
         self.ended: set[int] = set()
 
-    def peer_accesses(self, f: Fragment, target: CTA, actor: int, epoch: int, at: int, what: str) -> None:
-        """A warp of another CTA reaches into `target`'s shared memory."""
+    def peer_accesses(
+        self, f: Fragment, target: CTA, actor: int, epoch: int, at: int, what: str, bar: MBarrier | None = None
+    ) -> None:
+        """A warp of another CTA reaches into `target`'s shared memory, or arrives on its mbarrier `bar`."""
         if not self.wanted:
             return
         if target.rank in self.ended:
             why = f"{self.clocks.names[actor]} {what} shared memory of CTA {target.rank}, which has exited"
             f.report(at, "exit", f"{why}: a cluster barrier, or a wait of that CTA, has to come before its exit")
         else:
-            self.by_peers.setdefault(target.rank, {})[actor] = Deed(epoch, at, what)
+            phase = 0 if bar is None else bar.phase + 1
+            self.by_peers.setdefault(target.rank, {})[actor, bar] = Deed(epoch, at, what, phase)
 
     def signalled(self, target: CTA, bar: MBarrier, phase: int, origin: Origin) -> None:
         """A copy into `target` is under way until a phase of `bar` has completed."""
@@ -71,8 +76,10 @@ class Lifetimes:
         self.clocks.machine.report("exit", message, at)
 
     def _peers_are_done(self, cta: CTA, known: np.ndarray) -> None:
-        for actor, deed in self.by_peers.get(cta.rank, {}).items():
-            if known[actor] < deed.epoch:
+        for (actor, bar), deed in self.by_peers.get(cta.rank, {}).items():
+            # an arrival has been made, though it publishes nothing (.relaxed), once its phase was waited for
+            waited = bar is not None and known[self.clocks.copies_of(bar)] >= deed.phase
+            if known[actor] < deed.epoch and not waited:
                 who = self.clocks.names[actor]
                 why = f"and nothing makes CTA {cta.rank} wait for that before it exits"
                 self._report(deed.at, f"{who} {deed.what} shared memory of CTA {cta.rank}, {why}")

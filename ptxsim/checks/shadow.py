@@ -25,7 +25,9 @@ class Event:
     """A read or a write: by which actor, at which of its epochs, covering what (`known`), at which instruction.
 
     `proxied` is the async-proxy clock of a read through that proxy. `part` says which bytes of each word. `own` is an
-    actor whose reads this write may follow. Two atomics are no race with each other.
+    actor whose reads this write may follow. Two atomics are no race with each other. A write that is told of
+    before it is made has the actors `beside` it that the same access was told of for: several warps may write the same
+    values where they do the same work, which is no race, and is settled once the write has been made.
     """
 
     actor: int
@@ -37,6 +39,21 @@ class Event:
     part: np.ndarray | int = WHOLE
     own: int = -1
     atomic: bool = False
+    beside: tuple[int, ...] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Doubt:
+    """Words that the same instruction has written for others, unordered; a race if this write changes one of them.
+
+    `before` is what they held, `within` says which of them the same access writes for another warp, too.
+    """
+
+    words: np.ndarray
+    before: np.ndarray
+    within: np.ndarray
+    others: list[str]  # what was done to each, by whom
+    event: Event
 
 
 class Words:
@@ -50,6 +67,7 @@ class Words:
         self.epoch = np.zeros(count, np.int64)
         self.at = np.full(count, -1, np.int32)  # instruction of the last write
         self.how = np.zeros(count, np.uint8)  # of the last write: its bytes, whether by an atomic
+        self.doubts: list[Doubt] = []
         self.readers: dict[int, np.ndarray] = {}
         self.read_bytes: dict[int, np.ndarray] = {}  # of readers that have read less than whole words
         self.read_at: dict[int, int] = {}
@@ -100,11 +118,37 @@ class Words:
             bad &= (self.how[index] & event.part) != 0
             if event.atomic:
                 bad &= self.how[index] & ATOMIC == 0
+        if np.count_nonzero(bad) and event.beside is not None:
+            bad = self._sure(index, bad, event)
         if not np.count_nonzero(bad):
             return False
         n = _first(index, bad)
         self._race(n, verb, f"{self.deed(n)} by {self.clocks.names[self.writer[n]]}", int(self.at[n]), event)
         return True
+
+    def _sure(self, index: Index, bad: np.ndarray, event: Event, what: str | None = None) -> np.ndarray:
+        """Those of the bad words that are a race whatever is written; of the others a doubt is kept."""
+        again = bad & (self.at[index] == event.at)
+        if np.count_nonzero(again):
+            words = np.arange(len(self.at))[index][again]
+            within = np.isin(self.writer[words], event.beside or ())
+            others = [what or f"{self.deed(n)} by {self.clocks.names[self.writer[n]]}" for n in words.tolist()]
+            self.doubts.append(Doubt(words, self.content()[words].copy(), within, others, event))
+            self.clocks.doubtful = True
+        return bad & ~again
+
+    def content(self) -> np.ndarray:
+        """What the words hold."""
+        raise NotImplementedError
+
+    def settle(self, agree: bool) -> None:
+        """The write has been made; `agree` says that every lane finds there what it wrote."""
+        doubts, self.doubts = self.doubts, []
+        for doubt in doubts:
+            changed = np.where(doubt.within, not agree, self.content()[doubt.words] != doubt.before)
+            if changed.any():
+                n = int(changed.argmax())
+                self._race(int(doubt.words[n]), "writes", doubt.others[n], doubt.event.at, doubt.event)
 
     def _check_fenced(self, index: Index, event: Event, writer: np.ndarray, proxied: np.ndarray) -> None:
         """Ordinary writes have to be made visible to the async proxy before it reads them."""
@@ -121,8 +165,10 @@ class Words:
             bad = rows[index] > event.known[reader]
             if np.count_nonzero(bad) and reader in self.read_bytes:
                 bad &= (self.read_bytes[reader][index] & event.part) != 0
+            what = f"read by {self.clocks.names[reader]}"
+            if np.count_nonzero(bad) and event.beside is not None:
+                bad = self._sure(index, bad, event, what)
             if np.count_nonzero(bad):
-                what = f"read by {self.clocks.names[reader]}"
                 self._race(_first(index, bad), verb, what, self.read_at[reader], event)
 
     def _note_read(self, index: Index, event: Event) -> None:
@@ -153,6 +199,9 @@ class SharedWords(Words):
 
     def __init__(self, clocks: Clocks, cta: CTA) -> None:
         super().__init__(clocks, cta, -(-cta.shared_bytes // 4) + 8)
+
+    def content(self) -> np.ndarray:
+        return self.cta.words[4]
 
     def place(self, index: int) -> str:
         return f"shared offset {4 * index} of CTA {self.cta.rank}"

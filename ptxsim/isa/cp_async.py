@@ -57,8 +57,12 @@ class ThreadCopies(Task):
                 where = machine.memory.place(move.source, move.valid)
                 return origin.report(kind, f"cp.async of {move.valid} bytes from {move.source:#x}: {where}")
             data[: move.valid] = found
+        observer = origin.cluster.observer
+        observer.shared_copied(cta, at, at + size, origin, None)
         cta.shared[at : at + size] = data
-        return origin.cluster.observer.shared_copied(cta, at, at + size, origin, None)
+        if observer.doubtful:
+            observer.shared_written(cta, True)
+        return None
 
 
 class GroupEnd(Task):

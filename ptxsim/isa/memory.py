@@ -140,6 +140,21 @@ def store(f: Fragment, access: Access, addr: np.ndarray, values: tuple[np.ndarra
     for words, index, lanes in reach(f, access, addr):
         for j, value in enumerate(values):
             words[index + j if j else index] = value if lanes is None or np.ndim(value) == 0 else value[lanes]
+        if f.cta.cluster.observer.doubtful:
+            _settle(f, words, index, lanes, values)
+
+
+def _settle(
+    f: Fragment, words: np.ndarray, index: np.ndarray, lanes: np.ndarray | None, values: tuple[np.ndarray, ...]
+) -> None:
+    """Tell the observer whether every lane finds what it has written."""
+    agree = all(
+        np.array_equal(words[index + j], np.broadcast_to(value, (f.n,))[slice(None) if lanes is None else lanes])
+        for j, value in enumerate(values)
+    )
+    for cta in f.cta.cluster.ctas:
+        if any(view is words for view in cta.words.values()):
+            f.cta.cluster.observer.shared_written(cta, agree)
 
 
 @emits("prefetch", "prefetchu", "applypriority", "discard", results=0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..address import SHARED_WINDOW, WINDOW_SHIFT
+from ..address import SHARED_WINDOW, WINDOW_SHIFT, SharedAddress
 from ..formats import U64
 from ..generator import Generator
 from ..memory import Access
@@ -22,6 +22,7 @@ from ..warp import Fragment, Place
 from .memory import load, state_space
 
 BYTES = 128
+USED = 64  # of them, those that say something: the others are often left unwritten
 _FIELDS = {"global_address": False, "rank": False, "global_dim": True, "global_stride": True}  # whether of a dimension
 
 _SCOPES = {"cta", "cluster", "gpu", "sys"}
@@ -66,6 +67,8 @@ def tensormap_replace(f: Fragment, spec: Replacement, addr: np.ndarray, value: n
     for words, index, lanes in reach(f, spec.access, addr):
         for lane, first in zip(range(f.n) if lanes is None else lanes, index, strict=True):
             replace_field(words[first : first + BYTES // 8], spec.field, spec.ordinal, int(values[lane]))
+        if f.cta.cluster.observer.doubtful:
+            f.cta.cluster.observer.shared_written(f.cta, False)
     for address in f.addresses((addr, spec.access.offset)):
         if address >> WINDOW_SHIFT == 0 and spec.access.space in ("global", "generic"):
             _changed(f, spec.access.at, address, released=False)
@@ -92,7 +95,7 @@ def _copy(g: Generator, ins: Instruction) -> None:
         raise g.unknown()
     g.collective()
     addr, offset = g.address(source)
-    spec = g.bind(MapCopy(g.at, Access.of(g.at, "shared", U64.dtype, BYTES // 8, offset)))
+    spec = g.bind(MapCopy(g.at, Access.of(g.at, "shared", U64.dtype, USED // 8, offset)))
     g.line(f"tensormap_copy(f, {spec}, {g.place(to)}, {addr})")
 
 
@@ -100,15 +103,16 @@ def _copy(g: Generator, ins: Instruction) -> None:
 def tensormap_copy(f: Fragment, spec: MapCopy, to: Place, source: np.ndarray) -> None:
     """Once per warp: all its lanes name the same places."""
     data = load(f, spec.access, source & np.uint64(SHARED_WINDOW - 1) if source.dtype.itemsize == 8 else source)
-    addresses = f.addresses(to)
+    addresses, offset = f.addresses(to), SharedAddress.of(f.address((source, spec.access.offset))).offset
     for lanes in f.lanes_by_warp(f.lanes()).values():
         place = addresses[int(np.searchsorted(f.lanes(), lanes[0]))]
         target = f.cta.cluster.machine.write_global(place, BYTES)
-        if target is None or place % BYTES:
+        if target is None or place % BYTES or offset % BYTES or not 0 <= offset <= f.cta.shared_bytes - BYTES:
             where = f.cta.cluster.machine.memory.place(place)
             f.report(spec.at, "misaligned" if target is not None else "out-of-bounds", f"a tensor map to {where}")
             continue
-        target[...] = np.ascontiguousarray(data[:, lanes[0]]).view(np.uint8)
+        target[:USED] = np.ascontiguousarray(data[:, lanes[0]]).view(np.uint8)
+        target[USED:] = f.cta.shared[offset + USED : offset + BYTES]
         _changed(f, spec.at, place, released=True)
 
 

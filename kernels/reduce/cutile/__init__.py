@@ -81,15 +81,14 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """The workspace of a shared row, float32, is allocated here, once."""
     import torch
 
-    from cutesnake.load.cutile import TileLaunch, sequence
+    from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
 
     w, p = workload, build.params
     rows = -(-w.rows // p["tile_m"])
     function = build.cubin_function("kernel", "reduce")
     if not p["shared"]:
         return sequence(TileLaunch(function, "reduce", (rows, 1, 1), (inputs.x, outputs.y)))
-    processors = torch.cuda.get_device_properties(inputs.x.device).multi_processor_count
-    blocks = blocks_along(w.rows, w.columns, p["tile_m"], p["tile_n"], processors)
+    blocks = blocks_along(w.rows, w.columns, p["tile_m"], p["tile_n"], multiprocessors())
     partial = torch.empty(w.rows, blocks, dtype=torch.float32, device=inputs.x.device)
     combine = build.cubin_function("combine", "combine")
     return sequence(

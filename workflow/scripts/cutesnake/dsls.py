@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -13,6 +14,8 @@ class Dsl:
     build_packages: tuple[str, ...]  # what compiling imports or starts
     run_packages: tuple[str, ...]  # what loading and launching a build imports
     not_simulated: str | None = None  # why ptxsim cannot execute its builds; None if it can
+    not_simulated_on: Mapping[str, str] = field(default_factory=dict)  # the same, for single targets
+    simulation_packages: tuple[str, ...] = ("torch",)  # what binding a build to the simulator imports
 
 
 DSLS = {
@@ -21,8 +24,11 @@ DSLS = {
         "cuTile",
         ("cuda-tile", "nvidia-cuda-tileiras"),
         ("torch", "cuda-bindings"),
-        "cuTile's TMA descriptors are made by the driver at launch, so ptxsim, which has no driver, cannot simulate "
-        "its builds",
+        not_simulated_on={
+            "sm_90a": "cuTile leaves it to ptxas to wait for Hopper's products, which ptxsim reports: these builds are "
+            "checked on the card"
+        },
+        simulation_packages=("torch", "cuda-bindings"),
     ),
     "torch": Dsl(
         "PyTorch", (), ("torch",), "PyTorch's own kernels come with its library: there is no build to simulate"

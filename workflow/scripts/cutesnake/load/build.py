@@ -48,9 +48,9 @@ class LoadedBuild:
 
     def cubin_function(self, stem: str, symbol: str) -> Any:
         """Handle of an entry point of `<stem>.cubin`, in the current context; DriverError if the driver refuses it."""
-        from cutesnake.load.cutile import Cubin
+        from cutesnake.load.cutile import open_function
 
         key = (stem, symbol)
         if key not in self._functions:
-            self._functions[key] = Cubin(self.folder / f"{stem}.cubin").function(symbol)
+            self._functions[key] = open_function(self.folder / f"{stem}.cubin", symbol)
         return self._functions[key]

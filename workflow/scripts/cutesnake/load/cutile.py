@@ -9,8 +9,11 @@ blocks of (1, 1, 1): the driver knows how many threads a tile block has.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +35,45 @@ def check(name: str, answer: tuple[Any, ...]) -> Any:
     return values[0] if values else None
 
 
+Enqueue = Callable[[str, tuple[int, int, int], Sequence[Any]], None]  # of a launch: its symbol, grid and values
+
+
+@dataclass(frozen=True)
+class Played:
+    """An entry point that is not on a GPU: whoever opened it is handed every launch."""
+
+    enqueue: Enqueue
+
+
+Opener = Callable[[Path], Enqueue]  # path of a cubin -> what takes its launches
+_opener: contextvars.ContextVar[Opener | None] = contextvars.ContextVar("cubins are opened by", default=None)
+_processors: contextvars.ContextVar[int | None] = contextvars.ContextVar("multiprocessors of cuTile", default=None)
+
+
+@contextlib.contextmanager
+def opened_by(opener: Opener, processors: int | None = None) -> Iterator[None]:
+    """Within the block, cubins are opened by `opener` instead of by the driver: by a simulator, for example.
+
+    `processors` is then what `multiprocessors` answers.
+    """
+    tokens = _opener.set(opener), _processors.set(processors)
+    try:
+        yield
+    finally:
+        _opener.reset(tokens[0])
+        _processors.reset(tokens[1])
+
+
+def open_function(path: Path, symbol: str) -> Any:
+    """Handle of an entry point of a cubin, in the current context; DriverError if the driver refuses it."""
+    opener = _opener.get()
+    return Played(opener(path)) if opener else Cubin(path).function(symbol)
+
+
 def multiprocessors() -> int:
-    """Number of multiprocessors of the current context's device."""
+    """Number of multiprocessors of the current context's device, or of the one that a simulator stands for."""
+    if pretended := _processors.get():
+        return pretended
     attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
     device = check("cuCtxGetDevice", driver.cuCtxGetDevice())
     return check("cuDeviceGetAttribute", driver.cuDeviceGetAttribute(attribute, device))
@@ -86,13 +126,24 @@ def _extents(tensor: Any) -> tuple[int, ...]:
     return extents
 
 
+def arrays(values: Sequence[Any]) -> list[Any]:
+    """Every tensor that a kernel reaches by its values: those in lists, and the tables of lists, too."""
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, ArrayList):
+            found += [value.table, *value.tensors]
+        elif hasattr(value, "data_ptr"):
+            found.append(value)
+    return found
+
+
 class ArrayList:
     """A list of arrays on one device, as a kernel takes it; the arrays are kept alive with it."""
 
     def __init__(self, tensors: Sequence[Any]) -> None:
         import torch
 
-        self._kept = tuple(tensors)
+        self.tensors = tuple(tensors)
         words = [(tensor.data_ptr(), *_extents(tensor)) for tensor in tensors]
         self.table = torch.tensor(words, dtype=torch.int64, device=tensors[0].device)
 
@@ -129,11 +180,14 @@ class TileLaunch:
         self._config = config
 
     def __call__(self, stream: int) -> None:
+        if isinstance(self._function, Played):
+            return self._function.enqueue(self.launch.symbol, self.launch.grid, self._kept)
         self._config.hStream = stream
         check(
             f"cuLaunchKernelEx {self.launch.symbol}",
             driver.cuLaunchKernelEx(self._config, self._function, ctypes.addressof(self._pointers), 0),
         )
+        return None
 
 
 def sequence(*launches: TileLaunch, finish: Callable[[], Any] = nothing) -> Runner:

@@ -12,7 +12,6 @@ from cutesnake.plan.machine import Device, Machine
 from cutesnake.stages import GPU_STAGES
 from cutesnake.targets import FEATURES, TARGETS
 
-SIMULATION_PACKAGES = ("torch",)  # any build of it
 C_COMPILERS = ("cc", "gcc", "clang")
 
 
@@ -100,13 +99,14 @@ def can_run(machine: Machine, module: Kernel, target: str) -> Answer:
 
 
 def can_simulate(machine: Machine, module: Kernel, target: str) -> Answer:
-    """ptxsim captures the launches of CuTe builds, for which it needs a C compiler, and keeps tensors with torch."""
-    if reason := DSLS[module.DSL].not_simulated:
+    """ptxsim runs the host code of builds, for which it needs a C compiler, and keeps tensors with torch."""
+    dsl = DSLS[module.DSL]
+    if reason := dsl.not_simulated or dsl.not_simulated_on.get(target):
         return Answer(False, reason)
     if TARGETS[target].simulated_processors is None:
         known = [name for name, target in TARGETS.items() if target.simulated_processors]
         return Answer(False, f"ptxsim simulates {join(known)}, not {target}")
-    lacking = [package for package in SIMULATION_PACKAGES if not machine.packages.get(package)]
+    lacking = [package for package in dsl.simulation_packages if not machine.packages.get(package)]
     if not any(machine.tools.get(tool) for tool in C_COMPILERS):
         lacking.append(f"a C compiler ({', '.join(C_COMPILERS)})")
     if lacking:

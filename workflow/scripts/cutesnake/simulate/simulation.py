@@ -1,6 +1,7 @@
-"""Correctness without the card: a CuTe build executed by ptxsim on a CPU, through the checks of the GPU stage.
+"""Correctness without the card: a build executed by ptxsim on a CPU, through the checks of the GPU stage.
 
-Every launch is captured from the build's own object and run under each of the schedules asked for; a finding of the
+Every launch of a CuTe build is captured from the build's own object; those of a cuTile build are the binding's, with
+TMA descriptors by the host code in its cubins. Each runs under each of the schedules asked for; a finding of the
 simulator (a race, a read of what nobody wrote, a deadlock, …) fails a case like a wrong number.
 """
 
@@ -11,13 +12,13 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cutesnake.catalog import load_operator
+from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.contract import Cost, Workload
 from cutesnake.fault import describe
 from cutesnake.load import cute as cute_load
@@ -28,7 +29,9 @@ from cutesnake.targets import TARGETS
 
 NAME = "ptxsim"
 LIMIT_SECONDS = 1800.0  # of one case; those of the configuration take seconds
-MORE_CHECKS = ("outside",)  # than ptxsim makes by itself: a page's index past the cache, read by TMA as zeros
+# More than ptxsim makes by itself: a page's index past the cache, read by TMA as zeros. Not for cuTile, whose loads
+# with padding mean just that.
+MORE_CHECKS = ("outside",)
 COUNTED = ("mma_flops", "global_read_unique_bytes", "global_write_unique_bytes")
 
 
@@ -51,60 +54,90 @@ class SimulatorBackend:
         self._say = say
 
     @cached_property
-    def _module(self) -> Any:
+    def _modules(self) -> dict[str, Any]:
+        """The PTX of the build by its file's stem, as it is wanted."""
+        return {}
+
+    def _module(self, stem: str) -> Any:
         import ptxsim
 
-        return ptxsim.Module.from_file(self._folder / "kernel.ptx")
+        if stem not in self._modules:
+            self._modules[stem] = ptxsim.Module.from_file(self._folder / f"{stem}.ptx")
+        return self._modules[stem]
 
     def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Bound:
         import ptxsim
 
         names = {tensor.data_ptr(): name for group in (inputs, outputs) for name, tensor in checker.tensors(group)}
         order: dict[str, Any] = {}
+        processors = TARGETS[case.target].simulated_processors
+        assert processors is not None  # the plan simulates no other target
 
-        def open_simulated(folder: Path, function: str) -> Callable[..., None]:
-            return lambda *arguments: self._launch(case.target, function, arguments, names, order)
+        def open_object(folder: Path, function: str) -> Callable[..., None]:
+            return lambda *arguments: self._run(
+                self._captured(function, arguments, names, processors), order, MORE_CHECKS
+            )
 
-        with cute_load.opened_by(open_simulated, TARGETS[case.target].simulated_processors):
+        def open_cubin(path: Path) -> Callable[..., None]:
+            return lambda *launch: self._run([self._tile_launch(path, names, *launch)], order)
+
+        with ExitStack() as stack:
+            stack.enter_context(cute_load.opened_by(open_object, processors))
+            if load_kernel(case.operator, case.kernel).DSL == "cutile":
+                from cutesnake.load import cutile as cutile_load  # which needs cuda-bindings
+
+                stack.enter_context(cutile_load.opened_by(open_cubin, processors))
             runner = case.bind(workload, inputs, outputs)
 
         def run(schedule: str | None, seed: int) -> list[str]:
-            order.update(schedule=schedule, seed=seed, result=None)
+            order.update(schedule=schedule, seed=seed, results=[], first=self.counts is None)
             try:
                 runner(0)
             except (ptxsim.PtxError, ptxsim.CaptureError) as error:
                 raise NotSimulatedError(_plain(f"ptxsim cannot run it: {error}")) from error
             runner.finish()
-            result = order["result"]
-            count = f"{len(result.findings)} finding{'s' * (len(result.findings) != 1)}"
-            self._say(f"{workload.id}, seed {seed}, schedule {schedule}: {count}, {result.seconds:.1f} s")
-            return [_plain(str(finding)) for finding in result.findings]
+            findings = [finding for result in order["results"] for finding in result.findings]
+            seconds = sum(result.seconds for result in order["results"])
+            count = f"{len(findings)} finding{'s' * (len(findings) != 1)}"
+            self._say(f"{workload.id}, seed {seed}, schedule {schedule}: {count}, {seconds:.1f} s")
+            return [_plain(str(finding)) for finding in findings]
 
         return Bound(run)
 
-    def _launch(self, target: str, function: str, arguments: tuple[Any, ...], names: dict, order: dict) -> None:
+    def _captured(self, function: str, arguments: tuple[Any, ...], names: dict[int, str], processors: int) -> list[Any]:
+        """The launches of a CuTe build's function."""
         import torch
 
         import ptxsim
 
         tensors = [_named(argument, names) for argument in arguments[:-1]]
         stream = ptxsim.Pointer(torch.zeros(1), "stream")  # the object asks for one and hands it back to us
-        processors = TARGETS[target].simulated_processors
-        assert processors is not None  # the plan simulates no other target
-        launches = ptxsim.capture(
-            self._folder / "kernel.o",
-            function,
-            (*tensors, stream),
-            self._module,
-            sm_count=processors,
-        )
-        first = self.counts is None  # counting unique bytes takes a little time
-        checks = (*ptxsim.DEFAULT_CHECKS, *MORE_CHECKS)
-        order["result"] = ptxsim.run(launches, order["schedule"], order["seed"], checks=checks, track=first)
+        place, module = self._folder / "kernel.o", self._module("kernel")
+        return ptxsim.capture(place, function, (*tensors, stream), module, sm_count=processors)
+
+    def _tile_launch(
+        self, path: Path, names: dict[int, str], symbol: str, grid: tuple[int, int, int], values: Sequence[Any]
+    ) -> Any:
+        """A launch of a cuTile build."""
+        import ptxsim
+        from cutesnake.load import cutile as cutile_load
+
+        parameters = [bytes(parameter) for parameter in cutile_load.flatten(values)]
+        arrays = [_named(tensor, names) for tensor in cutile_load.arrays(values)]
+        return ptxsim.tile_launch(path, self._module(path.stem), symbol, grid, parameters, pointees=arrays)
+
+    def _run(self, launches: list[Any], order: dict[str, Any], more: Sequence[str] = ()) -> None:
+        import ptxsim
+
+        checks = (*ptxsim.DEFAULT_CHECKS, *more)
+        # counting unique bytes takes a little time
+        result = ptxsim.run(launches, order["schedule"], order["seed"], checks=checks, track=order["first"])
+        order["results"].append(result)
         self.launches += len(launches)
-        if first:
-            found = zip(launches, order["result"].counts, strict=False)  # fewer counts after a deadlock
-            self.counts = [{"kernel": launch.kernel.name, **counts.as_dict()} for launch, counts in found]
+        if order["first"]:
+            found = zip(launches, result.counts, strict=False)  # fewer counts after a deadlock
+            counts = [{"kernel": launch.kernel.name, **counts.as_dict()} for launch, counts in found]
+            self.counts = [*(self.counts or []), *counts]
 
 
 def _named(argument: Any, names: dict[int, str]) -> Any:
