@@ -32,8 +32,11 @@ def test_numpy_is_all_it_needs() -> None:
 
 
 def test_the_workflow_uses_only_what_the_package_offers() -> None:
+    """But for the anatomy, which watches a run from inside, by the hooks that a check uses."""
     for place in ("workflow", "kernels"):
         for path in (ROOT / place).rglob("*.py"):
+            if "anatomy" in path.parts:
+                continue
             text = path.read_text()
             assert not re.search(r"from ptxsim\.|import ptxsim\.", text), path
             if "import ptxsim" in text:
