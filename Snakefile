@@ -22,6 +22,7 @@ rule all:
 
 
 include: "workflow/rules/arch.smk"
+include: "workflow/rules/machine.smk"
 include: "workflow/rules/plan.smk"
 include: "workflow/rules/fetch.smk"
 include: "workflow/rules/compile.smk"
@@ -30,6 +31,7 @@ include: "workflow/rules/anatomy.smk"
 include: "workflow/rules/predict.smk"
 include: "workflow/rules/correctness.smk"
 include: "workflow/rules/timing.smk"
+include: "workflow/rules/batch.smk"
 include: "workflow/rules/autotune.smk"
 include: "workflow/rules/nsys.smk"
 include: "workflow/rules/ncu.smk"
@@ -58,6 +60,7 @@ localrules:
     learn_path_a,
     learn_path_b,
     learn_path_c,
+    machines,
     compiled,
     checked,
     measured,
@@ -68,7 +71,8 @@ onstart:
     try:
         folder.claim(PLANNED_AFTER)
         hand_on_plan()
-    except (folder.FolderError, travel.TravelError) as error:
+        take_turns()
+    except (folder.FolderError, travel.TravelError, private.PrivateError) as error:
         raise WorkflowError(str(error)) from None
 
 
@@ -79,9 +83,9 @@ rule compiled:
 
 rule checked:
     input:
-        CHECKED,
+        files_of(CHECKED),
 
 
 rule measured:
     input:
-        MEASURED,
+        files_of(MEASURED),

@@ -34,7 +34,7 @@ esac
 """
 CONFIG = """
 ClusterName=test
-SlurmctldHost={host}
+SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}

@@ -76,6 +76,19 @@ def test_what_was_changed_since_it_was_written_is_lost(folder) -> None:
     assert lost.lost([PAGE, TABLE]) == ({}, [])
 
 
+def test_nodes_have_journals_of_their_own_which_the_end_of_a_run_puts_together(folder, monkeypatch) -> None:
+    """What one node wrote, another may have written anew: either is no damage, and an old state is none for long."""
+    record.write_text(PAGE.path, "<html>one</html>")
+    monkeypatch.setenv(record.NODE, "node-7.example.org")
+    record.write_text(PAGE.path, "<html>two</html>")
+    assert lost.lost([PAGE]) == ({}, []) and len(record.written()[PAGE.path]) == 2
+    monkeypatch.delenv(record.NODE)
+    lost.remember([PAGE])
+    assert record.written() == {PAGE.path: {hashlib.sha256(b"<html>two</html>").hexdigest()}}
+    Path(PAGE.path).write_text("<html>one</html>\n")
+    assert list(lost.lost([PAGE])[0]) == [PAGE.path]
+
+
 @pytest.mark.parametrize("damage", [b"", b"\xff\xfe", b"no digest results/page.html\n", b"0" * 64])
 def test_a_damaged_journal_accuses_nobody(folder, damage) -> None:
     record.write_text(PAGE.path, "<html></html>")

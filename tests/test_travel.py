@@ -70,7 +70,8 @@ def test_a_plan_for_another_configuration_is_refused(folder, experiment, machine
 
 def test_packages_of_another_version_are_told(folder, monkeypatch) -> None:
     def planned_with(**packages) -> None:
-        (folder / "plan.json").write_text(json.dumps({"plan": {"machine": asdict(Machine(packages=packages))}}))
+        plan = {"machine": asdict(Machine(packages=packages)), "places": {}}
+        (folder / "plan.json").write_text(json.dumps({"plan": plan}))
         monkeypatch.setenv(here.VARIABLE, str(folder / "plan.json"))
         here._planned.cache_clear()
 

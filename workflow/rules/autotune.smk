@@ -3,7 +3,7 @@
 
 rule autotune:
     input:
-        timings_of,
+        timing_files_of,
     output:
         record="results/autotune/{operator}/{kernel}/{target}/{workload}.json",
     log:
@@ -11,6 +11,7 @@ rule autotune:
     conda:
         "../../envs/environment.yaml"
     params:
+        timings=timings_of,
         code=digest_code("autotune.py"),
     script:
         "../scripts/autotune.py"

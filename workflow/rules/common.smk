@@ -4,6 +4,7 @@ import atexit
 import difflib
 import json
 import os
+import platform
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -13,10 +14,11 @@ from snakemake.exceptions import WorkflowError
 sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 
 from cutesnake.plan import config as configuration
-from cutesnake import fault, folder
+from cutesnake import fault, folder, record, turns
 from cutesnake.change import baseline
+from cutesnake.measure import private
 from cutesnake.learn import goals as learning
-from cutesnake.plan import lost, machine, matrix, problems, travel
+from cutesnake.plan import batches, lost, machine, matrix, nodes, problems, travel
 from cutesnake.predict.band import read_rows
 from cutesnake.simulate import simulation
 from cutesnake.catalog import folders, kernel_files, load_kernel
@@ -25,20 +27,30 @@ from cutesnake.places import ROOT
 from cutesnake.contract import INSTALLED, OURS
 from cutesnake.plan.staleness import digest_baked, digest_code, digest_data, remember
 
+FORESEEN = (
+    configuration.ConfigError,
+    baseline.BaselineError,
+    machine.MachineError,
+    nodes.NodesError,
+    travel.TravelError,
+)
+
 fault.use_utf8()
 try:
     handed_on = travel.take_name(config) if not workflow.is_main_process else None
     configuration.read_again(config, workflow.configfiles, travel.others(workflow.config_settings.config_args or ()))
     EXPERIMENT = configuration.check(config)
+    CLASSES = nodes.read_classes(EXPERIMENT.machines) if EXPERIMENT.machines else {}
     if workflow.is_main_process:
         MACHINE = machine.probe(matrix.modules_needed(EXPERIMENT))
+        MACHINE, PLACES = nodes.sort_out(CLASSES, MACHINE, Path("results"))
         PLANNED_AFTER = folder.last_run()
-        PLAN = matrix.make_plan(EXPERIMENT, MACHINE, Path("results"))
+        PLAN = matrix.make_plan(EXPERIMENT, MACHINE, Path("results"), PLACES)
     else:  # a job that an executor starts: it does what was planned, on whatever machine it is
         PLAN = travel.load(handed_on, EXPERIMENT)
         MACHINE = PLAN.machine
     BASELINE = baseline.locate(EXPERIMENT.baseline) if EXPERIMENT.baseline else None
-except (configuration.ConfigError, baseline.BaselineError, machine.MachineError, travel.TravelError) as error:
+except FORESEEN as error:
     raise WorkflowError(str(error)) from None
 
 BUILD_RECORDS = [f"results/compile/{key}/build.json" for key in PLAN.builds]
@@ -51,12 +63,26 @@ CHOICES = PLAN.choices()
 TUNED = [f"results/autotune/{key}.json" for key in CHOICES]
 PREDICTED = [f"results/predict/{case.key}.json" for case in PLAN.predicted()]
 MEASURED = [*CHECKED, *TIMED, *TUNED, *PROFILED]
+BATCHES = {
+    batch.key: batch
+    for stage in ("correctness", "timing")
+    if EXPERIMENT.cases_per_job > 1
+    for batch in batches.make_batches(stage, PLAN.run_here(stage), EXPERIMENT.cases_per_job)
+}
+BATCH_OF = {path: batch.path for batch in BATCHES.values() for path in batch.records()}
 
 RECORDS_MADE = (*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED, *PREDICTED)
 
-RECORDS = {operator: [] for operator in PLAN.workloads}  # operator -> its records
+
+def files_of(records):
+    """What Snakemake makes for records: themselves, or the batches that they are in, each once."""
+    return list(dict.fromkeys(BATCH_OF.get(path, path) for path in records))
+
+
+RECORDS = {operator: {} for operator in PLAN.workloads}  # operator -> its records, or the batches that they are in
 for path in RECORDS_MADE:
-    RECORDS[Path(path).parts[2]].append(path)
+    RECORDS[Path(path).parts[2]][BATCH_OF.get(path, path)] = None
+RECORDS = {operator: list(paths) for operator, paths in RECORDS.items()}
 COMPARISONS = [f"results/compare/{operator}.json" for operator in PLAN.workloads]
 CHANGES = [f"results/change/{operator}.json" for operator in PLAN.workloads if BASELINE]
 try:
@@ -78,6 +104,7 @@ FRONT, *OTHERS = PLAN.workloads  # the operator that the front page shows in ful
 
 # Everything that a run makes, with the stage that makes it: looked at before the run, see cutesnake/plan/lost.py.
 PRODUCTS = [lost.Product(path, Path(path).parts[1]) for path in RECORDS_MADE]
+PRODUCTS += [lost.Product(batch.path, "batch") for batch in BATCHES.values()]
 PRODUCTS += [
     lost.Product(path.format(operator), stage)
     for operator in PLAN.workloads
@@ -120,7 +147,10 @@ wildcard_constraints:
     kernel=r"\w+",
     target=r"sm_\w+",
     variant=r"[\w.-]+",
-    workload=r"\w+",
+    workload=r"\w+(@\w+)?",  # and the class of nodes that measures it, where there are several
+    machine=r"[a-z]\w*",
+    stage=r"correctness|timing",
+    batch=r"b\d+(@\w+)?",
     package=r"[\w-]+",
     lesson=r"learn(_path_\w+)?",
 
@@ -130,7 +160,28 @@ def make_lost_again():
 
     Called by input functions: when they are asked the graph is there, and what of it has to run is not decided yet.
     """
-    workflow.dag.forcefiles.update(LOST)
+    workflow.dag.forcefiles.update(files_of(LOST))
+
+
+def take_turns():
+    """Have what this process starts wait for its turn on this machine, see cutesnake/turns.py."""
+    if EXPERIMENT.timing_alone:
+        os.environ[turns.VARIABLE] = str(private.private_folder())
+
+
+def share_out_cards():
+    """One GPU job at a time to each card of this machine; where jobs go to other nodes, their cards are counted there."""
+    cards = max(1, len(MACHINE.alike()))
+    allowed = workflow.global_resources["gpu"].value if "gpu" in workflow.global_resources else cards
+    if workflow.resource_settings.nodes is None:
+        workflow.register_resource("gpu", min(cards, allowed))
+
+
+if workflow.is_main_process:
+    share_out_cards()
+else:
+    take_turns()
+    os.environ[record.NODE] = platform.node()
 
 
 def hand_on_plan():
@@ -168,7 +219,11 @@ def identity_of(wildcards):
     """The planned case that wildcards name, as plain data."""
     key = key_of(wildcards)
     # Both tables at once only where it is in neither: putting them together for every job takes long.
-    case = PLAN.simulated.get(key) or PLAN.cases.get(key) or planned(PLAN.simulated | PLAN.cases, key)
+    return identity(PLAN.planned_case(key) or planned(PLAN.simulated | PLAN.cases, key))
+
+
+def identity(case):
+    """A case as plain data."""
     return {
         "operator": case.build.operator,
         "kernel": case.build.kernel,
@@ -176,6 +231,33 @@ def identity_of(wildcards):
         "variant": {"id": case.build.variant.id, "params": dict(case.build.variant.params)},
         "parameters": asdict(case.workload),
     }
+
+
+def class_of(wildcards):
+    """The class of nodes that a job is for, after the `@` of its case or batch; none for this machine."""
+    return (wildcards.get("workload") or wildcards.get("batch") or "").partition("@")[2]
+
+
+def place_of(wildcards):
+    """The machine that a case is measured on: this one, or what was found on a node of its class."""
+    return PLAN.places.get(class_of(wildcards), MACHINE)
+
+
+def card_of(wildcards):
+    """The fingerprint of the card that a case is measured on; of a class of nodes any card will do."""
+    place = place_of(wildcards)
+    return nodes.of_a_kind(place) if class_of(wildcards) else place.fingerprint
+
+
+def asked_of_slurm(what):
+    """What a job's class of nodes says about `what`, a field of NodeClass, for Slurm; None where it says nothing."""
+
+    def value(wildcards):
+        name = wildcards.get("machine") or class_of(wildcards)
+        chosen = CLASSES.get(name) or next((one for one in CLASSES.values() if one.device is None), None)
+        return getattr(chosen, what) if chosen else None
+
+    return value
 
 
 def running_code(stage):
@@ -187,7 +269,7 @@ def running_code(stage):
     def digest(wildcards):
         code = digest_code(stage, f"kernels.{wildcards.operator}.{wildcards.kernel}")
         needed = load_kernel(wildcards.operator, wildcards.kernel).NEEDS
-        versions = {name: MACHINE.modules[name] for name in needed}
+        versions = {name: place_of(wildcards).modules[name] for name in needed}
         return digest_data([code, versions]) if versions else code
 
     return digest
@@ -212,7 +294,7 @@ def checking_settings(wildcards):
 
 
 def checking_device(wildcards):
-    return MACHINE.fingerprint if backend_of(wildcards) == "cuda" else simulation.NAME
+    return card_of(wildcards) if backend_of(wildcards) == "cuda" else simulation.NAME
 
 
 def checking_code(wildcards):
@@ -230,12 +312,51 @@ def checked_first(wildcards):
     """The case's correctness record where that stage is wanted: what is wrong is not timed."""
     if "correctness" not in EXPERIMENT.stages:
         return []
-    return f"results/correctness/{key_of(wildcards)}.json"
+    (file,) = files_of([f"results/correctness/{key_of(wildcards)}.json"])
+    return file
+
+
+def batch_of(wildcards):
+    key = "{0.stage}/{0.operator}/{0.kernel}/{0.target}/{0.variant}/{0.batch}".format(wildcards)
+    return planned(BATCHES, key)
+
+
+def needed_by(stage, case):
+    """Correctness records that a case of a batch needs."""
+    wanted = stage != "correctness" and "correctness" in EXPERIMENT.stages
+    return [batches.record_of("correctness", case)] if wanted else []
+
+
+def checked_before_batch(wildcards):
+    batch = batch_of(wildcards)
+    return files_of(path for case in batch.cases for path in needed_by(batch.stage, case))
+
+
+def settings_of_batch(wildcards):
+    if wildcards.stage == "timing":
+        return EXPERIMENT.timing
+    return {"seeds": EXPERIMENT.seeds, "distributions": EXPERIMENT.sweeps[wildcards.operator].distributions}
+
+
+def cases_of_batch(wildcards):
+    """Cases of a batch as its job needs them, each with a digest of what it depends on besides files."""
+    batch = batch_of(wildcards)
+    alike = [settings_of_batch(wildcards), card_of(wildcards)]
+    alike.append(running_code(f"cutesnake.measure.{wildcards.stage}")(wildcards))
+    return [
+        {
+            "identity": identity(case),
+            "record": batches.record_of(batch.stage, case),
+            "needs": needed_by(batch.stage, case),
+            "from": digest_data([*alike, identity(case)]),
+        }
+        for case in batch.cases
+    ]
 
 
 def timed_first(wildcards):
     """The case's timing record where that stage runs here: a timeline is held against it."""
-    return f"results/timing/{key_of(wildcards)}.json" if PLAN.stages["timing"].ok else []
+    return files_of([f"results/timing/{key_of(wildcards)}.json"]) if PLAN.stages["timing"].ok else []
 
 
 def upstream_of(wildcards):
@@ -274,6 +395,11 @@ def records_of(operator):
 def recorded_devices():
     """The driver's names of the cards that have a recorded set."""
     return sorted(json.loads(path.read_text())["device"] for path in Path(PROJECT, "recorded").glob("*/set.json"))
+
+
+def cards_of_nodes():
+    """The driver's names of the cards that classes of nodes have."""
+    return sorted({place.device.name for name, place in PLAN.places.items() if name and place.device})
 
 
 def recorded_of(operator):
@@ -350,3 +476,7 @@ def operator_page(operator):
 def timings_of(wildcards):
     key = "{0.operator}/{0.kernel}/{0.target}/{0.workload}".format(wildcards)
     return [f"results/timing/{case.key}.json" for case in planned(CHOICES, key)]
+
+
+def timing_files_of(wildcards):
+    return files_of(timings_of(wildcards))

@@ -10,6 +10,9 @@ rule compile:
         "results/log/compile/{operator}/{kernel}/{target}/{variant}.log",
     conda:
         "../../envs/environment.yaml"
+    resources:
+        slurm_partition=asked_of_slurm("partition"),
+        constraint=asked_of_slurm("constraint"),
     params:
         variant=variant_of,
         code=baked_code_of,

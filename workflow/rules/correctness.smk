@@ -12,6 +12,9 @@ rule correctness:
         "../../envs/environment.yaml"
     resources:
         gpu=cards_of,
+        slurm_partition=asked_of_slurm("partition"),
+        gpu_model=asked_of_slurm("gpu_model"),
+        constraint=asked_of_slurm("constraint"),
     params:
         stage="correctness",
         backend=backend_of,

@@ -11,6 +11,9 @@ rule inspect:
         "results/log/inspect/{operator}/{kernel}/{target}/{variant}.log",
     conda:
         "../../envs/environment.yaml"
+    resources:
+        slurm_partition=asked_of_slurm("partition"),
+        constraint=asked_of_slurm("constraint"),
     params:
         code=digest_code("inspect_build.py"),
     script:
@@ -29,7 +32,7 @@ rule roofline:
     params:
         workloads=workload_parameters_of,
         machine={"devices": MACHINE.as_dict()["devices"], "selected": MACHINE.selected},
-        recorded=recorded_devices(),
+        recorded=[*recorded_devices(), *cards_of_nodes()],
         code=roofline_code_of,
     script:
         "../scripts/roofline.py"

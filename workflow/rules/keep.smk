@@ -3,7 +3,7 @@
 
 rule keep:
     input:
-        MEASURED,
+        files_of(MEASURED),
     output:
         summary="results/kept.txt",
     log:

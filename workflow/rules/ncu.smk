@@ -13,11 +13,14 @@ rule ncu:
         "../../envs/environment.yaml"
     resources:
         gpu=1,
+        slurm_partition=asked_of_slurm("partition"),
+        gpu_model=asked_of_slurm("gpu_model"),
+        constraint=asked_of_slurm("constraint"),
     params:
         stage="ncu",
         identity=identity_of,
         settings={},
-        device=MACHINE.fingerprint,
+        device=card_of,
         code=running_code("cutesnake.measure.ncu"),
     script:
         "../scripts/measure_case.py"

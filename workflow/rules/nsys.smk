@@ -14,11 +14,15 @@ rule nsys:
         "../../envs/environment.yaml"
     resources:
         gpu=1,
+        slurm_partition=asked_of_slurm("partition"),
+        gpu_model=asked_of_slurm("gpu_model"),
+        constraint=asked_of_slurm("constraint"),
+        slurm_extra=asked_of_slurm("exclusive"),
     params:
         stage="nsys",
         identity=identity_of,
         settings={},
-        device=MACHINE.fingerprint,
+        device=card_of,
         code=running_code("cutesnake.measure.nsys"),
     script:
         "../scripts/measure_case.py"

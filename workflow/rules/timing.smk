@@ -13,11 +13,15 @@ rule timing:
         "../../envs/environment.yaml"
     resources:
         gpu=1,
+        slurm_partition=asked_of_slurm("partition"),
+        gpu_model=asked_of_slurm("gpu_model"),
+        constraint=asked_of_slurm("constraint"),
+        slurm_extra=asked_of_slurm("exclusive"),
     params:
         stage="timing",
         identity=identity_of,
         settings=EXPERIMENT.timing,
-        device=MACHINE.fingerprint,
+        device=card_of,
         code=running_code("cutesnake.measure.timing"),
     script:
         "../scripts/measure_case.py"

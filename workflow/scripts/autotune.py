@@ -4,4 +4,4 @@ from cutesnake.fault import one_line
 from cutesnake.measure.autotune import write_choice
 
 with one_line("autotune", snakemake.log[0]):
-    write_choice(snakemake.input, snakemake.output.record)
+    write_choice(snakemake.params.timings, snakemake.output.record)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cutesnake import here
+from cutesnake import here, turns
 from cutesnake.places import ROOT
 
 HINTS = {
@@ -31,18 +31,25 @@ def one_line(stage: str, log: str | None = None) -> Iterator[None]:
     this machine is not what the plan says.
 
     Foreseen are OSError (the disk) and the exceptions that this library defines; anything else is a bug of ours and
-    keeps its traceback.
+    keeps its traceback. A build waits for its turn first.
     """
     try:
-        here.check_packages()
-        yield
+        if stage != "machine":  # which finds out what a machine is
+            here.check_packages()
+        with turns.turn(turns.COMPUTING if stage == "compile" else None):
+            yield
     except Exception as error:
-        if not (isinstance(error, OSError) or type(error).__module__.startswith("cutesnake.")):
+        if not is_foreseen(error):
             raise
         line = f"{stage}: {describe(error)}"
         if log is not None:
             _try_to_log(Path(log), line)
         sys.exit(line)
+
+
+def is_foreseen(error: Exception) -> bool:
+    """Whether an error is the disk's, or one that this library defines, so that it is told in one line."""
+    return isinstance(error, OSError) or type(error).__module__.startswith("cutesnake.")
 
 
 def describe(error: Exception) -> str:

@@ -85,3 +85,8 @@ def _lock(descriptor: int) -> bool:
             if time.monotonic() > until:
                 return False
             time.sleep(0.05)
+        except OSError as error:
+            raise FolderError(
+                f"{LOCK}: this file system keeps no locks ({error.strerror}): mount it with them, or make .snakemake a "
+                "link to a folder on one that does"
+            ) from None

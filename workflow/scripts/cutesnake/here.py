@@ -28,22 +28,26 @@ class OtherMachineError(RuntimeError):
 
 
 def check_packages() -> None:
-    """Hold the versions of distributions against those that the run was planned with.
+    """Hold the versions of distributions against those that the run was planned with, on any of its machines.
 
     What the plan found missing is not asked for here either. Raises OtherMachineError.
     """
     planned = _planned()
-    for name, wanted in planned.get("packages", {}).items() if not planned.get("pretended") else ():
-        found = _version(name)
-        if wanted is not None and found != wanted:
-            _differ(f"{name} is {found or 'not installed'}", wanted)
+    if not planned or any(machine["pretended"] for machine in planned):
+        return
+    for name in planned[0]["packages"]:
+        versions = [machine["packages"].get(name) for machine in planned if machine["packages"]]
+        if None not in versions and (found := _version(name)) not in versions:
+            _differ(f"{name} is {found or 'not installed'}", " or ".join(sorted(set(versions))))
 
 
 def check_tools(names: Iterable[str]) -> None:
     """Ask for one of several programs if the plan found one of them. Raises OtherMachineError."""
-    planned, names = _planned(), list(names)
-    wanted = [name for name in names if planned.get("tools", {}).get(name)]
-    if wanted and not planned.get("pretended") and not any(map(shutil.which, names)):
+    names = list(names)
+    for planned in _planned()[:1]:
+        wanted = [] if planned["pretended"] else [name for name in names if planned["tools"].get(name)]
+        if not wanted or any(map(shutil.which, names)):
+            continue
         _differ(f"none of {', '.join(names)} is on the PATH", ", ".join(wanted))
 
 
@@ -55,6 +59,8 @@ def check_card(planned: str | None, here: Machine) -> None:
     if planned is None or planned == here.fingerprint:
         return
     wanted = planned.split("|")
+    if here.fingerprint.split("|")[:-1] == wanted[:-1] and _is_among(here, wanted[-1]):
+        return
     if here.device is None:
         _differ(f"there is no GPU ({here.problem or 'none is selected'})", wanted[0])
     parts = zip(PARTS, here.fingerprint.split("|"), wanted, strict=False)
@@ -62,16 +68,22 @@ def check_card(planned: str | None, here: Machine) -> None:
     _differ(f"{name} is {found}", other)
 
 
+def _is_among(here: Machine, numbers: str) -> bool:
+    """Whether the card in use is one of those that were planned for; without a number, any of its kind is."""
+    return here.device is not None and (not numbers or here.device.uuid_hash in numbers.split(","))
+
+
 def _differ(found: str, planned: str) -> None:
     raise OtherMachineError(f"this machine is not what the plan says: {found} here, planned was {planned}; {CURE}")
 
 
 @functools.cache
-def _planned() -> dict[str, Any]:
-    """The machine of the plan that this process works for; empty outside of a run."""
+def _planned() -> list[dict[str, Any]]:
+    """The machines of the plan that this process works for, the one that builds first; none outside of a run."""
     path = os.environ.get(VARIABLE)
     try:
-        return json.loads(Path(path).read_text())["plan"]["machine"] if path else {}
+        plan = json.loads(Path(path).read_text())["plan"] if path else None
+        return [plan["machine"], *plan["places"].values()] if plan else []
     except (OSError, ValueError, LookupError):
         raise OtherMachineError(f"{path}, the plan of the run that started this job, is gone") from None
 

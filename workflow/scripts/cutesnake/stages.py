@@ -13,13 +13,14 @@ class GpuStage:
     tool: str | None = None  # a program that it starts
     package: str | None = None  # a Python package (a distribution) that only it needs
     package_for: str = ""  # what that is for, in words that end a sentence
+    times: bool = False  # what else the machine computes shows in its figures
     profiles: bool = False  # takes seconds a case, so it looks at the sweep's `profile` workloads only
 
 
 GPU_STAGES = {
     "correctness": GpuStage(120.0),
-    "timing": GpuStage(60.0, package="cuda-bench", package_for="timing needs it"),
-    "nsys": GpuStage(60.0, tool="nsys", profiles=True),
+    "timing": GpuStage(60.0, times=True, package="cuda-bench", package_for="timing needs it"),
+    "nsys": GpuStage(60.0, times=True, tool="nsys", profiles=True),
     # ncu replays kernels many times
     "ncu": GpuStage(180.0, tool="ncu", package="ncu-report", package_for="reading profiles needs it", profiles=True),
 }

@@ -22,16 +22,19 @@ Records = Mapping[str, Record]  # path below the project's folder, with `/` -> r
 def read_records(paths: Iterable[str | Path]) -> dict[str, Record]:
     """Records of any stage, each checked by the schema of the stage that it names, keyed by their paths as given.
 
-    Raises RecordError for a damaged one.
+    A batch stands for the records that it names. Raises RecordError for a damaged one.
     """
-    found = {}
+    found: dict[str, Record] = {}
     for path in paths:
         try:
             entry = json.loads(Path(path).read_text())
             record.check(entry["stage"], entry, str(path))
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
             raise record.RecordError(f"{path}: not a whole record ({error}); delete it and run again") from error
-        found[Path(path).as_posix()] = entry
+        if entry["stage"] == "batch":
+            found |= read_records(entry["records"])
+        else:
+            found[Path(path).as_posix()] = entry
     return found
 
 

@@ -18,6 +18,15 @@ def lock_path(card: str) -> Path:
     return FOLDER / f"cutesnake-gpu-{re.sub(r'[^A-Za-z0-9]', '_', card)}.lock"
 
 
+def open_lock(card: str) -> int:
+    """A descriptor of the lock file of a card."""
+    path = lock_path(card)
+    try:  # a sticky /tmp lets nobody open another user's file for creation, but anyone for reading
+        return os.open(path, FLAGS)
+    except FileNotFoundError:
+        return os.open(path, FLAGS | os.O_CREAT, 0o644)
+
+
 @contextlib.contextmanager
 def gpu_lock(card: str) -> Iterator[int]:
     """Wait for the card and hold it.
@@ -25,11 +34,7 @@ def gpu_lock(card: str) -> Iterator[int]:
     Yields the lock's file descriptor: a process that inherits it (fork, or `pass_fds`) holds the card until it ends,
     even if its parent is killed.
     """
-    path = lock_path(card)
-    try:  # a sticky /tmp lets nobody open another user's file for creation, but anyone for reading
-        handle = os.open(path, FLAGS)
-    except FileNotFoundError:
-        handle = os.open(path, FLAGS | os.O_CREAT, 0o644)
+    handle = open_lock(card)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield handle

@@ -9,6 +9,7 @@ from typing import Any
 
 from cutesnake import here, record
 from cutesnake.measure import ncu, nsys, worker
+from cutesnake.measure.cards import one_card
 from cutesnake.measure.case import Case, device_section, make_record
 from cutesnake.measure.profiled import ProfilerError
 from cutesnake.measure.timeline_check import check_timeline
@@ -16,6 +17,7 @@ from cutesnake.plan.arch import C_COMPILERS
 from cutesnake.plan.machine import probe
 from cutesnake.simulate import simulation
 from cutesnake.stages import GPU_STAGES
+from cutesnake.turns import COMPUTING, TIMING, turn
 
 PROFILERS = {"nsys": nsys.profile, "ncu": ncu.profile}
 
@@ -31,13 +33,15 @@ def run_stage(
     log: Path | str | None = None,
     timed: Path | str | None = None,
     card: str | None = None,
+    made_from: str | None = None,
 ) -> None:
     """Run `stage` on a case and write its record to `output`.
 
     `identity` holds operator, kernel, target, variant {id, params} and parameters (of the workload); `build` is the
     path of build.json; `needs` are correctness records of this case that must be ok first; `backend` is `cuda`, or
     `ptxsim` for a correctness case to be simulated, whose progress goes to `log`; `timed` is the case's timing record,
-    which a timeline is held against; `card` is the fingerprint of the card that it is planned for. Faults of the
+    which a timeline is held against; `card` is the fingerprint of the card that it is planned for; `made_from`
+    is noted in the record, a digest of all that it depends on. Faults of the
     machine raise, and so does a machine that is not what the plan says; everything else is a record, failed or not.
     """
     needs = [needs] if isinstance(needs, str | Path) else list(needs)  # Snakemake hands one file as a string
@@ -48,13 +52,29 @@ def run_stage(
         done = make_record(case, None, reason, device, backend)
     elif backend == simulation.NAME:
         here.check_tools(C_COMPILERS)
-        done = simulation.simulate(case, log)
-    elif stage in PROFILERS:
-        here.check_card(card, probe())
-        done = _profile(case, Path(output).with_suffix(""), record.read("timing", timed) if timed else None)
+        with turn(COMPUTING):
+            done = simulation.simulate(case, log)
     else:
-        done = worker.ask(case.as_dict(), GPU_STAGES[stage].limit_s, card=card)
+        with one_card(probe()), turn(TIMING if GPU_STAGES[stage].times else None):
+            done = _measure(case, output, timed, card)
+    if made_from is not None:
+        done["provenance"]["made_from"] = made_from
     record.write(stage, output, done)
+
+
+def _measure(case: Case, output: Path | str, timed: Path | str | None, card: str | None) -> dict[str, Any]:
+    """The record of a case from the one card that this process sees."""
+    if case.stage not in PROFILERS:
+        return worker.ask(case.as_dict(), GPU_STAGES[case.stage].limit_s, card=card)
+    here.check_card(card, probe())
+    return _profile(case, Path(output).with_suffix(""), record.read("timing", timed) if timed else None)
+
+
+def records_of_case(stage: str, output: str, files: str | Iterable[str]) -> list[str]:
+    """The record of another stage of the case whose record is `output`, itself or in a batch; none without `files`."""
+    files = [files] if isinstance(files, str) else list(files)
+    results, _, *rest = Path(output).parts
+    return [str(Path(results, stage, *rest))] if files else []
 
 
 def _not_worth_running(build: Path | str, needs: Iterable[Path | str]) -> str | None:

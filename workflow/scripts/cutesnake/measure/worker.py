@@ -45,10 +45,12 @@ class WorkerError(RuntimeError):
 def socket_path() -> Path:
     """One server per interpreter, checkout, choice of GPU and version of this file, where only this user can go.
 
-    Raises PrivateError where somebody else is in the way.
+    Under Slurm it is one per job: two jobs of a node may both call their card number 0, and what a job started ends
+    with it. Raises PrivateError where somebody else is in the way.
     """
     parts = [sys.executable, str(Path(__file__).resolve()), Path(__file__).read_text()]
     parts += [os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.environ.get("PYTHONPATH", ""), str(os.getuid())]
+    parts += [os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_ARRAY_TASK_ID", "")]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     return private_folder() / f"worker-{digest}.sock"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -44,14 +44,32 @@ def join(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def decide(machine: Machine, operator: str, kernel: str, module: Kernel, target: str, built: bool) -> Decision:
-    """Decide for one kernel and target; `built` says that its builds lie on disk already (copied from elsewhere)."""
+def decide(
+    machine: Machine,
+    operator: str,
+    kernel: str,
+    module: Kernel,
+    target: str,
+    built: bool,
+    places: Iterable[Machine] | None = None,
+) -> Decision:
+    """Decide for one kernel and target; `built` says that its builds lie on disk already (copied from elsewhere).
+
+    `machine` builds and simulates; cases run on one of `places`, where none are given on it as well.
+    """
     build = can_build(machine, module, target, built)
-    run = can_run(machine, module, target) if target in module.TARGETS else Answer(False, build.reason)
+    places = [machine] if places is None else list(places)
+    run = _first_ok(can_run(place, module, target) for place in places) if target in module.TARGETS else build
     if run.ok and not build.ok:
         run = Answer(False, build.reason)
     simulate = can_simulate(machine, module, target) if build.ok else Answer(False, build.reason)
     return Decision(operator, kernel, module.DSL, module.SOURCE, target, build, run, simulate)
+
+
+def _first_ok(answers: Iterable[Answer]) -> Answer:
+    """The first yes, else the first no."""
+    found = list(answers)
+    return next((answer for answer in found if answer.ok), found[0])
 
 
 def can_build(machine: Machine, module: Kernel, target: str, built: bool) -> Answer:
@@ -135,12 +153,14 @@ def _article(name: str) -> str:
     return f"an {bare}" if bare[0] in "AEFHILMNORSX8" else f"a {bare}"
 
 
-def stage_answers(machine: Machine, stages: list[str]) -> dict[str, Answer]:
-    """Per GPU stage, with the configuration's `stages`: can this machine do it at all, kernels aside?"""
-    return {name: _stage_answer(machine, name, name in stages) for name in GPU_STAGES}
+def stage_answers(places: Iterable[Machine], stages: list[str]) -> dict[str, Answer]:
+    """Per GPU stage, with the configuration's `stages`: can one of the places do it at all, kernels aside?"""
+    places = list(places)
+    return {name: _first_ok(stage_answer(place, name, name in stages) for place in places) for name in GPU_STAGES}
 
 
-def _stage_answer(machine: Machine, name: str, asked: bool) -> Answer:
+def stage_answer(machine: Machine, name: str, asked: bool) -> Answer:
+    """Can a machine do a GPU stage, kernels aside, where it is `asked` for?"""
     stage = GPU_STAGES[name]
     if not asked:
         return Answer(False, f"{name} is not among the stages of the configuration")

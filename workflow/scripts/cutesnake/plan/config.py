@@ -57,6 +57,9 @@ class Experiment:
     simulation: dict[str, Any] | None  # {extent, schedules, seeds} of the list that is chosen; None for none
     timing: dict[str, float]
     clocks: dict[str, str] = field(default_factory=dict)  # target -> the card that ptxsim's clock predicts for there
+    machines: str | None = None  # a file of classes of nodes, see cutesnake/plan/nodes.py
+    cases_per_job: int = 1
+    timing_alone: bool = True  # builds and simulations of a run wait while one of its cases is timed on their machine
     baseline: str | None = None  # as `cutesnake.change.baseline` reads it
     baseline_fails: str = "none"  # what the target `unchanged` fails for: none, slower, worse
 
@@ -135,6 +138,9 @@ def check(config: dict[str, Any]) -> Experiment:
         simulation=None if extent == "none" else {"extent": extent, **chosen[extent]},
         timing=config["timing"],
         clocks=_clocks(config) if "predict" in config["stages"] else {},
+        machines=config.get("machines"),
+        cases_per_job=config.get("cases_per_job", 1),
+        timing_alone=config.get("timing_alone", True),
         baseline=config.get("baseline"),
         baseline_fails=config.get("baseline_fails", "none"),
     )

@@ -56,6 +56,7 @@ class Machine:
     packages: dict[str, str | None] = field(default_factory=dict)
     modules: dict[str, str | None] = field(default_factory=dict)  # asked for by import name -> version, None if absent
     pretended: bool = False
+    cards: tuple[int, ...] = ()  # indices of the visible devices like the selected one, itself included
 
     @property
     def device(self) -> Device | None:
@@ -63,11 +64,19 @@ class Machine:
 
     @property
     def fingerprint(self) -> str:
-        """What the results of a GPU stage depend on: the card in use and its driver; "none" without one."""
+        """What the results of a GPU stage depend on: the card in use and its driver; "none" without one.
+
+        Of several cards alike it does not count which of them measures a case.
+        """
         if self.device is None:
             return "none"
         d = self.device
-        return f"{d.name}|{d.sm}|{d.driver}|{d.memory_bytes}|{d.uuid_hash}"
+        numbers = ",".join(sorted(card.uuid_hash for card in self.alike()))
+        return f"{d.name}|{d.sm}|{d.driver}|{d.memory_bytes}|{numbers}"
+
+    def alike(self) -> tuple[Device, ...]:
+        """The cards that a case may be measured on: the selected one, and visible ones of its name and memory."""
+        return tuple(device for device in self.devices if device.index in (self.selected, *self.cards))
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -78,7 +87,7 @@ class Machine:
             Device(**{**device, "compute_capability": tuple(device["compute_capability"])})
             for device in data.get("devices", ())
         )
-        return cls(**{**data, "devices": devices})
+        return cls(**{**data, "devices": devices, "cards": tuple(data.get("cards", ()))})
 
 
 def probe(modules: Mapping[str, str] | None = None) -> Machine:
@@ -92,7 +101,8 @@ def probe(modules: Mapping[str, str] | None = None) -> Machine:
     devices, problem = _devices(visible)
     selected, choice = _select(devices, visible)
     found = {name: _module(name, distribution) for name, distribution in (modules or {}).items()}
-    return Machine(devices, selected, problem or choice, _tools(), _packages(), found)
+    cards = _alike(devices, selected, visible)
+    return Machine(devices, selected, problem or choice, _tools(), _packages(), found, cards=cards)
 
 
 def _pretended(path: str) -> Machine:
@@ -116,7 +126,11 @@ def _pretended(path: str) -> Machine:
     for name in ("tools", "packages", "modules"):
         if not isinstance(getattr(machine, name), dict):
             raise MachineError(f"{PRETENDED} is {path!r}: {name} must be a mapping")
-    return machine
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None or machine.device is None:
+        return replace(machine, cards=_alike(machine.devices, machine.selected, None))
+    selected, choice = _select(machine.devices, visible)
+    return replace(machine, selected=selected, problem=choice, cards=_alike(machine.devices, selected, visible))
 
 
 def _devices(visible: str | None) -> tuple[tuple[Device, ...], str | None]:
@@ -211,6 +225,45 @@ def _whole(nvml: Any, handle: Any, index: int, driver: str) -> Device:
     )
 
 
+def _names(word: str, device: Device) -> bool:
+    """Whether a word of CUDA_VISIBLE_DEVICES means a device; a pretended one has its number for a UUID."""
+    return word in (str(device.index), device.uuid_hash) or _hash(word) == device.uuid_hash
+
+
+def _alike(devices: tuple[Device, ...], selected: int | None, visible: str | None) -> tuple[int, ...]:
+    """Indices of visible devices that are like the selected one; MIG slices are not shared out."""
+    chosen = next((device for device in devices if device.index == selected), None)
+    if chosen is None or chosen.slice_of is not None:
+        return ()
+    words = None if visible is None else [word.strip() for word in visible.split(",")]
+    return tuple(
+        device.index
+        for device in devices
+        if (device.name, device.memory_bytes, device.driver) == (chosen.name, chosen.memory_bytes, chosen.driver)
+        and device.slice_of is None
+        and (words is None or any(_names(word, device) for word in words))
+    )
+
+
+def uuid_of(device: Device) -> str:
+    """What CUDA_VISIBLE_DEVICES calls a whole card; of a pretended one, for which NVML has none, its number.
+
+    Raises MachineError if the driver does not know the card any more.
+    """
+    if os.environ.get(PRETENDED):
+        return device.uuid_hash
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        found = [pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(device.index))]
+    except pynvml.NVMLError as error:
+        raise MachineError(f"the driver does not answer for {device.name}, card {device.index} ({error})") from error
+    if _hash(found[0]) != device.uuid_hash:
+        raise MachineError(f"card {device.index} is another one than before: the cards of this machine have changed")
+    return found[0]
+
+
 def _first(visible: str) -> str:
     return visible.split(",")[0].strip()
 
@@ -221,9 +274,8 @@ def _select(devices: tuple[Device, ...], visible: str | None) -> tuple[int | Non
         return None, None
     if visible is None:
         return devices[0].index, None
-    named = _first(visible)
     for device in devices:
-        if named == str(device.index) or _hash(named) == device.uuid_hash:
+        if _names(_first(visible), device):
             return device.index, None
     numbers = ", ".join(str(device.index) for device in devices)
     return None, f"CUDA_VISIBLE_DEVICES is {visible!r}, which names no GPU by its number ({numbers}) or whole UUID"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from cutesnake.catalog import ContractError, blame, kernel_files, label, load_ke
 from cutesnake.contract import INSTALLED, Kernel, Variant, Workload
 from cutesnake.dsls import UNKNOWN
 from cutesnake.plan import asked
-from cutesnake.plan.arch import Answer, Decision, decide, join, stage_answers
+from cutesnake.plan.arch import Answer, Decision, can_run, decide, join, stage_answer, stage_answers
 from cutesnake.plan.config import ConfigError, Experiment
 from cutesnake.plan.machine import Machine
 from cutesnake.plan.sweep import Sweep
@@ -33,16 +33,20 @@ class Build:
         return f"{self.operator}/{self.kernel}/{self.target}/{self.variant.id}"
 
 
+HERE = ""  # the place that is the machine at hand
+
+
 @dataclass(frozen=True)
 class PlannedCase:
-    """A build run on a workload."""
+    """A build run on a workload, by a class of nodes or, without one, by the machine at hand."""
 
     build: Build
     workload: Workload
+    place: str = HERE
 
     @property
     def key(self) -> str:
-        return f"{self.build.key}/{self.workload.id}"
+        return f"{self.build.key}/{self.workload.id}{'@' if self.place else ''}{self.place}"
 
 
 @dataclass
@@ -64,17 +68,26 @@ class Plan:
     foreseen: set[tuple[str, str]] = field(default_factory=set)  # (operator, workload) that are predicted
     sources: dict[tuple[str, str], str] = field(default_factory=dict)  # (operator, kernel) -> "ours" or upstream key
     broken: dict[tuple[str, str], str] = field(default_factory=dict)  # kernels that break their contract -> how
+    # Where cases run: this machine, or what a job found on a node of each class.
+    places: dict[str, Machine] = field(default_factory=dict)
+    running: dict[str, list[str]] = field(default_factory=dict)  # operator/kernel/target -> places that run it
 
     def run_here(self, stage: str) -> Iterator[PlannedCase]:
-        """Cases whose `stage` runs on this machine: these are the jobs, all others are rows with a reason."""
-        if not self.stages[stage].ok:
-            return
-        runnable = {(d.operator, d.kernel, d.target) for d in self.decisions if d.run.ok}
+        """Cases whose `stage` runs in this run, once per place: these are the jobs, others are rows with a reason."""
+        able = {name for name, place in self.places.items() if stage_answer(place, stage, self.stages[stage].ok).ok}
         for case in self.cases.values():
+            if stage in PROFILES and case.workload.id not in self.profiled:
+                continue
             build = case.build
-            chosen = stage not in PROFILES or case.workload.id in self.profiled
-            if chosen and (build.operator, build.kernel, build.target) in runnable:
-                yield case
+            for place in self.running.get(f"{build.operator}/{build.kernel}/{build.target}", ()):
+                if place in able:
+                    yield replace(case, place=place) if place else case
+
+    def planned_case(self, key: str) -> PlannedCase | None:
+        """The case of a key, of the sweep or simulated; None if there is none, or no such place."""
+        bare, _, place = key.partition("@")
+        case = self.simulated.get(bare) or self.cases.get(bare)
+        return replace(case, place=place) if case and (bare in self.simulated or place in self.places) else None
 
     def predicted(self) -> Iterator[PlannedCase]:
         """Cases that ptxsim's clock predicts, whether or not a card is here."""
@@ -94,7 +107,8 @@ class Plan:
         found: dict[str, list[PlannedCase]] = {}
         for case in self.run_here("timing"):
             build = case.build
-            found.setdefault(f"{build.operator}/{build.kernel}/{build.target}/{case.workload.id}", []).append(case)
+            where = case.key.removeprefix(f"{build.key}/")
+            found.setdefault(f"{build.operator}/{build.kernel}/{build.target}/{where}", []).append(case)
         return {key: cases for key, cases in found.items() if len(cases) > 1}
 
     def as_dict(self) -> dict[str, Any]:
@@ -152,17 +166,24 @@ def modules_needed(experiment: Experiment) -> dict[str, str]:
     return found
 
 
-def make_plan(experiment: Experiment, machine: Machine, results: Path) -> Plan:
+def make_plan(
+    experiment: Experiment, machine: Machine, results: Path, places: Mapping[str, Machine] | None = None
+) -> Plan:
     """Cross operators, kernels, targets, workloads and variants; ask each kernel what it supports.
 
-    Raises ConfigError where no target is left, because `here` is the only one and there is no card.
+    `machine` builds, and runs cases too unless `places` names classes of nodes that do. Raises ConfigError where no
+    target is left, because `here` is the only one and there is no card.
     """
-    capability = machine.device.compute_capability if machine.device else None
-    experiment = replace(experiment, targets=with_target_here(experiment.targets, capability))
+    places = {HERE: machine} if places is None else dict(places)
+    cards = [place.device.compute_capability for place in places.values() if place.device]
+    capabilities: list[tuple[int, int] | None] = [*cards] or [None]
+    targets = [name for one in capabilities for name in with_target_here(experiment.targets, one)]
+    experiment = replace(experiment, targets=list(dict.fromkeys(targets)))
     if not experiment.targets:
-        card = "on a card of compute capability {}.{}".format(*capability) if capability else "without a GPU"
+        card = "on a card of compute capability {}.{}".format(*cards[0]) if cards else "without a GPU"
         raise ConfigError(f"config: targets: `here` stands for no target {card}; allowed: {', '.join(TARGETS)}")
-    plan = Plan(machine, stages=stage_answers(machine, experiment.stages), clocks=experiment.clocks)
+    stages = stage_answers(places.values(), experiment.stages)
+    plan = Plan(machine, stages=stages, clocks=experiment.clocks, places=places)
     for operator, sweep in experiment.sweeps.items():
         plan.workloads[operator] = sweep.workloads()
         plan.axes[operator] = {"field": load_operator(operator).AXIS, "label": load_operator(operator).AXIS_LABEL}
@@ -176,7 +197,7 @@ def make_plan(experiment: Experiment, machine: Machine, results: Path) -> Plan:
 
 def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, results: Path) -> None:
     """Everything of one kernel; one that breaks its contract has a row per target that says how, and nothing else."""
-    part = Plan(plan.machine, plan.decisions, plan.stages, plan.dtypes, plan.workloads, profiled=plan.profiled)
+    part = replace(plan, builds={}, cases={}, simulated={}, unsupported=[], sources={}, broken={}, running={})
     operator, before = sweep.operator, len(plan.decisions)
     try:
         module = load_kernel(operator, kernel)
@@ -189,7 +210,7 @@ def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, r
     except Exception as error:  # whatever its own functions raise is the kernel's fault, and only its own
         reason = blame(operator, kernel, error)
     else:
-        for name in ("builds", "cases", "simulated", "sources"):
+        for name in ("builds", "cases", "simulated", "sources", "running"):
             getattr(plan, name).update(getattr(part, name))
         plan.unsupported += part.unsupported
         return
@@ -215,10 +236,13 @@ def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, 
     written = [target for target in experiment.targets if target in module.TARGETS]
     for target in written if module.SOURCE == INSTALLED and written else experiment.targets:
         built = any((results / "compile" / operator / kernel / target).glob("*/build.json"))
-        decision = decide(plan.machine, operator, kernel, module, target, built)
+        decision = decide(plan.machine, operator, kernel, module, target, built, plan.places.values())
         if decision.build.ok and not plan.dtypes[operator][target]:
             no = Answer(False, _no_dtype(plan, operator, target))
             decision = replace(decision, build=no, run=no, simulate=no)
+        if decision.run.ok:
+            ok = [name for name, place in plan.places.items() if can_run(place, module, target).ok]
+            plan.running[f"{operator}/{kernel}/{target}"] = ok
         plan.decisions.append(decision)
         # A kernel that a package brings along has cases without it too: recorded sets may have measured them.
         if not decision.build.ok and not (target in module.TARGETS and module.NEEDS):

@@ -24,6 +24,7 @@ NOT_BAKED = frozenset(
     for name in (
         *("contract.py", "record.py", "shareable.py", "fault.py", "catalog.py", "dsls.py", "targets.py", "places.py"),
         "here.py",
+        "turns.py",
     )
 )
 MARK = "not_baked"  # the decorator of cutesnake.contract

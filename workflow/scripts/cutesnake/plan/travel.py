@@ -29,7 +29,7 @@ from cutesnake.plan.staleness import digest_data
 
 FOLDER = Path(".snakemake/cutesnake-plans")
 KEY = "plan"  # of the configuration that jobs are started with
-ALIKE = ("dtypes", "axes", "unsupported", "clocks")  # fields of Plan that are plain data
+ALIKE = ("dtypes", "axes", "unsupported", "clocks", "running")  # fields of Plan that are plain data
 
 
 class TravelError(RuntimeError):
@@ -113,6 +113,7 @@ def pack(plan: Plan) -> dict[str, Any]:
             name: [[numbers[case.build.key], case.workload.id] for case in getattr(plan, name).values()]
             for name in ("cases", "simulated")
         },
+        "places": {name: place.as_dict() for name, place in plan.places.items()},
         "profiled": sorted(plan.profiled),
         "foreseen": [list(pair) for pair in sorted(plan.foreseen)],
         "sources": [[*key, source] for key, source in plan.sources.items()],
@@ -141,6 +142,7 @@ def unpack(data: Mapping[str, Any]) -> Plan:
         builds={builds[number].key: builds[number] for number in data["builds"]},
         cases=cases(data["cases"]),
         simulated=cases(data["simulated"]),
+        places={name: Machine.from_dict(place) for name, place in data["places"].items()},
         profiled=set(data["profiled"]),
         foreseen={(operator, workload) for operator, workload in data["foreseen"]},
         sources={(operator, kernel): source for operator, kernel, source in data["sources"]},

@@ -1,0 +1,146 @@
+"""Many cases in one job: a record for each all the same, and only what is missing or stale is measured."""
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import sample
+from cutesnake import record
+from cutesnake.evidence.gather import read_records
+from cutesnake.measure import batch, stage, worker
+from cutesnake.measure.worker import WorkerError
+from cutesnake.plan.batches import make_batches
+from project import append, copy_project, jobs, replace, snakemake
+
+CONFIG = """
+stages: [correctness, timing]
+simulation: {extent: none}
+cases_per_job: 2
+sweeps:
+  elementwise_add:
+    kernels: [cute]
+    distributions: [randn]
+    workloads:
+      - {rows: [3, 5, 7], columns: 64}
+    profile: []
+"""
+PRETEND = "\n\ndef measure(case):\n    return {metrics!r}, None\n"
+
+
+def planned(number: int, place: str = "") -> SimpleNamespace:
+    build = SimpleNamespace(key="op/kernel/sm_90a/v")
+    return SimpleNamespace(build=build, place=place, key=f"op/kernel/sm_90a/v/w{number}{'@' if place else ''}{place}")
+
+
+def test_batches_hold_cases_of_one_build_and_place_in_their_order() -> None:
+    found = make_batches("timing", [planned(n, place) for n in range(5) for place in ("", "h200")], 2)
+    assert [b.key.removeprefix("timing/op/kernel/sm_90a/v/") for b in found] == [
+        *("b0", "b1", "b2", "b0@h200", "b1@h200", "b2@h200")
+    ]
+    assert found[3].records() == [f"results/timing/op/kernel/sm_90a/v/w{n}@h200.json" for n in (0, 1)]
+    assert sum(len(b.cases) for b in found) == 10
+
+
+@pytest.fixture
+def measured(tmp_path, monkeypatch, machine):
+    """run(…) makes a batch of two cases; returns the workloads that were asked of the worker."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".snakemake").mkdir()
+    sampled = sample.evidence(gpu=True)
+    timing = next(entry for entry in sampled.measured.values() if entry["stage"] == "timing")
+    built = next(entry for entry in sampled.builds.values() if entry["status"] == "ok")
+    Path("results/compile").mkdir(parents=True)
+    record.write("compile", "results/compile/build.json", built)
+    asked: list[str] = []
+    broken: set[str] = set()
+    monkeypatch.setattr(stage, "probe", lambda: machine("h200"))
+    monkeypatch.setattr(batch, "probe", lambda: machine("h200"))
+
+    def ask(case, limit_s, card=None):
+        name = f"b{case['parameters']['batch']}"
+        asked.append(name)
+        if name in broken:
+            raise WorkerError("the worker's server went away")
+        return json.loads(json.dumps(timing))
+
+    monkeypatch.setattr(worker, "ask", ask)
+
+    def run(version: str = "one") -> list[str]:
+        asked.clear()
+        case = timing["case"]
+        cases = [
+            {
+                "identity": {
+                    **{key: case[key] for key in ("operator", "kernel", "target", "variant")},
+                    "parameters": {**case["parameters"], "batch": number},
+                },
+                "record": f"results/timing/b{number}.json",
+                "needs": [],
+                "from": version,
+            }
+            for number in (1, 2)
+        ]
+        batch.run_batch(
+            "timing", cases, {}, "results/compile/build.json", "results/batch/b0.json", "none-in-particular"
+        )
+        return list(asked)
+
+    return SimpleNamespace(run=run, broken=broken)
+
+
+def test_only_what_is_missing_stale_or_damaged_is_measured(measured) -> None:
+    assert measured.run() == ["b1", "b2"]
+    assert measured.run() == []
+    Path("results/timing/b2.json").unlink()
+    assert measured.run() == ["b2"]
+    Path("results/timing/b1.json").write_text("{")
+    assert measured.run() == ["b1"]
+    text = Path("results/timing/b1.json").read_text()
+    Path("results/timing/b1.json").write_text(text.replace('"hot_us": ', '"hot_us": 1'))
+    assert measured.run() == ["b1"], "a figure that somebody changed"
+    assert measured.run("two") == ["b1", "b2"]
+    assert set(read_records(["results/batch/b0.json"])) == {"results/timing/b1.json", "results/timing/b2.json"}
+
+
+def test_a_fault_of_the_machine_costs_its_case_and_not_the_batch(measured) -> None:
+    measured.broken.add("b1")
+    with pytest.raises(batch.BatchError, match="1 of 2 cases could not be measured: the worker's server went away"):
+        measured.run()
+    assert not Path("results/batch/b0.json").exists() and Path("results/timing/b2.json").exists()
+    measured.broken.clear()
+    assert measured.run() == ["b1"]
+
+
+@pytest.mark.slow
+def test_a_run_in_batches_and_what_is_measured_again(tmp_path) -> None:
+    project = copy_project(tmp_path / "project")
+    append(project / "tests/configs/tiny.yaml", "")
+    text = (project / "tests/configs/tiny.yaml").read_text()
+    kept = text.partition("simulation:")[0].replace("targets: [sm_90a, sm_100a]", "targets: [sm_90a]")
+    (project / "tests/configs/tiny.yaml").write_text(kept + CONFIG + "timing: {max_seconds: 1, max_noise_percent: 1}\n")
+    checked, timed = sample.correctness("w"), sample.timing("cute", sample.workloads()[0], 1.0)
+    for name, metrics in {"correctness": checked, "timing": timed}.items():
+        append(project / f"workflow/scripts/cutesnake/measure/{name}.py", PRETEND.format(metrics=metrics))
+
+    def dates() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in (project / "results/timing").rglob("*.json")}
+
+    assert jobs(project, machine="h200")["batch"] == 4
+    done = snakemake(project, machine="h200")
+    assert done.returncode == 0, done.stdout + done.stderr
+    before = dates()
+    assert len(before) == 3 and (project / "results/mla_report.html").exists()
+    assert not jobs(project, machine="h200")
+    next((project / "results/timing").rglob("m5_n64_fp32.json")).unlink()
+    done = snakemake(project, machine="h200")
+    assert done.returncode == 0 and "made again" in done.stderr, done.stdout + done.stderr
+    after = dates()
+    assert [name for name in before if before[name] != after[name]] == ["m5_n64_fp32.json"]
+    replace(project / "tests/configs/tiny.yaml", "rows: [3, 5, 7]", "rows: [2, 3, 5, 7]")
+    done = snakemake(project, machine="h200")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {name: made for name, made in dates().items() if name in after} == after, "others moved to other batches"
+    assert len(dates()) == 4 and os.path.exists(project / "results/compare/elementwise_add.csv")

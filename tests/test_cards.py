@@ -1,0 +1,160 @@
+"""Several cards of one machine: a job to a card, never two, and what is timed is not disturbed by builds."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cutesnake import here, turns
+from cutesnake.measure import gpu_lock
+from cutesnake.measure.cards import one_card
+from cutesnake.places import SCRIPTS
+from cutesnake.plan import machine as machines
+from project import snakemake
+
+FOUR = Path(__file__).parent / "machines/h200_x4.json"
+PROFILES = Path(__file__).resolve().parents[1] / "profiles"
+
+
+@pytest.fixture
+def four(monkeypatch):
+    monkeypatch.setenv(machines.PRETENDED, str(FOUR))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return machines.probe
+
+
+def start(code: str, **environment: str) -> subprocess.Popen:
+    env = {**os.environ, "PYTHONPATH": str(SCRIPTS), **environment}
+    return subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+
+
+def test_cards_are_alike_by_name_memory_and_driver_and_must_be_visible(four, monkeypatch) -> None:
+    assert [card.index for card in four().alike()] == [0, 1, 2, 3]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "h20000000002,1,4")
+    found = four()
+    assert found.device.index == 2 and [card.index for card in found.alike()] == [1, 2]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")
+    assert [card.name for card in four().alike()] == ["NVIDIA A100-SXM4-80GB"]
+
+
+def test_results_of_cards_alike_are_of_one_kind_and_those_of_others_are_not(four, machine) -> None:
+    all_four = four()
+    assert all_four.fingerprint == replace(all_four, selected=3).fingerprint
+    one = replace(all_four, cards=(1,), selected=1)
+    here.check_card(all_four.fingerprint, one)  # what a job sees that has taken the second card
+    stranger = replace(one, devices=tuple(replace(card, uuid_hash="another") for card in one.devices))
+    with pytest.raises(here.OtherMachineError, match="its number is another here"):
+        here.check_card(all_four.fingerprint, stranger)
+    with pytest.raises(here.OtherMachineError, match="the card is NVIDIA B200"):
+        here.check_card(all_four.fingerprint, machine("b200"))
+
+
+TAKE = """
+import os
+from cutesnake.measure.cards import one_card
+from cutesnake.plan.machine import probe
+with one_card(probe()):
+    print(os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+    input()
+"""
+
+
+def test_every_job_has_a_card_of_its_own_and_a_killed_one_gives_it_back(four, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(gpu_lock, "FOLDER", tmp_path)
+    code = (
+        f"from pathlib import Path; from cutesnake.measure import gpu_lock; gpu_lock.FOLDER = Path({str(tmp_path)!r})"
+    )
+    running = [start(code + TAKE) for _ in range(4)]
+    taken = [job.stdout.readline().decode().strip() for job in running]
+    assert sorted(taken) == ["h20000000000", "h20000000001", "h20000000002", "h20000000003"]
+    fifth = start(code + TAKE)
+    running[2].kill()
+    assert fifth.stdout.readline().decode().strip() == taken[2]
+    for job in (*running, fifth):
+        job.kill()
+        job.wait()
+    with one_card(four()):
+        assert machines.probe().device.uuid_hash == "h20000000000" and len(machines.probe().alike()) == 1
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
+
+
+def test_a_card_that_was_changed_is_no_longer_taken(four, monkeypatch) -> None:
+    import test_machine
+
+    card = four().devices[0]
+    monkeypatch.delenv(machines.PRETENDED)
+    monkeypatch.setitem(sys.modules, "pynvml", test_machine.fake_nvml())
+    with pytest.raises(machines.MachineError, match="card 0 is another one than before"):
+        machines.uuid_of(card)
+
+
+WAIT = """
+from cutesnake.turns import turn
+with turn({kind!r}):
+    print("mine", flush=True)
+    input()
+"""
+
+
+def test_builds_and_timings_take_turns(tmp_path) -> None:
+    def begin(kind: str) -> subprocess.Popen:
+        return start(WAIT.format(kind=kind), **{turns.VARIABLE: str(tmp_path)})
+
+    def has_it(job: subprocess.Popen, within: float) -> bool:
+        os.set_blocking(job.stdout.fileno(), False)
+        until = time.monotonic() + within
+        while time.monotonic() < until:
+            if job.stdout.readline():
+                return True
+            time.sleep(0.02)
+        return False
+
+    def end(*jobs: subprocess.Popen) -> None:
+        for job in jobs:
+            job.kill()
+            job.wait()
+
+    builds = [begin(turns.COMPUTING) for _ in range(2)]
+    assert all(has_it(job, 5) for job in builds), "builds do not wait for each other"
+    timings = [begin(turns.TIMING) for _ in range(2)]
+    assert not any(has_it(job, 0.4) for job in timings), "a timing began beside a build"
+    end(*builds)
+    assert all(has_it(job, 5) for job in timings), "timings on two cards do not wait for each other"
+    late = begin(turns.COMPUTING)
+    assert not has_it(late, 0.4), "a build began beside a timing"
+    end(*timings)
+    assert has_it(late, 5)
+    end(late)
+
+
+def test_nobody_waits_where_turns_are_not_asked_for(monkeypatch) -> None:
+    monkeypatch.delenv(turns.VARIABLE, raising=False)
+    with turns.turn(turns.TIMING), turns.turn(turns.COMPUTING):
+        pass
+
+
+def test_profiles_repeat_the_habits_of_the_default_one() -> None:
+    import yaml
+
+    default = yaml.safe_load((PROFILES / "default/config.yaml").read_text())
+    for name in ("local", "slurm"):
+        profile = yaml.safe_load((PROFILES / name / "config.yaml").read_text())
+        assert {key: profile.get(key) for key in default if key != "resources"} == {
+            key: value for key, value in default.items() if key != "resources"
+        }
+
+
+@pytest.mark.parametrize(("name", "at_once"), [("h200_x4", 4), ("h200", 1), ("none", 1)])
+def test_the_local_profile_has_as_many_gpu_jobs_as_cards(fresh, name, at_once) -> None:
+    (fresh / "Snakefile").write_text(
+        (fresh / "Snakefile").read_text() + '\nprint("AT ONCE", workflow.global_resources["gpu"].value)\n'
+    )
+    done = snakemake(fresh, "-n", "--workflow-profile", "profiles/local", machine=name)
+    assert done.returncode == 0, done.stderr
+    assert f"AT ONCE {at_once}" in done.stdout
+    assert json.loads(FOUR.read_text())["selected"] == 0

@@ -1,0 +1,212 @@
+"""Runs through a real Slurm on this machine, whose GPU nodes are pretended: classes of nodes, changes, and failures."""
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import sample
+from project import append, copy_project, replace
+from slurm_cluster import MACHINES, Cluster, Node, missing
+
+PLUGIN = "snakemake_executor_plugin_slurm"
+NODES = (
+    Node("cpu1", "cpu", processors=8),
+    Node("gpu1", "gpu", machine="h200", cards=1, kind="h200"),
+    Node("gpu2", "gpu", machine="b200", cards=1, kind="b200"),
+)
+CLASSES = """
+classes:
+  cpu: {partition: cpu}
+  h200: {partition: gpu, device: NVIDIA H200, gpu_model: h200}
+  b200: {partition: gpu, device: NVIDIA B200, gpu_model: b200, alone: node}
+"""
+CONFIG = """
+targets: [sm_90a, here]
+stages: [correctness, timing]
+operators: [elementwise_add]
+machines: machines.yaml
+cases_per_job: 1
+correctness: {seeds: [0]}
+simulation: {extent: none}
+sweeps:
+  elementwise_add:
+    kernels: [cute]
+    distributions: [randn]
+    workloads:
+      - {rows: ROWS, columns: 64}
+    profile: []
+timing: {max_seconds: 1, max_noise_percent: 1}
+"""
+# In place of measuring: it takes a moment, and says so in a file that the tests look for.
+PRETEND = """
+
+def measure(case):
+    import pathlib, time
+    pathlib.Path("under_way").touch()
+    time.sleep({seconds})
+    return {metrics!r}, None
+"""
+RECORDS = "results/{}/elementwise_add/cute/{}/*/m5_n64_fp32@{}.json"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(missing()), reason=f"Slurm's programs are not installed: {', '.join(missing())}"),
+    pytest.mark.skipif(importlib.util.find_spec(PLUGIN) is None, reason="envs/requirements-slurm.txt is not installed"),
+]
+
+
+class Run:
+    """Snakemake in a copy of the project, its jobs on a cluster."""
+
+    def __init__(self, project: Path, cluster: Cluster) -> None:
+        self.project = project
+        self.cluster = cluster
+
+    def command(self, *arguments: str) -> list[str]:
+        quick = ["--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1"]
+        here = ["--slurm-status-command", "squeue", "--slurm-no-account", "--latency-wait", "5", *quick]
+        command = [sys.executable, "-m", "snakemake", "--workflow-profile", "profiles/slurm", *here]
+        return [*command, *arguments, "--configfile", "run.yaml"]
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, **self.cluster.environment, "CUTESNAKE_MACHINE": str(MACHINES / "none.json")}
+
+    def start(self, *arguments: str) -> subprocess.Popen:
+        with (self.project / "run.log").open("w") as log:
+            return subprocess.Popen(
+                self.command(*arguments),
+                **{"cwd": self.project, "env": self.environment(), "stdout": log, "stderr": log},
+                start_new_session=True,
+            )
+
+    def end(self, run: subprocess.Popen, seconds: float = 300) -> str:
+        """What it said, when it has ended."""
+        try:
+            run.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(run.pid, signal.SIGKILL)
+            pytest.fail(f"no end after {seconds:g} s: {self.said()[-3000:]}")
+        return self.said()
+
+    def said(self) -> str:
+        """What Snakemake and the jobs that failed said."""
+        logs = sorted((self.project / ".snakemake/slurm_logs").rglob("*.log"))
+        return "\n".join(path.read_text(errors="replace") for path in (self.project / "run.log", *logs))
+
+    def __call__(self, *arguments: str) -> str:
+        run = self.start(*arguments)
+        said = self.end(run)
+        assert run.returncode == 0, said[-6000:]
+        return said
+
+    def made(self, said: str) -> dict[str, int]:
+        """Rule -> jobs that a run announced."""
+        table = re.search(r"Job stats:\njob +count\n-+ +-+\n(.*?)\n\n", said, re.DOTALL)
+        rows = (line.split() for line in table.group(1).splitlines()) if table else ()
+        return {rule: int(count) for rule, count in rows if rule not in ("total", "all")}
+
+    def record(self, stage: str, target: str, place: str) -> dict:
+        (path,) = self.project.glob(RECORDS.format(stage, target, place))
+        return json.loads(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("slurm"), NODES) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, cluster) -> Run:
+    """A copy of the project whose classes of nodes were looked at; the tests go on from what others left."""
+    project = copy_project(tmp_path_factory.mktemp("shared") / "project")
+    (project / "run.yaml").write_text(CONFIG.replace("ROWS", "5"))
+    (project / "machines.yaml").write_text(CLASSES)
+    pretend(project, 0.05)
+    found = Run(project, cluster)
+    found("machines")
+    return found
+
+
+def pretend(project: Path, seconds: float) -> None:
+    checked, timed = sample.correctness("w"), sample.timing("cute", sample.workloads()[0], 1.0)
+    for stage, metrics in {"correctness": checked, "timing": timed}.items():
+        path = project / f"workflow/scripts/cutesnake/measure/{stage}.py"
+        path.write_text(path.read_text().partition("\n\ndef measure(case):\n    import pathlib")[0])
+        append(path, PRETEND.format(seconds=seconds, metrics=metrics))
+
+
+def wait_for(condition: Callable[[], object], what: str, run: Run, seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, f"waited in vain for {what}: {run.said()[-3000:]}"
+        time.sleep(0.1)
+
+
+def test_one_run_over_classes_of_nodes_and_a_change(run) -> None:
+    """The head node has no GPU; each class is looked at by a job, and its cases run on its cards and no other."""
+    found = json.loads((run.project / "results/machine/b200.json").read_text())["machine"]
+    assert found["devices"][0]["name"] == "NVIDIA B200"
+    first = run.made(run())
+    assert first["compile"] == first["correctness"] == first["timing"] == 2
+    for target, place, card in (("sm_90a", "h200", "NVIDIA H200"), ("sm_100a", "b200", "NVIDIA B200")):
+        for stage in ("correctness", "timing"):
+            entry = run.record(stage, target, place)
+            assert entry["status"] == "ok" and entry["device"]["name"] == card
+    page = (run.project / "results/mla_report.html").read_text()
+    assert "NVIDIA H200" in page and "NVIDIA B200" in page
+    assert "Nothing to be done" in run()
+    replace(run.project / "run.yaml", "{rows: 5, columns: 64}", "{rows: [5, 6], columns: 64}")
+    replace(run.project / "run.yaml", "cases_per_job: 1", "cases_per_job: 2")
+    batches = run.made(run())
+    assert batches["batch"] == 4 and "compile" not in batches and "correctness" not in batches
+
+
+def test_a_node_with_another_driver_measures_nothing(run) -> None:
+    path = run.project / "results/machine/h200.json"
+    text = path.read_text()
+    path.write_text(text.replace("580.159.04", "570.1"))
+    started = run.start("--retries", "0", "measured")
+    said = run.end(started)
+    path.write_text(text)
+    assert started.returncode != 0
+    assert "this machine is not what the plan says: its driver is 580.159.04 here, planned was 570.1" in said
+
+
+def test_a_lost_node_a_preempted_job_and_a_cancelled_one_are_run_again(run) -> None:
+    """Each in the middle of a measurement, which takes long enough the first time and is quick the second."""
+    mark = run.project / "under_way"
+
+    def lose() -> None:
+        run.cluster.kill_node("gpu1")
+        run.cluster.start_node("gpu1")
+
+    def preempt() -> None:
+        run.cluster.run("sbatch", "--partition=urgent_gpu", "--nodelist=gpu1", "--exclusive", "--wrap=sleep 1")
+
+    def cancel() -> None:
+        for job in run.cluster.run("squeue", "--noheader", "--partition=gpu", "--format=%i").split():
+            run.cluster.run("scancel", job)
+
+    replace(run.project / "run.yaml", "cases_per_job: 2", "cases_per_job: 1")
+    replace(run.project / "run.yaml", "rows: [5, 6]", "rows: [5, 6, 7, 8, 9]")
+    for rows, harm in ((7, lose), (8, preempt), (9, cancel)):
+        path = RECORDS.format("correctness", "sm_90a", "h200").replace("*", "fp32_t256_v4").replace("m5", f"m{rows}")
+        pretend(run.project, 10)
+        mark.unlink(missing_ok=True)
+        started = run.start(path)
+        wait_for(mark.exists, "a measurement", run)
+        pretend(run.project, 0.05)
+        harm()
+        said = run.end(started)
+        assert started.returncode == 0, f"{harm.__name__}: {said[-4000:]}"
+        assert json.loads((run.project / path).read_text())["status"] == "ok"

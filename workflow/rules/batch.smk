@@ -1,0 +1,25 @@
+"""Many cases of a build in one job, where the configuration asks for it (cases_per_job)."""
+
+
+rule batch:
+    input:
+        build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+        checked=checked_before_batch,
+    output:
+        record="results/batch/{stage}/{operator}/{kernel}/{target}/{variant}/{batch}.json",
+    log:
+        "results/log/batch/{stage}/{operator}/{kernel}/{target}/{variant}/{batch}.log",
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        gpu=1,
+        slurm_partition=asked_of_slurm("partition"),
+        gpu_model=asked_of_slurm("gpu_model"),
+        constraint=asked_of_slurm("constraint"),
+        slurm_extra=lambda wildcards: asked_of_slurm("exclusive")(wildcards) if wildcards.stage == "timing" else None,
+    params:
+        cases=cases_of_batch,
+        settings=lambda wildcards: settings_of_batch(wildcards),
+        device=card_of,
+    script:
+        "../scripts/measure_batch.py"
