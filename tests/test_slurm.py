@@ -163,7 +163,7 @@ def test_one_run_over_classes_of_nodes_and_a_change(run) -> None:
             entry = run.record(stage, target, place)
             assert entry["status"] == "ok" and entry["device"]["name"] == card
     page = (run.project / "results/mla_report.html").read_text()
-    assert "NVIDIA H200" in page and "NVIDIA B200" in page
+    assert "Cases run on classes of nodes: h200 (NVIDIA H200, sm_90, driver" in page and "NVIDIA B200" in page
     assert "Nothing to be done" in run()
     replace(run.project / "run.yaml", "{rows: 5, columns: 64}", "{rows: [5, 6], columns: 64}")
     replace(run.project / "run.yaml", "cases_per_job: 1", "cases_per_job: 2")

@@ -113,7 +113,16 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """For arch.json, as plain data: what concerns the whole run."""
-        return {"stages": self._answers(), "operators": list(self.workloads)}
+        plan = {"stages": self._answers(), "operators": list(self.workloads)}
+        classes = [self._class(name, place) for name, place in self.places.items() if name != HERE]
+        return {**plan, "classes": classes} if classes else plan
+
+    def _class(self, name: str, place: Machine) -> dict[str, Any]:
+        card: dict[str, Any] = {"device": None, "compute_capability": None, "driver": None}
+        if device := place.device:
+            capability = list(device.compute_capability)
+            card = {"device": device.name, "compute_capability": capability, "driver": device.driver}
+        return {"name": name, **card, "reason": place.problem}
 
     def of(self, operator: str) -> dict[str, Any]:
         """For results/plan/<operator>.json, as plain data: what concerns one operator."""

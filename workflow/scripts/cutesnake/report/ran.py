@@ -31,10 +31,19 @@ def machine(arch: Record) -> Record:
         sentence = f"{plural(len(found), 'GPU')} here, none in use: {arch['reason']}."
     else:
         sentence = f"{plural(len(found), 'GPU')} here: {'; '.join(found)}. In use: {used}."
+    if classes := arch.get("classes"):
+        sentence = f"Cases run on classes of nodes: {'; '.join(map(_class, classes))}."
     if arch.get("simulated"):
         sentence = f"This machine is a simulated one, for trying out the arch check. {sentence}"
     tools = [f"{name} {'found' if there else 'not found'}" for name, there in arch["tools"].items()]
     return {"sentence": sentence, "tools": ", ".join(tools), "readings": arch.get("readings") or {}}
+
+
+def _class(entry: Record) -> str:
+    if entry["device"] is None:
+        return f"{entry['name']} (no card: {entry['reason']})"
+    sm = "sm_{}{}".format(*entry["compute_capability"])
+    return f"{entry['name']} ({entry['device']}, {sm}, driver {entry['driver']})"
 
 
 def summary(arch: Record, comparisons: list[Record]) -> str:
