@@ -13,9 +13,13 @@ from cutesnake.evidence.gather import read_records
 from cutesnake.measure import batch, stage, worker
 from cutesnake.measure.worker import WorkerError
 from cutesnake.plan.batches import make_batches
-from project import append, copy_project, jobs, replace, snakemake
+from project import TINY, append, copy_project, jobs, replace, snakemake
 
 CONFIG = """
+targets: [sm_90a]
+operators: [elementwise_add]
+correctness: {seeds: [0]}
+timing: {max_seconds: 1, max_noise_percent: 1}
 stages: [correctness, timing]
 simulation: {extent: none}
 cases_per_job: 2
@@ -117,10 +121,7 @@ def test_a_fault_of_the_machine_costs_its_case_and_not_the_batch(measured) -> No
 @pytest.mark.slow
 def test_a_run_in_batches_and_what_is_measured_again(tmp_path) -> None:
     project = copy_project(tmp_path / "project")
-    append(project / "tests/configs/tiny.yaml", "")
-    text = (project / "tests/configs/tiny.yaml").read_text()
-    kept = text.partition("simulation:")[0].replace("targets: [sm_90a, sm_100a]", "targets: [sm_90a]")
-    (project / "tests/configs/tiny.yaml").write_text(kept + CONFIG + "timing: {max_seconds: 1, max_noise_percent: 1}\n")
+    (project / TINY).write_text(CONFIG)
     checked, timed = sample.correctness("w"), sample.timing("cute", sample.workloads()[0], 1.0)
     for name, metrics in {"correctness": checked, "timing": timed}.items():
         append(project / f"workflow/scripts/cutesnake/measure/{name}.py", PRETEND.format(metrics=metrics))
@@ -139,7 +140,7 @@ def test_a_run_in_batches_and_what_is_measured_again(tmp_path) -> None:
     assert done.returncode == 0 and "made again" in done.stderr, done.stdout + done.stderr
     after = dates()
     assert [name for name in before if before[name] != after[name]] == ["m5_n64_fp32.json"]
-    replace(project / "tests/configs/tiny.yaml", "rows: [3, 5, 7]", "rows: [2, 3, 5, 7]")
+    replace(project / TINY, "rows: [3, 5, 7]", "rows: [2, 3, 5, 7]")
     done = snakemake(project, machine="h200")
     assert done.returncode == 0, done.stdout + done.stderr
     assert {name: made for name, made in dates().items() if name in after} == after, "others moved to other batches"
