@@ -96,9 +96,9 @@ def test_what_each_kernel_takes() -> None:
 def test_room_for_descriptors_starts_at_a_multiple_of_their_size() -> None:
     from kernels.gemm_grouped.cutlass.adapter import descriptors
 
-    for kinds in (3, 5):
-        room = descriptors(kinds, torch.device("cpu"))
-        assert room.shape == (148, kinds, 16) and room.data_ptr() % 128 == 0 and room.is_contiguous()
+    for processors, kinds in ((132, 3), (148, 5)):
+        room = descriptors(processors, kinds, torch.device("cpu"))
+        assert room.shape == (processors, kinds, 16) and room.data_ptr() % 128 == 0 and room.is_contiguous()
 
 
 @pytest.mark.parametrize("dtype", SCALED)
@@ -138,6 +138,15 @@ def test_nvidias_kernels_are_right_in_the_simulator(dtype, index) -> None:
     found = simulate("gemm_grouped", CUTE[dtype], "sm_100a", variant, parameters, ["scales"], ["random", "late"])
     assert found["status"] == "ok", found["reason"]
     assert "tensormap.replace" in (folder / "kernel.ptx").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", [0, 2])
+def test_nvidias_kernel_for_hopper_is_right_in_the_simulator(index) -> None:
+    _, variant, _ = first("cutlass_sm90", "sm_90a", "bf16", index)
+    parameters = {**SMALL, "dtype": "bf16"}
+    found = simulate("gemm_grouped", "cutlass_sm90", "sm_90a", variant, parameters, ["scales"], ["random", "late"])
+    assert found["status"] == "ok", found["reason"]
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"
 
 DSL = "cute"
 TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
-EXAMPLE = adapter.Example("blackwell.grouped_blockscaled_gemm", "Sm100GroupedBlockScaledGemmKernel", scaled=True)
+EXAMPLE = adapter.Example("blackwell.grouped_blockscaled_gemm", "Sm100GroupedBlockScaledGemmKernel", takes="scaled")
 TILINGS = (
     adapter.Tiling(128, 128, (1, 1)),
     adapter.Tiling(256, 128, (2, 1), pair=True),
@@ -35,4 +35,4 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    return adapter.variants(workload, TILINGS)
+    return adapter.variants(workload, target, TILINGS)

@@ -2,23 +2,27 @@
 
 The examples read each group's sizes, strides and addresses from tables on the card, change copies of their TMA
 descriptors accordingly, and find out by themselves which tiles there are: a build serves all sizes, and every launch
-has as many clusters as fit on the card.
+has as many clusters as fit on the card. The one for Hopper wants to know how many tiles there are when it is compiled:
+a cluster that starts without a tile of its own never ends (seen in ptxsim, and its source says why).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream import gemm as upstream
 
 if TYPE_CHECKING:
     import torch
 
     from kernels.gemm_grouped.operator import Inputs, Outputs, Workload
 
-MULTIPROCESSORS = 148  # of a B200 or B300; NVIDIA's runner asks the device
+MULTIPROCESSORS = {"sm_90a": 132, "sm_100a": 148, "sm_103a": 148}  # NVIDIA's runner asks the device
 FUNCTION = "gemm"
 DESCRIPTOR_WORDS = 16  # of 8 bytes: a TMA descriptor
 TEMPLATE = 32  # rows and columns of the tensors that give descriptors their element type and majors
@@ -26,11 +30,16 @@ TEMPLATE = 32  # rows and columns of the tensors that give descriptors their ele
 
 @dataclass(frozen=True)
 class Example:
-    """A class of NVIDIA's examples; `scaled` where operands have a scale per block."""
+    """A class of NVIDIA's examples; `takes` says how it is made and called: `plain`, `scaled` or `hopper`."""
 
     path: str  # below the folder of examples
     name: str
-    scaled: bool
+    takes: str
+
+    @property
+    def kinds(self) -> int:
+        """TMA descriptors per multiprocessor: of A, B and C, and of two tensors of scales where there are any."""
+        return 5 if self.takes == "scaled" else 3
 
 
 @dataclass(frozen=True)
@@ -46,14 +55,19 @@ class Tiling:
     def id(self) -> str:
         return f"{self.m}x{self.n}_c{self.cluster[0]}x{self.cluster[1]}"
 
+    def clusters(self, workload: Workload) -> int:
+        """Clusters that cover C of all groups."""
+        cta_tile = (self.m // 2 if self.pair else self.m, self.n)
+        return sum(math.prod(upstream.clusters(p.m, p.n, 1, cta_tile, self.cluster)) for p in workload.problems)
+
 
 @not_baked
-def variants(workload: Workload, tilings: tuple[Tiling, ...]) -> tuple[Variant, ...]:
+def variants(workload: Workload, target: str, tilings: tuple[Tiling, ...]) -> tuple[Variant, ...]:
     """A build per element type, tiling and number of groups, which is a constant of NVIDIA's kernels."""
-    w = workload
+    w, counted = workload, target == "sm_90a"
     return tuple(
         Variant(
-            f"{w.dtype}_g{w.groups}_{tiling.id}",
+            (w.id if counted else f"{w.dtype}_g{w.groups}") + f"_{tiling.id}",
             {
                 "dtype": w.dtype,
                 "groups": w.groups,
@@ -62,7 +76,9 @@ def variants(workload: Workload, tilings: tuple[Tiling, ...]) -> tuple[Variant, 
                 "pair": tiling.pair,
                 "cluster_m": tiling.cluster[0],
                 "cluster_n": tiling.cluster[1],
-                "most_clusters": MULTIPROCESSORS // (tiling.cluster[0] * tiling.cluster[1]),
+                "processors": MULTIPROCESSORS[target],
+                "most_clusters": MULTIPROCESSORS[target] // (tiling.cluster[0] * tiling.cluster[1]),
+                "tiles": tiling.clusters(w) if counted else 0,  # 0: as many clusters as fit on the card
             },
         )
         for tiling in tilings
@@ -75,7 +91,7 @@ def compile(example: Example, variant: Variant, target: str, folder: Path) -> di
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.gemm_grouped.cutlass import program as cutlass_program
 
-        return cutlass_program.program(example.path, example.name, example.scaled, dict(variant.params))
+        return cutlass_program.program(example.path, example.name, example.takes, dict(variant.params))
 
     return cute_build.build(program, FUNCTION, target, folder)
 
@@ -105,23 +121,31 @@ def bind(example: Example, build: Build, workload: Workload, inputs: Inputs, out
     w, p = workload, build.params
     if w.groups != p["groups"]:
         raise ValueError(f"this build is for {p['groups']} groups, not {w.groups}")
+    if p["tiles"] and p["tiles"] != (tiles := _tiling(p).clusters(w)):
+        raise ValueError(f"this build is for {p['tiles']} clusters' tiles, not {tiles}")
     sizes, strides, addresses, scales = tables(inputs, outputs, w)
     arguments: tuple[Any, ...] = (inputs.a, inputs.b, outputs.c)
-    if example.scaled:
+    if example.takes == "scaled":
         arguments = (*arguments, inputs.a_scales, inputs.b_scales, sizes, strides, addresses, scales)
     else:
         arguments = (*arguments, sizes, strides, addresses)
-    call = Call(build.function(), (*arguments, descriptors(5 if example.scaled else 3, outputs.c.device), TEMPLATE))
-    grid = (p["cluster_m"], p["cluster_n"], p["most_clusters"])
+    call = Call(build.function(), (*arguments, descriptors(p["processors"], example.kinds, outputs.c.device), TEMPLATE))
+    grid = (p["cluster_m"], p["cluster_n"], min(p["tiles"] or p["most_clusters"], p["most_clusters"]))
     return Runner(call, (build.launch(build.symbols[0], grid),))
 
 
 @not_baked
-def descriptors(kinds: int, device: torch.device) -> torch.Tensor:
+def _tiling(params: Mapping[str, Any]) -> Tiling:
+    p = params
+    return Tiling(p["tile_m"], p["tile_n"], (p["cluster_m"], p["cluster_n"]), p["pair"])
+
+
+@not_baked
+def descriptors(processors: int, kinds: int, device: torch.device) -> torch.Tensor:
     """Room for `kinds` TMA descriptors per multiprocessor, which have to start at multiples of their 128 bytes."""
     import torch
 
-    words = MULTIPROCESSORS * kinds * DESCRIPTOR_WORDS
+    words = processors * kinds * DESCRIPTOR_WORDS
     room = torch.zeros(words + DESCRIPTOR_WORDS, dtype=torch.int64, device=device)
     begin = -room.data_ptr() % (8 * DESCRIPTOR_WORDS) // 8
-    return room[begin : begin + words].view(MULTIPROCESSORS, kinds, DESCRIPTOR_WORDS)
+    return room[begin : begin + words].view(processors, kinds, DESCRIPTOR_WORDS)

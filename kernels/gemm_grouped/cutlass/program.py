@@ -1,4 +1,4 @@
-"""NVIDIA's grouped GEMM classes for SM100, called unmodified with our operator's tensors."""
+"""NVIDIA's grouped GEMM classes for SM100 and SM90, called unmodified with our operator's tensors."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from cuda.bindings.driver import CUstream
 from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
 
 from kernels.gemm_blockscaled.cutlass.program import FORMATS
+from kernels.gemm_grouped.cutlass import hopper
 from kernels.upstream.examples import module
 from kernels.upstream.gemm import element
 
 DESCRIPTOR_WORDS = 16  # of 8 bytes
-MULTIPROCESSORS = 148
 ALIGNED = 32  # elements: of the rows of tensors that give descriptors their element type and majors
 EXTENT = cutlass.Int32(ALIGNED)  # of these tensors, as the adapter passes it
 
@@ -20,8 +20,8 @@ EXTENT = cutlass.Int32(ALIGNED)  # of these tensors, as the adapter passes it
 class Plain:
     """The class for 16-bit operands, on the vectors in which all groups' matrices lie."""
 
-    def __init__(self, example: Any, groups: int, most_clusters: int) -> None:
-        self.example, self.groups, self.most_clusters = example, groups, most_clusters
+    def __init__(self, example: Any, groups: int, tiles: int, most_clusters: int) -> None:
+        self.example, self.groups, self.tiles, self.most_clusters = example, groups, tiles, most_clusters
 
     @cute.jit
     def __call__(
@@ -36,10 +36,14 @@ class Plain:
         extent: cutlass.Int32,
         stream: CUstream,
     ) -> None:
-        """Vectors mA, mB, mC; tables (groups, …); room for descriptors (processors, 3, 16)."""
+        """Vectors mA, mB, mC; tables (groups, …); room for descriptors (processors, 3, 16).
+
+        The class wants the number of tiles of all groups, or as many as fit on the card where it counts them itself.
+        """
         a, b, c = (template(x.iterator, x.element_type, extent) for x in (mA, mB, mC))
-        most = self.most_clusters
-        self.example(a, b, c, self.groups, mSizes, mStrides, mAddresses, most, mDescriptors, most, stream)
+        self.example(
+            a, b, c, self.groups, mSizes, mStrides, mAddresses, self.tiles, mDescriptors, self.most_clusters, stream
+        )
 
 
 class Scaled:
@@ -97,21 +101,27 @@ def table(dtype: type[cutlass.Numeric], *shape: int) -> Any:
     return make_fake_compact_tensor(dtype, shape, stride_order=order, assumed_align=16)
 
 
-def program(path: str, name: str, scaled: bool, params: dict[str, Any]) -> tuple[Any, tuple]:
+def program(path: str, name: str, takes: str, params: dict[str, Any]) -> tuple[Any, tuple]:
     """The class `name` of the example `path`, made for a variant, and fake arguments; of the sizes only those of the
     tables are known."""
+    if takes == "hopper":
+        hopper.give_names_back()
     p, groups, example = params, params["groups"], getattr(module(path), name)
     tile, cluster = (p["tile_m"], p["tile_n"]), (p["cluster_m"], p["cluster_n"])
     whole, wide = cutlass.Int32, cutlass.Int64
     tables = (table(whole, groups, 4), table(whole, groups, 3, 2), table(wide, groups, 3))
-    if not scaled:
-        dtype = element(p["dtype"])
-        room = table(wide, MULTIPROCESSORS, 3, DESCRIPTOR_WORDS)
-        kernel = Plain(example(cutlass.Float32, p["pair"], tile, cluster), groups, p["most_clusters"])
+    if takes != "scaled":
+        dtype, room = element(p["dtype"]), table(wide, p["processors"], 3, DESCRIPTOR_WORDS)
+        if takes == "hopper":
+            hopper.load_by_copies(module(path))
+            made = example(cutlass.Float32, tile, cluster, 1, True)  # tiles in the order of rows
+        else:
+            made = example(cutlass.Float32, p["pair"], tile, cluster)
+        kernel = Plain(made, groups, p["tiles"] or p["most_clusters"], p["most_clusters"])
         return kernel, (*(vector(dtype) for _ in "ABC"), *tables, room, EXTENT, make_fake_stream())
     byte, block = cutlass.Uint8, FORMATS[p["dtype"]][2]
     vectors = (vector(byte), vector(byte), vector(cutlass.Float16), vector(byte), vector(byte))
     tables = (*tables, table(wide, groups, 2))
-    room = table(wide, MULTIPROCESSORS, 5, DESCRIPTOR_WORDS)
-    made = Scaled(example(block, tile, cluster), p["dtype"], groups, p["most_clusters"])
-    return made, (*vectors, *tables, room, EXTENT, make_fake_stream())
+    room = table(wide, p["processors"], 5, DESCRIPTOR_WORDS)
+    scaled = Scaled(example(block, tile, cluster), p["dtype"], groups, p["most_clusters"])
+    return scaled, (*vectors, *tables, room, EXTENT, make_fake_stream())

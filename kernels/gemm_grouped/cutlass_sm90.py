@@ -1,0 +1,34 @@
+"""NVIDIA's example `grouped_gemm` for Hopper in CuTe DSL, from the fetched wheel: 16-bit operands, TMA descriptors that
+are changed from group to group. `cutlass/hopper.py` says what is bent so that DSL 4.8.1 compiles it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cutesnake.contract import Variant, not_baked
+from kernels.gemm_grouped.cutlass import adapter
+from kernels.upstream.examples import SOURCE
+
+if TYPE_CHECKING:
+    from kernels.gemm_grouped.operator import Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cute"
+TARGETS: dict[str, tuple[str, ...]] = {"sm_90a": ("TMA", "wgmma")}
+EXAMPLE = adapter.Example("hopper.grouped_gemm", "HopperGroupedGemmPersistentKernel", takes="hopper")
+TILINGS = (adapter.Tiling(128, 128, (1, 1)), adapter.Tiling(128, 256, (1, 1)), adapter.Tiling(128, 128, (2, 1)))
+
+compile = partial(adapter.compile, EXAMPLE)
+bind = partial(adapter.bind, EXAMPLE)
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    return "NVIDIA's example takes 16-bit operands" if workload.scaled else None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    return adapter.variants(workload, target, TILINGS)
