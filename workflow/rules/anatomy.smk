@@ -20,6 +20,8 @@ rule anatomy:
 rule anatomy_pages:
     input:
         records="results/anatomy/{operator}",
+        recorded=lambda wildcards: recorded_of(wildcards.operator),
+        knowledge=KNOWLEDGE,
         templates=TEMPLATES,
     output:
         folder=report(

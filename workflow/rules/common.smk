@@ -139,6 +139,7 @@ if workflow.is_main_process:  # a job that an executor starts reads all this aga
 
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.
 PROJECT = Path(os.path.relpath(workflow.basedir))
+KNOWLEDGE = sorted(map(str, Path(PROJECT, "docs/knowledge").rglob("*.md")))
 TEMPLATES = sorted(str(path) for path in Path(PROJECT, "workflow/report").iterdir() if path.is_file())
 
 

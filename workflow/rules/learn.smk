@@ -6,6 +6,7 @@ rule learn_page:
         builds=lambda wildcards: [f"results/compile/{key}/build.json" for key in lesson_builds(wildcards.lesson)],
         checks=lambda wildcards: [path for paths in lesson_checks(wildcards.lesson).values() for path in paths],
         goals=str(PROJECT / "config/learning.yaml"),
+        knowledge=KNOWLEDGE,
         templates=TEMPLATES,
     output:
         page=report(

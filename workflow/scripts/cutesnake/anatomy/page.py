@@ -14,6 +14,9 @@ from cutesnake.anatomy import graph, shapes
 from cutesnake.anatomy.listing import Line, listing
 from cutesnake.anatomy.numbers import numbers, spans
 from cutesnake.compare.insight import number
+from cutesnake.knowledge.entries import read_entries
+from cutesnake.knowledge.log import log_of
+from cutesnake.knowledge.verdicts import verdicts
 from cutesnake.learn.questions import QUESTIONS, answers
 from cutesnake.palette import DARK, LIGHT
 from cutesnake.places import TEMPLATES
@@ -21,6 +24,7 @@ from cutesnake.report.words import DSL_NAMES, plural
 
 Record = dict[str, Any]
 INDEX = "anatomy.json"
+WORDS = ("contradicts", "refines", "confirms")
 SHORT = 48  # letters of a symbol that a heading shows
 
 
@@ -69,8 +73,23 @@ def render(
         siblings=siblings,
         builds=shown,
         checklist=_checklist(shown),
+        verdicts=_verdicts(builds),
+        log=log_of(builds[0]["operator"], builds[0]["kernel"]),
         answers=answers(next((b for b in shown if b["open"]), shown[0]), list(QUESTIONS)),
     )
+
+
+def _verdicts(builds: Sequence[Record]) -> list[Record]:
+    """What the builds say of docs/knowledge, each entry once with the word that most calls for a reader."""
+    entries = read_entries()
+    found: dict[str, Record] = {}
+    for build in builds:
+        for one in verdicts(build, entries):
+            known = found.get(one.entry.name)
+            if known is None or WORDS.index(one.word) < WORDS.index(known["word"]):
+                place = f"{build['target']} {build['variant']['id']}"
+                found[one.entry.name] = {"word": one.word, "entry": one.entry, "why": one.why, "build": place}
+    return sorted(found.values(), key=lambda one: (WORDS.index(one["word"]), one["entry"].name))
 
 
 def _variables(colours: Mapping[str, str]) -> Markup:

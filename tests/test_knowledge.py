@@ -1,0 +1,111 @@
+"""docs/knowledge: every claim is held against the record that it names, and rules say what a kernel adds."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import pytest
+
+from cutesnake.catalog import kernel_files
+from cutesnake.knowledge.entries import FOLDER, INDEX, Entry, index, read_entries
+from cutesnake.knowledge.evidence import NoEvidenceError, at_path, figure, holds, meets
+from cutesnake.knowledge.verdicts import verdicts
+from cutesnake.places import ROOT
+from test_anatomy import record_of
+
+ENTRIES = read_entries()
+CLAIMS = [(entry.name, claim) for entry in ENTRIES for claim in entry.evidence]
+
+
+def test_there_are_entries_of_every_kind_with_a_claim_each() -> None:
+    assert len(ENTRIES) >= 25
+    assert {entry.kind.split("/")[0] for entry in ENTRIES} == {"optimizations", "anti-patterns", "languages"}
+    assert {entry.kind for entry in ENTRIES} >= {"languages/cute-dsl/optimizations", "languages/cutile/anti-patterns"}
+
+
+def test_kernels_that_an_entry_names_exist() -> None:
+    for entry in ENTRIES:
+        for kernel in entry.kernels:
+            operator, name = kernel.split("/")
+            assert name in kernel_files(operator), (entry.name, kernel)
+
+
+def test_the_index_is_made_from_the_entries() -> None:
+    assert (FOLDER / INDEX).read_text() == index(ENTRIES), "run python -m cutesnake.knowledge.write_index"
+
+
+@pytest.mark.parametrize(
+    ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] != "anatomy"], ids=lambda x: str(x)[:50]
+)
+def test_a_record_still_says_what_an_entry_claims(name, claim) -> None:
+    assert holds(claim, found := figure(claim)), (name, claim["text"], found)
+
+
+@functools.cache
+def anatomy(build: str) -> dict[str, Any]:
+    return record_of(build)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] == "anatomy"], ids=lambda x: str(x)[:50]
+)
+def test_a_builds_anatomy_still_says_what_an_entry_claims(name, claim) -> None:
+    assert holds(claim, found := figure(claim, anatomy)), (name, claim["text"], found)
+
+
+BOUNDS = {"equals", "contains", "at_least", "at_most", "says"}
+
+
+def test_every_claim_can_fail() -> None:
+    assert all(BOUNDS & set(claim) for _, claim in CLAIMS)
+    assert all(BOUNDS & set(c) for e in ENTRIES if e.rule for c in (*e.rule["when"], *e.rule["then"]))
+
+
+def test_a_claim_fails_when_its_record_says_otherwise(tmp_path) -> None:
+    claim = next(c for _, c in CLAIMS if c["kind"] == "ratio" and "at_least" in c)
+    folder = tmp_path / "recorded" / claim["set"]
+    folder.mkdir(parents=True)
+    file = f"{claim['stage']}-{claim['operator']}.jsonl"
+    entries = [json.loads(line) for line in (ROOT / "recorded" / claim["set"] / file).read_text().splitlines()]
+    for one in entries:
+        if one["case"]["kernel"] == claim["slow"]["kernel"]:
+            one["metrics"][claim["metric"]] /= 2
+    (folder / file).write_text("\n".join(map(json.dumps, entries)))
+    assert holds(claim, figure(claim)) and not holds(claim, figure(claim, root=tmp_path))
+    (folder / file).write_text("")
+    with pytest.raises(NoEvidenceError, match="nothing of timing"):
+        figure(claim, root=tmp_path)
+
+
+def entry(**rule: Any) -> Entry:
+    return Entry("optimizations/mine", "Mine", [], rule, [], "")
+
+
+def record(**main: Any) -> dict[str, Any]:
+    return {"functions": [main], "dsl": "cute", "target": "sm_90a"}
+
+
+def test_a_kernel_confirms_refines_or_contradicts_an_entry_or_says_nothing() -> None:
+    rule = entry(
+        when=[{"path": "counts/tma_load", "at_least": 1}],
+        then=[{"path": "stages", "at_least": 2}],
+        figure={"path": "stages", "range": [2, 6]},
+    )
+
+    def word(**main: Any) -> str | None:
+        return next((v.word for v in verdicts(record(**main), [rule])), None)
+
+    assert word(counts={"tma_load": 2}, stages=4) == "confirms"
+    assert word(counts={"tma_load": 2}, stages=9) == "refines"
+    assert word(counts={"tma_load": 2}, stages=1) == "contradicts"
+    assert word(counts={"tma_load": 0}, stages=1) is None
+    assert word(counts={"tma_load": 2}, stages=None) is None
+
+
+def test_paths_reach_into_lists_and_bounds_are_told_apart() -> None:
+    data = {"a": [{"b": 1}, {"b": 2}]}
+    assert at_path(data, "a/*/b") == [1, 2] and at_path(data, "a/#") == 2 and at_path(data, "a/5/b") is None
+    assert meets({"contains": "TMA"}, "by TMA") and not meets({"at_least": 3}, 2) and not meets({"at_most": 3}, None)

@@ -1,0 +1,135 @@
+"""Whether the record that a claim names still says so."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cutesnake.places import ROOT
+
+Claim = Mapping[str, Any]
+STATISTICS: dict[str, Callable[[list[float]], float]] = {
+    "geomean": lambda values: math.exp(sum(map(math.log, values)) / len(values)),
+    "least": min,
+    "most": max,
+    "count": len,
+}
+
+
+class NoEvidenceError(ValueError):
+    """A claim whose record is not there, or has nothing that it speaks of. One line."""
+
+
+def figure(claim: Claim, anatomy: Callable[[str], Mapping[str, Any]] | None = None, root: Path = ROOT) -> Any:
+    """What the record says. `anatomy` gives the record of a build; it is asked for claims of that kind only.
+
+    Raises NoEvidenceError.
+    """
+    kind = claim["kind"]
+    if kind == "anatomy":
+        if anatomy is None:
+            raise NoEvidenceError(f"no anatomy of {claim['build']} at hand")
+        return at_path(anatomy(claim["build"])["functions"][0], claim["path"])
+    if kind == "text":
+        text = " ".join((root / claim["file"]).read_text().split())
+        return claim["says"] in text
+    if kind == "columns":
+        return _columns(claim, root)
+    values = list(_ratios(claim, root) if kind == "ratio" else _values(claim, root))
+    if not values:
+        raise NoEvidenceError(f"recorded/{claim['set']}: nothing of {claim['stage']} of {claim['operator']} fits")
+    return STATISTICS[claim["statistic"]](values)
+
+
+def holds(claim: Claim, found: Any) -> bool:
+    """Whether a figure is what the claim says."""
+    if claim["kind"] == "text":
+        return found is True
+    return meets(claim, found)
+
+
+def meets(bounds: Mapping[str, Any], value: Any) -> bool:
+    """Whether a value is within `equals`, `at_least`, `at_most` and `contains`, as far as they are given."""
+    if "equals" in bounds and value != bounds["equals"]:
+        return False
+    if "contains" in bounds and bounds["contains"] not in (value or ()):
+        return False
+    if "at_least" in bounds and not (value is not None and value >= bounds["at_least"]):
+        return False
+    return not ("at_most" in bounds and not (value is not None and value <= bounds["at_most"]))
+
+
+def at_path(data: Any, path: str) -> Any:
+    """A value by keys and places apart by dots; `*` collects over a list; `#` is a list's length; None if not there."""
+    for place, key in enumerate(parts := path.split("/")):
+        if key == "*":
+            rest = "/".join(parts[place + 1 :])
+            return [at_path(one, rest) if rest else one for one in data or []]
+        if key == "#":
+            return len(data or [])
+        if isinstance(data, list):
+            data = data[int(key)] if int(key) < len(data) else None
+        else:
+            data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
+def _records(claim: Claim, root: Path) -> Iterator[dict[str, Any]]:
+    path = root / "recorded" / claim["set"] / f"{claim['stage']}-{claim['operator']}.jsonl"
+    if not path.is_file():
+        raise NoEvidenceError(f"{path.relative_to(root)} is not there")
+    for line in path.read_text().splitlines():
+        entry = json.loads(line)
+        if entry["status"] == "ok" and _fits(entry["case"]["parameters"], claim.get("where", {})):
+            yield entry
+
+
+def _fits(parameters: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    return all(
+        meets(wanted, parameters.get(key)) if isinstance(wanted, dict) else parameters.get(key) == wanted
+        for key, wanted in where.items()
+    )
+
+
+def _is(entry: Mapping[str, Any], who: Mapping[str, str]) -> bool:
+    case = entry["case"]
+    return case["kernel"] == who["kernel"] and who.get("variant", "") in case["variant"]["id"]
+
+
+def _values(claim: Claim, root: Path) -> Iterator[float]:
+    for entry in _records(claim, root):
+        if _is(entry, claim["of"]):
+            value = at_path(entry, claim["path"])
+            below = at_path(entry, claim["per"]) if "per" in claim else 1
+            if value is not None and below:
+                yield value / below
+
+
+def _ratios(claim: Claim, root: Path) -> Iterator[float]:
+    """Per workload that both have: the slow one's figure over the fast one's."""
+    slow: dict[str, float] = {}
+    fast: dict[str, float] = {}
+    for entry in _records(claim, root):
+        value = entry["metrics"].get(claim["metric"])
+        for table, who in ((slow, claim["slow"]), (fast, claim["fast"])):
+            if value is not None and _is(entry, who):
+                table[entry["case"]["workload"]] = value
+    for workload, value in fast.items():
+        if workload in slow:
+            yield slow[workload] / value
+
+
+def _columns(claim: Claim, root: Path) -> float:
+    """Of a benchmark's row: one column's first figure over another's."""
+    data = json.loads((root / claim["file"]).read_text())
+    for row in data["rows"]:
+        if all(row.get(key) == value for key, value in claim["row"].items()):
+            return _first(row[claim["slow"]]) / _first(row[claim["fast"]])
+    raise NoEvidenceError(f"{claim['file']} has no row {claim['row']}")
+
+
+def _first(value: Any) -> float:
+    return float(value[0] if isinstance(value, list) else value)
