@@ -20,9 +20,15 @@ class Counts:
     and are filled only where byte tracking is on (`run(..., track=True)`). So are `shared_wavefronts`, the passes that
     ordinary shared loads and stores take through the 32 banks of four bytes, and `bank_conflicts`, those beyond the
     first of each group of lanes that go together (32 lanes of 4 bytes, 16 of 8, 8 of 16).
+
+    `instructions` counts what warps executed by class, `opcodes` by opcodes as they are written, `products` the matrix
+    products of tensor memory by kind, CTAs and M x N x K, which stand in a descriptor: `kind::f16 cta_group::2
+    256x256x16`.
     """
 
     instructions: dict[str, int] = field(default_factory=dict)
+    opcodes: dict[str, int] = field(default_factory=dict)
+    products: dict[str, int] = field(default_factory=dict)
     warp_instructions: int = 0
     mma_flops: int = 0
     mma_instructions: int = 0
@@ -37,6 +43,14 @@ class Counts:
     barrier_waits: int = 0
     barrier_sleeps: int = 0
     tracking: bool = False
+
+    def product(self, kind: str, group: int, shape: tuple[int, int, int]) -> None:
+        """Account a product of tensor memory by `group` CTAs; `shape` is M, N, K."""
+        m, n, k = shape
+        self.mma_instructions += 1
+        self.mma_flops += 2 * m * n * k
+        name = f"kind::{kind} cta_group::{group} {m}x{n}x{k}"
+        self.products[name] = self.products.get(name, 0) + 1
 
     def global_copy(self, allocation: Allocation, address: int, size: int, write: bool) -> None:
         """Account a copy of bytes that lie side by side."""
@@ -81,6 +95,8 @@ class Counts:
             for kind, k in block.counts.items():
                 self.instructions[kind] = self.instructions.get(kind, 0) + k * n
                 self.warp_instructions += k * n
+            for written, k in block.opcodes.items():
+                self.opcodes[written] = self.opcodes.get(written, 0) + k * n
         if self.tracking:
             self.shared_wavefronts, self.bank_conflicts = self.shared_wavefronts or 0, self.bank_conflicts or 0
             self.global_read_unique_bytes = sum(
@@ -93,5 +109,6 @@ class Counts:
     def as_dict(self) -> dict[str, object]:
         """Plain values for a record."""
         out = {k: v for k, v in self.__dict__.items() if k != "tracking"}
-        out["instructions"] = dict(sorted(self.instructions.items()))
+        for name in ("instructions", "opcodes", "products"):
+            out[name] = dict(sorted(getattr(self, name).items()))
         return out

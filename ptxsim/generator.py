@@ -33,7 +33,7 @@ class Generator:
     def source(self, name: str = "b") -> str:
         """The whole function. Raises PtxError for an instruction that is not simulated."""
         block = self.block
-        block.counts = {}
+        block.counts, block.opcodes = {}, {}
         for self.at in range(block.first, block.last):
             self.ins = ins = self.program.instructions[self.at]
             known = opcode(ins.op)
@@ -41,6 +41,8 @@ class Generator:
                 raise self.unknown()
             kind = instruction_class(ins)
             block.counts[kind] = block.counts.get(kind, 0) + 1
+            written = ".".join(ins.parts)
+            block.opcodes[written] = block.opcodes.get(written, 0) + 1
             if self.at in self.program.pending:
                 self.line(f"touch(f, {self.at})")
             if self.at in self.program.unwritten:

@@ -38,6 +38,7 @@ class Block:
     index: int
     next: int
     counts: dict[str, int] = field(default_factory=dict)
+    opcodes: dict[str, int] = field(default_factory=dict)  # the same, by opcodes as written
     full: BlockFunction | None = None
     masked: BlockFunction | None = None
     collective: bool = False

@@ -105,8 +105,8 @@ def tcgen05_mma(
     for lane, to, source_a, source_b, descriptor, accumulate, scale_a, scale_b, mask in products:
         origin = f.issue(form.at, f.warp_of(lane))
         kept = list(mask) if any(mask) else None
-        f.cta.cluster.machine.counts.mma_instructions += 1
-        f.cta.cluster.machine.counts.mma_flops += 2 * descriptor.m * descriptor.n * descriptor.k
+        shape = (descriptor.m, descriptor.n, descriptor.k)
+        f.cta.cluster.machine.counts.product(form.kind, form.group, shape)
         work = TensorProduct(
             origin, form, descriptor, to, source_a, source_b, bool(accumulate), scale_a, scale_b, disabled=kept
         )

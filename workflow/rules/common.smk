@@ -99,6 +99,7 @@ OWN_KERNELS = sorted(
     }
 )
 READ = [operator for operator in PLAN.workloads if "anatomy" in EXPERIMENT.stages]  # operators with pages of anatomy
+OPERATIONS = ["results/report/operations.html", "results/operations.json"] * ("operations" in EXPERIMENT.stages)
 FRONT_PAGE = "mla_report.html"
 FRONT, *OTHERS = PLAN.workloads  # the operator that the front page shows in full, and those with a page of their own
 
@@ -120,6 +121,7 @@ PRODUCTS += [lost.Product(str(Path(path).with_suffix(end)), "change") for path i
 PRODUCTS += [lost.Product(f"results/report/{operator}.html", "page") for operator in OTHERS]
 PRODUCTS += [lost.Product(f"results/anatomy/{operator}", "anatomy") for operator in READ]
 PRODUCTS += [lost.Product(f"results/report/anatomy/{operator}", "anatomy_pages") for operator in READ]
+PRODUCTS += [lost.Product(path, "operations") for path in OPERATIONS]
 PRODUCTS += [
     lost.Product(f"results/fetch/{source}/fetched.json", "fetch")
     for source in sorted({*PLAN.sources.values()} - {OURS, INSTALLED})

@@ -17,6 +17,7 @@ rule report:
         references=references_of(FRONT),
         changes=CHANGES,
         anatomy=anatomy_pages_of(FRONT),
+        operations=OPERATIONS[:1],
         templates=TEMPLATES,
     output:
         page=report(
@@ -62,6 +63,8 @@ rule page:
         ),
     log:
         "results/log/report/{operator}.log",
+    wildcard_constraints:
+        operator=r"(?!operations\b)\w+",  # a page of its own: see operations.smk
     conda:
         "../../envs/environment.yaml"
     params:

@@ -45,6 +45,7 @@ with one_line("report", snakemake.log[0]):
         front=snakemake.params.front,
         comparisons=comparisons if overview else [],
         overview=Path(overview) if overview else None,
+        operations="report/operations.html" if snakemake.input.get("operations") else None,
         anatomy=Path(anatomy if isinstance(anatomy, str) else anatomy[0]) if anatomy else None,
     )
     write_report(contents, snakemake.output.page)

@@ -26,4 +26,4 @@ GPU_STAGES = {
 }
 PROFILES = tuple(name for name, stage in GPU_STAGES.items() if stage.profiles)
 MEASUREMENTS = (*GPU_STAGES, "autotune")  # what a recorded set keeps
-OPTIONAL = ("inspect", "anatomy", *GPU_STAGES, "predict")  # what a configuration may leave out
+OPTIONAL = ("inspect", "anatomy", "operations", *GPU_STAGES, "predict")  # what a configuration may leave out

@@ -44,6 +44,7 @@ class Contents:
     # Only on the front page: comparisons of every operator, this one first, and the folder of the overview.
     comparisons: list[Record] = field(default_factory=list)
     overview: Path | None = None
+    operations: str | None = None  # link to the page of the hardware's operations
 
     @property
     def shown(self) -> list[Record]:
@@ -81,6 +82,7 @@ def render(contents: Contents, base: str = "results") -> str:
         light=_variables(LIGHT),
         dark=_variables(DARK),
         is_front=bool(contents.comparisons),
+        operations=contents.operations,
         here=here,
         pages=pages,
         found=found.found(contents.arch, contents.shown),

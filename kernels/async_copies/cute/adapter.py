@@ -1,0 +1,47 @@
+"""What the kernels `cute_l2` and `cute_descriptor` share: a CTA per tile of 32 x 64 elements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Variant, not_baked
+
+if TYPE_CHECKING:
+    from kernels.async_copies.operator import Workload
+
+TARGETS = {target: ("TMA",) for target in ("sm_90a", "sm_100a", "sm_103a")}
+FUNCTION = "async_copies"
+ROWS, COLUMNS = 32, 64  # of a CTA's tile
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """Whole tiles only: the kernels have no code for others."""
+    for name, tile in (("rows", ROWS), ("columns", COLUMNS)):
+        if getattr(workload, name) % tile:
+            return f"{name} is {getattr(workload, name)}: this kernel takes multiples of {tile}"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """One build serves every size."""
+    return (Variant(workload.dtype, {"dtype": workload.dtype}),)
+
+
+def compile(name: str, target: str, folder: Path) -> dict[str, Any]:
+    """Build the kernel `name` of kernel.py."""
+    from cutesnake.build import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.async_copies.cute.kernel import program
+
+        return program(name)
+
+    return cute_build.build(program, FUNCTION, target, folder)
+
+
+@not_baked
+def grid(workload: Workload) -> tuple[int, int, int]:
+    return workload.rows // ROWS, workload.columns // COLUMNS, 1

@@ -1,0 +1,36 @@
+"""`async_copies` in CuTe DSL, ours: TMA loads through a descriptor that each CTA makes in global memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.async_copies.cute import adapter
+from kernels.async_copies.cute.adapter import TARGETS, supports, variants
+
+if TYPE_CHECKING:
+    from kernels.async_copies.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cute"
+SOURCE = "ours"
+DESCRIPTOR_BYTES = 128
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    return adapter.compile("CopyByDescriptor", target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """One launch, a CTA per tile, with room for a descriptor each."""
+    import torch
+
+    from cutesnake.load.cute import Call
+
+    grid = adapter.grid(workload)
+    room = torch.empty(grid[0] * grid[1], DESCRIPTOR_BYTES // 8, dtype=torch.int64, device=inputs.x.device)
+    call = Call(build.function(), (inputs.x, outputs.y, room))
+    return Runner(call, (build.launch(build.symbols[0], grid),))

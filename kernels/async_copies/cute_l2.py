@@ -1,0 +1,31 @@
+"""`async_copies` in CuTe DSL, ours: `cp.async` that passes by the L1 cache, in pieces of 16 bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.async_copies.cute import adapter
+from kernels.async_copies.cute.adapter import TARGETS, supports, variants
+
+if TYPE_CHECKING:
+    from kernels.async_copies.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cute"
+SOURCE = "ours"
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    return adapter.compile("CopyThroughL2", target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """One launch, a CTA per tile."""
+    from cutesnake.load.cute import Call
+
+    call = Call(build.function(), (inputs.x, outputs.y))
+    return Runner(call, (build.launch(build.symbols[0], adapter.grid(workload)),))

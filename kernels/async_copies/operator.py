@@ -1,0 +1,90 @@
+"""Operator `async_copies`: y = x, by way of shared memory, with copies that no other kernel of the catalogue makes.
+
+It is there for the instructions, not for speed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cutesnake.contract import Cost
+from cutesnake.workload import require_choice, require_sizes
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = {"fp32": 4}
+DISTRIBUTIONS = ("randn", "numbered")
+PLANNED = ()  # no binding looks at values
+AXIS, AXIS_LABEL = "rows", "rows"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A matrix of `rows` x `columns`."""
+
+    rows: int
+    columns: int
+    dtype: str = "fp32"
+
+    def __post_init__(self) -> None:
+        require_sizes(self, "rows", "columns")
+        require_choice("dtype", self.dtype, DTYPES)
+
+    @property
+    def id(self) -> str:
+        return f"m{self.rows}_n{self.columns}_{self.dtype}"
+
+
+@dataclass
+class Inputs:
+    x: torch.Tensor  # [rows, columns], float32
+
+
+@dataclass
+class Outputs:
+    y: torch.Tensor  # [rows, columns], float32
+
+
+def relatives(workload: Workload) -> tuple[Workload, ...]:
+    """None: the kernels take whole tiles."""
+    return ()
+
+
+def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
+    """Inputs drawn on `device` from `seed`: `randn`, or `numbered`, in which every element is its own place."""
+    import torch
+
+    require_choice("distribution", distribution, DISTRIBUTIONS)
+    w = workload
+    if distribution == "numbered":
+        return Inputs(torch.arange(w.rows * w.columns, device=device).float().view(w.rows, w.columns) + seed)
+    generator = torch.Generator(device).manual_seed(seed)
+    return Inputs(torch.randn(w.rows, w.columns, generator=generator, device=device))
+
+
+def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
+    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    import torch
+
+    return Outputs(torch.full((workload.rows, workload.columns), float("nan"), device=device))
+
+
+def reference(inputs: Inputs, workload: Workload) -> Outputs:
+    return Outputs(inputs.x.clone())
+
+
+def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
+    return reference(inputs, workload)
+
+
+def cost(workload: Workload) -> Cost:
+    """No FLOPs; every byte once each way."""
+    size = 4 * workload.rows * workload.columns
+    return Cost(0, size, size)
+
+
+def tolerance(dtype: str) -> float:
+    """A copy is exact; the checker asks for a number above 0."""
+    return 1e-9

@@ -1,0 +1,49 @@
+"""What the kernels `cute_pair` and `cute_single` share: a tile at a time, a stage at a time; nothing overlaps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+
+if TYPE_CHECKING:
+    from kernels.tensor_products.operator import Inputs, Outputs, Workload
+
+TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+FUNCTION = "tensor_products"
+ROWS, COLUMNS = 128, 256  # of D, per CTA and of its tile
+STAGE_BYTES = 128  # of K
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """Whole tiles only: the kernel has no code for others."""
+    from kernels.tensor_products.operator import BITS
+
+    w = workload
+    for name, tile in (("m", 2 * ROWS), ("n", COLUMNS), ("k", STAGE_BYTES * 8 // BITS[w.dtype])):
+        if getattr(w, name) % tile:
+            return f"{name} is {getattr(w, name)}: this kernel takes multiples of {tile}"
+    return None
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.tensor_products.cute.kernel import program
+
+        return program(**variant.params)
+
+    return cute_build.build(program, FUNCTION, target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """One launch, a CTA or a pair per tile."""
+    from cutesnake.load.cute import Call
+
+    call = Call(build.function(), (inputs.a, inputs.b, outputs.d))
+    grid = (workload.m // ROWS, workload.n // COLUMNS, 1)
+    return Runner(call, (build.launch(build.symbols[0], grid),))

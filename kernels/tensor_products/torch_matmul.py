@@ -1,0 +1,23 @@
+"""The product by PyTorch in float32, of the operands' values: the baseline a user has without own kernels."""
+
+from __future__ import annotations
+
+from cutesnake.contract import Build, Runner, not_baked
+from kernels.tensor_products.operator import Inputs, Outputs, Workload, decode
+from kernels.upstream.installed import on_stream
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "torch"
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
+
+    def enqueue(stream: int) -> None:
+        with on_stream(inputs.a, stream):
+            outputs.d.copy_(decode(inputs.a) @ decode(inputs.b).T)
+
+    return Runner(enqueue)

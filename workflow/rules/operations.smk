@@ -1,0 +1,26 @@
+"""Operation by operation of the hardware: which kernels use it, in what code, and how often a launch runs it."""
+
+
+rule operations:
+    input:
+        builds=BUILD_RECORDS,
+        checks=SIMULATED,
+        operations=str(PROJECT / "config/operations.yaml"),
+        templates=TEMPLATES,
+    output:
+        record="results/operations.json",
+        page=report(
+            "results/report/operations.html",
+            caption="../report/captions/operations.rst",
+            category="Overview",
+            labels={"page": "operations"},
+        ),
+    log:
+        "results/log/operations.log",
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        front=FRONT_PAGE,
+        code=digest_code("operations.py"),
+    script:
+        "../scripts/operations.py"
