@@ -121,6 +121,7 @@ def test_the_cost_counts_weights_in_their_own_width() -> None:
         (SINGLE, "cutlass_sm100", {"dtype": "int4"}, None),
         (SINGLE, "cutlass_sm100", {"dtype": "fp8"}, "int8 and int4"),
         (SINGLE, "cutlass_sm100", {"n": 12}, "n is 12"),
+        (SINGLE, "cutlass_operators", {"dtype": "int8"}, None),
         (SINGLE, "cutile", {"dtype": "fp8"}, None),
         (SINGLE, "cutile", {"k": 24}, "k is 24"),
         (GROUPED, "cutlass_sm100", {"dtype": "int8"}, None),
@@ -182,6 +183,7 @@ def first(operator: str, kernel: str, target: str, dtype: str, index: int = 0, *
         *((SINGLE, "cutlass_sm100", dtype, index) for dtype in ("int4", "int8") for index in range(2)),
         *((GROUPED, "cutlass_sm100", dtype, index) for dtype in ("int4", "int8") for index in range(2)),
         (GROUPED, "cutlass_acc_scale", "int4", 0),
+        *((SINGLE, "cutlass_operators", dtype, index) for dtype, index in (("int4", 0), ("int8", 1))),
     ],
 )
 def test_nvidias_kernels_are_right_in_the_simulator(operator, kernel, dtype, index) -> None:
@@ -192,10 +194,12 @@ def test_nvidias_kernels_are_right_in_the_simulator(operator, kernel, dtype, ind
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operator", NAMES)
-def test_launches_are_those_that_the_build_makes(operator) -> None:
-    work, _, folder = first(operator, "cutlass_sm100", "sm_100a", "int4", m=1024, n=2048)
-    told, made = launches(operator, "cutlass_sm100", folder, work)
+@pytest.mark.parametrize(
+    ("operator", "kernel"), [(SINGLE, "cutlass_sm100"), (SINGLE, "cutlass_operators"), (GROUPED, "cutlass_sm100")]
+)
+def test_launches_are_those_that_the_build_makes(operator, kernel) -> None:
+    work, _, folder = first(operator, kernel, "sm_100a", "int4", m=1024, n=2048)
+    told, made = launches(operator, kernel, folder, work)
     assert told == made
 
 

@@ -12,6 +12,7 @@ from kernels.upstream import gemm as upstream
 if TYPE_CHECKING:
     import torch
 
+    from kernels.gemm_mixed.operator import Inputs, Outputs, Workload
     from kernels.gemm_mixed_grouped.operator import Inputs as GroupedInputs
     from kernels.gemm_mixed_grouped.operator import Outputs as GroupedOutputs
     from kernels.gemm_mixed_grouped.operator import Workload as Grouped
@@ -23,10 +24,11 @@ FUNCTION = "gemm"
 
 @dataclass(frozen=True)
 class Example:
-    """A class of NVIDIA's examples."""
+    """A class of NVIDIA's examples, or `batch_first` one of nvidia-cutlass-operators."""
 
-    path: str  # below the folder of examples
+    path: str  # below the folder of examples, or of implementations
     name: str
+    batch_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,14 @@ class Tiling:
     @property
     def id(self) -> str:
         return f"{self.m}x{self.n}x{self.k}_c{self.cluster[0]}x{self.cluster[1]}"
+
+
+# Of the product without groups. The depth divides the blocks of int4 that share a scale.
+TILINGS = (
+    Tiling(256, 128, 128, (2, 1), pair=True),
+    Tiling(128, 128, 128, (1, 1)),
+    Tiling(128, 64, 128, (1, 1)),
+)
 
 
 @not_baked
@@ -85,7 +95,8 @@ def compile(example: Example, variant: Variant, target: str, folder: Path) -> di
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.gemm_mixed.cutlass import program as cutlass_program
 
-        return cutlass_program.program(example.path, example.name, variant.params["groups"], dict(variant.params))
+        make = cutlass_program.batch_first if example.batch_first else cutlass_program.program
+        return make(example.path, example.name, variant.params["groups"], dict(variant.params))
 
     return cute_build.build(program, FUNCTION, target, folder)
 
@@ -123,3 +134,13 @@ def bind_groups(build: Build, workload: Grouped, inputs: GroupedInputs, outputs:
         raise ValueError(f"this build is for {build.params['groups']} groups, not {w.groups}")
     call = Call(build.function(), arguments(i.a, i.b, i.b_scales if w.plain.scaled else None, i.starts, outputs.c))
     return Runner(call, (launch(build, w.rows, w.n),))
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The tensors of the product without groups go in as they are, as views."""
+    from cutesnake.load.cute import Call
+
+    scales = inputs.b_scales[None] if workload.scaled else None
+    call = Call(build.function(), arguments(inputs.a, inputs.b[None], scales, None, outputs.c))
+    return Runner(call, (launch(build, workload.m, workload.n),))

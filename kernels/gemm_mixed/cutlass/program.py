@@ -10,8 +10,9 @@ import cutlass.cute as cute
 from cuda.bindings.driver import CUstream
 from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
 
+from kernels.upstream import operators
 from kernels.upstream.examples import module
-from kernels.upstream.gemm import fake
+from kernels.upstream.gemm import element, fake
 
 BLOCK = 128  # elements that share a scale
 
@@ -68,3 +69,47 @@ def program(path: str, name: str, groups: int, params: dict[str, Any]) -> tuple[
     ends = make_fake_compact_tensor(cutlass.Int32, (groups + 1,), assumed_align=4) if groups else None
     arguments = (narrow, scales, fake("bf16"), ends, fake("bf16", first_major=True))
     return Mixed(example, packed, bool(groups), p["most_clusters"]), (*arguments, make_fake_stream())
+
+
+class BatchFirst:
+    """The operator on the class of nvidia-cutlass-operators, which wants its batch first, as PyTorch has it."""
+
+    def __init__(self, example: Any, packed: bool, most_clusters: int) -> None:
+        self.example, self.packed, self.most_clusters = example, packed, most_clusters
+
+    @cute.jit
+    def __call__(
+        self,
+        mWeights: cute.Tensor,
+        mScales: cute.Tensor | None,
+        mA: cute.Tensor,
+        mEnds: None,
+        mC: cute.Tensor,
+        stream: CUstream,
+    ) -> None:
+        """The tensors of `Mixed`; the class is given weights (1, N, K), A (1, K, M), scales and C (1, N, …)."""
+        weights, scales = mWeights, mScales
+        if cutlass.const_expr(self.packed):
+            weights, scales = unpacked(mWeights), turned(mScales, [2, 0, 1])
+        a, c = turned(mA, [2, 1, 0]), turned(mC, [2, 0, 1])
+        self.example(turned(weights, [2, 0, 1]), scales, a, c, self.most_clusters, stream)
+
+
+@cute.jit
+def turned(tensor: cute.Tensor, modes: cutlass.Constexpr) -> cute.Tensor:
+    """A tensor with its modes in another order."""
+    return cute.make_tensor(tensor.iterator, cute.select(tensor.layout, modes))
+
+
+def batch_first(path: str, name: str, groups: int, params: dict[str, Any]) -> tuple[BatchFirst, tuple]:
+    """As `program`, for the class `name` of the implementation `path` of nvidia-cutlass-operators; no groups."""
+    p, packed = params, params["dtype"] == "int4"
+    granularity = (1, BLOCK) if packed else (0, 0)
+    tile, cluster = (p["tile_m"], p["tile_n"], p["tile_k"]), (p["cluster_m"], p["cluster_n"])
+    narrow = cutlass.Int4 if packed else element(p["dtype"])
+    made = getattr(operators.module(path), name)
+    example = made(*granularity, cutlass.Float32, p["pair"], tile, cluster, True, False, narrow)
+    scales = fake("bf16", first_major=True) if packed else None
+    codes = fake("uint8" if packed else p["dtype"])
+    arguments = (codes, scales, fake("bf16"), None, fake("bf16", first_major=True))
+    return BatchFirst(example, packed, p["most_clusters"]), (*arguments, make_fake_stream())
