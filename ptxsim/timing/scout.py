@@ -26,12 +26,12 @@ from .engines import Copied, copied, skip
 
 ALIKE = 0.02  # relative difference of work up to which clusters count as equal
 _ALONG = 16  # clusters scouted along an axis of the grid
-_GRAIN = 12  # bits of an address within a piece of global memory
+_GRAIN = 7  # bits of an address within a piece of global memory: a line of L2
 
 
 @dataclass(frozen=True, slots=True)
 class Scouted:
-    """A cluster's warp instructions, bytes read and written by allocation, and the 4-KiB pieces that it reads."""
+    """A cluster's warp instructions, bytes read and written by allocation, and the lines that it reads."""
 
     work: float
     read: dict[int, float]

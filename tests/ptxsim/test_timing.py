@@ -8,6 +8,7 @@ from snippets import kernel_text, run_kernel
 
 import ptxsim
 from ptxsim.timing import DeviceModel
+from ptxsim.timing.scout import Surveyor
 
 # Round numbers, and nothing that these tests do not ask about.
 CARD = DeviceModel.load("h200").changed(
@@ -103,6 +104,16 @@ def test_l2_keeps_its_bytes_a_second_when_the_sm_clock_sinks() -> None:
     launch = launched(copies(16), data, threads=1, grid=(132,), shared=65552)
     slow, fast = (ptxsim.predict(launch, card, clock_mhz=clock).launches[0].cycles for clock in (500, 1000))
     assert fast - slow == pytest.approx(65536 / 16 - 65536 / 32, rel=0.1)
+
+
+@pytest.mark.parametrize(("apart", "distinct"), [(0, 0.5), (512, 1.0)])
+def test_neighbours_share_what_lies_in_the_same_lines_of_memory(apart, distinct) -> None:
+    load = f"mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mul.wide.u32 %d2, %r1, {apart}; mul.wide.u32 %d3, %r2, 16;"
+    load += " add.u64 %d2, %d2, %d3; add.u64 %d1, %d1, %d2; ld.global.u32 %r3, [%d1];"
+    launch = launched("ld.param.u64 %d1, [p0];" + load, np.zeros(65536, np.uint8), grid=(64,))
+    survey = Surveyor(launch).survey()
+    assert survey is not None
+    assert survey.distinct == distinct
 
 
 def test_a_cold_cache_costs_dram_bandwidth_and_latency() -> None:
