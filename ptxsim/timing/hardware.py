@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..warp import Fragment
 
 _CODE_LINE_INSTRUCTIONS = 8  # of 16 bytes in a line of 128
+_NEXT = 64  # bytes of code after a branch within which it has not been taken
 _SHARED_QUEUE = 64.0  # cycles that accesses to shared memory may be late before the next has to wait
 _OPERANDS_READ = 12.0  # cycles after which an instruction of variable latency has read its registers
 
@@ -155,7 +156,8 @@ class WarpClock:
     fragment: Fragment  # the one that ran last
     boards: list[float] = field(default_factory=lambda: [0.0] * 6)
     ready: dict[tuple[int, int], float] = field(default_factory=dict)
-    place: int = -1
+    address: int = -1  # of the machine instruction that it has issued last, and whether that was a branch
+    branched: bool = False
     loaded: float = 0.0  # when the latest tcgen05.ld of the warp has its data
     stored: float = 0.0
     products: deque[float] = field(default_factory=deque)  # starts of the products it has issued last
@@ -183,10 +185,13 @@ class WarpClock:
         """
         t, boards, scheduler, pipes = self.time, self.boards, self.scheduler, self.scheduler.pipes
         issue, ready = scheduler.issue, self.ready
-        for unit, pipe, _cycles, latency, stall, waits, sets, frees, line, place, reads, writes in ops:
-            if place != self.place and place >= 0:
-                t += self.sm.code.fetch(place)
-                self.place = place
+        for unit, pipe, _cycles, latency, stall, waits, sets, frees, line, address, reads, writes in ops:
+            if address >= 0:
+                if address >> 7 != self.address >> 7:
+                    t += self.sm.code.fetch(address >> 7)
+                if self.branched and not self.address < address <= self.address + _NEXT:
+                    t += self.sm.figures.branch_cycles
+                self.address, self.branched = address, unit == "branch"
             for k in waits:
                 if boards[k] > t:
                     t = boards[k]

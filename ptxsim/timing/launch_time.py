@@ -49,6 +49,8 @@ class Timed:
     dram_percent: float
     l2_percent: float
     recorder: Recorder
+    exact: bool  # whether all clusters have the same to do, so that the simulated ones stand for them
+    without_code: bool
 
     @property
     def early(self) -> bool:
@@ -154,6 +156,8 @@ class Setting:
             100 * dram / (cycles * f.dram_read_gb_per_s * 1e3 / self.clock_mhz),
             100 * l2 / (cycles * f.l2_gb_per_s * 1e3 / self.clock_mhz),
             recorder,
+            self.survey.equal,
+            self.code is None,
         )
 
 

@@ -46,7 +46,7 @@ class Op(NamedTuple):
     It needs `pipe` for `cycles`, and its result is there after `latency` unless the memory system says when (units
     "shared", "global" and "tensor", told apart by the PTX line). `waits` are scoreboards it waits for, `sets` the one
     for its result and `frees` the one for its operands (-1: none); `reads` and `writes` are PTX registers where there
-    is no machine code. `place` is its 128-byte line of code, -1 where that is not known.
+    is no machine code. `address` is where it stands, -1 where that is not known.
     """
 
     unit: str
@@ -58,7 +58,7 @@ class Op(NamedTuple):
     sets: int
     frees: int
     line: int
-    place: int
+    address: int
     reads: tuple[Register, ...] = ()
     writes: tuple[Register, ...] = ()
 
@@ -95,8 +95,8 @@ class Costs:
     def of_sass(self, op: SassOp) -> Op:
         pipe, cycles, latency = self.pipes[op.unit]
         waits = tuple(k for k in range(6) if op.waits >> k & 1)
-        place = op.address >> 7
-        return Op(op.unit, pipe, cycles, latency, max(op.stall, 1), waits, op.sets, op.frees, op.line, place)
+        stall = max(op.stall, 1)
+        return Op(op.unit, pipe, cycles, latency, stall, waits, op.sets, op.frees, op.line, op.address)
 
     def of_ptx(self, ins: Instruction, unit: str) -> Op:
         pipe, cycles, latency = self.pipes[unit]
@@ -130,7 +130,10 @@ def _once(program: TimedProgram, block: Block, ops: list[SassOp]) -> list[SassOp
     if first.parts[0] == "mbarrier" and first.parts[1] in ("try_wait", "test_wait"):
         return _up_to_test(ops)
     ops = [op for op in ops if op.unit != "sleep"]
-    copies = _copies(ops)
+    if first.base in ("bra", "ret", "exit"):
+        ends = [n for n, op in enumerate(ops) if op.unit == "branch"]
+        return ops[: ends[0] + 1] if ends else ops
+    copies = _copies(program, block, ops)
     if copies < 2:
         return ops
     by_line: dict[int, list[SassOp]] = {}
@@ -151,16 +154,15 @@ def _up_to_test(ops: list[SassOp]) -> list[SassOp]:
     return out
 
 
-_SINGLE = ("special", "shared", "global", "shuffle", "tensor", "copy", "packed", "conversion")
+_SINGLE = ("fma", "half", "special", "shared", "global", "shuffle", "tensor", "copy", "conversion")
 
 
-def _copies(ops: list[SassOp]) -> int:
-    """How often ptxas has put down the same block (unrolled or duplicated), by what a PTX line makes one of."""
-    counts = Counter((op.line, op.opcode) for op in ops if op.unit in _SINGLE)
-    if not counts:
-        return 1
+def _copies(program: TimedProgram, block: Block, ops: list[SassOp]) -> int:
+    """How often ptxas has put down the same block (unrolled or duplicated), by PTX lines that make one instruction."""
+    units = {ins.line: ptx_unit(ins) for ins in program.instructions[block.first : block.last]}
+    counts = Counter(op.line for op in ops if op.unit in _SINGLE and op.unit == units.get(op.line))
     ordered = sorted(counts.values())
-    return ordered[len(ordered) // 2]
+    return ordered[len(ordered) // 2] if ordered else 1
 
 
 def _made_up(program: TimedProgram, block: Block, costs: Costs) -> list[Op]:

@@ -46,4 +46,41 @@ def prediction(timed: Sequence[Timed], card: DeviceModel, clock_mhz: float, cach
     """The launches of a call put together."""
     spans = times([timed], card, clock_mhz)
     parts = tuple(x.at(start, end, clock_mhz) for x, (start, end) in zip(timed, spans, strict=True))
-    return Prediction(call_us(timed, card, clock_mhz, cache), card.name, clock_mhz, parts, tuple(card.assumed()))
+    assumed = tuple(name for name in card.assumed() if any(_matters(name, x.launch) for x in timed))
+    return Prediction(call_us(timed, card, clock_mhz, cache), card.name, clock_mhz, parts, assumed, _notes(timed))
+
+
+_ABOUT = {  # the beginning of a parameter's name → opcodes without one of which it does not matter
+    "wgmma": ("wgmma",),
+    "mma_sync": ("mma.",),
+    "tcgen05": ("tcgen05",),
+    "tmem": ("tcgen05.ld", "tcgen05.st"),
+    "tma": ("cp.async.bulk", "cp.reduce.async.bulk"),
+    "dsm": ("mapa", "st.async", "ld.shared::cluster", "st.shared::cluster"),
+    "cluster": ("barrier.cluster",),
+    "mbarrier": ("mbarrier",),
+    "named_barrier": ("bar.", "barrier.sync", "barrier.cta"),
+    "shuffle": ("shfl", "redux"),
+    "shared_atomic": ("atom.shared", "red.shared"),
+    "atomic": ("atom", "red."),
+    "double": ("fma.rn.f64", "add.f64", "mul.f64", "add.rn.f64", "mul.rn.f64"),
+    "packed": ("fma.rn.f32x2", "fma.rn.ftz.f32x2", "mul.rn.ftz.f32x2", "add.rn.ftz.f32x2", "mul.f32x2", "add.f32x2"),
+}
+
+
+def _matters(parameter: str, launch: Launch) -> bool:
+    """Whether a launch's kernel has what a parameter is about; those about everything always matter."""
+    for name, opcodes in _ABOUT.items():
+        if parameter.startswith(name):
+            return any(ins.op.startswith(opcodes) for ins in launch.kernel.instructions)
+    return True
+
+
+def _notes(timed: Sequence[Timed]) -> tuple[str, ...]:
+    """What was simplified, in sentences."""
+    notes = []
+    if any(not x.exact for x in timed):
+        notes.append("The work differs from cluster to cluster; the times of most go by how much work they have.")
+    if any(x.without_code for x in timed):
+        notes.append("There was no machine code: instructions and their stalls are estimated from the PTX.")
+    return tuple(notes)

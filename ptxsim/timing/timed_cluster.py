@@ -91,7 +91,7 @@ class TimedCluster(Cluster):
         if self.waited > clock.time:
             simulation.recorder.waited(clock, clock.time, self.waited, program.instructions[block.first])
             clock.time = self.waited
-        if following >= 0 and following != block.next and ops and ops[-1].unit == "branch":
+        if following >= 0 and following != block.next and ops and ops[-1].unit == "branch" and ops[-1].address < 0:
             clock.time += self.figures.branch_cycles
         if self.rest:
             clock.time += _POLL

@@ -227,6 +227,22 @@ def test_the_timeline_says_who_waited_for_what() -> None:
     assert json.loads(prediction.to_json())["launches"][0]["timeline"]["tracks"][0]["name"] == "CTA 0 warp 0"
 
 
+def test_a_prediction_names_the_assumed_parameters_that_its_code_touches() -> None:
+    found = ptxsim.predict(launched(CHAIN), "b200").assumed
+    assert "fma_latency" in found and not any(name.startswith(("tcgen05", "tmem", "tma")) for name in found)
+    data = np.zeros(65536, np.uint8)
+    assert "tma_latency" in ptxsim.predict(launched(copies(1), data, threads=1, shared=65552), "b200").assumed
+
+
+def test_clusters_of_unequal_work_take_as_long_as_their_sum_on_the_fullest_sm() -> None:
+    body = "mov.u32 %r5, %ctaid.x; add.u32 %r5, %r5, 1; mov.u32 %r6, 0;\nL:\n" + CHAIN * 50
+    body += "add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r5;\n@%p1 bra L;\n"
+    launch = launched(body, grid=(132,), shared=200_000)
+    prediction = ptxsim.predict(launch, CARD)
+    assert prediction.launches[0].cycles == pytest.approx(132 * 50 * 4, rel=0.1)
+    assert any("differs from cluster to cluster" in note for note in prediction.notes)
+
+
 def test_a_kernel_that_does_not_fit_is_one_clear_line() -> None:
     with pytest.raises(ptxsim.DeviceError, match="does not fit into an SM of the NVIDIA H200: too many shared memory"):
         ptxsim.predict(launched(CHAIN, shared=240_000), CARD)
