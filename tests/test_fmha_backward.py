@@ -46,6 +46,31 @@ def test_the_yardstick_is_near_the_reference(dtype) -> None:
         assert float((mine.float() - want).norm() / want.norm()) < OPERATOR.tolerance(dtype) < 0.02
 
 
+@pytest.mark.parametrize("window", [1, 10, 100])
+def test_a_window_hides_what_lies_further_back_and_costs_less(window) -> None:
+    work = OPERATOR.Workload(1, 37, "fp16", heads=2, kv_heads=1, head_dim=32, causal=True, window=window)
+    inputs = OPERATOR.make_inputs(work, 3)
+    seen = torch.ones(37, 37, dtype=torch.bool).tril().triu(-window)
+    leaves = [x.double().requires_grad_() for x in (inputs.q, inputs.k, inputs.v)]
+    heads_first = [x.transpose(1, 2) for x in leaves]
+    out = torch.nn.functional.scaled_dot_product_attention(*heads_first, attn_mask=seen, enable_gqa=True)
+    inputs.out = out.detach().transpose(1, 2)
+    want = torch.autograd.grad(out, leaves, inputs.dout.double().transpose(1, 2))
+    found, outputs = OPERATOR.reference(inputs, work), OPERATOR.make_outputs(work)
+    runner = load_kernel("fmha_backward", "torch_autograd").bind(None, work, inputs, outputs)
+    runner(0)
+    runner.finish()
+    for name, true in zip(("dq", "dk", "dv"), want, strict=True):
+        torch.testing.assert_close(getattr(found, name).double(), true, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(getattr(outputs, name).double(), true, rtol=3e-2, atol=3e-2)
+    assert OPERATOR.cost(work).flops == 10 * 32 * 2 * int(seen.sum())
+    assert "TileGym" in load_kernel("fmha_backward", "tilegym").supports(
+        OPERATOR.Workload(1, 64, causal=True, window=8)
+    )
+    with pytest.raises(ValueError, match="causal must be true"):
+        OPERATOR.Workload(1, 64, window=8)
+
+
 def test_the_cost_is_two_and_a_half_times_the_forward_pass() -> None:
     work = OPERATOR.Workload(2, 64, heads=4, kv_heads=2, causal=True)
     assert 2 * OPERATOR.cost(work).flops == 5 * load_operator("fmha").cost(work).flops
@@ -94,6 +119,7 @@ def test_what_each_kernel_takes(kernel, values, reason) -> None:
         {"batch": 1, "length": 256, "heads": 2, "kv_heads": 1},
         {"batch": 2, "length": 200, "heads": 1, "kv_heads": 1, "causal": True},
         {"batch": 1, "length": 129, "heads": 2, "kv_heads": 2, "dtype": "fp16"},
+        {"batch": 1, "length": 384, "heads": 2, "kv_heads": 1, "causal": True, "window": 100},
     ],
     ids=lambda values: OPERATOR.Workload(**values).id,
 )

@@ -89,6 +89,13 @@ def test_nothing_inspected_and_no_roofline(tmp_path):
     assert "no device" in reasons["roofline"]
 
 
+def test_an_operator_without_flops_has_no_roofline(tmp_path):
+    copies = [{**row, "flops": 0, "intensity": 0.0} for row in sample.evidence().roofline]
+    found = plot(sample.replace(sample.evidence(), measured={}, roofline=copies), tmp_path)["pictures"]
+    reasons = {p["name"]: p["reason"] for p in found}
+    assert "has no FLOPs" in reasons["roofline"]
+
+
 def test_figures_that_are_not_known_are_drawn_as_such(tmp_path):
     evidence = sample.evidence()
     for entry in evidence.inspected.values():

@@ -9,11 +9,11 @@ Where query heads share a key head, dK and dV are sums over the group.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Cost
-from cutesnake.workload import require_choice, torch_dtype
+from cutesnake.workload import require_choice, require_sizes, torch_dtype
 from kernels.fmha import operator as fmha
 
 if TYPE_CHECKING:
@@ -27,11 +27,24 @@ AXIS, AXIS_LABEL = fmha.AXIS, fmha.AXIS_LABEL
 
 @dataclass(frozen=True)
 class Workload(fmha.Workload):
-    """The sizes of `fmha`; operands and gradients have `dtype`."""
+    """The sizes of `fmha`; operands and gradients have `dtype`.
+
+    With a `window`, which takes `causal`, a token sees itself and the `window` tokens before it; 0 is for all of them.
+    """
+
+    window: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_choice("dtype", self.dtype, DTYPES)
+        if self.window:
+            require_sizes(self, "window")
+            if not self.causal:
+                raise ValueError("window is for causal attention: causal must be true with it")
+
+    @property
+    def id(self) -> str:
+        return super().id + f"_w{self.window}" * bool(self.window)
 
 
 @dataclass
@@ -57,7 +70,7 @@ def relatives(workload: Workload) -> tuple[Workload, ...]:
     w = workload
     if w.length <= 27:
         return ()
-    return (Workload(w.batch, w.length - 27, w.dtype, w.heads, w.kv_heads, w.head_dim, w.causal),)
+    return (replace(w, length=w.length - 27),)
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
@@ -86,7 +99,9 @@ def _scores(q: torch.Tensor, k: torch.Tensor, w: Workload) -> torch.Tensor:
     if not w.causal:
         return scores
     position = torch.arange(w.length, device=q.device)
-    return scores.masked_fill(position[None, :] > position[:, None], float("-inf"))
+    ahead = position[None, :] - position[:, None]  # tokens by which a key comes after a query
+    hidden = (ahead > 0) | (ahead < -w.window) if w.window else ahead > 0
+    return scores.masked_fill(hidden, float("-inf"))
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
@@ -136,6 +151,9 @@ def cost(workload: Workload) -> Cost:
     """FLOPs 10 D per query head and visible pair of tokens (five products); bytes: inputs and gradients once."""
     w = workload
     pairs = w.length * (w.length + 1) // 2 if w.causal else w.length**2
+    if w.window and w.window < w.length:
+        unseen = w.length - w.window - 1  # tokens before the window of the last query
+        pairs -= unseen * (unseen + 1) // 2
     tokens = w.batch * w.length
     size = DTYPES[w.dtype] * w.head_dim
     return Cost(

@@ -30,6 +30,8 @@ LOG2_E = 1.0 / math.log(2.0)
 def supports(workload: Workload) -> str | None:
     if workload.head_dim != WIDTH:
         return f"head_dim is {workload.head_dim}: the tilings taken over from TileGym are for {WIDTH}"
+    if workload.window:
+        return f"window is {workload.window}: TileGym's backward pass has none"
     if workload.length % PADDING:
         return f"length is {workload.length}: TileGym copies the log-sum-exp where it is no multiple of {PADDING}"
     return None

@@ -31,7 +31,12 @@ class _Gradients:
 
     def __init__(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> None:
         self._inputs, self._outputs = inputs, outputs
+        import torch
+
         self._arguments: dict[str, Any] = {"is_causal": workload.causal, "scale": inputs.softmax_scale}
+        if workload.window:
+            seen = torch.ones(workload.length, workload.length, dtype=torch.bool, device=inputs.q.device)
+            self._arguments = {"attn_mask": seen.tril().triu(-workload.window), "scale": inputs.softmax_scale}
         self._arguments["enable_gqa"] = workload.group > 1
         self._result: Any = None
 

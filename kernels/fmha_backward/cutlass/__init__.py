@@ -33,8 +33,9 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """The mask is compiled in as NVIDIA's own runner chooses it."""
     w, (tile_m, tile_n) = workload, TILE
     mask = "causal" if w.causal else "residual" if w.length % tile_m else "none"
-    params = {"dtype": w.dtype, "head_dim": w.head_dim, "tile_m": tile_m, "tile_n": tile_n, "mask": mask}
-    return (Variant(f"{w.dtype}_d{w.head_dim}_{mask}", params),)
+    params: dict[str, Any] = {"dtype": w.dtype, "head_dim": w.head_dim, "tile_m": tile_m, "tile_n": tile_n}
+    params |= {"mask": mask, "window": w.window}
+    return (Variant(f"{w.dtype}_d{w.head_dim}_{mask}" + f"_w{w.window}" * bool(w.window), params),)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:

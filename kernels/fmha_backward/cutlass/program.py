@@ -14,8 +14,8 @@ from kernels.upstream.examples import module
 class Backward:
     """The operator on the example: three kernels, for row sums, the products, and dQ from float32 to its dtype."""
 
-    def __init__(self, example: Any, right: int | None) -> None:
-        self.example, self.right = example, right
+    def __init__(self, example: Any, left: int | None, right: int | None) -> None:
+        self.example, self.left, self.right = example, left, right
 
     @cute.jit
     def __call__(
@@ -40,6 +40,7 @@ class Backward:
         lse_layout = cute.make_layout(
             (length, group, key_heads, batch), stride=(1, length, length * group, length * heads)
         )
+        left = None if cutlass.const_expr(self.left is None) else cutlass.Int32(self.left)
         right = None if cutlass.const_expr(self.right is None) else cutlass.Int32(self.right)
         self.example(
             (length, length, width, ((group, key_heads), batch)),
@@ -55,18 +56,20 @@ class Backward:
             None,  # sequences of one length: no tables of where they begin
             None,
             scale,
-            None,  # no window to the left
+            left,
             right,
             mWorkspace,
             stream,
         )
 
 
-def program(dtype: str, head_dim: int, tile_m: int, tile_n: int, mask: str) -> tuple[Backward, tuple[Any, ...]]:
+def program(
+    dtype: str, head_dim: int, tile_m: int, tile_n: int, mask: str, window: int
+) -> tuple[Backward, tuple[Any, ...]]:
     """The host function and fake arguments; batch, length and both counts of heads are known at launch only.
 
     `tile_m` x `tile_n` are queries x keys. `mask` is "causal"; "residual", which hides what lies past the last query;
-    or "none" for whole tiles.
+    or "none" for whole tiles. `window` is how many tokens before a query it sees, 0 for all.
     """
     example = module("blackwell.fmha_bwd")
     masks, element = example.fmha_utils.MaskEnum, ELEMENTS[dtype]
@@ -85,4 +88,4 @@ def program(dtype: str, head_dim: int, tile_m: int, tile_n: int, mask: str) -> t
     lse = row_major(cutlass.Float32, batch, heads, length)
     workspace = row_major(cutlass.Uint8, cute.sym_int32())
     arguments = (q, k, v, o, lse, do, dq, dk, dv, workspace, cutlass.Float32(1.0), make_fake_stream())
-    return Backward(kernel, 0 if mask == "causal" else None), arguments
+    return Backward(kernel, window or None, 0 if mask == "causal" else None), arguments

@@ -39,6 +39,8 @@ def draw_roofline(evidence: Evidence) -> Drawing:
     table = pandas.DataFrame(evidence.roofline)
     if table.empty or (table := table[table["target"].isin(targets) & table["floor_us"].notna()]).empty:
         raise NothingToShow("the roofline has no device of this experiment's targets")
+    if (table := table[table["flops"] > 0]).empty:
+        raise NothingToShow("the operator has no FLOPs: only its bytes bound it, whatever the device")
     devices = list(dict.fromkeys(table["device"]))
     points = _points(evidence, targets)
     found = kernel_looks(evidence)
