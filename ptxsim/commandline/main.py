@@ -14,7 +14,7 @@ from ..linking import CaptureError
 from ..run import CHECKS, run
 from ..schedule import DEFAULT
 from ..syntax import PtxError
-from ..timing import DeviceError, Prediction, predict
+from ..timing import DeviceError, DeviceModel, Prediction, predict
 from . import build, shown
 from .call import Call, described, prepare
 from .compared import Expectation, compare, expectations, save, targets
@@ -50,6 +50,8 @@ def _main(options: argparse.Namespace) -> int:
     unknown = [c for c in checks if c not in CHECKS]
     if unknown:
         raise Misuse(f"--checks: no check {unknown[0]}; there are {', '.join(CHECKS)}")
+    if options.predict is not None:
+        DeviceModel.load(options.predict)  # which raises for one that is not there, before anything runs
     call = prepare(compiled, options)
     expected = expectations(options.expect, options.tolerance, call)
     files = targets(options.save, call)

@@ -168,6 +168,16 @@ def test_an_unusable_compiler_is_named(folder, capsys, monkeypatch, cc, telling)
     assert status == 2 and telling in err and err.count("\n") == 1
 
 
+def test_a_card_s_time_is_predicted_and_called_so(folder, capsys) -> None:
+    pytest.importorskip("yaml", reason="device files are YAML")
+    line = [folder, X, Y, N, "--predict=h200", "--clock-mhz=1500", "--json=r.json"]
+    status, out, _ = said(capsys, *line)
+    assert status == 0 and "predicted, not measured: " in out and "on NVIDIA H200 at 1500 MHz" in out
+    assert json.loads(Path("r.json").read_text())["predicted"]["microseconds"] > 0
+    status, out, err = said(capsys, folder, X, Y, N, "--predict=h2000")
+    assert status == 2 and not out and "no device 'h2000': one of b200" in err
+
+
 def test_progress_is_told_where_it_is_wanted(folder, capsys, monkeypatch) -> None:
     monkeypatch.setattr("ptxsim.commandline.shown.time.monotonic", iter(range(0, 1000, 10)).__next__)
     status, _, err = said(capsys, folder, X, Y, N, "--progress")
