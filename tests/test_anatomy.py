@@ -151,6 +151,8 @@ def entries(answer: dict[str, Any], found: dict[str, Any]) -> Iterator[tuple[str
         yield f"role {name}", str(warps), spans(roles[name]["warps"]) if name in roles else None
     for name, registers in answer.get("registers", {}).items():
         yield f"registers of {name}", [registers], roles[name]["registers"] if name in roles else None
+    for task, warps in answer.get("some", {}).items():
+        yield f"who does {task}", warps, spans(f["roles"][0]["some"].get(task, []))
     pipelines = {p["name"]: p["stages"] for p in f["pipelines"]}
     for name, stages in answer.get("pipelines", {}).items():
         shown = name if name in pipelines else next((p for p in pipelines if p.startswith(f"{name}: ")), None)

@@ -68,9 +68,12 @@ def test_what_a_record_does_not_know_is_answered_as_unknown() -> None:
 
 
 def test_answers_follow_the_record() -> None:
-    roles = [{"name": "load", "warps": [4], "registers": [40]}, {"name": "multiply", "warps": [0, 1], "registers": []}]
+    roles = [
+        {"name": "load", "warps": [4], "registers": [40], "some": {}},
+        {"name": "multiply + store", "warps": [0, 1], "registers": [], "some": {"store": [0]}},
+    ]
     found = dict(answers(record(roles=roles), ["roles", "registers", "copies"]))
-    assert found[QUESTIONS["roles"].text] == "load: warp 4; multiply: warps 0-1."
+    assert found[QUESTIONS["roles"].text] == "load: warp 4; multiply + store: warps 0-1 (store by warp 0 only)."
     assert "setmaxnreg gives load 40" in found[QUESTIONS["registers"].text]
     assert found[QUESTIONS["copies"].text] == "Its code has 2 TMA load instructions."
 

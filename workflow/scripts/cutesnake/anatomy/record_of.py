@@ -311,6 +311,7 @@ def _role(code: Code, role: Role) -> dict[str, Any]:
         "name": role.name,
         "warps": list(role.warps),
         "tasks": list(role.tasks),
+        "some": {task: list(warps) for task, warps in role.some.items()},
         "registers": list(role.registers),
         "ranks": None if role.ranks is None else list(role.ranks),
         "instructions": len(role.ran),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cutesnake.anatomy.code import Code, number
@@ -18,7 +18,7 @@ _ASYNC_LOADS = ("tma_load", "bulk_load", "cp_async")
 
 @dataclass(frozen=True)
 class Role:
-    """Warps that do the same, `ran` being the instructions that they ran."""
+    """Warps that run the same code, `ran` being the instructions; `some` has the tasks that only some of them do."""
 
     name: str
     warps: tuple[int, ...]
@@ -26,6 +26,7 @@ class Role:
     registers: tuple[int, ...]  # what setmaxnreg sets in these warps
     ranks: tuple[int, ...] | None  # the CTAs of the cluster that have it, where not all
     ran: frozenset[int]
+    some: Mapping[str, tuple[int, ...]]
 
     def does(self, code: Code, *kinds: str) -> list[int]:
         """The instructions of these kinds that the role ran."""
@@ -37,6 +38,7 @@ def find_roles(code: Code, seen: Seen) -> list[Role]:
     ran = _instructions_by_warp(seen)
     facts = {warp: (_tasks(code, places), _registers(code, places)) for warp, places in ran.items()}
     groups: list[list[int]] = []
+    own = {warp: tasks for warp, (tasks, _) in facts.items()}
     if not code.places("product"):  # warps that differ in a few lines only share a role
         facts, ran = _level(facts, ran)
     for warp in sorted(ran):
@@ -54,6 +56,7 @@ def find_roles(code: Code, seen: Seen) -> list[Role]:
             *fact,
             _ranks(code, seen, group),
             frozenset().union(*(ran[warp] for warp in group)),
+            _some(own, group, fact[0]),
         )
         for name, group, fact in zip(names, groups, joined, strict=True)
     ]
@@ -150,6 +153,12 @@ def _registers(code: Code, ran: set[int]) -> tuple[int, ...]:
 
 def _alike(a: set[int], b: set[int]) -> float:
     return len(a & b) / max(len(a | b), 1)
+
+
+def _some(own: Mapping[int, tuple[str, ...]], group: list[int], tasks: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    """Tasks of a role -> the warps that do them, where not all of its warps do."""
+    doing = {task: tuple(warp for warp in group if task in own[warp]) for task in tasks}
+    return {task: warps for task, warps in doing.items() if warps and len(warps) < len(group)}
 
 
 def _ranks(code: Code, seen: Seen, group: list[int]) -> tuple[int, ...] | None:

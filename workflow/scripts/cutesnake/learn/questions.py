@@ -75,9 +75,16 @@ def _roles(record: Mapping[str, Any]) -> str:
     roles = main(record)["roles"]
     if roles is None:
         return _not_seen(record)
-    return (
-        "; ".join(f"{r['name']}: {'warps' if len(r['warps']) > 1 else 'warp'} {spans(r['warps'])}" for r in roles) + "."
-    )
+    return "; ".join(map(_role, roles)) + "."
+
+
+def _role(role: Mapping[str, Any]) -> str:
+    some = ", ".join(f"{task} by {_warps(warps)} only" for task, warps in role["some"].items())
+    return f"{role['name']}: {_warps(role['warps'])}{f' ({some})' if some else ''}"
+
+
+def _warps(warps: list[int]) -> str:
+    return f"warp{'s' * (len(warps) > 1)} {spans(warps)}"
 
 
 def _registers(record: Mapping[str, Any]) -> str:
