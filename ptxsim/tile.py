@@ -56,23 +56,31 @@ def tile_launch(
     k, memory = module.kernels[kernel], Memory()
     values = [value for n, arg in enumerate(args) for value in _values(arg, f"argument {n}", memory)]
     register(pointees, memory)
+    params = parameter_block(cubin, module, kernel, values)
+    for p in k.params[len(values) :]:
+        if p.size == DESCRIPTOR:
+            _check(kernel, params[p.offset : p.offset + p.size], memory)
+    return _launch(module, k, grid, params.tobytes(), memory)
+
+
+def parameter_block(cubin: str | Path, module: Module, kernel: str, values: Sequence[bytes]) -> np.ndarray:
+    """The bytes of all parameters of a kernel: the visible ones as given, then the descriptors by the host code.
+
+    Each lies at its offset in the kernel's `params`. Raises as `tile_launch` does.
+    """
+    k = module.kernels[kernel]
     visible, hidden = k.params[: len(values)], k.params[len(values) :]
     wrong = [n for n, (p, value) in enumerate(zip(visible, values, strict=False)) if p.size != len(value)]
     workspace = 8 if "minperctamemory" in k.directives else DESCRIPTOR  # a pointer, which %perctamemoryoffset replaces
     if len(visible) < len(values) or wrong or any(p.size not in (DESCRIPTOR, workspace) for p in hidden):
         sizes, given = [p.size for p in k.params if p.size != DESCRIPTOR], [len(x) for x in values]
         raise ValueError(f"{kernel} takes parameters of {sizes} bytes, the arguments make {given}")
-    block = np.zeros(k.param_bytes + DESCRIPTOR, np.uint8)
-    start = -block.ctypes.data % DESCRIPTOR
-    params = block[start : start + k.param_bytes]
+    params = np.zeros(k.param_bytes, np.uint8)
     for p, value in zip(visible, values, strict=True):
         params[p.offset : p.offset + p.size] = np.frombuffer(value, np.uint8)
-    descriptors = [p for p in hidden if p.size == DESCRIPTOR]
-    if descriptors:
+    if any(p.size == DESCRIPTOR for p in hidden):
         _fill(Path(cubin), module.target, k, params)
-        for p in descriptors:
-            _check(kernel, params[p.offset : p.offset + p.size], memory)
-    return _launch(module, k, grid, params.tobytes(), memory)
+    return params
 
 
 def _launch(module: Module, kernel: Kernel, grid: tuple[int, ...], params: bytes, memory: Memory) -> Launch:
