@@ -169,3 +169,13 @@ def test_launches_are_those_that_the_build_makes(dtype) -> None:
 def test_a_build_in_cutile_uses_tensor_cores(kernel, target, dtype, product) -> None:
     *_, folder = first(kernel, target, dtype)
     assert product in (folder / "kernel.sass").read_text()
+
+
+@pytest.mark.slow
+def test_what_the_compiler_refuses_is_a_row_with_its_words() -> None:
+    """Once it does not, the tile may become the first choice: the others spill."""
+    work = Workload(**SMALL, dtype="nvfp4")
+    variant = load_kernel("gemm_grouped", "cutile").variants(work, "sm_100a")[-1]
+    entry = record.read("compile", build("gemm_grouped", "cutile", "sm_100a", variant) / "build.json")
+    assert (variant.id, entry["status"]) == ("nvfp4_128x128", "failed")
+    assert "failed to compile Tile IR program" in entry["reason"]
