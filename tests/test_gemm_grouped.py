@@ -39,6 +39,7 @@ def test_groups_differ_in_size_and_have_the_sizes_asked_for_on_average() -> None
         sizes = [getattr(problem, key) for problem in problems]
         assert sum(sizes) == 8 * (1024 if key == "m" else SMALL[key]) and min(sizes) >= 32
     assert set(Workload(2, 32, 64, 96).problems) == {Problem(32, 64, 96)}
+    assert Workload(2, 160, 96, 32).tiles(128, 64) == 2 * 2 * 2
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -85,6 +85,10 @@ class Workload:
                 sizes[i + 1] = tuple(mean + more for mean, more in zip(means, given, strict=True))
         return tuple(Problem(*size) for size in sizes)
 
+    def tiles(self, m: int, n: int) -> int:
+        """Tiles of m x n elements that cover C of all groups."""
+        return sum(-(-p.m // m) * -(-p.n // n) for p in self.problems)
+
     def plain(self, problem: Problem) -> blockscaled.Workload:
         """A group of a workload with scales, as a workload of `gemm_blockscaled`."""
         return blockscaled.Workload(problem.m, problem.n, problem.k, self.dtype)

@@ -73,11 +73,12 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The grid and arguments of TileGym's `group_gemm`."""
+    """The grid and arguments of TileGym's `group_gemm`, less the blocks that would find no tile."""
     from cutesnake.load.cutile import ArrayList, TileLaunch, sequence
     from kernels.gemm_grouped.operator import matrices, results
 
     a, b = zip(*matrices(inputs, workload), strict=True)
     values = (ArrayList(a), ArrayList(b), ArrayList(results(outputs, workload)))
-    grid = (build.params["blocks"], 1, 1)
+    p = build.params
+    grid = (min(p["blocks"], workload.tiles(p["tile_m"], p["tile_n"])), 1, 1)
     return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))

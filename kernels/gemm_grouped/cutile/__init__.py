@@ -62,12 +62,13 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """As many blocks as multiprocessors; a tile of scales is a row of 512 bytes."""
+    """As many blocks as multiprocessors, or as tiles; a tile of scales is a row of 512 bytes."""
     from cutesnake.load.cutile import ArrayList, TileLaunch, sequence
     from kernels.gemm_grouped.operator import matrices, results
 
     a, b, *scales = zip(*matrices(inputs, workload), strict=True)
     flat = [[x.view(*x.shape[:2], SCALE_TILE_BYTES) for x in kind] for kind in scales]
     values = [ArrayList(kind) for kind in (a, b, *flat, results(outputs, workload))]
-    grid = (MULTIPROCESSORS, 1, 1)
+    p = build.params
+    grid = (min(MULTIPROCESSORS, workload.tiles(p["tile_m"], p["tile_n"])), 1, 1)
     return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))
