@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import sample
-from project import append, copy_project, replace
+from project import append, copy_project
 from slurm_cluster import MACHINES, Cluster, Node, missing
 
 PLUGIN = "snakemake_executor_plugin_slurm"
@@ -70,6 +70,10 @@ class Run:
     def __init__(self, project: Path, cluster: Cluster) -> None:
         self.project = project
         self.cluster = cluster
+
+    def configure(self, rows: str, cases_per_job: int = 1) -> None:
+        text = CONFIG.replace("ROWS", rows).replace("cases_per_job: 1", f"cases_per_job: {cases_per_job}")
+        (self.project / "run.yaml").write_text(text)
 
     def command(self, *arguments: str) -> list[str]:
         quick = ["--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1"]
@@ -129,10 +133,10 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
 def run(tmp_path_factory, cluster) -> Run:
     """A copy of the project whose classes of nodes were looked at; the tests go on from what others left."""
     project = copy_project(tmp_path_factory.mktemp("shared") / "project")
-    (project / "run.yaml").write_text(CONFIG.replace("ROWS", "5"))
     (project / "machines.yaml").write_text(CLASSES)
     pretend(project, 0.05)
     found = Run(project, cluster)
+    found.configure("5")
     found("machines")
     return found
 
@@ -165,13 +169,13 @@ def test_one_run_over_classes_of_nodes_and_a_change(run) -> None:
     page = (run.project / "results/mla_report.html").read_text()
     assert "Cases run on classes of nodes: h200 (NVIDIA H200, sm_90, driver" in page and "NVIDIA B200" in page
     assert "Nothing to be done" in run()
-    replace(run.project / "run.yaml", "{rows: 5, columns: 64}", "{rows: [5, 6], columns: 64}")
-    replace(run.project / "run.yaml", "cases_per_job: 1", "cases_per_job: 2")
+    run.configure("[5, 6]", cases_per_job=2)
     batches = run.made(run())
     assert batches["batch"] == 4 and "compile" not in batches and "correctness" not in batches
 
 
 def test_a_node_with_another_driver_measures_nothing(run) -> None:
+    run.configure("5")
     path = run.project / "results/machine/h200.json"
     text = path.read_text()
     path.write_text(text.replace("580.159.04", "570.1"))
@@ -197,8 +201,7 @@ def test_a_lost_node_a_preempted_job_and_a_cancelled_one_are_run_again(run) -> N
         for job in run.cluster.run("squeue", "--noheader", "--partition=gpu", "--format=%i").split():
             run.cluster.run("scancel", job)
 
-    replace(run.project / "run.yaml", "cases_per_job: 2", "cases_per_job: 1")
-    replace(run.project / "run.yaml", "rows: [5, 6]", "rows: [5, 6, 7, 8, 9]")
+    run.configure("[5, 6, 7, 8, 9]")
     for rows, harm in ((7, lose), (8, preempt), (9, cancel)):
         path = RECORDS.format("correctness", "sm_90a", "h200").replace("*", "fp32_t256_v4").replace("m5", f"m{rows}")
         pretend(run.project, 10)
