@@ -194,11 +194,17 @@ def test_a_lost_node_a_preempted_job_and_a_cancelled_one_are_run_again(run) -> N
         run.cluster.kill_node("gpu1")
         run.cluster.start_node("gpu1")
 
+    def jobs(state: str) -> list[str]:
+        return run.cluster.run("squeue", "--noheader", "--partition=gpu", f"--state={state}", "--format=%i").split()
+
     def preempt() -> None:
         run.cluster.run("sbatch", "--partition=urgent_gpu", "--nodelist=gpu1", "--exclusive", "--wrap=sleep 1")
+        wait_for(lambda: jobs("PENDING"), "the job to go back into the queue", run)
+        for job in jobs("PENDING"):  # Slurm lets it wait for two minutes
+            run.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")
 
     def cancel() -> None:
-        for job in run.cluster.run("squeue", "--noheader", "--partition=gpu", "--format=%i").split():
+        for job in jobs("RUNNING"):
             run.cluster.run("scancel", job)
 
     run.configure("[5, 6, 7, 8, 9]")
