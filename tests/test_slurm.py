@@ -149,7 +149,7 @@ def pretend(project: Path, seconds: float) -> None:
         append(path, PRETEND.format(seconds=seconds, metrics=metrics))
 
 
-def wait_for(condition: Callable[[], object], what: str, run: Run, seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], object], what: str, run: Run, seconds: float = 180) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, f"waited in vain for {what}: {run.said()[-3000:]}"
