@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .barriers import ClusterBarrier, MBarrier, NamedBarrier
+from .coverage import fills
 from .warp import PARTED, Fragment
 
 if TYPE_CHECKING:
     from .cluster import Cluster
 
 SHOWN = 8  # waiting fragments that a message has room for
-AHEAD = 120  # instructions behind a wait that are looked through for what it was waited for
 
 
 class Deadlock:
@@ -96,16 +96,7 @@ class Deadlock:
 
     def _never_filled(self, bar: MBarrier, at: int) -> bool:
         """Whether a producer waits for room in a buffer that it has had no turn with."""
-        return bar.phase == 0 and not bar.waits and self._fills(at)
-
-    def _fills(self, at: int) -> bool:
-        """Whether the code behind a wait sends for data: then the wait was for room."""
-        for ins in self.instructions[at + 1 : at + AHEAD]:
-            if ins.parts[:2] in (("mbarrier", "try_wait"), ("mbarrier", "test_wait")):
-                return False
-            if "expect_tx" in ins.parts or (ins.parts[:3] == ("cp", "async", "bulk") and ins.parts[3] != "wait_group"):
-                return ins.parts[3] != "global"
-        return False
+        return bar.phase == 0 and not bar.waits and fills(self.instructions, at)
 
     def _signallers(self, bar: MBarrier) -> list[str]:
         """Who arrived in phases before and has not in this one, with what keeps them."""

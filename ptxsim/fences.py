@@ -2,7 +2,8 @@
 
 A warp has to execute wgmma.fence before its first product, and between any other access of a product's registers (its
 accumulators, and A where that lies in registers) and the product; products that accumulate into the same registers need
-none among them. Only writes are looked at, and a copy (mov) counts as what it copies: compilers put reads and copies
+none among them. Only writes of accumulators are looked at (compilers move what computes A behind the fence, and ptxas
+waits for it as for any operand), and a copy (mov) counts as what it copies: compilers put reads and copies
 between fence and product, and ptxas makes them vanish. A data flow over the basic blocks finds the writes that may lie
 unfenced before a product; only where there are any does the code note, when it runs, that it has come by.
 """
@@ -48,8 +49,8 @@ def unfenced(program: Program) -> dict[int, dict[int, str]]:
 
 
 def _of_product(ins: Instruction) -> dict[int, str]:
-    """The 32-bit registers of a product by slot: its accumulators, and A where that lies in registers."""
-    return {r.slot: r.name for operand in ins.operands[:2] for r in registers(operand) if r.width == 32}
+    """The 32-bit accumulators of a product by slot."""
+    return {r.slot: r.name for r in registers(ins.operands[0]) if r.width == 32}
 
 
 def _copied_into(program: Program, slots: set[int]) -> set[int]:

@@ -15,6 +15,7 @@ import numpy as np
 from .checks.trail import Part, Trail
 from .cluster import Cluster, Stuck
 from .counts import Counts
+from .coverage import Coverage
 from .finding import Finding
 from .launch import Launch, Layout
 from .program import Program, program_of
@@ -53,6 +54,7 @@ class Machine:
         self.changed_maps: dict[int, ChangedMap] = {}  # TMA descriptors in global memory that the launch has changed
         self.visits: dict[int, int] = {}  # block → how many warps have run it
         self.trail = Trail(self, before if launch.early else None) if "global" in checks else None
+        self.coverage = Coverage.of(launch.name, self.program)
         self.found: dict[tuple[str, int, str], Finding] = {}
         if track:
             for allocation in self.memory.allocations:
@@ -73,7 +75,11 @@ class Machine:
         pool = [RegisterFile(launch.kernel.registers, 32 * launch.warps) for _ in range(cx * cy * cz)]
         with np.errstate(all="ignore"), one_thread(), contextlib.suppress(Stuck):
             for indices in self.waiting:
-                Cluster(self, indices, pool).run()
+                cluster, before = Cluster(self, indices, pool), dict(self.visits)
+                try:
+                    cluster.run()
+                finally:
+                    self.coverage.note(cluster, before)
         self.counts.finish(self.program.blocks, self.visits, self.memory)
 
     def read_global(self, address: int, size: int, origin: Origin) -> np.ndarray | None:

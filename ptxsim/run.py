@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .counts import Counts
+from .coverage import Coverage
 from .finding import Finding
 from .launch import Launch
 from .machine import Machine
@@ -33,6 +34,7 @@ class Result:
     seconds: float
     kernels: list[str] = field(default_factory=list)
     prediction: Prediction | None = None  # of a run with the schedule "timed"
+    coverage: list[Coverage] = field(default_factory=list)  # one per launch
 
     @property
     def ok(self) -> bool:
@@ -72,6 +74,7 @@ def run(
     start = time.perf_counter()
     findings: list[Finding] = []
     counts: list[Counts] = []
+    coverage: list[Coverage] = []
     plan = Schedule(schedule, seed)
     trail = None
     for n, launch in enumerate(launches):
@@ -80,8 +83,10 @@ def run(
         trail = machine.trail
         findings += machine.findings
         counts.append(machine.counts)
+        coverage.append(machine.coverage)
         if progress is not None:
             progress(n + 1, len(launches))
         if any(f.kind == "deadlock" for f in machine.findings):
             break
-    return Result(findings, counts, schedule, seed, time.perf_counter() - start, [x.name for x in launches])
+    seconds = time.perf_counter() - start
+    return Result(findings, counts, schedule, seed, seconds, [x.name for x in launches], coverage=coverage)

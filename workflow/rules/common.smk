@@ -292,7 +292,7 @@ def checking_settings(wildcards):
     sweep = EXPERIMENT.sweeps[wildcards.operator]
     if backend_of(wildcards) == "cuda":
         return {"seeds": EXPERIMENT.seeds, "distributions": sweep.distributions}
-    chosen = {key: EXPERIMENT.simulation[key] for key in ("schedules", "seeds")}
+    chosen = {key: value for key, value in EXPERIMENT.simulation.items() if key != "extent"}
     return {**chosen, "distributions": sweep.simulation[EXPERIMENT.extent]["distributions"]}
 
 

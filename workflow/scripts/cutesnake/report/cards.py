@@ -224,7 +224,23 @@ def _counted(entry: Record) -> Record:
         parts.append(f"{big(total('tma_bytes'), 'B')} by TMA in {plural(copies, 'instruction')}")
     if waits := total("barrier_waits"):
         parts.append(plural(waits, "barrier wait"))
-    return {"workload": entry["case"]["workload"], "text": ", ".join(parts), "notes": simulated["notes"]}
+    covered = [_covered(kernel) for kernel in simulated.get("coverage", [])]
+    text, notes = ", ".join(parts), simulated["notes"]
+    return {"workload": entry["case"]["workload"], "text": text, "notes": notes, "covered": covered}
+
+
+def _covered(kernel: Record) -> Record:
+    """What the simulated runs of a case have exercised of a kernel, and what they have not."""
+    blocks, lines, rings = kernel["blocks"], kernel["lines"], kernel["rings"]
+    turns = [ring["turns"] for ring in rings if ring["stages"] > 1]
+    return {
+        "kernel": kernel["kernel"][:60],
+        "blocks": f"{blocks['run']} of {blocks['all']}",
+        "lines": f"{lines['run']} of {lines['all']}" if lines["all"] else "no line information",
+        "turns": f"{min(turns)} to {max(turns)}" if turns else "no ring",
+        "items": kernel["items"],
+        "notes": kernel["notes"],
+    }
 
 
 def _profiles(evidence: Evidence, kernel: str) -> list[Record]:

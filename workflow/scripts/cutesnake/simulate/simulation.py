@@ -50,6 +50,10 @@ class SimulatorBackend:
         self.schedules: tuple[str | None, ...] = tuple(case.settings["schedules"])
         self.launches = 0
         self.counts: list[dict[str, Any]] | None = None  # of the first run of the case, one per launch
+        self.coverage: dict[str, Any] = {}  # kernel → what all runs of the case have exercised of it
+        processors = case.settings.get("processors") or TARGETS[case.target].simulated_processors
+        assert processors is not None  # the plan simulates no other target
+        self.processors: int = processors
         self._folder = Path(case.build)
         self._say = say
 
@@ -70,8 +74,7 @@ class SimulatorBackend:
 
         names = {tensor.data_ptr(): name for group in (inputs, outputs) for name, tensor in checker.tensors(group)}
         order: dict[str, Any] = {}
-        processors = TARGETS[case.target].simulated_processors
-        assert processors is not None  # the plan simulates no other target
+        processors = self.processors
 
         def open_object(folder: Path, function: str) -> Callable[..., None]:
             return lambda *arguments: self._run(
@@ -134,6 +137,8 @@ class SimulatorBackend:
         result = ptxsim.run(launches, order["schedule"], order["seed"], checks=checks, track=order["first"])
         order["results"].append(result)
         self.launches += len(launches)
+        for covered in result.coverage:
+            self.coverage.setdefault(covered.kernel, covered).merge(covered)
         if order["first"]:
             found = zip(launches, result.counts, strict=False)  # fewer counts after a deadlock
             counts = [{"kernel": launch.kernel.name, **counts.as_dict()} for launch, counts in found]
@@ -184,6 +189,8 @@ def _simulated(case: Case, backend: SimulatorBackend) -> dict[str, Any]:
         "launches": launches,
         "cost": {"flops": cost.flops, "bytes_read": cost.bytes_read, "bytes_written": cost.bytes_written},
         "notes": compare_cost(launches, cost),
+        "processors": backend.processors,
+        "coverage": [{**covered.as_dict(), "kernel": name} for name, covered in backend.coverage.items()],
     }
 
 
