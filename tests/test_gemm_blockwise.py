@@ -184,6 +184,16 @@ def test_nvidias_kernels_are_right_in_the_simulator(operator, index) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operator", NAMES)
+def test_the_kernels_in_cutile_are_right_in_the_simulator(operator) -> None:
+    values = {"k": 384} if operator == BLOCKWISE else {}
+    _, variant, _ = first(operator, CUTILE[operator], "sm_100a", **values)
+    parameters = {**SMALL[operator], **values, "dtype": "fp8"}
+    found = simulate(operator, CUTILE[operator], "sm_100a", variant, parameters, ["scales"])
+    assert found["status"] == "ok", found["reason"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operator", NAMES)
 def test_launches_are_those_that_the_build_makes(operator) -> None:
     large = {"m": 3072, "n": 4096, "k": 128} | ({"groups": 2} if operator != BLOCKWISE else {})
     _, _, folder = first(operator, "cutlass_sm100", "sm_100a")

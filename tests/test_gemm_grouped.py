@@ -151,6 +151,14 @@ def test_nvidias_kernel_for_hopper_is_right_in_the_simulator(index) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("kernel", "dtype"), [("tilegym", "bf16"), ("cutile", "nvfp4")])
+def test_the_kernels_in_cutile_are_right_in_the_simulator(kernel, dtype) -> None:
+    _, variant, _ = first(kernel, "sm_100a", dtype)
+    found = simulate("gemm_grouped", kernel, "sm_100a", variant, {**SMALL, "dtype": dtype}, ["scales"])
+    assert found["status"] == "ok", found["reason"]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bf16", "nvfp4"])
 def test_launches_are_those_that_the_build_makes(dtype) -> None:
     work, _, folder = first(CUTE[dtype], "sm_100a", dtype)

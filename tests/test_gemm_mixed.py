@@ -183,10 +183,11 @@ def first(operator: str, kernel: str, target: str, dtype: str, index: int = 0, *
         *((SINGLE, "cutlass_sm100", dtype, index) for dtype in ("int4", "int8") for index in range(2)),
         *((GROUPED, "cutlass_sm100", dtype, index) for dtype in ("int4", "int8") for index in range(2)),
         (GROUPED, "cutlass_acc_scale", "int4", 0),
+        *((operator, "cutile", dtype, 0) for operator in NAMES for dtype in DTYPES),
         *((SINGLE, "cutlass_operators", dtype, index) for dtype, index in (("int4", 0), ("int8", 1))),
     ],
 )
-def test_nvidias_kernels_are_right_in_the_simulator(operator, kernel, dtype, index) -> None:
+def test_every_kernel_is_right_in_the_simulator(operator, kernel, dtype, index) -> None:
     _, variant, _ = first(operator, kernel, "sm_100a", dtype, index)
     parameters = {**SMALL[operator], "dtype": dtype}
     found = simulate(operator, kernel, "sm_100a", variant, parameters, ["scales", "extremes"], ["random", "late"])
