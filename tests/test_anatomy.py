@@ -215,3 +215,10 @@ def test_every_roles_lines_are_in_its_source(records) -> None:
     load = next(role for role in records[key]["functions"][0]["roles"] if role["name"] == "load")
     lines = load["lines"]["load"]
     assert lines and all(line.startswith("kernels/mla_decode/cute_sm90/kernel.py:") for line in lines)
+
+
+@pytest.mark.slow
+def test_a_cutile_build_is_watched_too() -> None:
+    found = record_of("elementwise_add/cutile/sm_100a/fp32_4x1024")
+    assert found["watched"] and found["grids"]
+    assert [role["tasks"] for role in found["functions"][0]["roles"]] == [["load", "store"]]

@@ -4,6 +4,7 @@ import re
 import types
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import numpy_tile
@@ -221,9 +222,11 @@ def test_nvidias_masked_kernel_asks_for_the_rows_of_a_group_that_is_not_there(mo
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("form", ["own", "uniform", "swap"])
 @pytest.mark.parametrize(("columns", "right"), [(128, True), (256, False)])
-def test_tilegyms_ragged_kernel_takes_one_scale_for_two_blocks_of_a_tile_of_256_columns(columns, right) -> None:
+def test_tilegyms_ragged_kernels_take_one_scale_for_two_blocks_of_a_tile_of_256_columns(form, columns, right) -> None:
     from cutesnake.build.fetch import fetched
+    from kernels.gemm_grouped_contiguous.tilegym import KERNELS
     from kernels.upstream import tilegym
 
     first(CONTIGUOUS, "tilegym", "sm_90a")  # fetches the wheel
@@ -235,6 +238,7 @@ def test_tilegyms_ragged_kernel_takes_one_scale_for_two_blocks_of_a_tile_of_256_
     kernel, stand_in = numpy_tile.load(path, modules | tilegym.neighbours())
     given, largest = arrays(inputs), max(work.group_rows)
     operands = (given["a"], given["b"], given["a_scales"].T, given["b_scales"], c.view(numpy_tile.Array))
-    arguments = (*operands, given["starts"], work.groups, largest, None, work.n, 1, 128, columns, 128, 8)
-    numpy_tile.launch(stand_in, kernel._ragged_block_scaled_bmm_kernel, (4,), arguments)
+    sizes = (work.groups, largest, np.array([largest]), work.n)
+    arguments = (*operands, given["starts"], *sizes, 1, 128, columns, 128, 8)
+    numpy_tile.launch(stand_in, getattr(kernel, KERNELS[form]), (4,), arguments)
     assert (distance(torch.from_numpy(c), problem.reference(inputs, work).c) < 1e-4) == right

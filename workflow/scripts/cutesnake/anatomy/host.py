@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from cutesnake.catalog import load_kernel, load_operator, make_workload
 from cutesnake.load import cute as cute_load
 from cutesnake.load.build import LoadedBuild
 from cutesnake.measure import checker
-from ptxsim import Module, Pointer, PtxError, Tensor, capture
+from ptxsim import Module, Pointer, PtxError, Tensor, capture, tile_launch
 from ptxsim.launch import Launch
 from ptxsim.tensormap import TensorMap, decode
 
@@ -36,10 +37,11 @@ class Asked:
     processors: int
 
 
-def launches_of(asked: Asked, module: Module) -> list[Launch]:
-    """The launches that the build's own host function makes; nothing is launched.
+def launches_of(asked: Asked, modules: Mapping[str, Module]) -> list[Launch]:
+    """The launches that the build's own host code makes; nothing is launched.
 
-    Raises whatever `bind` raises, ValueError where the build does not take the workload, and CaptureError.
+    modules: the PTX of the build by the stem of its file. Raises whatever `bind` raises, ValueError where the build
+    does not take the workload, and CaptureError.
     """
     import torch
 
@@ -53,22 +55,41 @@ def launches_of(asked: Asked, module: Module) -> list[Launch]:
 
     def opened(folder: Path, function: str) -> Callable[..., None]:
         def call(*arguments: Any) -> None:
-            tensors = [
-                Tensor(one, name=names.get(one.data_ptr(), "workspace")) if isinstance(one, torch.Tensor) else one
-                for one in arguments[:-1]
-            ]
-            stream = Pointer(torch.zeros(1), "stream")
-            found.extend(capture(folder / "kernel.o", function, (*tensors, stream), module, sm_count=asked.processors))
+            given = (*(_named(one, names) for one in arguments[:-1]), Pointer(torch.zeros(1), "stream"))
+            place = folder / "kernel.o"
+            found.extend(capture(place, function, given, modules["kernel"], sm_count=asked.processors))
 
         return call
 
-    with cute_load.opened_by(opened, asked.processors):
+    def cubin_opened(path: Path) -> Callable[..., None]:
+        from cutesnake.load import cutile as cutile_load
+
+        def call(symbol: str, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
+            parameters = [bytes(parameter) for parameter in cutile_load.flatten(values)]
+            arrays = [_named(tensor, names) for tensor in cutile_load.arrays(values)]
+            found.append(tile_launch(path, modules[path.stem], symbol, grid, parameters, pointees=arrays))
+
+        return call
+
+    with ExitStack() as stack:
+        stack.enter_context(cute_load.opened_by(opened, asked.processors))
+        if load_kernel(asked.operator, asked.kernel).DSL == "cutile":
+            from cutesnake.load import cutile as cutile_load  # which needs cuda-bindings
+
+            stack.enter_context(cutile_load.opened_by(cubin_opened, asked.processors))
         runner = load_kernel(asked.operator, asked.kernel).bind(LoadedBuild(asked.folder), workload, inputs, outputs)
     runner(0)
     if not found:
         raise PtxError("the host function launched nothing")
     found[0].attributes["kept"] = (inputs, outputs, runner)  # the tensors' memory has to outlive the launches
     return found
+
+
+def _named(argument: Any, names: Mapping[int, str]) -> Any:
+    """A tensor with the operator's name for it; anything else as it is."""
+    if not hasattr(argument, "data_ptr"):
+        return argument
+    return Tensor(argument, name=names.get(argument.data_ptr(), "workspace"))
 
 
 def attributes_of(launch: Launch) -> dict[str, Any]:

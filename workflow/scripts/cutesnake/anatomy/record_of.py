@@ -19,6 +19,7 @@ from cutesnake.anatomy.pipelines import Group, Pipeline
 from cutesnake.anatomy.roles import Role
 from cutesnake.anatomy.watch import Copy, Seen, watch
 from cutesnake.anatomy.words import product_words
+from cutesnake.dsls import DSLS
 from cutesnake.fault import describe as plain
 from cutesnake.inspect.cubin import read_cubin
 from cutesnake.inspect.ptx import Entry, read_ptx
@@ -26,6 +27,7 @@ from ptxsim import CaptureError, Module, PtxError
 from ptxsim.syntax import Kernel
 
 FEW_PROCESSORS = 4  # so that a small problem gives each CTA several tiles
+FORESEEN = (ValueError, PtxError, CaptureError, NotImplementedError)  # what a problem that does not fit raises
 IDENTITY = ("operator", "kernel", "dsl", "source", "target", "variant")
 _SWIZZLE = re.compile(r"smem, align<\d+>, (S<([123]),\d,\d>)")
 
@@ -42,7 +44,7 @@ def anatomy_of(folder: Path, workloads: Sequence[Mapping[str, Any]], processors:
     if build["status"] == "failed":
         body["not_watched"] = "the build failed"
     if build["status"] == "ok":
-        body |= _cute(folder, build, workloads, processors) if build["dsl"] == "cute" else _static(folder, build)
+        body |= _body(folder, build, workloads, processors)
     return {
         "stage": "anatomy",
         "status": build["status"],
@@ -57,69 +59,76 @@ def anatomy_of(folder: Path, workloads: Sequence[Mapping[str, Any]], processors:
     }
 
 
-def _static(folder: Path, build: Mapping[str, Any]) -> dict[str, Any]:
-    """What the PTX of a build tells that is not run: cuTile's, whose descriptors its driver makes."""
-    functions = []
-    main = {symbol: place for place, symbol in enumerate(build["symbols"])}
-    for name in sorted(name for name in build["files"] if name.endswith(".ptx")):
-        text = (folder / name).read_text()
-        entries = read_ptx(text)
-        for kernel in sorted(Module.from_text(text, name).kernels.values(), key=_weight):
-            launch = build["launch"].get(kernel.name, {})
-            functions.append(_function(folder, kernel, entries.get(kernel.name), launch, None, [], ""))
-    functions.sort(key=lambda function: main.get(function["symbol"], len(main)))
-    why = "there is no PTX in this build" if not functions else "ptxsim does not run builds of this DSL"
-    return {"functions": functions, "not_watched": why}
-
-
-def _cute(
+def _body(
     folder: Path, build: Mapping[str, Any], workloads: Sequence[Mapping[str, Any]], processors: int | None
 ) -> dict[str, Any]:
-    module = Module.from_file(folder / "kernel.ptx")
-    watched, seen, why = None, [], "no small workload is planned for this build"
+    """What a build that compiled has, from its artifacts and, where the simulator takes it, from a run."""
+    modules = {path.stem: Module.from_file(path) for path in sorted(folder.glob("*.ptx"))}
+    never = DSLS[build["dsl"]].not_simulated
+    why = never or "no small workload is planned for this build"
+    if not modules:
+        return {"not_watched": never or "there is no PTX in this build"}
     if processors is None:
-        workloads, why = (), f"the simulator stands for no card of {build['target']}"
+        why = f"the simulator stands for no card of {build['target']}"
+    if processors is None or never:
+        workloads = ()
+    watched, seen = None, []
     for parameters in workloads:
         asked = host.Asked(folder, build["operator"], build["kernel"], parameters, FEW_PROCESSORS)
         try:
-            seen = watch(host.launches_of(asked, module))
-        except (ValueError, PtxError, CaptureError, NotImplementedError) as error:
+            seen = watch(host.launches_of(asked, modules))
+        except FORESEEN as error:
             why = plain(error)
             continue
         watched, why = {"parameters": dict(parameters), "processors": FEW_PROCESSORS, "schedule": "random"}, ""
         break
-    ir = (folder / "kernel.mlir").read_text()
-    entries, budgets = read_ptx((folder / "kernel.ptx").read_text()), shared.budgets(ir)
-    functions = []
-    for symbol in sorted(build["symbols"], key=lambda symbol: _weight(module.kernels[symbol])):
-        kernel = module.kernels[symbol]
-        note = next((one for one in seen if one.launch.kernel.name == symbol), None)
-        launch, text = build["launch"].get(symbol, {}), _text_of(ir, symbol)
-        functions.append(_function(folder, kernel, entries[symbol], launch, note, budgets.get(symbol, []), text))
-    grids = _grids(folder, build, module, workloads, processors) if processors else []
+    functions = _functions(folder, build, modules, seen)
+    grids = _grids(folder, build, modules, workloads, processors) if processors else []
     return {"functions": functions, "watched": watched, "not_watched": why or None, "grids": grids}
+
+
+def _functions(
+    folder: Path, build: Mapping[str, Any], modules: Mapping[str, Module], seen: Sequence[Seen]
+) -> list[dict[str, Any]]:
+    """The functions of a build: what ran before what did not, products first, then the longest."""
+    ir = (folder / "kernel.mlir").read_text() if (folder / "kernel.mlir").is_file() else ""
+    budgets = shared.budgets(ir) if ir else {}
+    found: list[tuple[tuple[bool, bool, int], dict[str, Any]]] = []
+    for stem, module in modules.items():
+        entries = read_ptx((folder / f"{stem}.ptx").read_text())
+        for kernel in module.kernels.values():
+            note = next((one for one in seen if one.launch.kernel.name == kernel.name), None)
+            launch, buffers = build["launch"].get(kernel.name, {}), budgets.get(kernel.name, [])
+            text = _text_of(ir, kernel.name) if ir else ""
+            order = (note is None and bool(seen), *_weight(kernel))
+            found.append((order, _function(folder, kernel, entries.get(kernel.name), launch, note, buffers, text)))
+    return [function for _, function in sorted(found, key=lambda one: one[0])]
+
+
+def _grids(
+    folder: Path,
+    build: Mapping[str, Any],
+    modules: Mapping[str, Module],
+    workloads: Sequence[Mapping[str, Any]],
+    processors: int,
+) -> list[dict[str, Any]]:
+    """Grids that the host code asks for, per workload, told of all the multiprocessors of its card."""
+    found = []
+    for parameters in workloads:
+        asked = host.Asked(folder, build["operator"], build["kernel"], parameters, processors)
+        try:
+            launches = host.launches_of(asked, modules)
+        except FORESEEN:
+            continue
+        grids = {launch.kernel.name: list(launch.grid) for launch in launches}
+        found.append({"parameters": dict(parameters), "processors": processors, "grids": grids})
+    return found
 
 
 def _weight(kernel: Kernel) -> tuple[bool, int]:
     """What sorts the functions of a build: those with matrix products first, then the longest."""
     products = any(ins.base in ("tcgen05", "wgmma", "mma") for ins in kernel.instructions)
     return not products, -len(kernel.instructions)
-
-
-def _grids(
-    folder: Path, build: Mapping[str, Any], module: Module, workloads: Sequence[Mapping[str, Any]], processors: int
-) -> list[dict[str, Any]]:
-    """Grids that the host function asks for, per workload, told of all the multiprocessors of its card."""
-    found = []
-    for parameters in workloads:
-        asked = host.Asked(folder, build["operator"], build["kernel"], parameters, processors)
-        try:
-            launches = host.launches_of(asked, module)
-        except (ValueError, PtxError, CaptureError, NotImplementedError):
-            continue
-        grids = {launch.kernel.name: list(launch.grid) for launch in launches}
-        found.append({"parameters": dict(parameters), "processors": processors, "grids": grids})
-    return found
 
 
 def _text_of(ir: str, symbol: str) -> str:

@@ -11,7 +11,7 @@ from cutesnake.contract import Workload
 from cutesnake.plan import asked
 
 QUICK = 150_000_000  # FLOPs and bytes of a problem that takes about a second
-MOST = 4
+MOST = 3
 
 
 def chosen(
