@@ -113,6 +113,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     cases = [case for case in recorded(options.sets, tuple(options.operators)) if options.match in case.name]
+    cases.sort(key=lambda case: max(figure.microseconds for figure in case.measured))  # what takes long comes last
     scratch = options.out.with_name(options.out.name + ".tmp")
     with scratch.open("w") as stream:
         for case in cases:

@@ -84,7 +84,7 @@ def main() -> None:
     options = parser.parse_args()
     groups = json.loads((ROOT / "benchmarks" / "mla_cute_sm90" / "groups_h200.json").read_text())["groups"]
     found = []
-    for parameters, measured in workloads(groups):
+    for parameters, measured in sorted(workloads(groups), key=lambda entry: max(entry[1].values())):
         found.append(ranked(parameters, measured, options.clock, options.results.resolve()))
         print(json.dumps(found[-1]), flush=True)
         scratch = options.out.with_name(options.out.name + ".tmp")
