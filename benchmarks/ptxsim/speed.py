@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests/ptxsim")]
+sys.path[:0] = [str(ROOT / part) for part in ("", "tests/ptxsim", "tests", "workflow/scripts")]
 
 import ptxsim  # noqa: E402
 
