@@ -23,11 +23,12 @@ from cutesnake.dsls import DSLS
 from cutesnake.fault import describe as plain
 from cutesnake.inspect.cubin import read_cubin
 from cutesnake.inspect.ptx import Entry, read_ptx
-from ptxsim import CaptureError, Module, PtxError
+from cutesnake.simulate.simulation import time_limit
+from ptxsim import Module
 from ptxsim.syntax import Kernel
 
 FEW_PROCESSORS = 4  # so that a small problem gives each CTA several tiles
-FORESEEN = (ValueError, PtxError, CaptureError, NotImplementedError)  # what a problem that does not fit raises
+LIMIT_SECONDS = 120.0  # of one watched run; those of the catalogue take seconds
 IDENTITY = ("operator", "kernel", "dsl", "source", "target", "variant")
 _SWIZZLE = re.compile(r"smem, align<\d+>, (S<([123]),\d,\d>)")
 
@@ -76,9 +77,10 @@ def _body(
     for parameters in workloads:
         asked = host.Asked(folder, build["operator"], build["kernel"], parameters, FEW_PROCESSORS)
         try:
-            seen = watch(host.launches_of(asked, modules))
-        except FORESEEN as error:
-            why = plain(error)
+            with time_limit(LIMIT_SECONDS):
+                seen = watch(host.launches_of(asked, modules))
+        except Exception as error:  # whatever a kernel's own `bind` raises is its fault, and only its own
+            why = plain(error) or type(error).__name__
             continue
         watched, why = {"parameters": dict(parameters), "processors": FEW_PROCESSORS, "schedule": "random"}, ""
         break
@@ -118,7 +120,7 @@ def _grids(
         asked = host.Asked(folder, build["operator"], build["kernel"], parameters, processors)
         try:
             launches = host.launches_of(asked, modules)
-        except FORESEEN:
+        except Exception:  # as above, where it is told
             continue
         grids = {launch.kernel.name: list(launch.grid) for launch in launches}
         found.append({"parameters": dict(parameters), "processors": processors, "grids": grids})
