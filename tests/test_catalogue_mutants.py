@@ -1,0 +1,108 @@
+"""Planted bugs in kernels of the catalogue: an edit of the PTX each, found on the short list with its schedules.
+
+What is asked is not only that a bug is found but that the message says what it is: each names a part of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+
+import pytest
+
+import ptxsim
+from builds import build
+from cutesnake.catalog import load_kernel, load_operator
+from cutesnake.measure.case import Case
+from cutesnake.measure.correctness import check_case
+from cutesnake.simulate import simulation
+
+KERNELS = {
+    "Hopper GEMM": ("gemm", "cutlass_sm90", "sm_90a", {"m": 200, "n": 264, "k": 136}),
+    "persistent GEMM": ("gemm", "cutlass_persistent", "sm_100a", {"m": 200, "n": 264, "k": 136}),
+    "attention": ("fmha", "cutlass_sm100", "sm_100a", {"batch": 1, "length": 256, "heads": 2, "kv_heads": 1}),
+    "dependent launch": ("dependent_launch", "cutlass_pdl", "sm_100a", {"rows": 37, "columns": 256}),
+}
+# what is edited: a pattern, what replaces it, and per kernel words of a finding
+MUTANTS = {
+    "wgmma.fence removed": (r"wgmma\.fence[^;]*;", "", {"Hopper GEMM": "no wgmma.fence comes before the first"}),
+    "wait for the launch before removed": (
+        r"griddepcontrol\.wait;",
+        "",
+        {"dependent launch": "no griddepcontrol.wait comes before that"},
+    ),
+    "waits for bulk stores removed": (
+        r"cp\.async\.bulk\.wait_group[^;]*;",
+        "",
+        {
+            "Hopper GEMM": "after the read by a bulk store",
+            "persistent GEMM": "after the read by a bulk store",
+            "attention": "exits without cp.async.bulk.wait_group.read",
+        },
+    ),
+    "wait for products removed": (r"wgmma\.wait_group[^;]*;", "", {"Hopper GEMM": "until wgmma.wait_group"}),
+    "tensor memory freed twice": (
+        r"(tcgen05\.dealloc[^;]*;)",
+        r"\1 \1",
+        dict.fromkeys(("persistent GEMM", "attention"), "columns 0 to 512 were freed by warp"),
+    ),
+    "tensor memory never freed": (
+        r"tcgen05\.dealloc[^;]*;",
+        "",
+        dict.fromkeys(("persistent GEMM", "attention"), "ends with tensor memory allocated"),
+    ),
+    "barriers removed": (
+        r"bar\.sync[^;]*;",
+        "",
+        {"Hopper GEMM": "nothing orders that after", "persistent GEMM": "which nobody wrote"},
+    ),
+    "expected bytes never announced": (
+        r"mbarrier\.arrive\.expect_tx[^;]*;",
+        "",
+        dict.fromkeys(("Hopper GEMM", "persistent GEMM", "attention"), "deadlock"),
+    ),
+    "commits removed": (r"tcgen05\.commit[^;]*;", "", dict.fromkeys(("persistent GEMM", "attention"), "deadlock")),
+    "proxy fences removed": (
+        r"fence\.proxy\.async[^;]*;",
+        "",
+        dict.fromkeys(("Hopper GEMM", "persistent GEMM"), "no fence.proxy.async lies between them"),
+    ),
+    "fence of initialisation removed": (
+        r"fence\.mbarrier_init[^;]*;",
+        "",
+        dict.fromkeys(("Hopper GEMM", "persistent GEMM"), "initialised without fence.mbarrier_init"),
+    ),
+    "arrivals removed": (r"mbarrier\.arrive\.shared[^;]*;", "", {"persistent GEMM": "deadlock"}),
+}
+PLANTED = [(kernel, name) for name, (_, _, words) in MUTANTS.items() for kernel in words]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kernel", "name"), PLANTED)
+def test_a_planted_bug_is_found_and_named(kernel, name) -> None:
+    operator, module, target, values = KERNELS[kernel]
+    pattern, new, words = MUTANTS[name]
+    work = load_operator(operator).Workload(**values)
+    variant = load_kernel(operator, module).variants(work, target)[0]
+    folder = build(operator, module, target, variant)
+    text = (folder / "kernel.ptx").read_text()
+    edited = re.sub(pattern, new, text)
+    assert edited != text
+
+    class Planted(simulation.SimulatorBackend):
+        def _module(self, name: str):
+            return ptxsim.Module.from_text(edited)
+
+    case = Case(
+        stage="correctness",
+        operator=operator,
+        kernel=module,
+        target=target,
+        variant={"id": variant.id, "params": dict(variant.params)},
+        parameters=asdict(work),
+        build=str(folder),
+        settings={"seeds": [0], "distributions": ["randn"], "schedules": ["random", "tma_late"], "processors": 4},
+    )
+    metrics, _ = check_case(case, Planted(case))
+    found = [finding for check in metrics["checks"] for finding in check.get("findings", [])]
+    assert any(words[kernel] in finding for finding in found), found[:3]
