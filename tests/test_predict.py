@@ -75,7 +75,7 @@ def experiment(**changes):
     config = {
         **{"targets": ["sm_90a", "sm_100a"], "stages": ["predict"], "operators": ["elementwise_add"]},
         **{"correctness": {"seeds": [0]}, "timing": {"max_seconds": 1, "max_noise_percent": 1}},
-        "sweeps": {"elementwise_add": {"kernels": ["cute", "cutile"], "predict": ["m4096_n4096"]}},
+        "sweeps": {"elementwise_add": {"kernels": ["cute", "cutile", "torch_add"], "predict": ["m4096_n4096"]}},
         "prediction": {"devices": ["b200"]},
     }
     return check({**config, **changes})
@@ -90,10 +90,11 @@ def test_what_a_sweep_lists_is_predicted_for_the_cards_of_the_configuration(tmp_
         )
         return [case.key for case in plan.predicted()]
 
-    (one,) = planned()
+    one, other = planned()
     assert one.startswith("elementwise_add/cute/sm_100a/") and one.endswith("/m4096_n4096_fp32")
+    assert other.startswith("elementwise_add/cutile/sm_100a/")
     both = planned(prediction={"devices": ["b200", "h200"]})
-    assert sorted(key.split("/")[2] for key in both) == ["sm_100a", "sm_90a"]
+    assert {key.split("/")[2] for key in both} == {"sm_100a", "sm_90a"}
     assert planned(stages=["inspect"]) == [] and planned(prediction={"devices": []}) == []
     every = {"elementwise_add": {"kernels": ["cute"], "predict": ["all"]}}
     assert len(planned(sweeps=every)) == 2
@@ -205,16 +206,17 @@ def test_a_build_that_did_not_compile_is_not_predicted() -> None:
 
 
 @pytest.mark.slow
-def test_a_build_is_predicted_on_tensors_without_numbers() -> None:
+@pytest.mark.parametrize("kernel", ["cute", "cutile"])
+def test_a_build_is_predicted_on_tensors_without_numbers(kernel) -> None:
     workload = make_workload("elementwise_add", ADD)
-    variant = load_kernel("elementwise_add", "cute").variants(workload, "sm_100a")[0]
-    folder = build("elementwise_add", "cute", "sm_100a", variant)
+    variant = load_kernel("elementwise_add", kernel).variants(workload, "sm_100a")[0]
+    folder = build("elementwise_add", kernel, "sm_100a", variant)
     chosen = {"id": variant.id, "params": dict(variant.params)}
 
     def predicted(rows: int) -> dict:
         parameters = {**ADD, "rows": rows}
         case = Case(
-            "predict", "elementwise_add", "cute", "sm_100a", chosen, parameters, str(folder), {"device": "b200"}
+            "predict", "elementwise_add", kernel, "sm_100a", chosen, parameters, str(folder), {"device": "b200"}
         )
         done = predict_build(case, json.loads((folder / "build.json").read_text()))
         record.check("predict", done, "test")

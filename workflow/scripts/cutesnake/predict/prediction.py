@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+from cutesnake.catalog import load_operator
 from cutesnake.fault import describe
 from cutesnake.measure.case import Case, make_record
 from cutesnake.predict.band import band, read_rows
-from cutesnake.predict.capture import captured
+from cutesnake.simulate.capture import Catcher
 from cutesnake.simulate.simulation import NAME, NotSimulatedError, time_limit
+from cutesnake.targets import TARGETS
 
 LIMIT_SECONDS = 600.0  # of one case; those of the sweeps take seconds
 MOST_SPANS = 1500  # of the timeline that is kept: its middle
@@ -54,9 +58,8 @@ def _metrics(case: Case) -> dict[str, Any]:
     import ptxsim
 
     card = ptxsim.DeviceModel.load(case.settings["device"])
-    launches = captured(case)
-    cubin = Path(case.build) / "kernel.cubin"
-    found = {kind: ptxsim.predict(launches, card, cache=kind, code=cubin if cubin.exists() else None) for kind in KINDS}
+    launches, cubins = captured(case)
+    found = {kind: ptxsim.predict(launches, card, cache=kind, code=cubins) for kind in KINDS}
     sources = Counter(parameter.source for parameter in card.parameters.values())
     rows = read_rows()
     bands = {kind: band(case.operator, kind, set(sources) == {"measured"}, rows) for kind in KINDS}
@@ -72,6 +75,42 @@ def _metrics(case: Case) -> dict[str, Any]:
         "notes": list(dict.fromkeys(note for kind in KINDS for note in found[kind].notes)),
         "timeline": {"launch": main.name, **_middle(main.timeline)},
     }
+
+
+def captured(case: Case) -> tuple[list[Any], dict[str, Path]]:
+    """ptxsim's launches of one call of a build, and the cubins of its device functions by name.
+
+    The tensors are those of `make_inputs`, with zeros in place of random numbers: a clock does not look at them, and
+    drawing gigabytes of them would take longer than predicting. Lengths, page tables and the like are what they are.
+    """
+    found: list[Any] = []
+    processors = TARGETS[case.target].simulated_processors
+    assert processors is not None  # the plan predicts for no other target
+    catcher = Catcher(case, found.extend, processors)
+    operator, workload = load_operator(case.operator), case.workload
+    with _zeros_for_random_numbers():
+        inputs, outputs = operator.make_inputs(workload, 0), operator.make_outputs(workload)
+    with catcher.opened():
+        runner = case.bind(workload, inputs, outputs)
+    runner(0)
+    return found, catcher.cubins
+
+
+@contextmanager
+def _zeros_for_random_numbers() -> Iterator[None]:
+    """Within the block `torch.randn` gives zeros, which the system makes only where they are read."""
+    import torch
+
+    real = torch.randn
+
+    def zeros(*size: Any, generator: Any = None, **options: Any) -> Any:
+        return torch.zeros(*size, **options)
+
+    torch.randn = zeros
+    try:
+        yield
+    finally:
+        torch.randn = real
 
 
 def _launch(launch: Any) -> dict[str, Any]:

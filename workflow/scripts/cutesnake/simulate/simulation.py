@@ -13,18 +13,17 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import cached_property
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.contract import Cost, Workload
 from cutesnake.fault import describe
-from cutesnake.load import cute as cute_load
 from cutesnake.measure import checker
 from cutesnake.measure.case import Case, make_record
 from cutesnake.measure.correctness import Bound, check_case
+from cutesnake.simulate.capture import Catcher
 from cutesnake.targets import TARGETS
 
 NAME = "ptxsim"
@@ -57,39 +56,13 @@ class SimulatorBackend:
         self._folder = Path(case.build)
         self._say = say
 
-    @cached_property
-    def _modules(self) -> dict[str, Any]:
-        """The PTX of the build by its file's stem, as it is wanted."""
-        return {}
-
-    def _module(self, stem: str) -> Any:
-        import ptxsim
-
-        if stem not in self._modules:
-            self._modules[stem] = ptxsim.Module.from_file(self._folder / f"{stem}.ptx")
-        return self._modules[stem]
-
     def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Bound:
         import ptxsim
 
         names = {tensor.data_ptr(): name for group in (inputs, outputs) for name, tensor in checker.tensors(group)}
         order: dict[str, Any] = {}
-        processors = self.processors
-
-        def open_object(folder: Path, function: str) -> Callable[..., None]:
-            return lambda *arguments: self._run(
-                self._captured(function, arguments, names, processors), order, MORE_CHECKS
-            )
-
-        def open_cubin(path: Path) -> Callable[..., None]:
-            return lambda *launch: self._run([self._tile_launch(path, names, *launch)], order)
-
-        with ExitStack() as stack:
-            stack.enter_context(cute_load.opened_by(open_object, processors))
-            if load_kernel(case.operator, case.kernel).DSL == "cutile":
-                from cutesnake.load import cutile as cutile_load  # which needs cuda-bindings
-
-                stack.enter_context(cutile_load.opened_by(open_cubin, processors))
+        more = MORE_CHECKS if load_kernel(case.operator, case.kernel).DSL == "cute" else ()
+        with Catcher(case, lambda launches: self._run(launches, order, more), self.processors, names).opened():
             runner = case.bind(workload, inputs, outputs)
 
         def run(schedule: str | None, seed: int) -> list[str]:
@@ -107,28 +80,6 @@ class SimulatorBackend:
 
         return Bound(run)
 
-    def _captured(self, function: str, arguments: tuple[Any, ...], names: dict[int, str], processors: int) -> list[Any]:
-        """The launches of a CuTe build's function."""
-        import torch
-
-        import ptxsim
-
-        tensors = [_named(argument, names) for argument in arguments[:-1]]
-        stream = ptxsim.Pointer(torch.zeros(1), "stream")  # the object asks for one and hands it back to us
-        place, module = self._folder / "kernel.o", self._module("kernel")
-        return ptxsim.capture(place, function, (*tensors, stream), module, sm_count=processors)
-
-    def _tile_launch(
-        self, path: Path, names: dict[int, str], symbol: str, grid: tuple[int, int, int], values: Sequence[Any]
-    ) -> Any:
-        """A launch of a cuTile build."""
-        import ptxsim
-        from cutesnake.load import cutile as cutile_load
-
-        parameters = [bytes(parameter) for parameter in cutile_load.flatten(values)]
-        arrays = [_named(tensor, names) for tensor in cutile_load.arrays(values)]
-        return ptxsim.tile_launch(path, self._module(path.stem), symbol, grid, parameters, pointees=arrays)
-
     def _run(self, launches: list[Any], order: dict[str, Any], more: Sequence[str] = ()) -> None:
         import ptxsim
 
@@ -143,17 +94,6 @@ class SimulatorBackend:
             found = zip(launches, result.counts, strict=False)  # fewer counts after a deadlock
             counts = [{"kernel": launch.kernel.name, **counts.as_dict()} for launch, counts in found]
             self.counts = [*(self.counts or []), *counts]
-
-
-def _named(argument: Any, names: dict[int, str]) -> Any:
-    """A tensor with its name in the operator, so that findings can say it; anything else as it is."""
-    import torch
-
-    import ptxsim
-
-    if not isinstance(argument, torch.Tensor):
-        return argument
-    return ptxsim.Tensor(argument, name=names.get(argument.data_ptr(), "workspace"))
 
 
 def simulate(case: Case, log: Path | str | None = None, limit_s: float = LIMIT_SECONDS) -> dict[str, Any]:

@@ -1,0 +1,95 @@
+"""The launches of a build's call, caught on the way to a card that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from cutesnake.catalog import load_kernel
+from cutesnake.load import cute as cute_load
+from cutesnake.measure.case import Case
+
+
+class Catcher:
+    """Catches what a case's build launches: `sink` gets ptxsim's launches of each call, in order.
+
+    `processors` are the multiprocessors of the card that bindings and host functions plan for. `names` has the
+    operator's name of a tensor by its address, so that findings can say it.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        sink: Callable[[list[Any]], None],
+        processors: int,
+        names: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
+        self._processors, self._sink, self._names = processors, sink, names
+        self._folder = Path(case.build)
+        self._tiles = load_kernel(case.operator, case.kernel).DSL == "cutile"
+        self._modules: dict[str, Any] = {}  # the PTX of the build by its file's stem, as it is wanted
+        self.cubins: dict[str, Path] = {}  # name of a caught device function -> what ptxas made of its PTX
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Within the block builds are opened for catching. What is bound there is caught whenever it is called.
+
+        A call raises ptxsim.CaptureError or ptxsim.PtxError for what cannot be captured.
+        """
+        with ExitStack() as stack:
+            stack.enter_context(cute_load.opened_by(self._open_object, self._processors))
+            if self._tiles:
+                from cutesnake.load import cutile as cutile_load  # which needs cuda-bindings
+
+                stack.enter_context(cutile_load.opened_by(self._open_cubin, self._processors))
+            yield
+
+    def _open_object(self, folder: Path, function: str) -> Callable[..., None]:
+        return lambda *arguments: self._caught(self._of_object(function, arguments), self._folder / "kernel.cubin")
+
+    def _open_cubin(self, path: Path) -> Callable[..., None]:
+        return lambda *launch: self._caught([self._of_cubin(path, *launch)], path)
+
+    def _caught(self, launches: list[Any], cubin: Path) -> None:
+        self.cubins |= {launch.name: cubin for launch in launches if cubin.exists()}
+        self._sink(launches)
+
+    def _module(self, stem: str) -> Any:
+        import ptxsim
+
+        if stem not in self._modules:
+            self._modules[stem] = ptxsim.Module.from_file(self._folder / f"{stem}.ptx")
+        return self._modules[stem]
+
+    def _of_object(self, function: str, arguments: tuple[Any, ...]) -> list[Any]:
+        """The launches of a CuTe build's function."""
+        import torch
+
+        import ptxsim
+
+        tensors = [self._named(argument) for argument in arguments[:-1]]
+        stream = ptxsim.Pointer(torch.zeros(1), "stream")  # the object asks for one and hands it back to us
+        place, module = self._folder / "kernel.o", self._module("kernel")
+        return ptxsim.capture(place, function, (*tensors, stream), module, sm_count=self._processors)
+
+    def _of_cubin(self, path: Path, symbol: str, grid: tuple[int, int, int], values: Sequence[Any]) -> Any:
+        """A launch of a cuTile build."""
+        import ptxsim
+        from cutesnake.load import cutile as cutile_load
+
+        parameters = [bytes(parameter) for parameter in cutile_load.flatten(values)]
+        arrays = [self._named(tensor) for tensor in cutile_load.arrays(values)]
+        return ptxsim.tile_launch(path, self._module(path.stem), symbol, grid, parameters, pointees=arrays)
+
+    def _named(self, argument: Any) -> Any:
+        """A tensor with its name in the operator; anything else as it is."""
+        import torch
+
+        import ptxsim
+
+        if not isinstance(argument, torch.Tensor):
+            return argument
+        return ptxsim.Tensor(argument, name=self._names.get(argument.data_ptr(), "workspace"))
