@@ -48,25 +48,32 @@ class Coverage:
     visited: set[int] = field(default_factory=set)
     barriers: dict[int, Barrier] = field(default_factory=dict)
     loops: dict[int, int] = field(default_factory=dict)  # first block of an outer loop → its most turns in a CTA
+    entries: dict[int, list[int]] = field(default_factory=dict)  # the same → the blocks from which it is entered
+    for_room: dict[int, bool] = field(default_factory=dict)  # wait → whether a producer waits there
 
     @classmethod
     def of(cls, kernel: str, program: Program) -> Coverage:
-        loops = dict.fromkeys(outer_loops(program), 0)
-        return cls(kernel, program.instructions, [(b.first, b.last) for b in program.blocks], loops=loops)
+        spans = [(b.first, b.last) for b in program.blocks]
+        return cls(kernel, program.instructions, spans, loops=dict.fromkeys(program.loops, 0), entries=program.loops)
 
     def note(self, cluster: Cluster, before: dict[int, int]) -> None:
         """A cluster has run; `before` are the visits of blocks until it began."""
         visits = cluster.machine.visits
         self.visited |= visits.keys()
         for first in self.loops:
-            entries = sum(visits.get(p, 0) - before.get(p, 0) for p in _entries(cluster.program, first))
+            entries = sum(visits.get(p, 0) - before.get(p, 0) for p in self.entries[first])
             turns = (visits.get(first, 0) - before.get(first, 0)) // max(entries, 1)
             self.loops[first] = max(self.loops[first], turns if entries else 0)
         for cta in cluster.ctas:
             for offset, bar in cta.mbarriers.items():
-                room = any(fills(self.instructions, at) for at in bar.waits.keys() | bar.sleeps.keys())
+                room = any(self._is_for_room(at) for at in bar.waits.keys() | bar.sleeps.keys())
                 seen = Barrier(offset, bar.expected, bar.phase, sum(bar.waits.values()), sum(bar.sleeps.values()), room)
                 self.barriers.setdefault(offset, Barrier(offset, bar.expected)).add(seen)
+
+    def _is_for_room(self, at: int) -> bool:
+        if at not in self.for_room:
+            self.for_room[at] = fills(self.instructions, at)
+        return self.for_room[at]
 
     def merge(self, other: Coverage) -> None:
         """Add another run of the same launch."""
@@ -154,15 +161,16 @@ def fills(instructions: list[Instruction], at: int) -> bool:
     return False
 
 
-def outer_loops(program: Program) -> list[int]:
-    """The first blocks of loops that lie in no other and do more than wait."""
+def outer_loops(program: Program) -> dict[int, list[int]]:
+    """The first blocks of loops that lie in no other and do more than wait → the blocks from which they are entered."""
     spans: dict[int, int] = {}
     for block in program.blocks:
         for following in program.successors(block):
             if following <= block.index:
                 spans[following] = max(spans.get(following, 0), block.index)
     outer = [s for s, e in spans.items() if not any(a < s and e <= b for a, b in spans.items())]
-    return [s for s in outer if program.blocks[spans[s]].last - program.blocks[s].first > 8]
+    chosen = [s for s in outer if program.blocks[spans[s]].last - program.blocks[s].first > 8]
+    return {s: _entries(program, s) for s in chosen}
 
 
 def _entries(program: Program, first: int) -> list[int]:

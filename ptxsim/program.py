@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .coverage import outer_loops
 from .fences import unfenced
 from .generator import Generator
 from .parser import Module
@@ -57,6 +58,7 @@ class Program:
         self.pending: dict[int, list[Touch]] = touches(self)
         self.watched = {origin for uses in self.pending.values() for use in uses for origin in use.origins}
         self.unfenced = unfenced(self)
+        self.loops = outer_loops(self)
         self.noted = {first for uses in self.unfenced.values() for first in uses}  # writes that such a product asks for
         self.unwritten = unwritten(self)
         for block in self.blocks:
