@@ -253,3 +253,10 @@ def test_a_deadlock_is_an_error_and_a_finding() -> None:
     with pytest.raises(ptxsim.PtxError, match="does not end: CTA"):
         ptxsim.predict(launched(body, shared=64), CARD)
     assert [f.kind for f in run_kernel(body, shared=64, schedule="timed").findings] == ["deadlock"]
+
+
+def test_a_kernel_that_takes_more_work_by_cluster_launch_control_is_not_predicted() -> None:
+    form = "async.shared::cta.mbarrier::complete_tx::bytes.b128"
+    body = f"mov.u64 %rd1, 0;\nclusterlaunchcontrol.try_cancel.{form} [%rd1], [%rd1];\n"
+    with pytest.raises(ptxsim.PtxError, match=r"further work by cluster launch control \(PTX line \d+\)"):
+        cycles(body, shared=64)
