@@ -19,9 +19,10 @@ from cutesnake.plan.config import ConfigError, check
 from cutesnake.plan.machine import Machine
 from cutesnake.plan.matrix import make_plan
 from cutesnake.plot import plot
-from cutesnake.plot.pipeline import draw_pipeline
+from cutesnake.plot.pipeline import MOST_SPANS, draw_pipeline
 from cutesnake.predict.band import UNMEASURED, band
-from cutesnake.predict.prediction import MOST_SPANS, _middle, predict_build
+from cutesnake.predict.prediction import MOST_SPANS as MOST_KEPT
+from cutesnake.predict.prediction import _middle, predict_build
 from cutesnake.report import render
 from project import ROOT
 from ptxsim.timing.prediction import Span, Timeline, Track
@@ -55,13 +56,13 @@ def test_without_enough_that_was_held_against_cards_there_is_no_band() -> None:
 
 def test_of_a_long_timeline_the_middle_is_kept_whole() -> None:
     tracks = tuple(
-        Track(name, tuple(Span("work", 10.0 * n, 10.0 * n + 5, "instructions") for n in range(MOST_SPANS)))
+        Track(name, tuple(Span("work", 10.0 * n, 10.0 * n + 5, "instructions") for n in range(MOST_KEPT)))
         for name in ("CTA 0 warp 0", "CTA 0 warp 1")
     )
-    length = 10.0 * MOST_SPANS
+    length = 10.0 * MOST_KEPT
     kept = _middle(Timeline(length, 1000.0, tracks))
     counts = [len(track["spans"]) for track in kept["tracks"]]
-    assert 0.4 * MOST_SPANS < counts[0] == counts[1] <= 0.6 * MOST_SPANS
+    assert 0.4 * MOST_KEPT < counts[0] == counts[1] <= 0.6 * MOST_KEPT
     assert abs((kept["begin"] + kept["end"]) / 2 - length / 2) < 20
     for track in kept["tracks"]:
         ends = [(span[1], span[2]) for span in track["spans"]]
@@ -196,6 +197,20 @@ def test_the_pipeline_of_a_kernel_is_drawn_of_its_largest_prediction(tmp_path) -
     assert "pipeline-cutlass_fp16.svg" in names
     roofline = (tmp_path / "roofline.svg").read_text()
     assert "cutlass_fp16 (predicted)" in roofline and "(measured)" not in roofline
+
+
+def test_a_pipeline_is_drawn_of_as_much_of_the_middle_as_can_be_read() -> None:
+    evidence = foreseen({"b32_s8192_fp16": 123.0})
+    timeline = next(iter(evidence.predicted.values()))["metrics"]["timeline"]
+    copies = [["copy", n, n + 2, "cp.async.bulk", 1] for n in range(1000)]  # they overlap: one block
+    work = [["work", n, n + 0.5, "instructions", 2] for n in range(1000)]
+    timeline["tracks"] = [{"name": "CTA 0 TMA loads", "spans": copies}, {"name": "CTA 0 warp 0", "spans": work}]
+    drawing = draw_pipeline(evidence, "cutlass_fp16")
+    (axis, *_) = drawing.figure.axes
+    drawn = [len(collection.get_paths()) for collection in axis.collections]
+    assert max(drawn) in (MOST_SPANS - 1, MOST_SPANS) and sum(drawn) <= MOST_SPANS + 1
+    low, high = axis.get_xlim()
+    assert abs((low + high) / 2 - 500) < 2 and "TMA loads busy 100 %, warp 0 busy 50 %" in drawing.alt
 
 
 def test_a_build_that_did_not_compile_is_not_predicted() -> None:

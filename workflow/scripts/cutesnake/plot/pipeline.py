@@ -14,6 +14,7 @@ from cutesnake.plot.style import INK, LINE, SOFT, WIDTH, Drawing, NothingToShow,
 from cutesnake.plot.timeline import short_name
 
 MOST_TRACKS = 40
+MOST_SPANS = 500  # drawn: more show no more, and the page is read on telephones as well
 HEIGHT = 0.72
 # Told apart in print by height and hatch, on the screen by colour as well.
 LOOKS = {
@@ -45,12 +46,13 @@ def draw_pipeline(evidence: Evidence, kernel: str) -> Drawing:
     tracks = [track for track in timeline["tracks"] if track["spans"] and "CTA 0" in track["name"]][:MOST_TRACKS]
     if not tracks:
         raise NothingToShow(f"the prediction of {kernel} has no timeline")
+    tracks, begin, end = _readable([{**track, "spans": _joined(track["spans"])} for track in tracks], timeline)
     with styled():
         figure, axis = pyplot.subplots(figsize=(WIDTH, 1.0 + 0.24 * len(tracks)), layout="constrained")
         for row, track in enumerate(tracks):
             _track(axis, row, track["spans"])
         axis.set_yticks(range(len(tracks)), [track["name"].removeprefix("CTA 0 ") for track in tracks])
-        axis.set(xlim=(timeline["begin"], timeline["end"]), ylim=(len(tracks) - 0.4, -0.6))
+        axis.set(xlim=(begin, end), ylim=(len(tracks) - 0.4, -0.6))
         axis.set_xlabel("SM cycles since the start of the launch")
         axis.tick_params(axis="y", length=0, labelcolor=INK)
         axis.tick_params(axis="x", labelcolor=SOFT)
@@ -63,10 +65,10 @@ def draw_pipeline(evidence: Evidence, kernel: str) -> Drawing:
         figure.legend(handles=handles, loc="outside lower left", ncols=5)
     metrics, case = entry["metrics"], entry["case"]
     size = labels(evidence).get(case["workload"], case["workload"])
-    part = "all" if timeline["end"] - timeline["begin"] >= 0.99 * timeline["cycles"] else "the middle"
+    part = "all" if end - begin >= 0.99 * timeline["cycles"] else "the middle"
     return Drawing(
         figure,
-        f"Predicted pipeline of {kernel} ({short_name(timeline['launch'])}) at {size}: {_shares(tracks, timeline)}.",
+        f"Predicted pipeline of {kernel} ({short_name(timeline['launch'])}) at {size}: {_shares(tracks, end - begin)}.",
         f"Predicted, not measured: ptxsim's clock for an {metrics['device']}. Drawn is {part} of "
         f"{timeline['cycles']:,.0f} cycles of the first CTA of a representative cluster. Thin lines are waits.",
     )
@@ -79,9 +81,41 @@ def _track(axis: Axes, row: int, spans: list[list[Any]]) -> None:
         axis.broken_barh(mine, band, facecolors=colour, hatch=hatch, edgecolor=LINE, linewidth=0)
 
 
-def _shares(tracks: list[Record], timeline: Record) -> str:
+def _joined(spans: list[list[Any]]) -> list[list[Any]]:
+    """Spans of a kind that touch or overlap, as copies in flight do, as one."""
+    found: list[list[Any]] = []
+    for span in sorted(spans, key=lambda span: (span[0], span[1])):
+        if found and found[-1][0] == span[0] and span[1] <= found[-1][2]:
+            found[-1][2] = max(found[-1][2], span[2])
+        else:
+            found.append(list(span))
+    return found
+
+
+def _readable(tracks: list[Record], timeline: Record) -> tuple[list[Record], float, float]:
+    """The middle with at most MOST_SPANS spans, cut at its ends, with its begin and end."""
+    begin, end = timeline["begin"], timeline["end"]
+    every = [span for track in tracks for span in track["spans"]]
+    if len(every) > MOST_SPANS:
+        middle = (begin + end) / 2
+        reach = sorted(max(span[1] - middle, middle - span[2], 0.0) for span in every)[MOST_SPANS]
+        begin, end = middle - reach, middle + reach
+    cut = [
+        {
+            **track,
+            "spans": [
+                [span[0], max(span[1], begin), min(span[2], end), *span[3:]]
+                for span in track["spans"]
+                if span[2] > begin and span[1] < end
+            ],
+        }
+        for track in tracks
+    ]
+    return cut, begin, end
+
+
+def _shares(tracks: list[Record], length: float) -> str:
     """How busy each engine, and how idle the warps, were in what is drawn."""
-    length = timeline["end"] - timeline["begin"]
     said = []
     for track in tracks:
         busy = _covered([span[1:3] for span in track["spans"] if span[0] != "wait"])
