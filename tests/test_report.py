@@ -197,6 +197,16 @@ def test_a_page_shows_some_of_many_workloads_in_full_and_the_times_of_all(tmp_pa
     assert list(rows) == every and all(min(times) > 0 for times in rows.values())
 
 
+def test_a_table_without_measurements_shows_some_workloads_and_all_predicted_ones(monkeypatch):
+    monkeypatch.setattr("cutesnake.report.comparison.MOST_UNMEASURED", 2)
+    evidence = sample.evidence()
+    tables = {table["target"]: table for table in all_tables(compare(evidence))}
+    every = list(evidence.workloads)
+    for table in tables.values():
+        assert [workload["workload"] for workload in table["workloads"]] == [every[0], every[-1]]
+        assert table["count"] == "2 of 8 workloads"
+
+
 def test_what_several_rows_share_is_said_once_and_referred_to(gpu):
     comparison = compare(sample.evidence(gpu=True, recorded=True))
     for table in all_tables(comparison):
