@@ -16,6 +16,7 @@ from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.measure.case import Case
 from cutesnake.measure.correctness import check_case
 from cutesnake.simulate import simulation
+from cutesnake.simulate.capture import Catcher
 
 KERNELS = {
     "Hopper GEMM": ("gemm", "cutlass_sm90", "sm_90a", {"m": 200, "n": 264, "k": 136}),
@@ -89,9 +90,12 @@ def test_a_planted_bug_is_found_and_named(kernel, name) -> None:
     edited = re.sub(pattern, new, text)
     assert edited != text
 
-    class Planted(simulation.SimulatorBackend):
-        def _module(self, name: str):
+    class Planter(Catcher):
+        def module(self, stem: str):
             return ptxsim.Module.from_text(edited)
+
+    class Planted(simulation.SimulatorBackend):
+        catcher = Planter
 
     case = Case(
         stage="correctness",

@@ -57,7 +57,8 @@ class Catcher:
         self.cubins |= {launch.name: cubin for launch in launches if cubin.exists()}
         self._sink(launches)
 
-    def _module(self, stem: str) -> Any:
+    def module(self, stem: str) -> Any:
+        """The PTX that is simulated for a file of the build."""
         import ptxsim
 
         if stem not in self._modules:
@@ -72,7 +73,7 @@ class Catcher:
 
         tensors = [self._named(argument) for argument in arguments[:-1]]
         stream = ptxsim.Pointer(torch.zeros(1), "stream")  # the object asks for one and hands it back to us
-        place, module = self._folder / "kernel.o", self._module("kernel")
+        place, module = self._folder / "kernel.o", self.module("kernel")
         return ptxsim.capture(place, function, (*tensors, stream), module, sm_count=self._processors)
 
     def _of_cubin(self, path: Path, symbol: str, grid: tuple[int, int, int], values: Sequence[Any]) -> Any:
@@ -82,7 +83,7 @@ class Catcher:
 
         parameters = [bytes(parameter) for parameter in cutile_load.flatten(values)]
         arrays = [self._named(tensor) for tensor in cutile_load.arrays(values)]
-        return ptxsim.tile_launch(path, self._module(path.stem), symbol, grid, parameters, pointees=arrays)
+        return ptxsim.tile_launch(path, self.module(path.stem), symbol, grid, parameters, pointees=arrays)
 
     def _named(self, argument: Any) -> Any:
         """A tensor with its name in the operator; anything else as it is."""

@@ -43,6 +43,7 @@ class SimulatorBackend:
 
     name = NAME
     device = "cpu"
+    catcher = Catcher
     relatives = False  # every size that is wanted is in the configuration: a simulated launch takes seconds
 
     def __init__(self, case: Case, say: Callable[[str], None] = lambda line: None) -> None:
@@ -62,7 +63,7 @@ class SimulatorBackend:
         names = {tensor.data_ptr(): name for group in (inputs, outputs) for name, tensor in checker.tensors(group)}
         order: dict[str, Any] = {}
         more = MORE_CHECKS if load_kernel(case.operator, case.kernel).DSL == "cute" else ()
-        with Catcher(case, lambda launches: self._run(launches, order, more), self.processors, names).opened():
+        with self.catcher(case, lambda launches: self._run(launches, order, more), self.processors, names).opened():
             runner = case.bind(workload, inputs, outputs)
 
         def run(schedule: str | None, seed: int) -> list[str]:
