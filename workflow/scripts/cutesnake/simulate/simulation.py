@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.contract import Cost, Workload
+from cutesnake.contract import OURS, Cost, Workload
 from cutesnake.fault import describe
 from cutesnake.measure import checker
 from cutesnake.measure.case import Case, make_record
@@ -28,8 +28,8 @@ from cutesnake.targets import TARGETS
 
 NAME = "ptxsim"
 LIMIT_SECONDS = 1800.0  # of one case; those of the configuration take seconds
-# More than ptxsim makes by itself: a page's index past the cache, read by TMA as zeros. Not for cuTile, whose loads
-# with padding mean just that.
+# More than ptxsim makes by itself: a page's index past the cache, read by TMA as zeros. For CuTe kernels of ours only:
+# cuTile's loads with padding mean just that, and NVIDIA's block-scaled products round their scales up so.
 MORE_CHECKS = ("outside",)
 COUNTED = ("mma_flops", "global_read_unique_bytes", "global_write_unique_bytes")
 
@@ -62,7 +62,8 @@ class SimulatorBackend:
 
         names = {tensor.data_ptr(): name for group in (inputs, outputs) for name, tensor in checker.tensors(group)}
         order: dict[str, Any] = {}
-        more = MORE_CHECKS if load_kernel(case.operator, case.kernel).DSL == "cute" else ()
+        module = load_kernel(case.operator, case.kernel)
+        more = MORE_CHECKS if module.DSL == "cute" and module.SOURCE == OURS else ()
         with self.catcher(case, lambda launches: self._run(launches, order, more), self.processors, names).opened():
             runner = case.bind(workload, inputs, outputs)
 
