@@ -21,6 +21,7 @@ from cutesnake.plan.matrix import make_plan
 from cutesnake.plot import plot
 from cutesnake.plot.pipeline import MOST_SPANS, draw_pipeline
 from cutesnake.predict.band import UNMEASURED, band
+from cutesnake.predict.card import table
 from cutesnake.predict.prediction import MOST_SPANS as MOST_KEPT
 from cutesnake.predict.prediction import _middle, predict_build
 from cutesnake.report import render
@@ -243,3 +244,12 @@ def test_a_build_is_predicted_on_tensors_without_numbers(kernel) -> None:
     moved = 3 * 4 * 200_000 * 256 / 8e12 * 1e6  # µs at the 8 TB/s of a B200
     assert large["cold_us"] > moved and large["dram_percent"] > 50 > small["dram_percent"]
     assert small["timeline"]["tracks"] and small["parameters"]["assumed"] >= 0
+
+
+def test_another_value_in_a_cards_table_is_another_prediction(tmp_path) -> None:
+    text = (ROOT / "ptxsim/devices/b200.yaml").read_text()
+    assert text.count("value: 148") == 1
+    other = tmp_path / "other.yaml"
+    other.write_text(text.replace("value: 148", "value: 74"))
+    before, after = table("b200"), table(str(other))
+    assert [name for name in before if before[name] != after[name]] == ["sm_count"]

@@ -19,6 +19,7 @@ from cutesnake.change import baseline
 from cutesnake.measure import private
 from cutesnake.learn import goals as learning
 from cutesnake.plan import batches, lost, machine, matrix, nodes, problems, travel
+from cutesnake.predict import card
 from cutesnake.predict.band import read_rows
 from cutesnake.simulate import simulation
 from cutesnake.catalog import folders, kernel_files, load_kernel
