@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Cost
-from cutesnake.workload import require_choice, require_sizes
+from cutesnake.workload import require_choice, require_multiple, require_sizes
 from kernels.fmha_mixed_decode import operator as mixed
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ class Workload:
     def __post_init__(self) -> None:
         require_sizes(self, "batch", "length", "heads", "kv_heads", "head_dim")
         require_choice("dtype", self.dtype, DTYPES)
-        if self.heads % self.kv_heads:
-            raise ValueError(f"heads is {self.heads}; it must be a multiple of kv_heads, {self.kv_heads}")
+        require_multiple(self, "heads", of="kv_heads")
         if self.head_dim % 2:
             raise ValueError(f"head_dim is {self.head_dim}; it must be even: a byte holds two elements of int4")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Cost
-from cutesnake.workload import require_choice, require_sizes, torch_dtype
+from cutesnake.workload import require_choice, require_multiple, require_sizes, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -42,8 +42,7 @@ class Workload:
     def __post_init__(self) -> None:
         require_sizes(self, "batch", "length", "heads", "groups", "head_dim", "state")
         require_choice("dtype", self.dtype, DTYPES)
-        if self.heads % self.groups:
-            raise ValueError(f"heads is {self.heads}; it must be a multiple of groups, {self.groups}")
+        require_multiple(self, "heads", of="groups")
 
     @property
     def id(self) -> str:

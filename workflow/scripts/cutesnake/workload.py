@@ -29,6 +29,13 @@ def require_sizes(workload: object, *names: str) -> None:
             raise ValueError(f"{name} is {value!r}; it must be a whole number from 1 up")
 
 
+def require_multiple(workload: object, name: str, of: str) -> None:
+    """Raise ValueError unless the field `name` of a workload is a multiple of its field `of`."""
+    value, unit = getattr(workload, name), getattr(workload, of)
+    if value % unit:
+        raise ValueError(f"{name} is {value}; it must be a multiple of {of}, {unit}")
+
+
 def require_choice(name: str, value: object, allowed: Iterable[str]) -> None:
     """Raise ValueError unless `value`, which the message calls `name`, is one of those allowed."""
     allowed = tuple(allowed)
