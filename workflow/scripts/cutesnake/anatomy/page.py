@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
-from cutesnake import record, shareable
+from cutesnake import html, record, shareable
 from cutesnake.anatomy import graph, shapes
 from cutesnake.anatomy.listing import Line, listing
 from cutesnake.anatomy.numbers import numbers, spans
@@ -18,8 +17,6 @@ from cutesnake.knowledge.entries import read_entries
 from cutesnake.knowledge.log import log_of
 from cutesnake.knowledge.verdicts import verdicts
 from cutesnake.learn.questions import QUESTIONS, answers
-from cutesnake.palette import DARK, LIGHT
-from cutesnake.places import TEMPLATES
 from cutesnake.report.words import DSL_NAMES, plural
 
 Record = dict[str, Any]
@@ -41,8 +38,7 @@ def write_pages(records: Path, results: Path, output: Path, up: Sequence[tuple[s
             record.read("anatomy", records / entry["file"]) for entry in index["builds"] if entry["kernel"] == kernel
         ]
         page = render(mine, results, up, [(name, f"{name}.html") for name in kernels])
-        shareable.check(page, str(output / f"{kernel}.html"))
-        record.write_text(output / f"{kernel}.html", page)
+        html.write(page, output / f"{kernel}.html")
 
 
 def render(
@@ -52,20 +48,12 @@ def render(
     siblings: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The page of one kernel as text; the first build of each target is shown with its code."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": number, "plural": plural, "spans": spans, "source": short_source}
     first = {build["target"]: build["variant"]["id"] for build in reversed(builds)}
     shown = [_build(b, results, first[b["target"]] == b["variant"]["id"]) for b in builds]
-    return environment.get_template("anatomy.html.j2").render(
-        style=Markup((TEMPLATES / "style.css").read_text()),
-        light=_variables(LIGHT),
-        dark=_variables(DARK),
+    return html.template(
+        "anatomy.html.j2", {"number": number, "plural": plural, "spans": spans, "source": short_source}
+    ).render(
+        **html.look(),
         operator=builds[0]["operator"],
         kernel=builds[0]["kernel"],
         dsl=DSL_NAMES[builds[0]["dsl"]],
@@ -90,10 +78,6 @@ def _verdicts(builds: Sequence[Record]) -> list[Record]:
                 place = f"{build['target']} {build['variant']['id']}"
                 found[one.entry.name] = {"word": one.word, "entry": one.entry, "why": one.why, "build": place}
     return sorted(found.values(), key=lambda one: (WORDS.index(one["word"]), one["entry"].name))
-
-
-def _variables(colours: Mapping[str, str]) -> Markup:
-    return Markup("".join(f"--{name}:{value};" for name, value in colours.items()))
 
 
 def short_source(place: str) -> str:

@@ -7,16 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jinja2
-from markupsafe import Markup
-
-from cutesnake import record, shareable
+from cutesnake import html, record
 from cutesnake.anatomy.page import render as render_kernel
 from cutesnake.anatomy.record_of import anatomy_of
 from cutesnake.learn.goals import WHOLE
 from cutesnake.learn.questions import answers
-from cutesnake.palette import DARK, LIGHT
-from cutesnake.places import TEMPLATES
 from cutesnake.targets import TARGETS
 
 Record = dict[str, Any]
@@ -44,41 +39,23 @@ def write(asked: Asked, results: Path, output: Path, folder: Path) -> None:
         target = key.split("/")[2]
         found[kernel] = anatomy_of(results / "compile" / key, problems, TARGETS[target].simulated_processors)
         page = render_kernel([found[kernel]], results, [("learn", f"../../{output.name}")])
-        _write(folder / f"{kernel.replace('/', '-')}.html", page)
-    _write(output, render(asked, found, folder.relative_to(output.parent).as_posix()))
-
-
-def _write(path: Path, page: str) -> None:
-    shareable.check(page, str(path))
-    record.write_text(path, page)
+        html.write(page, folder / f"{kernel.replace('/', '-')}.html")
+    html.write(render(asked, found, folder.relative_to(output.parent).as_posix()), output)
 
 
 def render(asked: Asked, found: Mapping[str, Record], folder: str) -> str:
     """The page as text; `folder` is where the kernels' pages are, seen from it."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     whole = asked.page == WHOLE
     path = None if whole else asked.goals["paths"][asked.page.removeprefix(f"{WHOLE}_path_")]
     sections = _goals(asked, found, folder) if path is None else [_path(asked, path, found, folder)]
-    return environment.get_template("learn.html.j2").render(
-        style=Markup((TEMPLATES / "style.css").read_text()),
-        light=_variables(LIGHT),
-        dark=_variables(DARK),
+    return html.template("learn.html.j2").render(
+        **html.look(),
         title="What to read, and what to ask of it" if path is None else path["name"],
         whole=whole,
         paths=[(name, one) for name, one in asked.goals["paths"].items()],
         here=asked.page,
         sections=sections,
     )
-
-
-def _variables(colours: Mapping[str, str]) -> Markup:
-    return Markup("".join(f"--{name}:{value};" for name, value in colours.items()))
 
 
 def _goals(asked: Asked, found: Mapping[str, Record], folder: str) -> list[Record]:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
-from cutesnake import record, shareable
-from cutesnake.palette import DARK, LIGHT
-from cutesnake.places import TEMPLATES
+from cutesnake import html
 
 Record = dict[str, Any]
 SHOWN = 3  # builds of an operation that are shown; the record has them all
@@ -19,19 +16,11 @@ SHOWN = 3  # builds of an operation that are shown; the record has them all
 def write_page(table: Record, front: str, output: Path | str) -> None:
     """Render and write the page; ShareError, and no page, if it names this machine or a folder of its user's."""
     page = render(table, front)
-    shareable.check(page, str(output))
-    record.write_text(output, page)
+    html.write(page, output)
 
 
 def render(table: Record, front: str) -> str:
     """The page as text; `front` is the name of the front page, one folder up."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     groups: dict[str, list[Record]] = {}
     for operation in table["operations"]:
         kernels = {(row["operator"], row["kernel"]): row for row in reversed(operation["builds"])}
@@ -40,10 +29,8 @@ def render(table: Record, front: str) -> str:
         groups.setdefault(operation["group"], []).append(shown)
     met = [operation for operation in table["operations"] if operation["builds"]]
     ran = [operation for operation in met if any(row["simulated"] for row in operation["builds"])]
-    return environment.get_template("operations.html.j2").render(
-        style=Markup((TEMPLATES / "style.css").read_text()),
-        light=_variables(LIGHT),
-        dark=_variables(DARK),
+    return html.template("operations.html.j2").render(
+        **html.look(),
         front=front,
         groups=groups,
         builds=table["builds"],

@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
-from cutesnake import record, shareable
+from cutesnake import html, record
 from cutesnake.compare.insight import number
 from cutesnake.evidence.gather import Evidence
-from cutesnake.palette import DARK, LIGHT
 from cutesnake.places import TEMPLATES
 from cutesnake.report import cards, changed, comparison, found, matrix, predicted, ran, times
 from cutesnake.report.picked import picked
@@ -58,29 +56,18 @@ def write_report(contents: Contents, output: Path | str) -> None:
     ShareError, and no page, if it names this machine, its user or a folder of theirs.
     """
     page = render(contents, Path(output).parent.as_posix())
-    shareable.check(page, str(output))
-    record.write_text(output, page)
+    html.write(page, output)
 
 
 def render(contents: Contents, base: str = "results") -> str:
     """The page as text. `base` is the folder it will lie in, in the form in which records are named."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": number, "plural": plural, "big": big, "slug": slug}
     notes = Notes()
     here = contents.comparison["operator"]
     pages = _pages(contents)
     main, pictures = _pictures(contents)
-    return environment.get_template("page.html.j2").render(
-        style=Markup((TEMPLATES / "style.css").read_text()),
+    return html.template("page.html.j2", {"number": number, "plural": plural, "big": big, "slug": slug}).render(
+        **html.look(),
         script=Markup((TEMPLATES / "table.js").read_text()),
-        light=_variables(LIGHT),
-        dark=_variables(DARK),
         is_front=bool(contents.comparisons),
         operations=contents.operations,
         here=here,
@@ -117,10 +104,6 @@ def _pictures(contents: Contents) -> tuple[Record | None, list[Record]]:
         return (own[0], own[1:]) if own else (None, [])
     drawn = record.read("plot", contents.overview / "pictures.json")["pictures"]
     return next((_picture(p, contents.overview) for p in drawn if p["file"]), None), own
-
-
-def _variables(colours: dict[str, str]) -> Markup:
-    return Markup("".join(f"--{name}:{value};" for name, value in colours.items()))
 
 
 def _operator(contents: Contents, base: str, notes: Notes) -> Record:
