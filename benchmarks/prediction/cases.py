@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import ptxsim
 from cutesnake.catalog import load_operator
 from cutesnake.contract import Workload
-from cutesnake.load import cute as cute_load
 from cutesnake.load import cutile as cutile_load
 from cutesnake.load.build import LoadedBuild
 from cutesnake.measure.case import Case
+from cutesnake.predict.prediction import cheap_numbers
+from cutesnake.simulate.capture import Catcher
 from cutesnake.targets import TARGETS
 
 # Looked at while the model was made; the others were opened once, at the end.
@@ -109,24 +106,6 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
     ]
 
 
-@contextlib.contextmanager
-def cheap_numbers() -> Iterator[None]:
-    """Within the block torch.randn gives a small pattern instead of random numbers: a prediction does not look at them.
-
-    Lengths and page tables are drawn otherwise and stay what they are.
-    """
-    real = torch.randn
-
-    def pattern(*size: Any, generator: Any = None, **options: Any) -> torch.Tensor:
-        return torch.zeros(*size, **options)
-
-    torch.randn = pattern
-    try:
-        yield
-    finally:
-        torch.randn = real
-
-
 @dataclass(frozen=True)
 class Captured:
     """The launches of one call, and the machine code of each kernel."""
@@ -145,23 +124,12 @@ def capture(case: Case, dsl: str = "cute") -> Captured:
 
 def _capture_cute(case: Case, workload: Workload, inputs: Any, outputs: Any) -> Captured:
     """Through the build's own host code."""
-    folder = Path(case.build)
-    processors = TARGETS[case.target].simulated_processors
-    module = ptxsim.Module.from_file(folder / "kernel.ptx")
     launches: list[ptxsim.Launch] = []
-
-    def open_captured(build: Path, function: str) -> Callable[..., None]:
-        def call(*arguments: Any) -> None:
-            stream = ptxsim.Pointer(torch.zeros(1), "stream")
-            given = (*arguments[:-1], stream)
-            launches.extend(ptxsim.capture(folder / "kernel.o", function, given, module, sm_count=processors))
-
-        return call
-
-    with cute_load.opened_by(open_captured, processors):
-        runner = case.bind(workload, inputs, outputs, LoadedBuild(folder))
-        runner(0)
-    return Captured(launches, {launch.kernel.name: folder / "kernel.cubin" for launch in launches})
+    catcher = Catcher(case, launches.extend, TARGETS[case.target].simulated_processors)
+    with catcher.opened():
+        runner = case.bind(workload, inputs, outputs)
+    runner(0)
+    return Captured(launches, catcher.cubins)
 
 
 class _WithoutDriver(LoadedBuild):

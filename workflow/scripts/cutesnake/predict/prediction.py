@@ -81,14 +81,14 @@ def captured(case: Case) -> tuple[list[Any], dict[str, Path]]:
     """ptxsim's launches of one call of a build, and the cubins of its device functions by name.
 
     The tensors are those of `make_inputs`, with zeros in place of random numbers: a clock does not look at them, and
-    drawing gigabytes of them would take longer than predicting. Lengths, page tables and the like are what they are.
+    drawing gigabytes of them would take longer than predicting.
     """
     found: list[Any] = []
     processors = TARGETS[case.target].simulated_processors
     assert processors is not None  # the plan predicts for no other target
     catcher = Catcher(case, found.extend, processors)
     operator, workload = load_operator(case.operator), case.workload
-    with _zeros_for_random_numbers():
+    with cheap_numbers():
         inputs, outputs = operator.make_inputs(workload, 0), operator.make_outputs(workload)
     with catcher.opened():
         runner = case.bind(workload, inputs, outputs)
@@ -97,8 +97,11 @@ def captured(case: Case) -> tuple[list[Any], dict[str, Path]]:
 
 
 @contextmanager
-def _zeros_for_random_numbers() -> Iterator[None]:
-    """Within the block `torch.randn` gives zeros, which the system makes only where they are read."""
+def cheap_numbers() -> Iterator[None]:
+    """Within the block `torch.randn` gives zeros, which the system makes only where they are read.
+
+    Lengths and page tables are drawn otherwise and stay what they are.
+    """
     import torch
 
     real = torch.randn

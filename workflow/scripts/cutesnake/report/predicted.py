@@ -37,10 +37,12 @@ def predicted(evidence: Evidence, notes: Notes) -> list[Record]:
 
 
 def _order(evidence: Evidence) -> Any:
-    workloads, kernels = list(evidence.workloads), [kernel for kernel, _ in evidence.decisions]
+    """Key for sorting: by the workload, then the kernel, as the plan has them; what it does not have comes last."""
+    workloads = {name: place for place, name in enumerate(evidence.workloads)}
+    kernels = {name: place for place, name in enumerate(dict.fromkeys(kernel for kernel, _ in evidence.decisions))}
     return lambda entry: (
-        workloads.index(entry["case"]["workload"]) if entry["case"]["workload"] in workloads else len(workloads),
-        kernels.index(entry["case"]["kernel"]) if entry["case"]["kernel"] in kernels else len(kernels),
+        workloads.get(entry["case"]["workload"], len(workloads)),
+        kernels.get(entry["case"]["kernel"], len(kernels)),
     )
 
 
