@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cutesnake import record
-from cutesnake.plan import lost
+from cutesnake.plan import lost, travel
 from cutesnake.plan.lost import Product
 from project import jobs, snakemake
 
@@ -221,6 +221,7 @@ def test_a_job_that_an_executor_starts_does_not_take_the_folder(busy) -> None:
     """Jobs under Slurm read the workflow again on their node, while the run that sent them has the lock."""
     plan = busy / "results/plan/elementwise_add.json"
     gone(plan)
+    (handed_on,) = (busy / travel.FOLDER).glob("plan-*.json")
     options = [
         "--mode",
         "subprocess",
@@ -229,6 +230,8 @@ def test_a_job_that_an_executor_starts_does_not_take_the_folder(busy) -> None:
         "--nolock",
         "--target-jobs",
         "plan:operator=elementwise_add",
+        "--config",
+        f"{travel.KEY}={handed_on.stem}",
     ]
     done = snakemake(busy, *options)
     assert done.returncode == 0 and plan.exists(), done.stderr

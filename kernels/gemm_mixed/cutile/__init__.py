@@ -71,7 +71,7 @@ def constants(params: Any) -> list[int]:
     from kernels.gemm_mixed.operator import BITS
 
     p = params
-    return [p["tile_m"], p["tile_n"], TILE_K, BITS[p["dtype"]], int(p["dtype"] == "int4")]
+    return [p["tile_m"], p["tile_n"], p.get("tile_k", TILE_K), BITS[p["dtype"]], int(p["dtype"] == "int4")]
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
