@@ -13,6 +13,9 @@ report: "workflow/report/captions/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/files.smk"
+include: "workflow/rules/cases.smk"
+include: "workflow/rules/operators.smk"
 
 
 rule all:

@@ -13,7 +13,7 @@ rule predict:
     params:
         identity=identity_of,
         settings=lambda wildcards: {"device": PLAN.clocks[wildcards.target]},
-        table=lambda wildcards: digest_data(card.table(PLAN.clocks[wildcards.target])),
+        table=clock_of,
         validated=digest_data(validation()),
         code=running_code("predict.py"),
     script:

@@ -1,0 +1,187 @@
+"""What rules ask about a build, a case or a batch of cases."""
+
+from dataclasses import asdict
+
+from cutesnake.catalog import load_kernel
+from cutesnake.contract import INSTALLED, OURS
+from cutesnake.plan import batches, nodes
+from cutesnake.plan.staleness import digest_baked, digest_code, digest_data
+from cutesnake.predict import card
+from cutesnake.simulate import simulation
+
+
+def build_of(wildcards):
+    """The planned build that wildcards name."""
+    return planned(PLAN.builds, "{0.operator}/{0.kernel}/{0.target}/{0.variant}".format(wildcards))
+
+
+def key_of(wildcards):
+    return "{0.operator}/{0.kernel}/{0.target}/{0.variant}/{0.workload}".format(wildcards)
+
+
+def identity_of(wildcards):
+    """The planned case that wildcards name, as plain data."""
+    key = key_of(wildcards)
+    # Both tables at once only where it is in neither: putting them together for every job takes long.
+    return identity(PLAN.planned_case(key) or planned(PLAN.simulated | PLAN.cases, key))
+
+
+def identity(case):
+    """A case as plain data."""
+    return {
+        "operator": case.build.operator,
+        "kernel": case.build.kernel,
+        "target": case.build.target,
+        "variant": {"id": case.build.variant.id, "params": dict(case.build.variant.params)},
+        "parameters": asdict(case.workload),
+    }
+
+
+def class_of(wildcards):
+    """The class of nodes that a job is for, after the `@` of its case or batch; none for this machine."""
+    return (wildcards.get("workload") or wildcards.get("batch") or "").partition("@")[2]
+
+
+def place_of(wildcards):
+    """The machine that a case is measured on: this one, or what was found on a node of its class."""
+    return PLAN.places.get(class_of(wildcards), MACHINE)
+
+
+def card_of(wildcards):
+    """The fingerprint of the card that a case is measured on; of a class of nodes any card will do."""
+    place = place_of(wildcards)
+    return nodes.of_a_kind(place) if class_of(wildcards) else place.fingerprint
+
+
+def asked_of_slurm(what):
+    """What a job's class of nodes says about `what`, a field of NodeClass, for Slurm; None where it says nothing."""
+
+    def value(wildcards):
+        name = wildcards.get("machine") or class_of(wildcards)
+        chosen = CLASSES.get(name) or next((one for one in CLASSES.values() if one.device is None), None)
+        return getattr(chosen, what) if chosen else None
+
+    return value
+
+
+def running_code(stage):
+    """Digest of the code that a measurement depends on: the stage and the kernel with all they import.
+
+    A kernel that a Python package brings along depends on that package's version too.
+    """
+
+    def digest(wildcards):
+        code = digest_code(stage, f"kernels.{wildcards.operator}.{wildcards.kernel}")
+        needed = load_kernel(wildcards.operator, wildcards.kernel).NEEDS
+        versions = {name: place_of(wildcards).modules[name] for name in needed}
+        return digest_data([code, versions]) if versions else code
+
+    return digest
+
+
+def backend_of(wildcards):
+    """What a case is checked on: `cuda`, the card in use, or `ptxsim`, for want of the target's card."""
+    return simulation.NAME if key_of(wildcards) in PLAN.simulated else "cuda"
+
+
+def checking_settings(wildcards):
+    sweep = EXPERIMENT.sweeps[wildcards.operator]
+    if backend_of(wildcards) == "cuda":
+        return {"seeds": EXPERIMENT.seeds, "distributions": sweep.distributions}
+    chosen = {key: value for key, value in EXPERIMENT.simulation.items() if key != "extent"}
+    return {**chosen, "distributions": sweep.simulation[EXPERIMENT.extent]["distributions"]}
+
+
+def checking_device(wildcards):
+    return card_of(wildcards) if backend_of(wildcards) == "cuda" else simulation.NAME
+
+
+def checking_code(wildcards):
+    return running_code(
+        "cutesnake.measure.correctness" if backend_of(wildcards) == "cuda" else "cutesnake.simulate.simulation"
+    )(wildcards)
+
+
+def cards_of(wildcards):
+    """Cards that checking a case occupies."""
+    return int(backend_of(wildcards) == "cuda")
+
+
+def checked_first(wildcards):
+    """The case's correctness record where that stage is wanted: what is wrong is not timed."""
+    if "correctness" not in EXPERIMENT.stages:
+        return []
+    (file,) = files_of([f"results/correctness/{key_of(wildcards)}.json"])
+    return file
+
+
+def batch_of(wildcards):
+    key = "{0.stage}/{0.operator}/{0.kernel}/{0.target}/{0.variant}/{0.batch}".format(wildcards)
+    return planned(BATCHES, key)
+
+
+def needed_by(stage, case):
+    """Correctness records that a case of a batch needs."""
+    wanted = stage != "correctness" and "correctness" in EXPERIMENT.stages
+    return [batches.record_of("correctness", case)] if wanted else []
+
+
+def checked_before_batch(wildcards):
+    batch = batch_of(wildcards)
+    return files_of(path for case in batch.cases for path in needed_by(batch.stage, case))
+
+
+def settings_of_batch(wildcards):
+    if wildcards.stage == "timing":
+        return EXPERIMENT.timing
+    return {"seeds": EXPERIMENT.seeds, "distributions": EXPERIMENT.sweeps[wildcards.operator].distributions}
+
+
+def cases_of_batch(wildcards):
+    """Cases of a batch as its job needs them, each with a digest of what it depends on besides files."""
+    batch = batch_of(wildcards)
+    alike = [settings_of_batch(wildcards), card_of(wildcards)]
+    alike.append(running_code(f"cutesnake.measure.{wildcards.stage}")(wildcards))
+    return [
+        {
+            "identity": identity(case),
+            "record": batches.record_of(batch.stage, case),
+            "needs": needed_by(batch.stage, case),
+            "from": digest_data([*alike, identity(case)]),
+        }
+        for case in batch.cases
+    ]
+
+
+def timed_first(wildcards):
+    """The case's timing record where that stage runs here: a timeline is held against it."""
+    return files_of([f"results/timing/{key_of(wildcards)}.json"]) if PLAN.stages["timing"].ok else []
+
+
+def upstream_of(wildcards):
+    """The fetched wheel that an upstream kernel comes from; nothing for our own and for installed kernels."""
+    make_lost_again()
+    source = PLAN.sources[build_of(wildcards).operator, wildcards.kernel]
+    return [] if source in (OURS, INSTALLED) else [f"results/fetch/{source}/fetched.json"]
+
+
+def variant_of(wildcards):
+    return dict(build_of(wildcards).variant.params)
+
+
+def baked_code_of(wildcards):
+    return digest_baked(wildcards.operator, wildcards.kernel)
+
+
+def clock_of(wildcards):
+    """Digest of the parameters of the card that a build of this target is predicted on."""
+    return digest_data(card.table(PLAN.clocks[wildcards.target]))
+
+
+def timings_of(wildcards):
+    key = "{0.operator}/{0.kernel}/{0.target}/{0.workload}".format(wildcards)
+    return [f"results/timing/{case.key}.json" for case in planned(CHOICES, key)]
+
+
+def timing_files_of(wildcards):
+    return files_of(timings_of(wildcards))

@@ -1,0 +1,113 @@
+"""The files that this run makes, and those of them that were lost since the last."""
+
+import atexit
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from cutesnake.catalog import kernel_files, load_kernel
+from cutesnake.contract import INSTALLED, OURS
+from cutesnake.dsls import COMPARED
+from cutesnake.learn import goals as learning
+from cutesnake.places import ROOT
+from cutesnake.plan import batches, lost
+from cutesnake.plan.staleness import remember
+
+BUILD_RECORDS = [f"results/compile/{key}/build.json" for key in PLAN.builds]
+INSPECT_RECORDS = [f"results/inspect/{key}.json" for key in PLAN.builds if "inspect" in EXPERIMENT.stages]
+SIMULATED = [f"results/correctness/{key}.json" for key in PLAN.simulated]
+CHECKED = [f"results/correctness/{case.key}.json" for case in PLAN.run_here("correctness")] + SIMULATED
+TIMED = [f"results/timing/{case.key}.json" for case in PLAN.run_here("timing")]
+PROFILED = [f"results/{stage}/{case.key}.json" for stage in ("nsys", "ncu") for case in PLAN.run_here(stage)]
+CHOICES = PLAN.choices()
+TUNED = [f"results/autotune/{key}.json" for key in CHOICES]
+PREDICTED = [f"results/predict/{case.key}.json" for case in PLAN.predicted()]
+MEASURED = [*CHECKED, *TIMED, *TUNED, *PROFILED]
+BATCHES = {
+    batch.key: batch
+    for stage in ("correctness", "timing")
+    if EXPERIMENT.cases_per_job > 1
+    for batch in batches.make_batches(stage, PLAN.run_here(stage), EXPERIMENT.cases_per_job)
+}
+BATCH_OF = {path: batch.path for batch in BATCHES.values() for path in batch.records()}
+
+RECORDS_MADE = (*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED, *PREDICTED)
+
+
+def files_of(records):
+    """What Snakemake makes for records: themselves, or the batches that they are in, each once."""
+    return list(dict.fromkeys(BATCH_OF.get(path, path) for path in records))
+
+
+RECORDS = {operator: {} for operator in PLAN.workloads}  # operator -> its records, or the batches that they are in
+for path in RECORDS_MADE:
+    RECORDS[Path(path).parts[2]][BATCH_OF.get(path, path)] = None
+RECORDS = {operator: list(paths) for operator, paths in RECORDS.items()}
+COMPARISONS = [f"results/compare/{operator}.json" for operator in PLAN.workloads]
+CHANGES = [f"results/change/{operator}.json" for operator in PLAN.workloads if BASELINE]
+try:
+    GOALS = learning.read_goals(Path(workflow.basedir, "config/learning.yaml"))
+except learning.GoalError as error:
+    raise WorkflowError(str(error)) from None
+# Kernels in the two DSLs in folders of the user's own, as operator/kernel.
+OWN_KERNELS = sorted(
+    {
+        f"{build.operator}/{build.kernel}"
+        for build in PLAN.builds.values()
+        if load_kernel(build.operator, build.kernel).DSL in COMPARED
+        and not Path(kernel_files(build.operator)[build.kernel]).is_relative_to(ROOT / "kernels")
+    }
+)
+READ = [operator for operator in PLAN.workloads if "anatomy" in EXPERIMENT.stages]  # operators with pages of anatomy
+OPERATIONS = ["results/report/operations.html", "results/operations.json"] * ("operations" in EXPERIMENT.stages)
+FRONT_PAGE = "mla_report.html"
+FRONT, *OTHERS = PLAN.workloads  # the operator that the front page shows in full, and those with a page of their own
+
+# Everything that a run makes, with the stage that makes it: looked at before the run, see cutesnake/plan/lost.py.
+PRODUCTS = [lost.Product(path, Path(path).parts[1]) for path in RECORDS_MADE]
+PRODUCTS += [lost.Product(batch.path, "batch") for batch in BATCHES.values()]
+PRODUCTS += [
+    lost.Product(path.format(operator), stage)
+    for operator in PLAN.workloads
+    for path, stage in (
+        ("results/plan/{}.json", "plan"),
+        ("results/inspect/{}/roofline.json", "roofline"),
+        ("results/compare/{}.json", "compare"),
+        ("results/compare/{}.csv", "compare"),
+        ("results/plot/{}", "plot"),
+    )
+]
+PRODUCTS += [lost.Product(str(Path(path).with_suffix(end)), "change") for path in CHANGES for end in (".json", ".csv")]
+PRODUCTS += [lost.Product(f"results/report/{operator}.html", "page") for operator in OTHERS]
+PRODUCTS += [lost.Product(f"results/anatomy/{operator}", "anatomy") for operator in READ]
+PRODUCTS += [lost.Product(f"results/report/anatomy/{operator}", "anatomy_pages") for operator in READ]
+PRODUCTS += [lost.Product(path, "operations") for path in OPERATIONS]
+PRODUCTS += [
+    lost.Product(f"results/fetch/{source}/fetched.json", "fetch")
+    for source in sorted({*PLAN.sources.values()} - {OURS, INSTALLED})
+]
+PRODUCTS += [
+    lost.Product("results/arch.json", "arch"),
+    lost.Product("results/overview", "overview"),
+    lost.Product(f"results/{FRONT_PAGE}", "report"),
+]
+LOST = {}
+if workflow.is_main_process:  # a job that an executor starts reads all this again, and must do nothing of it
+    LOST, told = lost.lost(PRODUCTS)
+    if told:
+        logger.warning(lost.line(LOST, told))
+    atexit.register(remember)
+    atexit.register(lost.remember, PRODUCTS)
+
+
+def make_lost_again():
+    """Have Snakemake make again what is lost, as `--forcerun` would, where it is part of what was asked for.
+
+    Called by input functions: when they are asked the graph is there, and what of it has to run is not decided yet.
+    """
+    workflow.dag.forcefiles.update(files_of(LOST))
+
+
+def front_page(wildcards):
+    make_lost_again()
+    return f"results/{FRONT_PAGE}"

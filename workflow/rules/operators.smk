@@ -1,0 +1,116 @@
+"""What rules ask about an operator, or about several: records, pages, lessons."""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from cutesnake.catalog import folders
+from cutesnake.learn import goals as learning
+from cutesnake.plan import problems
+from cutesnake.plan.staleness import digest_code
+from cutesnake.predict.band import read_rows
+
+
+def validation():
+    """The predictions that were held against cards, which the bands of new ones follow from."""
+    return read_rows(PROJECT / "benchmarks/prediction") if PREDICTED else []
+
+
+def workload_parameters_of(wildcards):
+    return [asdict(workload) for workload in planned(PLAN.workloads, wildcards.operator)]
+
+
+def roofline_code_of(wildcards):
+    return digest_code("roofline.py", f"kernels.{wildcards.operator}.operator")
+
+
+def plan_of(wildcards):
+    planned(PLAN.workloads, wildcards.operator)
+    return PLAN.of(wildcards.operator)
+
+
+def records_of(operator):
+    """What this machine has found out about an operator: records of builds, static figures and measurements."""
+    return planned(RECORDS, operator)
+
+
+def recorded_devices():
+    """The driver's names of the cards that have a recorded set."""
+    return sorted(json.loads(path.read_text())["device"] for path in Path(PROJECT, "recorded").glob("*/set.json"))
+
+
+def cards_of_nodes():
+    """The driver's names of the cards that classes of nodes have."""
+    return sorted({place.device.name for name, place in PLAN.places.items() if name and place.device})
+
+
+def recorded_of(operator):
+    """The committed measurements of an operator."""
+    return sorted(str(path) for path in Path(PROJECT, "recorded").glob(f"*/*-{operator}.jsonl"))
+
+
+def changes_of(operator):
+    """The record of what changed of an operator, where there is a baseline."""
+    return [path for path in CHANGES if Path(path).stem == operator]
+
+
+def baseline_digest_of(wildcards):
+    return baseline.digest(BASELINE, wildcards.operator) if BASELINE else None
+
+
+def references_of(operator):
+    """Files of times that an operator's peers took elsewhere, where it has any."""
+    files = (folder / "reference_times.yaml" for folder in folders(operator))
+    return [os.path.relpath(path) for path in files if path.exists()]
+
+
+def anatomy_builds_of(wildcards):
+    """Builds of an operator -> the small problems that they are run on for their anatomy."""
+    small = EXPERIMENT.sweeps[wildcards.operator].small()
+    builds = [build for build in PLAN.builds.values() if build.operator == wildcards.operator]
+    return {
+        build.key: problems.chosen(build.operator, build.kernel, build.target, build.variant.id, small)
+        for build in builds
+    }
+
+
+def lesson_builds(lesson):
+    """Builds that a learner's page shows: one per kernel, in reading order."""
+    kernels = [*learning.kernels_of(GOALS, lesson), *(OWN_KERNELS if lesson == learning.WHOLE else [])]
+    found = (learning.chosen_build(PLAN.builds, kernel) for kernel in kernels)
+    return [key for key in found if key is not None]
+
+
+def lesson_problems(lesson):
+    """Kernel -> its build, and the small problems that it is run on."""
+    found = {}
+    for key in lesson_builds(lesson):
+        operator, kernel, target, variant = key.split("/")
+        small = EXPERIMENT.sweeps[operator].small()
+        found[f"{operator}/{kernel}"] = (key, problems.chosen(operator, kernel, target, variant, small))
+    return found
+
+
+def lesson_checks(lesson):
+    """Build -> the records of its simulated checks."""
+    return {
+        key: [path for path in SIMULATED if path.startswith(f"results/correctness/{key}/")]
+        for key in lesson_builds(lesson)
+    }
+
+
+def anatomy_code_of(wildcards):
+    """Digest of the stage, and of what binds each kernel of the operator to its inputs."""
+    kernels = sorted({build.kernel for build in PLAN.builds.values() if build.operator == wildcards.operator})
+    return digest_code("anatomy.py", *(f"kernels.{wildcards.operator}.{kernel}" for kernel in kernels))
+
+
+def anatomy_pages_of(operator):
+    """The folder of pages that an operator's page links to, where that stage is wanted."""
+    return [f"results/report/anatomy/{operator}"] if operator in READ else []
+
+
+def operator_page(operator):
+    """An operator's page as a page of anatomy links to it."""
+    return f"../../../{FRONT_PAGE}" if operator == FRONT else f"../../{operator}.html"
