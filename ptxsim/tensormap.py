@@ -54,8 +54,17 @@ class TensorMap:
 
     @property
     def box_bytes(self) -> int:
-        """Bytes a box takes in shared memory; what complete_tx counts, out-of-bounds elements included."""
-        return int(np.prod(self.box[1:], dtype=np.int64)) * self.inner_bytes * (2 if self.padded else 1)
+        """Bytes a box takes in shared memory, with the padding of `padded` elements."""
+        return self.transaction_bytes * (2 if self.padded else 1)
+
+    @property
+    def transaction_bytes(self) -> int:
+        """What a load's complete_tx counts: a box's bytes, elements out of bounds included, padding not.
+
+        PTX does not say so. NVIDIA's kernels expect as much: mixed_input_fmha_decode, and CUTLASS's collectives, where
+        `float_e2m1_unpacksmem_t` has four bits.
+        """
+        return int(np.prod(self.box[1:], dtype=np.int64)) * self.inner_bytes
 
 
 def _bits(value: int, at: int, width: int) -> int:

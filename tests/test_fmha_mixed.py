@@ -171,6 +171,7 @@ def test_what_each_kernel_takes(operator, kernel, values, reason) -> None:
     [
         ("fmha_mixed_decode", "cutlass", {"kv_length": 384, "heads": 8, "kv_heads": 1}, DECODING),
         ("fmha_mixed_decode", "cutlass", {"kv_length": 256, "heads": 8, "kv_heads": 1, "dtype": "fp8"}, DECODING),
+        ("fmha_mixed_decode", "cutlass", {"kv_length": 256, "heads": 8, "kv_heads": 1, "dtype": "int4"}, DECODING),
         ("fmha_mixed_prefill", "cutlass_d256", {"length": 256, "heads": 2, "kv_heads": 1}, FREED),
         ("fmha_mixed_prefill", "cutlass_d256", {"length": 200, "heads": 1, "kv_heads": 1, "causal": True}, FREED),
         (

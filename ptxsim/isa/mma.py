@@ -1,5 +1,6 @@
 """mma.sync, ldmatrix and stmatrix: what one warp does with matrices in registers (PTX ISA 9.7.14).
 
+ldmatrix is section 9.7.14.5.15, with the formats that unpack elements of 4 and 6 bits; stmatrix, 9.7.14.5.16.
 Shapes m16n8k4 to m16n8k32 of f16, bf16, tf32, e4m3, e5m2, s8 and u8. The fragments are those of wgmma, a warp at a
 time.
 """
@@ -119,10 +120,28 @@ class Matrices:
     half: Access
 
 
+@dataclass(frozen=True, slots=True)
+class PackedMatrices:
+    """ldmatrix of `count` matrices with rows of 16 elements of `bits` bits, packed from the front of each 16 bytes.
+
+    A register holds four elements, each in the low bits of a byte of its own. `part` accesses what four elements share:
+    a word of 8-bit and a half of one of 4-bit elements; of 6-bit elements, a byte, three times.
+    """
+
+    count: int
+    bits: int
+    trans: bool
+    part: Access
+
+
+# Source formats of ldmatrix with shapes m8n16 and m16n16 -> bits of an element, view of a part of four
+PACKED = {"b8": (8, U32), "b6x16_p32": (6, U8), "b4x16_p64": (4, U16)}
+
+
 @emits("ldmatrix", own_block=True)
 def _ldmatrix(g: Generator, ins: Instruction) -> None:
-    if "m16n16" in ins.parts:
-        return _ldmatrix_of_bytes(g, ins)
+    if "m8n8" not in ins.parts:
+        return _ldmatrix_packed(g, ins)
     regs, mem = ins.operands
     t = g.temp()
     spec = _matrices(g, ins, write=False)
@@ -132,17 +151,23 @@ def _ldmatrix(g: Generator, ins: Instruction) -> None:
         g.write(item, U32, f"{t}[{j}]")
 
 
-def _ldmatrix_of_bytes(g: Generator, ins: Instruction) -> None:
-    """Matrices of 16 by 16 bytes, transposed: two registers each, of four rows of one column."""
+def _ldmatrix_packed(g: Generator, ins: Instruction) -> None:
+    """Matrices of 8 by 16 elements, a register each, or of 16 by 16, transposed, two registers each."""
     g.collective()
-    count = next((int(p[1]) for p in ins.parts if p in ("x1", "x2")), 0)
-    known = {"sync", "aligned", "m16n16", f"x{count}", "trans", "shared", "shared::cta", "b8"}
-    if not count or {"trans", "b8"} - set(ins.parts) or set(ins.parts[1:]) - known:
+    trans, source = "m16n16" in ins.parts, ins.parts[-1]
+    count = next((int(p[1]) for p in ins.parts if p in (("x1", "x2") if trans else ("x1", "x2", "x4"))), 0)
+    if not count or source not in PACKED or (source == "b8" and not trans):
+        raise g.unknown()
+    shape = ["m16n16", f"x{count}", "trans"] if trans else ["m8n16", f"x{count}"]
+    formats = [source] if source == "b8" else ["b8x16", source]
+    if [p for p in ins.parts[1:] if p not in ("shared", "shared::cta")] != ["sync", "aligned", *shape, *formats]:
         raise g.unknown()
     regs, mem = ins.operands
     addr, offset = g.address(mem)
-    t, access = g.temp(), g.bind(Access.of(g.at, "shared", U8.dtype, 1, offset))
-    g.line(f"{t} = byte_matrix_load(f, {access}, {addr}, {count})")
+    bits, fmt = PACKED[source]
+    spec = g.bind(PackedMatrices(count, bits, trans, Access.of(g.at, "shared", fmt.dtype, 1, offset)))
+    t = g.temp()
+    g.line(f"{t} = packed_matrix_load(f, {spec}, {addr})")
     for j, item in enumerate(items(regs)):
         g.write(item, U32, f"{t}[{j}]")
 
@@ -202,19 +227,38 @@ def matrix_load(f: Fragment, spec: Matrices, addr: np.ndarray) -> list[np.ndarra
 
 
 @runtime
-def byte_matrix_load(f: Fragment, access: Access, addr: np.ndarray, count: int) -> list[np.ndarray]:
-    """Lane t gives the address of row t % 16 of matrix t // 16.
+def packed_matrix_load(f: Fragment, spec: PackedMatrices, addr: np.ndarray) -> list[np.ndarray]:
+    """Each lane names a row: of matrix t // 8, or, transposed, of matrix t // 16.
 
-    It gets, of each matrix, rows 4 (t % 4) to 4 (t % 4) + 3 of column t // 4, then of column t // 4 + 8.
+    It gets, of each matrix, elements 4 (t % 4) to 4 (t % 4) + 3 of row t // 4; transposed, rows 4 (t % 4) to
+    4 (t % 4) + 3 of column t // 4, then of column t // 4 + 8.
     """
     rows = np.asarray(addr).astype(np.uint64).reshape(-1, 32)
     t = np.arange(32)
+    if not spec.trans:
+        return [_four(f, spec, rows[:, 8 * j + t // 4], t % 4) for j in range(spec.count)]
     out = []
-    for j in range(count):
+    for j in range(spec.count):
         for column in (t // 4, t // 4 + 8):
+            down = np.resize(8 * (column % 4), f.n).astype(np.uint32)
             word = np.zeros(f.n, np.uint32)
             for n in range(4):
-                place = rows[:, 16 * j + t % 4 * 4 + n] + column.astype(np.uint64)
-                word |= load(f, access, place.ravel())[0].astype(np.uint32) << np.uint32(8 * n)
+                four = _four(f, spec, rows[:, 16 * j + t % 4 * 4 + n], column // 4)
+                word |= (four >> down & np.uint32(0xFF)) << np.uint32(8 * n)
             out.append(word)
     return out
+
+
+def _four(f: Fragment, spec: PackedMatrices, row: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Elements 4 `group` and up of the rows at `row` (warps, 32), one in each byte of a word; `group` is by lane."""
+    size = spec.part.item
+    start = row + (group * spec.bits // 2).astype(np.uint64)
+    packed = np.zeros(f.n, np.uint32)
+    for n in range(0, spec.bits // 2, size):
+        packed |= load(f, spec.part, (start + np.uint64(n)).ravel())[0].astype(np.uint32) << np.uint32(8 * n)
+    if spec.bits == 8:
+        return packed
+    mask, word = np.uint32((1 << spec.bits) - 1), np.zeros(f.n, np.uint32)
+    for n in range(4):
+        word |= (packed >> np.uint32(spec.bits * n) & mask) << np.uint32(8 * n)
+    return word

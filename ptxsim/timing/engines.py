@@ -176,7 +176,7 @@ def skip(task: Task) -> bool:
                 unfinished[key] -= 1
     elif isinstance(task, tma.BoxLoad) and task.tensor.dtype not in _INTEGERS:
         for _, bar in task.targets:
-            bar.complete_tx(task.tensor.box_bytes)
+            bar.complete_tx(task.tensor.transaction_bytes)
     elif isinstance(task, ReadHalf):
         task.store.data = _NOTHING
     elif isinstance(task, WriteHalf):

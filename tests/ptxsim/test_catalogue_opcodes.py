@@ -66,6 +66,52 @@ def test_ldmatrix_of_bytes_gives_each_lane_four_rows_of_two_columns(count) -> No
             assert got[lane, j] == want, (lane, j)
 
 
+PACKED = {"b6x16_p32": 6, "b4x16_p64": 4}
+
+
+def _packed_rows(elements: np.ndarray, bits: int) -> np.ndarray:
+    """Rows of 16 elements from the lowest bit on, and padding of ones up to 16 bytes."""
+    rows = np.full((len(elements), 16), 0xFF, np.uint8)
+    for row, values in zip(rows, elements, strict=True):
+        number = sum(int(value) << bits * n for n, value in enumerate(values))
+        row[: 2 * bits] = np.frombuffer(number.to_bytes(2 * bits, "little"), np.uint8)
+    return rows
+
+
+@pytest.mark.parametrize("source", PACKED)
+@pytest.mark.parametrize(("shape", "count"), [("m8n16", 1), ("m8n16", 2), ("m8n16", 4), ("m16n16", 1), ("m16n16", 2)])
+def test_ldmatrix_unpacks_rows_of_fewer_bits_into_bytes(shape, count, source, rng) -> None:
+    """Rows lie 16 bytes apart, in an order that lanes do not share; two warps load from places of their own."""
+    elements = rng.integers(0, 1 << PACKED[source], (64, 16), dtype=np.uint8)
+    rows, words = _packed_rows(elements, PACKED[source]), count * (2 if shape == "m16n16" else 1)
+    got = np.zeros((64, words), np.uint32)
+    registers = ",".join(f"%r{8 + j}" for j in range(words))
+    stores = "".join(f"st.global.b32 [%d3+{4 * j}], %r{8 + j};" for j in range(words))
+    trans = ".trans" if shape == "m16n16" else ""
+    body = f"""{LANE} ld.param.u64 %d4, [p1]; mov.u32 %r2, dyn; mad.lo.u32 %r3, %r1, 16, %r2;
+    mad.wide.u32 %d5, %r1, 16, %d1; ld.global.v4.b32 {{%r4,%r5,%r6,%r7}}, [%d5];
+    st.shared.v4.b32 [%r3], {{%r4,%r5,%r6,%r7}}; bar.warp.sync -1; xor.b32 %r3, %r3, 48;
+    ldmatrix.sync.aligned.{shape}.x{count}{trans}.shared.b8x16.{source} {{{registers}}}, [%r3];
+    mad.wide.u32 %d3, %r1, {4 * words}, %d4; {stores}"""
+    assert not run_kernel(body, rows, got, threads=64, shared=1024, checks=("race", "uninitialised")).findings
+    named = elements[np.arange(64) ^ 3].reshape(2, 32, 16)  # by warp and lane: the row whose address it gives
+    for warp, lane, j in np.ndindex(2, 32, words):
+        if shape == "m8n16":
+            want = named[warp, 8 * j + lane // 4, lane % 4 * 4 :][:4]
+        else:
+            want = named[warp, 16 * (j // 2) + lane % 4 * 4 :][:4, lane // 4 + 8 * (j % 2)]
+        assert got[32 * warp + lane, j] == want.copy().view(np.uint32)[0], (warp, lane, j)
+
+
+@pytest.mark.parametrize(
+    "form", ["m8n16.x1.shared.b8", "m16n16.x1.shared.b8x16.b4x16_p64", "m16n16.x4.trans.shared.b8x16.b4x16_p64"]
+)
+def test_ldmatrix_in_a_form_that_ptx_does_not_have_is_refused(form) -> None:
+    body = f"mov.u32 %r2, dyn; ldmatrix.sync.aligned.{form} {{%r3}}, [%r2];"
+    with pytest.raises(ptxsim.PtxError, match="ldmatrix"):
+        run_kernel(body, np.zeros(1, np.uint32), shared=1024)
+
+
 def test_dropped_arrivals_are_not_expected_again() -> None:
     """Two threads make the first phase, one of which drops out; the other makes the second alone."""
     done = np.zeros(1, np.uint32)
