@@ -85,3 +85,10 @@ def test_an_id_of_mla_decode_is_read_back() -> None:
     assert rank.parse("b133_q1_s4096_bf16_ragged") == expected
     with pytest.raises(ValueError, match="'x9' is not known"):
         rank.parse("b1_x9")
+
+
+def test_a_prediction_is_stale_once_the_clock_is_another_one() -> None:
+    from cutesnake.plan.staleness import closure
+
+    code = {path.resolve() for path in closure("predict.py")}
+    assert {path.resolve() for path in (ROOT / "ptxsim" / "timing").glob("*.py")} <= code

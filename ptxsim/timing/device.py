@@ -41,6 +41,7 @@ class Figures:
     registers_per_sm: float
     shared_bytes_per_sm: float
     shared_reserved_bytes: float
+    l1_and_shared_bytes: float
     fma_pipe_cycles: float
     packed_fma_pipe_cycles: float
     half_pipe_cycles: float

@@ -12,6 +12,7 @@ from ..pending import product_origin
 from ..store import ReadHalf, Store, WriteHalf
 from ..tensor_product import TensorProduct
 from ..work import Pipe, Task
+from .l1_cache import Lines
 
 if TYPE_CHECKING:
     from .timed_cluster import TimedCluster
@@ -78,13 +79,15 @@ class Engines:
         return end
 
     def _thread_copies(self, task: cp_async.ThreadCopies, pipe: Pipe, at: float) -> float:
-        sectors: dict[int, int] = {}
+        lines: Lines = {}
         for sector in {(move.source + k) >> 5 for move in task.moves if move.valid for k in range(0, task.size, 32)}:
-            sectors[sector >> 2] = sectors.get(sector >> 2, 0) + 1
-        if not sectors:
+            lines[sector >> 2] = lines.get(sector >> 2, 0) | 1 << (sector & 3)
+        if not lines:
             return at
-        sm = self.cluster.sms[task.origin.cta.rank]
-        return self.cluster.simulation.memory.load(sm, self._allocation(task.moves[0].source), sectors, at)
+        cluster, origin = self.cluster, task.origin
+        in_l1 = "ca" in cluster.program.instructions[origin.at].parts
+        sm, allocation = cluster.sms[origin.cta.rank], self._allocation(task.moves[0].source)
+        return cluster.simulation.memory.load(sm, allocation, lines, task.size * len(task.moves), at, in_l1)
 
     def _remote_store(self, task: cp_async.RemoteStore, pipe: Pipe, at: float) -> float:
         sm = self.cluster.sms[task.origin.cta.rank]

@@ -11,6 +11,7 @@ from .sass import Code
 _LARGE_CLUSTER = 4
 _REGISTER_UNIT = 256  # registers are given to warps in such portions
 _SHARED_UNIT = 128  # bytes of shared memory to CTAs
+_CARVE_OUTS = (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)  # KiB of shared memory that an SM can be set to
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Placement:
     places: int
     active_sms: int
     shared_bytes: float  # of a CTA, with what the system takes
+    l1_bytes: float  # of an SM
 
     @property
     def rounds(self) -> int:
@@ -58,6 +60,16 @@ def shared_bytes(launch: Launch, card: DeviceModel) -> float:
     return -(-wanted // _SHARED_UNIT) * _SHARED_UNIT
 
 
+def l1_bytes(shared: float, card: DeviceModel) -> float:
+    """Bytes of L1 that are left to an SM whose CTAs take so many of shared memory.
+
+    The driver sets shared memory to the least of a few sizes that does not limit the CTAs (CUDA programming guide,
+    shared memory of compute capability 9.0 and 10.0); a carve-out that the program prefers is not known here.
+    """
+    sizes = (1024.0 * size for size in _CARVE_OUTS)
+    return card.figures.l1_and_shared_bytes - next((x for x in sizes if x >= shared), card.figures.shared_bytes_per_sm)
+
+
 def _registers_of_ptx(launch: Launch) -> int:
     """What PTX says, or else a number that does not limit: only the machine code knows."""
     most = launch.kernel.directives.get("maxnreg", ())
@@ -71,11 +83,13 @@ def place(launch: Launch, card: DeviceModel, code: Code | None) -> Placement:
     clusters = gx * gy * gz // size
     sms = card.figures.sm_count if size < _LARGE_CLUSTER else card.figures.large_cluster_sms
     groups = max(int(sms) // size, 1)
+    places, shared = blocks_per_sm(launch, card, code), shared_bytes(launch, card)
     return Placement(
         clusters=clusters,
         cluster_size=size,
         groups=groups,
-        places=blocks_per_sm(launch, card, code),
+        places=places,
         active_sms=min(clusters, groups) * size,
-        shared_bytes=shared_bytes(launch, card),
+        shared_bytes=shared,
+        l1_bytes=l1_bytes(places * shared, card),
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..warp import RUNNING
 from .device import Figures
+from .l1_cache import L1Cache
 from .machine_code import Op
 
 if TYPE_CHECKING:
@@ -119,10 +120,10 @@ class Scheduler:
 
 
 class SM:
-    """One multiprocessor. `l1` holds the 128-byte lines of global memory that its loads have brought."""
+    """One multiprocessor."""
 
-    def __init__(self, figures: Figures, sharers: int) -> None:
-        """`sharers` says how many SMs of its pair (a TPC) load by TMA at the same time: 1 or 2."""
+    def __init__(self, figures: Figures, sharers: int, l1_bytes: float) -> None:
+        """`sharers` says how many SMs of its pair (a TPC) load by TMA at the same time (1 or 2)."""
         f = figures
         self.figures = f
         self.schedulers = [Scheduler(f) for _ in range(int(f.schedulers_per_sm))]
@@ -138,7 +139,7 @@ class SM:
         self.loads, self.stores = Server(f.load_bytes_per_cycle), Server(f.store_bytes_per_cycle)
         self.under_way: deque[tuple[float, float]] = deque()  # ordinary loads: when done, bytes
         self.under_way_bytes = 0.0
-        self.l1: dict[int, None] = {}
+        self.l1, self.l1_cycles = L1Cache(l1_bytes), Server(1.0)
         self.network = Server(f.dsm_bytes_per_cycle)
         self.tensor = Server(1.0)  # cycles of the tensor cores as one (tcgen05)
         self.tensor_busy = 0.0  # cycles in which all tensor cores worked, for wgmma counted in quarters

@@ -121,7 +121,7 @@ class Setting:
         memory = MemorySystem(f, self.clock_mhz, placement.cluster_size, placement.active_sms)
         memory.misses, memory.write_back = self.misses.reads, self.misses.write_back
         sharers = 2 if placement.active_sms > f.sm_count / 2 else 1
-        simulation = Simulation(machine, memory, placement.places, sharers, recorder)
+        simulation = Simulation(machine, memory, placement, sharers, recorder)
         clusters = list(self.launch.clusters())
         try:
             ran = simulation.run([(n, clusters[n]) for n in numbers[:most]])

@@ -13,6 +13,7 @@ from typing import Literal
 
 from .device import Figures
 from .hardware import SM, Server
+from .l1_cache import LINES_PER_CYCLE, SECTOR_BYTES, Lines, bytes_of
 
 Cache = Literal["warm", "cold"]
 
@@ -63,6 +64,7 @@ class MemorySystem:
         self.write_back = 0.0  # share of stored bytes that go on to DRAM while the launch runs
         self.traffic = Traffic()
         self._owed: dict[int, float] = {}
+        self._dirty: Lines = {}  # what ordinary stores have written
         per_cycle = 1e3 / clock_mhz  # GB/s → bytes a cycle
         rates = (f.l2_gb_per_s, f.l2_write_gb_per_s, f.dram_read_gb_per_s)  # none of them follows the SM clock
         self._whole = tuple(rate * per_cycle for rate in rates)
@@ -90,45 +92,55 @@ class MemorySystem:
         self._owed[allocation] = owed
         return end, missed
 
-    def write(self, allocation: int, size: float, at: float) -> float:
-        """When L2 has taken bytes."""
+    def write(self, allocation: int, size: float, at: float, new: float | None = None) -> float:
+        """When L2 has taken bytes, of which so many were not written before (None: all) and go on to DRAM."""
         self.traffic.written[allocation] = self.traffic.written.get(allocation, 0.0) + size
         end = self.l2_writes.take(size, at)
-        if self.write_back:
-            self.traffic.dram += size * self.write_back
-            end = max(end, self.dram.take(size * self.write_back * self._dram_write_cost, at))
+        back = self.write_back * (size if new is None else new)
+        if back:
+            self.traffic.dram += back
+            end = max(end, self.dram.take(back * self._dram_write_cost, at))
         return end
 
     # what SMs do
-    def load(self, sm: SM, allocation: int, lines: dict[int, int], at: float) -> float:
-        """An ordinary load of a warp: sectors of 32 bytes by 128-byte line; returns when its data are there."""
+    def load(self, sm: SM, allocation: int, lines: Lines, asked: float, at: float, in_l1: bool = True) -> float:
+        """An ordinary load of a warp of `asked` bytes, through L1 or past it; returns when its data are there."""
         f = self.figures
-        wanted = 0
-        for line, sectors in lines.items():
-            if line in sm.l1:
-                continue
-            wanted += 32 * sectors
-            if sectors == 4:
-                sm.l1[line] = None
-                if len(sm.l1) > 512:
-                    del sm.l1[next(iter(sm.l1))]
-        if not wanted:
-            return at + f.l1_latency
-        start = at
-        while sm.under_way and (sm.under_way_bytes + wanted > f.load_outstanding_bytes or sm.under_way[0][0] <= start):
+        missing, there = sm.l1.look(lines) if in_l1 else (lines, 0.0)
+        cycles = max(asked / f.l1_bytes_per_cycle, len(lines) / LINES_PER_CYCLE)
+        end = max(sm.l1_cycles.take(cycles, at) + f.l1_latency, there)
+        if not missing:
+            return end
+        fetched = self._fetch(sm, allocation, missing, at)
+        if in_l1:
+            sm.l1.fill(missing, fetched)
+        return max(end, fetched)
+
+    def _fetch(self, sm: SM, allocation: int, lines: Lines, at: float) -> float:
+        """When sectors that L1 does not have come from L2 or DRAM; an SM can have only so many under way."""
+        f, wanted, start = self.figures, bytes_of(lines), at
+        while sm.under_way and (sm.under_way[0][0] <= start or sm.under_way_bytes + wanted > f.load_outstanding_bytes):
             done, size = sm.under_way.popleft()
             sm.under_way_bytes -= size
-            start = max(start, min(done, start) if done <= start else done)
-        end, missed = self.read(allocation, wanted, start)
+            start = max(start, done)
+        again = sm.l1.again(lines)  # of what this SM had before, L2 has a copy
+        end, missed = self.read(allocation, wanted - again, start) if wanted > again else (start, False)
+        if again:
+            end = max(end, self.l2.take(again, start))
         end = max(end, sm.loads.take(wanted, start)) + (f.dram_latency if missed else f.l2_latency)
         sm.under_way.append((end, wanted))
         sm.under_way_bytes += wanted
         return end
 
-    def store(self, sm: SM, allocation: int, sectors: int, at: float) -> float:
-        """An ordinary store of a warp; returns when L2 has it."""
-        size = 32.0 * sectors
-        return max(sm.stores.take(size, at), self.write(allocation, size, at)) + 0.5 * self.figures.l2_latency
+    def store(self, sm: SM, allocation: int, lines: Lines, at: float) -> float:
+        """An ordinary store of a warp; returns when L2 has it. A sector that several fill is written back once."""
+        size, new = bytes_of(lines), 0
+        for line, mask in lines.items():
+            before = self._dirty.get(line, 0)
+            self._dirty[line] = before | mask
+            new += SECTOR_BYTES * (mask & ~before).bit_count()
+        end = max(sm.stores.take(size, at), self.write(allocation, size, at, new))
+        return end + 0.5 * self.figures.l2_latency
 
     def box(self, sm: SM, fills: list[SM], allocation: int, size: float, rows: int, at: float) -> float:
         """A copy by TMA into the shared memory of `fills`; returns when the last has its bytes."""

@@ -27,6 +27,7 @@ from .engines import Copied, copied, skip
 ALIKE = 0.02  # relative difference of work up to which clusters count as equal
 _ALONG = 16  # clusters scouted along an axis of the grid
 _GRAIN = 7  # bits of an address within a piece of global memory: a line of L2
+_SECTOR = 5  # within what ordinary loads are fetched by
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,16 @@ class Scouted:
 
 
 class _Witness(Observer):
-    """Notes which global memory ordinary loads touch, and keeps what ordinary stores overwrite."""
+    """Notes which global memory ordinary loads touch, and keeps what ordinary stores overwrite.
+
+    A sector that a cluster loads again counts once: its SM or L2 has it.
+    """
 
     def __init__(self) -> None:
         self.read: dict[int, float] = {}
         self.written: dict[int, float] = {}
         self.pieces: set[tuple[int, int]] = set()
+        self.sectors: set[tuple[int, int]] = set()
         self.kept: list[tuple[Allocation, np.ndarray, np.ndarray]] = []
 
     def note(self, allocation: Allocation, copy: Copied) -> None:
@@ -64,7 +69,10 @@ class _Witness(Observer):
         else:
             for piece in set((at >> _GRAIN).tolist()):
                 self.pieces.add((allocation.address, piece))
-            self.read[allocation.address] = self.read.get(allocation.address, 0.0) + access.size * len(at)
+            asked = {(allocation.address, sector) for sector in set((at >> _SECTOR).tolist())} - self.sectors
+            self.sectors |= asked
+            size = min(len(asked) << _SECTOR, allocation.size)
+            self.read[allocation.address] = self.read.get(allocation.address, 0.0) + size
 
 
 class _Scout(Cluster):

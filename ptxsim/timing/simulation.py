@@ -12,6 +12,7 @@ from ..launch import Dim3
 from ..registers import RegisterFile
 from ..warp import WAITING
 from ..work import Pipe, Task
+from .grid import Placement
 from .hardware import SM, WarpClock
 from .memory_system import MemorySystem
 from .recorder import Recorder
@@ -36,11 +37,13 @@ class Ran:
 class Simulation:
     """Clusters that share SMs, a place for each that runs at once; the next takes a place that becomes free."""
 
-    def __init__(self, machine: TimedMachine, memory: MemorySystem, places: int, sharers: int, recorder: Recorder):
+    def __init__(
+        self, machine: TimedMachine, memory: MemorySystem, placement: Placement, sharers: int, recorder: Recorder
+    ) -> None:
         self.machine, self.memory, self.recorder = machine, memory, recorder
         self.figures = machine.card.figures
         cx, cy, cz = machine.launch.cluster
-        self.sms = [SM(self.figures, sharers) for _ in range(cx * cy * cz)]
+        self.sms = [SM(self.figures, sharers, placement.l1_bytes) for _ in range(cx * cy * cz)]
         if machine.code is not None:
             for sm in self.sms:
                 sm.code.warm(-(-machine.code.size // 128))
@@ -50,7 +53,8 @@ class Simulation:
         self.ran: list[Ran] = []
         kernel, warps = machine.launch.kernel, machine.launch.warps
         self.free = [
-            [RegisterFile(kernel.registers, 32 * warps) for _ in range(cx * cy * cz)] for _ in range(max(places, 1))
+            [RegisterFile(kernel.registers, 32 * warps) for _ in range(cx * cy * cz)]
+            for _ in range(max(placement.places, 1))
         ]
         self.living: dict[TimedCluster, tuple[int, list[RegisterFile]]] = {}
         self.polls = 0

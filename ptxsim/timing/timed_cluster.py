@@ -16,6 +16,7 @@ from ..warp import PARTED, RUNNING, WAITING, Fragment
 from ..work import Pipe, Task
 from .engines import Engines, skip
 from .hardware import SM, WarpClock
+from .l1_cache import Lines
 from .watcher import Both, Watcher
 
 if TYPE_CHECKING:
@@ -208,28 +209,24 @@ class TimedCluster(Cluster):
 
     # what blocks touch
     def touched_global(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
-        sm, line = self.sms[f.cta.rank], self.program.instructions[access.at].line
+        sm, ins = self.sms[f.cta.rank], self.program.instructions[access.at]
         memory, machine = self.simulation.memory, self.simulation.machine
         if access.write:
             machine.keep(allocation, offsets, access.size)
-        sectors: dict[int, int] = {}
-        start = allocation.start >> 5
-        for sector in _sectors(offsets, access.size):
-            key = (sector + start) >> 2
-            sectors[key] = sectors.get(key, 0) + 1
+        lines = _lines(offsets, access.size, allocation.start >> 5)
         if access.write and not access.atomic:
-            end = memory.store(sm, allocation.address, sum(sectors.values()), self.now)
+            end = memory.store(sm, allocation.address, lines, self.now)
             self.drained = max(self.drained, end)
             backlog = sm.stores.free - self.now - _STORE_BUFFER / sm.stores.rate
             self.waited = max(self.waited, self.now + backlog, memory.l2_writes.free - _STORE_BUFFER / sm.stores.rate)
             return
         if access.atomic:
-            for key in sectors:
-                sm.l1.pop(key, None)
-        end = memory.load(sm, allocation.address, sectors, self.now)
+            sm.l1.drop(lines)
+        asked = access.size * len(offsets)
+        end = memory.load(sm, allocation.address, lines, asked, self.now, in_l1=not access.ordered)
         if access.atomic:
             end += self.figures.atomic_cycles * len(offsets)
-        self.latencies[line] = max(self.latencies.get(line, 0.0), end - self.now)
+        self.latencies[ins.line] = max(self.latencies.get(ins.line, 0.0), end - self.now)
 
     def touched_shared(self, target: CTA, f: Fragment, offsets: np.ndarray, access: Access) -> None:
         ins = self.program.instructions[access.at]
@@ -263,13 +260,17 @@ class TimedCluster(Cluster):
 _STORE_BUFFER = 8192.0  # bytes of ordinary stores that may be on their way before a warp has to wait
 
 
-def _sectors(offsets: np.ndarray, size: int) -> list[int]:
-    """The 32-byte sectors that accesses of `size` bytes touch."""
+def _lines(offsets: np.ndarray, size: int, start: int) -> Lines:
+    """The 32-byte sectors, by line, that accesses of `size` bytes at offsets from sector `start` touch."""
     first = offsets.astype(np.int64)
     found = set((first >> 5).tolist())
     if size > 1:
         found |= set(((first + size - 1) >> 5).tolist())
-    return sorted(found)
+    lines: Lines = {}
+    for sector in sorted(found):
+        at = sector + start
+        lines[at >> 2] = lines.get(at >> 2, 0) | 1 << (at & 3)
+    return lines
 
 
 @lru_cache(maxsize=65536)

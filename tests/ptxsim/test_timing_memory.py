@@ -1,0 +1,101 @@
+"""The clock's L1: which bytes an SM asks L2 for, when they are there, and what L2 writes back."""
+
+import numpy as np
+import pytest
+from snippets import kernel_text
+
+import ptxsim
+from ptxsim.timing import DeviceModel
+from ptxsim.timing.grid import l1_bytes, place
+from ptxsim.timing.hardware import SM
+from ptxsim.timing.l1_cache import L1Cache, bytes_of
+from ptxsim.timing.memory_system import MemorySystem
+
+CARD = DeviceModel.load("h200").changed(
+    sm_clock_mhz=1000, l1_latency=30, l2_latency=300, l1_bytes_per_cycle=128, load_bytes_per_cycle=4
+)
+
+
+def loading(*loads: str, stride: int = 16) -> ptxsim.Launch:
+    """One warp whose lanes stand `stride` bytes apart and that stores the sum of what it has loaded."""
+    body = f"ld.param.u64 %d1, [p0]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, {stride}; add.s64 %d1, %d1, %d2;\n"
+    body += "".join(f"{load}\n" for load in loads)
+    body += "".join(f"add.u32 %r10, %r10, %r{10 + k};\n" for k in range(1, len(loads))) + "st.global.u32 [%d1], %r10;"
+    module = ptxsim.Module.from_text(kernel_text(body, 1))
+    return ptxsim.launch(module, "k", (1,), (32,), (np.zeros(65536, np.uint8),))
+
+
+def cycles(*loads: str, card: DeviceModel = CARD, stride: int = 16) -> float:
+    return ptxsim.predict(loading(*loads, stride=stride), card).launches[0].cycles
+
+
+PART = tuple(f"ld.global.u32 %r{10 + k}, [%d1+{4 * k}];" for k in range(4))
+
+
+def test_lanes_that_read_4_of_16_bytes_fetch_each_sector_once() -> None:
+    """As cutlass_ampere and cutlass_pdl do: four loads of 512 bytes with one between them."""
+    one, four = cycles(PART[0]), cycles(*PART)
+    assert one > 300 + 512 / 4
+    assert four - one < 40
+
+
+def test_sectors_of_a_line_that_nobody_has_asked_for_are_fetched() -> None:
+    apart = cycles(PART[0], "ld.global.u32 %r11, [%d1+32];", stride=128)
+    assert apart - cycles(PART[0], stride=128) > 32 * 32 / 4 - 40
+
+
+def test_a_load_past_l1_asks_l2_again() -> None:
+    volatile = tuple(load.replace("ld.", "ld.volatile.") for load in PART)
+    assert cycles(*volatile) - cycles(*PART) > 3 * 512 / 4 - 40
+
+
+def test_a_load_waits_for_bytes_that_are_on_their_way() -> None:
+    cache = L1Cache(1024)
+    assert cache.look({7: 0b0011}) == ({7: 0b0011}, 0.0)
+    cache.fill({7: 0b0011}, 500.0)
+    assert cache.look({7: 0b0110}) == ({7: 0b0100}, 500.0)
+
+
+def test_the_line_that_was_used_the_longest_ago_goes_first() -> None:
+    cache = L1Cache(2 * 128)
+    for line in (1, 2):
+        cache.fill({line: 0b1111}, 10.0)
+    assert cache.look({1: 0b0001})[0] == {}
+    cache.fill({3: 0b1111}, 20.0)
+    assert [cache.look({line: 0b1111})[0] != {} for line in (1, 2, 3)] == [False, True, False]
+
+
+def test_an_atomic_leaves_no_line_in_l1() -> None:
+    cache = L1Cache(1024)
+    cache.fill({5: 0b1111}, 10.0)
+    cache.drop({5: 0b0001})
+    assert cache.look({5: 0b1000})[0] == {5: 0b1000}
+
+
+def test_a_sector_that_several_stores_fill_is_written_back_once() -> None:
+    sm, memory = SM(CARD.figures, 1, 65536), MemorySystem(CARD.figures, 1000, 1, 132)
+    memory.write_back = 1.0
+    for at in range(4):
+        memory.store(sm, 0, {0: 0b1111, 1: 0b1111}, float(at))
+    assert memory.traffic.dram == bytes_of({0: 0b1111, 1: 0b1111}) == 256
+    assert memory.traffic.l2 == 4 * 256
+
+
+def test_what_an_sm_reads_again_does_not_count_for_dram_a_second_time() -> None:
+    sm, memory = SM(CARD.figures, 1, 256), MemorySystem(CARD.figures, 1000, 1, 132)  # an L1 of two lines
+    memory.misses[0] = 1.0
+    for lap in range(2):
+        for line in range(16):
+            memory.load(sm, 0, {line: 0b1111}, 128, 1000.0 * lap + line)
+    assert memory.traffic.dram == 16 * 128
+
+
+@pytest.mark.parametrize(("shared", "kibibytes"), [(0, 256), (8 * 1024, 248), (9 * 1024, 240), (227 * 1024, 28)])
+def test_l1_has_what_the_carve_out_for_shared_memory_leaves(shared, kibibytes) -> None:
+    assert l1_bytes(shared, CARD) == kibibytes * 1024
+
+
+def test_l1_has_what_all_ctas_of_an_sm_together_leave() -> None:
+    launch = loading(*PART)
+    placed = place(launch, CARD, None)
+    assert placed.l1_bytes == l1_bytes(placed.places * placed.shared_bytes, CARD) < 256 * 1024
