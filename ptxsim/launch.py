@@ -14,6 +14,7 @@ from .parser import Module
 from .syntax import Kernel, PtxError, Variable
 
 Dim3 = tuple[int, int, int]
+EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Launch:
     @property
     def early(self) -> bool:
         """Whether it may begin while the launch before still runs (programmatic dependent launch)."""
-        return bool(self.attributes.get("attribute_6", (0,))[0])
+        return bool(self.attributes.get(EARLY, (0,))[0])
 
     @property
     def warps(self) -> int:

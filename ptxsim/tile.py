@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from .arguments import Pointer, Tensor, buffer_of, register
-from .launch import Dim3, Launch
+from .launch import EARLY, Dim3, Launch
 from .linking import CaptureError, link_content, nearest
 from .memory import Memory
 from .parser import Module
@@ -42,12 +42,14 @@ def tile_launch(
     args: Sequence[Any],
     *,
     pointees: Sequence[Any] = (),
+    early: bool = False,
 ) -> Launch:
     """A launch of a kernel of a cubin that cuTile exported, over a grid of tile blocks.
 
     module: the PTX that the cubin carries. args: what the kernel takes, by cuTile's calling convention: an array (of
     numpy, of torch, or a Tensor) stands for its address, its shape and its strides, an int and a float for four bytes,
     bytes for themselves. pointees: arrays that the kernel reaches by addresses among the bytes, or in other arrays.
+    early: whether the grid may start before the launch ahead of it has ended (programmatic dependent launch).
     Raises ValueError for a kernel that is not there and for arguments that do not fit, CaptureError for a cubin whose
     host code cannot be run here.
     """
@@ -60,7 +62,7 @@ def tile_launch(
     for p in k.params[len(values) :]:
         if p.size == DESCRIPTOR:
             _check(kernel, params[p.offset : p.offset + p.size], memory)
-    return _launch(module, k, grid, params.tobytes(), memory)
+    return _launch(module, k, grid, params.tobytes(), memory, {EARLY: (1,)} if early else {})
 
 
 def parameter_block(cubin: str | Path, module: Module, kernel: str, values: Sequence[bytes]) -> np.ndarray:
@@ -83,7 +85,14 @@ def parameter_block(cubin: str | Path, module: Module, kernel: str, values: Sequ
     return params
 
 
-def _launch(module: Module, kernel: Kernel, grid: tuple[int, ...], params: bytes, memory: Memory) -> Launch:
+def _launch(
+    module: Module,
+    kernel: Kernel,
+    grid: tuple[int, ...],
+    params: bytes,
+    memory: Memory,
+    attributes: dict[str, tuple[int, ...]],
+) -> Launch:
     """With the threads and the cluster that the PTX asks for; a grid of clusters becomes one of CTAs."""
     cx, cy, cz = cluster = _three(kernel.directives.get("reqnctapercluster", (1,)))
     x, y, z = _three(grid)
@@ -105,6 +114,7 @@ def _launch(module: Module, kernel: Kernel, grid: tuple[int, ...], params: bytes
         memory=memory,
         explicit_cluster=cluster != (1, 1, 1),
         cta_memory=(own, size),
+        attributes=attributes,
     )
 
 

@@ -23,7 +23,7 @@ from cutesnake.plot.pipeline import MOST_SPANS, draw_pipeline
 from cutesnake.predict.band import UNMEASURED, band
 from cutesnake.predict.card import table
 from cutesnake.predict.prediction import MOST_SPANS as MOST_KEPT
-from cutesnake.predict.prediction import _middle, predict_build
+from cutesnake.predict.prediction import _middle, captured, predict_build
 from cutesnake.report import render
 from project import ROOT
 from ptxsim.timing.prediction import Span, Timeline, Track
@@ -244,6 +244,23 @@ def test_a_build_is_predicted_on_tensors_without_numbers(kernel) -> None:
     moved = 3 * 4 * 200_000 * 256 / 8e12 * 1e6  # µs at the 8 TB/s of a B200
     assert large["cold_us"] > moved and large["dram_percent"] > 50 > small["dram_percent"]
     assert small["timeline"]["tracks"] and small["parameters"]["assumed"] >= 0
+
+
+@pytest.mark.slow
+def test_a_cutile_launch_that_may_start_early_is_predicted_so() -> None:
+    workload = make_workload("dependent_launch", ADD)
+    times, early = {}, {}
+    for variant in load_kernel("dependent_launch", "cutile").variants(workload, "sm_100a"):
+        folder = build("dependent_launch", "cutile", "sm_100a", variant)
+        chosen = {"id": variant.id, "params": dict(variant.params)}
+        case = Case("predict", "dependent_launch", "cutile", "sm_100a", chosen, ADD, str(folder), {"device": "b200"})
+        launches, _ = captured(case)
+        early[variant.params["early"]] = [launch.early for launch in launches]
+        times[variant.params["early"]] = predict_build(case, json.loads((folder / "build.json").read_text()))["metrics"]
+    assert early == {True: [False, True], False: [False, False]}
+    assert times[True]["warm_us"] < times[False]["warm_us"]
+    second, ahead = (times[True]["launches"]["warm"][n] for n in (1, 0))
+    assert second["start_us"] < ahead["end_us"] + 1.0  # the gap of launches that wait
 
 
 def test_another_value_in_a_cards_table_is_another_prediction(tmp_path) -> None:

@@ -25,7 +25,9 @@ def epilogue() -> Path:
     return build("gemm_epilogue", "cutile", "sm_100a", variant)
 
 
-def launched(folder: Path, cubin: Path | None = None) -> tuple[ptxsim.Launch, list[np.ndarray], list[int]]:
+def launched(
+    folder: Path, cubin: Path | None = None, early: bool = False
+) -> tuple[ptxsim.Launch, list[np.ndarray], list[int]]:
     """A launch on zeros, its arrays, and where its descriptors lie among its parameters."""
     module = ptxsim.Module.from_file(folder / "kernel.ptx")
     (kernel,) = module.kernels.values()
@@ -37,7 +39,7 @@ def launched(folder: Path, cubin: Path | None = None) -> tuple[ptxsim.Launch, li
         arguments.append(ptxsim.Tensor(array, "bfloat16", array.shape, tuple(s // 2 for s in array.strides)))
     given = sum(1 + 2 * array.ndim for array in arrays)
     arguments += [bytes(size) for size in sizes[given:]]
-    launch = ptxsim.tile_launch(cubin or folder / "kernel.cubin", module, kernel.name, (1,), arguments)
+    launch = ptxsim.tile_launch(cubin or folder / "kernel.cubin", module, kernel.name, (1,), arguments, early=early)
     return launch, arrays, [p.offset for p in kernel.params if p.size == 128]
 
 
@@ -74,6 +76,11 @@ def test_arguments_that_do_not_fit_are_refused(epilogue) -> None:
         ptxsim.tile_launch(epilogue / "kernel.cubin", module, name, (1,), (1, 2))
     with pytest.raises(ValueError, match="has no kernel other"):
         ptxsim.tile_launch(epilogue / "kernel.cubin", module, "other", (1,), ())
+
+
+def test_a_launch_says_whether_it_may_start_early(epilogue) -> None:
+    assert launched(epilogue, early=True)[0].early
+    assert not launched(epilogue)[0].early
 
 
 def test_a_cubin_that_cannot_be_used_says_why(epilogue, tmp_path) -> None:

@@ -35,7 +35,8 @@ def check(name: str, answer: tuple[Any, ...]) -> Any:
     return values[0] if values else None
 
 
-Enqueue = Callable[[str, tuple[int, int, int], Sequence[Any]], None]  # of a launch: its symbol, grid and values
+# Of a launch: its symbol, grid, values, and whether it may start while its predecessor is finishing.
+Enqueue = Callable[[str, tuple[int, int, int], Sequence[Any], bool], None]
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,7 @@ class TileLaunch:
     ) -> None:
         self.launch = Launch(symbol, grid, (1, 1, 1))
         self._function = function
+        self._overlap = overlap
         self._kept = tuple(values)  # tensors must outlive the launches that point at them
         self._parameters = tuple(flatten(values))
         pointers = [ctypes.addressof(parameter) for parameter in self._parameters]
@@ -181,7 +183,7 @@ class TileLaunch:
 
     def __call__(self, stream: int) -> None:
         if isinstance(self._function, Played):
-            return self._function.enqueue(self.launch.symbol, self.launch.grid, self._kept)
+            return self._function.enqueue(self.launch.symbol, self.launch.grid, self._kept, self._overlap)
         self._config.hStream = stream
         check(
             f"cuLaunchKernelEx {self.launch.symbol}",

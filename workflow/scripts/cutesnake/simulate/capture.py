@@ -76,14 +76,17 @@ class Catcher:
         place, module = self._folder / "kernel.o", self.module("kernel")
         return ptxsim.capture(place, function, (*tensors, stream), module, sm_count=self._processors)
 
-    def _of_cubin(self, path: Path, symbol: str, grid: tuple[int, int, int], values: Sequence[Any]) -> Any:
+    def _of_cubin(
+        self, path: Path, symbol: str, grid: tuple[int, int, int], values: Sequence[Any], overlap: bool
+    ) -> Any:
         """A launch of a cuTile build."""
         import ptxsim
         from cutesnake.load import cutile as cutile_load
 
         parameters = [bytes(parameter) for parameter in cutile_load.flatten(values)]
         arrays = [self._named(tensor) for tensor in cutile_load.arrays(values)]
-        return ptxsim.tile_launch(path, self.module(path.stem), symbol, grid, parameters, pointees=arrays)
+        module = self.module(path.stem)
+        return ptxsim.tile_launch(path, module, symbol, grid, parameters, pointees=arrays, early=overlap)
 
     def _named(self, argument: Any) -> Any:
         """A tensor with its name in the operator; anything else as it is."""
