@@ -114,9 +114,10 @@ def test_the_schedule_step_has_a_column_where_a_kernel_has_one(gpu):
     timed = copy.deepcopy(gpu.measured)
     for kernel, plan_us in (("cute_sm90", 3.5), ("torch_sdpa", 6.0)):
         entry = timed[f"results/timing/blend/{kernel}/sm_90a/bf16/b1_s1024_bf16.json"]
-        entry["metrics"] |= {"plan_us": plan_us, "plan_kind": "graph"}
+        entry["metrics"] |= {"plan_us": plan_us, "plan_cold_us": plan_us + 1, "plan_kind": "graph"}
     found = row(compare(sample.replace(gpu, measured=timed)), "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")
     assert found["cute"]["cells"]["plan_us"]["value"] == 3.5
+    assert found["cute"]["cells"]["plan_cold_us"]["value"] == 4.5
     assert found["baselines"][0]["plan_us"]["value"] == 6.0
     without = found["cutile"]["cells"]["plan_us"]
     assert without["kind"] == "missing" and "makes its schedule anew" in without["reason"]

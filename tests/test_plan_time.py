@@ -45,16 +45,27 @@ def graphs(monkeypatch):
     monkeypatch.setattr(plan_time, "capture", capture)
     monkeypatch.setattr(plan_time, "kernel_nodes", len)
     monkeypatch.setattr(plan_time, "replay", replay)
+    monkeypatch.setattr(plan_time, "replay_cold", lambda graph, stream, replays, flush: (flush(), 14.5 * len(graph))[1])
     return replayed
 
 
+@pytest.fixture(autouse=True)
+def flushes(monkeypatch):
+    """What throws the L2 cache away is counted: one entry for each time."""
+    found = []
+    monkeypatch.setattr(plan_time, "flusher", lambda stream: lambda: found.append(stream))
+    return found
+
+
 def test_a_runner_without_a_plan_has_no_time_of_it():
-    assert plan_time.time_plan(Runner(lambda stream: None), Stream(), None) == {"plan_us": None, "plan_kind": None}
+    found = plan_time.time_plan(Runner(lambda stream: None), Stream(), None)
+    assert found == {"plan_us": None, "plan_cold_us": None, "plan_kind": None}
 
 
 def test_a_plan_on_the_card_is_replayed_in_a_graph_of_several(graphs):
     planner = Planner()
-    assert plan_time.time_plan(planner, Stream(), None) == {"plan_us": 12.5, "plan_kind": "graph"}
+    found = plan_time.time_plan(planner, Stream(), None)
+    assert found == {"plan_us": 12.5, "plan_cold_us": 14.5, "plan_kind": "graph"}  # cold: a graph of one plan
     assert graphs == [(1, 1), (10, 10)]  # one plan takes 20 us: ten of them for 200 us
     assert set(planner.planned) == {Stream.cuda_stream}
 
@@ -66,7 +77,15 @@ def test_a_plan_that_cannot_be_captured_is_timed_on_the_host(graphs, monkeypatch
     monkeypatch.setattr(plan_time, "capture", refuse)
     found = plan_time.time_plan(Planner(0.002), Stream(), None)
     assert found["plan_kind"] == "host" and not graphs
-    assert 2000 <= found["plan_us"] < 20_000
+    assert 2000 <= found["plan_us"] < 20_000 and 2000 <= found["plan_cold_us"] < 20_000
+
+
+def test_the_cache_is_flushed_before_every_cold_plan_on_the_host_and_before_no_warm_one(graphs, monkeypatch, flushes):
+    monkeypatch.setattr(plan_time, "kernel_nodes", lambda graph: 0)
+    planner = Planner()
+    plan_time.time_plan(planner, Stream(), None)
+    assert len(flushes) == plan_time.REPLAYS
+    assert len(planner.planned) == 3 + 1 + 2 * plan_time.REPLAYS  # to warm up, captured, warm and cold
 
 
 def test_a_plan_that_launches_nothing_is_timed_on_the_host(graphs, monkeypatch):

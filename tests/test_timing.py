@@ -55,7 +55,8 @@ def test_hot_time_is_per_call_of_the_graph():
 def test_a_row_fits_the_schema():
     metrics = row()
     metrics |= {"burst_us": 259.0, "kernels_per_call": 4, "calls_per_graph": 1, "measuring_seconds": 0.4}
-    metrics |= {"hot_sm_clock_mhz": 1880.0, "burst_sm_clock_mhz": None, "plan_us": 3.1, "plan_kind": "graph"}
+    metrics |= {"hot_sm_clock_mhz": 1880.0, "burst_sm_clock_mhz": None, "plan_us": 3.1}
+    metrics |= {"plan_cold_us": 4.2, "plan_kind": "graph"}
     metrics["flags"] = timing.flags(metrics, SETTINGS)
     entry = make_record(small_case(), metrics, seconds=1.0)
     record.check("timing", {**entry, "stage": "timing"}, "a row")

@@ -19,6 +19,7 @@ class Metric:
     predicted: str | None = None  # what a prediction calls it
 
 
+NO_PLAN = "the kernel has no step that makes its schedule anew, or was timed before that step was"
 METRICS = (
     Metric(
         "duration_us",
@@ -40,13 +41,23 @@ METRICS = (
         predicted="warm_us",
     ),
     Metric(
+        "plan_cold_us",
+        "Plan",
+        "µs",
+        "timing",
+        "plan_cold_us",
+        "median time of making the schedule anew for inputs that have just arrived, which the durations leave out, L2 "
+        "cache flushed before each run",
+        NO_PLAN,
+    ),
+    Metric(
         "plan_us",
-        "Schedule",
+        "Plan, hot L2",
         "µs",
         "timing",
         "plan_us",
-        "median time of making the schedule anew for the lengths on the card, warm, which the durations leave out",
-        "the kernel has no step that makes its schedule anew on the card, or was timed before that step was",
+        "median time of making the schedule anew, repeated without flushing the L2 cache",
+        NO_PLAN,
     ),
     Metric(
         "tensor_core_percent",

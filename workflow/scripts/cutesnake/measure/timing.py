@@ -11,7 +11,7 @@ of its kernel nodes proves that the launches are on the timed stream. Host time 
 
 Each kind has the SM clock of its own samples: at its power limit a card may run them up to 15 % apart.
 
-- plan: where a runner can make its schedule anew, that step alone, warm.
+- plan: where a runner can make its schedule anew, that step alone, warm and cold.
 """
 
 from __future__ import annotations

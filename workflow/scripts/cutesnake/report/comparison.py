@@ -10,7 +10,7 @@ from cutesnake.report.words import DSL_NAMES, Notes, plural, signed, slug, where
 
 Record = dict[str, Any]
 DSLS = ("cutile", "cute")
-OPTIONAL = ("hot_duration_us", "plan_us")  # columns of a table only where some row has the figure
+OPTIONAL = ("hot_duration_us", "plan_cold_us", "plan_us")  # columns of a table only where some row has the figure
 MOST_UNMEASURED = 40  # workloads in a table without a measurement; the CSV file has all
 MARKS = {"static": "s", "predicted": "p"}  # behind figures that nobody measured
 TIMES = "\N{MULTIPLICATION SIGN}"

@@ -61,18 +61,21 @@ class SimulatorBackend:
         import ptxsim
 
         names = {tensor.data_ptr(): name for group in (inputs, outputs) for name, tensor in checker.tensors(group)}
-        order: dict[str, Any] = {}
+        order: dict[str, Any] = {"planned": []}
         module = load_kernel(case.operator, case.kernel)
         more = MORE_CHECKS if module.DSL == "cute" and module.SOURCE == OURS else ()
         with self.catcher(case, lambda launches: self._run(launches, order, more), self.processors, names).opened():
             runner = case.bind(workload, inputs, outputs)
 
-        def run(schedule: str | None, seed: int) -> list[str]:
-            order.update(schedule=schedule, seed=seed, results=[], first=self.counts is None)
+        def simulated(call: Callable[[int], Any]) -> None:
             try:
-                runner(0)
+                call(0)
             except (ptxsim.PtxError, ptxsim.CaptureError) as error:
                 raise NotSimulatedError(_plain(f"ptxsim cannot run it: {error}")) from error
+
+        def run(schedule: str | None, seed: int) -> list[str]:
+            order.update(schedule=schedule, seed=seed, results=order["planned"], first=self.counts is None, planned=[])
+            simulated(runner)
             runner.finish()
             findings = [finding for result in order["results"] for finding in result.findings]
             seconds = sum(result.seconds for result in order["results"])
@@ -80,7 +83,14 @@ class SimulatorBackend:
             self._say(f"{workload.id}, seed {seed}, schedule {schedule}: {count}, {seconds:.1f} s")
             return [_plain(str(finding)) for finding in findings]
 
-        return Bound(run)
+        def plan() -> None:
+            """What is found wrong with it counts for the call after it."""
+            order.update(schedule=self.schedules[0], seed=0, results=[], first=False)
+            if runner.plan is not None:
+                simulated(runner.plan)
+            order["planned"] = order["results"]
+
+        return Bound(run, plan if runner.plan else None)
 
     def _run(self, launches: list[Any], order: dict[str, Any], more: Sequence[str] = ()) -> None:
         import ptxsim
