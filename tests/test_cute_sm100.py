@@ -137,6 +137,7 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     assert made["launch"][split]["cluster"] == [layout.CTAS, 1, 1]
     assert sizes.shared_bytes <= made["launch"][split]["dynamic_shared_bytes"] <= 232_448
 
+    assert "BRA.U.ANY" not in sass, "a product or copy stands in a loop over the lanes: its operands were not uniform"
     opcodes = re.findall(r"\b(UTC[A-Z]*MMA[.\w]*|UTMALDG[.\w]*|UTMASTG[.\w]*|UTCBAR[.\w]*)", sass)
     products = [opcode for opcode in opcodes if "MMA" in opcode]
     # Before and within the loop over tiles, or within and after it.

@@ -182,8 +182,8 @@ class Epilogue:
                 shared, target = cpasync.tma_partition(
                     atom, 0, cute.make_layout(1), cute.group_modes(box, 0, 2), cute.group_modes(tiles, 0, 2)
                 )
-                column = OUT_COLUMNS // self.layout.groups * self.group + width * n  # of tensor memory
-                column = HALF * (column // per_half) + column % per_half + per_half * self.upper
+                column = OUT_COLUMNS // self.layout.groups * (warp // 4) + width * n  # of tensor memory
+                column = HALF * (column // per_half) + column % per_half + per_half * (warp // 2 % 2)
                 cute.copy(atom, shared, target[None, rows, column // width, index])
                 cute.arch.cp_async_bulk_commit_group()
         if lane == 0:

@@ -168,7 +168,9 @@ class MlaDecodeSm100:
         boxes: cute.ComposedLayout,
     ):
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
-        rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
+        # Not the cluster's own number of the CTA: ptxas takes that for different from lane to lane, and every warp that
+        # branches on it for divided, so that each product and load stands in a loop over the lanes.
+        rank = cute.arch.block_idx()[0] % CTAS
         pair = cute.arch.block_idx()[0] // CTAS
         storage = SmemAllocator().allocate(self.storage)
         mbarriers = storage.mbarriers.data_ptr()
