@@ -227,6 +227,40 @@ def test_the_comparison_is_a_table_for_pandas_too(tmp_path) -> None:
     assert list(empty.columns[:4]) == ["operator", "workload", "kernel", "dsl"]
 
 
+def test_the_table_has_every_workload_and_the_record_only_what_a_page_shows_in_full(tmp_path, monkeypatch) -> None:
+    evidence = sample.evidence(gpu=True)
+    every = compare(evidence)
+    monkeypatch.setattr("cutesnake.compare.picked.MOST_SHOWN", 2)
+    write_comparison(evidence, str(tmp_path / "c.json"), str(tmp_path / "c.csv"))
+    few = record.read("compare", tmp_path / "c.json")
+    shown = {row["workload"] for row in few["rows"]}
+    assert len(shown) < few["workloads"] == every["workloads"] == len(evidence.workloads)
+    assert few["rows"] == [row for row in every["rows"] if row["workload"] in shown]
+    kept = ("times", "speedups", "coverage", "reasons")
+    assert {key: few[key] for key in kept} == {key: every[key] for key in kept}
+    table = pandas.read_csv(tmp_path / "c.csv")
+    assert set(table["workload"]) == set(evidence.workloads)
+    for entry in few["tables"]:
+        rows = [row for row in every["rows"] if (row["target"], row["device"]) == (entry["target"], entry["device"])]
+        assert entry["workloads"] == len({row["workload"] for row in rows})
+        for pair in entry["said"]:
+            mine = [row for row in rows if all(row[dsl]["kernel"] == pair[dsl] for dsl in ("cutile", "cute"))]
+            assert pair["rows"] == len(mine)
+            for said in pair["sentences"]:
+                holds = [row for row in mine for i in row["insights"] if i["sentence"] == said["sentence"]]
+                assert said["rows"] == len(holds) > 1
+
+
+def test_a_figure_that_was_not_measured_names_its_reason_by_number(tmp_path) -> None:
+    write_comparison(sample.evidence(), str(tmp_path / "c.json"), str(tmp_path / "c.csv"))
+    why = record.read("compare", tmp_path / "c.json")["reasons"]
+    assert len(why) == len(set(why))
+    table = pandas.read_csv(tmp_path / "c.csv")
+    one = table[(table["kernel"] == "cutile") & (table["target"] == "sm_90a")].iloc[0]
+    assert one["duration_us_kind"] == "static" and "no NVIDIA driver" in why[int(one["duration_us_why"])]
+    assert table["tensor_core_percent"].isna().all() and table["tensor_core_percent_why"].notna().all()
+
+
 def test_the_overview_has_a_row_per_operator_and_card(tmp_path) -> None:
     one = compare(with_another_card(sample.evidence(recorded=True), lambda *_: None))
     entry = write_overview([one, scaled(one, "other", 3.0)], tmp_path)

@@ -286,7 +286,7 @@ def test_pictures_and_times_name_it_as_cuda(shown) -> None:
     assert "flash_mla (CUDA C++)" in {text.get_text() for text in legend.get_texts()}
     drawn = draw_timeline(shown, source, "sm_90a").figure.axes[0]
     assert "flash_mla" in {text.get_text() for text in drawn.get_yticklabels()}
-    (table,) = times.times(compare(shown), [], Notes(), set(shown.workloads))
+    (table,) = times.times(compare(shown), [], Notes())
     assert "flash_mla" in table["kernels"]
 
 
@@ -296,7 +296,6 @@ def test_the_summary_sets_every_kernel_against_it_and_its_reference_times_give_w
         compare(shown),
         [{**elsewhere, "kernel": "flash_mla"}, {**elsewhere, "kernel": "another"}],
         Notes(),
-        set(shown.workloads),
     )
     assert [reference["kernel"] for reference in table["references"]] == ["another"]
     assert table["peers"] == ["flash_mla"]
@@ -317,5 +316,5 @@ def test_recorded_kernels_that_the_experiment_leaves_out_are_not_shown(shown) ->
     (legend,) = draw_times(without, source, "sm_90a").figure.legends
     assert {text.get_text().split()[0] for text in legend.get_texts()} == {"tilegym", "cute_sm90", "torch_sdpa"}
     draw_timeline(without, source, "sm_90a")
-    (table,) = times.times(compare(without), [], Notes(), set(without.workloads))
+    (table,) = times.times(compare(without), [], Notes())
     assert set(table["kernels"]) == {"tilegym", "cute_sm90", "torch_sdpa"}

@@ -12,8 +12,8 @@ import sample
 from builds import build
 from cutesnake import record
 from cutesnake.catalog import load_kernel, make_workload
-from cutesnake.compare.comparison import compare
-from cutesnake.compare.csv_table import to_csv
+from cutesnake.compare.comparison import compare, every_row
+from cutesnake.compare.csv_table import reasons, to_csv
 from cutesnake.measure.case import Case
 from cutesnake.plan.config import ConfigError, check
 from cutesnake.plan.machine import Machine
@@ -162,7 +162,10 @@ def test_a_comparison_has_predictions_where_nobody_measured_and_calls_them_so() 
     assert "NVIDIA B200 at 1,965 MHz, give or take 20 %" in cells["duration_us"]["reason"]
     assert row["delta"]["duration_us"]["kind"] == "missing"  # the other side is a lower bound
     assert compared["speedups"] == [] and compared["times"] == []  # nothing predicted counts as timed
-    line = next(x for x in to_csv(compared).splitlines() if "b32_s8192_fp16" in x and "cutlass_fp16" in x)
+    rows = every_row(evidence)
+    line = next(
+        x for x in to_csv("blend", rows, reasons(rows)).splitlines() if "b32_s8192_fp16" in x and "cutlass_fp16" in x
+    )
     assert "predicted" in line and "measured" not in line
 
 

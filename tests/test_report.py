@@ -19,7 +19,6 @@ from cutesnake.compare.comparison import compare
 from cutesnake.plot import plot
 from cutesnake.report import Contents, render
 from cutesnake.report.comparison import tables
-from cutesnake.report.picked import picked
 from cutesnake.report.words import Notes, signed, state, where
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -175,15 +174,15 @@ def test_a_laptop_shows_what_was_recorded_elsewhere(tmp_path):
 
 
 def all_tables(comparison):
-    return tables(comparison, Notes(), picked(comparison))
+    return tables(comparison, Notes())
 
 
 def test_a_page_shows_some_of_many_workloads_in_full_and_the_times_of_all(tmp_path, monkeypatch):
-    monkeypatch.setattr("cutesnake.report.picked.MOST_SHOWN", 2)
+    monkeypatch.setattr("cutesnake.compare.picked.MOST_SHOWN", 2)
     evidence = sample.evidence(gpu=True)
     comparison = compare(evidence)
     every = list(evidence.workloads)
-    chosen = picked(comparison)
+    chosen = {row["workload"] for row in comparison["rows"]}
     (speeds,) = comparison["speedups"]
     extremes = {speeds[key][end] for key in ("cold", "warm") for end in ("least_at", "most_at")}
     assert chosen == {every[0], every[-1], *extremes} and len(chosen) < len(every)

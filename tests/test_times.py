@@ -10,7 +10,6 @@ import sample
 from cutesnake.compare.comparison import compare
 from cutesnake.places import ROOT
 from cutesnake.plan.config import check
-from cutesnake.report.picked import picked
 from cutesnake.report.times import times
 from cutesnake.report.words import Notes
 
@@ -29,8 +28,7 @@ REFERENCE = {
 
 def view(evidence, references):
     notes = Notes()
-    compared = compare(evidence)
-    return times(compared, references, notes, picked(compared)), notes.texts
+    return times(compare(evidence), references, notes), notes.texts
 
 
 def figures(table, name):

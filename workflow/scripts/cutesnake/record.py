@@ -137,10 +137,13 @@ def rewrite_journal() -> None:
             path.unlink() if path != JOURNAL else None
 
 
-def write(stage: str, path: Path | str, record: dict[str, Any]) -> None:
-    """Check `record` against the stage's schema and write it atomically, without this machine's folders."""
+def write(stage: str, path: Path | str, record: dict[str, Any], *, indent: int | None = 1) -> None:
+    """Check `record` against the stage's schema and write it atomically, without this machine's folders.
+
+    With `indent` None it is one line: a third smaller where a record has thousands of rows.
+    """
     check(stage, record, str(path))
-    write_text(path, neutral_json(json.dumps(record, indent=1, allow_nan=False)) + "\n")
+    write_text(path, neutral_json(json.dumps(record, indent=indent, allow_nan=False)) + "\n")
 
 
 def read(stage: str, path: Path | str) -> dict[str, Any]:

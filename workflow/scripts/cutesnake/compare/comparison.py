@@ -16,9 +16,10 @@ from cutesnake import record
 from cutesnake.compare.agreement import agreement
 from cutesnake.compare.beyond import beyond
 from cutesnake.compare.coverage import coverage
-from cutesnake.compare.csv_table import to_csv
+from cutesnake.compare.csv_table import reasons, to_csv
 from cutesnake.compare.insight import RULES, Pair, Side, insights
 from cutesnake.compare.metrics import METRICS, Metric
+from cutesnake.compare.picked import picked, tables
 from cutesnake.compare.speedup import speedups
 from cutesnake.compare.times import times
 from cutesnake.evidence.gather import Evidence, Record, Source, first_line
@@ -33,17 +34,36 @@ def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) 
 
     `pairs` names (cuTile kernel, CuTe kernel); by default every cuTile kernel is set beside every CuTe kernel that
     has the target and supports the workload. A workload for which one side has no kernel keeps a row that says why.
+    Its `rows` are those that pages show in full (cutesnake/compare/picked.py); everything else counts all.
     """
+    return _summed_up(evidence, every_row(evidence, pairs))
+
+
+def write_comparison(evidence: Evidence, output: str, table: str) -> None:
+    """Write the record to `output`, and the figures of all rows as CSV to `table`."""
+    rows = every_row(evidence)
+    compared = _summed_up(evidence, rows)
+    record.write("compare", output, compared, indent=None)
+    record.write_text(table, to_csv(evidence.operator, rows, compared["reasons"]))
+
+
+def every_row(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) -> list[Record]:
+    """A row per target, source of measurements, workload and pair of kernels."""
     chosen = list(pairs) if pairs is not None else None
     targets = list(dict.fromkeys(target for _, target in evidence.decisions))
-    rows = [
+    return [
         _row(evidence, source, target, workload, left, right)
         for target in targets
         for source in evidence.sources(target)
         for workload in evidence.asked(target)
         for left, right in _pairs(evidence, target, workload, chosen)
     ]
-    tables = times(evidence)
+
+
+def _summed_up(evidence: Evidence, rows: list[Record]) -> Record:
+    timed = times(evidence)
+    speeds = speedups(timed)
+    shown = picked(rows, speeds)
     return {
         "stage": "compare",
         "status": "ok",
@@ -59,19 +79,15 @@ def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) 
         "metrics": [{"key": m.key, "name": m.name, "unit": m.unit, "meaning": m.meaning} for m in METRICS],
         "rules": [{"id": r.id, "basis": r.basis, "condition": r.condition} for r in RULES],
         "coverage": [coverage(evidence, kernel, target) for kernel, target in evidence.decisions],
-        "times": tables,
-        "speedups": speedups(tables),
-        "agreement": agreement(tables),
+        "times": timed,
+        "speedups": speeds,
+        "agreement": agreement(timed),
         "beyond": beyond(evidence),
-        "rows": rows,
+        "workloads": len({row["workload"] for row in rows}),
+        "tables": tables(rows, shown),
+        "reasons": reasons(rows),
+        "rows": [row for row in rows if row["workload"] in shown],
     }
-
-
-def write_comparison(evidence: Evidence, output: str, table: str) -> None:
-    """Write the record to `output`, and the same as CSV to `table`."""
-    compared = compare(evidence)
-    record.write("compare", output, compared)
-    record.write_text(table, to_csv(compared))
 
 
 def _pairs(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from cutesnake.compare.insight import number
+from cutesnake.compare.picked import pair_of, table_of
 from cutesnake.report.words import DSL_NAMES, Notes, plural, signed, slug, where
 
 Record = dict[str, Any]
@@ -17,40 +17,40 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 Repeated = dict[tuple[str, str, str], Record]  # kernels, rule, sentence -> what the box above the table says
 
 
-def tables(comparison: Record, notes: Notes, shown: set[str]) -> list[Record]:
-    """Views of the tables of one operator, measured ones first, with the workloads of `shown`.
+def tables(comparison: Record, notes: Notes) -> list[Record]:
+    """Views of the tables of one operator, measured ones first.
 
     Reasons are numbered by `notes`, those of the page.
     """
-    groups: dict[tuple, list[Record]] = {}
+    rows: dict[tuple, list[Record]] = {}
     for row in comparison["rows"]:
-        device = row["device"]
-        groups.setdefault((row["target"], *device.values()), []).append(row)
-    found = [_table(comparison, rows, notes, str(place), shown) for place, rows in enumerate(groups.values())]
+        rows.setdefault(table_of(row), []).append(row)
+    found = [
+        _table(comparison, table, rows.get(table_of(table), []), notes, str(place))
+        for place, table in enumerate(comparison["tables"])
+    ]
     return sorted(found, key=lambda table: not table["measured"])
 
 
-def _table(comparison: Record, rows: list[Record], notes: Notes, place: str, shown: set[str]) -> Record:
-    first = rows[0]
-    device = first["device"]
+def _table(comparison: Record, table: Record, rows: list[Record], notes: Notes, place: str) -> Record:
+    device = table["device"]
     metrics = [m for m in comparison["metrics"] if m["key"] not in OPTIONAL or _any_known(rows, m["key"])]
-    name = slug("compare", comparison["operator"], first["target"], device["kind"], device["device"] or "")
-    repeated = _repeated(rows, place)
+    name = slug("compare", comparison["operator"], table["target"], device["kind"], device["device"] or "")
+    repeated = _repeated(table, place)
     workloads: dict[str, list[Record]] = {}
     for row in rows:
         workloads.setdefault(row["workload"], []).append(row)
-    if device["kind"] == "none":
-        shown = shown & _foremost(workloads)
+    shown = _foremost(workloads) if device["kind"] == "none" else set(workloads)
     return {
         "id": name,
         "operator": comparison["operator"],
-        "target": first["target"],
+        "target": table["target"],
         "where": where(device) + _also_predicted(rows),
         "measured": device["kind"] != "none",
         "metrics": metrics,
         "workloads": [_workload(pairs, metrics, notes, repeated) for name, pairs in workloads.items() if name in shown],
-        "common": _boxes(rows, repeated),
-        "count": _count(len(workloads), len(shown.intersection(workloads))),
+        "common": _boxes(table, repeated),
+        "count": _count(table["workloads"], len(shown)),
     }
 
 
@@ -102,25 +102,26 @@ def _any_known(rows: list[Record], key: str) -> bool:
 
 def _kernels(row: Record) -> str:
     """The kernels of a row by name."""
-    present = [row[dsl]["kernel"] for dsl in DSLS if row[dsl]["kernel"]]
-    return " beside ".join(present) or "no kernel in either DSL"
+    return _names(*pair_of(row))
 
 
-def _repeated(rows: list[Record], prefix: str) -> Repeated:
+def _names(*kernels: str | None) -> str:
+    return " beside ".join(filter(None, kernels)) or "no kernel in either DSL"
+
+
+def _repeated(table: Record, prefix: str) -> Repeated:
     """What is said of the compiled code in several rows of the same kernels: said once, with an id to refer to."""
-    counts = Counter(
-        (_kernels(row), said["rule"], said["sentence"])
-        for row in rows
-        for said in row["insights"]
-        if said["basis"] == "static"
-    )
-    several = [key for key, count in counts.items() if count > 1]
-    return {key: {"id": f"said-{prefix}-{place}", "rows": counts[key]} for place, key in enumerate(several)}
+    several = [
+        ((_names(pair["cutile"], pair["cute"]), said["rule"], said["sentence"]), said["rows"])
+        for pair in table["said"]
+        for said in pair["sentences"]
+    ]
+    return {key: {"id": f"said-{prefix}-{place}", "rows": rows} for place, (key, rows) in enumerate(several)}
 
 
-def _boxes(rows: list[Record], repeated: Repeated) -> list[Record]:
+def _boxes(table: Record, repeated: Repeated) -> list[Record]:
     """Repeated insights per pair of kernels, each with the number of rows that it holds for."""
-    counts = Counter(_kernels(row) for row in rows)
+    counts = {_names(pair["cutile"], pair["cute"]): pair["rows"] for pair in table["said"]}
     return [
         {
             "kernels": kernels,

@@ -16,7 +16,6 @@ from cutesnake.compare.insight import number
 from cutesnake.evidence.gather import Evidence
 from cutesnake.places import TEMPLATES
 from cutesnake.report import cards, changed, comparison, found, matrix, predicted, ran, times
-from cutesnake.report.picked import picked
 from cutesnake.report.words import Notes, big, plural, slug, where
 
 Record = dict[str, Any]
@@ -108,14 +107,14 @@ def _pictures(contents: Contents) -> tuple[Record | None, list[Record]]:
 
 def _operator(contents: Contents, base: str, notes: Notes) -> Record:
     compared = contents.comparison
-    shown = picked(compared)
+    shown = {row["workload"] for row in compared["rows"]}
     return {
         "name": compared["operator"],
-        "few": len(shown) if len(shown) < len({row["workload"] for row in compared["rows"]}) else None,
+        "few": len(shown) if len(shown) < compared["workloads"] else None,
         "table": os.path.relpath(f"results/compare/{compared['operator']}.csv", base),
-        "times": times.times(compared, contents.references, notes, shown),
+        "times": times.times(compared, contents.references, notes),
         "predicted": predicted.predicted(contents.evidence, notes),
-        "tables": comparison.tables(compared, notes, shown),
+        "tables": comparison.tables(compared, notes),
         "cards": cards.cards(contents.evidence, contents.upstream, base, notes, contents.anatomy),
         "roofline": [row for row in contents.evidence.roofline if row["workload"] in shown],
     }
@@ -140,7 +139,7 @@ def _undrawn(pictures: list[Record]) -> list[tuple[str, list[str]]]:
 
 
 def _recorded(comparisons: Iterable[Record]) -> list[str]:
-    labels = (where(row["device"]) for c in comparisons for row in c["rows"] if row["device"]["kind"] == "recorded")
+    labels = (where(t["device"]) for c in comparisons for t in c["tables"] if t["device"]["kind"] == "recorded")
     return list(dict.fromkeys(labels))
 
 

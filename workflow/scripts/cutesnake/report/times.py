@@ -14,15 +14,16 @@ Record = dict[str, Any]
 Found = dict[str, dict[str, Record]]  # workload -> kernel -> its times
 
 
-def times(comparison: Record, references: list[Record], notes: Notes, shown: set[str]) -> list[Record]:
+def times(comparison: Record, references: list[Record], notes: Notes) -> list[Record]:
     """A view per target and source that timed something: cold lone calls and warm back-to-back calls, side by side.
 
-    Only the workloads of `shown` have a row of their own; where that is not all, `every` has the bare times of all.
+    Only workloads with rows in the comparison have one here; where that is not all, `every` has the bare times of all.
 
     `references` are entries of `kernels/<operator>/reference_times.yaml`; those of the source's device get a column
     among the warm times, which they are, unless the source timed their `kernel` itself. They never count as the
     fastest: they are of another run. Flags and reasons are numbered by `notes`, those of the page.
     """
+    shown = {row["workload"] for row in comparison["rows"]}
     return [_table(table, references, notes, shown) for table in comparison["times"]]
 
 
