@@ -198,7 +198,8 @@ def test_a_lost_node_a_preempted_job_and_a_cancelled_one_are_run_again(run) -> N
         return run.cluster.run("squeue", "--noheader", "--partition=gpu", f"--state={state}", "--format=%i").split()
 
     def preempt() -> None:
-        run.cluster.run("sbatch", "--partition=urgent_gpu", "--nodelist=gpu1", "--exclusive", "--wrap=sleep 1")
+        where = ("--partition=urgent_gpu", "--nodelist=gpu1", "--exclusive", "--output=/dev/null")
+        run.cluster.run("sbatch", *where, "--wrap=sleep 1")
         wait_for(lambda: jobs("PENDING"), "the job to go back into the queue", run)
         for job in jobs("PENDING"):  # Slurm lets it wait for two minutes
             run.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")

@@ -41,6 +41,8 @@ try:
     BASELINE = baseline.locate(EXPERIMENT.baseline) if EXPERIMENT.baseline else None
 except FORESEEN as error:
     raise WorkflowError(str(error)) from None
+if workflow.is_main_process and (advice := folder.advice()):
+    logger.warning(advice)
 
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.
 PROJECT = Path(os.path.relpath(workflow.basedir))

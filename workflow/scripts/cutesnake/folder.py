@@ -20,6 +20,20 @@ class FolderError(OSError):
     """The working directory cannot be used now. One line that says why and what to do."""
 
 
+def advice() -> str:
+    """One line for who looks at the graph in a folder that Snakemake cannot keep its notes in; else empty.
+
+    Snakemake itself then ends with a traceback, after this line: it writes `.snakemake/` for a dry run too.
+    """
+    notes = Path(LOCK).parent
+    if os.access(notes if notes.is_dir() else Path(), os.W_OK | os.X_OK):
+        return ""
+    return (
+        f"{Path.cwd()} cannot be written, and Snakemake keeps notes there even for a dry run: name another folder to "
+        "work in with --directory, or make it writable"
+    )
+
+
 def last_run() -> str | None:
     """What tells the last run in this folder from others, empty before the first; None while it is under way.
 
