@@ -1,6 +1,7 @@
 """ptxsim: a functional simulator of PTX for sm_90a and sm_100a on a CPU. See docs/ptxsim.md."""
 
 from . import isa  # noqa: F401  (it fills the table of opcodes)
+from .aim import orders as search_orders
 from .arguments import Pointer, Tensor
 from .capture import Parameter, capture, signature
 from .counts import Counts
@@ -40,6 +41,7 @@ __all__ = [
     "launch",
     "predict",
     "run",
+    "search_orders",
     "signature",
     "tile_launch",
 ]

@@ -46,6 +46,7 @@ class Cluster:
         idle = busy = 0  # turns since the last change of state: of threads that waited, of plain computation
         last = -1
         queues = self.pipes.queues
+        aim = self.machine.schedule.aim
         while True:
             ready = [f for cta in self.ctas for f in cta.fragments if f.state is RUNNING]
             pipes = list(queues)
@@ -62,6 +63,8 @@ class Cluster:
             if not pipes and (idle > 50 + 8 * len(ready) + 8 * busy or busy > PATIENCE):
                 self.give_up()
             only_polling = pipes and idle > 2 * len(ready) + 2  # let asynchronous work go on
+            if aim is not None and idle + busy <= 2 * len(ready) + 50:
+                ready = aim.free(ready)
             candidates = [] if only_polling else ready
             n = self.machine.schedule.choose(candidates, [queues[pipe][0] for pipe in pipes])
             if n >= len(candidates):

@@ -22,7 +22,11 @@ AHEAD = 120  # instructions behind a wait that are looked through for what it wa
 
 @dataclass(slots=True)
 class Barrier:
-    """An mbarrier by its offset in shared memory: `room` says that a producer waits there for a buffer to be free."""
+    """An mbarrier by its offset in shared memory.
+
+    `room` says that a producer waits there for a buffer to be free, `looped` that a wait there stands in a loop: others
+    are for something that happens once.
+    """
 
     offset: int
     expected: int
@@ -30,12 +34,14 @@ class Barrier:
     waits: int = 0
     slept: int = 0
     room: bool = False
+    looped: bool = False
 
     def add(self, other: Barrier) -> None:
         self.phases = max(self.phases, other.phases)
         self.waits += other.waits
         self.slept += other.slept
         self.room = self.room or other.room
+        self.looped = self.looped or other.looped
 
 
 @dataclass(slots=True)
@@ -49,12 +55,16 @@ class Coverage:
     barriers: dict[int, Barrier] = field(default_factory=dict)
     loops: dict[int, int] = field(default_factory=dict)  # first block of an outer loop → its most turns in a CTA
     entries: dict[int, list[int]] = field(default_factory=dict)  # the same → the blocks from which it is entered
+    repeated: set[int] = field(default_factory=set)  # the instructions that stand in a loop which does more than wait
     for_room: dict[int, bool] = field(default_factory=dict)  # wait → whether a producer waits there
+    ranges: set[tuple[int, int]] = field(default_factory=set)  # first and last of warps that went somewhere in step
 
     @classmethod
     def of(cls, kernel: str, program: Program) -> Coverage:
         spans = [(b.first, b.last) for b in program.blocks]
-        return cls(kernel, program.instructions, spans, loops=dict.fromkeys(program.loops, 0), entries=program.loops)
+        loops = {first: entries for first, (_, entries) in program.loops.items()}
+        repeated = {n for a, (b, _) in program.loops.items() for n in range(spans[a][0], spans[b][1])}
+        return cls(kernel, program.instructions, spans, loops=dict.fromkeys(loops, 0), entries=loops, repeated=repeated)
 
     def note(self, cluster: Cluster, before: dict[int, int]) -> None:
         """A cluster has run; `before` are the visits of blocks until it began."""
@@ -65,9 +75,12 @@ class Coverage:
             turns = (visits.get(first, 0) - before.get(first, 0)) // max(entries, 1)
             self.loops[first] = max(self.loops[first], turns if entries else 0)
         for cta in cluster.ctas:
+            self.ranges |= cta.registers.ranges()
             for offset, bar in cta.mbarriers.items():
-                room = any(self._is_for_room(at) for at in bar.waits.keys() | bar.sleeps.keys())
-                seen = Barrier(offset, bar.expected, bar.phase, sum(bar.waits.values()), sum(bar.sleeps.values()), room)
+                tested = bar.waits.keys() | bar.sleeps.keys()
+                waits, sleeps = sum(bar.waits.values()), sum(bar.sleeps.values())
+                room, looped = any(map(self._is_for_room, tested)), not self.repeated.isdisjoint(tested)
+                seen = Barrier(offset, bar.expected, bar.phase, waits, sleeps, room, looped)
                 self.barriers.setdefault(offset, Barrier(offset, bar.expected)).add(seen)
 
     def _is_for_room(self, at: int) -> bool:
@@ -78,6 +91,7 @@ class Coverage:
     def merge(self, other: Coverage) -> None:
         """Add another run of the same launch."""
         self.visited |= other.visited
+        self.ranges |= other.ranges
         for first, turns in other.loops.items():
             self.loops[first] = max(self.loops.get(first, 0), turns)
         for offset, bar in other.barriers.items():
@@ -112,12 +126,17 @@ class Coverage:
         for ring in self.rings():
             where = f"mbarrier{'s' * (len(ring) > 1)} at shared offset {ring[0].offset}"
             where += f" to {ring[-1].offset}" if len(ring) > 1 else ""
-            phases = max(bar.phases for bar in ring)
+            phases, least = max(bar.phases for bar in ring), min(bar.phases for bar in ring)
             if not any(bar.waits or bar.slept for bar in ring):
                 told.append(f"{where}: nobody ever waited there")
-            elif phases < 2:
+            elif phases < 2 and any(bar.looped for bar in ring):
                 times = ("no phase", "one phase")[phases]
-                told.append(f"{where}: {times} completed at most, so that the parity never flipped")
+                never = "the ring never wrapped and " if len(ring) > 1 else ""
+                told.append(f"{where}: {times} completed at most, so that {never}the parity never flipped")
+            elif least < 2 and any(bar.looped for bar in ring):
+                some = sum(bar.phases < 2 for bar in ring)
+                stages = f"at {some} of {len(ring)} stages one phase completed at most"
+                told.append(f"{where}: {stages}, so that their parity never flipped")
             elif ring[0].room and not any(bar.slept for bar in ring):
                 told.append(f"{where}: the pipeline was never full, no producer ever waited for room")
         return told
@@ -161,8 +180,8 @@ def fills(instructions: list[Instruction], at: int) -> bool:
     return False
 
 
-def outer_loops(program: Program) -> dict[int, list[int]]:
-    """The first blocks of loops that lie in no other and do more than wait → the blocks from which they are entered."""
+def outer_loops(program: Program) -> dict[int, tuple[int, list[int]]]:
+    """First blocks of loops that lie in no other and do more than wait → last block, blocks they are entered from."""
     spans: dict[int, int] = {}
     for block in program.blocks:
         for following in program.successors(block):
@@ -170,7 +189,7 @@ def outer_loops(program: Program) -> dict[int, list[int]]:
                 spans[following] = max(spans.get(following, 0), block.index)
     outer = [s for s, e in spans.items() if not any(a < s and e <= b for a, b in spans.items())]
     chosen = [s for s in outer if program.blocks[spans[s]].last - program.blocks[s].first > 8]
-    return {s: _entries(program, s) for s in chosen}
+    return {s: (spans[s], _entries(program, s)) for s in chosen}
 
 
 def _entries(program: Program, first: int) -> list[int]:

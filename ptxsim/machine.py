@@ -47,6 +47,8 @@ class Machine:
         self.sm_count: int = sm_count
         self.ticks = 0  # of %clock, which counts how often it was read
         self.program = self._program()
+        if schedule.aim is not None:
+            schedule.aim.enter(self.program)
         self.memory = launch.memory
         self.layout = Layout(launch)
         self.counts = Counts(tracking=track)

@@ -46,6 +46,10 @@ class RegisterFile:
             views = self._views[lo, hi] = Views(self, lo, hi)
         return views
 
+    def ranges(self) -> set[tuple[int, int]]:
+        """First and last warp of every range of threads that has run in step."""
+        return {(lo // 32, (hi - 1) // 32) for lo, hi in self._views}
+
     def forget_specials(self) -> None:
         """Special registers differ from CTA to CTA."""
         for views in self._views.values():

@@ -13,6 +13,7 @@ from .finding import Finding
 from .launch import Launch
 from .machine import Machine
 from .schedule import Schedule
+from .search import search
 
 if TYPE_CHECKING:
     from .timing.prediction import Prediction
@@ -35,6 +36,7 @@ class Result:
     kernels: list[str] = field(default_factory=list)
     prediction: Prediction | None = None  # of a run with the schedule "timed"
     coverage: list[Coverage] = field(default_factory=list)  # one per launch
+    tried: list[tuple[str, int]] = field(default_factory=list)  # of a search: its schedules and their seeds
 
     @property
     def ok(self) -> bool:
@@ -52,6 +54,9 @@ def run(
     track: bool = False,
     progress: Callable[[int, int], None] | None = None,
     device: str = "h200",
+    runs: int | None = None,
+    seconds: float | None = None,
+    judge: Callable[[], str | None] | None = None,
 ) -> Result:
     """Execute launches in order; results appear in the host memory the launches were captured with.
 
@@ -59,6 +64,9 @@ def run(
     accesses, barrier misuse and deadlocks are always reported. trace: called with a line per basic block and per
     asynchronous completion.
     track: count the global bytes touched once (slow). progress: called with (launches done, launches).
+    The schedule "search" runs them under one adversarial schedule after another (`hold:…`, see aim.py), on the same
+    memory each, until something is wrong or the budget of `runs` or `seconds` is spent; `judge` is asked after each and
+    says in a sentence what is wrong with the outputs. The result is that of the run that is wrong, or of the first.
     The schedule "timed" goes by a clock: that of `device`, a card in ptxsim/devices, whose prediction is in the result.
     Stops after the first launch that deadlocks. Raises PtxError for what cannot be simulated, ValueError for an
     unknown schedule or check.
@@ -71,6 +79,9 @@ def run(
         from .timing.run_timed import run_timed  # which needs this module
 
         return run_timed(launches, device, checks=wanted, trace=trace, track=track, progress=progress)
+    if schedule == "search":
+        again = {"checks": wanted, "trace": trace, "track": track, "progress": progress}
+        return search(launches, run, seed, runs=runs, seconds=seconds, judge=judge, **again)
     start = time.perf_counter()
     findings: list[Finding] = []
     counts: list[Counts] = []

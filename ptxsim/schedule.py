@@ -3,7 +3,7 @@
 `eager` completes asynchronous work at once, `late` only when no thread can go on; `tma_late` and `mma_late` mix the
 two; `random` draws, from its seed, a habit per kind of work and every single choice; `warps` is like random, but no
 two warps run in step and some are a thousand times slower than others. Tensor-core work stays in order within its
-pipe; copies do not.
+pipe; copies do not. `hold:…` names what is held back while all else completes at once (see aim.py).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .aim import PREFIX, Aim
 from .work import Kind, Task
 
 if TYPE_CHECKING:
@@ -36,15 +37,16 @@ _SPEED_TURNS = 400  # turns after which warps change their speeds
 class Schedule:
     """A named schedule with its seed. Raises ValueError for an unknown name.
 
-    `apart` says that warps are not run in step.
+    `apart` says that warps are not run in step, `aim` what is held back.
     """
 
     def __init__(self, name: str = "random", seed: int = 0) -> None:
-        if name not in NAMES:
+        self.aim = Aim(name) if name.startswith(PREFIX) else None
+        if self.aim is None and name not in NAMES:
             raise ValueError(f"unknown schedule {name!r}: one of {', '.join(NAMES)}")
         self.name, self.seed = name, seed
         self.apart = name == "warps"
-        self.at_once = _FIXED.get(name)  # None where chance decides
+        self.at_once = _FIXED.get("eager" if self.aim else name)  # None where chance decides
         self.rng = random.Random(f"{name}-{seed}")
         self.speeds: dict[tuple[int, int], float] = {}  # of warps, by rank and first thread
         self.turns = 0
@@ -66,7 +68,7 @@ class Schedule:
             return self._fragment(fragments)
         if self.at_once is not None:
             for k, task in enumerate(tasks):
-                if self.at_once[task.kind]:
+                if self.at_once[task.kind] and (self.aim is None or not self.aim.holds_task(task)):
                     return n + k
             return 0 if fragments else n
         ready = [k for k, task in enumerate(tasks) if not n or self.rng.random() < self.habits[task.kind]]

@@ -17,7 +17,7 @@ import yaml
 import sample
 from cutesnake.compare.comparison import compare
 from cutesnake.plot import plot
-from cutesnake.report import Contents, render
+from cutesnake.report import Contents, cards, render
 from cutesnake.report.comparison import tables
 from cutesnake.report.words import Notes, signed, state, where
 
@@ -402,3 +402,15 @@ def test_states_have_words(counts, text):
 
 def test_signed():
     assert (signed(2, "2"), signed(-2, "2"), signed(0, "0")) == ("+2", "\N{MINUS SIGN}2", "±0")
+
+
+def test_a_warning_of_one_simulated_case_that_another_makes_up_for_is_not_on_the_page():
+    def case(variant: str, *warnings: str) -> dict:
+        return {"case": {"variant": {"id": variant}}, "metrics": {"simulated": {"warnings": list(warnings)}}}
+
+    flip, full = "k: mbarrier at 8: the parity never flipped", "k: mbarrier at 16: the pipeline was never full"
+    entries = [case("a", flip, full), case("a", full), case("b", flip), {"case": {}, "metrics": None}]
+    assert cards.untested(entries) == [
+        "a, k: mbarrier at 16: the pipeline was never full",
+        "b, k: mbarrier at 8: the parity never flipped",
+    ]

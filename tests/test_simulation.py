@@ -146,7 +146,7 @@ def test_without_a_compiler_nothing_is_simulated(plan) -> None:
 def test_the_schedules_of_the_configuration_are_those_of_the_simulator() -> None:
     schema = json.loads((SCHEMAS / "config.schema.json").read_text())
     known = schema["$defs"]["simulated"]["properties"]["schedules"]["items"]["enum"]
-    assert set(known) == set(ptxsim.SCHEDULES)
+    assert set(known) == {*ptxsim.SCHEDULES, simulation.SEARCH}
 
 
 def test_the_simulators_code_makes_simulated_cases_stale_and_no_others() -> None:
@@ -330,3 +330,27 @@ def test_a_cutile_build_is_simulated_with_the_descriptors_of_its_own_host_code(t
     assert entry["status"] == "ok", entry["reason"]
     (launch,) = entry["metrics"]["simulated"]["launches"]
     assert launch["tma_instructions"] > 0 and launch["mma_flops"] >= 2 * 200 * 264 * 136
+
+
+def test_a_search_is_so_many_runs_whose_findings_say_under_which_aim(add, tmp_path, meddle) -> None:
+    seen = []
+
+    def find(launches, result, schedule) -> None:
+        seen.append(schedule)
+        if schedule.startswith("hold:"):
+            result.findings.append(ptxsim.Finding("race", "found", "kernel"))
+
+    meddle(find)
+    found = check(*add, tmp_path, schedules=["late", "search"], search_runs=3)
+    assert seen[:2] == ["late", "random"] and len(seen) == 4
+    (entry,) = found["metrics"]["checks"]
+    assert entry["schedules"] == ["late", "search 1", "search 2", "search 3"]
+    assert all(" under hold:" in text for text in entry["findings"])
+
+
+def test_what_a_case_never_put_to_the_test_is_a_warning_in_its_record_and_its_log(add, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("ptxsim.coverage.Coverage.notes", lambda _: ["mbarrier at 8: the parity never flipped"])
+    found = check(*add, tmp_path)
+    (warning,) = found["metrics"]["simulated"]["warnings"]
+    assert warning.endswith(": mbarrier at 8: the parity never flipped")
+    assert f"warning: {warning}" in (tmp_path / "log").read_text()

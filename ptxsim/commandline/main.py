@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..aim import RUNS, orders
 from ..capture import signature
+from ..coverage import Coverage
 from ..launch import Launch
 from ..linking import CaptureError
 from ..run import CHECKS, run
-from ..schedule import DEFAULT
+from ..schedule import DEFAULT, NAMES, Schedule
 from ..syntax import PtxError
 from ..timing import DeviceError, DeviceModel, Prediction, predict
 from . import build, shown
@@ -50,6 +53,7 @@ def _main(options: argparse.Namespace) -> int:
     unknown = [c for c in checks if c not in CHECKS]
     if unknown:
         raise Misuse(f"--checks: no check {unknown[0]}; there are {', '.join(CHECKS)}")
+    _check_schedule(options)
     if options.predict is not None:
         DeviceModel.load(options.predict)  # which raises for one that is not there, before anything runs
     call = prepare(compiled, options)
@@ -73,23 +77,53 @@ def _run_all(
     launches: list[Launch], call: Call, expected: list[Expectation], checks: list[str], options: argparse.Namespace
 ) -> list[Outcome]:
     """One run per schedule, each on the same inputs; told as they end."""
-    plan = DEFAULT if options.schedule == "all" else ((options.schedule, options.seed),)
+    covered: list[Coverage] = []
     progress = shown.Progress(options.progress)
     trace = (lambda line: print(line, file=sys.stderr)) if options.trace else None
     outcomes: list[Outcome] = []
     told: set[tuple[str, str, int | None]] = set()
-    for name, seed in plan:
+    for name, seed in _plan(options, covered, outcomes):
         call.restore()
         watched = progress.watch(launches, f"schedule {name}, seed {seed}")
         result = run(watched, name, seed, checks=checks, trace=trace, track=options.track)
         progress.end()
         outcome = Outcome(result, [compare(x) for x in expected], call.changed())
         outcomes.append(outcome)
+        covered += () if covered else result.coverage
         for line in shown.outcome_lines(outcome, told):
             print(line, flush=True)
     if not any(outcome.changed for outcome in outcomes):
         print("no tensor was changed by any run")
     return outcomes
+
+
+def _check_schedule(options: argparse.Namespace) -> None:
+    if options.schedule not in ("all", "search"):
+        try:
+            Schedule(options.schedule)
+        except ValueError as error:
+            names = (
+                "" if options.schedule.startswith("hold:") else f"; or all, or search ({', '.join(NAMES)} are single)"
+            )
+            raise Misuse(f"--schedule: {error}{names}") from None
+    if options.schedule != "search" and (options.runs is not None or options.seconds is not None):
+        raise Misuse("--runs and --seconds are the budget of --schedule search")
+
+
+def _plan(
+    options: argparse.Namespace, covered: Sequence[Coverage], outcomes: Sequence[Outcome]
+) -> Iterator[tuple[str, int]]:
+    """The schedules to run, and their seeds; a search ends with the first run that finds something."""
+    if options.schedule != "search":
+        yield from DEFAULT if options.schedule == "all" else ((options.schedule, options.seed),)
+        return
+    start = time.monotonic()
+    runs = RUNS if options.runs is None and options.seconds is None else options.runs
+    for plan in orders(covered, options.seed):
+        yield plan
+        over = options.seconds is not None and time.monotonic() - start >= options.seconds
+        if over or len(outcomes) == runs or outcomes[-1].found:
+            return
 
 
 def _predicted(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ..aim import RUNS
 from ..run import CHECKS, DEFAULT_CHECKS
 from ..schedule import DEFAULT, NAMES
 
@@ -55,10 +56,14 @@ def _add_build(group: argparse._ArgumentGroup) -> None:
 def _add_run(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--schedule",
-        choices=[*NAMES, "all"],
         default="random",
-        help=f"who goes next, and when copies and products complete; all: the {len(DEFAULT)} default ones",
+        metavar="NAME",
+        help=f"who goes next, and when copies and products complete: {', '.join(NAMES)}; all: the {len(DEFAULT)} "
+        "default ones; search: one after another that holds back an arrival, a wait, a copy, a product or some warps, "
+        "until something is wrong; hold:…: one of these, as a search has named it",
     )
+    group.add_argument("--runs", type=int, metavar="N", help=f"budget of a search (default {RUNS}, without --seconds)")
+    group.add_argument("--seconds", type=float, metavar="S", help="budget of a search, in seconds")
     group.add_argument("--seed", type=int, default=0, metavar="N", help="of the schedule (default 0)")
     group.add_argument(
         "--checks",

@@ -229,3 +229,12 @@ def test_random_contents_follow_the_seed_and_torch_files_are_read(tmp_path) -> N
     np.testing.assert_array_equal(read.values(), np.arange(6).reshape(2, 3))
     with pytest.raises(Misuse, match=r"no entry v.*right would be .*:ENTRY, of w"):
         tensor(f"{tmp_path}/w.pt:v")
+
+
+def test_a_search_runs_to_its_budget_and_a_budget_without_a_search_is_misuse(folder, capsys) -> None:
+    status, out, _ = said(capsys, folder, X, Y, N, "--schedule", "search", "--runs", "3")
+    assert status == 0 and out.count("schedule ") == 3
+    status, _, err = said(capsys, folder, X, Y, N, "--runs", "3")
+    assert status == 2 and "budget of --schedule search" in err
+    status, _, err = said(capsys, folder, X, Y, N, "--schedule", "lazy")
+    assert status == 2 and "unknown schedule 'lazy'" in err and "search" in err

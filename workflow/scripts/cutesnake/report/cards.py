@@ -16,6 +16,7 @@ Record = dict[str, Any]
 MIX = ("tensor_core", "tma_load", "tma_multicast", "tma_store", "tma_reduce", "barrier", "special_function")
 MEMORY = ("global_memory", "shared_memory", "tensor_memory", "local_memory", "other")
 MOST_STALLS = 3
+NAME = 60  # characters of a device function that are shown
 _WHERE = {"live": "measured here", "recorded": "recorded"}
 
 
@@ -178,7 +179,25 @@ def _check(target: str, kind: str, backend: str, device: str, entries: list[Reco
         "failed": failed,
         "mark": mark,
         "counted": counted,
+        "untested": untested(entries),
     }
+
+
+def untested(entries: list[Record]) -> list[str]:
+    """What no simulated case of a build has put to the test: a warning of one case that another makes up for is none.
+
+    Such a warning names what it is about, a kernel and its mbarriers, before the last colon.
+    """
+    by_build: dict[str, list[Record]] = {}
+    for entry in entries:
+        if "warnings" in ((entry["metrics"] or {}).get("simulated") or {}):
+            by_build.setdefault(entry["case"]["variant"]["id"], []).append(entry)
+    found = []
+    for variant, cases in by_build.items():
+        told = [{w.rpartition(": ")[0]: w for w in case["metrics"]["simulated"]["warnings"]} for case in cases]
+        lasting = [text for what, text in told[0].items() if all(what in other for other in told)]
+        found += [f"{variant}, {text.partition(': ')[0][:NAME]}: {text.partition(': ')[2]}" for text in lasting]
+    return found
 
 
 def _outputs(checks: list[Record]) -> list[str]:
@@ -234,7 +253,7 @@ def _covered(kernel: Record) -> Record:
     blocks, lines, rings = kernel["blocks"], kernel["lines"], kernel["rings"]
     turns = [ring["turns"] for ring in rings if ring["stages"] > 1]
     return {
-        "kernel": kernel["kernel"][:60],
+        "kernel": kernel["kernel"][:NAME],
         "blocks": f"{blocks['run']} of {blocks['all']}",
         "lines": f"{lines['run']} of {lines['all']}" if lines["all"] else "no line information",
         "turns": f"{min(turns)} to {max(turns)}" if turns else "no ring",

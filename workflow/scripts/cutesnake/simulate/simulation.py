@@ -12,7 +12,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ LIMIT_SECONDS = 1800.0  # of one case; those of the configuration take seconds
 # More than ptxsim makes by itself: a page's index past the cache, read by TMA as zeros. For CuTe kernels of ours only:
 # cuTile's loads with padding mean just that, and NVIDIA's block-scaled products round their scales up so.
 MORE_CHECKS = ("outside",)
+SEARCH, SEARCH_RUNS = "search", 8  # as a schedule of the configuration, and how many runs it then stands for
 COUNTED = ("mma_flops", "global_read_unique_bytes", "global_write_unique_bytes")
 
 
@@ -47,10 +48,14 @@ class SimulatorBackend:
     relatives = False  # every size that is wanted is in the configuration: a simulated launch takes seconds
 
     def __init__(self, case: Case, say: Callable[[str], None] = lambda line: None) -> None:
-        self.schedules: tuple[str | None, ...] = tuple(case.settings["schedules"])
+        import ptxsim
+
+        self.schedules: tuple[str | None, ...] = tuple(_schedules(case.settings))
         self.launches = 0
         self.counts: list[dict[str, Any]] | None = None  # of the first run of the case, one per launch
         self.coverage: dict[str, Any] = {}  # kernel → what all runs of the case have exercised of it
+        self._orders: list[tuple[str, int]] = []  # the schedules that a search has come to
+        self._more_orders = ptxsim.search_orders(self.coverage.values())
         processors = case.settings.get("processors") or TARGETS[case.target].simulated_processors
         assert processors is not None  # the plan simulates no other target
         self.processors: int = processors
@@ -74,23 +79,36 @@ class SimulatorBackend:
                 raise NotSimulatedError(_plain(f"ptxsim cannot run it: {error}")) from error
 
         def run(schedule: str | None, seed: int) -> list[str]:
-            order.update(schedule=schedule, seed=seed, results=order["planned"], first=self.counts is None, planned=[])
+            name, drawn = self._order(str(schedule), seed)
+            order.update(schedule=name, seed=drawn, results=order["planned"], first=self.counts is None, planned=[])
             simulated(runner)
             runner.finish()
             findings = [finding for result in order["results"] for finding in result.findings]
             seconds = sum(result.seconds for result in order["results"])
             count = f"{len(findings)} finding{'s' * (len(findings) != 1)}"
-            self._say(f"{workload.id}, seed {seed}, schedule {schedule}: {count}, {seconds:.1f} s")
-            return [_plain(str(finding)) for finding in findings]
+            under = name if name == schedule else f"{schedule} ({name}, seed {drawn})"
+            self._say(f"{workload.id}, seed {seed}, schedule {under}: {count}, {seconds:.1f} s")
+            return [_plain(str(finding) + ("" if name == schedule else f" under {name}")) for finding in findings]
 
         def plan() -> None:
             """What is found wrong with it counts for the call after it."""
-            order.update(schedule=self.schedules[0], seed=0, results=[], first=False)
+            name, drawn = self._order(str(self.schedules[0]), 0)
+            order.update(schedule=name, seed=drawn, results=[], first=False)
             if runner.plan is not None:
                 simulated(runner.plan)
             order["planned"] = order["results"]
 
         return Bound(run, plan if runner.plan else None)
+
+    def _order(self, schedule: str, seed: int) -> tuple[str, int]:
+        """The simulator's name and seed of a schedule: of a search's nth run those that it has come to by then."""
+        if not schedule.startswith(SEARCH):
+            return schedule, seed
+        number = int(schedule.removeprefix(SEARCH))
+        while len(self._orders) < number:  # one is asked for when those before it have run: they say what to aim at
+            self._orders.append(next(self._more_orders))
+        name, drawn = self._orders[number - 1]
+        return name, seed + drawn
 
     def _run(self, launches: list[Any], order: dict[str, Any], more: Sequence[str] = ()) -> None:
         import ptxsim
@@ -106,6 +124,13 @@ class SimulatorBackend:
             found = zip(launches, result.counts, strict=False)  # fewer counts after a deadlock
             counts = [{"kernel": launch.kernel.name, **counts.as_dict()} for launch, counts in found]
             self.counts = [*(self.counts or []), *counts]
+
+
+def _schedules(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Those of a case, a search run by run."""
+    for name in settings["schedules"]:
+        runs = settings.get("search_runs", SEARCH_RUNS)
+        yield from [f"{SEARCH} {n + 1}" for n in range(runs)] if name == SEARCH else [name]
 
 
 def simulate(case: Case, log: Path | str | None = None, limit_s: float = LIMIT_SECONDS) -> dict[str, Any]:
@@ -127,6 +152,8 @@ def simulate(case: Case, log: Path | str | None = None, limit_s: float = LIMIT_S
         if metrics is not None:
             metrics["simulated"] = _simulated(case, backend)
             metrics["measuring_seconds"] = round(seconds, 3)
+            for warning in metrics["simulated"]["warnings"]:
+                say(f"warning: {warning}")
         say(f"{'failed: ' + reason if reason else 'right under every schedule'}, {seconds:.1f} s in all")
     return make_record(case, metrics, reason, backend=NAME, seconds=seconds)
 
@@ -135,6 +162,7 @@ def _simulated(case: Case, backend: SimulatorBackend) -> dict[str, Any]:
     """What the simulator counted in the case's first run, beside what the operator says it must cost."""
     launches = backend.counts or []
     cost = load_operator(case.operator).cost(case.workload)
+    covered = [{**covered.as_dict(), "kernel": name} for name, covered in backend.coverage.items()]
     return {
         "launches_run": backend.launches,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -142,7 +170,8 @@ def _simulated(case: Case, backend: SimulatorBackend) -> dict[str, Any]:
         "cost": {"flops": cost.flops, "bytes_read": cost.bytes_read, "bytes_written": cost.bytes_written},
         "notes": compare_cost(launches, cost),
         "processors": backend.processors,
-        "coverage": [{**covered.as_dict(), "kernel": name} for name, covered in backend.coverage.items()],
+        "coverage": covered,
+        "warnings": [f"{kernel['kernel']}: {note}" for kernel in covered for note in kernel["notes"]],
     }
 
 
