@@ -76,6 +76,7 @@ onstart:
         folder.claim(PLANNED_AFTER)
         hand_on_plan()
         take_turns()
+        serve_jobs()
     except (folder.FolderError, travel.TravelError, private.PrivateError) as error:
         raise WorkflowError(str(error)) from None
 

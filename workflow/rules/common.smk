@@ -10,7 +10,9 @@ from snakemake.exceptions import WorkflowError
 
 sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 
-from cutesnake import fault, folder, record, turns
+from cutesnake import fault, folder, forks, record, turns
+from cutesnake.build import apart
+from cutesnake.catalog import load_kernel
 from cutesnake.change import baseline
 from cutesnake.measure import private
 from cutesnake.plan import config as configuration
@@ -69,6 +71,14 @@ def take_turns():
         os.environ[turns.VARIABLE] = str(private.private_folder())
 
 
+def serve_jobs():
+    """Have jobs on this machine forked from processes with the DSLs and PyTorch imported, see cutesnake/forks.py."""
+    if workflow.resource_settings.nodes is not None:  # jobs go to other nodes
+        return
+    built_with = {(load_kernel(build.operator, build.kernel).DSL, build.target) for build in PLAN.builds.values()}
+    forks.start(["host", "simulator", *sorted(apart.kind_of(dsl, target) for dsl, target in built_with)])
+
+
 def share_out_cards():
     """One GPU job at a time to each card of this machine; where jobs go to other nodes, their cards are counted there."""
     cards = max(1, len(MACHINE.alike()))
@@ -81,6 +91,7 @@ if workflow.is_main_process:
     share_out_cards()
 else:
     take_turns()
+    forks.stop()
     os.environ[record.NODE] = platform.node()
 
 

@@ -1,10 +1,17 @@
 """Snakemake script of the rule anatomy_pages: a page per kernel of one operator."""
 
-from pathlib import Path
+from cutesnake.job import do
 
-from cutesnake.anatomy.page import write_pages
-from cutesnake.fault import one_line
-
-with one_line("anatomy_pages", snakemake.log[0]):
-    up = [("front page", f"../../../{snakemake.params.front}"), (snakemake.wildcards.operator, snakemake.params.page)]
-    write_pages(Path(snakemake.input.records), Path("results"), Path(snakemake.output.folder), up)
+do(
+    "simulator",
+    "anatomy_pages",
+    snakemake.log[0],
+    "cutesnake.anatomy.page:write_pages",
+    records=snakemake.input.records,
+    results="results",
+    output=snakemake.output.folder,
+    up=[
+        ("front page", f"../../../{snakemake.params.front}"),
+        (snakemake.wildcards.operator, snakemake.params.page),
+    ],
+)

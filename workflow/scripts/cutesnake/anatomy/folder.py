@@ -13,15 +13,17 @@ from cutesnake.targets import TARGETS
 INDEX = "anatomy.json"
 
 
-def write_folder(operator: str, builds: Mapping[str, Sequence[Mapping[str, Any]]], results: Path, folder: Path) -> None:
+def write_folder(
+    operator: str, builds: Mapping[str, Sequence[Mapping[str, Any]]], results: Path | str, folder: Path | str
+) -> None:
     """A record per build, below `folder`.
 
     builds: key of a build (operator/kernel/target/variant) -> parameters of the problems to run it on. Builds without
     code of their own (PyTorch's) have no record. Raises RecordError for a damaged build record.
     """
-    entries = []
+    entries, folder = [], Path(folder)
     for key, workloads in builds.items():
-        build = results / "compile" / key
+        build = Path(results, "compile", key)
         if not record.read("compile", build / "build.json")["files"]:
             continue
         _, kernel, target, variant = key.split("/")

@@ -25,11 +25,14 @@ WORDS = ("contradicts", "refines", "confirms")
 SHORT = 48  # letters of a symbol that a heading shows
 
 
-def write_pages(records: Path, results: Path, output: Path, up: Sequence[tuple[str, str]] = ()) -> None:
+def write_pages(
+    records: Path | str, results: Path | str, output: Path | str, up: Sequence[tuple[str, str]] = ()
+) -> None:
     """A page for every kernel of an operator's folder of records, into `output`.
 
     results: the folder that holds compile/. up: (name, link) of pages to lead back to.
     """
+    records, results, output = Path(records), Path(results), Path(output)
     index = record.read("anatomy_index", records / INDEX)
     output.mkdir(parents=True, exist_ok=True)
     kernels = list(dict.fromkeys(entry["kernel"] for entry in index["builds"]))

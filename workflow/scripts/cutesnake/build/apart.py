@@ -1,31 +1,32 @@
 """A kernel's `compile` in a process of its own, which a time limit ends with everything that it started.
 
 A DSL fixes its target when it initialises, and a compiler that crashes, hangs or ends the process must not take the
-stage with it. What goes wrong is told apart: the kernel's faults are answers, the machine's are raised.
+stage with it. Within a run the process is forked from a server that has the DSL imported (`cutesnake/forks.py`), else
+it is started. What goes wrong is told apart: the kernel's faults are answers, the machine's are raised.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from cutesnake import forks
 from cutesnake.build.fetch import FetchError
 from cutesnake.build.neutral import use_neutral_names
 from cutesnake.catalog import blame, label, load_kernel, roots
 from cutesnake.contract import Variant
 from cutesnake.places import SCRIPTS
 
-PR_SET_PDEATHSIG = 1  # of prctl(2)
 REQUEST, REPLY, OUTPUT = "request.json", "reply.json", "output.log"
 OUTPUT_BYTES = 1 << 20  # of what was printed last
 INSTALL = "install it with: pip install -r envs/requirements.txt"
@@ -55,7 +56,7 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
     request = {"operator": operator, "kernel": kernel, "target": target, "folder": str(partial)}
     request |= {"variant": {"id": variant.id, "params": dict(variant.params)}}  # type: ignore[dict-item]
     (partial / REQUEST).write_text(json.dumps(request))
-    status = _run([sys.executable, "-P", "-m", "cutesnake.build.apart", str(partial)], partial / OUTPUT, limit_s)
+    status = _run(kind_of(load_kernel(operator, kernel).DSL, target), partial, limit_s)
     outcome = Outcome(None, output=_printed(partial / OUTPUT))
     last = "\n".join(outcome.output.splitlines()[-5:])
     place = label(Path(str(load_kernel(operator, kernel).__file__)))
@@ -81,11 +82,29 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
     return outcome
 
 
-def _run(command: list[str], output: Path, limit_s: float) -> int | None:
+def kind_of(dsl: str, target: str) -> str:
+    """The kind of server, of `cutesnake/prepared.py`, that builds are forked from; CuTe DSL has one target for good."""
+    return {"cute": f"cute:{target}", "cutile": "cutile"}.get(dsl, "host")
+
+
+def _run(kind: str, partial: Path, limit_s: float) -> int | None:
     """Run to the end, or to the limit (None), and end whatever it left running.
 
     Output goes to a file: a pipe would be waited for as long as anything that was started holds it open.
     """
+    task = "cutesnake.build.apart:answer_in"
+    with (partial / OUTPUT).open("wb") as stream:
+        try:
+            return forks.run(kind, task, {"partial": str(partial)}, (stream.fileno(), stream.fileno()), limit_s)
+        except forks.NotServedError:
+            pass
+    shutil.rmtree(partial / "build")  # where a server went away it may hold half a build
+    (partial / "build").mkdir()
+    return _start([sys.executable, "-P", "-m", "cutesnake.build.apart", str(partial)], partial / OUTPUT, limit_s)
+
+
+def _start(command: list[str], output: Path, limit_s: float) -> int | None:
+    """The same in a process that is started for it."""
     paths = [str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     with output.open("wb") as stream:
@@ -139,18 +158,19 @@ def _machines_fault(error: BaseException) -> str | None:
     return None
 
 
-def main(partial: Path) -> None:
-    # Where the stage is killed, its compiler must not go on alone: Linux sends this signal when the parent dies.
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def answer_in(partial: str) -> NoReturn:
+    """Do what the request in a folder asks for, leave the reply there, and end this process."""
+    folder = Path(partial)
     use_neutral_names(roots(), Path("results/fetch"))
-    answer = _answer(json.loads((partial / REQUEST).read_text()), partial / "build")
-    unfinished = partial / f".{REPLY}"
+    answer = _answer(json.loads((folder / REQUEST).read_text()), folder / "build")
+    unfinished = folder / f".{REPLY}"
     unfinished.write_text(json.dumps(answer))
-    unfinished.rename(partial / REPLY)
+    unfinished.rename(folder / REPLY)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # threads that the kernel left behind are not waited for
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    forks.die_with(os.getppid())  # where the stage is killed, its compiler must not go on alone
+    answer_in(sys.argv[1])

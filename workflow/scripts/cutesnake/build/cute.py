@@ -20,6 +20,7 @@ from typing import Any
 
 from cutesnake.build.torch_import import without_torch
 
+DUMP = "dump"
 LINKERS = ("cc", "gcc", "clang")
 NO_LINKER = f"no C linker here ({', '.join(LINKERS)}): kernel.o is whole, but kernel.so has to be linked when loaded"
 
@@ -40,12 +41,12 @@ def build(
     Raises RuntimeError where the DSL of this process was set up for another target, and whatever the DSL raises.
     """
     folder = folder.resolve()
-    dump = folder / "dump"
+    dump = folder / DUMP
     dump.mkdir()
     options = " ".join(
         f"--gpu-arch {target} --enable-tvm-ffi --generate-line-info --keep-ptx --keep-cubin {options}".split()
     )
-    _configure(target, dump)
+    set_up(target)
     with without_torch():
         host, arguments = program()
         import cutlass.cute as cute
@@ -91,11 +92,15 @@ def link(object_file: Path, library: Path) -> str | None:
     return subprocess.run([linker, "--version"], capture_output=True, text=True).stdout.splitlines()[0]
 
 
-def _configure(target: str, dump: Path) -> None:
+def set_up(target: str) -> None:
+    """Say in the environment what the DSL reads when it is imported; RuntimeError if that was for another target.
+
+    Its dumps go to `dump` in the folder where `cute.compile` is called.
+    """
     if "cutlass" in sys.modules and os.environ.get("CUTE_DSL_ARCH") != target:
         was = os.environ.get("CUTE_DSL_ARCH", "no target")
         raise RuntimeError(f"CuTe DSL was set up for {was} in this process; build for {target} in a process of its own")
-    os.environ |= {"CUTE_DSL_ARCH": target, "CUTE_DSL_KEEP": "ir", "CUTE_DSL_DUMP_DIR": str(dump)}
+    os.environ |= {"CUTE_DSL_ARCH": target, "CUTE_DSL_KEEP": "ir", "CUTE_DSL_DUMP_DIR": DUMP}
     os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"  # Snakemake decides what is built again
 
 

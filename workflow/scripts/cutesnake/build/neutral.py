@@ -58,7 +58,12 @@ class NeutralFinder(MetaPathFinder):
 
 
 def use_neutral_names(kernels: Sequence[Path], fetched: Path) -> None:
-    """From now on, in this process. `kernels` are folders of operators, `fetched` that of fetched packages."""
+    """From now on, in this process. `kernels` are folders of operators, `fetched` that of fetched packages.
+
+    Nothing is done a second time, as in a process forked from one in which that was done.
+    """
+    if any(isinstance(finder, NeutralFinder) for finder in sys.meta_path):
+        return
     places = {**dict.fromkeys(kernels, "kernels"), fetched: "results/fetch"}
     cuda = importlib.util.find_spec("cuda")
     for folder in cuda.submodule_search_locations or () if cuda else ():

@@ -70,6 +70,15 @@ def _measure(case: Case, output: Path | str, timed: Path | str | None, card: str
     return _profile(case, Path(output).with_suffix(""), record.read("timing", timed) if timed else None)
 
 
+def run_case(
+    stage: str, output: str, checked: str | Iterable[str], timed: str | Iterable[str], **arguments: Any
+) -> None:
+    """`run_stage` as its script calls it: `checked` and `timed` are files that the case's records are or are in."""
+    times = records_of_case("timing", output, timed)
+    needs = records_of_case("correctness", output, checked)
+    run_stage(stage, output=output, needs=needs, timed=times[0] if times else None, **arguments)
+
+
 def records_of_case(stage: str, output: str, files: str | Iterable[str]) -> list[str]:
     """The record of another stage of the case whose record is `output`, itself or in a batch; none without `files`."""
     files = [files] if isinstance(files, str) else list(files)

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,10 @@ NOT_BAKED = frozenset(
     SCRIPTS / "cutesnake" / name
     for name in (
         *("contract.py", "record.py", "shareable.py", "fault.py", "catalog.py", "dsls.py", "targets.py", "places.py"),
-        "here.py",
-        "turns.py",
+        *("here.py", "turns.py", "forks.py", "measure/private.py"),
     )
 )
+TASK = re.compile(r"[a-z]+(\.\w+)+:\w+")  # `module:function`, which another process imports: see cutesnake/job.py
 MARK = "not_baked"  # the decorator of cutesnake.contract
 
 
@@ -151,6 +152,8 @@ def _parse_imports(package: str, text: str, baked: bool) -> list[str]:
             parts = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             base = ".".join([*parts, *([node.module] if node.module else [])])
             names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and TASK.fullmatch(node.value):
+            names.append(node.value.partition(":")[0])
     return sorted({name for name in names if name.split(".")[0] in (*PLACES, "kernels")})
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+from cutesnake import record
 from cutesnake.catalog import load_operator
 from cutesnake.fault import describe
 from cutesnake.measure.case import Case, make_record
@@ -23,6 +24,12 @@ MOST_SPANS = 1500  # of the timeline that is kept: its middle
 KINDS: tuple[Literal["warm"], Literal["cold"]] = ("warm", "cold")
 LAUNCH = ("name", "start_us", "end_us", "cycles", "waves", "blocks_per_sm")
 BUSY = ("tensor_percent", "dram_percent", "l2_percent")
+
+
+def run_case(identity: Mapping[str, Any], settings: Mapping[str, Any], build: str, output: str) -> None:
+    """Write the record of a case to `output`; `build` is the path of its build.json."""
+    case = Case(stage="predict", build=str(Path(build).resolve().parent), settings=dict(settings), **identity)
+    record.write("predict", output, predict_build(case, record.read("compile", build)))
 
 
 def predict_build(case: Case, built: dict[str, Any]) -> dict[str, Any]:
