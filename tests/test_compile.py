@@ -1,17 +1,18 @@
 """Compile stage: what a build leaves behind, whatever happens to it."""
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cutesnake import catalog, record
+from cutesnake import catalog, forks, record
 from cutesnake.build import cute as cute_build
 from cutesnake.build.compile import CompileError, compile_build
 from cutesnake.catalog import load_kernel, load_operator
@@ -79,9 +80,27 @@ def compile(variant, target, folder):
 """
 
 
-@pytest.fixture
-def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
-    """`toy(how)` builds a kernel that behaves as told, into one and the same folder; returns its build.json."""
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """What the environment of processes says that are served."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(forks.VARIABLE, "")
+        process = forks.start(["host"])
+        name = os.environ[forks.VARIABLE]
+    yield name
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture(params=["started", "forked"])
+def toy(
+    request: pytest.FixtureRequest, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], dict[str, Any]]:
+    """`toy(how)` builds a kernel that behaves as told, into one and the same folder; returns its build.json.
+
+    Its process is started for it, or forked from a server.
+    """
+    monkeypatch.setenv(forks.VARIABLE, server if request.param == "forked" else "")
     package = tmp_path / "extra"
     (package / "toy").mkdir(parents=True)
     (package / "toy" / "kernel.py").write_text(TOY)
@@ -203,7 +222,8 @@ def test_rebuild_drops_files_of_the_earlier_build(toy) -> None:
     assert names(toy.folder) == ["build.json", "kernel.ptx"]
 
 
-def test_killed_build_leaves_nothing_half_written(toy) -> None:
+def test_killed_build_leaves_nothing_half_written(toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(forks.VARIABLE)  # or the kernel would kill the server of the tests that follow
     script = f"""
 import sys
 sys.path[:0] = [{str(SCRIPTS)!r}]

@@ -26,7 +26,6 @@ import traceback
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, NoReturn
 
 from cutesnake.measure.private import is_ours
@@ -134,10 +133,10 @@ def _close(files: Iterable[int]) -> None:
         os.close(file)
 
 
-def start(kinds: Iterable[str]) -> None:
+def start(kinds: Iterable[str]) -> subprocess.Popen[bytes] | None:
     """Have jobs of these kinds served from now on, for as long as this process lives. Called in the main thread.
 
-    A machine that does not let us goes without.
+    Returns the first process, or None on a machine that does not let us: it goes without.
     """
     name = uuid.uuid4().hex
     with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
@@ -146,12 +145,10 @@ def start(kinds: Iterable[str]) -> None:
             listeners[kind] = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             listeners[kind].bind(_address(name, kind))
             listeners[kind].listen(128)
-        if not listeners:
-            return
         handles = {kind: listener.fileno() for kind, listener in listeners.items()}
         paths = [str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-P", "-m", "cutesnake.forks", str(os.getpid()), json.dumps(handles)],
             stdin=subprocess.DEVNULL,
             env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(paths)},
@@ -159,6 +156,8 @@ def start(kinds: Iterable[str]) -> None:
             start_new_session=True,
         )
         os.environ[VARIABLE] = name
+        return process
+    return None
 
 
 def stop() -> None:
@@ -176,7 +175,11 @@ def _address(name: str, kind: str) -> str:
 
 
 def run(
-    kind: str | None, task: str, arguments: Mapping[str, Any], streams: tuple[int, int] = (1, 2), limit_s: float | None = None
+    kind: str | None,
+    task: str,
+    arguments: Mapping[str, Any],
+    streams: tuple[int, int] = (1, 2),
+    limit_s: float | None = None,
 ) -> int | None:
     """Do `task`, as `module:function`, with `arguments` in a process forked from the server of `kind`.
 

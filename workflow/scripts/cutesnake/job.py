@@ -14,8 +14,8 @@ from cutesnake.fault import one_line
 def do(kind: str | None, name: str, log: str, task: str, /, **arguments: Any) -> None:
     """Call `task`, as `module:function`, with plain data by name, in a process forked from the server of `kind`.
 
-    Without such a server, or a kind, it is called here. `name`, of the stage, and `log` are for what may go wrong, see `fault.one_line`. Ends
-    this process as the other one ended, where that went wrong.
+    Without such a server, or a kind, it is called here. `name`, of the stage, and `log` are for what may go wrong, see
+    `fault.one_line`. Ends this process as the other one ended, where that went wrong.
     """
     job = {"name": name, "log": log, "task": task, "arguments": arguments}
     try:

@@ -1,10 +1,11 @@
-"""What servers import for each kind of job, once, see cutesnake/forks.py. A kind `cute:sm_90a` is `cute("sm_90a")` here.
+"""What servers import for each kind of job, once, see cutesnake/forks.py. A kind `cute:sm_90a` is `cute("sm_90a")`.
 
 Only modules that take long matter, and none of `kernels`: those are the job's to import.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -13,50 +14,42 @@ from cutesnake.places import ROOT
 
 def host() -> None:
     """Jobs that need neither a DSL nor PyTorch."""
-    import cutesnake.build.compile
-    import cutesnake.inspect.build  # noqa: F401
+    _import("cutesnake.build.apart", "cutesnake.inspect.build")
 
 
 def cute(target: str) -> None:
     """Builds with CuTe DSL for one target, which it is set up for when it is imported."""
     from cutesnake.build.cute import set_up
-    from cutesnake.build.torch_import import without_torch
 
-    _for_builds()
     set_up(target)
-    with without_torch():
-        import cutlass.cute
-        import cutlass.pipeline
-        import cutlass.utils
-        import tvm_ffi  # noqa: F401
+    _import_for_builds("cutlass.cute", "cutlass.pipeline", "cutlass.utils", "tvm_ffi")
 
 
 def cutile() -> None:
     """Builds with cuTile, for any target."""
-    import cutesnake.build.cutile
-    from cutesnake.build.torch_import import without_torch
-
-    _for_builds()
-    with without_torch():
-        import cuda.tile.compilation  # noqa: F401
+    _import("cutesnake.build.cutile")
+    _import_for_builds("cuda.tile.compilation")
 
 
 def simulator() -> None:
     """What ptxsim executes, watches or predicts."""
     sys.path.insert(0, str(ROOT))
-    import torch
-
-    import cutesnake.anatomy.folder
-    import cutesnake.measure.stage
-    import cutesnake.predict.prediction
-    import ptxsim  # noqa: F401
+    _import("torch", "ptxsim")
+    _import(*(f"cutesnake.{name}" for name in ("measure.stage", "predict.prediction", "anatomy.folder")))
 
 
-def _for_builds() -> None:
-    """What comes before a DSL is imported: it notes the names of its sources."""
-    from cutesnake.build import apart
+def _import(*names: str) -> None:
+    for name in names:
+        importlib.import_module(name)
+
+
+def _import_for_builds(*names: str) -> None:
+    """The modules of a DSL, whose sources have neutral names from the start, without PyTorch."""
     from cutesnake.build.neutral import use_neutral_names
+    from cutesnake.build.torch_import import without_torch
     from cutesnake.catalog import roots
 
-    assert apart
+    _import("cutesnake.build.apart")
     use_neutral_names(roots(), Path("results/fetch"))
+    with without_torch():
+        _import(*names)

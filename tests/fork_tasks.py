@@ -1,0 +1,48 @@
+"""What forked processes are told to do in tests."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def tell(path: str) -> None:
+    """Write who and where this process is."""
+    told = {"pid": os.getpid(), "parent": os.getppid(), "session": os.getsid(0), "cwd": os.getcwd()}
+    told |= {"mark": os.environ.get("MARK"), "torch": "torch" in sys.modules}
+    Path(path).write_text(json.dumps(told))
+    print("told")
+    print("complained", file=sys.stderr)
+
+
+def crash() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def leave(code: int) -> None:
+    sys.exit(code)
+
+
+def complain() -> None:
+    raise ValueError("this is wrong")
+
+
+def wait(path: str) -> None:
+    """Write this process and one that it starts, and take a minute."""
+    child = subprocess.Popen(["sleep", "60"])
+    partial = Path(f"{path}.partial")
+    partial.write_text(f"{os.getpid()} {child.pid}")
+    partial.rename(path)
+    time.sleep(60)
+
+
+def leave_behind(path: str) -> None:
+    Path(path).write_text(str(subprocess.Popen(["sleep", "60"]).pid))
+
+
+def kill_server() -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
