@@ -231,6 +231,9 @@ DERIVATIONS: dict[str, Derivation] = {
     "l2_write_gb_per_s": Derivation(
         "st.global.v4 to L2, all SMs", lambda r: r.sweep("st_16", "L2", sms="all")["also"]["gb_per_s"]
     ),
+    "l2_copy_gb_per_s": Derivation(
+        "copy of 8 MiB, all SMs", lambda r: r.sweep("copy", "L2", footprint_bytes=8 << 20)["also"]["gb_per_s"]
+    ),
     "dram_read_gb_per_s": Derivation(
         "ld.global.cg.v4 over 4 GiB, all SMs", lambda r: r.sweep("ld_cg_16", "DRAM", sms="all")["also"]["gb_per_s"]
     ),

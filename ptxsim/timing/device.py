@@ -87,6 +87,7 @@ class Figures:
     store_bytes_per_cycle: float
     l2_gb_per_s: float
     l2_write_gb_per_s: float
+    l2_copy_gb_per_s: float
     dram_read_gb_per_s: float
     dram_write_gb_per_s: float
     dram_copy_gb_per_s: float

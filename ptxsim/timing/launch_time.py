@@ -12,7 +12,7 @@ from ..launch import Launch
 from ..syntax import PtxError
 from .device import DeviceModel
 from .grid import Placement, place
-from .memory_system import Cache, MemorySystem, evicted, missing
+from .memory_system import Cache, MemorySystem, displaced, evicted, missing, written_back
 from .prediction import LaunchTime
 from .recorder import Recorder
 from .sass import Code
@@ -21,15 +21,20 @@ from .simulation import Ran, Simulation
 from .timed_machine import TimedMachine
 
 _ROUNDS = 4  # clusters that a group of SMs runs one after the other before the rest is taken to go on like the last
+_MANY_WAVES = 2
 _EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID
 
 
 @dataclass(frozen=True, slots=True)
 class Misses:
-    """Per allocation the share of its reads that miss L2, and the share of stored bytes that go on to DRAM."""
+    """Per allocation the share of its reads that miss L2, and the share of stored bytes that go on to DRAM.
+
+    `displaced` is how many bytes of others are written back for each byte that comes into L2.
+    """
 
     reads: dict[int, float]
     write_back: float
+    displaced: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,9 @@ class Setting:
         self.launch, self.card, self.code, self.clock_mhz, self.cache = launch, card, code, clock_mhz, cache
         self.placement = place(launch, card, code)
         found = Surveyor(launch).survey()
-        self.survey = found or Survey((1.0,) * self.placement.clusters, {}, {}, 1.0)
+        self.survey = found or Survey((1.0,) * self.placement.clusters, {}, {}, {})
+        # Of a few waves, those at the edges may be among the last: then they are timed as well.
+        self.alike = self.survey.equal or (self.survey.but_for_edges and self.placement.waves > _MANY_WAVES)
         self.misses = self._misses()
 
     def _misses(self) -> Misses:
@@ -103,13 +110,17 @@ class Setting:
         read, written = self.survey.read, self.survey.written
         unique = {}
         for key in read | written:
-            different = max(read.get(key, 0.0) * self.survey.distinct, written.get(key, 0.0))
+            different = max(read.get(key, 0.0) * self.survey.distinct.get(key, 1.0), written.get(key, 0.0))
             unique[key] = min(different, sizes.get(key, math.inf))
         footprint, capacity = sum(unique.values()), self.card.figures.l2_bytes
+        if self.cache == "cold":
+            reads = {key: missing(size, unique[key]) for key, size in read.items()}
+            return Misses(reads, written_back(footprint, capacity), displaced(footprint, capacity))
         if self.placement.waves > 1:  # see docs/ptxsim.md: each half of L2 serves the SMs on its side
             capacity /= 2
-        reads = {key: missing(size, unique[key], footprint, capacity, self.cache) for key, size in read.items()}
-        return Misses(reads, evicted(footprint / capacity))
+        again = evicted(footprint / capacity)
+        reads = {key: missing(size, unique[key]) * again for key, size in read.items()}
+        return Misses(reads, again, 0.0)
 
     def machine(self) -> TimedMachine:
         """A machine that only times: copies and products are not made, and stores are taken back."""
@@ -119,7 +130,8 @@ class Setting:
         """Run clusters on one group of SMs, at most so many of them; the others are taken to go on alike."""
         f, placement = self.card.figures, self.placement
         memory = MemorySystem(f, self.clock_mhz, placement.cluster_size, placement.active_sms)
-        memory.misses, memory.write_back = self.misses.reads, self.misses.write_back
+        misses = self.misses
+        memory.misses, memory.write_back, memory.displaced = misses.reads, misses.write_back, misses.displaced
         sharers = 2 if placement.active_sms > f.sm_count / 2 else 1
         simulation = Simulation(machine, memory, placement, sharers, recorder)
         clusters = list(self.launch.clusters())
@@ -156,7 +168,7 @@ class Setting:
             100 * dram / (cycles * f.dram_read_gb_per_s * 1e3 / self.clock_mhz),
             100 * l2 / (cycles * f.l2_gb_per_s * 1e3 / self.clock_mhz),
             recorder,
-            self.survey.equal,
+            self.alike,
             self.code is None,
         )
 
@@ -164,7 +176,7 @@ class Setting:
 def time_launch(setting: Setting) -> Timed:
     """The first group of SMs stands for all where all clusters have the same to do; else see `_uneven`."""
     placement, recorder = setting.placement, Recorder()
-    if not setting.survey.equal:
+    if not setting.alike:
         return _uneven(setting)
     numbers = range(0, placement.clusters, placement.groups)
     trial = setting.simulate(setting.machine(), recorder, numbers, _ROUNDS * placement.places)

@@ -31,27 +31,44 @@ class Traffic:
         return sum(self.read.values()) + sum(self.written.values())
 
 
-def missing(total: float, unique: float, footprint: float, capacity: float, cache: Cache) -> float:
-    """The share of `total` bytes read of a buffer that L2 does not have, when `unique` of them are different ones.
-
-    Cold, each byte misses once. Warm, a byte that the call before has read is still there with a chance 1 - m: under
-    random replacement in a cache of `capacity` that sees `footprint` bytes between two uses, of which m miss,
-    1 - m = exp(-m footprint / capacity). Bytes read again within a call hit.
-    """
-    if total <= 0:
-        return 0.0
-    first = min(unique / total, 1.0)
-    return first if cache == "cold" else first * evicted(footprint / capacity)
+def missing(total: float, unique: float) -> float:
+    """The share of `total` bytes read of a buffer that is read for the first time in a call."""
+    return min(unique / total, 1.0) if total > 0 else 0.0
 
 
 def evicted(ratio: float) -> float:
-    """The solution m of 1 - m = exp(-m ratio): 0 up to a ratio of 1."""
+    """The share of the bytes that a call has put into L2 which are gone when the next call comes to them.
+
+    `ratio` is what a call puts there over the capacity. A byte is still there with a chance 1 - m: under random
+    replacement by `ratio` times as many bytes between two uses, of which m miss, 1 - m = exp(-m ratio). Up to a ratio
+    of 1 the solution is 0.
+    """
     if ratio <= 1.0:
         return 0.0
     m = 1.0
     for _ in range(60):
         m = 1.0 - math.exp(-m * ratio)
     return m
+
+
+def written_back(allocated: float, capacity: float) -> float:
+    """The share of the bytes that a lone call stores which leave L2 before its end.
+
+    It puts `allocated` bytes into L2, stores among them from first to last; what was stored when x bytes were still to
+    come is there in the end with a chance exp(-x / capacity), under random replacement.
+    """
+    ratio = allocated / capacity
+    return 1.0 - (1.0 - math.exp(-ratio)) / ratio if ratio > 1e-6 else 0.0
+
+
+def displaced(allocated: float, capacity: float) -> float:
+    """Bytes to be written back for each byte that a lone call puts into an L2 which a flush has filled.
+
+    NVBench flushes with a memset of L2's size (nvbench/detail/l2flush.cuh), which leaves 1 - 1/e of its lines dirty
+    under random replacement.
+    """
+    ratio = allocated / capacity
+    return (1.0 - math.exp(-1.0)) * ((1.0 - math.exp(-ratio)) / ratio if ratio > 1e-6 else 1.0)
 
 
 class MemorySystem:
@@ -62,15 +79,17 @@ class MemorySystem:
         self.figures = f
         self.misses: dict[int, float] = {}  # allocation → share of its bytes that miss L2
         self.write_back = 0.0  # share of stored bytes that go on to DRAM while the launch runs
+        self.displaced = 0.0  # bytes of others that go to DRAM for each byte that comes into L2
         self.traffic = Traffic()
         self._owed: dict[int, float] = {}
         self._dirty: Lines = {}  # what ordinary stores have written
         per_cycle = 1e3 / clock_mhz  # GB/s → bytes a cycle
         rates = (f.l2_gb_per_s, f.l2_write_gb_per_s, f.dram_read_gb_per_s)  # none of them follows the SM clock
         self._whole = tuple(rate * per_cycle for rate in rates)
-        # Bytes written count for more on the way to DRAM, so that a copy gets the bandwidth of copies.
+        # Bytes written count for more than bytes read, so that a copy gets the bandwidth of copies.
         both = f.dram_read_gb_per_s / f.dram_copy_gb_per_s
         self._dram_write_cost = max(2 * both - 1, f.dram_read_gb_per_s / f.dram_write_gb_per_s)
+        self._l2_write_cost = max(2 * f.l2_gb_per_s / f.l2_copy_gb_per_s - 1, 0.0)
         self.l2, self.l2_writes, self.dram = (Server(rate) for rate in self._whole)
         self.share(simulated, active)
 
@@ -89,18 +108,26 @@ class MemorySystem:
             owed -= size
             self.traffic.dram += size
             end = max(end, self.dram.take(size, at))
+            self._make_room(size, at)
         self._owed[allocation] = owed
         return end, missed
 
     def write(self, allocation: int, size: float, at: float, new: float | None = None) -> float:
         """When L2 has taken bytes, of which so many were not written before (None: all) and go on to DRAM."""
         self.traffic.written[allocation] = self.traffic.written.get(allocation, 0.0) + size
-        end = self.l2_writes.take(size, at)
-        back = self.write_back * (size if new is None else new)
-        if back:
+        end = max(self.l2_writes.take(size, at), self.l2.take(size * self._l2_write_cost, at))
+        new = size if new is None else new
+        if back := self.write_back * new:
             self.traffic.dram += back
             end = max(end, self.dram.take(back * self._dram_write_cost, at))
+        self._make_room(new, at)
         return end
+
+    def _make_room(self, size: float, at: float) -> None:
+        """Write back what stands where bytes come into L2; nobody waits for that but who needs DRAM next."""
+        if back := self.displaced * size:
+            self.traffic.dram += back
+            self.dram.take(back * self._dram_write_cost, at)
 
     # what SMs do
     def load(self, sm: SM, allocation: int, lines: Lines, asked: float, at: float, in_l1: bool = True) -> float:
@@ -132,9 +159,13 @@ class MemorySystem:
         sm.under_way_bytes += wanted
         return end
 
-    def store(self, sm: SM, allocation: int, lines: Lines, at: float) -> float:
-        """An ordinary store of a warp; returns when L2 has it. A sector that several fill is written back once."""
-        size, new = bytes_of(lines), 0
+    def store(self, sm: SM, allocation: int, lines: Lines, size: float, at: float) -> float:
+        """An ordinary store of a warp of `size` bytes; returns when L2 has it.
+
+        A sector that several stores fill is written back once. Of sectors that are filled in part only those bytes are
+        taken to move: nobody has measured it, and with whole sectors stores of 4 of 16 bytes come out too slow.
+        """
+        new = 0
         for line, mask in lines.items():
             before = self._dirty.get(line, 0)
             self._dirty[line] = before | mask

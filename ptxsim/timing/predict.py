@@ -9,10 +9,10 @@ import numpy as np
 
 from ..launch import Launch
 from ..machine import one_thread
-from ..syntax import PtxError
 from .device import DeviceModel
 from .launch_time import Setting, Timed, time_launch
 from .memory_system import Cache
+from .own_work import check_work_is_its_own
 from .prediction import Prediction
 from .sass import code_of
 from .stream import call_us, times
@@ -33,26 +33,16 @@ def predict(
     that finds nothing of it in L2. code: the cubin that ptxas made of the PTX, or one per kernel name, from which
     instruction counts and stalls are read; without it they are estimated from the PTX.
     Memory is left as it was. Raises DeviceError for a device or cubin that cannot be used, PtxError for what cannot be
-    simulated, and for kernels that take further work by cluster launch control.
+    simulated, and for kernels whose clusters share out their work while they run (cluster launch control, a counter).
     """
     card = device if isinstance(device, DeviceModel) else DeviceModel.load(device)
     clock = clock_mhz or card.figures.sm_clock_mhz
     given = [launches] if isinstance(launches, Launch) else list(launches)
     for launch in given:
-        _check_work_is_its_own(launch)
+        check_work_is_its_own(launch)
     with np.errstate(all="ignore"), one_thread():
         timed = [time_launch(Setting(launch, card, code_of(launch.name, code), clock, cache)) for launch in given]
     return prediction(timed, card, clock, cache)
-
-
-def _check_work_is_its_own(launch: Launch) -> None:
-    """Only some clusters are simulated; one that asks for more work would be given that of all the others."""
-    for ins in launch.kernel.instructions:
-        if ins.op.startswith("clusterlaunchcontrol.try_cancel"):
-            raise PtxError(
-                f"{launch.name} takes further work by cluster launch control (PTX line {ins.line}), which the clock "
-                "does not follow: of a few simulated clusters one would get the work of all others"
-            )
 
 
 def prediction(timed: Sequence[Timed], card: DeviceModel, clock_mhz: float, cache: Cache) -> Prediction:

@@ -17,6 +17,7 @@ from ..syntax import PtxError
 from .device import DeviceModel
 from .launch_time import Setting, Timed, time_in_full
 from .memory_system import Cache
+from .own_work import check_work_is_its_own
 from .predict import prediction
 from .sass import code_of
 from .timed_machine import TimedMachine
@@ -34,13 +35,18 @@ def run_timed(
     cache: Cache = "warm",
     code: Mapping[str, Path] | Path | None = None,
 ) -> Result:
-    """Run launches under the clock; the Result has the prediction. Stops after a launch that deadlocks."""
+    """Run launches under the clock; the Result has the prediction. Stops after a launch that deadlocks.
+
+    Raises PtxError for kernels whose clusters share out their work while they run: groups come one after the other.
+    """
     card = device if isinstance(device, DeviceModel) else DeviceModel.load(device)
     clock = clock_mhz or card.figures.sm_clock_mhz
     begin = time.perf_counter()
     findings: list[Finding] = []
     counts: list[Counts] = []
     timed: list[Timed] = []
+    for launch in launches:
+        check_work_is_its_own(launch)
     for n, launch in enumerate(launches):
         machine = TimedMachine(launch, card, code_of(launch.name, code), True, frozenset(checks), trace, track)
         with np.errstate(all="ignore"), one_thread():

@@ -8,6 +8,7 @@ grid where work goes by that, follows the work of all.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from .engines import Copied, copied, skip
 
 ALIKE = 0.02  # relative difference of work up to which clusters count as equal
 _ALONG = 16  # clusters scouted along an axis of the grid
+_ODD, _MUCH = 0.1, 3.0  # the part of clusters that may lie at edges, and how many times the usual work they may have
 _GRAIN = 7  # bits of an address within a piece of global memory: a line of L2
 _SECTOR = 5  # within what ordinary loads are fetched by
 
@@ -118,13 +120,15 @@ def scout(launch: Launch, indices: list[Dim3]) -> Scouted | None:
 class Survey:
     """The work of every cluster, the bytes by allocation that all read and write, and of those read the different ones.
 
-    `distinct` is the part of the pieces of memory that neighbouring clusters read which is not read by both.
+    `distinct` is, by allocation, the part of the pieces that neighbouring clusters read which is not read by both;
+    `but_for_edges` says that nearly all scouted clusters have the same to do, and none of the others much more.
     """
 
     work: tuple[float, ...]
     read: dict[int, float]
     written: dict[int, float]
-    distinct: float
+    distinct: dict[int, float]
+    but_for_edges: bool = False
 
     @property
     def equal(self) -> bool:
@@ -156,7 +160,13 @@ class Surveyor:
         work = (max(works),) * n if equal else self._by_axis()
         scale = sum(work) / sum(x.work for x in self.seen.values())
         read, written = (_total([getattr(x, way) for x in self.seen.values()], scale) for way in ("read", "written"))
-        return Survey(work, read, written, distinct)
+        return Survey(work, read, written, distinct, self._but_for_edges())
+
+    def _but_for_edges(self) -> bool:
+        works = [x.work for x in self.seen.values()]
+        usual = float(np.median(works))
+        odd = sum(abs(work - usual) > ALIKE * usual for work in works)
+        return odd <= _ODD * len(works) and max(works) <= _MUCH * usual
 
     def _by_axis(self) -> tuple[float, ...]:
         """The work of all clusters, by the axis of the grid that explains that of the scouted ones best."""
@@ -188,7 +198,8 @@ def _total(parts: list[dict[int, float]], scale: float) -> dict[int, float]:
     return {key: scale * sum(part.get(key, 0.0) for part in parts) for key in keys}
 
 
-def _distinct(neighbours: list[Scouted]) -> float:
-    """Different pieces of memory over all pieces that neighbours ask for."""
-    pieces = sum(len(x.pieces) for x in neighbours)
-    return len(frozenset[tuple[int, int]]().union(*(x.pieces for x in neighbours))) / pieces if pieces else 1.0
+def _distinct(neighbours: list[Scouted]) -> dict[int, float]:
+    """By allocation, different pieces of memory over all pieces that neighbours ask for."""
+    asked = Counter(allocation for x in neighbours for allocation, _ in x.pieces)
+    different = Counter(allocation for allocation, _ in frozenset().union(*(x.pieces for x in neighbours)))
+    return {allocation: different[allocation] / count for allocation, count in asked.items()}

@@ -213,16 +213,16 @@ class TimedCluster(Cluster):
         memory, machine = self.simulation.memory, self.simulation.machine
         if access.write:
             machine.keep(allocation, offsets, access.size)
+        asked = float(access.size * len(offsets))
         lines = _lines(offsets, access.size, allocation.start >> 5)
         if access.write and not access.atomic:
-            end = memory.store(sm, allocation.address, lines, self.now)
+            end = memory.store(sm, allocation.address, lines, asked, self.now)
             self.drained = max(self.drained, end)
             backlog = sm.stores.free - self.now - _STORE_BUFFER / sm.stores.rate
             self.waited = max(self.waited, self.now + backlog, memory.l2_writes.free - _STORE_BUFFER / sm.stores.rate)
             return
         if access.atomic:
             sm.l1.drop(lines)
-        asked = access.size * len(offsets)
         end = memory.load(sm, allocation.address, lines, asked, self.now, in_l1=not access.ordered)
         if access.atomic:
             end += self.figures.atomic_cycles * len(offsets)

@@ -9,7 +9,7 @@ from ptxsim.timing import DeviceModel
 from ptxsim.timing.grid import l1_bytes, place
 from ptxsim.timing.hardware import SM
 from ptxsim.timing.l1_cache import L1Cache, bytes_of
-from ptxsim.timing.memory_system import MemorySystem
+from ptxsim.timing.memory_system import MemorySystem, displaced, written_back
 
 CARD = DeviceModel.load("h200").changed(
     sm_clock_mhz=1000, l1_latency=30, l2_latency=300, l1_bytes_per_cycle=128, load_bytes_per_cycle=4
@@ -76,9 +76,9 @@ def test_a_sector_that_several_stores_fill_is_written_back_once() -> None:
     sm, memory = SM(CARD.figures, 1, 65536), MemorySystem(CARD.figures, 1000, 1, 132)
     memory.write_back = 1.0
     for at in range(4):
-        memory.store(sm, 0, {0: 0b1111, 1: 0b1111}, float(at))
+        memory.store(sm, 0, {0: 0b1111, 1: 0b1111}, 64, float(at))
     assert memory.traffic.dram == bytes_of({0: 0b1111, 1: 0b1111}) == 256
-    assert memory.traffic.l2 == 4 * 256
+    assert memory.traffic.l2 == 4 * 64
 
 
 def test_what_an_sm_reads_again_does_not_count_for_dram_a_second_time() -> None:
@@ -88,6 +88,31 @@ def test_what_an_sm_reads_again_does_not_count_for_dram_a_second_time() -> None:
         for line in range(16):
             memory.load(sm, 0, {line: 0b1111}, 128, 1000.0 * lap + line)
     assert memory.traffic.dram == 16 * 128
+
+
+def test_reads_and_writes_share_l2_as_a_copy_does() -> None:
+    card = CARD.changed(l2_gb_per_s=132, l2_write_gb_per_s=132, l2_copy_gb_per_s=88)  # 1 byte a cycle for each SM
+    memory = MemorySystem(card.figures, 1000, 1, 132)
+    for at in range(100):
+        memory.read(0, 10, at)
+        memory.write(1, 10, at)
+    assert memory.l2.free == pytest.approx(2000 / (88 / 132))
+
+
+def test_what_a_flush_left_goes_first_and_what_a_call_stores_last() -> None:
+    assert displaced(1.0, 1e9) == pytest.approx(0.632, abs=0.001)  # a small call meets what the flush left
+    assert 64 * displaced(64.0, 1.0) == pytest.approx(0.632, abs=0.001)  # a large one, all of it and once
+    assert written_back(1.0, 1e9) == pytest.approx(0, abs=1e-6)
+    assert 64 * (1 - written_back(64.0, 1.0)) == pytest.approx(1)  # of many stores one L2 stays there
+
+
+def test_a_cold_load_waits_for_its_own_bytes_and_dram_works_for_those_that_go() -> None:
+    sm, memory = SM(CARD.figures, 1, 65536), MemorySystem(CARD.figures, 1000, 1, 132)
+    memory.misses[0] = 1.0
+    alone = memory.load(sm, 0, {0: 0b1111}, 128, 0.0)
+    memory.displaced = 0.5
+    assert memory.load(sm, 0, {5: 0b1111}, 128, 10_000.0) == 10_000 + alone
+    assert memory.traffic.dram == 128 + 128 + 64
 
 
 @pytest.mark.parametrize(("shared", "kibibytes"), [(0, 256), (8 * 1024, 248), (9 * 1024, 240), (227 * 1024, 28)])
