@@ -7,6 +7,7 @@ import pytest
 from builds import build
 from cutesnake import record
 from cutesnake.catalog import load_kernel, load_operator
+from cutesnake.measure import checker
 from cutesnake.measure.case import Case
 from cutesnake.simulate import simulation
 
@@ -46,6 +47,15 @@ def test_the_yardstick_is_near_the_reference(dtype) -> None:
         assert float((mine.float() - want).norm() / want.norm()) < OPERATOR.tolerance(dtype) < 0.02
 
 
+def test_where_a_gradient_is_zero_the_yardstick_is_off_by_what_rounding_usually_comes_to() -> None:
+    """dq of the first token of a causal sequence: P is 1, and dS is the rounding of dP and of the row sum."""
+    work = OPERATOR.Workload(1, 8, heads=64, kv_heads=64, head_dim=128, causal=True)
+    inputs = OPERATOR.make_inputs(work, 0)
+    first = OPERATOR.same_precision(inputs, work).dq[0, 0].float().norm(dim=-1) / inputs.k[0, 0].float().norm(dim=-1)
+    usual = 2**-8 * (inputs.dout[0, 0].float() * inputs.out[0, 0].float()).norm(dim=-1) * work.softmax_scale
+    assert bool((first > 0.3 * usual).all()) and bool((first < 6 * usual).all()), first / usual
+
+
 @pytest.mark.parametrize("window", [1, 10, 100])
 def test_a_window_hides_what_lies_further_back_and_costs_less(window) -> None:
     work = OPERATOR.Workload(1, 37, "fp16", heads=2, kv_heads=1, head_dim=32, causal=True, window=window)
@@ -71,6 +81,46 @@ def test_a_window_hides_what_lies_further_back_and_costs_less(window) -> None:
         OPERATOR.Workload(1, 64, window=8)
 
 
+@pytest.mark.parametrize(("causal", "window"), [(False, 0), (True, 0), (True, 5)])
+def test_sequences_of_different_lengths_are_attended_to_apart(causal, window) -> None:
+    work = OPERATOR.Workload(
+        5, 37, "fp16", heads=4, kv_heads=2, head_dim=32, causal=causal, window=window, lengths="ragged"
+    )
+    lengths = OPERATOR.sequence_lengths(work)
+    assert (lengths[0], lengths[2], min(lengths), max(lengths)) == (37, 2, 2, 37) and len(set(lengths)) > 2
+    inputs, outputs = OPERATOR.make_inputs(work, 3), OPERATOR.make_outputs(work)
+    assert inputs.starts.tolist()[1:] == [sum(lengths[: n + 1]) for n in range(5)]
+    found = OPERATOR.reference(inputs, work)
+    runner = load_kernel("fmha_backward", "torch_autograd").bind(None, work, inputs, outputs)
+    runner(0)
+    runner.finish()
+    torch.testing.assert_close(outputs.dk.double(), found.dk.double(), rtol=3e-2, atol=3e-2)
+    for begin, length in zip(inputs.starts.tolist(), lengths, strict=False):
+        tokens = slice(begin, begin + length)
+        alone = OPERATOR.Workload(
+            1, length, "fp16", heads=4, kv_heads=2, head_dim=32, causal=causal, window=min(window, length)
+        )
+        names = ("q", "k", "v", "out", "dout")
+        parts = {name: getattr(inputs, name)[:, tokens] for name in names}
+        part = OPERATOR.Inputs(**parts, lse=inputs.lse[..., tokens], starts=None, softmax_scale=inputs.softmax_scale)
+        want = OPERATOR.reference(part, alone)
+        for name in ("dq", "dk", "dv"):
+            torch.testing.assert_close(getattr(found, name)[:, tokens], getattr(want, name))
+    assert OPERATOR.cost(work).bytes_written == sum(lengths) * 2 * 32 * (4 + 2 * 2)
+
+
+@pytest.mark.parametrize("distribution", OPERATOR.DISTRIBUTIONS)
+def test_a_sequence_that_begins_a_token_late_shows(distribution, monkeypatch) -> None:
+    work = OPERATOR.Workload(3, 60, "bf16", heads=2, kv_heads=1, head_dim=32, lengths="ragged")
+    inputs = OPERATOR.make_inputs(work, 0, distribution=distribution)
+    true, same = OPERATOR.reference(inputs, work), OPERATOR.same_precision(inputs, work)
+    lengths = OPERATOR.sequence_lengths(work)
+    monkeypatch.setattr(OPERATOR, "sequence_lengths", lambda _: (lengths[0], lengths[1] + 1, lengths[2] - 1))
+    wrong = OPERATOR.same_precision(inputs, work)
+    found = checker.compare_outputs(wrong, true, same, OPERATOR.tolerance("bf16"))
+    assert not all(output.passed for output in found.values())
+
+
 def test_the_cost_is_two_and_a_half_times_the_forward_pass() -> None:
     work = OPERATOR.Workload(2, 64, heads=4, kv_heads=2, causal=True)
     assert 2 * OPERATOR.cost(work).flops == 5 * load_operator("fmha").cost(work).flops
@@ -79,6 +129,10 @@ def test_the_cost_is_two_and_a_half_times_the_forward_pass() -> None:
 def test_what_is_no_workload_is_said() -> None:
     with pytest.raises(ValueError, match="dtype is 'fp8'; allowed: bf16, fp16"):
         OPERATOR.Workload(1, 1, "fp8")
+    with pytest.raises(ValueError, match="length is 1; with ragged lengths it must be at least 2"):
+        OPERATOR.Workload(1, 1, lengths="ragged")
+    with pytest.raises(ValueError, match="lengths is 'short'; allowed: full, ragged"):
+        OPERATOR.Workload(1, 1, lengths="short")
 
 
 def test_the_baseline_follows_its_inputs_and_its_copies_are_spoiled() -> None:
@@ -105,6 +159,8 @@ def test_the_baseline_follows_its_inputs_and_its_copies_are_spoiled() -> None:
         ("tilegym", {"length": 128}, None),
         ("tilegym", {"length": 100}, "multiple of 64"),
         ("tilegym", {"length": 128, "head_dim": 64}, "for 128"),
+        ("tilegym", {"length": 128, "lengths": "ragged"}, "sequences of one length"),
+        ("cutlass", {"length": 100, "lengths": "ragged"}, None),
     ],
 )
 def test_what_each_kernel_takes(kernel, values, reason) -> None:
@@ -120,6 +176,7 @@ def test_what_each_kernel_takes(kernel, values, reason) -> None:
         {"batch": 2, "length": 200, "heads": 1, "kv_heads": 1, "causal": True},
         {"batch": 1, "length": 129, "heads": 2, "kv_heads": 2, "dtype": "fp16"},
         {"batch": 1, "length": 384, "heads": 2, "kv_heads": 1, "causal": True, "window": 100},
+        {"batch": 4, "length": 200, "heads": 2, "kv_heads": 1, "lengths": "ragged"},
     ],
     ids=lambda values: OPERATOR.Workload(**values).id,
 )
@@ -144,12 +201,13 @@ def test_nvidias_kernel_is_right_and_all_that_is_found_is_tensor_memory_freed_to
 
 
 @pytest.mark.slow
-def test_the_launches_that_a_runner_reports_are_those_that_the_build_makes() -> None:
+@pytest.mark.parametrize("lengths", OPERATOR.LENGTHS)
+def test_the_launches_that_a_runner_reports_are_those_that_the_build_makes(lengths) -> None:
     from cutesnake.load import cute as cute_load
     from cutesnake.load.build import LoadedBuild
     from test_mla_cutlass import capture
 
-    work = OPERATOR.Workload(2, 300, heads=4, kv_heads=2, causal=True)
+    work = OPERATOR.Workload(2, 300, heads=4, kv_heads=2, causal=True, lengths=lengths)
     module = load_kernel("fmha_backward", "cutlass")
     folder = build("fmha_backward", "cutlass", "sm_100a", module.variants(work, "sm_100a")[0])
     inputs, outputs = OPERATOR.make_inputs(work, 0), OPERATOR.make_outputs(work)

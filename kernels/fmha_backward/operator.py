@@ -9,6 +9,10 @@ Where query heads share a key head, dK and dV are sums over the group.
 
 from __future__ import annotations
 
+import itertools
+import math
+import random
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 
 DTYPES = {"bf16": 2, "fp16": 2}
 DISTRIBUTIONS = ("randn", "rising")  # with keys all alike dQ is 0, and errors relative to it mean nothing
+LENGTHS = ("full", "ragged")
+LEAST_RAGGED = 2  # tokens: a single one's dq and dk are 0, and what a kernel computes in their place is rounding alone
 PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = fmha.AXIS, fmha.AXIS_LABEL
 
@@ -30,13 +36,19 @@ class Workload(fmha.Workload):
     """The sizes of `fmha`; operands and gradients have `dtype`.
 
     With a `window`, which takes `causal`, a token sees itself and the `window` tokens before it; 0 is for all of them.
+    With `lengths` "full" every sequence has `length` tokens; with "ragged" none has more (see `sequence_lengths`), and
+    they lie one after the other, without padding.
     """
 
     window: int = 0
+    lengths: str = "full"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_choice("dtype", self.dtype, DTYPES)
+        require_choice("lengths", self.lengths, LENGTHS)
+        if self.lengths == "ragged" and self.length < LEAST_RAGGED:
+            raise ValueError(f"length is {self.length}; with ragged lengths it must be at least {LEAST_RAGGED}")
         if self.window:
             require_sizes(self, "window")
             if not self.causal:
@@ -44,33 +56,58 @@ class Workload(fmha.Workload):
 
     @property
     def id(self) -> str:
-        return super().id + f"_w{self.window}" * bool(self.window)
+        return super().id + f"_w{self.window}" * bool(self.window) + "_ragged" * (self.lengths == "ragged")
 
 
 @dataclass
 class Inputs:
-    q: torch.Tensor  # [batch, length, heads, head_dim], the dtype
-    k: torch.Tensor  # [batch, length, kv_heads, head_dim], the dtype
-    v: torch.Tensor  # [batch, length, kv_heads, head_dim], the dtype
-    out: torch.Tensor  # [batch, length, heads, head_dim], the dtype: what the forward pass returned
-    lse: torch.Tensor  # [batch, heads, length], float32: natural logarithm of the sum of exp(scores)
-    dout: torch.Tensor  # [batch, length, heads, head_dim], the dtype
+    """`rows` x `tokens` are batch x length; where lengths are ragged, 1 x the tokens of all sequences."""
+
+    q: torch.Tensor  # [rows, tokens, heads, head_dim], the dtype
+    k: torch.Tensor  # [rows, tokens, kv_heads, head_dim], the dtype
+    v: torch.Tensor  # [rows, tokens, kv_heads, head_dim], the dtype
+    out: torch.Tensor  # [rows, tokens, heads, head_dim], the dtype: what the forward pass returned
+    lse: torch.Tensor  # [rows, heads, tokens], float32: natural logarithm of the sum of exp(scores)
+    dout: torch.Tensor  # [rows, tokens, heads, head_dim], the dtype
+    starts: torch.Tensor  # [batch + 1], int32: the token at which each sequence begins, and the number of all
     softmax_scale: float
 
 
 @dataclass
 class Outputs:
-    dq: torch.Tensor  # [batch, length, heads, head_dim], the dtype
-    dk: torch.Tensor  # [batch, length, kv_heads, head_dim], the dtype
-    dv: torch.Tensor  # [batch, length, kv_heads, head_dim], the dtype
+    dq: torch.Tensor  # [rows, tokens, heads, head_dim], the dtype
+    dk: torch.Tensor  # [rows, tokens, kv_heads, head_dim], the dtype
+    dv: torch.Tensor  # [rows, tokens, kv_heads, head_dim], the dtype
+
+
+def sequence_lengths(workload: Workload) -> tuple[int, ...]:
+    """Tokens of each sequence.
+
+    "ragged": the first has `length`, the third LEAST_RAGGED; the others are log-uniform between these, drawn by
+    Python's generator from batch and length alone: a workload has one cost.
+    """
+    w = workload
+    if w.lengths == "full":
+        return (w.length,) * w.batch
+    draw = random.Random(f"{w.batch} sequences of up to {w.length} tokens")
+    fixed, bounds = {0: w.length, 2: LEAST_RAGGED}, (math.log(LEAST_RAGGED), math.log(w.length))
+    return tuple(fixed.get(n) or round(math.exp(draw.uniform(*bounds))) for n in range(w.batch))
+
+
+def sequences(workload: Workload) -> list[tuple[int, slice]]:
+    """Where each sequence lies: its row, and its tokens there."""
+    w = workload
+    if w.lengths == "full":
+        return [(row, slice(0, w.length)) for row in range(w.batch)]
+    starts = itertools.accumulate(sequence_lengths(w), initial=0)
+    return [(0, slice(begin, end)) for begin, end in itertools.pairwise(starts)]
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
     """A length beside a workload's that is no multiple of any tile."""
     w = workload
-    if w.length <= 27:
-        return ()
-    return (replace(w, length=w.length - 27),)
+    shorter, least = w.length - 27, LEAST_RAGGED if w.lengths == "ragged" else 1
+    return (replace(w, length=shorter),) if shorter >= least else ()
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
@@ -78,27 +115,50 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
     import torch
 
     require_choice("distribution", distribution, DISTRIBUTIONS)
-    w = workload
+    w, lengths = workload, sequence_lengths(workload)
     given = fmha.make_inputs(w, seed, device, distribution)
-    out = torch.empty_like(given.q)
-    lse = torch.empty(w.batch, w.heads, w.length, device=device)
-    for q, k, v, (request, heads) in fmha.key_heads(given, w):
-        scores = _scores(q.float(), k.float(), w)
-        lse[request, heads] = torch.logsumexp(scores, -1)
-        out[request, :, heads] = (torch.softmax(scores, -1) @ v.float()).to(out.dtype).transpose(0, 1)
     generator = torch.Generator(device).manual_seed(seed + 1)
-    dout = torch.randn(given.q.shape, generator=generator, device=device).to(out.dtype)
-    return Inputs(given.q, given.k, given.v, out, lse, dout, given.softmax_scale)
+    dout = torch.randn(given.q.shape, generator=generator, device=device).to(given.q.dtype)
+    starts = torch.tensor((0, *itertools.accumulate(lengths)), dtype=torch.int32, device=device)
+    q, k, v, dout = (_packed(x, w) for x in (given.q, given.k, given.v, dout))
+    lse = torch.empty(q.shape[0], w.heads, q.shape[1], device=device)
+    inputs = Inputs(q, k, v, torch.empty_like(q), lse, dout, starts, given.softmax_scale)
+    for q, k, v, (row, tokens, heads) in key_heads(inputs, w):
+        scores = _scores(q.float(), k.float(), w)
+        lse[row, heads, tokens] = torch.logsumexp(scores, -1)
+        inputs.out[row, tokens, heads] = (torch.softmax(scores, -1) @ v.float()).to(q.dtype).transpose(0, 1)
+    return inputs
+
+
+def _packed(x: torch.Tensor, w: Workload) -> torch.Tensor:
+    """The first tokens of each sequence of [batch, length, ...] in [rows, tokens, ...], as many as it has."""
+    import torch
+
+    if w.lengths == "full":
+        return x
+    return torch.cat([each[:length] for each, length in zip(x, sequence_lengths(w), strict=True)])[None]
+
+
+def key_heads(
+    inputs: Inputs, workload: Workload
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, tuple[int, slice, slice]]]:
+    """Per sequence and key head: queries [group, its length, head_dim], keys and values [its length, head_dim], and
+    where their output goes, (row, tokens, heads). One at a time: the scores of all would not fit."""
+    for row, tokens in sequences(workload):
+        for head in range(workload.kv_heads):
+            heads = slice(head * workload.group, (head + 1) * workload.group)
+            q = inputs.q[row, tokens, heads].transpose(0, 1)
+            yield q, inputs.k[row, tokens, head], inputs.v[row, tokens, head], (row, tokens, heads)
 
 
 def _scores(q: torch.Tensor, k: torch.Tensor, w: Workload) -> torch.Tensor:
-    """scale * q @ k^T in float32, -inf where a token comes after the query; [group, length, length]."""
+    """scale * q @ k^T in float32, -inf where the query does not see a token; [group, length, length]."""
     import torch
 
     scores = (q @ k.T).float() * w.softmax_scale
     if not w.causal:
         return scores
-    position = torch.arange(w.length, device=q.device)
+    position = torch.arange(len(k), device=q.device)
     ahead = position[None, :] - position[:, None]  # tokens by which a key comes after a query
     hidden = (ahead > 0) | (ahead < -w.window) if w.window else ahead > 0
     return scores.masked_fill(hidden, float("-inf"))
@@ -109,31 +169,41 @@ def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
     import torch
 
     w, dtype = workload, torch_dtype(workload.dtype)
+    rows, tokens = (w.batch, w.length) if w.lengths == "full" else (1, sum(sequence_lengths(w)))
 
     def poisoned(heads: int) -> torch.Tensor:
-        return torch.full((w.batch, w.length, heads, w.head_dim), float("nan"), dtype=dtype, device=device)
+        return torch.full((rows, tokens, heads, w.head_dim), float("nan"), dtype=dtype, device=device)
 
     return Outputs(poisoned(w.heads), poisoned(w.kv_heads), poisoned(w.kv_heads))
 
 
 def _gradients(inputs: Inputs, workload: Workload, same_precision: bool) -> Outputs:
-    """In float32, or with operands, row sums, P, dS and gradients rounded to the workload's dtype."""
+    """In float32, or with operands, row sums, P, dS and gradients rounded to the workload's dtype.
+
+    The rounded row sums are then off by what the roundings of their terms usually come to, one unit roundoff each, as
+    if independent. Where a gradient is 0 (dq of a causal sequence's first token), what a kernel computes is the
+    rounding of its row sum alone, and the yardstick's own might happen to be none.
+    """
     import torch
 
     w, dtype = workload, inputs.q.dtype
     kind = dtype if same_precision else torch.float32
     dq, dk, dv = (torch.empty(x.shape, dtype=kind, device=x.device) for x in (inputs.q, inputs.k, inputs.v))
-    for q, k, v, (request, heads) in fmha.key_heads(inputs, w):
+    for q, k, v, (row, tokens, heads) in key_heads(inputs, w):
         q, k, v = q.to(kind), k.to(kind), v.to(kind)
-        dout, out = (x[request, :, heads].transpose(0, 1) for x in (inputs.dout, inputs.out))
-        p = torch.exp(_scores(q, k, w) - inputs.lse[request, heads, :, None])
+        dout, out = (x[row, tokens, heads].transpose(0, 1) for x in (inputs.dout, inputs.out))
+        p = torch.exp(_scores(q, k, w) - inputs.lse[row, heads, tokens, None])
         dout = dout.to(kind)
         delta = (dout * out.to(kind)).sum(-1, keepdim=True).float()
+        if same_precision:
+            terms = dout.float() * out.float()
+            usual = torch.finfo(dtype).eps / 2 * terms.norm(dim=-1, keepdim=True)
+            delta += usual.copysign(delta - terms.sum(-1, keepdim=True))
         ds = (p * ((dout @ v.T).float() - delta)).to(kind)
         head = heads.start // w.group
-        dv[request, :, head] = torch.einsum("gqk,gqd->kd", p.to(kind), dout)
-        dk[request, :, head] = torch.einsum("gqk,gqd->kd", ds, q) * w.softmax_scale
-        dq[request, :, heads] = (ds @ k * w.softmax_scale).transpose(0, 1)
+        dv[row, tokens, head] = torch.einsum("gqk,gqd->kd", p.to(kind), dout)
+        dk[row, tokens, head] = torch.einsum("gqk,gqd->kd", ds, q) * w.softmax_scale
+        dq[row, tokens, heads] = (ds @ k * w.softmax_scale).transpose(0, 1)
     return Outputs(dq, dk, dv)
 
 
@@ -147,17 +217,19 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
     return _gradients(inputs, workload, same_precision=True)
 
 
+def _visible_pairs(length: int, w: Workload) -> int:
+    pairs = length * (length + 1) // 2 if w.causal else length**2
+    unseen = max(length - w.window - 1, 0) if w.window else 0  # tokens before the window of the last query
+    return pairs - unseen * (unseen + 1) // 2
+
+
 def cost(workload: Workload) -> Cost:
     """FLOPs 10 D per query head and visible pair of tokens (five products); bytes: inputs and gradients once."""
-    w = workload
-    pairs = w.length * (w.length + 1) // 2 if w.causal else w.length**2
-    if w.window and w.window < w.length:
-        unseen = w.length - w.window - 1  # tokens before the window of the last query
-        pairs -= unseen * (unseen + 1) // 2
-    tokens = w.batch * w.length
+    w, lengths = workload, sequence_lengths(workload)
+    tokens, pairs = sum(lengths), sum(_visible_pairs(length, w) for length in lengths)
     size = DTYPES[w.dtype] * w.head_dim
     return Cost(
-        flops=10 * w.head_dim * w.batch * w.heads * pairs,
+        flops=10 * w.head_dim * w.heads * pairs,
         bytes_read=tokens * (size * (3 * w.heads + 2 * w.kv_heads) + 4 * w.heads),
         bytes_written=tokens * size * (w.heads + 2 * w.kv_heads),
     )

@@ -32,6 +32,8 @@ def supports(workload: Workload) -> str | None:
         return f"head_dim is {workload.head_dim}: the tilings taken over from TileGym are for {WIDTH}"
     if workload.window:
         return f"window is {workload.window}: TileGym's backward pass has none"
+    if workload.lengths != "full":
+        return f"lengths are {workload.lengths}: TileGym's backward pass takes sequences of one length"
     if workload.length % PADDING:
         return f"length is {workload.length}: TileGym copies the log-sum-exp where it is no multiple of {PADDING}"
     return None

@@ -31,11 +31,12 @@ def supports(workload: Workload) -> str | None:
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """The mask is compiled in as NVIDIA's own runner chooses it."""
-    w, (tile_m, tile_n) = workload, TILE
-    mask = "causal" if w.causal else "residual" if w.length % tile_m else "none"
+    w, (tile_m, tile_n), ragged = workload, TILE, workload.lengths == "ragged"
+    mask = "causal" if w.causal else "residual" if ragged or w.length % tile_m else "none"
     params: dict[str, Any] = {"dtype": w.dtype, "head_dim": w.head_dim, "tile_m": tile_m, "tile_n": tile_n}
-    params |= {"mask": mask, "window": w.window}
-    return (Variant(f"{w.dtype}_d{w.head_dim}_{mask}" + f"_w{w.window}" * bool(w.window), params),)
+    params |= {"mask": mask, "window": w.window, "ragged": ragged}
+    name = f"{w.dtype}_d{w.head_dim}_{mask}" + f"_w{w.window}" * bool(w.window) + "_ragged" * ragged
+    return (Variant(name, params),)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
@@ -57,11 +58,13 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     from cutesnake.load.cute import Call
     from kernels.upstream.installed import on_stream
 
-    w = workload
+    w, p = workload, build.params
     rows = w.batch * w.heads * (-(-w.length // 8) * 8)  # as the example's `_get_workspace_size` rounds
     workspace = torch.empty(4 * rows * (2 + w.head_dim), dtype=torch.uint8, device=inputs.q.device)
     read = (inputs.q, inputs.k, inputs.v, inputs.out, inputs.lse, inputs.dout)
-    call = Call(build.function(), (*read, outputs.dq, outputs.dk, outputs.dv, workspace, inputs.softmax_scale))
+    table = (inputs.starts, w.length) if p["ragged"] else ()
+    arguments = (*read, outputs.dq, outputs.dk, outputs.dv, *table, workspace, inputs.softmax_scale)
+    call = Call(build.function(), arguments)
 
     def enqueue(stream: int) -> None:
         with on_stream(workspace, stream):
@@ -70,7 +73,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
     grids = (
         (-(-w.length // SUM_ROWS), w.heads, w.batch),
-        (-(-w.length // build.params["tile_n"]), w.kv_heads, w.batch),
+        (-(-w.length // p["tile_n"]), w.kv_heads, w.batch),
         (w.heads, w.batch, -(-w.length // CONVERT_ROWS)),
     )
     launches = tuple(build.launch(symbol, grid) for symbol, grid in zip(_in_order(build), grids, strict=True))

@@ -10,6 +10,8 @@ from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
 from kernels.fmha.cutlass.program import ELEMENTS, grouped
 from kernels.upstream.examples import module
 
+Tensors = tuple[cute.Tensor, ...]
+
 
 class Backward:
     """The operator on the example: three kernels, for row sums, the products, and dQ from float32 to its dtype."""
@@ -34,50 +36,95 @@ class Backward:
         stream: CUstream,
     ) -> None:
         """mQ, mO, mdO, mdQ (B, S, H, D), mK, mV, mdK, mdV (B, S, key heads, D), mLSE (B, H, S), mWorkspace (bytes,)."""
-        batch, length, heads, width = mQ.shape
-        key_heads = mK.shape[2]
+        tensors = (mQ, mK, mV, mO, mLSE, mdO, mdQ, mdK, mdV)
+        self.launch(tensors, None, mQ.shape[1], mQ.shape[0], mWorkspace, scale, stream)
+
+    def launch(
+        self,
+        tensors: Tensors,
+        starts: cute.Tensor | None,
+        longest: cutlass.Int32,
+        sequences: cutlass.Int32,
+        workspace: cute.Tensor,
+        scale: cutlass.Float32,
+        stream: CUstream,
+    ) -> None:
+        """Hand the tensors over in the example's order of modes; `longest` is how many tokens a sequence has at most.
+
+        `starts` says where each sequence begins among the tokens of the first mode; None where all are equally long.
+        """
+        q, k, v, o, lse, do, dq, dk, dv = tensors
+        rows, tokens, heads, width = q.shape
+        key_heads = k.shape[2]
         group, one = heads // key_heads, cutlass.Int32(1)
         lse_layout = cute.make_layout(
-            (length, group, key_heads, batch), stride=(1, length, length * group, length * heads)
+            (tokens, group, key_heads, rows), stride=(1, tokens, tokens * group, tokens * heads)
         )
-        left = None if cutlass.const_expr(self.left is None) else cutlass.Int32(self.left)
-        right = None if cutlass.const_expr(self.right is None) else cutlass.Int32(self.right)
+        left, right = (None if side is None else cutlass.Int32(side) for side in (self.left, self.right))
         self.example(
-            (length, length, width, ((group, key_heads), batch)),
-            grouped(mQ, group),
-            grouped(mK, one),
-            grouped(mV, one),
-            grouped(mO, group),
-            grouped(mdQ, group),
-            grouped(mdK, one),
-            grouped(mdV, one),
-            grouped(mdO, group),
-            cute.make_tensor(mLSE.iterator, lse_layout),
-            None,  # sequences of one length: no tables of where they begin
-            None,
+            (longest, longest, width, ((group, key_heads), sequences)),
+            grouped(q, group),
+            grouped(k, one),
+            grouped(v, one),
+            grouped(o, group),
+            grouped(dq, group),
+            grouped(dk, one),
+            grouped(dv, one),
+            grouped(do, group),
+            cute.make_tensor(lse.iterator, lse_layout),
+            starts,  # of queries
+            starts,  # of keys
             scale,
             left,
             right,
-            mWorkspace,
+            workspace,
             stream,
         )
 
 
+class RaggedBackward(Backward):
+    """The same for sequences of different lengths, one after the other."""
+
+    @cute.jit
+    def __call__(
+        self,
+        mQ: cute.Tensor,
+        mK: cute.Tensor,
+        mV: cute.Tensor,
+        mO: cute.Tensor,
+        mLSE: cute.Tensor,
+        mdO: cute.Tensor,
+        mdQ: cute.Tensor,
+        mdK: cute.Tensor,
+        mdV: cute.Tensor,
+        mStarts: cute.Tensor,
+        longest: cutlass.Int32,
+        mWorkspace: cute.Tensor,
+        scale: cutlass.Float32,
+        stream: CUstream,
+    ) -> None:
+        """As above with B = 1 and S = all tokens; mStarts (sequences + 1,), of which none is longer than `longest`."""
+        tensors = (mQ, mK, mV, mO, mLSE, mdO, mdQ, mdK, mdV)
+        self.launch(tensors, mStarts, longest, mStarts.shape[0] - 1, mWorkspace, scale, stream)
+
+
 def program(
-    dtype: str, head_dim: int, tile_m: int, tile_n: int, mask: str, window: int
+    dtype: str, head_dim: int, tile_m: int, tile_n: int, mask: str, window: int, ragged: bool
 ) -> tuple[Backward, tuple[Any, ...]]:
     """The host function and fake arguments; batch, length and both counts of heads are known at launch only.
 
     `tile_m` x `tile_n` are queries x keys. `mask` is "causal"; "residual", which hides what lies past the last query;
-    or "none" for whole tiles. `window` is how many tokens before a query it sees, 0 for all.
+    or "none" for whole tiles. `window` is how many tokens before a query it sees, 0 for all. `ragged` is for sequences
+    of different lengths.
     """
     example = module("blackwell.fmha_bwd")
     masks, element = example.fmha_utils.MaskEnum, ELEMENTS[dtype]
     kind = masks.RESIDUAL_MASK_BWD if mask == "residual" else masks.WINDOW_MASK_BWD
     kernel = example.BlackwellFusedMultiHeadAttentionBackward(
-        element, cutlass.Float32, (tile_m, tile_n, head_dim), False, kind
+        element, cutlass.Float32, (tile_m, tile_n, head_dim), ragged, kind
     )
-    batch, length, heads, key_heads = (cute.sym_int32() for _ in range(4))
+    length, heads, key_heads = (cute.sym_int32() for _ in range(3))
+    batch = 1 if ragged else cute.sym_int32()
 
     def row_major(element: type[cutlass.Numeric], *shape: Any) -> Any:
         order = tuple(reversed(range(len(shape))))
@@ -87,5 +134,8 @@ def program(
     k, v, dk, dv = (row_major(element, batch, length, key_heads, head_dim) for _ in range(4))
     lse = row_major(cutlass.Float32, batch, heads, length)
     workspace = row_major(cutlass.Uint8, cute.sym_int32())
-    arguments = (q, k, v, o, lse, do, dq, dk, dv, workspace, cutlass.Float32(1.0), make_fake_stream())
-    return Backward(kernel, window or None, 0 if mask == "causal" else None), arguments
+    starts = make_fake_compact_tensor(cutlass.Int32, (cute.sym_int32(),), stride_order=(0,))
+    table = (starts, cutlass.Int32(1)) if ragged else ()
+    arguments = (q, k, v, o, lse, do, dq, dk, dv, *table, workspace, cutlass.Float32(1.0), make_fake_stream())
+    backward = RaggedBackward if ragged else Backward
+    return backward(kernel, window or None, 0 if mask == "causal" else None), arguments
