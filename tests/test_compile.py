@@ -1,5 +1,6 @@
 """Compile stage: what a build leaves behind, whatever happens to it."""
 
+import errno
 import hashlib
 import os
 import re
@@ -237,12 +238,46 @@ compile_build("toy", "kernel", "sm_90a", Variant("a", {{"how": "is killed"}}), {
     assert names(toy.folder) == ["build.json", "kernel.ptx"]
 
 
-def build_add(place: Path, target: str = "sm_90a", dtype: str = "fp32") -> Path:
+@pytest.mark.parametrize("another_disk", [False, True])
+def test_a_build_made_on_scratch_is_as_one_made_beside_its_place(toy, tmp_path, monkeypatch, another_disk) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    rename, refused = Path.replace, []
+
+    def across(path: Path, to: Path) -> Path:
+        if path.is_relative_to(scratch) != Path(to).is_relative_to(scratch):
+            refused.append(path.name)
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return rename(path, to)
+
+    beside = toy("works")
+    if another_disk:
+        monkeypatch.setattr(Path, "replace", across)
+    entry = toy("works", scratch=scratch)
+    assert entry["files"] == beside["files"] and (toy.folder / "kernel.ptx").read_text() == "works"
+    assert refused == ["kernel.ptx"] * another_disk
+    assert names(toy.folder) == ["build.json", "kernel.ptx"] and names(scratch) == []
+    assert f"compiling into {scratch}" in toy.log.read_text() and str(scratch) not in entry["log_tail"]
+    entry = toy("refuses", scratch=scratch)
+    assert entry["reason"] == "kernels/toy/kernel.py:16: ValueError: ./kernel.py:3: error: no such operand"
+    with pytest.raises(CompileError, match="builds cannot be made there"):
+        toy("works", scratch=tmp_path / "missing")
+
+
+@pytest.mark.slow
+def test_what_is_built_on_scratch_has_the_same_bytes(add: Path, tmp_path: Path) -> None:
+    elsewhere = build_add(tmp_path, scratch=tmp_path)
+    assert (
+        record.read("compile", elsewhere / "build.json")["files"] == record.read("compile", add / "build.json")["files"]
+    )
+
+
+def build_add(place: Path, target: str = "sm_90a", dtype: str = "fp32", scratch: Path | None = None) -> Path:
     """elementwise_add in CuTe, in the folder that the workflow gives it."""
     kernel, operator = load_kernel("elementwise_add", "cute"), load_operator("elementwise_add")
     variant = kernel.variants(operator.Workload(100, 100, dtype), target)[0]
     folder = place / "compile" / "elementwise_add" / "cute" / target / variant.id
-    compile_build("elementwise_add", "cute", target, variant, folder)
+    compile_build("elementwise_add", "cute", target, variant, folder, scratch=scratch)
     return folder
 
 

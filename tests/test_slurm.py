@@ -55,6 +55,17 @@ def measure(case):
     time.sleep({seconds})
     return {metrics!r}, None
 """
+# Says where builds are made.
+TELL = """
+
+_place = _place_to_build
+
+
+def _place_to_build(folder, scratch):
+    with open("built_in", "a") as stream:
+        stream.write(f"{scratch}\\n")
+    return _place(folder, scratch)
+"""
 RECORDS = "results/{}/elementwise_add/cute/{}/*/m5_n64_fp32@{}.json"
 
 pytestmark = [
@@ -135,6 +146,7 @@ def run(tmp_path_factory, cluster) -> Run:
     project = copy_project(tmp_path_factory.mktemp("shared") / "project")
     (project / "machines.yaml").write_text(CLASSES)
     pretend(project, 0.05)
+    append(project / "workflow/scripts/cutesnake/build/compile.py", TELL)
     found = Run(project, cluster)
     found.configure("5")
     found("machines")
@@ -156,16 +168,23 @@ def wait_for(condition: Callable[[], object], what: str, run: Run, seconds: floa
         time.sleep(0.1)
 
 
-def test_one_run_over_classes_of_nodes_and_a_change(run) -> None:
-    """The head node has no GPU; each class is looked at by a job, and its cases run on its cards and no other."""
+def test_cases_run_on_the_cards_of_their_class_and_no_other(run) -> None:
+    """The head node has no GPU; each class is looked at by a job, and builds are made on scratch of their nodes."""
     found = json.loads((run.project / "results/machine/b200.json").read_text())["machine"]
     assert found["devices"][0]["name"] == "NVIDIA B200"
-    first = run.made(run())
+    first = run.made(run("measured"))
     assert first["compile"] == first["correctness"] == first["timing"] == 2
+    places = (run.project / "built_in").read_text().split()
+    assert len(places) == 2 and all(Path(place).is_absolute() for place in places)  # `scratch`, see profiles/slurm
     for target, place, card in (("sm_90a", "h200", "NVIDIA H200"), ("sm_100a", "b200", "NVIDIA B200")):
         for stage in ("correctness", "timing"):
             entry = run.record(stage, target, place)
             assert entry["status"] == "ok" and entry["device"]["name"] == card
+
+
+@pytest.mark.by_hand
+def test_a_report_over_classes_of_nodes_and_a_change(run) -> None:
+    run()
     page = (run.project / "results/mla_report.html").read_text()
     assert "Cases run on classes of nodes: h200 (NVIDIA H200, sm_90, driver" in page and "NVIDIA B200" in page
     assert "Nothing to be done" in run()
@@ -174,6 +193,7 @@ def test_one_run_over_classes_of_nodes_and_a_change(run) -> None:
     assert batches["batch"] == 4 and "compile" not in batches and "correctness" not in batches
 
 
+@pytest.mark.by_hand
 def test_a_node_with_another_driver_measures_nothing(run) -> None:
     run.configure("5")
     path = run.project / "results/machine/h200.json"
@@ -186,6 +206,7 @@ def test_a_node_with_another_driver_measures_nothing(run) -> None:
     assert "this machine is not what the plan says: its driver is 580.159.04 here, planned was 570.1" in said
 
 
+@pytest.mark.by_hand
 def test_a_lost_node_a_preempted_job_and_a_cancelled_one_are_run_again(run) -> None:
     """Each in the middle of a measurement, which takes long enough the first time and is quick the second."""
     mark = run.project / "under_way"

@@ -13,6 +13,7 @@ rule compile:
     resources:
         slurm_partition=asked_of_slurm("partition"),
         constraint=asked_of_slurm("constraint"),
+        build_in="results",  # or `scratch`: the node's own disk, where results/ lies on a network file system
     params:
         variant=variant_of,
         code=baked_code_of,

@@ -15,5 +15,6 @@ with one_line("compile", snakemake.log[0]):
         Variant(wildcards.variant, snakemake.params.variant),
         Path(snakemake.output.record).parent,
         log=snakemake.log[0],
+        scratch=snakemake.resources.tmpdir if snakemake.resources.build_in == "scratch" else None,
         limit_s=snakemake.config.get("compile", {}).get("max_seconds", LIMIT_SECONDS),
     )

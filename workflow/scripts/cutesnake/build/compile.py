@@ -7,6 +7,7 @@ upstream file) are raised, because recording them would make a passing trouble l
 
 from __future__ import annotations
 
+import errno
 import filecmp
 import functools
 import hashlib
@@ -35,6 +36,7 @@ LOG_LINES = 40
 REASON_LENGTH = 4000  # characters; the log holds the rest
 SPARE_BYTES = 1 << 20  # with less free than this, a failure is put down to the disk
 PARTIAL = ".partial-"  # folders of builds under way; one that is found at the start is left from a killed job
+SCRATCH = "cutesnake-build-"  # the same on a disk of the node's own, which the node clears after killed jobs
 RUNTIME = "runtime"  # results/compile/runtime/
 STORE = "store"  # results/compile/store/
 RETURNED = "what compile() returned"
@@ -59,12 +61,14 @@ def compile_build(
     folder: Path | str,
     log: Path | str | None = None,
     limit_s: float = LIMIT_SECONDS,
+    scratch: Path | str | None = None,
 ) -> None:
     """Build `kernel` of `operator` for `target` into `folder` and describe it in `folder/build.json`.
 
     `variant` carries the id and the values baked into the build. The artifacts are made in a folder beside
-    their final place and renamed file by file; build.json comes last, so that it always describes files that
-    are there. The compiler's output goes to `log`, if given.
+    their final place, or in one below `scratch`, such as a disk of the node's own where `folder` is on a network file
+    system. They are renamed file by file; build.json comes last, so that it always describes files that are there. The
+    compiler's output goes to `log`, if given.
 
     `limit_s` is the time that the kernel's `compile` is given. Raises CompileError for faults of the machine; a kernel
     that does not compile gives a record with status `failed`.
@@ -75,8 +79,8 @@ def compile_build(
     for leftover in folder.glob(f"{PARTIAL}*"):
         shutil.rmtree(leftover, ignore_errors=True)
     os.environ[VARIABLE] = str(folder.parents[3] / STORE)  # for this process and the compiler's
-    with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder) as name:
-        partial = Path(name)
+    with _place_to_build(folder, scratch) as name:
+        partial = Path(name).resolve()
         build = partial / "build"
         build.mkdir()
         started = time.monotonic()
@@ -88,11 +92,12 @@ def compile_build(
         if error is None:
             error = _disassemble(build, facts.setdefault("compilers", {}))
         seconds = time.monotonic() - started
-        if error and shutil.disk_usage(folder).free < SPARE_BYTES:
-            raise CompileError(f"{operator}/{kernel} for {target}: no space left on the disk of {folder}")
+        for place in (folder, partial):
+            if error and shutil.disk_usage(place).free < SPARE_BYTES:
+                raise CompileError(f"{operator}/{kernel} for {target}: no space left on the disk of {place}")
         _install_runtime(facts.pop("runtime", []), folder)
         files = _install(build, folder)
-    relative = functools.partial(_relative, partial=partial)
+    relative = functools.partial(_relative, partial=partial, folder=folder)
     entry = {
         "stage": "compile",
         "status": "failed" if error else "ok",
@@ -113,6 +118,15 @@ def compile_build(
     if outcome.again:
         entry["again"] = True
     record.write("compile", folder / RECORD, _fitting(entry))
+
+
+def _place_to_build(folder: Path, scratch: Path | str | None) -> tempfile.TemporaryDirectory[str]:
+    if scratch is None:
+        return tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder)
+    try:
+        return tempfile.TemporaryDirectory(prefix=SCRATCH, dir=scratch)
+    except OSError as error:
+        raise CompileError(f"{scratch}: builds cannot be made there ({error.strerror}); name another TMPDIR") from None
 
 
 def _fitting(entry: dict[str, Any]) -> dict[str, Any]:
@@ -196,8 +210,23 @@ def _install(build: Path, folder: Path) -> dict[str, str]:
     digests = {}
     for name, path in made.items():
         digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-        path.replace(folder / name)
+        _move(path, folder / name)
     return digests
+
+
+def _move(path: Path, to: Path) -> None:
+    """Rename; from another file system copy beside the final place first, so that readers never see half a file."""
+    try:
+        path.replace(to)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy(path, to)
+
+
+def _copy(path: Path, to: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=to.parent) as name:
+        shutil.copyfile(path, Path(name) / to.name).replace(to)
 
 
 def _install_runtime(libraries: list[str], folder: Path) -> None:
@@ -207,11 +236,10 @@ def _install_runtime(libraries: list[str], folder: Path) -> None:
         if copy.exists() and filecmp.cmp(library, copy, shallow=False):
             continue
         copy.parent.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=copy.parent) as name:
-            shutil.copyfile(library, Path(name) / library.name).replace(copy)
+        _copy(library, copy)
 
 
-def _relative(text: str, partial: Path) -> str:
+def _relative(text: str, partial: Path, folder: Path) -> str:
     """`text` without colours and the absolute paths of this machine, so that records can be compared and shared."""
     text = re.sub(r"\x1b\[[\d;]*m", "", text)
-    return neutral(text, {str(place): "." for place in (partial / "build", partial, partial.parent)})
+    return neutral(text, {str(place): "." for place in (partial / "build", partial, folder)})
