@@ -1,5 +1,6 @@
 """Results that are missing or damaged are found at the next run and made again, in one line, with what follows."""
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -264,3 +265,17 @@ def test_a_look_takes_nothing_away_from_a_run(folder, monkeypatch) -> None:
             working.claim("")
     working.claim("")
     os.close(working._held.pop())
+
+
+def test_a_file_system_without_locks_is_named(folder, monkeypatch) -> None:
+    from cutesnake import folder as working
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(working, "_held", [])
+    monkeypatch.setattr(working.fcntl, "flock", refuse)
+    with pytest.raises(
+        working.FolderError, match=r"keeps no locks \(No locks available\): mount it with them, or make"
+    ):
+        working.claim("")
