@@ -20,8 +20,11 @@ from cutesnake.plan.machine import Machine
 from cutesnake.plan.matrix import make_plan
 from cutesnake.plot import plot
 from cutesnake.plot.pipeline import MOST_SPANS, draw_pipeline
-from cutesnake.predict.band import UNMEASURED, band
+from cutesnake.plot.validation import draw_validation
+from cutesnake.predict.band import ASSUMED, LEAST_ROWS, band
+from cutesnake.predict.bound import bound
 from cutesnake.predict.card import table
+from cutesnake.predict.held import VALIDATION, Held, files, read_held
 from cutesnake.predict.prediction import MOST_SPANS as MOST_KEPT
 from cutesnake.predict.prediction import _middle, captured, predict_build
 from cutesnake.report import render
@@ -32,27 +35,69 @@ from test_report import contents
 ADD = {"rows": 37, "columns": 256, "dtype": "fp32"}
 
 
-def rows(operator: str, errors: list[float], kind: str = "cold") -> list[dict]:
-    return [{"operator": operator, "kind": kind, "measured_us": 100.0, "predicted_us": 100.0 + e} for e in errors]
+def rows(bound_by: str | None, errors: list[float], kind: str = "cold", held_out: bool = False) -> list[Held]:
+    return [
+        Held("h200", "mine", "kernel", kind, 100.0, 100.0 + error, held_out, bound_by)  # type: ignore[arg-type]
+        for error in errors
+    ]
 
 
-def test_a_band_is_the_error_that_nine_in_ten_of_an_operators_predictions_stayed_below() -> None:
-    known = rows("mine", [1, -2, 3, -4, 5, -6, 7, -8, 9, -10, 11]) + rows("other", [50.0] * 9)
-    mine = band("mine", "cold", True, known)
-    assert mine.percent == pytest.approx(10.0) and "of 11 cold predictions of mine" in mine.words
-    every = band("third", "cold", True, known)
-    assert every.percent == pytest.approx(50.0) and "of 20 cold predictions of all operators" in every.words
+def test_a_band_is_the_error_that_nine_in_ten_calls_bound_alike_stayed_below() -> None:
+    known = rows("DRAM", [1, -2, 3, -4, 5, -6, 7, -8, 9, -10, 11]) + rows("waiting", [50.0] * 9)
+    alike = band("DRAM", "cold", 0, known)
+    assert alike.percent == pytest.approx(10.0)
+    assert "of 11 cold predictions of calls bound by DRAM on Hopper cards" in alike.words
+    every = band("tensor cores", "cold", 0, known)  # of these there are none
+    assert every.percent == pytest.approx(50.0) and "of 20 cold predictions of all calls" in every.words
 
 
-def test_a_band_is_wider_where_a_card_was_not_measured() -> None:
-    known = rows("mine", [10.0] * 5)
-    assert band("mine", "cold", False, known).percent == pytest.approx(10.0 * UNMEASURED)
-    assert "twice" in band("mine", "cold", False, known).words
+def test_a_band_is_wider_where_parameters_are_assumed() -> None:
+    known = rows("L2", [10.0] * LEAST_ROWS)
+    assert band("L2", "cold", 3, known).percent == pytest.approx(10.0 * ASSUMED)
+    assert "twice that, since 3 of this card's parameters that count are assumed" in band("L2", "cold", 3, known).words
 
 
 def test_without_enough_that_was_held_against_cards_there_is_no_band() -> None:
-    none = band("mine", "warm", True, rows("mine", [10.0] * 5))  # those are cold
+    none = band("L2", "warm", 0, rows("L2", [10.0] * LEAST_ROWS))  # those are cold
     assert none.percent is None and "not known" in none.words
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ((70, 30, 20), "tensor cores"),
+        ((40, 80, 90), "L2"),
+        ((0, 55, 54), "DRAM"),
+        ((49, 30, 20), "waiting"),
+    ],
+)
+def test_what_the_longest_launch_keeps_busy_binds_a_call(shares, said) -> None:
+    def launch(*percent: float) -> dict[str, float]:
+        return dict(zip(("tensor_percent", "dram_percent", "l2_percent"), percent, strict=True))
+
+    assert bound([(1.0, launch(99, 99, 99)), (9.0, launch(*shares))]) == said
+
+
+def test_lines_of_other_files_are_not_taken_for_validation(tmp_path) -> None:
+    launches = [{"kernel": "k", "us": 3.0, "tensor_percent": 2, "dram_percent": 81, "l2_percent": 60}]
+    line = {"device": "h100", "operator": "o", "kernel": "k", "kind": "warm", "measured_us": 4.0, "predicted_us": 5.0}
+    (tmp_path / "held_out.jsonl").write_text(json.dumps({**line, "launches": launches}) + "\n")
+    (tmp_path / "development.jsonl").write_text(
+        json.dumps(line) + "\n" + json.dumps({**line, "predicted_us": None, "error": "too long"}) + "\n"
+    )
+    (tmp_path / "b200.jsonl").write_text(json.dumps({"case": "c", "published_us": 4.0, "predicted_us": 5.0}) + "\n")
+    (tmp_path / "ranking.jsonl").write_text(json.dumps({"measured_us": {"a": 1.0}, "predicted_us": {"a": 1.0}}) + "\n")
+    looked_at, opened_last = read_held(files(tmp_path))
+    assert (looked_at.held_out, looked_at.bound) == (False, None)
+    assert (opened_last.held_out, opened_last.bound) == (True, "DRAM")
+    assert opened_last.error_percent == pytest.approx(25.0)
+
+
+def test_the_committed_validation_is_of_both_halves_and_both_kinds() -> None:
+    held = read_held(files())
+    assert len(held) >= 60 and len({row.operator for row in held}) >= 6
+    assert {(row.held_out, row.kind) for row in held} == {(h, k) for h in (False, True) for k in ("warm", "cold")}
+    assert not {row.operator for row in held if row.held_out} & {row.operator for row in held if not row.held_out}
 
 
 def test_of_a_long_timeline_the_middle_is_kept_whole() -> None:
@@ -135,6 +180,7 @@ def foreseen(us: dict[str, float], percent: float | None = 20.0):
             },
             "metrics": {
                 **{"device": "NVIDIA B200", "sm_clock_mhz": 1965.0, "cold_us": cold, "warm_us": 0.9 * cold},
+                "bounds": {"warm": "L2", "cold": "tensor cores"},
                 "bands": {kind: {"percent": percent, "words": "nine in ten"} for kind in ("warm", "cold")},
                 "launches": {"warm": [launch], "cold": [launch]},
                 **{"tensor_percent": 60.0, "dram_percent": 30.0, "l2_percent": 40.0, "notes": []},
@@ -185,11 +231,40 @@ def test_a_page_tells_predictions_from_measurements_without_colours(tmp_path) ->
     evidence = foreseen({"b32_s8192_fp16": 123.0, "b1_s1024_fp16": 17.0})
     page = render(contents(evidence, tmp_path, draw=True))
     assert "Predicted, not measured" in page and "≈ 123 ± 20 %" in page
+    assert "tensor cores (cold), L2 (warm)" in page
     assert '≈ 123<i class="s">p</i>' in page  # in the comparison
     assert "static figures, and times that ptxsim predicts" in page
     assert "1 were measured by us, 2 published by others, and 3 are assumed" in page
     assert "how far off is not known" in render(contents(foreseen({"b1_s1024_fp16": 1.0}, None), tmp_path, draw=True))
     assert "Predicted, not measured" not in render(contents(sample.evidence(), tmp_path, draw=True))
+
+
+def test_predictions_go_with_a_picture_of_how_good_they_were_elsewhere(tmp_path) -> None:
+    """What was looked at and what was not is told apart by how a marker is filled, without colours."""
+    evidence = foreseen({"b32_s8192_fp16": 123.0})
+    held = rows("DRAM", [5.0, -5.0]) + rows("DRAM", [40.0], "warm", held_out=True)
+    entry = plot(evidence, tmp_path, held)
+    picture = next(one for one in entry["pictures"] if one["name"] == VALIDATION)
+    assert picture["title"] == "Predicted against measured: blend"
+    assert "Development: median error 5.0 %, ninetieth percentile 5.0 % of 2" in picture["caption"]
+    assert "held out: median error 40.0 %, ninetieth percentile 40.0 % of 1" in picture["caption"]
+    fills = {
+        line.get_fillstyle(): len(line.get_xdata())
+        for axis in draw_validation(held).figure.axes
+        for line in axis.lines
+        if line.get_marker() not in ("None", None) and len(line.get_xdata())
+    }
+    assert fills == {"full": 2, "none": 1}
+    page = render(contents(evidence, tmp_path, pictures=entry["pictures"]))
+    section = page[page.index('<section id="predicted">') :]
+    assert "Predicted against measured: blend" in section[: section.index("</section>")]
+    assert VALIDATION not in [one["name"] for one in plot(sample.evidence(), tmp_path, held)["pictures"]]
+
+
+def test_without_validation_the_picture_says_why_it_is_not_there(tmp_path) -> None:
+    entry = plot(foreseen({"b32_s8192_fp16": 123.0}), tmp_path)
+    picture = next(one for one in entry["pictures"] if one["name"] == VALIDATION)
+    assert (picture["file"], picture["reason"]) == (None, "no prediction was ever held against a card")
 
 
 def test_the_pipeline_of_a_kernel_is_drawn_of_its_largest_prediction(tmp_path) -> None:

@@ -8,13 +8,19 @@ from pathlib import Path
 from cutesnake.catalog import folders
 from cutesnake.learn import goals as learning
 from cutesnake.plan import problems
-from cutesnake.plan.staleness import digest_code
-from cutesnake.predict.band import read_rows
+from cutesnake.plan.staleness import digest_code, digest_files
+from cutesnake.predict import held
 
 
 def validation():
-    """The predictions that were held against cards, which the bands of new ones follow from."""
-    return read_rows(PROJECT / "benchmarks/prediction") if PREDICTED else []
+    """The files of predictions that were held against cards, which the bands of new ones follow from."""
+    return held.files(PROJECT / "benchmarks/prediction") if PREDICTED else []
+
+
+def validation_of(wildcards):
+    """The same where something of an operator is predicted: its page shows how good the predictions are."""
+    predicted = {path.split("/")[2] for path in PREDICTED}
+    return [str(path) for path in validation()] if wildcards.operator in predicted else []
 
 
 def workload_parameters_of(wildcards):

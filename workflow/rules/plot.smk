@@ -7,6 +7,7 @@ rule plot:
         records=lambda wildcards: records_of(wildcards.operator),
         roofline="results/inspect/{operator}/roofline.json",
         recorded=lambda wildcards: recorded_of(wildcards.operator),
+        held=validation_of,
     output:
         folder=report(
             directory("results/plot/{operator}"),

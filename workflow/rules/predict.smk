@@ -14,7 +14,7 @@ rule predict:
         identity=identity_of,
         settings=lambda wildcards: {"device": PLAN.clocks[wildcards.target]},
         table=clock_of,
-        validated=digest_data(validation()),
+        validated=digest_files(validation()),
         code=running_code("predict.py"),
     script:
         "../scripts/predict.py"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from cutesnake.plot.speedup import draw_speedup
 from cutesnake.plot.style import Drawing, NothingToShow, to_svg
 from cutesnake.plot.timeline import draw_timeline
 from cutesnake.plot.times import draw_times
+from cutesnake.plot.validation import draw_validation
+from cutesnake.predict.held import VALIDATION, Held
 
 RECORD = "pictures.json"
 MOST_DRAWN = 120  # workloads: more make a picture of metres
@@ -42,13 +44,15 @@ TITLES = {
     "speedup": "CuTe against cuTile",
     "timeline": "Timeline of one call",
     "pipeline": "Predicted pipeline",
+    VALIDATION: "Predicted against measured",
 }
 
 
-def plot(evidence: Evidence, folder: Path | str) -> Record:
+def plot(evidence: Evidence, folder: Path | str, held: Sequence[Held] = ()) -> Record:
     """Draw every picture of an operator into `folder` and write the record of them there, last.
 
-    Raises RecordError or OSError; a picture with nothing to show is an entry with `file` null and its reason.
+    `held` are the predictions that were held against cards: a picture of them goes with predictions. Raises RecordError
+    or OSError; a picture with nothing to show is an entry with `file` null and its reason.
     """
     drawn = thinned(evidence)
     pictures = list(_pictures(drawn, Path(folder)))
@@ -59,6 +63,9 @@ def plot(evidence: Evidence, folder: Path | str) -> Record:
         pictures = [
             {**picture, "caption": picture["caption"] and f"{picture['caption']} {said}"} for picture in pictures
         ]
+    if evidence.predicted:
+        draw = functools.partial(draw_validation, held)
+        pictures.append(_picture(evidence, Path(folder), VALIDATION, None, draw))
     entry: Record = {
         **{"stage": "plot", "status": "ok", "reason": None, "provenance": {}},
         **{"operator": evidence.operator, "pictures": pictures},

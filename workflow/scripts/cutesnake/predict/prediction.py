@@ -14,7 +14,9 @@ from cutesnake import record
 from cutesnake.catalog import load_operator
 from cutesnake.fault import describe
 from cutesnake.measure.case import Case, make_record
-from cutesnake.predict.band import band, read_rows
+from cutesnake.predict.band import band
+from cutesnake.predict.bound import bound
+from cutesnake.predict.held import files, read_held
 from cutesnake.simulate.capture import Catcher
 from cutesnake.simulate.simulation import NAME, NotSimulatedError, time_limit
 from cutesnake.targets import TARGETS
@@ -68,13 +70,15 @@ def _metrics(case: Case) -> dict[str, Any]:
     launches, cubins = captured(case)
     found = {kind: ptxsim.predict(launches, card, cache=kind, code=cubins) for kind in KINDS}
     sources = Counter(parameter.source for parameter in card.parameters.values())
-    rows = read_rows()
-    bands = {kind: band(case.operator, kind, set(sources) == {"measured"}, rows) for kind in KINDS}
+    held = read_held(files())
+    bounds = {kind: bound((one.end_us - one.start_us, _launch(one)) for one in found[kind].launches) for kind in KINDS}
+    bands = {kind: band(bounds[kind], kind, len(found[kind].assumed), held) for kind in KINDS}
     main = max(found["cold"].launches, key=lambda launch: launch.end_us - launch.start_us)
     return {
         "device": card.name,
         "sm_clock_mhz": found["cold"].sm_clock_mhz,
         **{f"{kind}_us": found[kind].microseconds for kind in KINDS},
+        "bounds": bounds,
         "bands": {kind: {"percent": bands[kind].percent, "words": bands[kind].words} for kind in KINDS},
         "launches": {kind: [_launch(launch) for launch in found[kind].launches] for kind in KINDS},
         **{key: getattr(main, key) for key in BUSY},

@@ -15,6 +15,7 @@ from cutesnake import html, record
 from cutesnake.compare.insight import number
 from cutesnake.evidence.gather import Evidence
 from cutesnake.places import TEMPLATES
+from cutesnake.predict.held import VALIDATION
 from cutesnake.report import cards, changed, comparison, found, matrix, predicted, ran, times
 from cutesnake.report.words import Notes, big, plural, slug, where
 
@@ -64,6 +65,7 @@ def render(contents: Contents, base: str = "results") -> str:
     here = contents.comparison["operator"]
     pages = _pages(contents)
     main, pictures = _pictures(contents)
+    validation = next((picture for picture in pictures if picture["name"] == VALIDATION), None)
     return html.template("page.html.j2", {"number": number, "plural": plural, "big": big, "slug": slug}).render(
         **html.look(),
         script=Markup((TEMPLATES / "table.js").read_text()),
@@ -80,7 +82,8 @@ def render(contents: Contents, base: str = "results") -> str:
         tiles=ran.totals(contents.shown),
         matrices=[matrix.matrix(c, notes, pages[c["operator"]] * (c["operator"] != here)) for c in contents.shown],
         operator=_operator(contents, base, notes),
-        pictures=pictures,
+        pictures=[picture for picture in pictures if picture is not validation],
+        validation=validation,
         undrawn=_undrawn(contents.pictures),
         rules=contents.comparison["rules"],
         recorded=_recorded(contents.shown),

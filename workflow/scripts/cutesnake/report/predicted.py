@@ -55,9 +55,17 @@ def _row(entry: Record, notes: Notes) -> Record:
         **row,
         "failed": None,
         "times": [_time(metrics, kind, notes) for kind in KINDS],
+        "bound": _bound(metrics["bounds"]),
         "busy": [metrics[f"{key}_percent"] for key in ("tensor", "dram", "l2")],
         "launches": ", ".join(_launch(launch) for launch in metrics["launches"]["cold"]),
     }
+
+
+def _bound(bounds: dict[str, str]) -> str:
+    """What binds a call, said once where it is the same for both kinds."""
+    if len(set(bounds.values())) == 1:
+        return bounds["cold"]
+    return ", ".join(f"{bounds[kind]} ({kind})" for kind in KINDS)
 
 
 def _time(metrics: Record, kind: str, notes: Notes) -> Record:

@@ -1,0 +1,88 @@
+"""Predicted against measured: how good the predictions of a page are, where a card had measured."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from cutesnake.palette import MARKERS
+from cutesnake.plot.style import INK, LINE, SERIES, SOFT, Drawing, NothingToShow, lay_out, styled
+from cutesnake.predict.held import Held
+
+PANELS = {"warm": "Calls back to back (warm)", "cold": "Lone calls, empty L2 (cold)"}
+FILLS = {False: "full", True: "none"}  # development families, held-out ones
+OFF = 1.3  # how far off the dashed lines are
+
+
+def draw_validation(held: Sequence[Held]) -> Drawing:
+    """A point per figure on double logarithmic axes, a panel per kind of sample, a marker per operator; full for
+    families that were looked at while the model was made, hollow for those opened once, at the end."""
+    if not held:
+        raise NothingToShow("no prediction was ever held against a card")
+    kinds = [kind for kind in PANELS if any(row.kind == kind for row in held)]
+    operators = list(dict.fromkeys(row.operator for row in sorted(held, key=lambda row: (row.held_out, row.operator))))
+    looks = {name: (MARKERS[place % len(MARKERS)], SERIES[place % len(SERIES)]) for place, name in enumerate(operators)}
+    with styled():
+        figure, axes = lay_out(len(kinds), (5.2, 4.4), (0.6, 0.9), "µs measured on a card", "µs predicted")
+        for axis, kind in zip(axes, kinds, strict=True):
+            _panel(axis, [row for row in held if row.kind == kind], looks)
+            axis.set_title(PANELS[kind])
+        handles = [
+            pyplot.Line2D([], [], color=INK, linewidth=1.0, label="as measured"),
+            pyplot.Line2D([], [], color=SOFT, linewidth=0.8, linestyle="--", label="30 % slower, 30 % faster"),
+        ]
+        for name, (marker, colour) in looks.items():
+            for held_out in sorted({row.held_out for row in held if row.operator == name}):
+                label = f"{name} ({'held out' if held_out else 'development'})"
+                style = {"marker": marker, "color": colour, "fillstyle": FILLS[held_out], "linestyle": "none"}
+                handles.append(pyplot.Line2D([], [], label=label, markeredgewidth=1.1, **style))
+        figure.legend(handles=handles, loc="outside lower left", ncols=3)
+    cards = " and ".join(dict.fromkeys(row.device.upper() for row in held))
+    halves = {
+        "development": [row for row in held if not row.held_out],
+        "held out": [row for row in held if row.held_out],
+    }
+    said = "; ".join(f"{name}: {_errors(rows)}" for name, rows in halves.items() if rows)
+    return Drawing(
+        figure,
+        f"Predicted against measured, {len(held)} calls on {cards}. {said}.",
+        f"How far the clock that made this page's predictions was off on cards that had measured ({cards}). Full "
+        f"points: families that were looked at while the model was made; hollow ones were opened once, at the end. "
+        f"{said[0].upper()}{said[1:]}.",
+    )
+
+
+def _panel(axis: Axes, rows: Sequence[Held], looks: dict[str, tuple[str, str]]) -> None:
+    times = [time for row in rows for time in (row.measured_us, row.predicted_us)]
+    low, high = min(times) / 1.4, max(times) * 1.4
+    axis.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), aspect="equal")
+    axis.plot((low, high), (low, high), color=INK, linewidth=1.0)
+    for factor in (OFF, 1 / OFF):
+        axis.plot((low, high), (low * factor, high * factor), color=SOFT, linewidth=0.8, linestyle="--")
+    for name, (marker, colour) in looks.items():
+        for held_out, fill in FILLS.items():
+            mine = [row for row in rows if row.operator == name and row.held_out == held_out]
+            axis.plot(
+                [row.measured_us for row in mine],
+                [row.predicted_us for row in mine],
+                linestyle="none",
+                marker=marker,
+                markersize=5.5,
+                color=colour,
+                fillstyle=fill,
+                markeredgewidth=1.0,
+            )
+    axis.grid(True, which="major", axis="both", color=LINE)
+    for ticks in (axis.xaxis, axis.yaxis):
+        ticks.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        ticks.set_minor_formatter(NullFormatter())
+
+
+def _errors(rows: Sequence[Held]) -> str:
+    sizes = sorted(abs(row.error_percent) for row in rows)
+    ninth = statistics.quantiles(sizes, n=10, method="inclusive")[-1] if len(sizes) > 1 else sizes[0]
+    return f"median error {statistics.median(sizes):.1f} %, ninetieth percentile {ninth:.1f} % of {len(sizes)}"
