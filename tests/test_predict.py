@@ -14,6 +14,7 @@ from cutesnake import record
 from cutesnake.catalog import load_kernel, make_workload
 from cutesnake.compare.comparison import compare, every_row
 from cutesnake.compare.csv_table import reasons, to_csv
+from cutesnake.compare.insight import number
 from cutesnake.measure.case import Case
 from cutesnake.plan.config import ConfigError, check
 from cutesnake.plan.machine import Machine
@@ -215,16 +216,76 @@ def test_a_comparison_has_predictions_where_nobody_measured_and_calls_them_so() 
     assert "predicted" in line and "measured" not in line
 
 
-def test_the_variant_with_the_shortest_prediction_stands_for_a_kernel() -> None:
+def with_two_variants(quick_us: float):
+    """Predictions of 123 µs for the variant fp16 of cutlass_fp16 and of `quick_us` for one that is called quick."""
     evidence = foreseen({"b32_s8192_fp16": 123.0})
     (path, entry), *_ = evidence.predicted.items()
     quick = copy.deepcopy(entry)
-    quick["case"]["variant"]["id"], quick["metrics"]["cold_us"] = "quick", 100.0
+    quick["case"]["variant"]["id"], quick["metrics"]["cold_us"] = "quick", quick_us
     plan = copy.deepcopy(evidence.plan)
     plan["cases"].append({"build": "blend/cutlass_fp16/sm_100a/quick", "workload": "b32_s8192_fp16"})
-    both = dataclasses.replace(evidence, plan=plan, predicted={path: entry, "quick.json": quick})
+    return dataclasses.replace(evidence, plan=plan, predicted={path: entry, "quick.json": quick})
+
+
+@pytest.mark.parametrize(("quick_us", "chosen"), [(100.0, "quick"), (140.0, "fp16")])
+def test_without_a_card_the_variant_with_the_shortest_prediction_is_chosen_and_marked_so(
+    quick_us, chosen, tmp_path
+) -> None:
+    both = with_two_variants(quick_us)
     row = next(r for r in compare(both)["rows"] if r["workload"] == "b32_s8192_fp16" and r["target"] == "sm_100a")
-    assert row["cute"]["variant"] == "quick" and row["cute"]["cells"]["duration_us"]["value"] == 100.0
+    cell = row["cute"]["cells"]["duration_us"]
+    assert row["cute"]["variant"] == chosen
+    assert (cell["value"], cell["kind"]) == (min(quick_us, 123.0), "predicted")
+    assert f"{chosen} was chosen by prediction, as the fastest of 2 variants predicted" in cell["reason"]
+    page = render(contents(both, tmp_path, draw=True))
+    assert page.count("chosen by prediction</b>") == 1
+    assert f"<code>{chosen}</code> <b>chosen by prediction</b>" in page
+    ahead = 100 * (max(quick_us, 123.0) / min(quick_us, 123.0) - 1)
+    choice = page[page.index("Autotune: the fastest variant") :]
+    assert "(predicted for an NVIDIA B200, not measured)" in choice[:1000]
+    assert f"<b>{chosen}</b>, ≈ {number(ahead)} % ahead by prediction" in choice[:1000]
+
+
+def test_a_variant_that_stands_alone_was_not_chosen(tmp_path) -> None:
+    page = render(contents(foreseen({"b32_s8192_fp16": 123.0}), tmp_path, draw=True))
+    assert "chosen by prediction" not in page and "Autotune" not in page
+
+
+def test_a_variant_whose_prediction_failed_is_not_chosen() -> None:
+    both = with_two_variants(100.0)
+    quick = {**both.predicted["quick.json"], "status": "failed", "reason": "too long", "metrics": None}
+    both = dataclasses.replace(both, predicted={**both.predicted, "quick.json": quick})
+    assert both.foreseen("cutlass_fp16", "sm_100a", "b32_s8192_fp16") == {"fp16": 123.0}
+
+
+def test_what_a_card_measured_chooses_before_any_prediction() -> None:
+    """On a recorded or live target times decide; a prediction that says otherwise is not asked."""
+    plain = sample.evidence(gpu=True, recorded=True)
+    timed = [(path, e) for path, e in plain.measured.items() if e["stage"] == "timing" and e["status"] == "ok"]
+    case = timed[0][1]["case"]
+    plan = copy.deepcopy(plain.plan)
+    build = f"{case['operator']}/{case['kernel']}/{case['target']}"
+    plan["cases"].append({"build": f"{build}/quick", "workload": case["workload"]})
+    quick = copy.deepcopy(next(iter(foreseen({"b32_s8192_fp16": 0.001}).predicted.values())))
+    quick["case"] = {**case, "variant": {"id": "quick", "params": {}}}
+    evidence = dataclasses.replace(plain, plan=plan, predicted={"quick.json": quick})
+    assert evidence.foreseen(case["kernel"], case["target"], case["workload"]) == {"quick": 0.001}
+    for row in compare(evidence)["rows"]:
+        for dsl in ("cute", "cutile"):
+            assert row[dsl]["variant"] != "quick"
+
+
+def test_every_variant_is_predicted_where_the_sweep_asks_for_all(tmp_path) -> None:
+    sweeps = {"gemm": {"kernels": ["cutlass_persistent"], "predict": ["m1024_n8192_k8192"], "variants": "all"}}
+    plan = make_plan(
+        experiment(operators=["gemm"], sweeps=sweeps),
+        Machine.from_dict(json.loads((ROOT / "tests/machines/none.json").read_text())),
+        tmp_path,
+    )
+    chosen_from = {case.build.variant.id for case in plan.predicted()}
+    workload = make_workload("gemm", {"m": 1024, "n": 8192, "k": 8192, "dtype": "bf16"})
+    assert chosen_from == {v.id for v in load_kernel("gemm", "cutlass_persistent").variants(workload, "sm_100a")}
+    assert len(chosen_from) > 1
 
 
 def test_a_page_tells_predictions_from_measurements_without_colours(tmp_path) -> None:

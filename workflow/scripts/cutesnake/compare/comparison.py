@@ -148,12 +148,13 @@ def _side(
     inspected = evidence.inspect(kernel, target, variant)
     found = {s: evidence.case(source, s, kernel, target, variant, workload) for s in GPU_STAGES}
     foreseen = evidence.prediction(kernel, target, variant, workload)
+    among = len(evidence.foreseen(kernel, target, workload))
     cells = {}
     for metric in METRICS:
         measured = found[metric.stage]
         cells[metric.key] = (
             _measured(metric, source, measured)
-            or _predicted(metric, source, foreseen)
+            or _predicted(metric, source, foreseen, among)
             or _static(metric, inspected, floor, evidence, (source, kernel, target, workload))
             or _missing(metric.unit, _why_missing(evidence, metric, source, kernel, target, workload, measured))
         )
@@ -191,12 +192,9 @@ def _fastest(evidence: Evidence, source: Source, kernel: str, target: str, workl
     """The variant with the shortest cold time, measured or, where nobody measured, predicted; without times the
     default, which the plan lists first."""
     variants = evidence.variants[kernel, target, workload]
-    times = {}
+    times = evidence.foreseen(kernel, target, workload) if source.kind == "none" else {}
     for variant in variants:
-        found = evidence.case(source, "timing", kernel, target, variant, workload)
-        if source.kind == "none":
-            found = evidence.prediction(kernel, target, variant, workload)
-        metrics = _metrics(found)
+        metrics = _metrics(evidence.case(source, "timing", kernel, target, variant, workload))
         if metrics and metrics.get("cold_us") is not None:
             times[variant] = metrics["cold_us"]
     return min(times, key=times.__getitem__) if times else variants[0]
@@ -222,8 +220,8 @@ def _measured(metric: Metric, source: Source, found: tuple[str, Record] | None) 
     return _cell(value / 1024 if metric.unit == "KB" else value, metric.unit, kind, found[0])
 
 
-def _predicted(metric: Metric, source: Source, found: tuple[str, Record] | None) -> Cell | None:
-    """What the clock says, where no card of the target measured anything."""
+def _predicted(metric: Metric, source: Source, found: tuple[str, Record] | None, among: int) -> Cell | None:
+    """What the clock says, where no card of the target measured anything, of so many variants."""
     if found is None or metric.predicted is None or source.kind != "none":
         return None
     metrics = found[1]["metrics"]
@@ -231,6 +229,9 @@ def _predicted(metric: Metric, source: Source, found: tuple[str, Record] | None)
     width = "how far off is not known" if band["percent"] is None else f"give or take {band['percent']:.0f} %"
     clock = f"{metrics['device']} at {metrics['sm_clock_mhz']:,.0f} MHz"
     reason = f"not measured, but predicted by ptxsim's clock for an {clock}, {width}: {band['words']}"
+    if among > 1:
+        variant = found[1]["case"]["variant"]["id"]
+        reason += f"; {variant} was chosen by prediction, as the fastest of {among} variants predicted"
     return _cell(metrics[metric.predicted], metric.unit, "predicted", found[0], reason)
 
 

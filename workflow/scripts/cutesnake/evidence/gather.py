@@ -138,6 +138,13 @@ class Evidence:
         found = self._foreseen.get((kernel, target, variant, workload))
         return found if found and found[1]["status"] == "ok" else None
 
+    def foreseen(self, kernel: str, target: str, workload: str) -> dict[str, float]:
+        """Variant -> cold µs predicted, the shortest first: what chooses a variant where no card measured."""
+        variants = self.variants.get((kernel, target, workload), [])
+        found = ((variant, self.prediction(kernel, target, variant, workload)) for variant in dict.fromkeys(variants))
+        times = {variant: entry[1]["metrics"]["cold_us"] for variant, entry in found if entry}
+        return dict(sorted(times.items(), key=lambda item: item[1]))
+
     def cases(self, stage: str, kernel: str, target: str) -> Iterator[tuple[str, Record]]:
         """This machine's records of a stage for a kernel and target, GPU or simulated."""
         for (source, found, key), entry in self._cases.items():

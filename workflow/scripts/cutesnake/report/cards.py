@@ -10,6 +10,7 @@ from cutesnake.compare.comparison import shared_kb
 from cutesnake.compare.insight import number
 from cutesnake.contract import INSTALLED, OURS
 from cutesnake.evidence.gather import Evidence
+from cutesnake.report.choices import WHERE, choices
 from cutesnake.report.words import DSL_NAMES, Notes, big, plural, slug
 
 Record = dict[str, Any]
@@ -17,7 +18,6 @@ MIX = ("tensor_core", "tma_load", "tma_multicast", "tma_store", "tma_reduce", "b
 MEMORY = ("global_memory", "shared_memory", "tensor_memory", "local_memory", "other")
 MOST_STALLS = 3
 NAME = 60  # characters of a device function that are shown
-_WHERE = {"live": "measured here", "recorded": "recorded"}
 
 
 def cards(evidence: Evidence, upstream: Record, base: str, notes: Notes, anatomy: Path | None = None) -> list[Record]:
@@ -42,7 +42,7 @@ def cards(evidence: Evidence, upstream: Record, base: str, notes: Notes, anatomy
                 "failed": [_build(evidence, path, entry, base) for path, entry in builds if entry["status"] != "ok"],
                 "checks": _checks(evidence, kernel),
                 "profiles": _profiles(evidence, kernel),
-                "choices": _choices(evidence, kernel),
+                "choices": choices(evidence, kernel),
             }
         )
     return found
@@ -274,42 +274,12 @@ def _profiles(evidence: Evidence, kernel: str) -> list[Record]:
     return found
 
 
-def _choices(evidence: Evidence, kernel: str) -> list[Record]:
-    """Which variant autotune chose per workload, and by how much."""
-    found = []
-    for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
-        for source in evidence.sources(target):
-            for entry in evidence.records(source, "autotune"):
-                if (entry["case"]["kernel"], entry["case"]["target"]) == (kernel, target):
-                    found.append(_choice(f"{source.device}, {_WHERE[source.kind]}", entry))
-    return found
-
-
-def _choice(where: str, entry: Record) -> Record:
-    m = entry["metrics"]
-    margin = m["margin_percent"]
-    return {
-        "where": where,
-        "target": entry["case"]["target"],
-        "workload": entry["case"]["workload"],
-        "chosen": m["chosen"] or "none: every variant failed",
-        "margin": "the only one" if margin is None else f"{number(margin)} % ahead",
-        "decided": m["decided"],
-        "variants": [
-            f"{v['variant']}: {number(v['cold_us'])} µs"
-            if v["status"] == "ok"
-            else f"{v['variant']} failed: {v['reason']}"
-            for v in m["variants"]
-        ],
-    }
-
-
 def _profile(kind: str, device: str | None, entry: Record) -> Record:
     m = entry["metrics"]
     stalls = sorted((m.get("stalls") or {}).items(), key=lambda item: -(item[1] or 0))[:MOST_STALLS]
     bottleneck = m.get("bottleneck") or {}
     return {
-        "where": f"{device}, {_WHERE[kind]}",
+        "where": f"{device}, {WHERE[kind]}",
         "target": entry["case"]["target"],
         "workload": entry["case"]["workload"],
         "class": bottleneck.get("class") or "not classed",

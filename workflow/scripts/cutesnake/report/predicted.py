@@ -30,7 +30,7 @@ def predicted(evidence: Evidence, notes: Notes) -> list[Record]:
                     "card": fine[0]["metrics"]["device"] if fine else devices[target],
                     "clock_mhz": fine[0]["metrics"]["sm_clock_mhz"] if fine else None,
                     "parameters": fine[0]["metrics"]["parameters"] if fine else None,
-                    "rows": [_row(entry, notes) for entry in sorted(mine, key=_order(evidence))],
+                    "rows": [_row(entry, evidence, notes) for entry in sorted(mine, key=_order(evidence))],
                 }
             )
     return found
@@ -46,14 +46,16 @@ def _order(evidence: Evidence) -> Any:
     )
 
 
-def _row(entry: Record, notes: Notes) -> Record:
+def _row(entry: Record, evidence: Evidence, notes: Notes) -> Record:
     case, metrics = entry["case"], entry["metrics"]
+    times = evidence.foreseen(case["kernel"], case["target"], case["workload"])
     row = {key: case[key] for key in ("workload", "kernel")} | {"variant": case["variant"]["id"]}
     if entry["status"] != "ok":
         return {**row, "failed": notes.mark(entry["reason"])}
     return {
         **row,
         "failed": None,
+        "chosen": len(times) > 1 and next(iter(times)) == case["variant"]["id"],
         "times": [_time(metrics, kind, notes) for kind in KINDS],
         "bound": _bound(metrics["bounds"]),
         "busy": [metrics[f"{key}_percent"] for key in ("tensor", "dram", "l2")],

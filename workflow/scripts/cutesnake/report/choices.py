@@ -1,0 +1,64 @@
+"""Which variant of a kernel was chosen: by times of cards, or by prediction where no card measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cutesnake.compare.insight import number
+from cutesnake.evidence.gather import Evidence
+
+Record = dict[str, Any]
+WHERE = {"live": "measured here", "recorded": "recorded"}
+
+
+def choices(evidence: Evidence, kernel: str) -> list[Record]:
+    """Which variant autotune chose per workload, and by how much; by prediction where no card measured."""
+    found = []
+    for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
+        for source in evidence.sources(target):
+            for entry in evidence.records(source, "autotune"):
+                if (entry["case"]["kernel"], entry["case"]["target"]) == (kernel, target):
+                    found.append(_choice(f"{source.device}, {WHERE[source.kind]}", entry))
+        if evidence.sources(target)[0].kind == "none":
+            found += _foreseen_choices(evidence, kernel, target)
+    return found
+
+
+def _foreseen_choices(evidence: Evidence, kernel: str, target: str) -> Iterator[Record]:
+    """The same where no card of the target measured, by what ptxsim's clock predicts of several variants."""
+    for workload in evidence.workloads:
+        times = evidence.foreseen(kernel, target, workload)
+        if len(times) < 2:
+            continue
+        (chosen, first), (_, second), *_ = times.items()
+        entry = evidence.prediction(kernel, target, chosen, workload)
+        assert entry is not None  # it has a time
+        yield {
+            "where": f"predicted for an {entry[1]['metrics']['device']}, not measured",
+            "target": target,
+            "workload": workload,
+            "chosen": chosen,
+            "margin": f"≈ {number(100 * (second / first - 1))} % ahead by prediction",
+            "decided": True,  # a prediction has no spread; how far off it may be stands beside it
+            "variants": [f"{variant}: ≈ {number(us)} µs" for variant, us in times.items()],
+        }
+
+
+def _choice(where: str, entry: Record) -> Record:
+    m = entry["metrics"]
+    margin = m["margin_percent"]
+    return {
+        "where": where,
+        "target": entry["case"]["target"],
+        "workload": entry["case"]["workload"],
+        "chosen": m["chosen"] or "none: every variant failed",
+        "margin": "the only one" if margin is None else f"{number(margin)} % ahead",
+        "decided": m["decided"],
+        "variants": [
+            f"{v['variant']}: {number(v['cold_us'])} µs"
+            if v["status"] == "ok"
+            else f"{v['variant']} failed: {v['reason']}"
+            for v in m["variants"]
+        ],
+    }
