@@ -251,11 +251,13 @@ def test_a_variant_that_stands_alone_was_not_chosen(tmp_path) -> None:
     assert "chosen by prediction" not in page and "Autotune" not in page
 
 
-def test_a_variant_whose_prediction_failed_is_not_chosen() -> None:
+def test_a_variant_whose_prediction_failed_is_not_chosen(tmp_path) -> None:
     both = with_two_variants(100.0)
     quick = {**both.predicted["quick.json"], "status": "failed", "reason": "too long", "metrics": None}
     both = dataclasses.replace(both, predicted={**both.predicted, "quick.json": quick})
     assert both.foreseen("cutlass_fp16", "sm_100a", "b32_s8192_fp16") == {"fp16": 123.0}
+    page = render(contents(both, tmp_path, draw=True))
+    assert "not predicted" in page and "too long" in page and "chosen by prediction" not in page
 
 
 def test_what_a_card_measured_chooses_before_any_prediction() -> None:

@@ -51,7 +51,7 @@ def _row(entry: Record, evidence: Evidence, notes: Notes) -> Record:
     times = evidence.foreseen(case["kernel"], case["target"], case["workload"])
     row = {key: case[key] for key in ("workload", "kernel")} | {"variant": case["variant"]["id"]}
     if entry["status"] != "ok":
-        return {**row, "failed": notes.mark(entry["reason"])}
+        return {**row, "failed": notes.mark(entry["reason"]), "chosen": False}
     return {
         **row,
         "failed": None,
