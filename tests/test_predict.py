@@ -308,7 +308,7 @@ def test_predictions_go_with_a_picture_of_how_good_they_were_elsewhere(tmp_path)
     held = rows("DRAM", [5.0, -5.0]) + rows("DRAM", [40.0], "warm", held_out=True)
     entry = plot(evidence, tmp_path, held)
     picture = next(one for one in entry["pictures"] if one["name"] == VALIDATION)
-    assert picture["title"] == "Predicted against measured: blend"
+    assert picture["title"] == "Predicted against measured, on cards that measured"
     assert "Development: median error 5.0 %, ninetieth percentile 5.0 % of 2" in picture["caption"]
     assert "held out: median error 40.0 %, ninetieth percentile 40.0 % of 1" in picture["caption"]
     fills = {
@@ -320,7 +320,7 @@ def test_predictions_go_with_a_picture_of_how_good_they_were_elsewhere(tmp_path)
     assert fills == {"full": 2, "none": 1}
     page = render(contents(evidence, tmp_path, pictures=entry["pictures"]))
     section = page[page.index('<section id="predicted">') :]
-    assert "Predicted against measured: blend" in section[: section.index("</section>")]
+    assert "Predicted against measured, on cards that measured" in section[: section.index("</section>")]
     assert VALIDATION not in [one["name"] for one in plot(sample.evidence(), tmp_path, held)["pictures"]]
 
 

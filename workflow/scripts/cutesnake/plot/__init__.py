@@ -44,7 +44,7 @@ TITLES = {
     "speedup": "CuTe against cuTile",
     "timeline": "Timeline of one call",
     "pipeline": "Predicted pipeline",
-    VALIDATION: "Predicted against measured",
+    VALIDATION: "Predicted against measured, on cards that measured",
 }
 
 
@@ -112,7 +112,8 @@ def _picture(
     evidence: Evidence, folder: Path, name: str, place: tuple[Source, str] | None, draw: Callable[[], Drawing]
 ) -> Record:
     title = TITLES.get(name) or TITLES[name.partition("-")[0]]
-    title += f": {evidence.operator}{name.partition('-')[2] and ', ' + name.partition('-')[2]}"
+    if name != VALIDATION:  # which is of all operators
+        title += f": {evidence.operator}{name.partition('-')[2] and ', ' + name.partition('-')[2]}"
     slug = [name]
     device = None
     if place:
