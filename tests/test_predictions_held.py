@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.prediction import cases, rank, table
+from benchmarks.prediction import cases, predict, rank, table
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -92,3 +92,13 @@ def test_a_prediction_is_stale_once_the_clock_is_another_one() -> None:
 
     code = {path.resolve() for path in closure("predict.py")}
     assert {path.resolve() for path in (ROOT / "ptxsim" / "timing").glob("*.py")} <= code
+
+
+def test_a_run_that_was_ended_goes_on_where_it_was(monkeypatch, tmp_path) -> None:
+    case = next(case for case in cases.recorded(ROOT / "recorded", ("gemm",)) if len(case.measured) == 4)
+    monkeypatch.setattr(predict, "capture", lambda *_: cases.Captured([], {}))
+    all_of_it = list(predict.rows(case, tmp_path, ["h200", "h100"]))
+    rest = list(predict.rows(case, tmp_path, ["h200", "h100"], {predict.key_of(row) for row in all_of_it[:3]}))
+    assert len(all_of_it) == 4
+    assert [predict.key_of(row) for row in rest] == [predict.key_of(all_of_it[3])]
+    assert not list(predict.rows(case, tmp_path, ["h200", "h100"], {predict.key_of(row) for row in all_of_it}))

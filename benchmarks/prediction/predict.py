@@ -4,6 +4,7 @@
 
 RESULTS is a results folder with builds for sm_90a; the recorded sets are those of the repository. A line per figure:
 card, case, warm or cold, the SM clock of the samples, measured and predicted microseconds. `table.py` makes tables.
+What is done lies in OUT.tmp until all is; started again with --resume, the command goes on from there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,23 @@ def limited(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def rows(case: Recorded, results: Path, devices: list[str]) -> Iterator[dict[str, Any]]:
-    """A row per measured figure of the case; where something fails, rows that say so."""
-    wanted = [figure for figure in case.measured if figure.device in devices]
+NAMES = ("device", "operator", "kernel", "variant", "workload", "kind")
+
+
+def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    """What tells a row from the others."""
+    return tuple(row[name] for name in NAMES)
+
+
+def rows(
+    case: Recorded, results: Path, devices: list[str], done: Collection[tuple[Any, ...]] = ()
+) -> Iterator[dict[str, Any]]:
+    """A row per measured figure of the case that is not done; where something fails, rows that say so."""
+    names = (case.operator, case.kernel, case.variant["id"], case.workload)
+    measured = [figure for figure in case.measured if figure.device in devices]
+    wanted = [figure for figure in measured if (figure.device, *names, figure.kind) not in done]
+    if not wanted:
+        return
     captured, error = Captured([], {}), None
     try:
         with limited(LIMIT_SECONDS):
@@ -111,13 +126,17 @@ def main() -> None:
     parser.add_argument("--devices", nargs="+", default=["h200", "h100"])
     parser.add_argument("--match", default="", help="only cases whose name contains this")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--resume", action="store_true", help="keep the rows that an earlier run left in OUT.tmp")
     options = parser.parse_args()
     cases = [case for case in recorded(options.sets, tuple(options.operators)) if options.match in case.name]
     cases.sort(key=lambda case: max(figure.microseconds for figure in case.measured))  # what takes long comes last
     scratch = options.out.with_name(options.out.name + ".tmp")
-    with scratch.open("w") as stream:
+    done = set()
+    if options.resume and scratch.exists():
+        done = {key_of(json.loads(line)) for line in scratch.read_text().splitlines()}
+    with scratch.open("a" if options.resume else "w") as stream:
         for case in cases:
-            for row in rows(case, options.results.resolve(), options.devices):
+            for row in rows(case, options.results.resolve(), options.devices, done):
                 stream.write(json.dumps(row) + "\n")
                 stream.flush()
                 said = row["error"] or f"{row['predicted_us']:.1f} us against {row['measured_us']:.1f}"
