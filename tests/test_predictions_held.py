@@ -44,6 +44,7 @@ def test_every_recorded_figure_of_a_cute_kernel_is_taken_with_the_clock_of_its_o
 def test_at_least_a_third_of_the_families_is_held_out() -> None:
     families = {case.operator for case in cases.recorded(ROOT / "recorded")}
     assert set(cases.DEVELOPMENT) == set(table.DEVELOPMENT)
+    assert families == {*cases.DEVELOPMENT, *table.HELD_OUT, *cases.BLIND}
     assert len(families - set(cases.DEVELOPMENT)) >= len(families) / 3
 
 
@@ -52,10 +53,11 @@ def test_the_summary_counts_a_failed_prediction_and_leaves_it_out_of_the_errors(
     assert table.summary(rows) == ["3", "10.0", "20.0", "10.3", "20.0", "+1.0", "1"]
 
 
-def test_development_and_held_out_families_are_apart() -> None:
-    text = table.tables([row("gemm", 100.0, 110.0), row("fmha", 100.0, 150.0)])
+def test_development_held_out_and_blind_families_are_apart() -> None:
+    text = table.tables([row("gemm", 100.0, 110.0), row("fmha", 100.0, 150.0), row("gemm_mixed", 100.0, 70.0)])
     assert "| development | 1 | 10.0 |" in text
     assert "| held out | 1 | 50.0 |" in text
+    assert "| blind | 1 | 30.0 |" in text
 
 
 def test_the_ninetieth_percentile_is_the_nearest_rank() -> None:

@@ -14,20 +14,28 @@ from cutesnake.contract import Workload
 from cutesnake.load import cutile as cutile_load
 from cutesnake.load.build import LoadedBuild
 from cutesnake.measure.case import Case
-from cutesnake.predict.prediction import cheap_numbers
+from cutesnake.predict.prediction import captured, cheap_numbers
 from cutesnake.simulate.capture import Catcher
 from cutesnake.targets import TARGETS
 
-# Looked at while the model was made; the others were opened once, at the end.
+# Looked at while the model was made; the others, but for BLIND, had been opened before its L1 was made.
 DEVELOPMENT = ("mla_decode", "gemm", "elementwise_add")
+# Opened once, on the model of the commit that the README names.
+BLIND = (
+    "fmha_mixed_decode",
+    "fmha_mixed_prefill",
+    "gemm_epilogue",
+    "gemm_grouped_masked",
+    "gemm_mixed",
+    "gemm_mixed_grouped",
+)
 KINDS = {"warm": ("hot_us", "hot_sm_clock_mhz"), "cold": ("cold_us", "sm_clock_mhz")}
 EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID
-# cuTile's kernels that take TMA descriptors as hidden parameters: no launch of them can be captured without a driver.
+# cuTile's kernels that take TMA descriptors as hidden parameters, and that have not been tried yet.
 DESCRIPTORS = (
     *(("mla_decode", kernel) for kernel in ("cutile", "tilegym", "tilegym_split_kv")),
     *(("gemm", kernel) for kernel in ("tilegym", "tilegym_persistent")),
     ("fmha", "tilegym"),
-    ("gemm_epilogue", "cutile"),
     ("reduce", "cutile"),
 )
 CARDS = {"nvidia_h200": "h200", "nvidia_h100_80gb_hbm3": "h100"}  # folder of a recorded set -> ptxsim's device
@@ -71,8 +79,7 @@ class Recorded:
 def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
     """The timed cases of kernels in CuTe DSL and cuTile in the recorded sets, both cards' figures of a case together.
 
-    `operators` limits them; a case without the SM clock of its samples is left out, and cuTile's kernels whose TMA
-    descriptors the driver makes at launch.
+    `operators` limits them; a case without the SM clock of its samples is left out, and the kernels of DESCRIPTORS.
     """
     found: dict[tuple[str, ...], tuple[dict[str, Any], list[Measured]]] = {}
     for folder, device in CARDS.items():
@@ -116,6 +123,9 @@ class Captured:
 
 def capture(case: Case, dsl: str = "cute") -> Captured:
     """What one call launches, on tensors in host memory."""
+    if case.operator in BLIND:
+        launches, code = captured(case)
+        return Captured(launches, code)
     operator, workload = load_operator(case.operator), case.workload
     with cheap_numbers():
         inputs, outputs = operator.make_inputs(workload, 0), operator.make_outputs(workload)
