@@ -182,3 +182,17 @@ def test_the_pytorch_baseline_is_right(changes):
     assert (
         tuple(dict.fromkeys(c["distribution"] for c in metrics["checks"])) == load_operator("mla_decode").DISTRIBUTIONS
     )
+
+
+def test_related_sizes_are_checked_with_the_distributions_that_the_operator_names(monkeypatch):
+    operator = load_operator("mla_decode")
+    case = dataclasses.replace(small_case(), settings={"seeds": [0, 1], "distributions": ["large", "randn", "ragged"]})
+
+    def related():
+        metrics, _ = check_case(case, CpuBackend(right))
+        return {(c["distribution"], c["seed"]) for c in metrics["checks"] if c["workload"] != case.workload.id}
+
+    assert related() == {(name, 0) for name in operator.RELATED} == {("randn", 0), ("ragged", 0)}
+    monkeypatch.setattr(operator, "RELATED", ("large",))
+    assert related() == {("large", 0)}
+    assert load_operator("gemm").RELATED == ("randn",)  # which it does not name

@@ -246,6 +246,15 @@ def test_a_broken_contract_is_one_line_with_the_file(own, monkeypatch, old, new,
     assert str(caught.value).startswith("kernels/double/mine/__init__.py") and str(ROOT) not in str(caught.value)
 
 
+def test_related_distributions_that_an_operator_does_not_have_are_named(own, monkeypatch) -> None:
+    (own / "double/operator.py").write_text(OPERATOR + '\nRELATED = ("randn", "ragged")\n')
+    monkeypatch.setenv(catalog.PATHS, str(own))
+    with pytest.raises(
+        catalog.ContractError, match=r"operator\.py: RELATED has 'ragged', .* none of DISTRIBUTIONS: randn"
+    ):
+        catalog.load_operator("double")
+
+
 def test_a_broken_kernel_is_a_row_of_the_plan_and_the_others_are_built(fresh, own) -> None:
     (own / "double/mine/__init__.py").write_text("DSL = 'cute'\ndef (\n")
     planned = jobs(fresh, *arguments(own))

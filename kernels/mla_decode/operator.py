@@ -24,6 +24,7 @@ DISTRIBUTIONS = (
     *("randn", "large", "dominant", "constant", "ragged", "length_one"),
     *("nan_padding", "empty_requests", "bad_table"),  # what a serving engine's cache holds beside its requests
 )
+RELATED = ("randn", "ragged")
 LENGTHS = ("full", "ragged")
 PLANNED = ("kv_lengths",)  # inputs that a binding may look at, to make its schedule: others need a new binding
 AXIS, AXIS_LABEL = "kv_length", "KV length (tokens)"

@@ -167,6 +167,11 @@ def _operator(operator: str, paths: str) -> ModuleType:
     fields = getattr(module.Workload, "__dataclass_fields__", {})
     if module.AXIS not in fields:
         raise ContractError(f"{where}: AXIS is {module.AXIS!r}; it must be a field of Workload: {', '.join(fields)}")
+    vars(module).setdefault("RELATED", tuple(module.DISTRIBUTIONS[:1]))
+    unknown = [name for name in module.RELATED if name not in module.DISTRIBUTIONS]
+    if unknown:
+        known = ", ".join(module.DISTRIBUTIONS)
+        raise ContractError(f"{where}: RELATED has {unknown[0]!r}, which is none of DISTRIBUTIONS: {known}")
     return module
 
 

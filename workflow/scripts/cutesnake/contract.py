@@ -76,10 +76,14 @@ _Workload = Workload  # the protocol below has a member of that name
 
 
 class Operator(Protocol):
-    """The contract of `kernels/<operator>/operator.py`, a module with these names."""
+    """The contract of `kernels/<operator>/operator.py`, a module with these names.
+
+    `RELATED` may be left out: it is then the first of `DISTRIBUTIONS`.
+    """
 
     DTYPES: Mapping[str, int]  # element type -> bytes
     DISTRIBUTIONS: tuple[str, ...]  # kinds of inputs that `make_inputs` draws, the plainest first
+    RELATED: tuple[str, ...]  # those of them that the sizes of `relatives` are checked with
     PLANNED: tuple[str, ...]  # fields of Inputs that `bind` may look at, to make a schedule: others need a new binding
     AXIS: str  # the field of Workload that pictures have on their x axis
     AXIS_LABEL: str  # what it is called there, with its unit

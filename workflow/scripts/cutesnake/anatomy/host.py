@@ -64,10 +64,11 @@ def launches_of(asked: Asked, modules: Mapping[str, Module]) -> list[Launch]:
     def cubin_opened(path: Path) -> Callable[..., None]:
         from cutesnake.load import cutile as cutile_load
 
-        def call(symbol: str, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
+        def call(symbol: str, grid: tuple[int, int, int], values: Sequence[Any], early: bool) -> None:
             parameters = [bytes(parameter) for parameter in cutile_load.flatten(values)]
             arrays = [_named(tensor, names) for tensor in cutile_load.arrays(values)]
-            found.append(tile_launch(path, modules[path.stem], symbol, grid, parameters, pointees=arrays))
+            module = modules[path.stem]
+            found.append(tile_launch(path, module, symbol, grid, parameters, pointees=arrays, early=early))
 
         return call
 

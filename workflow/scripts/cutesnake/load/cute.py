@@ -4,18 +4,17 @@ and no DSL and no compiler.
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import ctypes
 import hashlib
 import importlib.util
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cutesnake import record
+from cutesnake.load.opening import Opening
 
 RUNTIME = "libcute_dsl_runtime.so"
 
@@ -36,27 +35,15 @@ class Call:
 
 
 Opener = Callable[[Path, str], Callable[..., None]]  # (folder of a build, name of its function) -> that function
-
-
-@contextlib.contextmanager
-def opened_by(opener: Opener, processors: int | None = None) -> Iterator[None]:
-    """Within the block, builds are opened by `opener` instead of for the GPU: by a simulator, for example.
-
-    `processors` is then what `multiprocessors` answers.
-    """
-    tokens = _opener.set(opener), _processors.set(processors)
-    try:
-        yield
-    finally:
-        _opener.reset(tokens[0])
-        _processors.reset(tokens[1])
+_opening: Opening[Opener] = Opening("CuTe")
+opened_by = _opening.by
 
 
 def multiprocessors(device: Any) -> int:
     """Multiprocessors that a binding may plan for: of the GPU `device`, or of the one that a simulator stands for."""
     import torch
 
-    return _processors.get() or torch.cuda.get_device_properties(device).multi_processor_count
+    return _opening.processors or torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def open_function(folder: Path) -> Callable[..., None]:
@@ -70,7 +57,7 @@ def open_function(folder: Path) -> Callable[..., None]:
     for name in ("kernel.o", "kernel.so"):
         if name in build["files"] and _sha256(folder / name) != build["files"][name]:
             raise LoadError(f"{folder / name} is missing or damaged: delete {folder / 'build.json'} and compile again")
-    return _opener.get()(folder, build["function"])
+    return (_opening.opener or _open_for_gpu)(folder, build["function"])
 
 
 def _open_for_gpu(folder: Path, function: str) -> Callable[..., None]:
@@ -88,10 +75,6 @@ def _open_for_gpu(folder: Path, function: str) -> Callable[..., None]:
         return tvm_ffi.load_module(str(library))[function]
     with tempfile.TemporaryDirectory() as name:  # once opened, the file is not needed any more
         return tvm_ffi.load_module(str(_link(folder, Path(name))))[function]
-
-
-_opener: contextvars.ContextVar[Opener] = contextvars.ContextVar("opener", default=_open_for_gpu)
-_processors: contextvars.ContextVar[int | None] = contextvars.ContextVar("processors", default=None)
 
 
 def find_runtime(folder: Path) -> Path:

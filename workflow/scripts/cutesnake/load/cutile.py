@@ -9,8 +9,6 @@ blocks of (1, 1, 1): the driver knows how many threads a tile block has.
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from typing import Any
 from cuda.bindings import driver
 
 from cutesnake.contract import Launch, Runner, nothing
+from cutesnake.load.opening import Opening
 
 
 class DriverError(RuntimeError):
@@ -47,34 +46,20 @@ class Played:
 
 
 Opener = Callable[[Path], Enqueue]  # path of a cubin -> what takes its launches
-_opener: contextvars.ContextVar[Opener | None] = contextvars.ContextVar("cubins are opened by", default=None)
-_processors: contextvars.ContextVar[int | None] = contextvars.ContextVar("multiprocessors of cuTile", default=None)
-
-
-@contextlib.contextmanager
-def opened_by(opener: Opener, processors: int | None = None) -> Iterator[None]:
-    """Within the block, cubins are opened by `opener` instead of by the driver: by a simulator, for example.
-
-    `processors` is then what `multiprocessors` answers.
-    """
-    tokens = _opener.set(opener), _processors.set(processors)
-    try:
-        yield
-    finally:
-        _opener.reset(tokens[0])
-        _processors.reset(tokens[1])
+_opening: Opening[Opener] = Opening("cuTile")
+opened_by = _opening.by
 
 
 def open_function(path: Path, symbol: str) -> Any:
     """Handle of an entry point of a cubin, in the current context; DriverError if the driver refuses it."""
-    opener = _opener.get()
+    opener = _opening.opener
     return Played(opener(path)) if opener else Cubin(path).function(symbol)
 
 
 def multiprocessors() -> int:
     """Number of multiprocessors of the current context's device, or of the one that a simulator stands for."""
-    if pretended := _processors.get():
-        return pretended
+    if _opening.processors:
+        return _opening.processors
     attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
     device = check("cuCtxGetDevice", driver.cuCtxGetDevice())
     return check("cuDeviceGetAttribute", driver.cuDeviceGetAttribute(attribute, device))

@@ -20,8 +20,6 @@ from cutesnake.load.build import LoadedBuild
 from cutesnake.measure import checker
 from cutesnake.measure.case import Case
 
-RELATIVE_DISTRIBUTIONS = ("randn", "ragged")  # on related sizes, with the first seed only
-
 
 @dataclass(frozen=True)
 class Bound:
@@ -111,7 +109,8 @@ def check_case(case: Case, backend: Backend) -> tuple[dict[str, Any], str | None
 def _problems(
     case: Case, backend: Backend, skipped: list[dict[str, str | None]]
 ) -> Iterator[tuple[Workload, list[str], list[int]]]:
-    """The workload itself, then the sizes its operator relates to it as far as this very build supports them.
+    """The workload itself, then the sizes its operator relates to it as far as this very build supports them, with the
+    first seed only.
 
     Last, on the workload itself, the distributions beyond what the kernel promises: what they break cannot be checked.
     """
@@ -127,7 +126,7 @@ def _problems(
         if reason is not None:
             skipped.append({"workload": workload.id, "distribution": None, "reason": reason})
             continue
-        yield workload, [name for name in RELATIVE_DISTRIBUTIONS if name in wanted] or wanted[:1], seeds[:1]
+        yield workload, [name for name in operator.RELATED if name in wanted] or wanted[:1], seeds[:1]
     yield case.workload, [name for name in known if name in kernel.OUTSIDE], seeds
 
 
