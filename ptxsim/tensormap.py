@@ -7,6 +7,7 @@ exclusive or of address bits, so a box's place in shared memory is its linear pl
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -64,7 +65,7 @@ class TensorMap:
         PTX does not say so. NVIDIA's kernels expect as much: mixed_input_fmha_decode, and CUTLASS's collectives, where
         `float_e2m1_unpacksmem_t` has four bits.
         """
-        return int(np.prod(self.box[1:], dtype=np.int64)) * self.inner_bytes
+        return math.prod(self.box[1:]) * self.inner_bytes
 
 
 def _bits(value: int, at: int, width: int) -> int:

@@ -71,6 +71,7 @@ def rows(
             captured = capture(case.case(results), case.dsl)
     except Exception as failure:
         error = f"{type(failure).__name__}: {failure}"
+    surveys: dict[int, Any] = {}
     for figure in wanted:
         row: dict[str, Any] = {
             "device": figure.device,
@@ -85,12 +86,12 @@ def rows(
             "error": error,
         }
         if error is None:
-            row |= predicted(captured, figure)
+            row |= predicted(captured, figure, surveys)
         yield row
 
 
-def predicted(captured: Captured, figure: Measured) -> dict[str, Any]:
-    """The prediction of a figure at its samples' clock, or why there is none."""
+def predicted(captured: Captured, figure: Measured, surveys: dict[int, Any]) -> dict[str, Any]:
+    """The prediction of a figure at its samples' clock, or why there is none; `surveys` as in ptxsim.predict."""
     began = time.process_time()
     try:
         with limited(LIMIT_SECONDS):
@@ -100,6 +101,7 @@ def predicted(captured: Captured, figure: Measured) -> dict[str, Any]:
                 clock_mhz=figure.clock_mhz,
                 cache=figure.kind,  # type: ignore[arg-type]
                 code=captured.code,
+                surveys=surveys,
             )
     except Exception as failure:
         return {"error": f"{type(failure).__name__}: {failure}"}

@@ -95,10 +95,19 @@ class Trial:
 class Setting:
     """A launch on a card at a clock, ready to be tried."""
 
-    def __init__(self, launch: Launch, card: DeviceModel, code: Code | None, clock_mhz: float, cache: Cache) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        card: DeviceModel,
+        code: Code | None,
+        clock_mhz: float,
+        cache: Cache,
+        survey: Survey | None = None,
+    ) -> None:
+        """`survey` is what is known of the launch's clusters already; None: nothing."""
         self.launch, self.card, self.code, self.clock_mhz, self.cache = launch, card, code, clock_mhz, cache
         self.placement = place(launch, card, code)
-        found = Surveyor(launch).survey()
+        found = survey or Surveyor(launch).survey()
         self.survey = found or Survey((1.0,) * self.placement.clusters, {}, {}, {})
         # Of a few waves, those at the edges may be among the last: then they are timed as well.
         self.alike = self.survey.equal or (self.survey.but_for_edges and self.placement.waves > _MANY_WAVES)
@@ -200,9 +209,11 @@ def _uneven(setting: Setting) -> Timed:
     slope = max((much.last - some.last) / (at[0] - at[1]), 0.0) if at[0] > at[1] else 0.0
     free = [0.0] * min(placement.groups * placement.places, len(work))
     heapq.heapify(free)
+    figures = setting.card.figures
+    refill = figures.cta_interval_cycles + figures.cta_start_cycles
     for cluster in work:
         begin = heapq.heappop(free)
-        begin += setting.card.figures.cta_interval_cycles if begin else 0.0
+        begin += refill if begin else 0.0
         heapq.heappush(free, begin + max(much.last + slope * (cluster - at[0]), 1.0))
     return setting.outcome(max(free), trials, recorder)
 

@@ -14,7 +14,8 @@ from .launch_time import Setting, Timed, time_launch
 from .memory_system import Cache
 from .own_work import check_work_is_its_own
 from .prediction import Prediction
-from .sass import code_of
+from .sass import Code, code_of
+from .scout import Survey
 from .stream import call_us, times
 
 
@@ -25,13 +26,16 @@ def predict(
     clock_mhz: float | None = None,
     cache: Cache = "warm",
     code: Mapping[str, Path] | Path | None = None,
+    surveys: dict[int, Survey] | None = None,
 ) -> Prediction:
     """How long a call takes that makes these launches one after the other.
 
     device: a name in ptxsim/devices, a device file, or a DeviceModel. clock_mhz: the SM clock; by default the card's
     highest. cache: "warm" for calls back to back, whose data L2 still holds as far as it fits; "cold" for a lone call
     that finds nothing of it in L2. code: the cubin that ptxas made of the PTX, or one per kernel name, from which
-    instruction counts and stalls are read; without it they are estimated from the PTX.
+    instruction counts and stalls are read; without it they are estimated from the PTX. surveys: what the grids of
+    these launches have to do, by the launch's `id`. It takes half of the time to find out and depends neither on the
+    card nor on the cache: with one dict for several calls, between which launches and memory stay, it is done once.
     Memory is left as it was. Raises DeviceError for a device or cubin that cannot be used, PtxError for what cannot be
     simulated, and for kernels whose clusters share out their work while they run (cluster launch control, a counter).
     """
@@ -41,8 +45,22 @@ def predict(
     for launch in given:
         check_work_is_its_own(launch)
     with np.errstate(all="ignore"), one_thread():
-        timed = [time_launch(Setting(launch, card, code_of(launch.name, code), clock, cache)) for launch in given]
+        timed = [_timed(launch, card, code_of(launch.name, code), clock, cache, surveys) for launch in given]
     return prediction(timed, card, clock, cache)
+
+
+def _timed(
+    launch: Launch,
+    card: DeviceModel,
+    code: Code | None,
+    clock_mhz: float,
+    cache: Cache,
+    surveys: dict[int, Survey] | None,
+) -> Timed:
+    setting = Setting(launch, card, code, clock_mhz, cache, None if surveys is None else surveys.get(id(launch)))
+    if surveys is not None:
+        surveys[id(launch)] = setting.survey
+    return time_launch(setting)
 
 
 def prediction(timed: Sequence[Timed], card: DeviceModel, clock_mhz: float, cache: Cache) -> Prediction:

@@ -76,6 +76,7 @@ class Simulation:
         """Run clusters (number and CTA indices) in order. Raises Stuck after a deadlock has been reported."""
         waiting = deque(clusters)
         places, interval = len(self.free), self.figures.cta_interval_cycles
+        refill = interval + self.figures.cta_start_cycles  # from the end of a CTA to the next one's first instruction
         for n in range(min(places, len(waiting))):
             self.now = n * interval
             self._start(*waiting.popleft())
@@ -89,7 +90,7 @@ class Simulation:
             if cluster is not None and cluster.over:
                 self._end(cluster)
                 if waiting:
-                    self.now = self.ran[-1].end + interval
+                    self.now = self.ran[-1].end + refill
                     self._start(*waiting.popleft())
         for cluster in self.living:
             cluster.give_up()
