@@ -41,6 +41,7 @@ class MBarrier:
         self.waits: dict[int, int] = {}  # instruction → how often it found its phase complete
         self.sleeps: dict[int, int] = {}  # instruction → how often it had to wait
         self.fenced = False  # whether the thread that made it has executed a fence since
+        self.users: set[tuple[int, int, int]] = set()  # (rank, range of threads) that have used it
 
     def __str__(self) -> str:
         return (

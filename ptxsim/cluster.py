@@ -11,8 +11,9 @@ from .deadlock import Deadlock
 from .launch import Dim3
 from .program import Block
 from .registers import RegisterFile
+from .schedule import MANY
 from .warp import PARTED, RUNNING, Fragment
-from .work import Pipe, Pipes, Task
+from .work import Heads, Pipe, Pipes, Task
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -66,7 +67,8 @@ class Cluster:
             if aim is not None and idle + busy <= 2 * len(ready) + 50:
                 ready = aim.free(ready)
             candidates = [] if only_polling else ready
-            n = self.machine.schedule.choose(candidates, [queues[pipe][0] for pipe in pipes])
+            heads = [queues[pipe][0] for pipe in pipes] if len(pipes) <= MANY else Heads(self.pipes, pipes)
+            n = self.machine.schedule.choose(candidates, heads)
             if n >= len(candidates):
                 self.complete(pipes[n - len(candidates)])
             else:

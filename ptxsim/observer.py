@@ -62,6 +62,9 @@ class Observer:
     def tmem_loaded(self, rank: int, warp: int, serial: int) -> None:
         """A tcgen05.ld of a warp, and those before it, have read tensor memory."""
 
+    def tensor_fenced(self, f: Fragment, after: bool) -> None:
+        """tcgen05.fence::before_thread_sync or, with `after`, ::after_thread_sync."""
+
     # fences and barriers
     def proxy_fenced(self, f: Fragment) -> None:
         """fence.proxy.async."""
@@ -69,7 +72,10 @@ class Observer:
     def init_fenced(self, f: Fragment) -> None:
         """A fence after which copies may signal the mbarriers that these warps made."""
 
-    def mbarrier_made(self, f: Fragment, bar: MBarrier) -> None: ...
+    def mbarrier_made(self, f: Fragment, bar: MBarrier, at: int) -> None: ...
+
+    def mbarrier_met(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+        """Threads use an mbarrier for the first time: they arrive on it, or find a phase complete."""
 
     def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
         """Threads arrive on an mbarrier with release semantics."""

@@ -31,6 +31,7 @@ _FIXED: dict[str, dict[Kind, bool]] = {
 _HABITS = (0.02, 0.1, 0.3, 0.6)  # chances that a kind of work completes when it could
 _QUANTA = (4, 16, 64, 256)
 _SPEEDS = (1.0, 1.0, 0.03, 0.001)  # of a warp under `warps`
+MANY = 64  # pieces of work at once, beyond which not each is asked in every turn
 _SPEED_TURNS = 400  # turns after which warps change their speeds
 
 
@@ -71,8 +72,18 @@ class Schedule:
                 if self.at_once[task.kind] and (self.aim is None or not self.aim.holds_task(task)):
                     return n + k
             return 0 if fragments else n
+        if len(tasks) > MANY:
+            return self._one_of_many(fragments, tasks)
         ready = [k for k, task in enumerate(tasks) if not n or self.rng.random() < self.habits[task.kind]]
         return n + self.rng.choice(ready) if ready else self._fragment(fragments)
+
+    def _one_of_many(self, fragments: Sequence[Fragment], tasks: Sequence[Task]) -> int:
+        """The same for thousands of st.async: one is asked for all, as if they were of a kind."""
+        n, count = len(fragments), len(tasks)
+        k = self.rng.randrange(count)
+        if not n or self.rng.random() > (1 - self.habits[tasks[k].kind]) ** count:
+            return n + k
+        return self._fragment(fragments)
 
     def _fragment(self, fragments: Sequence[Fragment]) -> int:
         """Index of the fragment that goes next."""

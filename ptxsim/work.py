@@ -7,8 +7,9 @@ product) before it runs it.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -114,3 +115,16 @@ class Pipes:
         if not queue:
             del self.queues[pipe]
         return task
+
+
+class Heads(Sequence[Task]):
+    """The tasks whose turn it is in pipes, looked up when they are asked for."""
+
+    def __init__(self, of: Pipes, pipes: list[Pipe]) -> None:
+        self.queues, self.pipes = of.queues, pipes
+
+    def __len__(self) -> int:
+        return len(self.pipes)
+
+    def __getitem__(self, k: Any) -> Any:
+        return self.queues[self.pipes[k]][0]

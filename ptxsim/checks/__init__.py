@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..observer import Observer
 from .clocks import Clocks
 from .global_memory import GlobalClocks
+from .tensor_fences import FencedClocks, FencedGlobalClocks
 
 if TYPE_CHECKING:
     from ..cluster import Cluster
@@ -16,5 +17,7 @@ def observer_for(cluster: Cluster, checks: frozenset[str]) -> Observer:
     """Who watches a cluster: the clocks when any check is asked for, else nobody."""
     if not checks:
         return Observer()
-    trail = cluster.machine.trail
-    return Clocks(cluster) if trail is None else GlobalClocks(cluster, trail)
+    trail, fences = cluster.machine.trail, "tensor-fence" in checks
+    if trail is None:
+        return FencedClocks(cluster) if fences else Clocks(cluster)
+    return FencedGlobalClocks(cluster, trail) if fences else GlobalClocks(cluster, trail)

@@ -44,6 +44,7 @@ class Clocks(Observer):
         self.warps: dict[Warp, Clock] = {}
         self.phases: dict[MBarrier, Phases] = {}
         self.cluster_clock = Clock()
+        self.made: dict[MBarrier, tuple[int, int, int]] = {}  # by which actor, at which of its epochs and where
         self.unfenced: dict[Warp, list[MBarrier]] = {}  # mbarriers that a warp has made and not fenced
         self.copy_groups: dict[Warp, list[int]] = {}  # serials at which groups of cp.async were closed
         self.wgmma_done: dict[tuple[int, int], int] = {}  # (rank, warpgroup) → serial of the last product begun
@@ -113,7 +114,8 @@ class Clocks(Observer):
     def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA) -> None:
         if not bar.fenced and "race" in self.machine.checks:
             message = f"a copy is to signal an mbarrier initialised without fence.mbarrier_init or a proxy fence: {bar}"
-            self.machine.report("barrier", message, origin.at)
+            where = self.machine.program.instructions[self.made[bar][2]].place
+            self.machine.report("barrier", f"{message}, initialised at {where}", origin.at)
             bar.fenced = True
         phase = origin.token.phases[bar] = bar.phase + 1
         self.lifetimes.signalled(target, bar, phase, origin)
@@ -172,10 +174,22 @@ class Clocks(Observer):
             for bar in self.unfenced.pop(warp, ()):
                 bar.fenced = True
 
-    def mbarrier_made(self, f: Fragment, bar: MBarrier) -> None:
-        self.unfenced.setdefault(self._warps(f)[0], []).append(bar)
+    def mbarrier_made(self, f: Fragment, bar: MBarrier, at: int) -> None:
+        me = self._warps(f)[0]
+        self.unfenced.setdefault(me, []).append(bar)
+        self.made[bar] = self.ids[me], int(self.warps[me].known[self.ids[me]]), at
         self.phases[bar] = Phases()
         self.shared[bar.cta].forget(bar.offset, 8)  # what these bytes held before is no data any more
+
+    def mbarrier_met(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+        if "race" not in self.machine.checks:
+            return
+        maker, epoch, made_at = self.made[bar]
+        for warp in self._warps(f, lanes):
+            if self.warps[warp].known[maker] < epoch:
+                where = self.machine.program.instructions[made_at].place
+                message = f"{self.names[self.ids[warp]]} uses {bar}, and nothing orders that after its initialisation"
+                return self.machine.report("barrier", f"{message} by {self.names[maker]} at {where}", at, f)
 
     def peer_arrived(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
         for warp in self._warps(f, lanes):

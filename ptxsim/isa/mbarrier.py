@@ -41,7 +41,7 @@ def mbarrier_init(f: Fragment, at: int, place: Place, count: np.ndarray | None) 
             target.mbarriers.pop(offset, None)
         else:
             bar = target.mbarriers[offset] = MBarrier(target, offset, counts[n])
-            f.cta.cluster.observer.mbarrier_made(f, bar)
+            f.cta.cluster.observer.mbarrier_made(f, bar, at)
     f.cta.cluster.progress += 1
 
 
@@ -59,6 +59,12 @@ def located(f: Fragment, at: int, place: Place) -> Iterator[tuple[MBarrier, np.n
             f.report(at, "barrier", f"no mbarrier was initialised at shared address {address.raw:#x}", where)
         else:
             yield bar, where
+
+
+def _meet(f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+    """A range of threads uses an mbarrier for the first time."""
+    bar.users.add((f.cta.rank, f.lo, f.hi))
+    f.cta.cluster.observer.mbarrier_met(f, bar, lanes, at)
 
 
 def _in_lanes(value: np.ndarray, lanes: np.ndarray) -> np.ndarray:
@@ -112,6 +118,8 @@ def mbarrier_arrive(f: Fragment, spec: Arrival, place: Place, value: np.ndarray 
     for bar, lanes in located(f, spec.at, place):
         count = int(_in_lanes(value, lanes).sum()) if value is not None else len(lanes)
         token[lanes] = bar.phase
+        if (f.cta.rank, f.lo, f.hi) not in bar.users:
+            _meet(f, bar, lanes, spec.at)
         if spec.arrives and bar.cta is not f.cta:
             cluster.observer.peer_arrived(f, bar, lanes, spec.at)
         if spec.arrives and not spec.relaxed:
@@ -187,6 +195,8 @@ def mbarrier_wait(f: Fragment, spec: Test, place: Place, value: np.ndarray) -> n
             failed = bar
             continue
         bar.waits[spec.at] = bar.waits.get(spec.at, 0) + 1
+        if (f.cta.rank, f.lo, f.hi) not in bar.users:
+            _meet(f, bar, lanes, spec.at)
         if not spec.relaxed:
             cluster.observer.mbarrier_acquired(f, bar, lanes)
     if failed is None:

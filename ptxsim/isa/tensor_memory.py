@@ -230,3 +230,4 @@ def tmem_wait(f: Fragment, stores: bool) -> None:
 def _fence(g: Generator, ins: Instruction) -> None:
     if ins.parts[2:]:
         raise g.unknown()
+    g.line(f"f.cta.cluster.observer.tensor_fenced(f, {ins.parts[1] == 'fence::after_thread_sync'})")

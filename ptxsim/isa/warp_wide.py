@@ -30,7 +30,7 @@ def _shfl(g: Generator, ins: Instruction) -> None:
     g.write(value, U32, f"{g.read(a, U32)}[{t}[0]]" if isinstance(a, Reg) else g.read(a, U32))
     if in_range is not None:
         g.write(in_range, PRED, f"{t}[1]")
-    if g.masked:
+    if g.masked or not (isinstance(member, Imm) and int(member.value) & 0xFFFFFFFF == 0xFFFFFFFF):
         g.line(f"check_sources(f, {g.at}, {t}[0], {g.read(member, U32)})")
 
 
@@ -63,7 +63,11 @@ def check_sources(f: Fragment, at: int, source: np.ndarray, member: np.ndarray) 
     masks = np.broadcast_to(member, (f.n,))[lanes]
     there = f.cta.alive[f.lo : f.hi][of] & (masks >> (of & 31).astype(np.uint32) & 1).astype(bool)
     bad = ~there & (of != lanes)
-    if bad.any():
+    left_out = (masks >> (lanes & 31).astype(np.uint32) & 1) == 0
+    if left_out.any():
+        who = f"lane {int(lanes[left_out][0]) % 32} shuffles, and"
+        f.report(at, "inactive", f"{who} the member mask {int(masks[left_out][0]):#x} leaves it out", lanes[left_out])
+    elif bad.any():
         lane, other = int(lanes[bad][0]) % 32, int(of[bad][0])
         why = "has exited" if not f.cta.alive[f.lo + other] else f"is not in the member mask {int(masks[bad][0]):#x}"
         f.report(at, "inactive", f"lane {lane} takes its value from lane {other % 32}, which {why}", lanes[bad])

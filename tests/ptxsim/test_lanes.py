@@ -63,3 +63,10 @@ def test_a_product_whose_registers_were_written_needs_a_fence(first, second, wor
     result = run_kernel(body, threads=128, shared=8192, registers=registers, checks=ptxsim.DEFAULT_CHECKS)
     found = [f.message for f in result.findings if f.kind == "unfenced"]
     assert (words in found[0]) if words else not found
+
+
+def test_a_lane_that_shuffles_without_being_in_the_member_mask_is_found_also_where_all_lanes_run() -> None:
+    body = "mov.u32 %r1, %tid.x; shfl.sync.bfly.b32 %r2, %r1, 1, 31, 65535;"
+    (found,) = run_kernel(body, checks=("inactive",)).findings
+    assert "lane 16 shuffles, and the member mask 0xffff leaves it out" in found.message
+    assert run_kernel(body.replace("65535", "-1"), checks=("inactive",)).ok

@@ -96,3 +96,15 @@ def test_a_barrier_number_in_a_register_is_that_of_each_warp() -> None:
 def test_lanes_of_a_warp_that_name_different_barriers_are_reported() -> None:
     body = "mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 1; bar.sync %r2, 64;"
     assert "different barriers" in run_kernel(body, threads=64).findings[0].message
+
+
+@pytest.mark.parametrize("barrier", ["bar.sync 0;", ""])
+def test_an_mbarrier_is_used_after_its_initialisation_by_what_orders_the_warps(barrier) -> None:
+    body = f"""mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0; @%p1 bra A;
+    mbarrier.init.shared.b64 [%r1], 64; A: {barrier} mbarrier.arrive.shared.b64 _, [%r1];"""
+    result = run_kernel(body, threads=64, shared=64, schedule="eager", checks=("race",))
+    named = [
+        f.kind == "barrier" and "nothing orders that after its initialisation by warp 0" in f.message
+        for f in result.findings
+    ]
+    assert any(named) != bool(barrier) and (result.ok or not barrier)

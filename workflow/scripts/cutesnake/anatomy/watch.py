@@ -115,7 +115,7 @@ class Watcher(Observer):
         self._serial += 1
         return Token(np.zeros(0, np.int64), np.zeros(0, np.int64), self._serial, {})
 
-    def mbarrier_made(self, f: Fragment, bar: MBarrier) -> None:
+    def mbarrier_made(self, f: Fragment, bar: MBarrier, at: int) -> None:
         self.seen.bars.setdefault(bar.offset, Bar(bar.expected)).made |= self._here(f, "mbarrier", "init")
 
     def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA) -> None:

@@ -1,0 +1,196 @@
+"""tcgen05.fence: whether what orders two accesses of tensor memory by different threads orders tcgen05 work, too.
+
+PTX ISA 9.7.16.6.4 («Canonical synchronization patterns»): between an asynchronous tcgen05 instruction of one thread and
+one of another stand tcgen05.fence::before_thread_sync, the synchronisation, tcgen05.fence::after_thread_sync;
+tcgen05.commit fences before by itself. Allocation is synchronous: work in what another warp has been given needs the
+fence after alone, and a deallocation the one before it. So a warp has, beside its clock, what of the tcgen05 work it
+may build upon (`settled`), what it has fenced for others to learn (`offered`) and what it has learnt but not fenced
+(`heard`). An access is a finding when the clock covers the one before it, and `settled` does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..work import Origin, Token
+from .clocks import Clocks
+from .global_memory import GlobalClocks
+from .shadow import CELL_LANES, COLUMNS, TensorWords, cells
+from .vector import CAPACITY, Clock, Warp
+
+if TYPE_CHECKING:
+    from ..barriers import MBarrier
+    from ..tmem import TensorMemory
+    from ..warp import Fragment
+
+Known = dict[object, np.ndarray]  # per actor the last epoch
+
+
+class _Fences(Clocks):
+    """What the two kinds of clocks do for this check beside their own."""
+
+    def __init__(self, *of: Any) -> None:
+        super().__init__(*of)
+        self.settled: Known = {}
+        self.offered: Known = {}
+        self.heard: Known = {}
+        self.carried: Known = {}  # by clocks of barriers
+        self.at_issue: Known = {}  # of asynchronous work, by its token
+        # per column of a tensor memory the actor that has been given it, at which of its epochs and where
+        self.given: dict[TensorMemory, np.ndarray] = {}
+
+    def _of(self, known: Known, who: object) -> np.ndarray:
+        if who not in known:
+            known[who] = np.zeros(CAPACITY, np.int64)
+        return known[who]
+
+    def _add(self, known: Known, who: object, more: np.ndarray) -> None:
+        mine = self._of(known, who)
+        np.maximum(mine, more, out=mine)
+
+    # fences, and what carries them
+    def tensor_fenced(self, f: Fragment, after: bool) -> None:
+        for warp in self._warps(f):
+            if after:
+                self._add(self.settled, warp, self._of(self.heard, warp))
+            else:
+                self._add(self.offered, warp, self._of(self.settled, warp))
+
+    def _publish(self, f: Fragment, clock: Clock, lanes: np.ndarray | None = None) -> None:
+        for warp in self._warps(f, lanes):
+            self._add(self.carried, clock, self._of(self.offered, warp))
+            me = self.ids[warp]  # what it did synchronously needs no fence before
+            self.carried[clock][me] = max(self.carried[clock][me], self.warps[warp].known[me])
+        super()._publish(f, clock, lanes)
+
+    def _learn(self, f: Fragment, clock: Clock, lanes: np.ndarray | None = None) -> None:
+        for warp in self._warps(f, lanes):
+            self._add(self.heard, warp, self._of(self.carried, clock))
+        super()._learn(f, clock, lanes)
+
+    def mbarrier_completed(self, bar: MBarrier) -> None:
+        phases = self.phases[bar]
+        if phases.filling in self.carried:
+            self._add(self.carried, phases.completed, self.carried.pop(phases.filling))
+        super().mbarrier_completed(bar)
+
+    # tcgen05 work
+    def issued(self, f: Fragment, at: int, warp: int) -> Token:
+        token = super().issued(f, at, warp)
+        if self.machine.program.instructions[at].base == "tcgen05":
+            self.at_issue[token] = self._of(self.settled, Warp(f.cta.rank, warp)).copy()
+        return token
+
+    def products_committed(self, bar: MBarrier, origin: Origin) -> None:
+        filling = self.phases[bar].filling
+        self._add(self.carried, filling, self._of(self.at_issue, origin.token))
+        pipe = self._pipe(origin.cta.rank)
+        self.carried[filling][pipe] = max(self.carried[filling][pipe], origin.token.serial)
+        super().products_committed(bar, origin)
+
+    def tmem_waited(self, f: Fragment, stores: bool) -> None:
+        super().tmem_waited(f, stores)
+        for warp in self._warps(f):
+            self._of(self.settled, warp)[self._side("st" if stores else "ld", *warp)] = self.serial
+
+    def tmem_allocated(self, f: Fragment, warp: int, tm: TensorMemory, first: int, end: int) -> None:
+        super().tmem_allocated(f, warp, tm, first, end)
+        me = Warp(f.cta.rank, warp)
+        at = self.machine.program.blocks[f.pc].first
+        given = self.given.setdefault(tm, np.zeros((3, COLUMNS), np.int64))
+        given[:, first:end] = np.array([[self.ids[me]], [self.warps[me].known[self.ids[me]]], [at]])
+
+    def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
+        me = Warp(f.cta.rank, warp)
+        own = (self._side("ld", *me), self._side("st", *me))
+        where = cells(np.arange(0, 128, CELL_LANES), np.arange(first, end))
+        heard = np.maximum(self._of(self.heard, me), self._of(self.settled, me))
+        self._check(f, at, tm, where, True, self.warps[me].known, me, heard, own)
+        super().tmem_freed(f, at, warp, tm, first, end)
+
+    # accesses
+    def tmem_access(
+        self, f: Fragment, at: int, warp: int, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool
+    ) -> None:
+        me = Warp(f.cta.rank, warp)
+        own = (self._side("ld", *me), self._side("st", *me))
+        self._check(f, at, tm, cells(rows, cols), write, self.warps[me].known, me, self._of(self.settled, me), own)
+        self._check_given(f, at, tm, cols, me, self._of(self.settled, me))
+        super().tmem_access(f, at, warp, tm, rows, cols, write)
+
+    def tmem_worked(self, origin: Origin, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool) -> None:
+        me = Warp(origin.cta.rank, origin.warp)
+        own = (self._pipe(origin.cta.rank), self._side("ld", *me), self._side("st", *me))
+        settled = self._of(self.at_issue, origin.token)
+        where = cells(rows, cols)
+        self._check(origin.fragment, origin.at, tm, where, write, origin.token.known, me, settled, own)
+        self._check_given(origin.fragment, origin.at, tm, cols, me, settled)
+        super().tmem_worked(origin, tm, rows, cols, write)
+
+    def _check(
+        self,
+        f: Fragment,
+        at: int,
+        tm: TensorMemory,
+        where: np.ndarray,
+        write: bool,
+        known: np.ndarray,
+        me: Warp,
+        settled: np.ndarray,
+        own: tuple[int, ...],
+    ) -> None:
+        """Report accesses before this one that `known` covers and `settled` does not; `own` need no fence."""
+        words = self._tensor_words(tm)
+        writer, epoch = words.writer[where], words.epoch[where]
+        bad = (epoch <= known[writer]) & (epoch > settled[writer]) & self._is_tcgen05(words, where)
+        bad &= ~np.isin(writer, own)
+        if bad.any():
+            n = int(where[bad][0])
+            return self._tell(f, at, me, words, n, int(words.writer[n]), int(words.epoch[n]), int(words.at[n]), "write")
+        for reader, rows in words.readers.items() if write else ():
+            bad = (rows[where] <= known[reader]) & (rows[where] > settled[reader])
+            if reader not in own and bad.any():
+                n = int(where[bad][0])
+                return self._tell(f, at, me, words, n, reader, int(rows[n]), words.read_at[reader], "read")
+        return None
+
+    def _check_given(
+        self, f: Fragment, at: int, tm: TensorMemory, cols: np.ndarray, me: Warp, settled: np.ndarray
+    ) -> None:
+        """Report work in columns that another warp has been given, where no fence lies after the wait for that."""
+        if tm is not f.cta.tensor_memory or tm not in self.given:  # an allocation for a pair waits for both CTAs
+            return
+        giver, epoch, there = self.given[tm][:, np.unique(cols)]
+        bad = (giver != 0) & (giver != self.ids[me]) & (epoch > settled[giver])
+        if bad.any():
+            where = self.machine.program.instructions[int(there[bad][0])].place
+            message = f"tensor memory that {self.names[int(giver[bad][0])]} has been given at {where} is accessed, but "
+            message += f"warp {me.warp} of CTA {me.rank} executes no tcgen05.fence::after_thread_sync since it waited"
+            self.machine.report("tensor fence", f"{message} for that", at, f)
+
+    def _is_tcgen05(self, words: TensorWords, where: np.ndarray) -> np.ndarray:
+        """Whether the last writes are not those of a warp itself, which gave columns back."""
+        return (words.writer[where] > 0) & ~self.generic[words.writer[where]]
+
+    def _tell(
+        self, f: Fragment, at: int, me: Warp, words: TensorWords, n: int, actor: int, epoch: int, then: int, did: str
+    ) -> None:
+        code = self.machine.program.instructions
+        heard = self._of(self.heard, me)[actor] >= epoch
+        fence = "after_thread_sync" if heard else "before_thread_sync"
+        side = f"warp {me.warp} of CTA {me.rank} executes no" if heard else "who did that executes no"
+        place = "between the wait for it and this" if heard else "between that, waited for, and the arrival for it"
+        message = (
+            f"{words.place(n)} is accessed after the {did} by {self.names[actor]} at {code[then].place}, but {side}"
+        )
+        self.machine.report("tensor fence", f"{message} tcgen05.fence::{fence} {place}", at, f)
+
+
+class FencedClocks(_Fences):
+    """Clocks with the check of tcgen05.fence."""
+
+
+class FencedGlobalClocks(_Fences, GlobalClocks):
+    """The same, where global memory is followed, too."""
