@@ -30,6 +30,7 @@ class TensorMemory:
         self.written = np.zeros((LANES, COLUMNS), bool)
         self.owned = np.zeros(COLUMNS, bool)
         self.blocks: dict[int, int] = {}  # first column → columns of an allocation
+        self.places: dict[int, str] = {}  # first column → where it was asked for
         self.permit = True
         self.arrived = self.done = 0
         self.granted: list[int] = []
@@ -75,7 +76,7 @@ class TensorMemory:
     def finish(self) -> None:
         """Report what was never given back."""
         if self.blocks:
-            cols = ", ".join(f"{n} columns at {at}" for at, n in self.blocks.items())
+            cols = ", ".join(f"{n} columns at {at}, by {self.places[at]}" for at, n in self.blocks.items())
             message = f"CTA {self.cta.index} ends with tensor memory allocated: {cols}"
             self.cta.cluster.machine.report("leak", message)
 

@@ -1,0 +1,147 @@
+"""Planted bugs in kernels of ours, and in NVIDIA's rmsnorm: each found on a short workload with the short list's
+schedules, by a message that says what is wrong and names a line near the one that was changed.
+
+An edit takes instructions by their opcode and by the text of the source line that they come from.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pytest
+
+from planted import At, Place, check
+
+ADD = Place("elementwise_add", "cute", "sm_100a", {"rows": 3, "columns": 1000})
+ADD_TILE = Place("elementwise_add", "cutile", "sm_100a", {"rows": 3, "columns": 1000})
+COPIES = {"values": {"rows": 96, "columns": 128}, "distribution": "numbered"}
+DESCRIPTOR = Place("async_copies", "cute_descriptor", "sm_100a", **COPIES)
+L2 = Place("async_copies", "cute_l2", "sm_100a", **COPIES)
+PRODUCTS = {"m": 256, "n": 256, "k": 512, "dtype": "fp16"}
+PAIR = Place("tensor_products", "cute_pair", "sm_100a", PRODUCTS)
+SINGLE = Place("tensor_products", "cute_single", "sm_100a", PRODUCTS)
+SM90 = Place("mla_decode", "cute_sm90", "sm_90a", {"batch": 1, "kv_length": 321, "dtype": "bf16"}, "bf16_cluster2")
+SM100 = Place("mla_decode", "cute_sm100", "sm_100a", {"batch": 2, "kv_length": 193, "dtype": "fp16", "paged": True})
+RMSNORM = Place("rmsnorm", "cutlass_rmsnorm", "sm_100a", {"rows": 2, "columns": 4096})
+RMSNORM_4 = Place("rmsnorm", "cutlass_rmsnorm", "sm_90a", {"rows": 2, "columns": 65536})
+
+WAIT, PASSED = r"mbarrier\.try_wait\S*\s+(\S+),[^;]*;", r"setp.eq.u32 \1, 0, 0;"
+EXPECT = r"mbarrier\.arrive\.expect_tx[^;]*;"
+ARRIVE = r"mbarrier\.arrive\.(?!expect)[^;]*;"
+INIT = r"fence\.mbarrier_init[^;]*;"
+PROXY = r"fence\.proxy\.async[^;]*;"
+BARRIER = r"\bbar(rier)?\.(cta\.)?sync[^;]*;"
+CLUSTER = r"barrier\.cluster\.wait[^;]*;"
+COPY_WAIT = r"cp\.async\.wait_(group|all)[^;]*;"
+STORE_WAIT = r"cp\.async\.bulk\.wait_group[^;]*;"
+GROUP_WAIT = r"wgmma\.wait_group[^;]*;"
+COMMIT = r"tcgen05\.commit[^;]*;"
+DEALLOC = r"tcgen05\.dealloc[^;]*;"
+LOAD = r"cp\.async\.bulk\.tensor[^;]*mbarrier[^;]*;"
+SHUFFLE, HALF = r"(shfl\.sync\.\w+\.b32\s+[^;]*), -1;", r"\1, 65535;"
+BOUND, NONE = r"(setp\.ge\.[su]32\s+%p\d+, %r\d+), %r\d+;", r"\1, 2147483647;"
+UNORDERED, UNWRITTEN, DEADLOCK = "nothing orders that after", "which nobody wrote", "deadlock: "
+UNFENCED = "no fence.proxy.async lies between them"
+MADE = "initialised without fence.mbarrier_init .*initialised at"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """An edit, words of a finding, and how many lines it may name another line than the edited one by (None: any)."""
+
+    kernel: Place
+    edit: At
+    words: str
+    near: int | None = 20
+
+
+MUTANTS = {
+    "add: rows are not bounded": Mutant(ADD, At(BOUND, NONE), "out-of-bounds: .*past the end of", None),
+    "add: a store is one element off": Mutant(
+        ADD, At(r"(st\.global\.\S+\s+\[%rd\d+)\+4\]", r"\1+8]"), "elements of c are NaN", None
+    ),
+    "add: the wrong operation": Mutant(ADD, At(r"\badd\.(rn\.)?(f32|f32x2)\b", r"sub.\2"), "error of c is", None),
+    "add in cuTile: the wrong operation": Mutant(
+        ADD_TILE, At(r"\badd\.rn\.f32x2\b", "mul.rn.f32x2"), "error of c is", None
+    ),
+    "descriptor: the copy is not waited for": Mutant(DESCRIPTOR, At(WAIT, PASSED), UNWRITTEN),
+    "descriptor: no bytes are announced": Mutant(DESCRIPTOR, At(EXPECT), DEADLOCK),
+    "descriptor: warps do not meet after the mbarrier is made": Mutant(
+        DESCRIPTOR, At(BARRIER), f"{UNORDERED} its initialisation"
+    ),
+    "descriptor: the mbarrier is not fenced": Mutant(DESCRIPTOR, At(INIT), MADE),
+    "descriptor: the copy is not made": Mutant(DESCRIPTOR, At(LOAD), DEADLOCK),
+    "descriptor: half a warp shuffles": Mutant(DESCRIPTOR, At(SHUFFLE, HALF), "the member mask 0xffff leaves it out"),
+    "cp.async: the copies are not waited for": Mutant(L2, At(COPY_WAIT), UNWRITTEN),
+    "pair: a product does not wait for its operands": Mutant(PAIR, At(WAIT, PASSED, nth=0), UNWRITTEN),
+    "pair: the epilogue does not wait for the products": Mutant(PAIR, At(WAIT, PASSED, nth=1), "nobody wrote|race: "),
+    "pair: no bytes are announced": Mutant(PAIR, At(EXPECT), DEADLOCK),
+    "pair: warps do not meet before the epilogue": Mutant(
+        PAIR, At(BARRIER, code="sync_threads"), "nobody wrote|race: "
+    ),
+    "pair: the CTAs do not meet": Mutant(PAIR, At(CLUSTER), f"{UNORDERED}|{UNWRITTEN}"),
+    "pair: mbarriers are not fenced": Mutant(PAIR, At(INIT), MADE, 35),
+    "pair: the last products are not committed": Mutant(PAIR, At(COMMIT), DEADLOCK),
+    "pair: tensor memory is not given back": Mutant(
+        PAIR, At(DEALLOC), "ends with tensor memory allocated.*, by PTX", 60
+    ),
+    "pair: B is not loaded": Mutant(PAIR, At(LOAD, code="tma_b"), DEADLOCK),
+    "single: the address is read before it is there": Mutant(SINGLE, At(BARRIER, nth=0), UNORDERED),
+    "single: the next operands are loaded over these": Mutant(SINGLE, At(WAIT, PASSED, nth=1), "race: "),
+    "MLA on Hopper: P is not fenced": Mutant(SM90, At(PROXY, code="fence_proxy", nth=0), UNFENCED),
+    "MLA on Hopper: P of the other is not fenced": Mutant(SM90, At(PROXY, code="fence_proxy", nth=1), UNFENCED),
+    "MLA on Hopper: warps do not meet over P": Mutant(SM90, At(BARRIER, code="barrier_id=1 + self.index"), UNORDERED),
+    "MLA on Hopper: keys are released too early": Mutant(
+        SM90, At(GROUP_WAIT, code="wait_group(1)"), "after the read by wgmma", None
+    ),
+    "MLA on Hopper: sums are read before they are there": Mutant(
+        SM90, At(GROUP_WAIT, code="wait_group(0)"), "until wgmma.wait_group"
+    ),
+    "MLA on Hopper: products are not fenced": Mutant(
+        SM90, At(r"wgmma\.fence[^;]*;"), "no wgmma.fence comes before the first product", None
+    ),
+    "MLA on Hopper: mbarriers are not fenced": Mutant(SM90, At(INIT), MADE),
+    "MLA on Hopper: a CTA leaves before its peer has arrived": Mutant(
+        SM90, At(CLUSTER, code="cluster_wait", nth=1), "nothing makes CTA 1 wait for that before it exits", None
+    ),
+    "MLA on Hopper: stages are not released": Mutant(
+        SM90, At(ARRIVE, code="mbarrier_arrive(bar"), "nobody has ever arrived there", None
+    ),
+    "MLA on Hopper: sums are not announced": Mutant(SM90, At(ARRIVE, code="SUMS_READY"), DEADLOCK),
+    "MLA on Hopper: no bytes are announced": Mutant(SM90, At(EXPECT), DEADLOCK, 40),
+    "MLA on Blackwell: P is not fenced": Mutant(SM100, At(PROXY, code="fence_proxy"), UNFENCED, 40),
+    "MLA on Blackwell: products are not committed": Mutant(SM100, At(COMMIT), DEADLOCK, 40),
+    "MLA on Blackwell: tensor memory is not given back": Mutant(
+        SM100, At(DEALLOC), "ends with tensor memory allocated.*, by PTX", 60
+    ),
+    "MLA on Blackwell: no bytes are announced": Mutant(SM100, At(EXPECT), DEADLOCK, 40),
+    "MLA on Blackwell: mbarriers are not fenced": Mutant(SM100, At(INIT), MADE, 60),
+    "MLA on Blackwell: warps of a row do not meet": Mutant(SM100, At(BARRIER), "race: |barrier: |nobody wrote", None),
+    "rmsnorm: warps do not meet over their sums": Mutant(RMSNORM, At(BARRIER, nth=0), UNORDERED),
+    "rmsnorm: the row is not waited for": Mutant(RMSNORM, At(COPY_WAIT), UNWRITTEN),
+    "rmsnorm: half a warp sums up": Mutant(
+        RMSNORM, At(SHUFFLE, HALF, code="warp_reduction"), "mask 0xffff leaves it out"
+    ),
+    "rmsnorm of a cluster: sums of others are not waited for": Mutant(RMSNORM_4, At(WAIT, PASSED), UNWRITTEN),
+    "rmsnorm of a cluster: no bytes are announced": Mutant(RMSNORM_4, At(EXPECT), DEADLOCK),
+    "rmsnorm of a cluster: the CTAs do not meet before": Mutant(RMSNORM_4, At(CLUSTER, nth=0), "that is not there"),
+    "rmsnorm of a cluster: the mbarrier is not fenced": Mutant(RMSNORM_4, At(INIT), MADE),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_planted_bug_is_found_and_the_line_to_change_is_named(name) -> None:
+    mutant = MUTANTS[name]
+    outcome = check(mutant.kernel, mutant.edit)
+    assert mutant.edit.places, "the kernel no longer has what is edited"
+    assert any(re.search(mutant.words, text) for text in outcome.told), outcome.told[:3]
+    distance = outcome.distance()
+    assert mutant.near is None or (distance is not None and distance <= mutant.near), (distance, outcome.told[:3])
+
+
+def test_there_are_mutants_of_at_least_five_kernels_most_of_them_ours() -> None:
+    kernels = [(mutant.kernel.operator, mutant.kernel.kernel) for mutant in MUTANTS.values()]
+    assert len(MUTANTS) >= 40 and len(set(kernels)) >= 5
+    assert sum(kernel.startswith("cute_sm") for _, kernel in kernels) >= 15
