@@ -78,10 +78,15 @@ def check(
     schedules: Sequence[str] = SCHEDULES,
     checks: Sequence[str] = (),
     search_runs: int = 8,
+    seed: int = 0,
+    modules: dict[str, ptxsim.Module] | None = None,
 ) -> Outcome:
-    """Run a case with the edited PTX on four multiprocessors, with `checks` more than the stage makes."""
+    """Run a case with the edited PTX on four multiprocessors, with `checks` more than the stage makes.
+
+    `modules` keeps the edited PTX for further calls with the same edit.
+    """
     folder, variant = place.folder(), place.chosen()
-    modules: dict[str, ptxsim.Module] = {}
+    modules = {} if modules is None else modules
     edited: set[tuple[str, int]] = set()
 
     class Planter(Catcher):
@@ -107,7 +112,7 @@ def check(
         parameters=asdict(place.workload),
         build=str(folder),
         settings={
-            **{"seeds": [0], "distributions": [place.distribution], "schedules": list(schedules), "processors": 4},
+            **{"seeds": [seed], "distributions": [place.distribution], "schedules": list(schedules), "processors": 4},
             "search_runs": search_runs,
         },
     )
