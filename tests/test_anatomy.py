@@ -11,14 +11,16 @@ import pytest
 import yaml
 
 import builds
+from cutesnake import record
 from cutesnake.anatomy import graph, page
 from cutesnake.anatomy.code import Code, what
 from cutesnake.anatomy.numbers import numbers, spans
 from cutesnake.anatomy.patterns import RULES, Function, find_patterns
 from cutesnake.anatomy.record_of import anatomy_of
 from cutesnake.anatomy.shared import budgets
-from cutesnake.catalog import load_kernel
+from cutesnake.catalog import load_kernel, load_operator, make_workload
 from cutesnake.plan import problems
+from cutesnake.plan.matrix import Build
 from cutesnake.plan.sweep import make_sweep, read_sweep
 from cutesnake.targets import TARGETS
 from ptxsim import Module
@@ -119,6 +121,29 @@ def test_runs_of_numbers_are_written_and_read_alike() -> None:
     assert numbers("0-3, 8") == {0, 1, 2, 3, 8} and numbers("") == set()
 
 
+def test_of_every_kernel_and_target_a_build_is_watched_and_the_others_name_it() -> None:
+    sweep = make_sweep("fmha", read_sweep("fmha", {}))
+    module = load_kernel("fmha", "tilegym")
+    every = [workload for workload in sweep.workloads() if module.supports(workload) is None]
+    found = {
+        build.key: build
+        for target, lists in (("sm_90a", [every]), ("sm_100a", [every, *sweep.small()]))
+        for workload in (one for workloads in lists for one in workloads if module.supports(one) is None)
+        for build in (Build("fmha", "tilegym", target, variant) for variant in module.variants(workload, target))
+    }
+    watched = problems.of_builds(list(found.values()), sweep.small(), sweep.workloads())
+    assert set(watched) == set(found)
+    for target, in_part in (("sm_90a", True), ("sm_100a", False)):
+        mine = {key: how for key, how in watched.items() if f"/{target}/" in key}
+        run = [key for key, how in mine.items() if how["workloads"]]
+        assert run and {how["in_part"] for how in mine.values() if how["workloads"]} == {in_part}
+        assert {how["instead"] for how in mine.values() if not how["workloads"]} == {run[0]}
+    (large,) = next(how["workloads"] for how in watched.values() if how["in_part"])
+    cost = load_operator("fmha").cost
+    bytes_of = {workload.id: cost(workload).bytes for workload in every}
+    assert cost(make_workload("fmha", large)).bytes <= min(bytes_of.values())
+
+
 # What follows compiles: a build takes a few seconds.
 
 
@@ -128,14 +153,14 @@ def records() -> dict[str, dict[str, Any]]:
     return {answer["build"]: record_of(answer["build"]) for answer in ANSWERS}
 
 
-def record_of(key: str) -> dict[str, Any]:
+def record_of(key: str, **options: Any) -> dict[str, Any]:
     operator, kernel, target, variant = key.split("/")
     small = make_sweep(operator, read_sweep(operator, {})).small()
     module = load_kernel(operator, kernel)
     chosen = problems.chosen(operator, kernel, target, variant, small)
     candidates = (v for ws in small for w in ws if module.supports(w) is None for v in module.variants(w, target))
     build = builds.build(operator, kernel, target, next(v for v in candidates if v.id == variant))
-    return anatomy_of(build, chosen, TARGETS[target].simulated_processors)
+    return anatomy_of(build, chosen, TARGETS[target].simulated_processors, **options)
 
 
 def entries(answer: dict[str, Any], found: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -222,3 +247,8 @@ def test_a_cutile_build_is_watched_too() -> None:
     found = record_of("elementwise_add/cutile/sm_100a/fp32_4x1024")
     assert found["watched"] and found["grids"]
     assert [role["tasks"] for role in found["functions"][0]["roles"]] == [["load", "store"]]
+    part = record_of("elementwise_add/cutile/sm_100a/fp32_4x1024", most_clusters=2)
+    record.check("anatomy", part, "part")
+    assert part["watched"]["most_clusters"] == 2 and part["watched"]["processors"] == 148
+    assert [role["tasks"] for role in part["functions"][0]["roles"]] == [["load", "store"]]
+    assert "only the first 2 clusters of each launch were run" in page.render([part], Path(), [])

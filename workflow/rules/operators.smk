@@ -72,13 +72,10 @@ def references_of(operator):
 
 
 def anatomy_builds_of(wildcards):
-    """Builds of an operator -> the small problems that they are run on for their anatomy."""
-    small = EXPERIMENT.sweeps[wildcards.operator].small()
+    """Builds of an operator -> how they are watched for their anatomy."""
+    sweep = EXPERIMENT.sweeps[wildcards.operator]
     builds = [build for build in PLAN.builds.values() if build.operator == wildcards.operator]
-    return {
-        build.key: problems.chosen(build.operator, build.kernel, build.target, build.variant.id, small)
-        for build in builds
-    }
+    return problems.of_builds(builds, sweep.small(), sweep.workloads())
 
 
 def lesson_builds(lesson):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +11,30 @@ from cutesnake.anatomy.record_of import anatomy_of
 from cutesnake.targets import TARGETS
 
 INDEX = "anatomy.json"
+PART = 2  # clusters of a launch that are run where the problem is large: they do what the others do
 
 
 def write_folder(
-    operator: str, builds: Mapping[str, Sequence[Mapping[str, Any]]], results: Path | str, folder: Path | str
+    operator: str, builds: Mapping[str, Mapping[str, Any]], results: Path | str, folder: Path | str
 ) -> None:
     """A record per build, below `folder`.
 
-    builds: key of a build (operator/kernel/target/variant) -> parameters of the problems to run it on. Builds without
-    code of their own (PyTorch's) have no record. Raises RecordError for a damaged build record.
+    builds: key of a build (operator/kernel/target/variant) -> how it is watched (cutesnake/plan/problems.py). Builds
+    without code of their own (PyTorch's) have no record. Raises RecordError for a damaged build record.
     """
     entries, folder = [], Path(folder)
-    for key, workloads in builds.items():
+    for key, how in builds.items():
         build = Path(results, "compile", key)
         if not record.read("compile", build / "build.json")["files"]:
             continue
         _, kernel, target, variant = key.split("/")
-        found = anatomy_of(build, workloads, TARGETS[target].simulated_processors)
+        found = anatomy_of(
+            build,
+            how["workloads"],
+            TARGETS[target].simulated_processors,
+            most_clusters=PART if how["in_part"] else None,
+            instead=how["instead"],
+        )
         file = f"{kernel}/{target}/{variant}.json"
         record.write("anatomy", folder / file, found)
         entries.append({"kernel": kernel, "target": target, "variant": variant, "file": file})

@@ -33,11 +33,19 @@ IDENTITY = ("operator", "kernel", "dsl", "source", "target", "variant")
 _SWIZZLE = re.compile(r"smem, align<\d+>, (S<([123]),\d,\d>)")
 
 
-def anatomy_of(folder: Path, workloads: Sequence[Mapping[str, Any]], processors: int | None) -> dict[str, Any]:
+def anatomy_of(
+    folder: Path,
+    workloads: Sequence[Mapping[str, Any]],
+    processors: int | None,
+    most_clusters: int | None = None,
+    instead: str | None = None,
+) -> dict[str, Any]:
     """The anatomy record of the build in `folder`.
 
     workloads: parameters of small problems, the most telling first; the first that the build takes is run.
     processors: multiprocessors of the card that the simulator stands for; None where it stands for none.
+    most_clusters: of each launch, where not all are run, since the workload is large.
+    instead: key of a build of the same kernel that is watched, where this one is not.
     Raises RecordError for a damaged build.json.
     """
     build = record.read("compile", folder / "build.json")
@@ -45,7 +53,7 @@ def anatomy_of(folder: Path, workloads: Sequence[Mapping[str, Any]], processors:
     if build["status"] == "failed":
         body["not_watched"] = "the build failed"
     if build["status"] == "ok":
-        body |= _body(folder, build, workloads, processors)
+        body |= _body(folder, build, workloads, processors, most_clusters, instead)
     return {
         "stage": "anatomy",
         "status": build["status"],
@@ -61,28 +69,38 @@ def anatomy_of(folder: Path, workloads: Sequence[Mapping[str, Any]], processors:
 
 
 def _body(
-    folder: Path, build: Mapping[str, Any], workloads: Sequence[Mapping[str, Any]], processors: int | None
+    folder: Path,
+    build: Mapping[str, Any],
+    workloads: Sequence[Mapping[str, Any]],
+    processors: int | None,
+    most_clusters: int | None,
+    instead: str | None,
 ) -> dict[str, Any]:
     """What a build that compiled has, from its artifacts and, where the simulator takes it, from a run."""
     modules = {path.stem: Module.from_file(path) for path in sorted(folder.glob("*.ptx"))}
     never = DSLS[build["dsl"]].not_simulated
-    why = never or "no small workload is planned for this build"
+    why = never or "no workload that this build takes is small enough to be run"
+    if instead:
+        why += f": its sizes are baked in; {instead}, of the same kernel, was watched"
     if not modules:
         return {"not_watched": never or "there is no PTX in this build"}
     if processors is None:
         why = f"the simulator stands for no card of {build['target']}"
     if processors is None or never:
         workloads = ()
+    told = processors if most_clusters and processors else FEW_PROCESSORS
     watched, seen = None, []
     for parameters in workloads:
-        asked = host.Asked(folder, build["operator"], build["kernel"], parameters, FEW_PROCESSORS)
+        asked = host.Asked(folder, build["operator"], build["kernel"], parameters, told)
         try:
             with time_limit(LIMIT_SECONDS):
-                seen = watch(host.launches_of(asked, modules))
+                seen = watch(host.launches_of(asked, modules), most_clusters=most_clusters)
         except Exception as error:  # whatever a kernel's own `bind` raises is its fault, and only its own
             why = plain(error) or type(error).__name__
             continue
-        watched, why = {"parameters": dict(parameters), "processors": FEW_PROCESSORS, "schedule": "random"}, ""
+        watched, why = {"parameters": dict(parameters), "processors": told, "schedule": "random"}, ""
+        if most_clusters is not None:
+            watched["most_clusters"] = most_clusters
         break
     functions = _functions(folder, build, modules, seen)
     grids = _grids(folder, build, modules, workloads, processors) if processors else []

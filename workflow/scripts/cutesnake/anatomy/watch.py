@@ -7,6 +7,7 @@ come out of the run are not looked at here.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -272,9 +273,12 @@ def _note_wgmma(seen: Seen, task: WarpgroupProduct) -> None:
     note.operands |= {((bits & 0x3FFF) << 4) - 1024 for bits in (task.a, task.b) if bits is not None}
 
 
-def watch(launches: Iterable[Launch], schedule: str = "random", seed: int = 0) -> list[Seen]:
+def watch(
+    launches: Iterable[Launch], schedule: str = "random", seed: int = 0, most_clusters: int | None = None
+) -> list[Seen]:
     """Run launches in order under one schedule and give what was seen of each; ends after one that deadlocks.
 
+    With `most_clusters` no more of a launch are run: enough to see how it works, and its results are not looked at.
     Raises PtxError for what ptxsim cannot execute.
     """
     seen: list[Seen] = []
@@ -283,20 +287,20 @@ def watch(launches: Iterable[Launch], schedule: str = "random", seed: int = 0) -
         machine = Machine(launch, plan)
         note = Seen(launch, machine.program.instructions, machine.program.blocks)
         seen.append(note)
-        _run(machine, note)
+        _run(machine, note, most_clusters)
         note.findings = [str(finding) for finding in machine.findings]
         if any(finding.kind == "deadlock" for finding in machine.findings):
             break
     return seen
 
 
-def _run(machine: Machine, note: Seen) -> None:
+def _run(machine: Machine, note: Seen, most_clusters: int | None) -> None:
     """What Machine.run does, with the first clusters watched."""
     x, y, z = machine.launch.cluster
     kernel, warps = machine.launch.kernel, machine.launch.warps
     pool = [RegisterFile(kernel.registers, 32 * warps) for _ in range(x * y * z)]
     with np.errstate(all="ignore"), one_thread(), contextlib.suppress(Stuck):
-        for indices in machine.waiting:
+        for indices in itertools.islice(machine.waiting, most_clusters):
             if note.clusters < WATCHED_CLUSTERS:
                 watched = WatchedCluster(machine, indices, pool)
                 watched.seen, watched.observer = note, Watcher(note)

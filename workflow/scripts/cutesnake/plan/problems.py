@@ -9,9 +9,40 @@ from typing import Any
 from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.contract import Workload
 from cutesnake.plan import asked
+from cutesnake.plan.matrix import Build
 
 QUICK = 150_000_000  # FLOPs and bytes of a problem that takes about a second
 MOST = 3
+
+
+def of_builds(
+    builds: Sequence[Build], small: Sequence[Sequence[Workload]], every: Sequence[Workload]
+) -> dict[str, dict[str, Any]]:
+    """Build -> how it is watched, of all builds of an operator: `workloads` (parameters), `in_part`, `instead`.
+
+    Builds that have sizes baked in which no small problem has are not watched, since one of the same kernel and target
+    is, whose key is `instead`. Where there is none, one build has the smallest workload of the sweep, of which only the
+    first CTAs are run (`in_part`).
+
+    small: lists of workloads that are quick to simulate, as of `chosen`; every: the operator's whole sweep.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    shown: dict[tuple[str, str], str] = {}
+    for build in builds:
+        workloads = chosen(build.operator, build.kernel, build.target, build.variant.id, small)
+        found[build.key] = {"workloads": workloads, "in_part": False, "instead": None}
+        if workloads:
+            shown.setdefault((build.kernel, build.target), build.key)
+    for build in builds:
+        if found[build.key]["workloads"]:
+            continue
+        instead = shown.setdefault((build.kernel, build.target), build.key)
+        if instead == build.key:
+            large = chosen(build.operator, build.kernel, build.target, build.variant.id, [every])
+            found[build.key] |= {"workloads": large[:1], "in_part": bool(large)}
+        else:
+            found[build.key]["instead"] = instead
+    return found
 
 
 def chosen(
