@@ -222,3 +222,16 @@ def test_the_answer_of_the_hardware_is_aligned_where_the_example_forgot_it(defau
     ptx = (default(ASKS_THE_HARDWARE, "sm_100a") / "kernel.ptx").read_text()
     assert "clusterlaunchcontrol.try_cancel" in ptx
     assert re.search(r"ld\.shared\.(b128|v4\.b32|v2\.b64)", ptx)
+
+
+@pytest.mark.slow
+def test_ptxas_waits_where_cutile_copies_accumulators_of_products_under_way(default) -> None:
+    """So says the machine code of TileGym's persistent GEMM; its check, which runs what PTX says, asks for no wait."""
+    folder = default("tilegym_persistent", "sm_90a")
+    told = re.findall(r"wgmma\.wait_group\S*\s+(\d)", (folder / "kernel.ptx").read_text())
+    made = re.findall(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x(\d)", (folder / "kernel.sass").read_text())
+    assert (sorted(told), sorted(made)) == (["0", "1"], ["0", "0", "1"])
+    parameters = {"m": 200, "n": 264, "k": 136, "dtype": "bf16"}
+    variant = load_kernel("gemm", "tilegym_persistent").variants(Workload(**parameters), "sm_90a")[0]
+    found = simulate("gemm", "tilegym_persistent", "sm_90a", variant, parameters, schedules=("random", "tma_late"))
+    assert found["status"] == "ok", found["reason"]

@@ -108,6 +108,18 @@ def test_only_where_correctness_is_wanted(plan) -> None:
     assert configuration.check(without).simulation is None
 
 
+def test_cutiles_builds_for_hopper_are_simulated_where_the_configuration_takes_them_in(plan) -> None:
+    def cutile(found, target):
+        return {key for key in found.simulated if f"/cutile/{target}/" in key}
+
+    found = plan("none")
+    assert cutile(found, "sm_100a") and not cutile(found, "sm_90a")
+    why = next(d for d in found.decisions if (d.kernel, d.target) == ("cutile", "sm_90a")).simulate
+    assert not why.ok and "simulation={short: {without: {cutile: []}}}" in why.reason
+    chosen = {**DEFAULT["simulation"], "short": {**DEFAULT["simulation"]["short"], "without": {"cutile": []}}}
+    assert cutile(plan("none", simulation=chosen), "sm_90a")
+
+
 def test_the_plan_lists_them(plan) -> None:
     listed = plan("none").of("mla_decode")["simulated_cases"]
     assert {"build": "mla_decode/cutlass_fp16/sm_100a/fp16_direct", "workload": "b1_q1_s65_fp16"} in listed
@@ -116,7 +128,6 @@ def test_the_plan_lists_them(plan) -> None:
 @pytest.mark.parametrize(
     ("dsl", "target", "lacking", "words"),
     [
-        ("cutile", "sm_90a", (), "leaves it to ptxas to wait for Hopper's products"),
         ("cutile", "sm_100a", ("cuda-bindings",), "cuda-bindings is not installed here"),
         ("torch", "sm_90a", (), "there is no build to simulate"),
         ("cute", "sm_120a", (), "ptxsim simulates sm_90a and sm_100a, not sm_120a"),

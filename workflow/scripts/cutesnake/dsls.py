@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -14,7 +13,7 @@ class Dsl:
     build_packages: tuple[str, ...]  # what compiling imports or starts
     run_packages: tuple[str, ...]  # what loading and launching a build imports
     not_simulated: str | None = None  # why ptxsim cannot execute its builds; None if it can
-    not_simulated_on: Mapping[str, str] = field(default_factory=dict)  # the same, for single targets
+    unchecked: tuple[str, ...] = ()  # checks of ptxsim that its builds are not held to: see docs/ptxsim.md, «Checks»
     simulation_packages: tuple[str, ...] = ("torch",)  # what binding a build to the simulator imports
 
 
@@ -24,10 +23,7 @@ DSLS = {
         "cuTile",
         ("cuda-tile", "nvidia-cuda-tileiras"),
         ("torch", "cuda-bindings"),
-        not_simulated_on={
-            "sm_90a": "cuTile leaves it to ptxas to wait for Hopper's products, which ptxsim reports: these builds are "
-            "checked on the card"
-        },
+        unchecked=("unwaited",),
         simulation_packages=("torch", "cuda-bindings"),
     ),
     "torch": Dsl(

@@ -119,8 +119,8 @@ def can_run(machine: Machine, module: Kernel, target: str) -> Answer:
 def can_simulate(machine: Machine, module: Kernel, target: str) -> Answer:
     """ptxsim runs the host code of builds, for which it needs a C compiler, and keeps tensors with torch."""
     dsl = DSLS[module.DSL]
-    if reason := dsl.not_simulated or dsl.not_simulated_on.get(target):
-        return Answer(False, reason)
+    if dsl.not_simulated:
+        return Answer(False, dsl.not_simulated)
     if TARGETS[target].simulated_processors is None:
         known = [name for name, target in TARGETS.items() if target.simulated_processors]
         return Answer(False, f"ptxsim simulates {join(known)}, not {target}")

@@ -56,6 +56,7 @@ class Experiment:
     seeds: list[int]
     simulation: dict[str, Any] | None  # {extent, schedules, seeds} of the list that is chosen; None for none
     timing: dict[str, float]
+    not_simulated: dict[str, list[str]] = field(default_factory=dict)  # DSL -> targets left out of that list
     clocks: dict[str, str] = field(default_factory=dict)  # target -> the card that ptxsim's clock predicts for there
     machines: str | None = None  # a file of classes of nodes, see cutesnake/plan/nodes.py
     cases_per_job: int = 1
@@ -130,12 +131,15 @@ def check(config: dict[str, Any]) -> Experiment:
         raise ConfigError(str(error)) from error
     chosen = config.get("simulation", {"extent": "none"})
     extent = chosen["extent"]
+    listed = dict(chosen[extent]) if extent != "none" else {}
+    without = listed.pop("without", {})
     return Experiment(
         targets=config["targets"],
         stages=config["stages"],
         sweeps=sweeps,
         seeds=config["correctness"]["seeds"],
-        simulation=None if extent == "none" else {"extent": extent, **chosen[extent]},
+        simulation=None if extent == "none" else {"extent": extent, **listed},
+        not_simulated=without,
         timing=config["timing"],
         clocks=_clocks(config) if "predict" in config["stages"] else {},
         machines=config.get("machines"),

@@ -249,6 +249,8 @@ def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, 
         if decision.build.ok and not plan.dtypes[operator][target]:
             no = Answer(False, _no_dtype(plan, operator, target))
             decision = replace(decision, build=no, run=no, simulate=no)
+        if decision.simulate.ok and target in experiment.not_simulated.get(module.DSL, ()):
+            decision = replace(decision, simulate=Answer(False, _left_out(experiment, module.DSL)))
         if decision.run.ok:
             ok = [name for name, place in plan.places.items() if can_run(place, module, target).ok]
             plan.running[f"{operator}/{kernel}/{target}"] = ok
@@ -269,6 +271,11 @@ def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, 
         if decision.simulate.ok and not decision.run.ok and "correctness" in experiment.stages:
             for workload in sweep.simulated(experiment.extent):
                 _add_simulated(plan, operator, kernel, module, target, workload)
+
+
+def _left_out(experiment: Experiment, dsl: str) -> str:
+    switch = f"simulation={{{experiment.extent}: {{without: {{{dsl}: []}}}}}}"
+    return f"the configuration leaves it out of the simulated checks, for what they cost; they are made with: {switch}"
 
 
 def _no_dtype(plan: Plan, operator: str, target: str) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 
 from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.contract import OURS, Cost, Workload
+from cutesnake.dsls import DSLS
 from cutesnake.fault import describe
 from cutesnake.measure import checker
 from cutesnake.measure.case import Case, make_record
@@ -69,7 +70,8 @@ class SimulatorBackend:
         order: dict[str, Any] = {"planned": []}
         module = load_kernel(case.operator, case.kernel)
         more = MORE_CHECKS if module.DSL == "cute" and module.SOURCE == OURS else ()
-        with self.catcher(case, lambda launches: self._run(launches, order, more), self.processors, names).opened():
+        checks = tuple(c for c in (*ptxsim.DEFAULT_CHECKS, *more) if c not in DSLS[module.DSL].unchecked)
+        with self.catcher(case, lambda launches: self._run(launches, order, checks), self.processors, names).opened():
             runner = case.bind(workload, inputs, outputs)
 
         def simulated(call: Callable[[int], Any]) -> None:
@@ -110,10 +112,9 @@ class SimulatorBackend:
         name, drawn = self._orders[number - 1]
         return name, seed + drawn
 
-    def _run(self, launches: list[Any], order: dict[str, Any], more: Sequence[str] = ()) -> None:
+    def _run(self, launches: list[Any], order: dict[str, Any], checks: Sequence[str]) -> None:
         import ptxsim
 
-        checks = (*ptxsim.DEFAULT_CHECKS, *more)
         # counting unique bytes takes a little time
         result = ptxsim.run(launches, order["schedule"], order["seed"], checks=checks, track=order["first"])
         order["results"].append(result)
