@@ -40,7 +40,8 @@ def distance(found, true) -> float:
         (BLOCKWISE, {"k": 0}, "k is 0; it must be a whole number"),
         (CONTIGUOUS, {"m": 100}, "m is 100; groups have multiples of 128 rows"),
         (CONTIGUOUS, {"sizes": "odd"}, "sizes is 'odd'; allowed: even, uneven"),
-        (MASKED, {"dtype": "bf16"}, "dtype is 'bf16'; allowed: fp8"),
+        (BLOCKWISE, {"dtype": "bf16"}, "dtype is 'bf16'; allowed: fp8"),
+        (MASKED, {"dtype": "fp16"}, "dtype is 'fp16'; allowed: fp8, bf16"),
     ],
 )
 def test_a_workload_that_makes_no_sense_is_refused(operator, values, words) -> None:
@@ -84,9 +85,9 @@ def test_a_scale_in_the_wrong_place_shows(operator, distribution) -> None:
             assert distance(problem.reference(wrong, work).c, true) > 0.5
 
 
-@pytest.mark.parametrize("operator", [CONTIGUOUS, MASKED])
-def test_groups_have_their_own_b_and_one_of_them_has_no_row(operator) -> None:
-    problem, work = small(operator)
+@pytest.mark.parametrize(("operator", "dtype"), [(CONTIGUOUS, "fp8"), (MASKED, "fp8"), (MASKED, "bf16")])
+def test_groups_have_their_own_b_and_one_of_them_has_no_row(operator, dtype) -> None:
+    problem, work = small(operator, dtype=dtype)
     inputs = problem.make_inputs(work, 0)
     c = problem.reference(inputs, work).c
     begin, weights = 0, load_operator(BLOCKWISE).dequantize_blocks(inputs.b, inputs.b_scales)
@@ -105,9 +106,9 @@ def test_groups_have_their_own_b_and_one_of_them_has_no_row(operator) -> None:
         torch.testing.assert_close(found, product, rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("operator", NAMES)
-def test_the_baseline_is_the_operator_with_the_inputs_of_now(operator) -> None:
-    problem, work = small(operator)
+@pytest.mark.parametrize(("operator", "dtype"), [*((operator, "fp8") for operator in NAMES), (MASKED, "bf16")])
+def test_the_baseline_is_the_operator_with_the_inputs_of_now(operator, dtype) -> None:
+    problem, work = small(operator, dtype=dtype)
     inputs, outputs = problem.make_inputs(work, 1), problem.make_outputs(work)
     runner = load_kernel(operator, "torch_dequantized").bind(None, work, inputs, outputs)
     for seed in (1, 2):
@@ -125,6 +126,7 @@ def test_the_cost_counts_groups_that_have_rows() -> None:
     found = problem.cost(work)
     assert (found.flops, found.bytes_written) == (2 * 128 * 128 * 256, 2 * 128 * 128)
     assert found.bytes_read == 128 * (256 + 4 * 2) + 128 * 256 + 4 * 2
+    assert problem.cost(replace(work, dtype="bf16")).bytes_read == 2 * (128 * 256 + 128 * 256)
     problem, work = small(CONTIGUOUS, groups=2, n=128, k=256)
     assert work.group_rows == (0, 256) and problem.cost(work).bytes_read == 256 * (256 + 8) + 128 * 256 + 8
 
@@ -136,6 +138,10 @@ def test_rows_must_be_multiples_of_sixteen_bytes(operator) -> None:
         assert supports(small(operator, n=128, k=256)[1]) is None
         assert "k is 264" in supports(small(operator, n=128, k=264)[1])
         assert "n is 132" in supports(small(operator, n=132, k=256)[1])
+    for kernel, other in (("cutlass_sm100", "bf16"), ("cutile", "bf16"), ("tilegym", "fp8")):
+        assert f"dtype is {other}" in load_kernel(MASKED, kernel).supports(small(MASKED, dtype=other)[1])
+    assert load_kernel(MASKED, "tilegym").supports(small(MASKED, dtype="bf16")[1]) is None
+    assert "k is 12:" in load_kernel(MASKED, "tilegym").supports(small(MASKED, dtype="bf16", k=12)[1])
     assert "k is 272" in load_kernel(BLOCKWISE, "tilegym").supports(small(BLOCKWISE, k=272)[1])
 
 
@@ -191,6 +197,15 @@ def test_the_kernels_in_cutile_are_right_in_the_simulator(operator) -> None:
     parameters = {**SMALL[operator], **values, "dtype": "fp8"}
     found = simulate(operator, CUTILE[operator], "sm_100a", variant, parameters, ["scales"])
     assert found["status"] == "ok", found["reason"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", [0, 1])
+def test_tilegyms_masked_kernel_leaves_unused_rows_alone_in_the_simulator(index) -> None:
+    _, variant, folder = first(MASKED, "tilegym", "sm_100a", index, dtype="bf16")
+    found = simulate(MASKED, "tilegym", "sm_100a", variant, {**SMALL[MASKED], "dtype": "bf16"}, ["scales"])
+    assert found["status"] == "ok", found["reason"]
+    assert "UTCHMMA" in (folder / "kernel.sass").read_text() and "STL" not in (folder / "kernel.sass").read_text()
 
 
 @pytest.mark.slow

@@ -2,8 +2,8 @@
 
 What a layer of a mixture of experts computes while decoding, where the host does not know how many tokens each expert
 got: for every group, the first rows of A times the transpose of B. Operands are fp8 with float32 scales, as in
-`gemm_blockwise`. What a kernel leaves in the unused rows of C is its own affair: `finish` of every binding puts zeros
-there (`clear_unused`), and so does the reference.
+`gemm_blockwise`, or bf16 without. What a kernel leaves in the unused rows of C is its own affair: `finish` of every
+binding puts zeros there (`clear_unused`), and so does the reference.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Cost
-from cutesnake.workload import require_choice, require_sizes
+from cutesnake.workload import require_choice, require_sizes, torch_dtype
 from kernels.gemm_blockwise import operator as blockwise
 
 if TYPE_CHECKING:
     import torch
 
-DTYPES = blockwise.DTYPES
+DTYPES = {**blockwise.DTYPES, "bf16": 2}
 DISTRIBUTIONS = blockwise.DISTRIBUTIONS
 PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "m", "room for rows per group"
@@ -65,10 +65,10 @@ class Workload:
 
 @dataclass
 class Inputs:
-    a: torch.Tensor  # [groups, m, k], fp8
-    b: torch.Tensor  # [groups, n, k], fp8
-    a_scales: torch.Tensor  # [groups, blocks along K, m], float32
-    b_scales: torch.Tensor  # [groups, blocks along N, blocks along K], float32
+    a: torch.Tensor  # [groups, m, k], the dtype
+    b: torch.Tensor  # [groups, n, k], the dtype
+    a_scales: torch.Tensor  # [groups, blocks along K, m], float32; 1 throughout with bf16
+    b_scales: torch.Tensor  # [groups, blocks along N, blocks along K], float32; 1 throughout with bf16
     rows: torch.Tensor  # [groups + SPARE], int32: rows in use of each group
 
 
@@ -91,17 +91,21 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
     import torch
 
     w, generator = workload, torch.Generator(device).manual_seed(seed)
-    a, b = (torch.empty(w.groups, r, w.k, dtype=torch.float8_e4m3fn, device=device) for r in (w.m, w.n))
+    a, b = (torch.empty(w.groups, r, w.k, dtype=torch_dtype(w.dtype), device=device) for r in (w.m, w.n))
     along = blockwise.blocks(w.k)
-    a_scales = torch.empty(w.groups, along, w.m, device=device)
-    b_scales = torch.empty(w.groups, blockwise.blocks(w.n), along, device=device)
+    a_scales = torch.ones(w.groups, along, w.m, device=device)
+    b_scales = torch.ones(w.groups, blockwise.blocks(w.n), along, device=device)
     for group, used in enumerate(w.group_rows):  # one by one: in float32 they would take many gigabytes
         drawn_a = blockwise.draw((w.m, w.k), 1, generator, device, distribution)
         drawn_b = blockwise.draw((w.n, w.k), blockwise.BLOCK, generator, device, distribution)
-        a[group], scales = blockwise.quantize(drawn_a, 1)
-        a_scales[group] = scales.mT
-        b[group], b_scales[group] = blockwise.quantize(drawn_b, blockwise.BLOCK)
-        a.view(torch.uint8)[group, used:] = 0x7F  # NaN of E4M3
+        if w.dtype == "fp8":
+            a[group], scales = blockwise.quantize(drawn_a, 1)
+            a_scales[group] = scales.mT
+            b[group], b_scales[group] = blockwise.quantize(drawn_b, blockwise.BLOCK)
+            a.view(torch.uint8)[group, used:] = 0x7F  # NaN of E4M3
+        else:
+            a[group], b[group] = drawn_a, drawn_b
+            a[group, used:] = float("nan")
     rows = torch.tensor([*w.group_rows, *[0] * SPARE], dtype=torch.int32, device=device)
     return Inputs(a, b, a_scales, b_scales, rows)
 
@@ -150,11 +154,11 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 def cost(workload: Workload) -> Cost:
     """FLOPs 2 M N K over the rows in use; bytes: these of A and C, and B of the groups that have any, with scales."""
-    w = workload
+    w, size = workload, DTYPES[workload.dtype]
     rows, used = sum(w.group_rows), sum(rows > 0 for rows in w.group_rows)
-    along_k = blockwise.blocks(w.k)
-    a = rows * (w.k + 4 * along_k)
-    b = used * (w.n * w.k + 4 * blockwise.blocks(w.n) * along_k)
+    along_k = blockwise.blocks(w.k) if w.dtype == "fp8" else 0  # scales of a row
+    a = rows * (size * w.k + 4 * along_k)
+    b = used * (size * w.n * w.k + 4 * blockwise.blocks(w.n) * along_k)
     return Cost(2 * rows * w.n * w.k, a + b, 2 * rows * w.n)
 
 

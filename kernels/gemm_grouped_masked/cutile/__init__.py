@@ -42,7 +42,9 @@ TILES = (Tiles(64, 128, 2), Tiles(128, 128, 1), Tiles(128, 64, 2))
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    """All whose rows are whole multiples of 16 bytes, which the builds promise."""
+    """All of fp8 whose rows are whole multiples of 16 bytes, which the builds promise."""
+    if workload.dtype != "fp8":
+        return f"dtype is {workload.dtype}: this kernel takes fp8 with scales"
     for name, extent, bits in (("k", workload.k, 8), ("n", workload.n, 16)):
         if misaligned(extent, bits):
             return f"{name} is {extent}: rows must be multiples of 16 bytes"

@@ -1,0 +1,95 @@
+"""Adapter of TileGym's `masked_bmm` (cuTile): blocks that stay, and pass over the tiles that have no row in use.
+
+It multiplies operands as they are: it takes no scales, so that of this operator's element types it has bf16 alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream import tilegym as upstream
+from kernels.upstream.gemm import misaligned
+
+if TYPE_CHECKING:
+    from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload
+
+DSL = "cutile"
+SOURCE = upstream.SOURCE
+TARGETS = upstream.TARGETS
+SYMBOL = "tilegym_grouped_masked"
+GROUP_ROWS = 8  # of tiles that neighbouring blocks share
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """A configuration that TileGym's autotuner would try."""
+
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    num_ctas: int
+    occupancy: int
+
+    @property
+    def id(self) -> str:
+        return f"{self.tile_m}x{self.tile_n}x{self.tile_k}_c{self.num_ctas}_o{self.occupancy}"
+
+
+TILES = {  # what TileGym takes where tuning is switched off, then the largest tile that it would try
+    "sm_90a": (Tiles(128, 128, 64, 1, 1), Tiles(128, 256, 64, 2, 1)),
+    "sm_100a": (Tiles(128, 128, 64, 1, 2), Tiles(256, 256, 64, 2, 1)),
+}
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    if workload.dtype != "bf16":
+        return f"dtype is {workload.dtype}: TileGym's masked_bmm takes no scales"
+    for name, extent in (("k", workload.k), ("n", workload.n)):
+        if misaligned(extent, 16):
+            return f"{name} is {extent}: TMA takes rows in multiples of 16 bytes"
+    return None
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """A build per configuration serves every size."""
+    dtype = workload.dtype
+    return tuple(Variant(f"{dtype}_{t.id}", {"dtype": dtype, **asdict(t)}) for t in TILES[target])
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.build.cutile import DeviceFunction, array, build
+
+    p = variant.params
+    module = upstream.module("masked_bmm", "tilegym.suites.flashinfer.cutile.gemm")
+    wanted = (p["tile_m"], p["tile_n"], p["tile_k"], GROUP_ROWS, p["num_ctas"], p["occupancy"])
+    with patch.object(module.torch.cuda, "get_device_capability", return_value=upstream.CAPABILITY[target]):
+        configurations = list(module._masked_bmm_autotune_configs())
+    fields = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_SIZE_M", "num_ctas", "occupancy")
+    offered = [tuple(getattr(c, name) for name in fields) for c in configurations]
+    if wanted not in offered:
+        raise ValueError(f"{wanted} ({', '.join(fields)}) is none of TileGym's for {target}: {offered}")
+    kernel = module._masked_bmm_kernel.replace_hints(num_ctas=p["num_ctas"], occupancy=p["occupancy"])
+    arrays = [*[array(p["dtype"], 3)] * 3, array("int32", 1, aligned=False)]
+    constants = [0, 1, p["tile_m"], p["tile_n"], p["tile_k"], GROUP_ROWS]  # A as it is, B transposed
+    return build([DeviceFunction("kernel", SYMBOL, kernel, [*arrays, *constants])], target, folder)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    """The grid and arguments of TileGym's `masked_bmm`."""
+    from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
+    from kernels.gemm_grouped_masked.operator import clear_unused
+
+    w, p = workload, build.params
+    tiles = -(-w.m // p["tile_m"]) * -(-w.n // p["tile_n"]) * w.groups
+    blocks = min(multiprocessors() // p["num_ctas"], tiles) * p["occupancy"]
+    values = (inputs.a, inputs.b, outputs.c, inputs.rows)
+    launch = TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, (blocks, 1, 1), values)
+    return sequence(launch, finish=partial(clear_unused, inputs, outputs))
