@@ -36,9 +36,9 @@ from test_report import contents
 ADD = {"rows": 37, "columns": 256, "dtype": "fp32"}
 
 
-def rows(bound_by: str | None, errors: list[float], kind: str = "cold", held_out: bool = False) -> list[Held]:
+def rows(bound_by: str | None, errors: list[float], kind: str = "cold", part: str = "development") -> list[Held]:
     return [
-        Held("h200", "mine", "kernel", kind, 100.0, 100.0 + error, held_out, bound_by)  # type: ignore[arg-type]
+        Held("h200", "mine", "kernel", kind, 100.0, 100.0 + error, part, bound_by)  # type: ignore[arg-type]
         for error in errors
     ]
 
@@ -89,16 +89,17 @@ def test_lines_of_other_files_are_not_taken_for_validation(tmp_path) -> None:
     (tmp_path / "b200.jsonl").write_text(json.dumps({"case": "c", "published_us": 4.0, "predicted_us": 5.0}) + "\n")
     (tmp_path / "ranking.jsonl").write_text(json.dumps({"measured_us": {"a": 1.0}, "predicted_us": {"a": 1.0}}) + "\n")
     looked_at, opened_last = read_held(files(tmp_path))
-    assert (looked_at.held_out, looked_at.bound) == (False, None)
-    assert (opened_last.held_out, opened_last.bound) == (True, "DRAM")
+    assert (looked_at.part, looked_at.bound) == ("development", None)
+    assert (opened_last.part, opened_last.bound) == ("held_out", "DRAM")
     assert opened_last.error_percent == pytest.approx(25.0)
 
 
-def test_the_committed_validation_is_of_both_halves_and_both_kinds() -> None:
+def test_the_committed_validation_has_families_that_were_held_out_and_both_kinds() -> None:
     held = read_held(files())
     assert len(held) >= 60 and len({row.operator for row in held}) >= 6
-    assert {(row.held_out, row.kind) for row in held} == {(h, k) for h in (False, True) for k in ("warm", "cold")}
-    assert not {row.operator for row in held if row.held_out} & {row.operator for row in held if not row.held_out}
+    assert {row.kind for row in held} == {"warm", "cold"}
+    families = {part: {row.operator for row in held if row.part == part} for part in ("development", "held_out")}
+    assert all(families.values()) and not families["development"] & families["held_out"]
 
 
 def test_of_a_long_timeline_the_middle_is_kept_whole() -> None:
@@ -305,12 +306,12 @@ def test_a_page_tells_predictions_from_measurements_without_colours(tmp_path) ->
 def test_predictions_go_with_a_picture_of_how_good_they_were_elsewhere(tmp_path) -> None:
     """What was looked at and what was not is told apart by how a marker is filled, without colours."""
     evidence = foreseen({"b32_s8192_fp16": 123.0})
-    held = rows("DRAM", [5.0, -5.0]) + rows("DRAM", [40.0], "warm", held_out=True)
+    held = rows("DRAM", [5.0, -5.0]) + rows("DRAM", [40.0], "warm", "blind")
     entry = plot(evidence, tmp_path, held)
     picture = next(one for one in entry["pictures"] if one["name"] == VALIDATION)
     assert picture["title"] == "Predicted against measured, on cards that measured"
     assert "Development: median error 5.0 %, ninetieth percentile 5.0 % of 2" in picture["caption"]
-    assert "held out: median error 40.0 %, ninetieth percentile 40.0 % of 1" in picture["caption"]
+    assert "opened last: median error 40.0 %, ninetieth percentile 40.0 % of 1" in picture["caption"]
     fills = {
         line.get_fillstyle(): len(line.get_xdata())
         for axis in draw_validation(held).figure.axes

@@ -11,20 +11,25 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from cutesnake.palette import MARKERS
 from cutesnake.plot.style import INK, LINE, SERIES, SOFT, Drawing, NothingToShow, lay_out, styled
-from cutesnake.predict.held import Held
+from cutesnake.predict.held import Held, Part
 
 PANELS = {"warm": "Calls back to back (warm)", "cold": "Lone calls, empty L2 (cold)"}
-FILLS = {False: "full", True: "none"}  # development families, held-out ones
+FILLS: dict[Part, str] = {"development": "full", "held_out": "bottom", "blind": "none"}
+NAMES: dict[Part, str] = {"development": "development", "held_out": "held out at first", "blind": "opened last"}
 OFF = 1.3  # how far off the dashed lines are
 
 
 def draw_validation(held: Sequence[Held]) -> Drawing:
     """A point per figure on double logarithmic axes, a panel per kind of sample, a marker per operator; full for
-    families that were looked at while the model was made, hollow for those opened once, at the end."""
+    families that were looked at while the model was made, half full for those held out until its first validation,
+    hollow for those opened once, at the end."""
     if not held:
         raise NothingToShow("no prediction was ever held against a card")
     kinds = [kind for kind in PANELS if any(row.kind == kind for row in held)]
-    operators = list(dict.fromkeys(row.operator for row in sorted(held, key=lambda row: (row.held_out, row.operator))))
+    places = {part: place for place, part in enumerate(FILLS)}
+    operators = list(
+        dict.fromkeys(row.operator for row in sorted(held, key=lambda row: (places[row.part], row.operator)))
+    )
     looks = {name: (MARKERS[place % len(MARKERS)], SERIES[place % len(SERIES)]) for place, name in enumerate(operators)}
     with styled():
         figure, axes = lay_out(len(kinds), (5.2, 4.4), (0.6, 0.9), "µs measured on a card", "µs predicted")
@@ -36,23 +41,22 @@ def draw_validation(held: Sequence[Held]) -> Drawing:
             pyplot.Line2D([], [], color=SOFT, linewidth=0.8, linestyle="--", label="30 % slower, 30 % faster"),
         ]
         for name, (marker, colour) in looks.items():
-            for held_out in sorted({row.held_out for row in held if row.operator == name}):
-                label = f"{name} ({'held out' if held_out else 'development'})"
-                style = {"marker": marker, "color": colour, "fillstyle": FILLS[held_out], "linestyle": "none"}
-                handles.append(pyplot.Line2D([], [], label=label, markeredgewidth=1.1, **style))
+            for part in sorted({row.part for row in held if row.operator == name}, key=places.__getitem__):
+                style = {"marker": marker, "color": colour, "fillstyle": FILLS[part], "linestyle": "none"}
+                label = f"{name} ({NAMES[part]})"
+                handles.append(
+                    pyplot.Line2D([], [], label=label, markeredgewidth=1.1, markerfacecoloralt="none", **style)
+                )
         figure.legend(handles=handles, loc="outside lower left", ncols=3)
     cards = " and ".join(dict.fromkeys(row.device.upper() for row in held))
-    halves = {
-        "development": [row for row in held if not row.held_out],
-        "held out": [row for row in held if row.held_out],
-    }
-    said = "; ".join(f"{name}: {_errors(rows)}" for name, rows in halves.items() if rows)
+    parts = {part: [row for row in held if row.part == part] for part in FILLS}
+    said = "; ".join(f"{NAMES[part]}: {_errors(rows)}" for part, rows in parts.items() if rows)
     return Drawing(
         figure,
         f"Predicted against measured, {len(held)} calls on {cards}. {said}.",
         f"How far the clock that made this page's predictions was off on cards that had measured ({cards}). Full "
-        f"points: families that were looked at while the model was made; hollow ones were opened once, at the end. "
-        f"{said[0].upper()}{said[1:]}.",
+        "points: families that were looked at while the model was made; half full: held out until its first "
+        f"validation; hollow: opened once, at the end. {said[0].upper()}{said[1:]}.",
     )
 
 
@@ -64,8 +68,8 @@ def _panel(axis: Axes, rows: Sequence[Held], looks: dict[str, tuple[str, str]]) 
     for factor in (OFF, 1 / OFF):
         axis.plot((low, high), (low * factor, high * factor), color=SOFT, linewidth=0.8, linestyle="--")
     for name, (marker, colour) in looks.items():
-        for held_out, fill in FILLS.items():
-            mine = [row for row in rows if row.operator == name and row.held_out == held_out]
+        for part, fill in FILLS.items():
+            mine = [row for row in rows if row.operator == name and row.part == part]
             axis.plot(
                 [row.measured_us for row in mine],
                 [row.predicted_us for row in mine],
@@ -74,6 +78,7 @@ def _panel(axis: Axes, rows: Sequence[Held], looks: dict[str, tuple[str, str]]) 
                 markersize=5.5,
                 color=colour,
                 fillstyle=fill,
+                markerfacecoloralt="none",
                 markeredgewidth=1.0,
             )
     axis.grid(True, which="major", axis="both", color=LINE)

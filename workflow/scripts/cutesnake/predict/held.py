@@ -6,14 +6,16 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from cutesnake.places import ROOT
 from cutesnake.predict.bound import Bound, bound
 
 FOLDER = ROOT / "benchmarks/prediction"
 VALIDATION = "validation"  # the picture of them, whose place is beside the predictions
-HELD_OUT = "held_out"  # begins the name of a file of families that were opened once, at the end
+# What a file's name begins with: families that were looked at while the model was made; those held out until its first
+# validation, and known since; those opened once, at the end.
+Part = Literal["development", "held_out", "blind"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Held:
     kind: str
     measured_us: float
     predicted_us: float
-    held_out: bool
+    part: Part
     bound: Bound | None
 
     @property
@@ -46,16 +48,17 @@ def read_held(paths: Iterable[Path | str]) -> list[Held]:
     """Every line that has a measured and a predicted time; files of other things have none."""
     found = []
     for path in map(Path, paths):
+        part = next((part for part in get_args(Part) if path.name.startswith(part)), get_args(Part)[0])
         for line in path.read_text().splitlines():
             row = json.loads(line)
             if "kind" in row and row.get("predicted_us") and row.get("measured_us"):
-                found.append(_held(row, path.name.startswith(HELD_OUT)))
+                found.append(_held(row, part))
     return found
 
 
-def _held(row: dict[str, Any], held_out: bool) -> Held:
+def _held(row: dict[str, Any], part: Part) -> Held:
     return Held(
         **{key: row[key] for key in ("device", "operator", "kernel", "kind", "measured_us", "predicted_us")},
-        held_out=held_out,
+        part=part,
         bound=bound((launch["us"], launch) for launch in row["launches"]) if row.get("launches") else None,
     )

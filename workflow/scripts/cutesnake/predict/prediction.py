@@ -68,7 +68,8 @@ def _metrics(case: Case) -> dict[str, Any]:
 
     card = ptxsim.DeviceModel.load(case.settings["device"])
     launches, cubins = captured(case)
-    found = {kind: ptxsim.predict(launches, card, cache=kind, code=cubins) for kind in KINDS}
+    surveys: dict[int, Any] = {}  # what the clusters have to do does not depend on the cache: it is looked at once
+    found = {kind: ptxsim.predict(launches, card, cache=kind, code=cubins, surveys=surveys) for kind in KINDS}
     sources = Counter(parameter.source for parameter in card.parameters.values())
     held = read_held(files())
     bounds = {kind: bound((one.end_us - one.start_us, _launch(one)) for one in found[kind].launches) for kind in KINDS}
