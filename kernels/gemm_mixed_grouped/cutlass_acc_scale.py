@@ -28,7 +28,10 @@ compile = partial(adapter.compile, EXAMPLE)
 @not_baked
 def supports(workload: Workload) -> str | None:
     if not workload.plain.scaled:
-        return "NVIDIA's example scales sums: it takes weights that have scales, of int4"
+        return (
+            f"dtype is {workload.dtype}: NVIDIA's example scales sums and takes weights that have scales, of int4 (of "
+            "others it says «convert-only mode is not supported for acc-scale kernel»)"
+        )
     return adapter.supports(workload.n, workload.k, workload.dtype)
 
 
