@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ptxsim
-from cutesnake.catalog import load_operator
-from cutesnake.contract import Workload
-from cutesnake.load import cutile as cutile_load
-from cutesnake.load.build import LoadedBuild
 from cutesnake.measure.case import Case
-from cutesnake.predict.prediction import captured, cheap_numbers
-from cutesnake.simulate.capture import Catcher
-from cutesnake.targets import TARGETS
+from cutesnake.predict.prediction import captured
 
 # Looked at while the model was made; the others, but for BLIND, had been opened before its L1 was made.
 DEVELOPMENT = ("mla_decode", "gemm", "elementwise_add")
@@ -30,7 +23,7 @@ BLIND = (
     "gemm_mixed_grouped",
 )
 KINDS = {"warm": ("hot_us", "hot_sm_clock_mhz"), "cold": ("cold_us", "sm_clock_mhz")}
-EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID
+DSLS = ("cute", "cutile")
 # cuTile's kernels that take TMA descriptors as hidden parameters, and that have not been tried yet.
 DESCRIPTORS = (
     *(("mla_decode", kernel) for kernel in ("cutile", "tilegym", "tilegym_split_kv")),
@@ -87,7 +80,7 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
             for line in path.read_text().splitlines():
                 row = json.loads(line)
                 case = row["case"]
-                if row["status"] != "ok" or case["dsl"] not in CAPTURES:
+                if row["status"] != "ok" or case["dsl"] not in DSLS:
                     continue
                 if operators and case["operator"] not in operators:
                     continue
@@ -121,67 +114,7 @@ class Captured:
     code: dict[str, Path]
 
 
-def capture(case: Case, dsl: str = "cute") -> Captured:
-    """What one call launches, on tensors in host memory."""
-    if case.operator in BLIND:
-        launches, code = captured(case)
-        return Captured(launches, code)
-    operator, workload = load_operator(case.operator), case.workload
-    with cheap_numbers():
-        inputs, outputs = operator.make_inputs(workload, 0), operator.make_outputs(workload)
-    return CAPTURES[dsl](case, workload, inputs, outputs)
-
-
-def _capture_cute(case: Case, workload: Workload, inputs: Any, outputs: Any) -> Captured:
-    """Through the build's own host code."""
-    launches: list[ptxsim.Launch] = []
-    catcher = Catcher(case, launches.extend, TARGETS[case.target].simulated_processors)
-    with catcher.opened():
-        runner = case.bind(workload, inputs, outputs)
-    runner(0)
-    return Captured(launches, catcher.cubins)
-
-
-class _WithoutDriver(LoadedBuild):
-    """A build whose cubins are not loaded: a function is its file's name."""
-
-    def cubin_function(self, stem: str, symbol: str) -> Any:
-        return stem
-
-
-def _capture_cutile(case: Case, workload: Workload, inputs: Any, outputs: Any) -> Captured:
-    """Plain pointers and numbers, as cuTile's calling convention has them; the PTX says how many threads."""
-    folder, enqueued = Path(case.build), []
-    processors = TARGETS[case.target].simulated_processors
-    replaced = {"__call__": cutile_load.TileLaunch.__call__, "multiprocessors": cutile_load.multiprocessors}
-    cutile_load.TileLaunch.__call__ = lambda self, stream: enqueued.append(self)
-    cutile_load.multiprocessors = lambda: processors
-    try:
-        case.bind(workload, inputs, outputs, _WithoutDriver(folder))(0)
-    finally:
-        cutile_load.TileLaunch.__call__ = replaced["__call__"]
-        cutile_load.multiprocessors = replaced["multiprocessors"]
-    stems = {launch.launch.symbol: launch._function for launch in enqueued}
-    code = {symbol: folder / f"{stem}.cubin" for symbol, stem in stems.items()}
-    return Captured([_by_hand(launch, folder / f"{launch._function}.ptx") for launch in enqueued], code)
-
-
-def _by_hand(enqueued: Any, ptx: Path) -> ptxsim.Launch:
-    module = ptxsim.Module.from_file(ptx)
-    threads = re.search(r"\.reqntid\s+(\d+)", ptx.read_text())
-    if threads is None:
-        raise ValueError(f"{ptx.name} does not say how many threads its kernel needs")
-    arguments: list[Any] = []
-    for value in enqueued._kept:
-        if hasattr(value, "data_ptr"):
-            arguments += [value, *value.shape, *value.stride()]
-        else:
-            arguments.append(value)
-    symbol, grid = enqueued.launch.symbol, enqueued.launch.grid
-    launch = ptxsim.launch(module, symbol, grid, (int(threads[1]), 1, 1), arguments)
-    if enqueued._config.numAttrs:  # cuTile's launches have one attribute, if any
-        launch.attributes[EARLY] = (1,)
-    return launch
-
-
-CAPTURES = {"cute": _capture_cute, "cutile": _capture_cutile}
+def capture(case: Case) -> Captured:
+    """What one call launches, on tensors in host memory, as the predict stage finds it."""
+    launches, code = captured(case)
+    return Captured(launches, code)

@@ -68,7 +68,7 @@ def rows(
     captured, error = Captured([], {}), None
     try:
         with limited(LIMIT_SECONDS):
-            captured = capture(case.case(results), case.dsl)
+            captured = capture(case.case(results))
     except Exception as failure:
         error = f"{type(failure).__name__}: {failure}"
     surveys: dict[int, Any] = {}
