@@ -80,6 +80,22 @@ def test_a_claim_fails_when_its_record_says_otherwise(tmp_path) -> None:
         figure(claim, root=tmp_path)
 
 
+@pytest.mark.parametrize("place", ["passed", "distribution"])
+def test_a_count_falls_when_a_record_says_otherwise(tmp_path, place) -> None:
+    claim = next(c for _, c in CLAIMS if c["kind"] == "count" and c.get("at_least") == 35)
+    file = f"recorded/{claim['set']}/{claim['stage']}-{claim['operator']}.jsonl"
+    entries = [json.loads(line) for line in (ROOT / file).read_text().splitlines()]
+    changed = next(one for one in entries if one["case"]["kernel"] == claim["of"]["kernel"])
+    for check in changed["metrics"]["checks"]:
+        check[place] = {"passed": False, "distribution": "randn"}[place]
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text("\n".join(map(json.dumps, entries)))
+    assert holds(claim, figure(claim)) and not holds(claim, figure(claim, root=tmp_path))
+    (tmp_path / file).write_text("")
+    with pytest.raises(NoEvidenceError, match="nothing of correctness"):
+        figure(claim, root=tmp_path)
+
+
 def entry(**rule: Any) -> Entry:
     return Entry("optimizations/mine", "Mine", [], rule, [], "")
 

@@ -38,6 +38,8 @@ def figure(claim: Claim, anatomy: Callable[[str], Mapping[str, Any]] | None = No
         return claim["says"] in text
     if kind == "columns":
         return _columns(claim, root)
+    if kind == "count":
+        return _count(claim, root)
     values = list(_ratios(claim, root) if kind == "ratio" else _values(claim, root))
     if not values:
         raise NoEvidenceError(f"recorded/{claim['set']}: nothing of {claim['stage']} of {claim['operator']} fits")
@@ -106,6 +108,17 @@ def _values(claim: Claim, root: Path) -> Iterator[float]:
             below = at_path(entry, claim["per"]) if "per" in claim else 1
             if value is not None and below:
                 yield value / below
+
+
+def _count(claim: Claim, root: Path) -> int:
+    """How many records, or parts of records below `each`, have the values of `has`, by their paths."""
+    found: list[Any] = []
+    for entry in _records(claim, root):
+        if "of" not in claim or _is(entry, claim["of"]):
+            found += at_path(entry, claim["each"]) or [] if "each" in claim else [entry]
+    if not found:
+        raise NoEvidenceError(f"recorded/{claim['set']}: nothing of {claim['stage']} of {claim['operator']} fits")
+    return sum(all(at_path(one, path) == value for path, value in claim["has"].items()) for one in found)
 
 
 def _ratios(claim: Claim, root: Path) -> Iterator[float]:
