@@ -282,6 +282,17 @@ def test_simulated_checks_are_never_called_passed(none):
     assert not re.search(r"\bpassed\b(?! on hardware)", text)
 
 
+@pytest.mark.parametrize("backend", ["ptxsim", "cuda"])
+def test_what_failed_by_simulation_has_the_command_that_makes_it_again(backend, tmp_path):
+    evidence = sample.evidence(gpu=True)
+    made = (item for k, t in evidence.decisions for item in evidence.cases("correctness", k, t))
+    path, entry = next(item for item in made if item[1]["backend"] == backend)
+    entry |= {"status": "failed", "reason": "race: two warps write a word", "metrics": None}
+    text = Page(render(contents(evidence, tmp_path))).text
+    assert "race: two warps write a word" in text
+    assert (f"which this makes again: snakemake --cores 1 --force {path}" in text) == (backend == "ptxsim")
+
+
 def test_cards_tell_checks_recorded_from_those_made_here(gpu, tmp_path):
     here = "sm_90a: checked on NVIDIA H200 (seeds 0, 1): 16 of 16 checks within tolerance, 8 workloads"
     text = Page(gpu).text

@@ -30,6 +30,16 @@ def test_documents_name_files_that_exist(document) -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_every_finding_in_others_kernels_has_a_test_that_reproduces_it() -> None:
+    text = (ROOT / "docs" / "ptxsim.md").read_text()
+    findings, commands = text.partition("## Findings in intact kernels")[2].partition("## ")[0].split("| finding |")
+    named = re.findall(r"`(tests/[\w/]+\.py) -k (\w+)`", commands)
+    assert (
+        len(named) + commands.count("the same") == commands.count("\n| ") == findings.count("\n- **") + 2
+    )  # cuTile's two are not in that list
+    assert not [test for file, test in named if f"\ndef {test}(" not in (ROOT / file).read_text()]
+
+
 def test_the_catalogue_entry_has_what_the_catalogue_asks_for() -> None:
     usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
     assert {"mandatory-flags", "software-stack-deployment", "report"} == set(usage)

@@ -141,18 +141,20 @@ def _occupancy(room: Record | None) -> str:
 
 def _checks(evidence: Evidence, kernel: str) -> list[Record]:
     """One sentence per target and place. What a simulator checked is never said to have passed on hardware."""
-    groups: dict[tuple[str, str, str, str], list[Record]] = {}
-    kept = [entry for entry in evidence.recorded.values() if entry["stage"] == "correctness"]
+    groups: dict[tuple[str, str, str, str], dict[str, Record]] = {}
+    kept = [item for item in evidence.recorded.items() if item[1]["stage"] == "correctness"]
     for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
-        here = [("", entry) for _, entry in evidence.cases("correctness", kernel, target)]
-        there = [("recorded: ", e) for e in kept if (e["case"]["kernel"], e["case"]["target"]) == (kernel, target)]
-        for kind, entry in here + there:
+        here = [("", *item) for item in evidence.cases("correctness", kernel, target)]
+        mine = [item for item in kept if (item[1]["case"]["kernel"], item[1]["case"]["target"]) == (kernel, target)]
+        for kind, path, entry in here + [("recorded: ", *item) for item in mine]:
             device = (entry["device"] or {}).get("name", "")
-            groups.setdefault((target, kind, entry["backend"], device), []).append(entry)
-    return [_check(*key, entries) for key, entries in groups.items()]
+            groups.setdefault((target, kind, entry["backend"], device), {})[path] = entry
+    return [_check(*key, records) for key, records in groups.items()]
 
 
-def _check(target: str, kind: str, backend: str, device: str, entries: list[Record]) -> Record:
+def _check(target: str, kind: str, backend: str, device: str, records: dict[str, Record]) -> Record:
+    """`records` by their paths. A check that failed by simulation has the command that makes it again."""
+    entries = list(records.values())
     made = [check for entry in entries for check in (entry["metrics"] or {}).get("checks", [])]
     checks = [check for check in made if "outside" not in check]
     good = sum(bool(check["passed"]) for check in checks)
@@ -170,7 +172,14 @@ def _check(target: str, kind: str, backend: str, device: str, entries: list[Reco
     else:
         mark = ("✓", "good")
         how = f"{kind}checked on {device} (seeds {seeds})"
-    failed = [f"{e['case']['workload']}: {e['reason']}" for e in entries if e["status"] != "ok"]
+    failed = [
+        {
+            "text": f"{entry['case']['workload']}: {entry['reason']}",
+            "again": f"snakemake --cores 1 --force {path}" if backend == "ptxsim" else None,
+        }
+        for path, entry in records.items()
+        if entry["status"] != "ok"
+    ]
     counted = [_counted(e) for e in entries if ((e["metrics"] or {}).get("simulated") or {}).get("launches")]
     mark = ("✕", "bad") if failed else mark
     return {
