@@ -1,0 +1,57 @@
+"""Short lists by coverage: the fewest cases that reach every block which any of the full list reaches."""
+
+from __future__ import annotations
+
+import pytest
+
+from builds import build
+from cutesnake.catalog import load_operator
+from cutesnake.plan.sweep import make_sweep, read_sweep
+from cutesnake.simulate.short_list import Candidate, candidates, reach, smallest, union
+
+WHERE = ("elementwise_add", "cute", "sm_100a")
+
+
+def cases(*reached: str) -> dict[Candidate, frozenset]:
+    """Cases that reach the blocks of these letters."""
+    workload = load_operator("elementwise_add").Workload
+    return {
+        Candidate(workload(n + 1, 8), "randn"): frozenset(("v", "f", ord(c)) for c in letters)
+        for n, letters in enumerate(reached)
+    }
+
+
+@pytest.mark.parametrize(
+    ("reached", "rows"),
+    [
+        (("ab", "abc", "bc"), [2]),  # one has all
+        (("ab", "bc", "cd", "ad"), [1, 3]),  # taking what reaches most next would do as well
+        (("abcd", "abex", "cdfy", "exfy"), [1, 4]),  # of sets as small the first
+        (("", ""), []),  # nothing ran
+        (("ab", "cd", "ef", "gh", "a"), [1, 2, 3, 4]),  # more than are tried in all sets
+    ],
+)
+def test_the_smallest_set_that_reaches_all_blocks_is_chosen(reached, rows) -> None:
+    assert sorted(case.workload.rows for case in smallest(cases(*reached))) == rows
+
+
+def test_what_is_chosen_one_after_another_has_no_needless_case() -> None:
+    """The first one reaches most, and nothing that the others do not."""
+    found = cases("abcdef", "abg", "cdh", "efi", "jk")
+    chosen = smallest(found)
+    assert sorted(case.workload.rows for case in chosen) == [2, 3, 4, 5]
+    assert union(found[case] for case in chosen) == union(found.values())
+
+
+@pytest.mark.slow
+def test_the_short_list_reaches_what_the_full_one_does() -> None:
+    sweep = make_sweep(WHERE[0], read_sweep(WHERE[0], {}))
+    lists = {
+        extent: {
+            case: reach(*WHERE, case, lambda v: build(*WHERE, v)) for case in candidates(sweep, *WHERE[1:], extent)
+        }
+        for extent in ("short", "full")
+    }
+    full = union(lists["full"].values())
+    assert full and not full - union(lists["short"].values())
+    assert len(smallest(lists["full"])) < len(lists["full"])
