@@ -40,6 +40,17 @@ def test_a_sweep_has_small_workloads_for_simulation_and_something_to_profile(ope
 
 
 @pytest.mark.parametrize(("operator", "kernel"), KERNELS)
+def test_a_kernel_that_is_compiled_and_can_be_simulated_is_so_in_the_default_report(operator, kernel) -> None:
+    module = load_kernel(operator, kernel)
+    compiled = any(module.supports(workload) is None for workload in sweep(operator).workloads())
+    if compiled and not DSLS[module.DSL].not_simulated:
+        assert any(module.supports(workload) is None for workload in sweep(operator).simulated("short"))
+        left_out = DEFAULT["simulation"]["short"]["without"].get(module.DSL, [])
+        known = [name for name in DEFAULT["targets"] if name in TARGETS and TARGETS[name].simulated_processors]
+        assert [target for target in known if target in module.TARGETS and target not in left_out]
+
+
+@pytest.mark.parametrize(("operator", "kernel"), KERNELS)
 def test_a_contract_says_what_it_needs_in_known_words(operator, kernel) -> None:
     module = load_kernel(operator, kernel)
     assert module.DSL in DSLS and module.SOURCE and module.TARGETS

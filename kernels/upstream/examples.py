@@ -1,4 +1,5 @@
-"""NVIDIA's CuTe DSL examples (CUTLASS 4.5, BSD-3): loaded unmodified from the fetched wheel that carries them."""
+"""NVIDIA's CuTe DSL examples (CUTLASS 4.5, BSD-3): loaded unmodified from the fetched wheel that carries them, and what
+their adapters share to compile them for."""
 
 from __future__ import annotations
 
@@ -8,6 +9,17 @@ from typing import Any
 
 SOURCE = "flashinfer-python"  # the wheel, a key of kernels/upstream.yaml
 FOLDER = "flashinfer/data/cutlass/examples/python/CuTeDSL"
+
+
+def row_major(element: Any, *shape: Any, align: int = 16) -> Any:
+    """A compact row-major tensor of `cutlass`'s type `element` to compile for, aligned by `align` bytes.
+
+    An extent is a number, or a `cute.sym_int32()` where only a launch knows it.
+    """
+    from cutlass.cute.runtime import make_fake_compact_tensor
+
+    order = tuple(reversed(range(len(shape))))
+    return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=align)
 
 
 def module(name: str) -> Any:

@@ -5,9 +5,9 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 from cuda.bindings.driver import CUstream
-from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+from cutlass.cute.runtime import make_fake_stream
 
-from kernels.upstream.examples import module
+from kernels.upstream.examples import module, row_major
 
 ELEMENTS = {"bf16": cutlass.BFloat16, "fp16": cutlass.Float16, "fp8": cutlass.Float8E4M3FN}
 
@@ -115,10 +115,6 @@ def program(
     batch, length, heads, key_heads = (cute.sym_int32() for _ in range(4))
     element = ELEMENTS[dtype]
     output = cutlass.Float16 if dtype == "fp8" else element
-
-    def row_major(element: type[cutlass.Numeric], *shape: Any, align: int = 16) -> Any:
-        order = tuple(reversed(range(len(shape))))
-        return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=align)
 
     q, o = (row_major(kind, batch, length, heads, head_dim) for kind in (element, output))
     k, v = (row_major(element, batch, length, key_heads, head_dim) for _ in "kv")

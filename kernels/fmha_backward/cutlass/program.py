@@ -5,10 +5,10 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 from cuda.bindings.driver import CUstream
-from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+from cutlass.cute.runtime import make_fake_stream
 
 from kernels.fmha.cutlass.program import ELEMENTS, grouped
-from kernels.upstream.examples import module
+from kernels.upstream.examples import module, row_major
 
 Tensors = tuple[cute.Tensor, ...]
 
@@ -126,15 +126,11 @@ def program(
     length, heads, key_heads = (cute.sym_int32() for _ in range(3))
     batch = 1 if ragged else cute.sym_int32()
 
-    def row_major(element: type[cutlass.Numeric], *shape: Any) -> Any:
-        order = tuple(reversed(range(len(shape))))
-        return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=16)
-
     q, o, do, dq = (row_major(element, batch, length, heads, head_dim) for _ in range(4))
     k, v, dk, dv = (row_major(element, batch, length, key_heads, head_dim) for _ in range(4))
     lse = row_major(cutlass.Float32, batch, heads, length)
     workspace = row_major(cutlass.Uint8, cute.sym_int32())
-    starts = make_fake_compact_tensor(cutlass.Int32, (cute.sym_int32(),), stride_order=(0,))
+    starts = row_major(cutlass.Int32, cute.sym_int32(), align=4)
     table = (starts, cutlass.Int32(1)) if ragged else ()
     arguments = (q, k, v, o, lse, do, dq, dk, dv, *table, workspace, cutlass.Float32(1.0), make_fake_stream())
     backward = RaggedBackward if ragged else Backward

@@ -6,9 +6,9 @@ import cutlass
 import cutlass.cute as cute
 from cuda.bindings.driver import CUstream
 from cutlass.cute.arch import nvvm_wrappers
-from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+from cutlass.cute.runtime import make_fake_stream
 
-from kernels.upstream.examples import module
+from kernels.upstream.examples import module, row_major
 
 CODES = {"int8": cutlass.Int8, "fp8": cutlass.Float8E4M3FN, "int4": cutlass.Int4}
 
@@ -67,9 +67,6 @@ def program(dtype: str, head_dim: int, head_tile: int, converters: int) -> tuple
     example = module("blackwell.mixed_input_fmha.mixed_input_fmha_decode")
     kernel = example.MixedInputFusedMultiHeadAttentionDecode(head_dim, head_dim, head_tile, converters)
     batch, heads, key_heads, length, splits = (cute.sym_int32() for _ in range(5))
-
-    def row_major(element: type[cutlass.Numeric], *shape: Any) -> Any:
-        return make_fake_compact_tensor(element, shape, stride_order=tuple(range(len(shape)))[::-1], assumed_align=16)
 
     bf16, fp32 = cutlass.BFloat16, cutlass.Float32
     q, o = (row_major(bf16, batch, heads, head_dim) for _ in "qo")

@@ -5,9 +5,9 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 from cuda.bindings.driver import CUstream
-from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+from cutlass.cute.runtime import make_fake_stream
 
-from kernels.upstream.examples import module
+from kernels.upstream.examples import module, row_major
 
 
 class MixedPrefill:
@@ -58,9 +58,6 @@ def program(path: str, name: str, width: int, mask: str) -> tuple[MixedPrefill, 
     kind = masks.RESIDUAL_MASK if mask == "residual" else masks.WINDOW_MASK_INFERENCE
     kernel = getattr(example, name)(width, cutlass.Float32, cutlass.Float32, False, kind)
     batch, length, heads, key_heads = (cute.sym_int32() for _ in range(4))
-
-    def row_major(element: type[cutlass.Numeric], *shape: Any) -> Any:
-        return make_fake_compact_tensor(element, shape, stride_order=tuple(range(len(shape)))[::-1], assumed_align=16)
 
     q, o = (row_major(cutlass.BFloat16, batch, heads, length, width) for _ in "qo")
     k, v = (row_major(cutlass.Int8, batch, key_heads, length, width) for _ in "kv")

@@ -9,9 +9,9 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 from cuda.bindings.driver import CUstream
-from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+from cutlass.cute.runtime import make_fake_stream
 
-from kernels.upstream.examples import module
+from kernels.upstream.examples import module, row_major
 
 HEADS, LATENT, ROPE, PAGE = 128, 512, 64, 64
 QK_TILE = (128, 128)  # heads x keys of one Q K^T product, the examples' default
@@ -96,10 +96,6 @@ def program(dtype: str, split: bool, persistent: bool, max_active_clusters: int)
         is_var_split_kv=False,
     )
     batch, tokens = cute.sym_int32(), cute.sym_int32()
-
-    def row_major(element: type[cutlass.Numeric], *shape: Any, align: int = 16) -> Any:
-        order = tuple(reversed(range(len(shape))))
-        return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=align)
 
     return MLADecode(example), (
         row_major(element, batch, tokens, HEADS, LATENT + ROPE),
