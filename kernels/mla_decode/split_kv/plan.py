@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+QUARTERS = 4  # of a unit: the grain of all prices
 
 @dataclass(frozen=True)
 class Piece:
@@ -48,40 +49,66 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Prices:
-    """What a plan costs beside the units of its busiest worker, in the time that one unit takes there."""
+    """What a plan costs beside the units of its busiest worker, in the time that one unit takes there.
+
+    ValueError for a price that is no multiple of a quarter: plans are compared in whole numbers.
+    """
 
     item: float  # of each item: first loads, the last store
     merge: float  # once, if any request is split: the combine kernel
     partial: float  # of as many partial results as there are workers: they are written, and read again
+
+    def __post_init__(self) -> None:
+        for name in ("item", "merge", "partial"):
+            if not (QUARTERS * getattr(self, name)).is_integer():
+                raise ValueError(f"the price {name} is {getattr(self, name)}; it has to be a multiple of a quarter")
+
+    @property
+    def quarters(self) -> tuple[int, int, int]:
+        """item, merge and partial in quarters of a unit."""
+        return int(QUARTERS * self.item), int(QUARTERS * self.merge), int(QUARTERS * self.partial)
+
+    def most_pieces(self, requests: int, workers: int) -> int:
+        """No plan has more pieces, whatever the lengths.
+
+        `_walk` cuts at most workers - 1 times, and its load is at most an item and a unit above the mean. A plan is
+        only chosen if it costs no more, and every piece beyond one a request is an item and a partial result more.
+        """
+        item, _, partial = self.quarters
+        return requests + workers * (item + QUARTERS + 2 * partial) // (item + partial)
+
+    def most_partials(self, workers: int) -> int:
+        """No plan has more partial results: as above, and a split request has two or more of them."""
+        item, _, partial = self.quarters
+        return 2 * workers * (item + QUARTERS + 2 * partial) // (item + 2 * partial)
 
 
 def make_lane(units: Sequence[int], workers: int, prices: Prices) -> tuple[tuple[Piece, ...], ...]:
     """The cheapest of a few plans for requests of so many units, at least one each.
 
     For each chunk size: every request cut into equal chunks, the longest first to the least loaded worker. And a walk
-    that fills one worker after the other.
+    that fills one worker after the other. The first of the cheapest, in this order.
     """
     if not units:
         return ((),)  # a launch has a worker
-    best: tuple[float, list[list[tuple[int, int, int]]]] | None = None
+    best: tuple[int, list[list[tuple[int, int, int]]]] | None = None
     for chunk in _chunk_sizes(units, workers):
         if best is not None and _least_cost(units, chunk, workers, prices) >= best[0]:
             continue
         cuts = [_equal_cuts(count, chunk) for count in units]
-        plan = _pack(cuts, workers, prices.item)
+        plan = _pack(cuts, workers, prices)
         cost = _cost(plan, workers, prices)
         if best is None or cost < best[0]:
             best = (cost, plan)
     assert best is not None  # there is always a chunk size
-    walk = _walk(units, workers, prices.item)
-    if walk is not None and _cost(walk, workers, prices) < best[0]:
-        best = (0, walk)
-    return _number_partials(best[1])
+    walk = _walk(units, workers, prices)
+    return _number_partials(walk if _cost(walk, workers, prices) < best[0] else best[1])
 
 
 def cost(lane: tuple[tuple[Piece, ...], ...], workers: int, prices: Prices) -> float:
     """What a plan costs, in the time of a unit: of two ways to compute a batch the cheaper one is the faster one."""
-    return _cost([[(piece.request, piece.begin, piece.end) for piece in pieces] for pieces in lane], workers, prices)
+    plan = [[(piece.request, piece.begin, piece.end) for piece in pieces] for pieces in lane]
+    return _cost(plan, workers, prices) / (QUARTERS * workers)
 
 
 def _chunk_sizes(units: Sequence[int], workers: int) -> list[int]:
@@ -96,49 +123,44 @@ def _equal_cuts(count: int, chunk: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(edges))
 
 
-def _pack(cuts: list[list[tuple[int, int]]], workers: int, item_cost: float) -> list[list[tuple[int, int, int]]]:
+def _pack(cuts: list[list[tuple[int, int]]], workers: int, prices: Prices) -> list[list[tuple[int, int, int]]]:
     """Longest first, each to the worker that has least to do."""
+    item, _, _ = prices.quarters
     plan: list[list[tuple[int, int, int]]] = [[] for _ in range(workers)]
-    loads = [(0.0, worker) for worker in range(workers)]
+    loads = [(0, worker) for worker in range(workers)]
     pieces = [(begin, end, request) for request, ranges in enumerate(cuts) for begin, end in ranges]
     for begin, end, request in sorted(pieces, key=lambda piece: piece[0] - piece[1]):
         load, worker = heapq.heappop(loads)
         plan[worker].append((request, begin, end))
-        heapq.heappush(loads, (load + end - begin + item_cost, worker))
+        heapq.heappush(loads, (load + QUARTERS * (end - begin) + item, worker))
     return [pieces for pieces in plan if pieces]
 
 
-def _walk(units: Sequence[int], workers: int, item_cost: float) -> list[list[tuple[int, int, int]]] | None:
-    """Fill worker after worker up to a common load, the least one (to a quarter of a unit) that has room for all."""
-    low = (sum(units) + item_cost * len(units)) / workers
-    high = low + max(units) + 2 * item_cost
-    best = None
-    while high - low > 0.25 or best is None:
-        middle = (low + high) / 2
-        plan = _fill(units, workers, item_cost, middle)
-        if plan is None:
-            low = middle
-        else:
-            best, high = plan, middle
-        if high - low < 0.01:
-            break
-    return best
+def _walk(units: Sequence[int], workers: int, prices: Prices) -> list[list[tuple[int, int, int]]]:
+    """Fill worker after worker up to a common load, the least one (to a quarter of a unit) that has room for all.
+
+    A worker wastes less than an item and a unit, in room or in the second item of a request that it cuts: so an item
+    and a unit above the mean there is room.
+    """
+    item, _, _ = prices.quarters
+    mean = sum(QUARTERS * count + item for count in units) // workers
+    plans = (_fill(units, workers, item, mean + more) for more in range(item + QUARTERS + 1))
+    return next(plan for plan in plans if plan is not None)
 
 
-def _fill(
-    units: Sequence[int], workers: int, item_cost: float, capacity: float
-) -> list[list[tuple[int, int, int]]] | None:
+def _fill(units: Sequence[int], workers: int, item: int, capacity: int) -> list[list[tuple[int, int, int]]] | None:
+    """`capacity` and `item` in quarters of a unit; None if there is no room for all."""
     plan: list[list[tuple[int, int, int]]] = []
     request, done = 0, 0
     for _ in range(workers):
         room, pieces = capacity, []
         while request < len(units):
             left = units[request] - done
-            take = min(left, int(room - item_cost))
+            take = min(left, (room - item) // QUARTERS)
             if take <= 0:
                 break
             pieces.append((request, done, done + take))
-            room -= take + item_cost
+            room -= QUARTERS * take + item
             done += take
             if done == units[request]:
                 request, done = request + 1, 0
@@ -147,19 +169,22 @@ def _fill(
     return plan if request == len(units) else None
 
 
-def _least_cost(units: Sequence[int], chunk: int, workers: int, prices: Prices) -> float:
-    """What requests cut into chunks cost if the load could be the same for every worker."""
+def _least_cost(units: Sequence[int], chunk: int, workers: int, prices: Prices) -> int:
+    """What requests cut into chunks cost if the load could be the same for every worker; as `_cost` gives it."""
+    item, merge, partial = prices.quarters
     pieces = [-(-count // chunk) for count in units]
     partials = sum(count for count in pieces if count > 1)
-    load = (sum(units) + prices.item * sum(pieces)) / workers
-    return load + prices.merge * (partials > 0) + prices.partial * partials / workers
+    load = QUARTERS * sum(units) + item * sum(pieces)
+    return load + workers * merge * (partials > 0) + partial * partials
 
 
-def _cost(plan: list[list[tuple[int, int, int]]], workers: int, prices: Prices) -> float:
-    load = max(sum(end - begin + prices.item for _, begin, end in pieces) for pieces in plan)
+def _cost(plan: list[list[tuple[int, int, int]]], workers: int, prices: Prices) -> int:
+    """In quarters of a unit, times the workers: a whole number, so that equal costs are equal on any machine."""
+    item, merge, partial = prices.quarters
+    load = max(sum(QUARTERS * (end - begin) + item for _, begin, end in pieces) for pieces in plan)
     pieces_of = Counter(request for pieces in plan for request, _, _ in pieces)
     partials = sum(count for count in pieces_of.values() if count > 1)
-    return load + prices.merge * (partials > 0) + prices.partial * partials / workers
+    return workers * (load + merge * (partials > 0)) + partial * partials
 
 
 def _number_partials(plan: list[list[tuple[int, int, int]]]) -> tuple[tuple[Piece, ...], ...]:
