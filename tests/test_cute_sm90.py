@@ -115,9 +115,10 @@ def test_what_it_supports():
 
 @pytest.mark.parametrize("heads", [16, 64, 128])
 def test_variants_share_loads_only_among_several_row_blocks(heads):
-    found = cute_sm90.variants(Workload(1, 64, heads=heads), "sm_90a")
+    *found, planned = cute_sm90.variants(Workload(1, 64, heads=heads), "sm_90a")
     names = {"bf16_cluster1", "bf16_halves"} | ({"bf16_cluster2"} if heads > 64 else set())
     assert {variant.id for variant in found} == names and len(found) == len(names)
+    assert planned.id == f"{found[0].id}_planned" and planned.params == {**found[0].params, "planned": True}
 
 
 @pytest.mark.parametrize(

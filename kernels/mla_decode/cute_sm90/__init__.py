@@ -20,6 +20,8 @@ FUNCTION = "mla_decode_cute_sm90"
 CLUSTER_BYTES = 300_000_000  # at 302 to 604 MB clusters are 1 to 2 % faster, at less 1 to 3 % slower, at more they tie
 PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for the card at hand, in `bind`
 DTYPES = ("bf16", "fp16")
+# What the step that plans on the card has room for (planner.py).
+PLANNED_BATCH, PLANNED_LENGTH = 1024, 131_072
 
 
 @not_baked
@@ -41,6 +43,8 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
     The cheapest schedule first (schedule.py). Sharing loads costs as much as not sharing them: it draws less power, but
     the two wait for each other. On the H200 it pays once the cache is far larger than its L2.
+
+    The last is the first once more, with a schedule that a kernel on the card makes anew for new lengths (`plan`).
     """
     from kernels.mla_decode.cute_sm90.schedule import cost
 
@@ -57,7 +61,10 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
         cost(lengths, rows, PROCESSORS, variant.params["cluster"], variant.params.get("halves", False))
         for variant in found
     ]
-    return tuple(variant for _, variant in sorted(zip(costs, found, strict=True), key=lambda pair: pair[0]))
+    found = [variant for _, variant in sorted(zip(costs, found, strict=True), key=lambda pair: pair[0])]
+    if workload.batch <= PLANNED_BATCH and workload.kv_length <= PLANNED_LENGTH:
+        found.append(Variant(f"{found[0].id}_planned", {**found[0].params, "planned": True}))
+    return tuple(found)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
@@ -65,7 +72,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return cute_build.build(lambda: _program(**variant.params), FUNCTION, target, folder)
 
 
-def _program(dtype: str, cluster: int, halves: bool = False) -> tuple[Any, tuple[Any, ...]]:
+def _program(dtype: str, cluster: int, halves: bool = False, planned: bool = False) -> tuple[Any, tuple[Any, ...]]:
     import cutlass
     from cutlass import cute
     from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
@@ -91,21 +98,33 @@ def _program(dtype: str, cluster: int, halves: bool = False) -> tuple[Any, tuple
         tensor(cutlass.Float32, partials, rows),
         cutlass.Float32(1.0),
         *(cutlass.Int32(1) for _ in range(3)),
-        make_fake_stream(),
     )
-    return MlaDecodeSm90(element, cluster, halves), arguments
+    if not planned:
+        return MlaDecodeSm90(element, cluster, halves), (*arguments, make_fake_stream())
+    from kernels.mla_decode.cute_sm90.planned import PlannedMlaDecodeSm90
+
+    step = tensor(cutlass.Int32, batch), cutlass.Int32(1), cutlass.Int32(1)
+    return PlannedMlaDecodeSm90(element, cluster, halves), (*arguments, *step, make_fake_stream())
 
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Make the workspace, and the schedule for these kv lengths: other lengths need another bind."""
+    """Make the workspace, and the schedule for these kv lengths: other lengths need another bind, or a `plan`."""
     from cutesnake.load.cute import Call, multiprocessors
-    from kernels.mla_decode.cute_sm90.schedule import make_schedule
+    from kernels.mla_decode.cute_sm90 import schedule as schedules
     from kernels.mla_decode.split_kv import run
 
     cluster, halves = build.params["cluster"], build.params.get("halves", False)
     rows = workload.query_tokens * workload.heads
-    processors = multiprocessors(inputs.q.device)
-    schedule = make_schedule(inputs.kv_lengths.tolist(), rows, processors, cluster, halves)
+    card = rows, multiprocessors(inputs.q.device), cluster, halves
+    schedule = schedules.make_schedule(inputs.kv_lengths.tolist(), *card)
+    planned = build.params.get("planned", False)
+    if planned:
+        schedule = schedules.pad(schedule, workload.batch, *card)
     values = run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS)
-    return Runner(Call(build.function(), values), run.launches(build, schedule, rows, cluster))
+    launches = run.launches(build, schedule, rows, cluster)
+    if not planned:
+        return Runner(Call(build.function(), values), launches)
+    lanes, _ = schedules.lanes_and_workers(*card)
+    compute, plan = (Call(build.function(), (*values, inputs.kv_lengths, lanes, step)) for step in (0, 1))
+    return Runner(compute, launches, plan=plan)

@@ -56,14 +56,16 @@ from kernels.mla_decode.split_kv.combine import Combine
 
 
 class MlaDecodeSm90:
-    """Compile-time choices: `dtype` (cutlass.BFloat16 or cutlass.Float16), `cluster` (CTAs in one) and `halves`.
+    """Compile-time choices: `dtype` (cutlass.BFloat16 or cutlass.Float16), `cluster` (CTAs in one), `halves`, `padded`.
 
     In a cluster of 2 the CTAs work on neighbouring row blocks of one request, and each loads half of every page tile
     for both: half the traffic between L2 and the SMs. Or, with `halves`, on one row block and half of the keys each.
+    With `padded` the schedule's tables may have entries that ask for nothing.
     """
 
-    def __init__(self, dtype: type[cutlass.Numeric], cluster: int = 1, halves: bool = False):
+    def __init__(self, dtype: type[cutlass.Numeric], cluster: int = 1, halves: bool = False, padded: bool = False):
         self.dtype = dtype
+        self.padded = padded
         self.size = cluster
         self.cluster = 1 if halves else cluster  # CTAs that share page loads
         self.halves = halves
@@ -129,7 +131,7 @@ class MlaDecodeSm90:
             min_blocks_per_mp=1,
             use_pdl=True,
         )
-        Combine(self.dtype)(merges, out_partial, lse_partial, out, lse, row_warps, stream)
+        Combine(self.dtype, self.padded)(merges, out_partial, lse_partial, out, lse, row_warps, stream)
 
     def _products(self) -> tuple[cute.TiledMma, ...]:
         """Q K^T, overwriting and adding; P V with P in registers and in shared memory. One warpgroup, 64 rows, each."""

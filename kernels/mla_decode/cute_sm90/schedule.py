@@ -8,15 +8,50 @@ items. An item is a range of pages of one request for one block of 64 query rows
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kernels.mla_decode.cute_sm90.layout import ITEM_COLUMNS, PAGE, ROWS
-from kernels.mla_decode.split_kv.plan import Piece, Prices, Schedule, make_lane, merges_of
+from kernels.mla_decode.split_kv.plan import Piece, Prices, Schedule, make_lane, merges_of, row_warps
 from kernels.mla_decode.split_kv.plan import cost as plan_cost
 
 # Fitted to the times of some 300 plans on the H200 (benchmarks/mla_cute_sm90/README.md).
 CLUSTERS = Prices(item=2.0, merge=2.0, partial=4.0)  # in units of a page
 HALVES = Prices(item=2.75, merge=1.5, partial=3.0)  # of two pages, which take as long
+
+
+@dataclass(frozen=True)
+class PaddedSchedule(Schedule):
+    """A schedule in tables that any lengths' schedule fits in: grids and workspace do not depend on the lengths.
+
+    Behind `items` stand rows of zeros, behind `offsets` the last one again, behind `merges` rows with -1 partials.
+    """
+
+    expected: int  # pieces of a request, if all requests are alike
+
+    @property
+    def row_warps(self) -> int:
+        return row_warps(self.expected)
+
+
+def prices(halves: bool) -> Prices:
+    return HALVES if halves else CLUSTERS
+
+
+def pad(
+    schedule: Schedule, batch: int, rows: int, processors: int, cluster: int = 1, halves: bool = False
+) -> PaddedSchedule:
+    """`schedule`, in tables whose sizes follow from the other arguments alone (as for `make_schedule`)."""
+    lanes, workers = lanes_and_workers(rows, processors, cluster, halves)
+    most = prices(halves)
+    rows_left = lanes * most.most_pieces(batch, workers) + 1 - len(schedule.items)  # the last is read, but not used
+    return PaddedSchedule(
+        schedule.lane,
+        schedule.items + [[0] * ITEM_COLUMNS] * rows_left,
+        schedule.offsets + schedule.offsets[-1:] * (lanes * workers + 1 - len(schedule.offsets)),
+        schedule.merges + [[0, 0, -1, 0]] * (batch - len(schedule.merges)),
+        most.most_partials(workers),
+        -(-workers // batch),
+    )
 
 
 def make_schedule(
@@ -46,17 +81,22 @@ def make_schedule(
 def cost(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False) -> float:
     """What the schedule costs, in the time of a page. Of two builds the one whose schedule costs less is faster."""
     lane, workers = _make_lane(lengths, rows, processors, cluster, halves)
-    return plan_cost(lane, workers, HALVES if halves else CLUSTERS)
+    return plan_cost(lane, workers, prices(halves))
+
+
+def lanes_and_workers(rows: int, processors: int, cluster: int, halves: bool) -> tuple[int, int]:
+    """Lanes, one for each row block or pair of row blocks that a worker takes, and the workers of each."""
+    lanes = -(-rows // (ROWS * (1 if halves else cluster)))
+    return lanes, max(1, processors // (cluster * lanes))
 
 
 def _make_lane(
     lengths: Sequence[int], rows: int, processors: int, cluster: int, halves: bool
 ) -> tuple[tuple[tuple[Piece, ...], ...], int]:
     """The lane, in units of pages or of two, and how many workers it may have."""
-    lanes = -(-rows // (ROWS * (1 if halves else cluster)))
-    workers = max(1, processors // (cluster * lanes))
+    _, workers = lanes_and_workers(rows, processors, cluster, halves)
     unit = PAGE * (2 if halves else 1)
     occupied = [request for request, length in enumerate(lengths) if length]
     units = [-(-lengths[request] // unit) for request in occupied]
-    lane = make_lane(units, workers, HALVES if halves else CLUSTERS)
+    lane = make_lane(units, workers, prices(halves))
     return tuple(tuple(replace(piece, request=occupied[piece.request]) for piece in pieces) for pieces in lane), workers

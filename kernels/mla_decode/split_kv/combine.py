@@ -5,7 +5,7 @@ from __future__ import annotations
 import cuda.bindings.driver as cuda
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32
+from cutlass import Float32, Int32, const_expr
 from cutlass.utils import SmemAllocator
 
 LATENT = 512
@@ -17,14 +17,16 @@ LN_2 = 0.6931471805599453
 class Combine:
     """out = sum_i w_i out_i / sum_i w_i with w_i = 2^(lse_i - max lse); of a row without keys 0, and its lse +inf.
 
-    A request of length 0 is merged from no partial results.
+    A request of length 0 is merged from no partial results. With `padded` there may be rows of `merges` that ask for
+    nothing: their number of partial results is -1.
 
     `row_warps` of a CTA's 8 warps share a row, each taking every row_warps-th partial result; so a request in many
     pieces is read by many warps, and one in two pieces does not leave warps idle.
     """
 
-    def __init__(self, dtype: type[cutlass.Numeric]):
+    def __init__(self, dtype: type[cutlass.Numeric], padded: bool = False):
         self.dtype = dtype
+        self.padded = padded
 
     @cute.jit
     def __call__(
@@ -63,6 +65,8 @@ class Combine:
         share = warp % row_warps
         request, first, partials = merges[merge, 0], merges[merge, 1], merges[merge, 2]
         inside = row < out.shape[1]
+        if const_expr(self.padded):
+            inside = inside & (partials >= 0)
         # The schedule was written before the split kernel; its partial results only exist once it has ended.
         cute.arch.griddepcontrol_wait()
         cute.arch.griddepcontrol_launch_dependents()

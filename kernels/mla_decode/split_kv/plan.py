@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 QUARTERS = 4  # of a unit: the grain of all prices
 
+
 @dataclass(frozen=True)
 class Piece:
     """Units [begin, end) of a request; `partial` is the index of its partial result, -1 if the request is whole."""
@@ -39,12 +40,14 @@ class Schedule:
 
     @property
     def row_warps(self) -> int:
-        """Warps of the combine kernel that share a row, 0 if there is nothing to merge.
-
-        About half as many as the most split request has pieces.
-        """
+        """Warps of the combine kernel that share a row, 0 if there is nothing to merge."""
         most = max((partials for _, _, partials, _ in self.merges), default=None)
-        return 0 if most is None else 2 if most < 4 else 4 if most < 8 else 8
+        return 0 if most is None else row_warps(most)
+
+
+def row_warps(most: int) -> int:
+    """About half as many warps as the most split request has pieces, and no fewer than 2."""
+    return 2 if most < 4 else 4 if most < 8 else 8
 
 
 @dataclass(frozen=True)

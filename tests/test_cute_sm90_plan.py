@@ -1,0 +1,129 @@
+"""Kernel `cute_sm90`: a schedule made on the card is the host's, entry for entry; no length changes its tables."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from builds import build, simulate
+from cutesnake.contract import Variant
+from kernels.mla_decode.cute_sm90.schedule import lanes_and_workers, make_schedule, pad, prices
+
+RANDOM = random.Random(11)
+CARD = 132
+KINDS = {"cluster1": (1, False), "cluster2": (2, False), "halves": (2, True)}
+LENGTHS = {
+    "one token": [1],
+    "one long request": [131_072],
+    "uniform": [4096] * 32,
+    "several units over": [4096] * 70,
+    "nobody": [0] * 5,
+    "some are empty": [0, 700, 0, 0, 64, 9000, 1, 0],
+    "ragged": [int(16384 ** RANDOM.random()) for _ in range(133)],
+    "a giant among dwarfs": [100_000] + [1] * 90,
+    "any": [RANDOM.randint(0, 9000) for _ in range(61)],
+    "a full engine": [131_072] * 4 + [0, 5, 300] * 340,
+}
+
+
+def padded(lengths: list[int], rows: int, kind: str, card: int = CARD):
+    where = rows, card, *KINDS[kind]
+    return pad(make_schedule(lengths, *where), len(lengths), *where)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [16, 128, 512])
+def test_sizes_of_tables_grids_and_workspace_depend_on_no_length(kind, rows):
+    """Without room for any plan this raises: rows that are left would be fewer than none."""
+    by_batch: dict[int, set] = {}
+    for lengths in [*LENGTHS.values(), [1] * 133, [131_072] * 133, [64] * 1024]:
+        found = padded(lengths, rows, kind)
+        shape = len(found.items), len(found.offsets), len(found.merges), found.partials, found.row_warps
+        by_batch.setdefault(len(lengths), set()).add(shape)
+        plain = make_schedule(lengths, rows, CARD, *KINDS[kind])
+        assert len(plain.items) < len(found.items) and plain.partials <= found.partials
+        assert found.items[: len(plain.items)] == plain.items and found.merges[: len(plain.merges)] == plain.merges
+    assert all(len(shapes) == 1 for shapes in by_batch.values())
+
+
+def variant(kind: str) -> Variant:
+    cluster, halves = KINDS[kind]
+    params = {"dtype": "bf16", "cluster": cluster, "planned": True} | ({"halves": True} if halves else {})
+    return Variant(f"bf16_{kind}_planned", params)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def built(request):
+    return request.param, build("mla_decode", "cute_sm90", "sm_90a", variant(request.param))
+
+
+def plan_of(folder: Path, lengths: list[int], rows: int, card: int, kind: str, schedule: str):
+    """Items, offsets and merges that the build's plan writes in ptxsim, over -7 in every entry."""
+    import numpy as np
+
+    import ptxsim
+
+    want = padded(lengths, rows, kind, card)
+    tables = [np.full(np.shape(table), -7, np.int32) for table in (want.items, want.offsets, want.merges)]
+    batch = len(lengths)
+    lanes, _ = lanes_and_workers(rows, card, *KINDS[kind])
+    half = np.zeros((batch, rows, 576), np.float16)  # of another type than the build's, but as wide: nobody reads it
+    attention = [
+        ptxsim.Tensor(half.view(np.int16), "bfloat16"),
+        ptxsim.Tensor(np.zeros((1, 64, 576), np.int16), "bfloat16"),
+    ]
+    attention += [np.zeros((batch, 1), np.int32), ptxsim.Tensor(np.zeros((batch, rows, 512), np.int16), "bfloat16")]
+    attention += [np.zeros((batch, rows), np.float32), *tables]
+    attention += [np.zeros((1, rows, 512), np.float32), np.zeros((1, rows), np.float32), 1.0, rows, 0, 2]
+    step = [np.array(lengths, np.int32), lanes, 1, ptxsim.Pointer(np.zeros(1, np.int32), "stream")]
+    module = ptxsim.Module.from_file(folder / "kernel.ptx")
+    launches = ptxsim.capture(folder / "kernel.o", "mla_decode_cute_sm90", (*attention, *step), module, sm_count=card)
+    assert [("plan_kernel" in launch.name, launch.grid) for launch in launches] == [(True, (1, 1, 1)), (False, (1, 1, 1))]
+    result = ptxsim.run(launches, schedule)
+    assert not result.findings, str(result.findings[0])
+    return tables, want
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+def test_the_schedule_made_on_the_card_is_the_hosts(built, lengths):
+    """For random row counts and cards; whether the plan is made of chunks or a walk, for all kinds of builds."""
+    import numpy as np
+
+    kind, folder = built
+    draw = random.Random(str(lengths[:3]) + kind)
+    rows, card = draw.choice((16, 128, 192, 512)), draw.choice((132, 114, 4))
+    (items, offsets, merges), want = plan_of(
+        folder, lengths, rows, card, kind, draw.choice(("random", "warps", "late"))
+    )
+    asked = want.offsets[-1]
+    assert (items[:asked] == np.array(want.items[:asked], np.int32).reshape(-1, 8)).all()
+    assert (items[asked:] == -7).all(), "nothing is written behind the schedule"
+    assert (offsets == want.offsets).all()
+    assert (merges == want.merges).all()
+
+
+@pytest.mark.slow
+def test_new_lengths_are_computed_after_a_plan_in_the_simulator(built):
+    """Lengths change in place: `plan` makes their schedule where the launches read it, then all is right."""
+    kind, folder = built
+    variants = json.loads((folder / "build.json").read_text())["variant"]
+    work = {"dtype": "bf16", "batch": 4, "kv_length": 200, "heads": 70, "paged": True}
+    kinds = ["randn", "empty_requests", "nan_padding", "bad_table"]  # every second one is planned for, not bound
+    if kind == "halves":  # the exchange between CTAs is slow to simulate
+        work, kinds = work | {"kv_length": 150, "heads": 40}, ["randn", "nan_padding"]
+    found = simulate("mla_decode", "cute_sm90", "sm_90a", Variant(**variants), work, kinds, ["random"])
+    assert found["status"] == "ok", found["reason"]
+    ran = [launch for launch in found["metrics"]["simulated"]["coverage"] if "plan_kernel" in launch["kernel"]]
+    assert ran, "no check planned"
+
+
+def test_prices_are_multiples_of_a_quarter():
+    from kernels.mla_decode.split_kv.plan import Prices
+
+    assert prices(True).quarters == (11, 6, 12)
+    with pytest.raises(ValueError, match=r"the price item is 0\.3"):
+        Prices(item=0.3, merge=1.0, partial=1.0)
