@@ -81,7 +81,10 @@ def plan_of(folder: Path, lengths: list[int], rows: int, card: int, kind: str, s
     step = [np.array(lengths, np.int32), lanes, 1, ptxsim.Pointer(np.zeros(1, np.int32), "stream")]
     module = ptxsim.Module.from_file(folder / "kernel.ptx")
     launches = ptxsim.capture(folder / "kernel.o", "mla_decode_cute_sm90", (*attention, *step), module, sm_count=card)
-    assert [("plan_kernel" in launch.name, launch.grid) for launch in launches] == [(True, (1, 1, 1)), (False, (1, 1, 1))]
+    assert [("plan_kernel" in launch.name, launch.grid) for launch in launches] == [
+        (True, (1, 1, 1)),
+        (False, (1, 1, 1)),
+    ]
     result = ptxsim.run(launches, schedule)
     assert not result.findings, str(result.findings[0])
     return tables, want
@@ -94,6 +97,8 @@ def test_the_schedule_made_on_the_card_is_the_hosts(built, lengths):
     import numpy as np
 
     kind, folder = built
+    if kind == "cluster2" and len(lengths) not in (61, 133):
+        pytest.skip("the same as for cluster1 but for the step between row blocks")
     draw = random.Random(str(lengths[:3]) + kind)
     rows, card = draw.choice((16, 128, 192, 512)), draw.choice((132, 114, 4))
     (items, offsets, merges), want = plan_of(

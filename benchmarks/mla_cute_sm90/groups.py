@@ -99,6 +99,11 @@ def bind(name: str, builds: Path, work: Workload, inputs: Any, outputs: Any, str
     else:
         folder = builds / "compile" / "mla_decode" / "cute_sm90" / "sm_90a" / name
         runner = cute_sm90.bind(LoadedBuild(folder), work, inputs, outputs)
+    return timed(runner, stream)
+
+
+def timed(runner: Any, stream: Any) -> Timed:
+    """A bound kernel with its graphs: one call, and as many as take about GRAPH_US."""
     for _ in range(2):
         runner(stream.cuda_stream)
     stream.synchronize()
@@ -122,6 +127,25 @@ def error(runner: Any, work: Workload, inputs: Any, outputs: Any, stream: Any) -
     return ((outputs.out.float() - expected).norm() / expected.norm()).item()
 
 
+def in_turn(bound: dict[str, Timed], stream: Any, rounds: int) -> None:
+    """Add `rounds` warm and cold figures to each, in rotating order."""
+    import torch
+
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+
+    def spoil() -> None:
+        flush.zero_()
+        torch.cuda._sleep(200_000)  # 100 us: the replay is in the queue before the card is free
+
+    names = list(bound)
+    for turn in range(rounds):
+        for place in range(len(names)):
+            one = bound[names[(turn + place) % len(names)]]
+            replay_us(one.several, stream, 3)
+            one.warm.append(replay_us(one.several, stream, REPLAYS) / one.calls)
+            one.cold.append(replay_us(one.single, stream, COLD_SAMPLES, spoil))
+
+
 def measure(builds: Path, work: Workload, rounds: int) -> dict[str, Any]:
     """One row of the record: every kernel's times of this workload."""
     import torch
@@ -129,21 +153,9 @@ def measure(builds: Path, work: Workload, rounds: int) -> dict[str, Any]:
     inputs, outputs = make_inputs(work, 1, "cuda"), make_outputs(work, "cuda")
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
-    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-
-    def spoil() -> None:
-        flush.zero_()
-        torch.cuda._sleep(200_000)  # 100 us: the replay is in the queue before the card is free
-
     variants = [variant.id for variant in cute_sm90.variants(work, "sm_90a")]
-    timed = {name: bind(name, builds, work, inputs, outputs, stream) for name in (PEER, *variants)}
-    names = list(timed)
-    for turn in range(rounds):
-        for place in range(len(names)):
-            one = timed[names[(turn + place) % len(names)]]
-            replay_us(one.several, stream, 3)
-            one.warm.append(replay_us(one.several, stream, REPLAYS) / one.calls)
-            one.cold.append(replay_us(one.single, stream, COLD_SAMPLES, spoil))
+    bound = {name: bind(name, builds, work, inputs, outputs, stream) for name in (PEER, *variants)}
+    in_turn(bound, stream, rounds)
     return {
         "workload": work.id,
         "default": variants[0],
@@ -155,7 +167,7 @@ def measure(builds: Path, work: Workload, rounds: int) -> dict[str, Any]:
                 "launches": len(one.runner.launches),
                 **({"plan_us": plan_us(one.runner, stream)} if one.runner.plan else {}),
             }
-            for name, one in timed.items()
+            for name, one in bound.items()
         },
     }
 

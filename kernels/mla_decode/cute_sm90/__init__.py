@@ -44,7 +44,8 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     The cheapest schedule first (schedule.py). Sharing loads costs as much as not sharing them: it draws less power, but
     the two wait for each other. On the H200 it pays once the cache is far larger than its L2.
 
-    The last is the first once more, with a schedule that a kernel on the card makes anew for new lengths (`plan`).
+    The last two are the first once more: with padding that TMA fills with zeros, and with a schedule that a kernel on
+    the card makes anew for new lengths (`plan`).
     """
     from kernels.mla_decode.cute_sm90.schedule import cost
 
@@ -62,8 +63,10 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
         for variant in found
     ]
     found = [variant for _, variant in sorted(zip(costs, found, strict=True), key=lambda pair: pair[0])]
+    default = found[0]
+    found.append(Variant(f"{default.id}_filled", {**default.params, "padding": layout.FILLED}))
     if workload.batch <= PLANNED_BATCH and workload.kv_length <= PLANNED_LENGTH:
-        found.append(Variant(f"{found[0].id}_planned", {**found[0].params, "planned": True}))
+        found.append(Variant(f"{default.id}_planned", {**default.params, "planned": True}))
     return tuple(found)
 
 
@@ -72,7 +75,9 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return cute_build.build(lambda: _program(**variant.params), FUNCTION, target, folder)
 
 
-def _program(dtype: str, cluster: int, halves: bool = False, planned: bool = False) -> tuple[Any, tuple[Any, ...]]:
+def _program(
+    dtype: str, cluster: int, halves: bool = False, planned: bool = False, padding: str = layout.CLEARED
+) -> tuple[Any, tuple[Any, ...]]:
     import cutlass
     from cutlass import cute
     from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
@@ -100,7 +105,7 @@ def _program(dtype: str, cluster: int, halves: bool = False, planned: bool = Fal
         *(cutlass.Int32(1) for _ in range(3)),
     )
     if not planned:
-        return MlaDecodeSm90(element, cluster, halves), (*arguments, make_fake_stream())
+        return MlaDecodeSm90(element, cluster, halves, padding=padding), (*arguments, make_fake_stream())
     from kernels.mla_decode.cute_sm90.planned import PlannedMlaDecodeSm90
 
     step = tensor(cutlass.Int32, batch), cutlass.Int32(1), cutlass.Int32(1)

@@ -15,7 +15,9 @@ from kernels.mla_decode.cute_sm90.epilogue import Epilogue
 from kernels.mla_decode.cute_sm90.layout import (
     ALL_TILES,
     BEGIN,
+    CLEARED,
     END,
+    FILLED,
     HALF,
     KV_EMPTY,
     KV_FULL,
@@ -65,6 +67,7 @@ class Consumer(Epilogue):
     index: int  # 0: even pages and O_L; 1: odd pages and O_R
     cluster: int  # CTAs that share page loads, one per row block
     halves: bool  # two CTAs have one half of an item's pages each
+    padding: str  # CLEARED, FILLED or TRUSTED
     thread: Int32  # in the warpgroup
     rank: Int32  # of the CTA among those that share page loads
     half: Int32  # of the pages
@@ -130,13 +133,19 @@ class Consumer(Epilogue):
     # -- softmax --------------------------------------------------------------------------------------------------
 
     @cute.jit
-    def row_maximum(self, first_key: Int32, unmasked_keys: Int32) -> None:
+    def row_maximum(self, first_key: Int32, unmasked_keys: Int32, length: Int32) -> None:
         """Mask the keys that a row must not see (in a request's last pages), then top = scaled row maximum."""
         S = self.S  # a name of its own: what a dynamic branch writes must not hang on `self`
         if first_key + PAGE > unmasked_keys:
             column = first_key + 2 * (self.lane % 4)
+            if const_expr(self.padding == FILLED):  # a request's last page: its keys come last, zeros before them
+                column = column - cutlass.max(first_key + PAGE - length, 0)
             for i in cutlass.range_constexpr(32):
-                if column + (8 * (i // 4) + i % 2) >= self.limit[(i // 2) % 2]:
+                key = column + (8 * (i // 4) + i % 2)
+                hidden = key >= self.limit[(i // 2) % 2]
+                if const_expr(self.padding == FILLED):
+                    hidden = hidden | (key < first_key)
+                if hidden:
                     S[i] = -Float32.inf
         self.reduce_maximum()
 
@@ -157,6 +166,8 @@ class Consumer(Epilogue):
         The other consumer sees the zeros as it sees P, after `share`.
         """
         padding = length - first_key  # its first row, 1 to 63 where there is any
+        if const_expr(self.padding != CLEARED):
+            padding = Int32(PAGE)
         if padding < PAGE:
             zero = cute.make_rmem_tensor((4,), Int32)
             zero.fill(0)
@@ -297,7 +308,7 @@ class Consumer(Epilogue):
         warpgroup.wait_group(0)
         phase ^= 1
         for pair in cutlass.range(pairs - 1, unroll=1):
-            self.even_page((begin + 2 * pair) * PAGE, unmasked)
+            self.even_page((begin + 2 * pair) * PAGE, unmasked, length)
             self.take_odd_page(p_phase)
             self.scores(LEFT_TILES, phase)
             warpgroup.wait_group(1)  # P1 V1_L is done, the scores go on: the tensor cores always have work queued
@@ -308,7 +319,7 @@ class Consumer(Epilogue):
             p_phase ^= 1
         self.leave_q()
         self.clear_padding((begin + 2 * (pairs - 1)) * PAGE, length)
-        self.even_page((begin + 2 * (pairs - 1)) * PAGE, unmasked)
+        self.even_page((begin + 2 * (pairs - 1)) * PAGE, unmasked, length)
         if (end - begin) % 2 == 0:
             self.take_odd_page(p_phase)
             p_phase ^= 1
@@ -316,9 +327,9 @@ class Consumer(Epilogue):
             self.release(1)
         return phase, p_phase
 
-    def even_page(self, first_key: Int32, unmasked: Int32) -> None:
+    def even_page(self, first_key: Int32, unmasked: Int32, length: Int32) -> None:
         """Softmax of an even page and P0 V0_L, while consumer 1 multiplies Q K1^T."""
-        self.row_maximum(first_key, unmasked)
+        self.row_maximum(first_key, unmasked, length)
         self.raise_maximum()
         self.exponentiate()
         self.rescale(self.own, in_flight=False)
@@ -351,13 +362,13 @@ class Consumer(Epilogue):
             warpgroup.wait_group(0)
             phase ^= 1
             for pair in cutlass.range(full_pairs - 1, unroll=1):
-                self.odd_page((begin + 2 * pair + 1) * PAGE, unmasked, p_phase)
+                self.odd_page((begin + 2 * pair + 1) * PAGE, unmasked, length, p_phase)
                 self.scores(order, phase)
                 warpgroup.wait_group(0)
                 phase ^= 1
                 p_phase ^= 1
             self.clear_padding((begin + 2 * full_pairs - 1) * PAGE, length)
-            self.odd_page((begin + 2 * full_pairs - 1) * PAGE, unmasked, p_phase)
+            self.odd_page((begin + 2 * full_pairs - 1) * PAGE, unmasked, length, p_phase)
             p_phase ^= 1
         self.leave_q()
         if pages % 2 == 1:  # the last page is an even one
@@ -367,9 +378,9 @@ class Consumer(Epilogue):
             self.release(0)
         return phase, p_phase
 
-    def odd_page(self, first_key: Int32, unmasked: Int32, p_phase: Int32) -> None:
+    def odd_page(self, first_key: Int32, unmasked: Int32, length: Int32, p_phase: Int32) -> None:
         """P0 V0_R with the softmax of the odd page under it, then P1 V1_R."""
-        self.row_maximum(first_key, unmasked)
+        self.row_maximum(first_key, unmasked, length)
         self.take_even_page(p_phase)
         self.raise_maximum()
         self.exponentiate()

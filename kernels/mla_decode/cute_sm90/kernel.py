@@ -56,16 +56,24 @@ from kernels.mla_decode.split_kv.combine import Combine
 
 
 class MlaDecodeSm90:
-    """Compile-time choices: `dtype` (cutlass.BFloat16 or cutlass.Float16), `cluster` (CTAs in one), `halves`, `padded`.
+    """Compile-time choices: `dtype` (cutlass.BFloat16 or cutlass.Float16), `cluster` (CTAs in one), `halves`.
 
     In a cluster of 2 the CTAs work on neighbouring row blocks of one request, and each loads half of every page tile
     for both: half the traffic between L2 and the SMs. Or, with `halves`, on one row block and half of the keys each.
-    With `padded` the schedule's tables may have entries that ask for nothing.
+    With `padded` the schedule's tables may have entries that ask for nothing; for `padding` see layout.py.
     """
 
-    def __init__(self, dtype: type[cutlass.Numeric], cluster: int = 1, halves: bool = False, padded: bool = False):
+    def __init__(
+        self,
+        dtype: type[cutlass.Numeric],
+        cluster: int = 1,
+        halves: bool = False,
+        padded: bool = False,
+        padding: str = layout.CLEARED,
+    ):
         self.dtype = dtype
         self.padded = padded
+        self.padding = padding
         self.size = cluster
         self.cluster = 1 if halves else cluster  # CTAs that share page loads
         self.halves = halves
@@ -264,6 +272,7 @@ class MlaDecodeSm90:
             index=index,
             cluster=self.cluster,
             halves=self.halves,
+            padding=self.padding,
             thread=thread,
             rank=rank,
             half=half,
@@ -302,23 +311,21 @@ class MlaDecodeSm90:
     ):
         """One warp: every load of this CTA's work items, each as soon as the memory it goes to has been read."""
         gQ = cute.local_tile(q_tma, (ROWS, TILE), (None, None, None))  # (64, 64, row blocks, 9, batch)
-        gKV = cute.local_tile(kv_tma, (PAGE, TILE), (None, None, None))  # (64, 64, 1, 9, pages)
         tQs, tQg = cpasync.tma_partition(
             tma_q, 0, cute.make_layout(1), cute.group_modes(sQ, 0, 2), cute.group_modes(gQ, 0, 2)
         )
-        tKs, tKg = cpasync.tma_partition(
-            tma_kv, rank, cute.make_layout(self.cluster), cute.group_modes(sKV, 0, 2), cute.group_modes(gKV, 0, 2)
-        )
-        loads = (tma_kv, tKg, tKs, mbarriers)
+        loads = (tma_kv, kv_tma, sKV, rank, mbarriers)
         lane = cute.arch.lane_idx()
         q_phase, phase0, phase1 = Int32(1), Int32(1), Int32(1)  # a fresh mbarrier lets a wait for phase 1 pass
         next_request, next_block = items[first_item, layout.REQUEST], items[first_item, layout.ROW_BLOCK]
         next_begin, next_end = items[first_item, layout.BEGIN], items[first_item, layout.END]
+        next_length = items[first_item, layout.LENGTH]
         # All above overlaps the end of the kernel before this one in the stream. What that may have written is read
         # from here on, and the consumers write nothing before they have got something that was loaded here.
         cute.arch.griddepcontrol_wait()
         for number in cutlass.range(first_item, end_item, unroll=1):
             request, row_block, begin, end = next_request, next_block + rank, next_begin, next_end
+            length = next_length
             if const_expr(self.halves):
                 begin, end, _ = half_of(half, begin, end, Int32(0))
             page0 = page_table[request, begin]
@@ -337,23 +344,32 @@ class MlaDecodeSm90:
             following = cutlass.min(number + 1, end_item - 1)
             next_request, next_block = items[following, layout.REQUEST], items[following, layout.ROW_BLOCK]
             next_begin, next_end = items[following, layout.BEGIN], items[following, layout.END]
+            next_length = items[following, layout.LENGTH]
             for index in cutlass.range(begin, end, 2, unroll=1):
-                self.load_half(0, 0, page0, phase0, lane, half, *loads)
-                self.load_half(0, 1, page0, phase0, lane, half, *loads)
+                missing = cutlass.max(PAGE * (index + 1) - length, 0)
+                self.load_half(0, 0, page0, missing, phase0, lane, half, *loads)
+                self.load_half(0, 1, page0, missing, phase0, lane, half, *loads)
                 phase0 ^= 1
                 page0 = page_table[request, cutlass.min(index + 2, end - 1)]
                 if index + 1 < end:
-                    self.load_half(1, 1, page1, phase1, lane, half, *loads)
-                    self.load_half(1, 0, page1, phase1, lane, half, *loads)
+                    missing = cutlass.max(PAGE * (index + 2) - length, 0)
+                    self.load_half(1, 1, page1, missing, phase1, lane, half, *loads)
+                    self.load_half(1, 0, page1, missing, phase1, lane, half, *loads)
                     phase1 ^= 1
                     page1 = page_table[request, cutlass.min(index + 3, end - 1)]
 
     @cute.jit
-    def load_half(self, slot, slot_half, page, phase, lane, half, tma_kv, tKg, tKs, mbarriers):
+    def load_half(self, slot, slot_half, page, missing, phase, lane, half, tma_kv, kv_tma, sKV, rank, mbarriers):
         """Tiles of a page that consumer `slot_half` reads last, into `slot`, once it is done there (in all CTAs)."""
         cute.arch.mbarrier_wait(mbarriers + layout.KV_EMPTY + 2 * slot + slot_half, phase)
         full = mbarriers + layout.KV_FULL + TILES * slot
         tiles = layout.SLOT_HALVES[slot][slot_half]
+        if const_expr(self.padding == layout.FILLED):
+            kv_tma = cute.domain_offset((-missing, 0, 0), kv_tma)
+        gKV = cute.local_tile(kv_tma, (PAGE, TILE), (None, None, None))  # (64, 64, 1, 9, pages)
+        tKs, tKg = cpasync.tma_partition(
+            tma_kv, rank, cute.make_layout(self.cluster), cute.group_modes(sKV, 0, 2), cute.group_modes(gKV, 0, 2)
+        )
         self._load_tiles(tma_kv, tKg, tKs, page, slot, tiles, full, half)
         # Said after the copies are on their way: an mbarrier may count bytes before it is told how many to expect.
         tile = tiles[0] + lane

@@ -40,6 +40,11 @@ ALL_TILES = (*LEFT_TILES, *RIGHT_TILES, ROPE_TILE)
 SENT_CHUNKS = 64 * 3 // 16 + 2
 PART_BYTES = SENT_CHUNKS // 2 * 128 * 16
 
+# What keeps values past a request's end, which may be NaN, from its results: the consumer that owns the page writes
+# zeros over them; or the last page's box begins as many rows earlier as the page lacks keys, and TMA fills what lies
+# before the page with zeros; or nothing does (only to see what that costs).
+CLEARED, FILLED, TRUSTED = "cleared", "filled", "trusted"
+
 SLACK = 8.0  # growth of the running maximum (base 2) up to which O is not rescaled
 LN_2 = 0.6931471805599453
 NEVER = -1.0e30  # running maximum before the first key; finite, so that a wholly masked row gives 2^-inf and no NaN
