@@ -36,6 +36,7 @@ MOST_UNITS = MOST_LENGTH // PAGE
 MOST_PIECES = 1536  # of a plan: see Prices.most_pieces
 SORTED = 2048  # the next power of two
 FAR = 0x7FFFFFFF
+UNIT_BITS, UNITS = 12, 0xFFF  # of a word that names a place: a request, and units of it
 
 
 class Planner:
@@ -65,11 +66,10 @@ class Planner:
             keys: cute.struct.MemRange[Int32, SORTED]
             units: cute.struct.MemRange[Int32, MOST_REQUESTS]
             request: cute.struct.MemRange[Int32, MOST_REQUESTS]
-            before: cute.struct.MemRange[Int32, MOST_REQUESTS + 1]
+            before: cute.struct.MemRange[Int32, MOST_REQUESTS + 32]
             first: cute.struct.MemRange[Int32, MOST_REQUESTS + 1]
             partials: cute.struct.MemRange[Int32, MOST_REQUESTS]
-            start_request: cute.struct.MemRange[Int32, WARPS * (MOST_WORKERS + 1)]
-            start_unit: cute.struct.MemRange[Int32, WARPS * (MOST_WORKERS + 1)]
+            starts: cute.struct.MemRange[Int32, WARPS * (MOST_WORKERS + 1)]
             worker_first: cute.struct.MemRange[Int32, MOST_WORKERS + 1]
             sums: cute.struct.MemRange[Int32, 2 * WARPS]
             found: cute.struct.MemRange[Int32, 4 * WARPS]
@@ -97,8 +97,8 @@ class Planner:
             return field.get_tensor(cute.make_ordered_layout(shape, order=tuple(reversed(range(len(shape))))))
 
         units, request = view(storage.units, MOST_REQUESTS), view(storage.request, MOST_REQUESTS)
-        before, sums = view(storage.before, MOST_REQUESTS + 1), view(storage.sums, 2, WARPS)
-        starts = view(storage.start_request, WARPS, MOST_WORKERS + 1), view(storage.start_unit, WARPS, MOST_WORKERS + 1)
+        before, sums = view(storage.before, MOST_REQUESTS + 32), view(storage.sums, 2, WARPS)
+        starts = view(storage.starts, WARPS, MOST_WORKERS + 1)
         found = view(storage.found, 4, WARPS)
         counts, assigned = view(storage.counts, WARPS, MOST_UNITS + 1), view(storage.assigned, 2, WARPS, MOST_PIECES)
         first, partials = view(storage.first, MOST_REQUESTS + 1), view(storage.partials, MOST_REQUESTS)
@@ -109,7 +109,8 @@ class Planner:
         count, longest = self.gather(lengths, units, request, before, sums, me)
         self.walk(before, count, workers, starts, found, me)
         cute.arch.sync_threads()
-        chosen, walk_cost = self.least_capacity(found, me)
+        start = starts[self.least_capacity(found, me), None]
+        walk_cost = self.cost_of_walk(start, before, workers, me)
         cute.arch.sync_threads()
         self.chunks(units, before, count, longest, workers, walk_cost, counts, assigned, found, me)
         cute.arch.sync_threads()
@@ -117,9 +118,8 @@ class Planner:
 
         walked = winner < 0
         tables = (units, request, first, partials, worker_first)
-        start_request, start_unit = (table[chosen, None] for table in starts)
         if walked:
-            self.order_walk(start_request, start_unit, first, worker_first, keys, count, workers, sums, me)
+            self.order_walk(start, first, worker_first, keys, count, workers, sums, me)
         pieces = self.number(units, request, first, partials, merges, lengths, sums, count, chunk, walked, me)
         if not walked:
             self.order_chunks(
@@ -134,7 +134,7 @@ class Planner:
                 piece = keys[rank] & 0xFFFF
                 worker = self.dealt(assigned[side, winner, None], rank, workers)
                 place = worker_first[worker] + places[rank]
-            self.write(piece, place, worker, chunk, walked, keys, start_unit, tables, count, lengths, items, lanes)
+            self.write(piece, place, worker, chunk, walked, keys, start, tables, count, lengths, items, lanes)
         for place in cutlass.range(me[0], workers * lanes + 1, THREADS, unroll=1):
             worker = place // lanes
             begin = worker_first[worker]
@@ -181,8 +181,8 @@ class Planner:
                 before[place] = begin
             place = place + some[n]
             begin = begin + cost
-        if thread == 0:
-            before[count] = total
+        if thread < 32:
+            before[count + thread] = Int32(select_(thread == 0, total, Int32(FAR)))
         top = cute.arch.warp_redux_sync(cutlass.max(mine[0], mine[1]), "max")
         if lane == 0:
             sums[0, warp] = top
@@ -237,20 +237,20 @@ class Planner:
         return every
 
     @cute.jit
-    def order_walk(self, start_request, start_unit, first, worker_first, cuts, count, workers, sums, me) -> None:
+    def order_walk(self, start, first, worker_first, cuts, count, workers, sums, me) -> None:
         """Of a walk: `worker_first`, the workers that begin in the middle of a request in `cuts`, pieces in `first`."""
         thread, _, _ = me
         for index in cutlass.range(thread, count, THREADS):
             first[index] = Int32(1)
         inside = Int32(0)
         if thread < workers:
-            inside = cutlass.min(start_unit[thread], 1)
+            inside = cutlass.min(start[thread] & UNITS, 1)
         cut, _ = self.scan(inside, sums, 1, me)  # and a barrier: the ones are there
         if thread <= workers:
-            worker_first[thread] = start_request[thread] + inside + cut
+            worker_first[thread] = (start[thread] >> UNIT_BITS) + inside + cut
             if inside > 0:
                 cuts[cut] = thread
-                cute.arch.atomic_add(self.at(first, start_request[thread]), Int32(1), scope="cta")
+                cute.arch.atomic_add(self.at(first, start[thread] >> UNIT_BITS), Int32(1), scope="cta")
         cute.arch.sync_threads()
 
     @cute.jit
@@ -291,7 +291,10 @@ class Planner:
         while run <= size:  # bitonic
             step = run // 2
             while step > 0:
-                cute.arch.sync_threads()
+                if (step > 32) | ((step == 32) & (run > 64)):  # else a warp has what it had in the step before
+                    cute.arch.sync_threads()
+                else:
+                    cute.arch.sync_warp()
                 for pair in cutlass.range(thread, size // 2, THREADS, unroll=1):
                     low = 2 * pair - (pair & (step - 1))
                     a, b = keys[low], keys[low + step]
@@ -313,43 +316,48 @@ class Planner:
 
     @cute.jit
     def walk(self, before, count, workers, starts, found, me) -> None:
-        """Warp n fills workers up to n quarters above the mean load. Where they begin, and the cost, FAR if none."""
+        """Warp n fills workers up to n quarters above the mean load; `found`: whether there was room for all.
+
+        Where each worker begins: its request, and in the lower bits how many units of that are done.
+        """
         _, warp, lane = me
-        start_request, start_unit = (table[warp, None] for table in starts)
         total = before[count]
         capacity = total // workers + warp
-        request, done, begin = Int32(0), Int32(0), Int32(0)  # begin: what costs up to here
-        load, cuts, split, last_cut = Int32(0), Int32(0), Int32(0), Int32(-1)
-        for worker in cutlass.range(workers, unroll=1):
+        request, begin, start = Int32(0), Int32(0), Int32(0)  # begin: what costs up to here
+        if warp <= self.item + QUARTERS:
+            for worker in cutlass.range(workers, unroll=1):
+                if lane == 0:
+                    starts[warp, worker] = start
+                target = begin + capacity
+                fits, reached = Int32(32), begin
+                while fits == 32:  # the lanes look at this request and the next 31; this one fits, or part of it
+                    end = before[request + lane]
+                    fits = cute.arch.popc(cute.arch.vote_ballot_sync(end <= target))
+                    reached = cute.arch.shuffle_sync(end, fits - 1)
+                    request = request + fits - 1
+                taken = cutlass.max(target - cutlass.max(reached, begin) - self.item, 0) & -QUARTERS
+                begin = cutlass.min(cutlass.max(reached, begin) + taken, total)
+                start = (request << UNIT_BITS) + ((begin - reached) >> 2)
             if lane == 0:
-                start_request[worker] = request
-                start_unit[worker] = done
-            if request < count:
-                following, fits = request, Int32(32)
-                while fits == 32:  # the lanes look at the next 32 requests
-                    end = Int32(FAR)
-                    if following + lane < count:
-                        end = before[following + lane + 1]
-                    fits = cute.arch.popc(cute.arch.vote_ballot_sync(end <= begin + capacity))
-                    following = following + fits
-                reached = begin
-                if following > request:
-                    reached = before[following]
-                    done = Int32(0)
-                taken, used = Int32(0), reached - begin
-                room = capacity - used - self.item
-                if (following < count) & (room >= QUARTERS):
-                    taken = room // QUARTERS
-                    used = used + QUARTERS * taken + self.item
-                    cuts = cuts + 1
-                    split = split + Int32(select_(last_cut != following, Int32(1), Int32(0)))
-                    last_cut = following
-                load = cutlass.max(load, used)
-                request, done, begin = following, done + taken, reached + QUARTERS * taken
+                starts[warp, workers] = start
         if lane == 0:
-            start_request[workers] = request
-            start_unit[workers] = done
-            found[0, warp] = Int32(select_(request < count, Int32(FAR), self.cost(load, cuts + split, workers)))
+            found[0, warp] = begin - total
+
+    @cute.jit
+    def cost_of_walk(self, start, before, workers, me) -> Int32:
+        """Every warp finds it for itself."""
+        load, partials = Int32(0), Int32(0)
+        for worker in cutlass.range(me[2], workers, 32, unroll=1):
+            here, there = start[worker], start[worker + 1]
+            cut = cutlass.min(there & UNITS, 1)
+            begin = before[here >> UNIT_BITS] + QUARTERS * (here & UNITS)
+            end = before[there >> UNIT_BITS] + QUARTERS * (there & UNITS)
+            load = cutlass.max(load, end - begin + self.item * cut)
+            # A cut is a piece more, and one more still if it is the first of its request.
+            again = ((here & UNITS) > 0) & ((here >> UNIT_BITS) == (there >> UNIT_BITS))
+            partials = partials + cut + Int32(select_(again, Int32(0), cut))
+        load = cute.arch.warp_redux_sync(load, "max")
+        return self.cost(load, cute.arch.warp_redux_sync(partials, "add"), workers)
 
     @cute.jit
     def chunks(self, units, before, count, longest, workers, walk_cost, counts, assigned, found, me) -> None:
@@ -448,12 +456,10 @@ class Planner:
         return Int32(cute.arch.warp_redux_sync(largest, "umax"))
 
     @cute.jit
-    def least_capacity(self, found, me) -> tuple[Int32, Int32]:
-        """The first walk that had room for all, and its cost."""
-        cost = found[0, me[2] % WARPS]
-        able = cute.arch.vote_ballot_sync(cost != FAR)
-        chosen = cute.arch.popc((able & -able) - 1)
-        return chosen, cute.arch.shuffle_sync(cost, chosen)
+    def least_capacity(self, found, me) -> Int32:
+        """The first walk that had room for all."""
+        able = cute.arch.vote_ballot_sync(found[0, me[2] % WARPS] == 0)
+        return cute.arch.popc((able & -able) - 1)
 
     @cute.jit
     def cheapest(self, found, walk_cost, me) -> tuple[Int32, Int32, Int32]:
@@ -472,9 +478,7 @@ class Planner:
     # -- a thread alone --------------------------------------------------------------------------------------------
 
     @cute.jit
-    def write(
-        self, piece, place, worker, chunk, walked, cuts, start_unit, tables, count, lengths, items, lanes
-    ) -> None:
+    def write(self, piece, place, worker, chunk, walked, cuts, start, tables, count, lengths, items, lanes) -> None:
         """The rows of one piece in the table of items: `place` of its lane, with `worker`, for every row block."""
         units, request, first, partials, worker_first = tables
         index = self.last_begun(first, count, piece)
@@ -482,9 +486,9 @@ class Planner:
         begin, end = Int32(0), units[index]
         if walked:  # the pieces before are those of `index` requests and of as many cuts as are left
             if part > 0:
-                begin = start_unit[cuts[piece - index - 1]]
+                begin = start[cuts[piece - index - 1]] & UNITS
             if part + 1 < parts:
-                end = start_unit[cuts[piece - index]]
+                end = start[cuts[piece - index]] & UNITS
         else:
             begin, end = self.cut(units[index], part, parts)
         length = lengths[request[index]]
