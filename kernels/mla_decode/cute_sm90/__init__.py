@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake.build import cute as cute_build
 from cutesnake.contract import Build, Runner, Variant, not_baked
-from kernels.mla_decode.cute_sm90 import layout
+from kernels.mla_decode.cute_sm90 import layout, plan_layout
 from kernels.mla_decode.operator import request_lengths
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ FUNCTION = "mla_decode_cute_sm90"
 CLUSTER_BYTES = 300_000_000  # at 302 to 604 MB clusters are 1 to 2 % faster, at less 1 to 3 % slower, at more they tie
 PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for the card at hand, in `bind`
 DTYPES = ("bf16", "fp16")
-# What the step that plans on the card has room for (planner.py).
-PLANNED_BATCH, PLANNED_LENGTH = 1024, 131_072
 
 
 @not_baked
@@ -65,7 +63,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     found = [variant for _, variant in sorted(zip(costs, found, strict=True), key=lambda pair: pair[0])]
     default = found[0]
     found.append(Variant(f"{default.id}_filled", {**default.params, "padding": layout.FILLED}))
-    if workload.batch <= PLANNED_BATCH and workload.kv_length <= PLANNED_LENGTH:
+    if workload.batch <= plan_layout.MOST_REQUESTS and workload.kv_length <= plan_layout.MOST_LENGTH:
         found.append(Variant(f"{default.id}_planned", {**default.params, "planned": True}))
     return tuple(found)
 
