@@ -115,6 +115,8 @@ def test_the_schedule_made_on_the_card_is_the_hosts(built, lengths):
 def test_new_lengths_are_computed_after_a_plan_in_the_simulator(built):
     """Lengths change in place: `plan` makes their schedule where the launches read it, then all is right."""
     kind, folder = built
+    if kind == "cluster2":
+        pytest.skip("by new lengths nothing changes there that does not for cluster1")
     variants = json.loads((folder / "build.json").read_text())["variant"]
     work = {"dtype": "bf16", "batch": 4, "kv_length": 200, "heads": 70, "paged": True}
     kinds = ["randn", "empty_requests", "nan_padding", "bad_table"]  # every second one is planned for, not bound
