@@ -7,6 +7,7 @@ transpose of B[group of i]. Operands are fp8 with float32 scales, as in `gemm_bl
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -124,14 +125,25 @@ def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outp
 
 def products(inputs: Inputs, workload: Workload, c: torch.Tensor) -> torch.Tensor:
     """C by one product per group of operands dequantized to its element type; returns `c`, which it fills."""
+    a = blockwise.dequantize_rows(inputs.a, inputs.a_scales).to(c.dtype)
+    weights = (blockwise.dequantize_blocks(*each) for each in zip(inputs.b, inputs.b_scales, strict=True))
+    return multiply_groups(a, weights, workload.group_rows, c)
+
+
+def multiply_groups(
+    a: torch.Tensor, weights: Iterable[torch.Tensor], group_rows: tuple[int, ...], c: torch.Tensor
+) -> torch.Tensor:
+    """Each group's rows of A by the transpose of its weights [n, k], in the element type of `c`, which is returned.
+
+    The groups' rows follow each other in A and C; weights are asked for one by one, since all might not fit.
+    """
     import torch
 
-    a = blockwise.dequantize_rows(inputs.a, inputs.a_scales).to(c.dtype)
     begin = 0
-    for group, rows in enumerate(workload.group_rows):
-        b = blockwise.dequantize_blocks(inputs.b[group], inputs.b_scales[group]).to(c.dtype)
-        torch.mm(a[begin : begin + rows], b.T, out=c[begin : begin + rows])
-        begin += rows
+    for b, rows in zip(weights, group_rows, strict=True):
+        end = begin + rows
+        torch.mm(a[begin:end].to(c.dtype), b.to(c.dtype).T, out=c[begin:end])
+        begin = end
     return c
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cutesnake.contract import Cost
 from cutesnake.workload import require_choice, require_sizes
-from kernels.gemm_grouped_contiguous.operator import SIZES, uneven_rows
+from kernels.gemm_grouped_contiguous.operator import SIZES, multiply_groups, uneven_rows
 from kernels.gemm_mixed import operator as mixed
 
 if TYPE_CHECKING:
@@ -111,14 +111,8 @@ def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outp
 
 def products(inputs: Inputs, workload: Workload, c: torch.Tensor) -> torch.Tensor:
     """C by one product per group in the element type of `c`, which is filled and returned."""
-    import torch
-
-    begin = 0
-    for group, rows in enumerate(workload.group_rows):
-        b = mixed.weights(inputs.b[group], inputs.b_scales[group]).to(c.dtype)
-        torch.mm(inputs.a[begin : begin + rows].to(c.dtype), b.T, out=c[begin : begin + rows])
-        begin += rows
-    return c
+    weights = (mixed.weights(*each) for each in zip(inputs.b, inputs.b_scales, strict=True))
+    return multiply_groups(inputs.a, weights, workload.group_rows, c)
 
 
 def reference(inputs: Inputs, workload: Workload) -> Outputs:
