@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,40 @@ def test_prices_are_multiples_of_a_quarter():
     assert prices(True).quarters == (11, 6, 12)
     with pytest.raises(ValueError, match=r"the price item is 0\.3"):
         Prices(item=0.3, merge=1.0, partial=1.0)
+
+
+@pytest.mark.slow
+def test_a_call_right_after_a_plan_reads_no_table_before_it_is_written():
+    """The attention kernel is launched early: what keeps it behind the plan is the kernel that does nothing."""
+    import torch
+
+    import ptxsim
+    from cutesnake.load.build import LoadedBuild
+    from cutesnake.load.cute import opened_by
+    from kernels.mla_decode import cute_sm90, operator
+
+    folder = build("mla_decode", "cute_sm90", "sm_90a", variant("cluster1"))
+    work = operator.Workload(2, 70, heads=16, paged=True)
+    inputs, outputs = operator.make_inputs(work, 0, "cpu", "ragged"), operator.make_outputs(work)
+    module, caught = ptxsim.Module.from_file(folder / "kernel.ptx"), []
+
+    def opened(_, function):
+        def call(*arguments):
+            given = (*arguments[:-1], ptxsim.Pointer(torch.zeros(1), "stream"))
+            caught.extend(ptxsim.capture(folder / "kernel.o", function, given, module, sm_count=4))
+
+        return call
+
+    with opened_by(opened, 4):
+        runner = cute_sm90.bind(LoadedBuild(folder), work, inputs, outputs)
+    runner.plan(0)
+    runner(0)
+    # Caught by two calls, in one memory: else nothing is known of what both touch.
+    plan, between, attention, combine = (replace(launch, memory=caught[0].memory) for launch in caught)
+    result = ptxsim.run([plan, between, attention, combine], "random")
+    assert not result.findings, str(result.findings[0])
+    expected = operator.reference(inputs, work).out
+    assert (outputs.out.float() - expected).norm() < 0.01 * expected.norm()
+    without = ptxsim.run([plan, attention, combine], "random")
+    early = [str(finding) for finding in without.findings if "griddepcontrol.wait" in str(finding)]
+    assert early and all("the launch before (kernel_cutlass_plan_kernel" in finding for finding in early)
