@@ -12,6 +12,7 @@ from ..launch import Launch
 from ..syntax import PtxError
 from .device import DeviceModel
 from .grid import Placement, place
+from .machine_code import belongs
 from .memory_system import Cache, MemorySystem, displaced, evicted, missing, written_back
 from .prediction import LaunchTime
 from .recorder import Recorder
@@ -22,6 +23,7 @@ from .timed_machine import TimedMachine
 
 _ROUNDS = 4  # clusters that a group of SMs runs one after the other before the rest is taken to go on like the last
 _MANY_WAVES = 2
+_IMPOSSIBLE = 150.0  # percent of what a card can do, which an estimate by neighbours' work may exceed by a little
 _EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID
 
 
@@ -178,7 +180,7 @@ class Setting:
             100 * l2 / (cycles * f.l2_gb_per_s * 1e3 / self.clock_mhz),
             recorder,
             self.alike,
-            self.code is None,
+            self.code is None or not belongs(self.launch.kernel.instructions, self.code),
         )
 
 
@@ -186,10 +188,21 @@ def time_launch(setting: Setting) -> Timed:
     """The first group of SMs stands for all where all clusters have the same to do; else see `_uneven`."""
     placement, recorder = setting.placement, Recorder()
     if not setting.alike:
-        return _uneven(setting)
+        return possible(_uneven(setting))
     numbers = range(0, placement.clusters, placement.groups)
     trial = setting.simulate(setting.machine(), recorder, numbers, _ROUNDS * placement.places)
     return setting.outcome(trial.cycles, [trial], recorder)
+
+
+def possible(timed: Timed) -> Timed:
+    """What came out, unless no card could do it. Raises PtxError: the scouted clusters did not stand for the others."""
+    busiest = max(timed.tensor_percent, timed.dram_percent, timed.l2_percent)
+    if busiest > _IMPOSSIBLE:
+        raise PtxError(
+            f"kernel {timed.launch.name[:80]}: what its clusters have to do differs in a way that the clock does not "
+            f"follow (it would keep the card busy for {busiest:.0f} % of the time)"
+        )
+    return timed
 
 
 def _uneven(setting: Setting) -> Timed:

@@ -8,6 +8,7 @@ that ptxas is known to fold away, with registers as scoreboards.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..pending import results_and_sources
@@ -38,6 +39,8 @@ _SPECIAL = ("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh", "div")
 _FLOAT_ON_FMA = ("add", "sub", "mul", "fma", "mad")
 _COPIES = ("cp", "st.async", "tensormap")
 _BARRIERS = ("mbarrier", "bar", "barrier")
+_TELLING = ("global", "shared", "special", "shuffle")  # units that machine code has only where its PTX has them
+_ALIKE = 0.5  # the part of such instructions that stand at lines of their kind, where the text is the right one
 
 
 class Op(NamedTuple):
@@ -111,7 +114,7 @@ class Costs:
 def block_costs(program: TimedProgram, code: Code | None, figures: Figures) -> list[tuple[Op, ...]]:
     """The instructions of each block."""
     costs = Costs(figures)
-    if code is None or not any(op.line for op in code.ops):
+    if code is None or not belongs(program.instructions, code):
         return [tuple(_made_up(program, block, costs)) for block in program.blocks]
     home: dict[int, int] = {}  # PTX line → block
     for block in program.blocks:
@@ -122,6 +125,17 @@ def block_costs(program: TimedProgram, code: Code | None, figures: Figures) -> l
         if op.line in home:
             found[home[op.line]].append(op)
     return [tuple(costs.of_sass(op) for op in _once(program, block, found[block.index])) for block in program.blocks]
+
+
+def belongs(instructions: Sequence[Instruction], code: Code) -> bool:
+    """Whether the PTX lines in the machine code are those of this text.
+
+    cuTile's are not: tileiras writes down another text than the one it assembles, with other lines.
+    """
+    units = {ins.line: ptx_unit(ins) for ins in instructions}
+    telling = [op for op in code.ops if op.unit in _TELLING]
+    alike = sum(units.get(op.line) == op.unit for op in telling)
+    return any(op.line for op in code.ops) and alike >= _ALIKE * len(telling)
 
 
 def _once(program: TimedProgram, block: Block, ops: list[SassOp]) -> list[SassOp]:

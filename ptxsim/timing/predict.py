@@ -103,5 +103,5 @@ def _notes(timed: Sequence[Timed]) -> tuple[str, ...]:
     if any(not x.exact for x in timed):
         notes.append("The work differs from cluster to cluster; the times of most go by how much work they have.")
     if any(x.without_code for x in timed):
-        notes.append("There was no machine code: instructions and their stalls are estimated from the PTX.")
+        notes.append("There was no machine code of this PTX: instructions and their stalls are estimated.")
     return tuple(notes)

@@ -1,5 +1,6 @@
 """ptxsim's clock on kernels so small that their time follows from the card's parameters by hand."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -8,6 +9,7 @@ from snippets import kernel_text, run_kernel
 
 import ptxsim
 from ptxsim.timing import DeviceModel
+from ptxsim.timing.launch_time import Setting, possible, time_launch
 from ptxsim.timing.memory_system import displaced
 from ptxsim.timing.scout import Surveyor
 
@@ -266,6 +268,13 @@ def test_a_grid_is_looked_at_once_where_the_caller_keeps_what_was_found(monkeypa
     monkeypatch.setattr(Surveyor, "survey", lambda self: pytest.fail("looked at a second time"))
     second = ptxsim.predict(launch, CARD, cache="cold", surveys=surveys)
     assert [first.microseconds, second.microseconds] == [found.microseconds for found in fresh]
+
+
+def test_what_no_card_could_do_is_not_given_for_a_prediction() -> None:
+    timed = time_launch(Setting(launched(CHAIN), CARD, None, 1000, "warm"))
+    with pytest.raises(ptxsim.PtxError, match=r"busy for 200 % of the time"):
+        possible(dataclasses.replace(timed, tensor_percent=200.0))
+    assert possible(timed) is timed
 
 
 def test_a_kernel_that_does_not_fit_is_one_clear_line() -> None:

@@ -75,6 +75,18 @@ def test_a_loop_costs_its_rounds(compiled) -> None:
     assert grown == pytest.approx(2000 * 8 * 4, rel=0.4)  # with the end of each round; ptxas unrolls it
 
 
+def test_machine_code_that_was_made_of_another_text_is_not_taken_for_its_own(compiled) -> None:
+    """As cuTile's: the text beside the cubin has other lines than the one that was assembled."""
+    chain = "ex2.approx.ftz.f32 %f1, %f1;\n" * 50
+    module, cubin = compiled(chain)
+    shifted = ptxsim.Module.from_text("// a line more\n" * 100 + text(chain))
+    assert cycles(shifted, cubin) == cycles(shifted, None) != cycles(module, cubin)
+    notes = [
+        ptxsim.predict(ptxsim.launch(m, "k", (1,), (32,), (0,)), CARD, code=cubin).notes for m in (module, shifted)
+    ]
+    assert not any("PTX" in note for note in notes[0]) and any("PTX" in note for note in notes[1])
+
+
 def test_a_cubin_of_another_kernel_is_one_clear_line(compiled) -> None:
     _, cubin = compiled(CHAIN)
     other = ptxsim.Module.from_text(text(CHAIN).replace(" k(", " other("))
