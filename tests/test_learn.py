@@ -78,6 +78,16 @@ def test_answers_follow_the_record() -> None:
     assert found[QUESTIONS["copies"].text] == "Its code has 2 TMA load instructions."
 
 
+@pytest.mark.parametrize("found", [True, False])
+def test_yes_and_no_answer_only_what_is_asked_so(found) -> None:
+    names = record()["functions"][0]["patterns"]
+    known = {name: {"found": found, "evidence": "what was seen", "lines": []} for name in names}
+    asked = ["persistent", "softmax", "cluster", "epilogue", "boundary", "drain"]
+    for question, answer in answers(record(patterns=known), asked):
+        assert answer.startswith(("Yes", "No: ")) == question.startswith(("Does", "Is")), (question, answer)
+        assert answer[0].isupper() and answer.lower().endswith("what was seen.")
+
+
 def test_an_unknown_question_is_named_in_one_line(tmp_path) -> None:
     text = (ROOT / "config/learning.yaml").read_text()
     (tmp_path / "learning.yaml").write_text(text.replace("[grid, copies, boundary]", "[grid, copies, edges]"))

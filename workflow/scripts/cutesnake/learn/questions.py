@@ -155,11 +155,13 @@ def _launch(record: Mapping[str, Any]) -> str:
     return f"Attributes set at launch: {', '.join(on) or 'none'}; {waits} griddepcontrol instructions in its code."
 
 
-def _pattern(name: str) -> Callable[[Mapping[str, Any]], str]:
+def _pattern(name: str, there: str = "Yes: ", not_there: str = "No: ") -> Callable[[Mapping[str, Any]], str]:
+    """What was found out about a pattern, after a word that suits the question."""
+
     def answer(record: Mapping[str, Any]) -> str:
         found = main(record)["patterns"][name]
-        word = {True: "Yes", False: "No", None: "Unknown"}[found["found"]]
-        return f"{word}: {found['evidence']}{_at(found['lines'])}."
+        told = {True: there, False: not_there, None: "Unknown: "}[found["found"]] + found["evidence"]
+        return f"{told[:1].upper()}{told[1:]}{_at(found['lines'])}."
 
     return answer
 
@@ -177,10 +179,14 @@ QUESTIONS = {
     "launch": Question("Which launch attributes does the host set, and what does the kernel wait for?", _launch),
     "persistent": Question("Does a CTA walk over several tiles, and when does it stop?", _pattern("persistent loop")),
     "softmax": Question("Is the softmax computed on the way, in which loop?", _pattern("online softmax")),
-    "cluster": Question("What do the CTAs of a cluster exchange?", _pattern("cluster communication")),
-    "epilogue": Question("By which way do results leave?", _pattern("epilogue")),
-    "boundary": Question("What happens at the edges of the problem?", _pattern("boundary handling")),
-    "drain": Question("How are the last stages of the pipelines flushed?", _pattern("pipeline drain")),
+    "cluster": Question("What do the CTAs of a cluster exchange?", _pattern("cluster communication", "", "Nothing: ")),
+    "epilogue": Question("By which way do results leave?", _pattern("epilogue", "", "None was found: ")),
+    "boundary": Question(
+        "What happens at the edges of the problem?", _pattern("boundary handling", "", "Nothing is done for them: ")
+    ),
+    "drain": Question(
+        "How are the last stages of the pipelines flushed?", _pattern("pipeline drain", "", "They are not: ")
+    ),
 }
 
 
