@@ -16,7 +16,7 @@ from cutesnake.predict.held import Held, Part
 PANELS = {"warm": "Calls back to back (warm)", "cold": "Lone calls, empty L2 (cold)"}
 FILLS: dict[Part, str] = {"development": "full", "held_out": "bottom", "blind": "none"}
 NAMES: dict[Part, str] = {"development": "development", "held_out": "held out at first", "blind": "opened last"}
-OFF = 1.3  # how far off the dashed lines are
+OFF = 0.3  # how far off the dashed lines are, as a part of what was measured
 
 
 def draw_validation(held: Sequence[Held]) -> Drawing:
@@ -38,7 +38,14 @@ def draw_validation(held: Sequence[Held]) -> Drawing:
             axis.set_title(PANELS[kind])
         handles = [
             pyplot.Line2D([], [], color=INK, linewidth=1.0, label="as measured"),
-            pyplot.Line2D([], [], color=SOFT, linewidth=0.8, linestyle="--", label="30 % slower, 30 % faster"),
+            pyplot.Line2D(
+                [],
+                [],
+                color=SOFT,
+                linewidth=0.8,
+                linestyle="--",
+                label=f"predicted {100 * OFF:.0f} % too slow, too fast",
+            ),
         ]
         for name, (marker, colour) in looks.items():
             for part in sorted({row.part for row in held if row.operator == name}, key=places.__getitem__):
@@ -65,7 +72,7 @@ def _panel(axis: Axes, rows: Sequence[Held], looks: dict[str, tuple[str, str]]) 
     low, high = min(times) / 1.4, max(times) * 1.4
     axis.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), aspect="equal")
     axis.plot((low, high), (low, high), color=INK, linewidth=1.0)
-    for factor in (OFF, 1 / OFF):
+    for factor in (1 + OFF, 1 - OFF):
         axis.plot((low, high), (low * factor, high * factor), color=SOFT, linewidth=0.8, linestyle="--")
     for name, (marker, colour) in looks.items():
         for part, fill in FILLS.items():
