@@ -63,31 +63,36 @@ def test_no_empty_request_is_split():
 
 @pytest.mark.parametrize(
     ("element_bytes", "groups", "in_place"),
-    [(2, 2, False), (2, 1, False), (1, 2, False), (1, 1, False), (1, 2, True), (2, 1, True)],
+    [(2, 2, False), (2, 1, False), (1, 2, False), (1, 1, False), (1, 2, True)],
 )
 def test_the_budget_fits_an_sm(element_bytes, groups, in_place):
     sizes = layout.make_layout(element_bytes, groups, in_place)
-    more = (sizes.boxes if in_place else layout.STAGE_BOXES) * layout.BOX_BYTES
-    assert sizes.shared_bytes + 1024 <= 232_448 < sizes.shared_bytes + 1024 + more
-    tile = 1 if in_place else sizes.key_stages
-    assert sizes.stages > tile, "the keys of the next tile must fit, or the product waits for itself"
+    slot = layout.BOX_BYTES * (sizes.part_boxes * sizes.parts + 1)
+    assert sizes.shared_bytes <= layout.SHARED_BYTES < sizes.shared_bytes + slot
     assert layout.OUT_COLUMN + layout.OUT_COLUMNS <= layout.TENSOR_MEMORY_COLUMNS <= 512
-    result = 4 * layout.CTA_ROWS * layout.LATENT  # fp32, all of it: after the last item it goes through the ring
-    assert result <= layout.BOX_BYTES * sizes.ring_boxes
+    result = 4 * layout.CTA_ROWS * layout.LATENT  # fp32, all of it: after the last item it goes through the slots
+    assert result <= layout.BOX_BYTES * sizes.kv_boxes
     assert 2 ** (sizes.offset + sizes.slack) <= 448, "P in e4m3"
 
 
-@pytest.mark.parametrize(("element_bytes", "groups"), [(1, 2), (2, 1)])
-def test_in_place_each_unit_is_the_values_of_one_page_and_half(element_bytes, groups):
-    """What a CTA keeps of its keys for its own page are its own columns, and it loads over the rest."""
-    sizes = layout.make_layout(element_bytes, groups, True)
-    for unit in range(layout.UNITS):
-        page, half = divmod(unit, 2)
-        assert sizes.box * sizes.unit_box(page, half) == layout.HALF * half + layout.HALF // layout.CTAS * page
-    boxes = [box for unit in range(layout.UNITS) for box in sizes.released_boxes(unit)]
-    assert sorted(boxes) == list(range(sizes.boxes))
-    if sizes.p_in_slot:
-        assert sizes.boxes - 1 in sizes.released_boxes(layout.UNITS - 1), "P lies there until the last product"
+def test_in_place_16_bits_are_refused_since_no_second_tile_fits():
+    with pytest.raises(ValueError, match="no room"):
+        layout.make_layout(2, 2, in_place=True)
+
+
+@pytest.mark.parametrize(("element_bytes", "in_place"), [(1, True), (1, False), (2, False)])
+def test_every_box_of_a_slot_is_in_one_part_and_every_column_of_the_keys_too(element_bytes, in_place):
+    sizes = layout.make_layout(element_bytes, 2, in_place)
+    boxes = [sizes.first_box(slot, part) for slot in range(sizes.slots) for part in range(sizes.parts)]
+    assert boxes == list(range(0, sizes.kv_boxes, sizes.part_boxes))
+    pairs = [pair for part in range(sizes.key_parts) for pair in sizes.key_boxes(0, part)]
+    assert sorted(q for q, _ in pairs) == list(range(sizes.boxes)), "every box of Q meets one of the keys"
+    values = {sizes.values_part(page) + n for page in range(2) for n in range(sizes.page_parts)}
+    keys = set(range(sizes.key_parts))
+    assert values == keys if in_place else not values & keys
+    # In place, what CTA p keeps of its keys for page p are its own columns, 256 p and up.
+    if in_place:
+        assert all(sizes.part_columns * sizes.values_part(page) == layout.HALF * page for page in range(2))
 
 
 def test_the_contract_is_imported_without_dsl_and_torch():
@@ -114,7 +119,7 @@ def make(name: str, target: str = "sm_100a") -> Path:
 
 
 EIGHT = [f"{dtype}_softmax8" for dtype in cute_sm100.DTYPES]
-IN_PLACE = ["fp8_in_place", "bf16_in_place"]
+IN_PLACE = ["fp8_in_place"]
 ALL = [*EIGHT, *(f"{dtype}_softmax4" for dtype in cute_sm100.DTYPES), *IN_PLACE]
 
 
@@ -141,16 +146,17 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     opcodes = re.findall(r"\b(UTC[A-Z]*MMA[.\w]*|UTMALDG[.\w]*|UTMASTG[.\w]*|UTCBAR[.\w]*)", sass)
     products = [opcode for opcode in opcodes if "MMA" in opcode]
     # Before and within the loop over tiles, or within and after it.
-    assert len(products) == 2 * (sizes.key_steps + layout.UNITS * sizes.unit_steps)
+    values = 2 * (layout.HALF // layout.UNIT_COLUMNS) * sizes.unit_steps
+    assert len(products) == 2 * (sizes.key_steps + values)
     assert all("2CTA" in opcode for opcode in products)
-    # Q, and a tile twice: before and within the loop, or within and after it. In place, values once, and of one page.
-    values = layout.STAGE_BOXES * sizes.value_stages
-    loads = 3 * sizes.boxes + (values // 2 if sizes.in_place else 2 * values)
+    # Of Q and of a tile's keys, and of its values, each part by one load, and the ropes. A tile stands there twice, as
+    # its products do; in place only its keys do, and its values have one page to load.
+    keys = sizes.key_parts + 1
+    loads = 3 * keys + (sizes.page_parts if sizes.in_place else 4 * sizes.page_parts)
     assert len([opcode for opcode in opcodes if opcode.startswith("UTMALDG")]) == loads
     assert len([opcode for opcode in opcodes if opcode.startswith("UTMASTG")]) == 2  # whole, and partial results
-    # A commit for each stage or unit, for the scores, for Q and for O, twice.
-    stages = layout.UNITS if sizes.in_place else sizes.key_stages + sizes.value_stages
-    commits = 2 * (stages + 3)
+    # A commit for each part that a product is the last to read, for the scores, for Q and for O, twice.
+    commits = 2 * (sizes.parts + 3)
     assert len([opcode for opcode in opcodes if "MULTICAST" in opcode]) == commits
 
 

@@ -27,20 +27,40 @@ cute_sm100.compile(variant, "sm_100a", Path(sys.argv[1]))
 
 NAMES = {"bf16": "bf16_softmax8", "fp8": "fp8_in_place"}
 LENGTHS = (900, 100, 90, 120, 60)
-KV_FULL = "cute.arch.mbarrier_wait(self.mbarriers + self.layout.kv_full + stage, phase)"
-KV_EMPTY = "cute.arch.mbarrier_wait(self.mbarriers + self.layout.kv_empty + stage, phase)"
+VALUES_FULL = "cute.arch.mbarrier_wait(self.mbarriers + self.layout.values_full + 2 * page_parts * slot + n, phase)"
 # name: file, what stands there, what is put in its place
 MUTANTS = {
-    "a product does not wait for its operands": ("product.py", KV_FULL, "pass"),
-    "a load does not wait for its stage": ("load.py", KV_EMPTY + "\n        self.expect", "self.expect"),
+    "scores do not wait for the keys": ("product.py", "cute.arch.mbarrier_wait(self.mbarriers + full, phase)", "pass"),
+    "a product does not wait for the values": ("product.py", VALUES_FULL, "pass"),
+    "keys are loaded before their place is free": (
+        "load.py",
+        "self.wait_for_part(count, part)\n            self.expect(full, len",
+        "self.expect(full, len",
+    ),
+    "values are loaded before their place is free": (
+        "load.py",
+        "self.wait_for_part(count, part)\n                self.expect",
+        "self.expect",
+    ),
+    "the CTA goes before the last products have released its memory": (
+        "load.py",
+        "                self.wait_for_part(count, part)\n            count += 1",
+        "                pass\n            count += 1",
+    ),
     "too few bytes expected": ("load.py", "ctas * boxes * BOX_BYTES", "boxes * BOX_BYTES"),
     "Q is loaded again before the scores have read it": (
         "load.py",
         "cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, phase)",
         "pass",
     ),
-    "a page's keys come first in its box": ("load.py", "(keys - PAGE, 0, index)", "(0, 0, index)"),
-    "values of the wrong half": ("load.py", "unit_boxes * self.rank + part", "unit_boxes * (1 - self.rank) + part"),
+    "a page's keys come first in its box": ("load.py", "(row, 0, 0, 0)", "(0, 0, 0, 0)"),
+    "values of the wrong half": ("load.py", "page_parts * self.rank + n", "page_parts * (1 - self.rank) + n"),
+    "pages of a tile in the wrong order": (
+        "load.py",
+        "page_table[request, 2 * tile]",
+        "page_table[request, 2 * tile + 1]",
+    ),
+    "a box begins a row too early": ("load.py", "PAGE) - PAGE", "PAGE) - PAGE - 1"),
     "the product does not wait for P": (
         "product.py",
         "cute.arch.mbarrier_wait(self.mbarriers + self.layout.p_full, count % 2)",
@@ -52,11 +72,10 @@ MUTANTS = {
         "CTAS * self.layout.softmax_threads // 32 - 1 if",
     ),
     "commits reach the leader alone": ("product.py", "BOTH = (1 << CTAS) - 1", "BOTH = 1"),
-    "a stage is released before its product is issued": (
+    "a part is released before its product is issued": (
         "product.py",
-        "            self.wait_for_stage(stage, phase)\n            for place",
-        "            self.wait_for_stage(stage, phase)\n            self.commit(self.layout.kv_empty + stage)\n"
-        "            for place",
+        VALUES_FULL,
+        VALUES_FULL + "\n            self.commit(self.layout.free + self.layout.parts * slot + part)",
     ),
     "the first product adds to what was there": ("product.py", "accumulate if page == 0 else True", "True"),
     "scores and output overlap in tensor memory": (
@@ -82,14 +101,14 @@ MUTANTS = {
     ),
     "P is announced to the own CTA": ("softmax.py", "self.layout.p_full, 0, scope", "self.layout.p_full, scope"),
     "one array of maxima for all tiles": (
-        "softmax.py",
-        "self.tops[count % 2,",
-        "self.tops[0,",
+        "epilogue.py",
+        "self.shared[turn % 2,",
+        "self.shared[0,",
     ),
     "warps of a row do not meet": (
-        "softmax.py",
-        "        self.meet()\n        for other in self.other_threads():\n            top",
-        "        for other in self.other_threads():\n            top",
+        "epilogue.py",
+        "        self.meet()\n        return",
+        "        return",
     ),
     "O is not rescaled": ("softmax.py", "self.rescale(factor)", "pass"),
     "loads of tensor memory are not waited for": ("epilogue.py", "cute.arch.fence_view_async_tmem_load()", "pass"),
@@ -108,7 +127,7 @@ MUTANTS = {
         "        cute.arch.barrier(barrier_id=ALL_WARPS, number_of_threads=self.layout.softmax_threads)",
         "        pass",
     ),
-    "a result is put into the ring while loads fill it": (
+    "a result is put into a slot while loads fill it": (
         "epilogue.py",
         "(is_last, rounds",
         "(is_last | (lane >= 0), rounds",
@@ -118,26 +137,16 @@ MUTANTS = {
         "cute.arch.mbarrier_wait(self.mbarriers + ready, count // SCORE_STAGES % 2)",
         "pass",
     ),
-    "keys are loaded over values that are still read": (
-        "in_place.py",
-        "            self.wait_for_unit(count, unit)\n            self.expect",
-        "            self.expect",
-    ),
-    "values in place are not waited for": (
-        "in_place.py",
-        "cute.arch.mbarrier_wait(self.mbarriers + self.layout.values_full + 2 * slot + page, turn)",
-        "pass",
-    ),
-    "values in place are of the own page": ("in_place.py", "2 * tile + other", "2 * tile + self.rank"),
+    "values in place are of the own page": ("in_place.py", "if self.rank == 1", "if self.rank == 0"),
     "values in place are expected from both CTAs": (
         "in_place.py",
-        "expect(full, 2 * unit_boxes, ctas=1)",
-        "expect(full, 2 * unit_boxes)",
+        "self.layout.part_boxes, ctas=1",
+        "self.layout.part_boxes",
     ),
-    "keys of a slot are not waited for": (
+    "values in place go over the own page's": (
         "in_place.py",
-        "cute.arch.mbarrier_wait(self.mbarriers + self.layout.keys_full + UNITS * slot + unit, turn)",
-        "pass",
+        "self.layout.parts * slot + parts * other",
+        "self.layout.parts * slot + parts * self.rank",
     ),
     "tensor memory is not given back": (
         "kernel.py",

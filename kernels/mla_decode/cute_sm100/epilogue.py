@@ -13,6 +13,7 @@ from cutlass.cutlass_dsl import select_
 
 from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
 from kernels.mla_decode.cute_sm100.layout import (
+    BOX_BYTES,
     CTA_ROWS,
     CTAS,
     HALF,
@@ -33,8 +34,8 @@ ALL_WARPS = 3  # named barrier of all softmax warps; 1 and 2 are of those that s
 class Epilogue:
     """A part of `Softmax`. Thread t has the row t % 64, in lane t % 128 of tensor memory.
 
-    Lanes 64 and up hold the upper half of a product's columns: the second page's scores, and the columns 128 to 255 of
-    each half of O. Groups of four warps share the columns of a lane.
+    Lanes 64 and up hold the upper half of a product's columns: the second page's scores, and the columns 256 and up of
+    O. Groups of four warps share the columns of a lane.
     """
 
     layout: Layout
@@ -42,9 +43,8 @@ class Epilogue:
     thread: Int32
     rank: Int32  # of the CTA in its pair
     tensor_memory: cute.Pointer
-    ring: cute.Pointer  # shared, and P's memory behind it: boxes of 64 rows of 128 bytes, swizzled in 16-byte pieces
-    tops: cute.Tensor  # shared [2, threads]: row maxima, by parity of the tile
-    sums: cute.Tensor  # shared [threads]
+    slots: cute.Pointer  # shared, and P's memory behind them: boxes of 64 rows of 128 bytes, swizzled in 16-byte pieces
+    shared: cute.Tensor  # shared [2, threads]: what the threads of a row tell each other, by parity of the turn
     mbarriers: Any
     scale_log2: Float32
     tma_out: tuple[cute.CopyAtom, cute.Tensor]  # and coordinates (rows, 512, batch)
@@ -66,6 +66,13 @@ class Epilogue:
             cute.arch.barrier(barrier_id=1, number_of_threads=64 * self.layout.groups)
         else:
             cute.arch.barrier(barrier_id=2, number_of_threads=64 * self.layout.groups)
+
+    def exchange(self, value: Float32, turn: Int32) -> list[Float32]:
+        """What the other threads of the row have. Turns are counted: two arrays are used one after the other, so that
+        whoever writes one again has met the row's other threads since on the other."""
+        self.shared[turn % 2, self.thread] = value
+        self.meet()
+        return [self.shared[turn % 2, other] for other in self.other_threads()]
 
     # -- tensor memory --------------------------------------------------------------------------------------------
 
@@ -152,7 +159,7 @@ class Epilogue:
     ) -> None:
         """This warp's 32 rows of its columns by TMA, 64 bytes of each row at a time, by way of shared memory.
 
-        After the last item each round has memory of its own in the ring, which nobody needs any more; before, all go
+        After the last item each round has memory of its own in the slots, which nobody needs any more; before, all go
         through 2 KB of P's.
         """
         atom, coordinates = tma
@@ -161,7 +168,6 @@ class Epilogue:
         warp, lane = cute.arch.make_warp_uniform(self.thread // 32), self.thread % 32
         tiles = cute.local_tile(coordinates, (32, width), (None, None, None))  # (32, width, blocks of rows, columns, n)
         rows = (CTAS * row_block + self.rank) * (CTA_ROWS // 32) + warp % 2
-        per_half = OUT_COLUMNS // 2
         box_elements = STORE_BYTES * 8 // kind.width
         for n in cutlass.range(rounds, unroll=1):
             values = self.read(OUT_COLUMN + OUT_COLUMNS // self.layout.groups * self.group + width * n, width)
@@ -169,8 +175,9 @@ class Epilogue:
             for i in cutlass.range_constexpr(width):
                 values[i] = values[i] * inverse
             converted.store(values.load().to(kind))
-            base = cute.recast_ptr(self.ring, dtype=kind)  # P's memory is behind the ring
-            start = base + box_elements * Int32(select_(is_last, rounds * warp + n, self.layout.p_place + warp))
+            base = cute.recast_ptr(self.slots, dtype=kind)
+            p_place = BOX_BYTES // STORE_BYTES * self.layout.p_box
+            start = base + box_elements * Int32(select_(is_last, rounds * warp + n, p_place + warp))
             if (lane == 0) & (not is_last):
                 cute.arch.cp_async_bulk_wait_group(0, read=True)
             cute.arch.sync_warp()
@@ -183,7 +190,7 @@ class Epilogue:
                     atom, 0, cute.make_layout(1), cute.group_modes(box, 0, 2), cute.group_modes(tiles, 0, 2)
                 )
                 column = OUT_COLUMNS // self.layout.groups * (warp // 4) + width * n  # of tensor memory
-                column = HALF * (column // per_half) + column % per_half + per_half * (warp // 2 % 2)
+                column += HALF * (warp // 2 % 2)
                 cute.copy(atom, shared, target[None, rows, column // width, index])
                 cute.arch.cp_async_bulk_commit_group()
         if lane == 0:

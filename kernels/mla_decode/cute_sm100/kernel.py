@@ -12,47 +12,51 @@ query tokens packed behind each other), 64 in each CTA, and walks over a range o
 
 Why pairs: a 128 x 512 fp32 output is all of an SM's tensor memory, so 128 rows of one request need two SMs, and a
 product by a pair keeps the tensor cores busy with 64 rows each. Of the second operand a pair's CTAs hold half each: for
-the scores a page of keys, for the values 128 of 256 columns. So keys and values come by loads of their own, through one
-ring of shared memory: of a tile 72 KB of keys and 64 KB of values in each CTA.
+the scores a page of keys, for the values 256 of 512 columns. So keys and values come by loads of their own: of a tile
+72 KB of keys and 64 KB of values in each CTA, in parts of 16 KB (layout.py).
 
-Budget per CTA (Blackwell: 232,448 bytes of shared memory, 512 columns of tensor memory):
+Budget per CTA (Blackwell: 232,448 bytes of shared memory, 512 columns of tensor memory), of 16-bit elements:
 
     Q             9 boxes of  8,192 bytes    73,728
-    ring          8 stages of 16,384 bytes  131,072
+    a slot        8 parts of 16,384 bytes   131,072
+    its rope                                  8,192
     P             2 boxes of  8,192 bytes    16,384
-    exchange    3 x 128 fp32                  1,536
+    exchange    2 x 256 fp32                  2,048
     mbarriers    22 x 8 bytes                   176
     tensor memory  2 x 64 columns of scores, 256 of output
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import cuda.bindings.driver as cuda
 import cutlass
 import cutlass.cute as cute
 import cutlass.utils.blackwell_helpers as sm100
-from cutlass import Float32, Int32, const_expr
+from cutlass import Float32, Int32
 from cutlass.cute.nvgpu import cpasync, tcgen05
 from cutlass.utils import SmemAllocator
 
 from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
-from kernels.mla_decode.cute_sm100.in_place import InPlaceLoader, InPlaceMultiplier
+from kernels.mla_decode.cute_sm100.in_place import InPlaceLoader
 from kernels.mla_decode.cute_sm100.layout import (
     BOX_BYTES,
     CTA_ROWS,
     CTAS,
     HALF,
     KEYS,
+    LATENT,
     OUT_COLUMN,
     PAGE,
     ROWS,
     STORE_ROW_BYTES,
     TENSOR_MEMORY_COLUMNS,
+    WIDTH,
     make_layout,
 )
-from kernels.mla_decode.cute_sm100.load import Loader
+from kernels.mla_decode.cute_sm100.load import Loader, Source
 from kernels.mla_decode.cute_sm100.product import Multiplier
 from kernels.mla_decode.cute_sm100.softmax import Softmax
 from kernels.mla_decode.split_kv.combine import Combine
@@ -60,13 +64,11 @@ from kernels.mla_decode.split_kv.combine import Combine
 
 class MlaDecodeSm100:
     """Compile-time choices: `dtype` (cutlass.BFloat16, Float16 or Float8E4M3FN), `groups` of four softmax warps, and
-    whether a tile's values take the place of its keys (`in_place`; of 16 bits only with one group)."""
+    whether a tile's values take the place of its keys (`in_place`)."""
 
     def __init__(self, dtype: type[cutlass.Numeric], groups: int, in_place: bool = False):
         self.dtype = dtype
         self.layout = make_layout(dtype.width // 8, groups, in_place)
-        if self.layout.p_in_slot and self.layout.stages < 2:
-            raise ValueError("values in place of 16-bit keys leave room for four softmax warps only (groups=1)")
 
     @cute.jit
     def __call__(
@@ -87,33 +89,30 @@ class MlaDecodeSm100:
         row_warps: Int32,  # of the combine kernel; 0 if no request was split
         stream: cuda.CUstream,
     ):
+        sizes = self.layout
         boxes = cute.tile_to_shape(
             tcgen05.make_smem_layout_atom(tcgen05.SmemLayoutAtomKind.K_SW128, self.dtype),
-            (PAGE, self.layout.box, self.layout.ring_boxes),
-            order=(0, 1, 2),
+            (PAGE, sizes.box, sizes.part_boxes, sizes.slots * sizes.parts),
+            order=(0, 1, 2, 3),
         )
-        one_box = cute.slice_(boxes, (None, None, 0))
-        load = cpasync.CopyBulkTensorTileG2SOp(tcgen05.CtaGroup.TWO)
-        tma_q, q_tma = cpasync.make_tiled_tma_atom(load, rows_first(q), one_box, (CTA_ROWS, self.layout.box))
-        tma_kv, kv_tma = cpasync.make_tiled_tma_atom(load, rows_first(kv), one_box, (PAGE, self.layout.box))
+        q_source, kv_source = self._source(q, boxes), self._source(kv, boxes)
         box_elements = BOX_BYTES // self.layout.element_bytes
         threads = self.layout.softmax_threads
 
         @cute.struct
         class SharedStorage:
             q: cute.struct.Align[cute.struct.MemRange[self.dtype, self.layout.boxes * box_elements], 1024]
-            kv: cute.struct.Align[cute.struct.MemRange[self.dtype, self.layout.ring_boxes * box_elements], 1024]
+            kv: cute.struct.Align[cute.struct.MemRange[self.dtype, self.layout.p_box * box_elements], 1024]
             p: cute.struct.Align[
                 cute.struct.MemRange[self.dtype, self.layout.p_bytes // self.layout.element_bytes], 1024
             ]
             tops: cute.struct.MemRange[Float32, 2 * threads]
-            sums: cute.struct.MemRange[Float32, threads]
             mbarriers: cute.struct.MemRange[cutlass.Int64, self.layout.mbarriers]
             tensor_memory: Int32
 
         self.storage = SharedStorage
         self.split_kernel(
-            *(tma_q, q_tma, tma_kv, kv_tma, page_table, items, item_offsets),
+            *(*q_source, *kv_source, page_table, items, item_offsets),
             *(*self._store(out), *self._store(out_partial), lse, lse_partial),
             *(scale_log2, heads, hidden_tokens, row_warps),
             boxes,
@@ -126,6 +125,21 @@ class MlaDecodeSm100:
             use_pdl=True,
         )
         Combine(self.dtype)(merges, out_partial, lse_partial, out, lse, row_warps, stream)
+
+    def _source(self, tensor: cute.Tensor, boxes: cute.ComposedLayout) -> tuple[Any, ...]:
+        """The fields of `Source`: loads of 64 rows, of a part of the latent columns and of the rope's."""
+        load, box = cpasync.CopyBulkTensorTileG2SOp(tcgen05.CtaGroup.TWO), self.layout.box
+        whole = rows_first(tensor)
+        in_boxes = cute.make_layout(
+            (tensor.shape[1], box, LATENT // box, tensor.shape[0]),
+            stride=(WIDTH, 1, box, tensor.stride[0]),
+        )
+        part, one_box = (cute.slice_(boxes, at) for at in ((None, None, None, 0), (None, None, 0, 0)))
+        latent = cute.make_tensor(tensor.iterator, in_boxes)
+        return (
+            *cpasync.make_tiled_tma_atom(load, latent, part, (CTA_ROWS, box, self.layout.part_boxes)),
+            *cpasync.make_tiled_tma_atom(load, whole, one_box, (CTA_ROWS, box)),
+        )
 
     def _store(self, out: cute.Tensor) -> tuple[cute.CopyAtom, cute.Tensor]:
         """TMA stores of 32 rows of 64 bytes."""
@@ -148,10 +162,14 @@ class MlaDecodeSm100:
     @cute.kernel
     def split_kernel(
         self,
-        tma_q: cute.CopyAtom,
-        q_tma: cute.Tensor,
-        tma_kv: cute.CopyAtom,
-        kv_tma: cute.Tensor,
+        q_part: cute.CopyAtom,
+        q_part_tma: cute.Tensor,
+        q_rope: cute.CopyAtom,
+        q_rope_tma: cute.Tensor,
+        kv_part: cute.CopyAtom,
+        kv_part_tma: cute.Tensor,
+        kv_rope: cute.CopyAtom,
+        kv_rope_tma: cute.Tensor,
         page_table: cute.Tensor,
         items: cute.Tensor,
         item_offsets: cute.Tensor,
@@ -176,7 +194,7 @@ class MlaDecodeSm100:
         mbarriers = storage.mbarriers.data_ptr()
 
         if warp == self.layout.load_warp:  # else their first use waits for them
-            for atom in (tma_q, tma_kv, tma_out, tma_partial):
+            for atom in (q_part, q_rope, kv_part, kv_rope, tma_out, tma_partial):
                 cpasync.prefetch_descriptor(atom)
         if warp == 0:
             with cute.arch.elect_one():
@@ -196,11 +214,17 @@ class MlaDecodeSm100:
             cute.arch.griddepcontrol_launch_dependents()
         work = (items, item_offsets[pair], item_offsets[pair + 1])
         if warp == self.layout.load_warp:
-            kv_boxes = storage.kv.get_tensor(boxes.outer, swizzle=boxes.inner)
-            q_boxes = storage.q.get_tensor(boxes.outer, swizzle=boxes.inner)
-            loads = (tma_q, tma_kv, q_tma, kv_tma, q_boxes, kv_boxes)
             kind = InPlaceLoader if self.layout.in_place else Loader
-            kind(self.layout, *loads, page_table, rank, mbarriers).run(*work)
+            loader = kind(
+                self.layout,
+                Source(q_part, q_part_tma, q_rope, q_rope_tma),
+                Source(kv_part, kv_part_tma, kv_rope, kv_rope_tma),
+                *self._targets(storage, boxes),
+                page_table,
+                rank,
+                mbarriers,
+            )
+            loader.run(*work)
         elif warp == self.layout.product_warp:
             if rank == 0:
                 self._multiplier(storage, tensor_memory, mbarriers).run(*work)
@@ -212,9 +236,8 @@ class MlaDecodeSm100:
                 thread=cute.arch.thread_idx()[0],
                 rank=rank,
                 tensor_memory=tensor_memory,
-                ring=storage.kv.data_ptr(),
-                tops=storage.tops.get_tensor(cute.make_layout((2, threads), stride=(threads, 1))),
-                sums=storage.sums.get_tensor(cute.make_layout(threads)),
+                slots=storage.kv.data_ptr(),
+                shared=storage.tops.get_tensor(cute.make_layout((2, threads), stride=(threads, 1))),
                 mbarriers=mbarriers,
                 scale_log2=scale_log2,
                 tma_out=(tma_out, out_tma),
@@ -236,33 +259,46 @@ class MlaDecodeSm100:
             count = CTAS * self.layout.softmax_threads // 32 if number == self.layout.p_full else 1
             cute.arch.mbarrier_init(mbarriers + number, count)
 
+    def _targets(self, storage: Any, boxes: cute.ComposedLayout) -> tuple[cute.Tensor, ...]:
+        """Shared memory as the loads fill it: Q's parts and rope, the parts and the ropes of all slots."""
+        sizes, element_bytes = self.layout, self.layout.element_bytes
+        one_box, parts = (cute.select(boxes, mode=modes) for modes in ([0, 1], [0, 1, 2]))
+
+        def view(first: cute.Pointer, box: int, layout: Any, *more: cute.Layout) -> cute.Tensor:
+            start = cute.recast_ptr(first + box * BOX_BYTES // element_bytes, layout.inner, dtype=self.dtype)
+            return cute.make_tensor(start, functools.reduce(cute.append, more, layout.outer))
+
+        per_part = cute.make_layout(sizes.key_parts, stride=sizes.part_boxes * BOX_BYTES // element_bytes)
+        per_slot = cute.make_layout(sizes.slots, stride=BOX_BYTES // element_bytes)
+        q, kv = storage.q.data_ptr(), storage.kv.data_ptr()
+        return (
+            view(q, 0, parts, per_part),
+            view(q, sizes.boxes - 1, one_box),
+            storage.kv.get_tensor(boxes.outer, swizzle=boxes.inner),
+            view(kv, sizes.kv_boxes, one_box, per_slot),
+        )
+
     def _multiplier(self, storage: Any, tensor_memory: cute.Pointer, mbarriers: cute.Pointer) -> Multiplier:
         """Shared memory as the products read it, as descriptors."""
         qk, pv = self._products()
-        sizes, ring = self.layout, self.layout.ring_boxes
-        tile_qk = (ROWS, KEYS, sizes.box)
+        sizes = self.layout
+        tile_qk, units = (ROWS, KEYS, sizes.box), sizes.part_units * sizes.parts * sizes.slots
         shared = (
             (storage.q, sm100.make_smem_layout_a(qk, tile_qk, self.dtype, sizes.boxes)),
-            (storage.kv, sm100.make_smem_layout_b(qk, tile_qk, self.dtype, ring)),
+            (storage.kv, sm100.make_smem_layout_b(qk, tile_qk, self.dtype, sizes.p_box)),
             (storage.p, sm100.make_smem_layout_a(pv, (ROWS, HALF, sizes.box), self.dtype, sizes.p_boxes)),
-            (storage.kv, sm100.make_smem_layout_b(pv, (ROWS, HALF, PAGE), self.dtype, ring // sizes.unit_boxes)),
-            (storage.kv, sm100.make_smem_layout_a(pv, (ROWS, HALF, sizes.box), self.dtype, ring)),
+            (storage.kv, sm100.make_smem_layout_b(pv, (ROWS, HALF, PAGE), self.dtype, units)),
         )
-        sQ, sK, sP, sV, sPring = (memory.get_tensor(view.outer, swizzle=view.inner) for memory, view in shared)
-        if const_expr(sizes.in_place):  # a unit may begin at every box
-            starts = cute.make_layout(ring - sizes.unit_boxes + 1, stride=BOX_BYTES // sizes.element_bytes)
-            sV = cute.make_tensor(sV.iterator, cute.append(cute.select(sV.layout, mode=[0, 1, 2]), starts))
+        sQ, sK, sP, sV = (memory.get_tensor(view.outer, swizzle=view.inner) for memory, view in shared)
         scores = qk.make_fragment_C(qk.partition_shape_C((ROWS, KEYS)))
         values = pv.make_fragment_C(pv.partition_shape_C((ROWS, HALF)))
-        kind = InPlaceMultiplier if self.layout.in_place else Multiplier
-        return kind(
-            layout=self.layout,
+        return Multiplier(
+            layout=sizes,
             make_products=self._products,
             q=qk.make_fragment_A(sQ),
             k=qk.make_fragment_B(sK),
             p=pv.make_fragment_A(sP),
             v=pv.make_fragment_B(sV),
-            p_ring=pv.make_fragment_A(sPring),
             scores=cute.make_tensor(tensor_memory, scores.layout),
             out=cute.make_tensor(tensor_memory + OUT_COLUMN, values.layout),
             mbarriers=mbarriers,

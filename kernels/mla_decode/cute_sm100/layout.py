@@ -7,19 +7,19 @@ from typing import Any
 
 LATENT, ROPE, PAGE = 512, 64, 64
 WIDTH = LATENT + ROPE
-CTAS = 2  # of a cluster: a pair, whose tensor cores work on one product
+CTAS = 2  # of a pair, whose tensor cores work on one product
 ROWS = 128  # query rows of a pair: the M of a product
 CTA_ROWS = ROWS // CTAS
 KEYS = 2 * PAGE  # of a tile: for the scores each CTA of the pair has one page
-HALF = LATENT // 2  # value columns of one product: its N, of which each CTA has a half in shared memory
-UNITS = 4  # products of a tile with its values: two pages times two halves of the columns
+HALF = LATENT // 2  # value columns of a CTA, and of one product: its N, of which each CTA has a half in shared memory
 
-BOX_BYTES = 64 * 128  # of a TMA load: 64 rows of 128 bytes, the widest swizzle
+BOX_BYTES = 64 * 128  # 64 rows of 128 bytes, the widest swizzle
 STEP_BYTES = 32  # of a row, that one instruction multiplies
 BOX_STEPS = 128 // STEP_BYTES
-STAGE_BOXES = 2  # of a stage of the ring of shared memory that keys and values go through
+UNIT_COLUMNS = HALF // CTAS  # value columns of a CTA in one product
 STORE_ROW_BYTES = 64  # a TMA store has 32 rows of this width, by one warp
 STORE_BYTES = 32 * STORE_ROW_BYTES
+SHARED_BYTES = 232_448  # that a CTA can have
 
 # Columns of tensor memory. In a product of 128 rows by a pair, lanes 0 to 63 of each CTA hold its 64 rows and the lower
 # half of the N columns, lanes 64 to 127 the same rows and the upper half.
@@ -38,16 +38,21 @@ REQUEST, ROW_BLOCK, BEGIN, END, PARTIAL, LENGTH, ITEM_COLUMNS = 0, 1, 2, 3, 4, 5
 
 @dataclass(frozen=True)
 class Layout:
-    """What depends on the size of an element and on the number of softmax warps."""
+    """What depends on the size of an element and on the number of softmax warps.
+
+    A slot has what a CTA needs of a tile, in parts of 64 rows, each loaded at once: first its page of keys, then its
+    columns of the values of both pages. In place, the keys' parts are those of the values, too (in_place.py). The keys'
+    rope is a box of its own, behind all slots, which comes and goes with the keys' last part.
+    """
 
     element_bytes: int  # of Q, cache, P and output: 2 or 1
     groups: int  # of four softmax warps each: they share a tile's columns
-    stages: int  # of the ring; or, in place, its slots, each for a page of keys
-    in_place: bool = False  # a tile's values take the place of its keys: in_place.py
+    slots: int
+    in_place: bool = False  # a tile's values take the place of its keys
 
     @property
     def box(self) -> int:
-        """Columns of a TMA load."""
+        """Columns of a box."""
         return 128 // self.element_bytes
 
     @property
@@ -61,23 +66,37 @@ class Layout:
         return WIDTH * self.element_bytes // STEP_BYTES
 
     @property
-    def key_stages(self) -> int:
-        """Of the ring, for the keys of a tile. The last holds one box."""
-        return -(-self.boxes // STAGE_BOXES)
+    def part_columns(self) -> int:
+        """16 KB of them. With a single slot finer parts keep more under way: one is refilled while others are read."""
+        return 2 * self.box
 
     @property
-    def unit_boxes(self) -> int:
-        """Boxes of a CTA's columns in one product with the values of a page."""
-        return HALF // CTAS // self.box
+    def part_boxes(self) -> int:
+        return self.part_columns // self.box
+
+    @property
+    def part_units(self) -> int:
+        """Products' columns in a part."""
+        return self.part_columns // UNIT_COLUMNS
+
+    @property
+    def key_parts(self) -> int:
+        return LATENT // self.part_columns
+
+    @property
+    def page_parts(self) -> int:
+        """Of a CTA's columns of the values of a page."""
+        return HALF // self.part_columns
+
+    @property
+    def parts(self) -> int:
+        """Of a slot."""
+        return self.key_parts if self.in_place else self.key_parts + 2 * self.page_parts
 
     @property
     def unit_steps(self) -> int:
         """Instructions of that product."""
         return PAGE * self.element_bytes // STEP_BYTES
-
-    @property
-    def value_stages(self) -> int:
-        return UNITS * self.unit_boxes // STAGE_BOXES
 
     @property
     def p_boxes(self) -> int:
@@ -121,69 +140,61 @@ class Layout:
     p_full = 2
     out_full = 3
     scores_full = 4
-    kv_full = scores_full + SCORE_STAGES
-
-    @property
-    def kv_empty(self) -> int:
-        return self.kv_full + self.stages
-
-    # In place: of each slot one per unit for the keys, one per page for the values, one per unit for their release.
-    @property
-    def keys_full(self) -> int:
-        return self.kv_full
+    keys_full = scores_full + SCORE_STAGES
 
     @property
     def values_full(self) -> int:
-        return self.keys_full + UNITS * self.stages
+        """Per slot and part of the values, as keys_full has one per slot and part of the keys."""
+        return self.keys_full + self.key_parts * self.slots
 
     @property
-    def unit_free(self) -> int:
-        return self.values_full + 2 * self.stages
+    def free(self) -> int:
+        """One per slot and part."""
+        return self.values_full + 2 * self.page_parts * self.slots
 
     @property
     def mbarriers(self) -> int:
-        return self.unit_free + UNITS * self.stages if self.in_place else self.kv_empty + self.stages
+        return self.free + self.parts * self.slots
 
-    def unit_box(self, page: Any, half: int) -> Any:
-        """Where a slot has the values of a page, of one half of the columns: the first of unit_boxes."""
-        return HALF // self.box * half + self.unit_boxes * page
+    def values_part(self, page: Any) -> Any:
+        """Where a slot has the values of a page: its first part."""
+        return self.page_parts * page + (0 if self.in_place else self.key_parts)
 
-    @property
-    def p_in_slot(self) -> bool:
-        """In place, 16 bits: there is no room for P of the second page but in the box that held the rope's keys."""
-        return self.in_place and self.element_bytes == 2
+    def key_boxes(self, slot: Any, part: int) -> list[tuple[int, Any]]:
+        """Boxes of Q, and of the keys, that have the columns of a part of the keys. The rope's with the last."""
+        first = self.first_box(slot, part)
+        boxes = [(self.part_boxes * part + n, first + n) for n in range(self.part_boxes)]
+        return boxes + [(self.boxes - 1, self.kv_boxes + slot)] * (part == self.key_parts - 1)
 
-    def released_boxes(self, unit: int) -> tuple[int, ...]:
-        """The boxes of a slot that are loaded, and released, together: a unit's, and with one of them the rope's."""
-        first = self.unit_box(*divmod(unit, 2))
-        rope = (self.boxes - 1,) if unit == (UNITS - 1 if self.p_in_slot else 0) else ()
-        return (*range(first, first + self.unit_boxes), *rope)
+    def first_box(self, slot: Any, part: Any) -> Any:
+        return self.part_boxes * (self.parts * slot + part)
 
     @property
-    def ring_boxes(self) -> int:
-        return self.stages * (self.boxes if self.in_place else STAGE_BOXES)
+    def kv_boxes(self) -> int:
+        """Of all slots, without the ropes'."""
+        return self.first_box(self.slots, 0)
 
     @property
     def p_bytes(self) -> int:
         """Of P, whose memory is also where a result is put for its TMA store."""
-        boxes = 1 if self.p_in_slot else self.p_boxes
-        return max(BOX_BYTES * boxes, 4 * self.groups * STORE_BYTES)
+        return max(BOX_BYTES * self.p_boxes, 4 * self.groups * STORE_BYTES)
 
     @property
-    def p_place(self) -> int:
-        """Of P, counted from the beginning of the ring in memory of a TMA store."""
-        return self.ring_boxes * BOX_BYTES // STORE_BYTES
+    def p_box(self) -> int:
+        """Where P begins, in boxes from the first slot on: behind the ropes."""
+        return self.kv_boxes + self.slots
 
     @property
     def shared_bytes(self) -> int:
-        """Without what alignment adds."""
-        exchange = 3 * 4 * self.softmax_threads
-        return BOX_BYTES * (self.boxes + self.ring_boxes) + self.p_bytes + exchange + 8 * self.mbarriers + 4
+        exchange = 2 * 4 * self.softmax_threads
+        return BOX_BYTES * (self.boxes + self.p_box) + self.p_bytes + exchange + 8 * self.mbarriers + 4
 
 
 def make_layout(element_bytes: int, groups: int, in_place: bool = False) -> Layout:
-    """With as many stages as an SM's 232,448 bytes (1,024 for alignment) hold."""
-    stages = 1
-    while Layout(element_bytes, groups, stages + 1, in_place).shared_bytes <= 232_448 - 1024:
-        stages += 1
-    return Layout(element_bytes, groups, stages, in_place)
+    """With as many slots as an SM's shared memory holds; ValueError where that is none, or too few to work in place."""
+    slots = 0
+    while Layout(element_bytes, groups, slots + 1, in_place).shared_bytes <= SHARED_BYTES:
+        slots += 1
+    if slots < (2 if in_place else 1):
+        raise ValueError(f"no room for the tiles of {8 * element_bytes}-bit elements (in_place={in_place})")
+    return Layout(element_bytes, groups, slots, in_place)

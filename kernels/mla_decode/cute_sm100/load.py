@@ -9,7 +9,6 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32
 from cutlass.cute.nvgpu import cpasync
-from cutlass.cutlass_dsl import select_
 
 from kernels.mla_decode.cute_sm100.layout import (
     BEGIN,
@@ -17,36 +16,39 @@ from kernels.mla_decode.cute_sm100.layout import (
     CTA_ROWS,
     CTAS,
     END,
-    HALF,
+    LATENT,
     LENGTH,
     PAGE,
     REQUEST,
     ROW_BLOCK,
-    STAGE_BOXES,
     Layout,
 )
 
 
-def next_stage(stage: Int32, phase: Int32, stages: int) -> tuple[Int32, Int32]:
-    """Of the ring, and the phase of its mbarriers there."""
-    last = stage == stages - 1
-    return Int32(select_(last, Int32(0), stage + 1)), Int32(select_(last, phase ^ 1, phase))
+@dataclass(frozen=True)
+class Source:
+    """A tensor that is loaded: 64 rows of a part of the latent columns at once, or of the rope's."""
+
+    part: cute.CopyAtom
+    part_tma: cute.Tensor  # coordinates (rows, columns of a box, boxes, outer)
+    rope: cute.CopyAtom
+    rope_tma: cute.Tensor  # coordinates (rows, 576, outer)
 
 
 @dataclass
 class Loader:
-    """One warp of each CTA. Keys: this CTA's page of a tile. Values: both pages, this CTA's part of the columns.
+    """One warp of each CTA. Keys: this CTA's page of a tile. Values: both pages, this CTA's half of the columns.
 
     Every copy signals the mbarrier of the pair's leader, which expects the bytes of both CTAs.
     """
 
     layout: Layout
-    tma_q: cute.CopyAtom
-    tma_kv: cute.CopyAtom
-    q_tma: cute.Tensor  # coordinates (rows, 576, batch)
-    kv_tma: cute.Tensor  # coordinates (64, 576, pages)
-    q_boxes: cute.Tensor  # shared (64, box, boxes)
-    kv_boxes: cute.Tensor  # shared (64, box, boxes of the ring)
+    q: Source
+    kv: Source
+    q_parts: cute.Tensor  # shared (64, box, part_boxes, parts)
+    q_rope: cute.Tensor  # shared (64, box)
+    parts: cute.Tensor  # shared (64, box, part_boxes, parts of all slots)
+    ropes: cute.Tensor  # shared (64, box, slots)
     page_table: cute.Tensor
     rank: Int32  # of this CTA in its pair
     mbarriers: Any
@@ -54,7 +56,7 @@ class Loader:
     @cute.jit
     def run(self, items: cute.Tensor, first_item: Int32, end_item: Int32) -> None:
         """Every load of this CTA's work items, each as soon as the memory it goes to has been read."""
-        stage, phase, q_phase = Int32(0), Int32(1), Int32(1)  # a fresh mbarrier lets a wait for phase 1 pass
+        count, q_phase = Int32(0), Int32(1)  # a fresh mbarrier lets a wait for phase 1 pass
         next_request, next_block = items[first_item, REQUEST], items[first_item, ROW_BLOCK]
         next_begin, next_end, next_length = items[first_item, BEGIN], items[first_item, END], items[first_item, LENGTH]
         # All before this overlaps the end of the kernel before this one in the stream. What that may have written is
@@ -68,87 +70,122 @@ class Loader:
             following = cutlass.min(number + 1, end_item - 1)
             next_request, next_block = items[following, REQUEST], items[following, ROW_BLOCK]
             next_begin, next_end, next_length = items[following, BEGIN], items[following, END], items[following, LENGTH]
-            stage, phase = self.load_keys(request, begin, length, stage, phase)
-            for tile in cutlass.range(begin + 1, end, unroll=1):
-                stage, phase = self.load_keys(request, tile, length, stage, phase)
-                stage, phase = self.load_values(request, tile - 1, length, stage, phase)
-            stage, phase = self.load_values(request, end - 1, length, stage, phase)
-        # The pair's products still release stages of this CTA: it must not end before.
+            self.load_tiles(request, begin, end, length, count)
+            count += end - begin
+        # The pair's products still release slots of this CTA: it must not end before.
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, q_phase)
-        for _ in cutlass.range_constexpr(self.layout.stages):
-            cute.arch.mbarrier_wait(self.mbarriers + self.layout.kv_empty + stage, phase)
-            stage, phase = next_stage(stage, phase, self.layout.stages)
+        for _ in cutlass.range_constexpr(self.layout.slots):
+            for part in cutlass.range_constexpr(self.layout.parts):
+                self.wait_for_part(count, part)
+            count += 1
+
+    @cute.jit
+    def load_tiles(self, request: Int32, begin: Int32, end: Int32, length: Int32, count: Int32) -> None:
+        """The keys of a tile, then the values of the one before. Page numbers are fetched a tile ahead."""
+        here = self.pages(request, begin, length)
+        self.load_keys(here, begin, length, count)
+        ahead = self.pages(request, begin + 1, length)
+        for tile in cutlass.range(begin + 1, end, unroll=1):
+            later = self.pages(request, tile + 1, length)
+            self.load_keys(ahead, tile, length, count + tile - begin)
+            self.load_values(here, tile - 1, length, count + tile - 1 - begin)
+            here, ahead = ahead, later
+        self.load_values(here, end - 1, length, count + end - 1 - begin)
+
+    def wait_for_part(self, count: Int32, part: Any) -> None:
+        """The products of the tile that was in the slot of tile `count` before have read it."""
+        slot, phase = count % self.layout.slots, (count // self.layout.slots + 1) % 2
+        cute.arch.mbarrier_wait(self.mbarriers + self.layout.free + self.layout.parts * slot + part, phase)
 
     @cute.jit
     def load_q(self, request: Int32, row_block: Int32, phase: Int32) -> None:
         """This CTA's 64 rows, once the scores of the item before have read its memory."""
-        gQ = cute.local_tile(self.q_tma, (CTA_ROWS, self.layout.box), (None, None, None))  # (64, box, blocks, boxes, b)
-        shared, source = cpasync.tma_partition(
-            self.tma_q, 0, cute.make_layout(1), cute.group_modes(self.q_boxes, 0, 2), cute.group_modes(gQ, 0, 2)
-        )
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, phase)
         self.expect(self.layout.q_full, self.layout.boxes)
-        for box in cutlass.range_constexpr(self.layout.boxes):
-            cute.copy(
-                self.tma_q,
-                source[None, CTAS * row_block + self.rank, box, request],
-                shared[None, box],
-                tma_bar_ptr=self.mbarriers + self.layout.q_full,
-            )
+        mbarrier = self.mbarriers + self.layout.q_full
+        block = CTAS * row_block + self.rank
+        for part in cutlass.range_constexpr(self.layout.key_parts):
+            self.load_part(self.q, Int32(0), block, part, request, self.q_parts, part, mbarrier)
+        self.load_rope(self.q, Int32(0), block, request, self.q_rope, mbarrier)
 
     @cute.jit
-    def load_keys(self, request: Int32, tile: Int32, length: Int32, stage: Int32, phase: Int32) -> tuple[Int32, Int32]:
+    def load_keys(self, pages: tuple[Int32, Int32], tile: Int32, length: Int32, count: Int32) -> None:
         """This CTA's page of a tile, all 576 columns."""
-        shared, source = self.page(request, 2 * tile + self.rank, length)
-        for n in cutlass.range_constexpr(self.layout.key_stages):
-            boxes = range(STAGE_BOXES * n, min(STAGE_BOXES * (n + 1), self.layout.boxes))
-            self.acquire(stage, phase, len(boxes))
-            for place, box in enumerate(boxes):
-                self.load_box(source[None, 0, box, 0], shared[None, STAGE_BOXES * stage + place], stage)
-            stage, phase = next_stage(stage, phase, self.layout.stages)
-        return stage, phase
+        index = pages[0]
+        if self.rank == 1:
+            index = pages[1]
+        row = self.first_row(2 * tile + self.rank, length)
+        slot = count % self.layout.slots
+        for part in cutlass.range_constexpr(self.layout.key_parts):
+            full = self.layout.keys_full + self.layout.key_parts * slot + part
+            self.wait_for_part(count, part)
+            self.expect(full, len(self.layout.key_boxes(slot, part)))
+            place = self.layout.parts * slot + part
+            self.load_part(self.kv, row, Int32(0), part, index, self.parts, place, self.mbarriers + full)
+            if cutlass.const_expr(part == self.layout.key_parts - 1):
+                self.load_rope(self.kv, row, Int32(0), index, self.ropes[None, None, slot], self.mbarriers + full)
 
     @cute.jit
-    def load_values(
-        self, request: Int32, tile: Int32, length: Int32, stage: Int32, phase: Int32
-    ) -> tuple[Int32, Int32]:
-        """Both pages of a tile: of each half of the value columns this CTA's 128."""
-        unit_boxes, page_stages = self.layout.unit_boxes, self.layout.value_stages // 2
+    def load_values(self, pages: tuple[Int32, Int32], tile: Int32, length: Int32, count: Int32) -> None:
+        """Both pages of a tile, this CTA's half of the columns."""
+        slot, page_parts = count % self.layout.slots, self.layout.page_parts
         for page in cutlass.range_constexpr(2):
-            shared, source = self.page(request, 2 * tile + page, length)
-            for n in cutlass.range_constexpr(page_stages):
-                self.acquire(stage, phase, STAGE_BOXES)
-                for place in cutlass.range_constexpr(STAGE_BOXES):
-                    half, part = divmod(STAGE_BOXES * n + place, unit_boxes)
-                    box = HALF // self.layout.box * half + unit_boxes * self.rank + part
-                    self.load_box(source[None, 0, box, 0], shared[None, STAGE_BOXES * stage + place], stage)
-                stage, phase = next_stage(stage, phase, self.layout.stages)
-        return stage, phase
+            row = self.first_row(2 * tile + page, length)
+            for n in cutlass.range_constexpr(page_parts):
+                part = self.layout.values_part(page) + n
+                full = self.layout.values_full + page_parts * (2 * slot + page) + n
+                self.wait_for_part(count, part)
+                self.expect(full, self.layout.part_boxes)
+                columns, place = page_parts * self.rank + n, self.layout.parts * slot + part
+                self.load_part(self.kv, row, Int32(0), columns, pages[page], self.parts, place, self.mbarriers + full)
 
     @cute.jit
-    def page(self, request: Int32, number: Int32, length: Int32) -> tuple[cute.Tensor, cute.Tensor]:
-        """Target and source boxes of page `number` of a request, of which TMA fetches the rows that hold its keys.
+    def pages(self, request: Int32, tile: Int32, length: Int32) -> tuple[Int32, Int32]:
+        """Where the cache has the two pages of a tile. Entries past the request's end are not looked at."""
+        first, second = Int32(0), Int32(0)
+        if length > 2 * PAGE * tile:
+            first = self.page_table[request, 2 * tile]
+        if length > 2 * PAGE * tile + PAGE:
+            second = self.page_table[request, 2 * tile + 1]
+        return first, second
 
-        The box begins before the page's first row by as many rows as the request leaves empty: TMA fills those with
-        zeros, so nothing that lies past the request's end is ever read, and the keys come last in the box. A page past
-        the end is all zeros, and its entry in the page table is not looked at.
+    def first_row(self, page: Int32, length: Int32) -> Int32:
+        """Of the box of a page, from the page's own first row: 0, or negative where the request fills it in part.
+
+        TMA fills rows before the page with zeros, so nothing that lies past the request's end is ever read, and the
+        keys come last in the box. A page past the end is all zeros.
         """
-        keys = cutlass.min(cutlass.max(length - PAGE * number, 0), PAGE)
-        index = Int32(0)
-        if keys > 0:
-            index = self.page_table[request, number]
-        shifted = cute.domain_offset((keys - PAGE, 0, index), self.kv_tma)
-        tiles = cute.local_tile(shifted, (PAGE, self.layout.box), (None, None, None))  # (64, box, 1, boxes, pages)
-        return cpasync.tma_partition(
-            self.tma_kv, 0, cute.make_layout(1), cute.group_modes(self.kv_boxes, 0, 2), cute.group_modes(tiles, 0, 2)
+        return cutlass.min(cutlass.max(length - PAGE * page, 0), PAGE) - PAGE
+
+    def load_part(
+        self,
+        source: Source,
+        row: Int32,
+        block: Int32,
+        columns: Int32,
+        outer: Int32,
+        shared: cute.Tensor,
+        place: Int32,
+        mbarrier: Any,
+    ) -> None:
+        """64 rows of a part of the latent columns by one instruction."""
+        shifted = cute.domain_offset((row, 0, 0, 0), source.part_tma)
+        tiles = cute.local_tile(shifted, (CTA_ROWS, self.layout.box, self.layout.part_boxes), (None, None, None, None))
+        target, origin = cpasync.tma_partition(
+            source.part, 0, cute.make_layout(1), cute.group_modes(shared, 0, 3), cute.group_modes(tiles, 0, 3)
         )
+        cute.copy(source.part, origin[None, block, 0, columns, outer], target[None, place], tma_bar_ptr=mbarrier)
 
-    def acquire(self, stage: Int32, phase: Int32, boxes: int) -> None:
-        cute.arch.mbarrier_wait(self.mbarriers + self.layout.kv_empty + stage, phase)
-        self.expect(self.layout.kv_full + stage, boxes)
-
-    def load_box(self, source: cute.Tensor, target: cute.Tensor, stage: Int32) -> None:
-        cute.copy(self.tma_kv, source, target, tma_bar_ptr=self.mbarriers + self.layout.kv_full + stage)
+    def load_rope(
+        self, source: Source, row: Int32, block: Int32, outer: Int32, shared: cute.Tensor, mbarrier: Any
+    ) -> None:
+        """64 rows of the rope's columns; of 8-bit elements the box is half outside, and zero there."""
+        shifted = cute.domain_offset((row, 0, 0), source.rope_tma)
+        tiles = cute.local_tile(shifted, (CTA_ROWS, self.layout.box), (None, None, None))
+        target, origin = cpasync.tma_partition(
+            source.rope, 0, cute.make_layout(1), cute.group_modes(shared, 0, 2), cute.group_modes(tiles, 0, 2)
+        )
+        cute.copy(source.rope, origin[None, block, LATENT // self.layout.box, outer], target, tma_bar_ptr=mbarrier)
 
     @cute.jit
     def expect(self, mbarrier: Any, boxes: cutlass.Constexpr, ctas: cutlass.Constexpr = CTAS) -> None:

@@ -50,9 +50,10 @@ class Softmax(Epilogue):
             limit = length - cutlass.max(hidden_tokens - row // heads, 0)  # keys from here on are hidden from the row
             maximum, total = Float32(NEVER), Float32(0.0)
             for tile in cutlass.range(begin, end, unroll=1):
-                maximum, total = self.take_tile(tile, tile > begin, limit, length, count, maximum, total)
+                turn = count + number - first_item
+                maximum, total = self.take_tile(tile, tile > begin, limit, length, count, turn, maximum, total)
                 count += 1
-            total = self.add_sums(total)
+            total = self.add_sums(total, count + number - first_item)
             self.store_lse(request, row, partial, maximum, total, lses)
             self.wait_for_out(count - 1)
             self.store(request, row_block, partial, total, number + 1 == end_item)
@@ -67,6 +68,7 @@ class Softmax(Epilogue):
         limit: Int32,
         length: Int32,
         count: Int32,
+        turn: Int32,
         maximum: Float32,
         total: Float32,
     ) -> tuple[Float32, Float32]:
@@ -78,7 +80,7 @@ class Softmax(Epilogue):
         """
         scores = self.read_scores(count)
         self.mask(scores, 2 * tile + self.upper, limit, length)
-        top = self.row_maximum(scores, count) * self.scale_log2 - self.layout.offset
+        top = self.row_maximum(scores, turn) * self.scale_log2 - self.layout.offset
         new = Float32(select_(top > maximum + self.layout.slack, top, maximum))
         factor = cute.math.exp2(maximum - new, fastmath=True)
         probabilities, added = self.exponentiate(scores, new)
@@ -86,7 +88,7 @@ class Softmax(Epilogue):
         self.wait_for_out(count - 1)
         if has_out & cute.arch.vote_any_sync(factor != 1.0):
             self.rescale(factor)
-        self.store_probabilities(probabilities, count)
+        self.store_probabilities(probabilities)
         cute.arch.fence_proxy("async.shared", space="cta")
         before_thread_sync()
         cute.arch.sync_warp()
@@ -115,17 +117,14 @@ class Softmax(Epilogue):
                 if (i < first) | (i >= end):
                     scores[i] = -Float32.inf
 
-    def row_maximum(self, scores: cute.Tensor, count: Int32) -> Float32:
+    def row_maximum(self, scores: cute.Tensor, turn: Int32) -> Float32:
         """Over the row's keys in both pages of the tile."""
         tops = [scores[i] for i in range(4)]  # four chains: one would be a wait of as many latencies as keys
         for i in range(4, self.layout.score_columns):
             tops[i % 4] = cute.arch.fmax(tops[i % 4], scores[i])
         top = cute.arch.fmax(cute.arch.fmax(tops[0], tops[1]), cute.arch.fmax(tops[2], tops[3]))
-        # Two arrays used in turn: whoever writes one again has met the row's other threads since on the other.
-        self.tops[count % 2, self.thread] = top
-        self.meet()
-        for other in self.other_threads():
-            top = cute.arch.fmax(top, self.tops[count % 2, other])
+        for other in self.exchange(top, turn):
+            top = cute.arch.fmax(top, other)
         return top
 
     def exponentiate(self, scores: cute.Tensor, maximum: Float32) -> tuple[cute.Tensor, Float32]:
@@ -139,25 +138,20 @@ class Softmax(Epilogue):
         probabilities.store(scores.load().to(self.dtype))
         return probabilities, (sums[0] + sums[1]) + (sums[2] + sums[3])
 
-    def store_probabilities(self, probabilities: cute.Tensor, count: Int32) -> None:
+    def store_probabilities(self, probabilities: cute.Tensor) -> None:
         """Into the rows that the products read: the 128-byte swizzle moves piece c of row r to c xor r % 8."""
         per_piece = PIECE_BYTES // self.layout.element_bytes
         key = PAGE * self.upper + self.layout.score_columns * self.group
         first = key % self.layout.box // per_piece
-        box = self.layout.ring_boxes + key // self.layout.box  # P's memory is behind the ring
-        if self.layout.p_in_slot:
-            rope = self.layout.boxes * (count % self.layout.stages) + self.layout.boxes - 1
-            box = Int32(select_(self.upper == 1, rope, self.layout.ring_boxes))
-        start = self.ring + (box * CTA_ROWS + self.row) * self.layout.box
+        box = self.layout.p_box + key // self.layout.box
+        start = self.slots + (box * CTA_ROWS + self.row) * self.layout.box
         places = cute.make_tensor(start, cute.make_layout((per_piece, 8)))
         pieces = cute.local_tile(probabilities, (per_piece,), (None,))
         for piece in range(self.layout.score_columns // per_piece):
             cute.autovec_copy(pieces[None, piece], places[None, (first + piece) ^ (self.row % 8)])
 
-    def add_sums(self, total: Float32) -> Float32:
+    def add_sums(self, total: Float32, turn: Int32) -> Float32:
         """Over all keys of the row."""
-        self.sums[self.thread] = total
-        self.meet()
-        for other in self.other_threads():
-            total = total + self.sums[other]
+        for other in self.exchange(total, turn):
+            total = total + other
         return total
