@@ -41,17 +41,44 @@ def faults(
         inputs.kv_lengths.copy_(torch.tensor(lengths))
     hide_what_no_request_owns(inputs)
     expected, yardstick = operator.reference(inputs, workload), operator.same_precision(inputs, workload)
-    module = ptxsim.Module.from_file(folder / "kernel.ptx")
-    schedule = make_schedule(inputs.kv_lengths.tolist(), workload.query_tokens * workload.heads, processors)
-    stream = ptxsim.Pointer(torch.zeros(1), "stream")
     for order, seed in schedules:
         outputs = operator.make_outputs(workload)
-        arguments = run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS)
-        launches = ptxsim.capture(
-            folder / "kernel.o", cute_sm100.FUNCTION, (*arguments, stream), module, sm_count=processors
-        )
+        launches = captured(folder, workload, inputs, outputs, processors)
         result = ptxsim.run(launches, order, seed, checks=CHECKS)
         yield from (f"{order} {seed}: {found}" for found in (*result.findings, *wrong(outputs, expected, yardstick)))
+
+
+def captured(
+    folder: Path,
+    workload: operator.Workload,
+    inputs: operator.Inputs,
+    outputs: operator.Outputs,
+    processors: int,
+) -> list[ptxsim.Launch]:
+    """What one call launches on a card of so many multiprocessors."""
+    module = ptxsim.Module.from_file(folder / "kernel.ptx")
+    schedule = make_schedule(inputs.kv_lengths.tolist(), workload.query_tokens * workload.heads, processors)
+    arguments = run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS)
+    stream = ptxsim.Pointer(torch.zeros(1), "stream")
+    return ptxsim.capture(folder / "kernel.o", cute_sm100.FUNCTION, (*arguments, stream), module, sm_count=processors)
+
+
+def unawaited_releases(folder: Path, workload: operator.Workload) -> Iterator[str]:
+    """Commits that release memory and that nobody waits for before the CTA ends, in words.
+
+    No schedule shows them: the cluster's last barrier comes after the last commit, and the simulator's commits arrive
+    in order, which PTX does not promise. So waits are counted, in a call that has work for one pair: each CTA waits for
+    a place before every load to it, and once more in the end.
+    """
+    inputs, outputs = operator.make_inputs(workload, 0, "cpu"), operator.make_outputs(workload)
+    launches = captured(folder, workload, inputs, outputs, processors=layout.CTAS)
+    coverage = ptxsim.run(launches, "eager", checks=()).coverage[0]
+    for barrier in coverage.barriers.values():
+        if barrier.room and barrier.waits < layout.CTAS * (barrier.phases + 1):
+            yield (
+                f"the mbarrier at {barrier.offset} has {barrier.phases} phases in each CTA, of which {barrier.waits} "
+            f"waits in both see not all"
+            )
 
 
 def wrong(outputs: operator.Outputs, expected: operator.Outputs, yardstick: operator.Outputs) -> Iterator[str]:

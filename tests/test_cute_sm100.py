@@ -207,6 +207,15 @@ def test_sizes_drawn_at_random_are_right(dtype, kv_length):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", [EIGHT[0], *IN_PLACE])
+def test_a_cta_waits_for_every_release_of_its_memory_before_it_ends(name):
+    from sm100_runs import unawaited_releases
+
+    built = make(name)
+    assert list(unawaited_releases(built, Workload(1, 257, dtype_of(built), paged=True))) == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_warps_of_very_different_speed_change_nothing(name):
     from sm100_runs import faults

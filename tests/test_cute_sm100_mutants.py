@@ -199,12 +199,13 @@ def caught(folder: Path, dtype: str) -> str | None:
     Requests of one tile follow each other in a pair, so that nothing but its own mbarrier keeps Q.
     """
     import ptxsim
-    from sm100_runs import faults
+    from sm100_runs import faults, unawaited_releases
 
     workload = Workload(len(LENGTHS), max(LENGTHS), dtype, paged=True)
     schedules = (*ptxsim.DEFAULT_SCHEDULES, *(("warps", seed) for seed in range(8)))
     try:
-        return next(faults(folder, workload, schedules, LENGTHS, processors=4, distribution="large"), None)
+        found = next(faults(folder, workload, schedules, LENGTHS, processors=4, distribution="large"), None)
+        return found or next(unawaited_releases(folder, Workload(1, 257, dtype, paged=True)), None)
     except ptxsim.PtxError as error:
         return str(error)
 
@@ -219,7 +220,7 @@ def test_a_mutant_still_has_its_place_in_the_source(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["product.py", "in_place.py"])
 def test_the_intact_copy_is_not_caught(built, file):
-    assert caught(built(file, "BEGIN", "BEGIN"), dtype_of(file)) is None
+    assert caught(built(file, "import cutlass", "import cutlass"), dtype_of(file)) is None
 
 
 @pytest.mark.slow

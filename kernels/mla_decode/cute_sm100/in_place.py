@@ -22,7 +22,7 @@ import cutlass.cute as cute
 from cutlass import Int32
 
 from kernels.mla_decode.cute_sm100.layout import SCORE_STAGES
-from kernels.mla_decode.cute_sm100.load import Loader
+from kernels.mla_decode.cute_sm100.load import Loader, Pages
 
 
 @dataclass
@@ -30,21 +30,27 @@ class InPlaceLoader(Loader):
     """Fields are those of `Loader`; tile number `count` of a CTA goes to slot count % slots."""
 
     @cute.jit
-    def load_tiles(self, request: Int32, begin: Int32, end: Int32, length: Int32, count: Int32) -> None:
+    def load_tiles(
+        self, request: Int32, begin: Int32, end: Int32, length: Int32, count: Int32, here: Pages, ahead: Pages
+    ) -> None:
         """Keys as many tiles ahead as there are slots, as the products of the tile before release them."""
         slots, tiles = self.layout.slots, end - begin
+        pages = here
         for tile in cutlass.range(cutlass.min(tiles, slots), unroll=1):
-            self.load_keys(self.pages(request, begin + tile, length), begin + tile, length, count + tile)
+            following = self.pages(request, begin + tile + 1, length)
+            self.load_keys(pages, begin + tile, length, count + tile)
+            pages = following
         for tile in cutlass.range(tiles, unroll=1):
-            here = self.pages(request, begin + tile, length)
-            following = tile + slots - 1
-            ahead = self.pages(request, begin + following, length)
+            later = self.pages(request, begin + tile + 2, length)
             self.replace(here, begin + tile, length, count + tile)
-            if (tile > 0) & (following < tiles):
-                self.load_keys(ahead, begin + following, length, count + following)
+            here, ahead = ahead, later
+            filled = tile + slots - 1
+            if (tile > 0) & (filled < tiles):
+                self.load_keys(pages, begin + filled, length, count + filled)
+                pages = self.pages(request, begin + filled + 1, length)
 
     @cute.jit
-    def replace(self, pages: tuple[Int32, Int32], tile: Int32, length: Int32, count: Int32) -> None:
+    def replace(self, pages: Pages, tile: Int32, length: Int32, count: Int32) -> None:
         """This CTA's columns of the other CTA's page, once the scores have read the keys that lie there."""
         other = 1 - self.rank
         index = pages[1]

@@ -42,14 +42,19 @@ from cutlass.utils import SmemAllocator
 from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
 from kernels.mla_decode.cute_sm100.in_place import InPlaceLoader
 from kernels.mla_decode.cute_sm100.layout import (
+    BEGIN,
     BOX_BYTES,
     CTA_ROWS,
     CTAS,
+    END,
     HALF,
     KEYS,
     LATENT,
+    LENGTH,
     OUT_COLUMN,
     PAGE,
+    REQUEST,
+    ROW_BLOCK,
     ROWS,
     STORE_ROW_BYTES,
     TENSOR_MEMORY_COLUMNS,
@@ -193,6 +198,9 @@ class MlaDecodeSm100:
         storage = SmemAllocator().allocate(self.storage)
         mbarriers = storage.mbarriers.data_ptr()
 
+        # What the schedule says has its latency while the CTA is set up.
+        first_item, end_item = item_offsets[pair], item_offsets[pair + 1]
+        first = tuple(items[first_item, column] for column in (REQUEST, ROW_BLOCK, BEGIN, END, LENGTH))
         if warp == self.layout.load_warp:  # else their first use waits for them
             for atom in (q_part, q_rope, kv_part, kv_rope, tma_out, tma_partial):
                 cpasync.prefetch_descriptor(atom)
@@ -212,7 +220,7 @@ class MlaDecodeSm100:
             # No combine kernel follows: the next kernel's CTAs may come as soon as ours go, and wait for the last of
             # them in griddepcontrol_wait. (Combine's would crowd the idle SMs: they are let in at the end.)
             cute.arch.griddepcontrol_launch_dependents()
-        work = (items, item_offsets[pair], item_offsets[pair + 1])
+        work = (items, first_item, end_item)
         if warp == self.layout.load_warp:
             kind = InPlaceLoader if self.layout.in_place else Loader
             loader = kind(
@@ -224,7 +232,7 @@ class MlaDecodeSm100:
                 rank,
                 mbarriers,
             )
-            loader.run(*work)
+            loader.run(*work, first)
         elif warp == self.layout.product_warp:
             if rank == 0:
                 self._multiplier(storage, tensor_memory, mbarriers).run(*work)

@@ -24,6 +24,8 @@ from kernels.mla_decode.cute_sm100.layout import (
     Layout,
 )
 
+Pages = tuple[Int32, Int32]  # where the cache has the two pages of a tile
+
 
 @dataclass(frozen=True)
 class Source:
@@ -54,23 +56,26 @@ class Loader:
     mbarriers: Any
 
     @cute.jit
-    def run(self, items: cute.Tensor, first_item: Int32, end_item: Int32) -> None:
-        """Every load of this CTA's work items, each as soon as the memory it goes to has been read."""
+    def run(self, items: cute.Tensor, first_item: Int32, end_item: Int32, first: tuple[Int32, ...]) -> None:
+        """Every load of this CTA's work items, each as soon as the memory it goes to has been read.
+
+        `first` has the first item's request, row block, begin, end and length.
+        """
         count, q_phase = Int32(0), Int32(1)  # a fresh mbarrier lets a wait for phase 1 pass
-        next_request, next_block = items[first_item, REQUEST], items[first_item, ROW_BLOCK]
-        next_begin, next_end, next_length = items[first_item, BEGIN], items[first_item, END], items[first_item, LENGTH]
+        next_request, next_block, next_begin, next_end, next_length = first
         # All before this overlaps the end of the kernel before this one in the stream. What that may have written is
         # read from here on, and the other warps write nothing before they have got something that was loaded here.
         cute.arch.griddepcontrol_wait()
         for number in cutlass.range(first_item, end_item, unroll=1):
             request, row_block = next_request, next_block
             begin, end, length = next_begin, next_end, next_length
+            here, ahead = self.pages(request, begin, length), self.pages(request, begin + 1, length)
             self.load_q(request, row_block, q_phase)
             q_phase ^= 1
             following = cutlass.min(number + 1, end_item - 1)
             next_request, next_block = items[following, REQUEST], items[following, ROW_BLOCK]
             next_begin, next_end, next_length = items[following, BEGIN], items[following, END], items[following, LENGTH]
-            self.load_tiles(request, begin, end, length, count)
+            self.load_tiles(request, begin, end, length, count, here, ahead)
             count += end - begin
         # The pair's products still release slots of this CTA: it must not end before.
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, q_phase)
@@ -80,11 +85,12 @@ class Loader:
             count += 1
 
     @cute.jit
-    def load_tiles(self, request: Int32, begin: Int32, end: Int32, length: Int32, count: Int32) -> None:
-        """The keys of a tile, then the values of the one before. Page numbers are fetched a tile ahead."""
-        here = self.pages(request, begin, length)
+    def load_tiles(
+        self, request: Int32, begin: Int32, end: Int32, length: Int32, count: Int32, here: Pages, ahead: Pages
+    ) -> None:
+        """The keys of a tile, then the values of the one before. Page numbers are fetched a tile ahead: those of the
+        first two are given."""
         self.load_keys(here, begin, length, count)
-        ahead = self.pages(request, begin + 1, length)
         for tile in cutlass.range(begin + 1, end, unroll=1):
             later = self.pages(request, tile + 1, length)
             self.load_keys(ahead, tile, length, count + tile - begin)
@@ -109,7 +115,7 @@ class Loader:
         self.load_rope(self.q, Int32(0), block, request, self.q_rope, mbarrier)
 
     @cute.jit
-    def load_keys(self, pages: tuple[Int32, Int32], tile: Int32, length: Int32, count: Int32) -> None:
+    def load_keys(self, pages: Pages, tile: Int32, length: Int32, count: Int32) -> None:
         """This CTA's page of a tile, all 576 columns."""
         index = pages[0]
         if self.rank == 1:
@@ -126,7 +132,7 @@ class Loader:
                 self.load_rope(self.kv, row, Int32(0), index, self.ropes[None, None, slot], self.mbarriers + full)
 
     @cute.jit
-    def load_values(self, pages: tuple[Int32, Int32], tile: Int32, length: Int32, count: Int32) -> None:
+    def load_values(self, pages: Pages, tile: Int32, length: Int32, count: Int32) -> None:
         """Both pages of a tile, this CTA's half of the columns."""
         slot, page_parts = count % self.layout.slots, self.layout.page_parts
         for page in cutlass.range_constexpr(2):
@@ -140,8 +146,8 @@ class Loader:
                 self.load_part(self.kv, row, Int32(0), columns, pages[page], self.parts, place, self.mbarriers + full)
 
     @cute.jit
-    def pages(self, request: Int32, tile: Int32, length: Int32) -> tuple[Int32, Int32]:
-        """Where the cache has the two pages of a tile. Entries past the request's end are not looked at."""
+    def pages(self, request: Int32, tile: Int32, length: Int32) -> Pages:
+        """Of a tile. Entries past the request's end are not looked at."""
         first, second = Int32(0), Int32(0)
         if length > 2 * PAGE * tile:
             first = self.page_table[request, 2 * tile]

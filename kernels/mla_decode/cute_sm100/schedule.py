@@ -8,12 +8,26 @@ keys has one tile, all hidden, so that its output is written.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kernels.mla_decode.cute_sm100.layout import CTAS, ITEM_COLUMNS, KEYS, ROWS
 from kernels.mla_decode.split_kv.plan import Prices, Schedule, make_lane, merges_of
+from kernels.mla_decode.split_kv.run import COMBINE_WARPS
 
 # In units of the time that one tile takes. Not fitted: no card of this kind was at hand.
 PRICES = Prices(item=2.0, merge=2.0, partial=0.0)
+COMBINE_CTAS = 5  # of the combine kernel on a multiprocessor, by their registers
+
+
+@dataclass(frozen=True)
+class OneWave(Schedule):
+    """A schedule whose merged rows have no more warps each than `most_row_warps`."""
+
+    most_row_warps: int
+
+    @property
+    def row_warps(self) -> int:
+        return min(super().row_warps, self.most_row_warps)
 
 
 def make_schedule(
@@ -35,4 +49,11 @@ def make_schedule(
                 items.append(values + [0] * (ITEM_COLUMNS - len(values)))
             offsets.append(len(items))
     merges = merges_of(lane)
-    return Schedule(lane, items, offsets, merges, sum(merge[2] for merge in merges))
+    partials, most = sum(merge[2] for merge in merges), _most_row_warps(rows * len(merges), processors)
+    return OneWave(lane, items, offsets, merges, partials, most)
+
+
+def _most_row_warps(rows: int, processors: int) -> int:
+    """Warps of the combine kernel that may share a row so that all its CTAs run at once: a second wave of them takes as
+    long as the first."""
+    return max((n for n in (2, 4, 8) if rows * n <= COMBINE_WARPS * COMBINE_CTAS * processors), default=1)
