@@ -77,7 +77,7 @@ def unawaited_releases(folder: Path, workload: operator.Workload) -> Iterator[st
         if barrier.room and barrier.waits < layout.CTAS * (barrier.phases + 1):
             yield (
                 f"the mbarrier at {barrier.offset} has {barrier.phases} phases in each CTA, of which {barrier.waits} "
-            f"waits in both see not all"
+                f"waits in both see not all"
             )
 
 
