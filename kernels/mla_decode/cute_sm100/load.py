@@ -104,6 +104,13 @@ class Loader:
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.free + self.layout.parts * slot + part, phase)
 
     @cute.jit
+    def expect(self, mbarrier: Any, boxes: cutlass.Constexpr, ctas: cutlass.Constexpr = CTAS) -> None:
+        """The leader expects `boxes` from each CTA. The other CTA's may be counted before, but not two phases ahead."""
+        if self.rank == 0:
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive_and_expect_tx(self.mbarriers + mbarrier, ctas * boxes * BOX_BYTES)
+
+    @cute.jit
     def load_q(self, request: Int32, row_block: Int32, phase: Int32) -> None:
         """This CTA's 64 rows, once the scores of the item before have read its memory."""
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, phase)
@@ -192,10 +199,3 @@ class Loader:
             source.rope, 0, cute.make_layout(1), cute.group_modes(shared, 0, 2), cute.group_modes(tiles, 0, 2)
         )
         cute.copy(source.rope, origin[None, block, LATENT // self.layout.box, outer], target, tma_bar_ptr=mbarrier)
-
-    @cute.jit
-    def expect(self, mbarrier: Any, boxes: cutlass.Constexpr, ctas: cutlass.Constexpr = CTAS) -> None:
-        """The leader expects `boxes` from each CTA. The other CTA's may be counted before, but not two phases ahead."""
-        if self.rank == 0:
-            with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(self.mbarriers + mbarrier, ctas * boxes * BOX_BYTES)
