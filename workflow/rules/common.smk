@@ -76,7 +76,7 @@ def serve_jobs():
     if workflow.resource_settings.nodes is not None:  # jobs go to other nodes
         return
     built_with = {(load_kernel(build.operator, build.kernel).DSL, build.target) for build in PLAN.builds.values()}
-    forks.start(["host", "simulator", *sorted(apart.kind_of(dsl, target) for dsl, target in built_with)])
+    forks.start(["host", "pictures", "simulator", *sorted(apart.kind_of(dsl, target) for dsl, target in built_with)])
 
 
 def share_out_cards():

@@ -2,19 +2,20 @@
 
 from pathlib import Path
 
-from cutesnake.build.compile import LIMIT_SECONDS, compile_build
-from cutesnake.contract import Variant
-from cutesnake.fault import one_line
+from cutesnake.job import do
 
-wildcards = snakemake.wildcards
-with one_line("compile", snakemake.log[0]):
-    compile_build(
-        wildcards.operator,
-        wildcards.kernel,
-        wildcards.target,
-        Variant(wildcards.variant, snakemake.params.variant),
-        Path(snakemake.output.record).parent,
-        log=snakemake.log[0],
-        scratch=snakemake.resources.tmpdir if snakemake.resources.build_in == "scratch" else None,
-        limit_s=snakemake.config.get("compile", {}).get("max_seconds", LIMIT_SECONDS),
-    )
+limit = snakemake.config.get("compile", {}).get("max_seconds")
+do(
+    "host",
+    "compile",
+    snakemake.log[0],
+    "cutesnake.build.compile:compile_job",
+    operator=snakemake.wildcards.operator,
+    kernel=snakemake.wildcards.kernel,
+    target=snakemake.wildcards.target,
+    variant={"id": snakemake.wildcards.variant, "params": snakemake.params.variant},
+    folder=str(Path(snakemake.output.record).parent),
+    log=snakemake.log[0],
+    scratch=snakemake.resources.tmpdir if snakemake.resources.build_in == "scratch" else None,
+    **({} if limit is None else {"limit_s": limit}),
+)

@@ -1,13 +1,16 @@
 """Snakemake script of the rule plot: every picture of one operator, and the record of them."""
 
-from cutesnake.evidence.gather import load_evidence
-from cutesnake.fault import one_line
-from cutesnake.plot import plot
-from cutesnake.predict.held import read_held
+from cutesnake.job import do
 
-with one_line("plot", snakemake.log[0]):
-    evidence = load_evidence(
-        snakemake.input.plan, snakemake.input.records, snakemake.input.roofline, snakemake.input.recorded
-    )
-    held = snakemake.input.held
-    plot(evidence, snakemake.output.folder, read_held([held] if isinstance(held, str) else held))
+do(
+    "pictures",
+    "plot",
+    snakemake.log[0],
+    "cutesnake.plot:plot_files",
+    plan=snakemake.input.plan,
+    records=snakemake.input.records,
+    roofline=snakemake.input.roofline,
+    recorded=snakemake.input.recorded,
+    held=snakemake.input.held,
+    folder=snakemake.output.folder,
+)

@@ -17,6 +17,11 @@ def host() -> None:
     _import("cutesnake.build.apart", "cutesnake.inspect.build")
 
 
+def pictures() -> None:
+    """Jobs that draw."""
+    _import("cutesnake.plot")
+
+
 def cute(target: str) -> None:
     """Builds with CuTe DSL for one target, which it is set up for when it is imported."""
     from cutesnake.build.cute import set_up

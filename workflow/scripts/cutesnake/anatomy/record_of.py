@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import platform
 import re
@@ -77,7 +78,7 @@ def _body(
     instead: str | None,
 ) -> dict[str, Any]:
     """What a build that compiled has, from its artifacts and, where the simulator takes it, from a run."""
-    modules = {path.stem: Module.from_file(path) for path in sorted(folder.glob("*.ptx"))}
+    modules = {path.stem: _module(path.read_bytes(), path.name) for path in sorted(folder.glob("*.ptx"))}
     never = DSLS[build["dsl"]].not_simulated
     why = never or "no workload that this build takes is small enough to be run"
     if instead:
@@ -105,6 +106,12 @@ def _body(
     functions = _functions(folder, build, modules, seen)
     grids = _grids(folder, build, modules, workloads, processors) if processors else []
     return {"functions": functions, "watched": watched, "not_watched": why or None, "grids": grids}
+
+
+@functools.cache
+def _module(content: bytes, name: str) -> Module:
+    """PTX, read once however many builds hold the same: TileGym's splits share their kernels."""
+    return Module.from_text(content.decode(), name)
 
 
 def _functions(

@@ -37,7 +37,7 @@ from ptxsim.tensormap import TensorMap
 from ptxsim.warp import Fragment
 from ptxsim.work import Origin, Pipe, Task, Token
 
-WATCHED_CLUSTERS = 6  # the first of a launch; the others run unwatched, since they do the same
+WATCHED_CLUSTERS = 6  # the first of a launch; the others would do the same, and are not run
 
 Warp = tuple[int, int]  # (rank of the CTA in its cluster, number of the warp in its CTA)
 
@@ -287,26 +287,22 @@ def watch(
         machine = Machine(launch, plan)
         note = Seen(launch, machine.program.instructions, machine.program.blocks)
         seen.append(note)
-        _run(machine, note, most_clusters)
+        _run(machine, note, most_clusters or WATCHED_CLUSTERS)
         note.findings = [str(finding) for finding in machine.findings]
         if any(finding.kind == "deadlock" for finding in machine.findings):
             break
     return seen
 
 
-def _run(machine: Machine, note: Seen, most_clusters: int | None) -> None:
-    """What Machine.run does, with the first clusters watched."""
+def _run(machine: Machine, note: Seen, most_clusters: int) -> None:
+    """What Machine.run does, for the first clusters, each watched."""
     x, y, z = machine.launch.cluster
     kernel, warps = machine.launch.kernel, machine.launch.warps
     pool = [RegisterFile(kernel.registers, 32 * warps) for _ in range(x * y * z)]
+    machine.trace = lambda line: None  # or blocks are not told of
     with np.errstate(all="ignore"), one_thread(), contextlib.suppress(Stuck):
         for indices in itertools.islice(machine.waiting, most_clusters):
-            if note.clusters < WATCHED_CLUSTERS:
-                watched = WatchedCluster(machine, indices, pool)
-                watched.seen, watched.observer = note, Watcher(note)
-                machine.trace = lambda line: None  # or blocks are not told of
-                note.clusters += 1
-                watched.run()
-            else:
-                machine.trace = None
-                Cluster(machine, indices, pool).run()
+            watched = WatchedCluster(machine, indices, pool)
+            watched.seen, watched.observer = note, Watcher(note)
+            note.clusters += 1
+            watched.run()

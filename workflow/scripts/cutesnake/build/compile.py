@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from cutesnake.shareable import neutral
 RECORD = "build.json"
 LOG_LINES = 40
 REASON_LENGTH = 4000  # characters; the log holds the rest
+DISASSEMBLY = ("--print-code", "--print-line-info")  # the code, and before each part of it the source line it is from
 SPARE_BYTES = 1 << 20  # with less free than this, a failure is put down to the disk
 PARTIAL = ".partial-"  # folders of builds under way; one that is found at the start is left from a killed job
 SCRATCH = "cutesnake-build-"  # the same on a disk of the node's own, which the node clears after killed jobs
@@ -120,6 +122,11 @@ def compile_build(
     record.write("compile", folder / RECORD, _fitting(entry))
 
 
+def compile_job(variant: Mapping[str, Any], **arguments: Any) -> None:
+    """`compile_build` as its script calls it: with the variant as plain data."""
+    compile_build(variant=Variant(variant["id"], variant["params"]), **arguments)
+
+
 def _place_to_build(folder: Path, scratch: Path | str | None) -> tempfile.TemporaryDirectory[str]:
     if scratch is None:
         return tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder)
@@ -187,14 +194,14 @@ def _disassemble(folder: Path, compilers: dict[str, str]) -> str | None:
         raise CompileError("nvdisasm is not installed; install it with: pip install -r envs/requirements.txt")
     compilers["nvidia-cuda-nvdisasm"] = importlib.metadata.version("nvidia-cuda-nvdisasm")
     for cubin in cubins:
-        command = [nvdisasm, "--print-code", str(cubin)]
+        command = [nvdisasm, *DISASSEMBLY, str(cubin)]
         sass = cubin.with_suffix(".sass")
 
         def disassemble(command: list[str] = command, sass: Path = sass) -> None:
             sass.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
         try:
-            reuse(sass, [cubin.read_bytes(), "--print-code", compilers["nvidia-cuda-nvdisasm"]], disassemble)
+            reuse(sass, [cubin.read_bytes(), *DISASSEMBLY, compilers["nvidia-cuda-nvdisasm"]], disassemble)
         except subprocess.CalledProcessError as error:
             return f"nvdisasm could not read {cubin.name}: {error.stderr.strip()}"
     return None

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cutesnake import record
-from cutesnake.evidence.gather import Evidence, Record, Source
+from cutesnake.evidence.gather import Evidence, Record, Source, load_evidence
 from cutesnake.plot.instructions import draw_instructions
 from cutesnake.plot.pipeline import draw_pipeline, kernels_with_pipelines
 from cutesnake.plot.resources import draw_resources
@@ -20,7 +20,7 @@ from cutesnake.plot.style import Drawing, NothingToShow, to_svg
 from cutesnake.plot.timeline import draw_timeline
 from cutesnake.plot.times import draw_times
 from cutesnake.plot.validation import draw_validation
-from cutesnake.predict.held import VALIDATION, Held
+from cutesnake.predict.held import VALIDATION, Held, read_held
 
 RECORD = "pictures.json"
 MOST_DRAWN = 120  # workloads: more make a picture of metres
@@ -46,6 +46,14 @@ TITLES = {
     "pipeline": "Predicted pipeline",
     VALIDATION: "Predicted against measured, on cards that measured",
 }
+
+
+def plot_files(
+    plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str], held: str | Sequence[str], folder: str
+) -> None:
+    """`plot` as its script calls it: with the paths of what is known of an operator."""
+    evidence = load_evidence(plan, records, roofline, recorded)
+    plot(evidence, folder, read_held([held] if isinstance(held, str) else held))
 
 
 def plot(evidence: Evidence, folder: Path | str, held: Sequence[Held] = ()) -> Record:
