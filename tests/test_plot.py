@@ -11,7 +11,7 @@ import pytest
 
 import sample
 from cutesnake.palette import DARK, LIGHT, look, looks
-from cutesnake.plot import plot, thinned
+from cutesnake.plot import plot, style, thinned
 from cutesnake.plot.data import functions, kernel_looks, labels, merged, sizes, times
 from cutesnake.plot.style import WIDTH, NothingToShow, lay_out, short_sizes, to_svg
 from cutesnake.plot.timeline import LONGEST_NAME, draw_timeline, short_name
@@ -327,3 +327,18 @@ def test_a_driver_s_name_finds_its_floor_by_the_patterns_of_the_device_list():
         row["match"] = ["NVIDIA H100 80GB HBM3"] if row["device"] == "H200" else ["NVIDIA B200"]
     assert evidence.floor("b32_s8192_bf16", "sm_90a", "NVIDIA H100 80GB HBM3")["device"] == "H200"
     assert evidence.floor("b32_s8192_bf16", "sm_90a", "NVIDIA H200 NVL") is None
+
+
+def test_rectangles_that_look_alike_and_follow_each_other_are_one_path() -> None:
+    """As matplotlib writes bars, in both orders of their corners."""
+    rectangle = '<path d="M 1.5 2 \nL 1.5 4 \nL 3 4 \nL 3 2 \nz\n" style="fill: {}"/>\n'
+    other = '<path d="M 5 2 \nL 7 2 \nL 7 4 \nL 5 4 \nz\n" style="fill: {}"/>\n'
+    triangle = '<path d="M 5 2 \nL 7 2 \nL 7 4 \nz\n" style="fill: red"/>\n'
+    drawn = rectangle.format("red") + other.format("red") + triangle + other.format("red") + rectangle.format("blue")
+    assert style._joined_rectangles(drawn) == (
+        '<path d="M1.5 2V4H3V2zM5 2V4H7V2z" style="fill: red"/>\n'
+        + triangle
+        + '<path d="M5 2V4H7V2z" style="fill: red"/>\n<path d="M1.5 2V4H3V2z" style="fill: blue"/>\n'
+    )
+    clear = rectangle.format("red; opacity: 0.5")
+    assert style._joined_rectangles(clear + clear).count("<path") == 2  # where they overlap both are seen

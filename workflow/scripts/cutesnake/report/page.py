@@ -105,7 +105,8 @@ def _pictures(contents: Contents) -> tuple[Record | None, list[Record]]:
     if contents.overview is None:
         return (own[0], own[1:]) if own else (None, [])
     drawn = record.read("plot", contents.overview / "pictures.json")["pictures"]
-    return next((_picture(p, contents.overview) for p in drawn if p["file"]), None), own
+    shown = [_picture(p, contents.overview) for p in drawn if p["file"]]
+    return ({**shown[0], "narrow": shown[-1]["svg"]} if shown else None), own
 
 
 def _operator(contents: Contents, base: str, notes: Notes) -> Record:
