@@ -278,7 +278,8 @@ def watch(
 ) -> list[Seen]:
     """Run launches in order under one schedule and give what was seen of each; ends after one that deadlocks.
 
-    With `most_clusters` no more of a launch are run: enough to see how it works, and its results are not looked at.
+    Of each launch the first `most_clusters` are run, six by default: enough to see how it works, and its results are
+    not looked at.
     Raises PtxError for what ptxsim cannot execute.
     """
     seen: list[Seen] = []
