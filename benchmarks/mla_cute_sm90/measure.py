@@ -69,7 +69,7 @@ def build(root: Path, only: list[str]) -> None:
 
 def workloads(variant: str) -> list[tuple[Workload, str]]:
     """Shapes at the edges of pages, splits, row blocks and causal masks, for one build."""
-    dtype, kind = variant.split("_")
+    dtype, kind, *_ = variant.split("_")
     cases = [
         (dict(batch=2, kv_length=length), name)
         for length in (1, 63, 64, 65, 129, 257, 1024)
