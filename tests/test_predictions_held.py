@@ -53,11 +53,11 @@ def test_the_summary_counts_a_failed_prediction_and_leaves_it_out_of_the_errors(
     assert table.summary(rows) == ["3", "10.0", "20.0", "10.3", "20.0", "+1.0", "1"]
 
 
-def test_development_held_out_and_blind_families_are_apart() -> None:
+def test_development_held_out_and_last_opened_families_are_apart() -> None:
     text = table.tables([row("gemm", 100.0, 110.0), row("fmha", 100.0, 150.0), row("gemm_mixed", 100.0, 70.0)])
     assert "| development | 1 | 10.0 |" in text
     assert "| held out | 1 | 50.0 |" in text
-    assert "| blind | 1 | 30.0 |" in text
+    assert "| opened last | 1 | 30.0 |" in text
 
 
 def test_the_ninetieth_percentile_is_the_nearest_rank() -> None:

@@ -60,11 +60,11 @@ def by(rows: Sequence[Row], key: Callable[[Row], str]) -> list[list[str]]:
 
 
 def tables(rows: Sequence[Row]) -> str:
-    """The development families, the held-out and the blind ones apart, then by family, by card and kind of sample."""
+    """By set (development, held out, opened last), by family, by card and kind of sample."""
     sets = {
         "development": [row for row in rows if row["operator"] in DEVELOPMENT],
         "held out": [row for row in rows if row["operator"] in HELD_OUT],
-        "blind": [row for row in rows if row["operator"] not in DEVELOPMENT + HELD_OUT],
+        "opened last": [row for row in rows if row["operator"] not in DEVELOPMENT + HELD_OUT],
     }
     lines = [[name, *summary(part)] for name, part in sets.items() if part]
     out = [markdown(("set", *HEADER), lines)]
