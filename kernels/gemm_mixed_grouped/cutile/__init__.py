@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,16 +27,16 @@ def supports(workload: Workload) -> str | None:
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """A build per type of weights and tile serves every size."""
-    return tuple(
-        replace(variant, params={**variant.params, "tile_k": _tile_k(variant.params, target)})
-        for variant in plain.variants(workload.plain, target)
-    )
+    return tuple(_not_spilling(variant, target) for variant in plain.variants(workload.plain, target))
 
 
-def _tile_k(params: Mapping[str, Any], target: str) -> int:
+def _not_spilling(variant: Variant, target: str) -> Variant:
     """Half the depth where the compiler spills otherwise: on Hopper, in 999 loads and stores of local memory."""
-    spills = target == "sm_90a" and params["dtype"] != "int4" and (params["tile_m"], params["tile_n"]) == (64, 128)
-    return plain.TILE_K // 2 if spills else plain.TILE_K
+    p = variant.params
+    if target != "sm_90a" or p["dtype"] == "int4" or (p["tile_m"], p["tile_n"]) != (64, 128):
+        return variant
+    half = plain.TILE_K // 2
+    return Variant(f"{variant.id}x{half}", {**p, "tile_k": half})
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
