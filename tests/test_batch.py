@@ -12,7 +12,7 @@ from cutesnake import record
 from cutesnake.evidence.gather import read_records
 from cutesnake.measure import batch, stage, worker
 from cutesnake.measure.worker import WorkerError
-from cutesnake.plan.batches import make_batches
+from cutesnake.plan.batches import MANY, TOGETHER, cases_per_job, make_batches
 from project import TINY, append, copy_project, jobs, replace, snakemake
 
 CONFIG = """
@@ -32,6 +32,7 @@ sweeps:
     profile: []
 """
 PRETEND = "\n\ndef measure(case):\n    return {metrics!r}, None\n"
+TIMED = sample.timing("cute", sample.workloads()[0], 1.0)
 
 
 def planned(number: int, place: str = "") -> SimpleNamespace:
@@ -46,6 +47,11 @@ def test_batches_hold_cases_of_one_build_and_place_in_their_order() -> None:
     ]
     assert found[3].records() == [f"results/timing/op/kernel/sm_90a/v/w{n}@h200.json" for n in (0, 1)]
     assert sum(len(b.cases) for b in found) == 10
+
+
+def test_without_a_number_a_job_measures_many_where_there_are_thousands() -> None:
+    assert [cases_per_job(None, measured) for measured in (0, MANY, MANY + 1)] == [1, 1, TOGETHER]
+    assert cases_per_job(7, 10 * MANY) == 7
 
 
 @pytest.fixture
@@ -118,30 +124,51 @@ def test_a_fault_of_the_machine_costs_its_case_and_not_the_batch(measured) -> No
     assert measured.run() == ["b1"]
 
 
+def dates(project: Path) -> dict[str, int]:
+    """When each record of a measurement was written."""
+    paths = (path for stage in ("correctness", "timing") for path in (project / "results" / stage).rglob("*.json"))
+    return {f"{path.parts[-6]}/{path.name}": path.stat().st_mtime_ns for path in paths}
+
+
 @pytest.mark.slow
 def test_a_run_in_batches_and_what_is_measured_again(tmp_path) -> None:
     project = copy_project(tmp_path / "project")
     (project / TINY).write_text(CONFIG)
-    checked, timed = sample.correctness("w"), sample.timing("cute", sample.workloads()[0], 1.0)
-    for name, metrics in {"correctness": checked, "timing": timed}.items():
+    for name, metrics in {"correctness": sample.correctness("w"), "timing": TIMED}.items():
         append(project / f"workflow/scripts/cutesnake/measure/{name}.py", PRETEND.format(metrics=metrics))
-
-    def dates() -> dict[str, int]:
-        return {path.name: path.stat().st_mtime_ns for path in (project / "results/timing").rglob("*.json")}
-
     assert jobs(project, machine="h200")["batch"] == 4
     done = snakemake(project, machine="h200")
     assert done.returncode == 0, done.stdout + done.stderr
-    before = dates()
-    assert len(before) == 3 and (project / "results/mla_report.html").exists()
+    before = dates(project)
+    assert len(before) == 6 and (project / "results/mla_report.html").exists()
     assert not jobs(project, machine="h200")
     next((project / "results/timing").rglob("m5_n64_fp32.json")).unlink()
     done = snakemake(project, machine="h200")
     assert done.returncode == 0 and "made again" in done.stderr, done.stdout + done.stderr
-    after = dates()
-    assert [name for name in before if before[name] != after[name]] == ["m5_n64_fp32.json"]
+    after = dates(project)
+    assert [name for name in before if before[name] != after[name]] == ["timing/m5_n64_fp32.json"]
     replace(project / TINY, "rows: [3, 5, 7]", "rows: [2, 3, 5, 7]")
     done = snakemake(project, machine="h200")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert {name: made for name, made in dates().items() if name in after} == after, "others moved to other batches"
-    assert len(dates()) == 4 and os.path.exists(project / "results/compare/elementwise_add.csv")
+    assert {name: made for name, made in dates(project).items() if name in after} == after, "others moved"
+    assert len(dates(project)) == 8 and os.path.exists(project / "results/compare/elementwise_add.csv")
+
+
+@pytest.mark.slow
+def test_what_was_measured_one_by_one_is_not_measured_again_in_batches_nor_the_other_way(tmp_path) -> None:
+    project = copy_project(tmp_path / "project")
+    (project / TINY).write_text(CONFIG.replace("cases_per_job: 2", "cases_per_job: auto"))
+    for name, metrics in {"correctness": sample.correctness("w"), "timing": TIMED}.items():
+        append(project / f"workflow/scripts/cutesnake/measure/{name}.py", PRETEND.format(metrics=metrics))
+    assert jobs(project, machine="h200")["timing"] == 3
+    done = snakemake(project, machine="h200")
+    assert done.returncode == 0, done.stdout + done.stderr
+    before = dates(project)
+    assert len(before) == 6
+    replace(project / TINY, "cases_per_job: auto", "cases_per_job: 2")
+    assert jobs(project, machine="h200")["batch"] == 4
+    done = snakemake(project, machine="h200")
+    assert done.returncode == 0 and dates(project) == before, done.stdout + done.stderr
+    replace(project / TINY, "cases_per_job: 2", "cases_per_job: 1")
+    done = snakemake(project, machine="h200")
+    assert done.returncode == 0 and dates(project) == before, done.stdout + done.stderr

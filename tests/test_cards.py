@@ -142,11 +142,13 @@ def test_profiles_repeat_the_habits_of_the_default_one() -> None:
     import yaml
 
     default = yaml.safe_load((PROFILES / "default/config.yaml").read_text())
-    for name in ("local", "slurm"):
+    # Slurm's queue takes all that could start, and weighs them itself.
+    for name, others in {"local": {"resources"}, "slurm": {"resources", "scheduler-subsample"}}.items():
         profile = yaml.safe_load((PROFILES / name / "config.yaml").read_text())
-        assert {key: profile.get(key) for key in default if key != "resources"} == {
-            key: value for key, value in default.items() if key != "resources"
+        assert {key: profile.get(key) for key in default.keys() - others} == {
+            key: value for key, value in default.items() if key not in others
         }
+        assert "scheduler-subsample" not in profile or name != "slurm"
 
 
 @pytest.mark.parametrize(("name", "at_once"), [("h200_x4", 4), ("h200", 1), ("none", 1)])

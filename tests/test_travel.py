@@ -126,6 +126,6 @@ def test_a_job_on_another_machine_does_what_was_planned(project) -> None:
     for name, words in ((None, "started without a plan"), ("plan-0123456789abcdef", "is gone: another run began")):
         done = job(project, name, "h200")
         assert done.returncode != 0 and words in done.stderr and "Traceback" not in done.stderr
-    replace_text(project / "kernels/elementwise_add/sweep.yaml", "rows: 3", "rows: 5")
+    replace_text(project / "kernels/elementwise_add/sweep.yaml", "rows: [1000, 4096]", "rows: [1001, 4096]")
     done = job(project, plan.stem, "h200")
     assert done.returncode != 0 and "was changed since this run was planned" in done.stderr

@@ -16,18 +16,20 @@ from cutesnake.plan.staleness import remember
 BUILD_RECORDS = [f"results/compile/{key}/build.json" for key in PLAN.builds]
 INSPECT_RECORDS = [f"results/inspect/{key}.json" for key in PLAN.builds if "inspect" in EXPERIMENT.stages]
 SIMULATED = [f"results/correctness/{key}.json" for key in PLAN.simulated]
-CHECKED = [f"results/correctness/{case.key}.json" for case in PLAN.run_here("correctness")] + SIMULATED
-TIMED = [f"results/timing/{case.key}.json" for case in PLAN.run_here("timing")]
+ON_CARDS = {stage: list(PLAN.run_here(stage)) for stage in ("correctness", "timing")}  # what batches are made of
+CHECKED = [f"results/correctness/{case.key}.json" for case in ON_CARDS["correctness"]] + SIMULATED
+TIMED = [f"results/timing/{case.key}.json" for case in ON_CARDS["timing"]]
 PROFILED = [f"results/{stage}/{case.key}.json" for stage in ("nsys", "ncu") for case in PLAN.run_here(stage)]
 CHOICES = PLAN.choices()
 TUNED = [f"results/autotune/{key}.json" for key in CHOICES]
 PREDICTED = [f"results/predict/{case.key}.json" for case in PLAN.predicted()]
 MEASURED = [*CHECKED, *TIMED, *TUNED, *PROFILED]
+CASES_PER_JOB = batches.cases_per_job(EXPERIMENT.cases_per_job, sum(map(len, ON_CARDS.values())))
 BATCHES = {
     batch.key: batch
-    for stage in ("correctness", "timing")
-    if EXPERIMENT.cases_per_job > 1
-    for batch in batches.make_batches(stage, PLAN.run_here(stage), EXPERIMENT.cases_per_job)
+    for stage, cases in ON_CARDS.items()
+    if CASES_PER_JOB > 1
+    for batch in batches.make_batches(stage, cases, CASES_PER_JOB)
 }
 BATCH_OF = {path: batch.path for batch in BATCHES.values() for path in batch.records()}
 

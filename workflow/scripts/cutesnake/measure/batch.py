@@ -11,9 +11,8 @@ from typing import Any
 from cutesnake import record
 from cutesnake.fault import describe, is_foreseen
 from cutesnake.measure.cards import one_card
-from cutesnake.measure.stage import run_stage
+from cutesnake.measure.stage import made_from, run_stage
 from cutesnake.plan.machine import probe
-from cutesnake.plan.staleness import digest_data
 
 
 class BatchError(RuntimeError):
@@ -33,13 +32,13 @@ def run_batch(
     written, faults = record.written(), []
     with one_card(probe()):
         for case in cases:
-            made_from = digest_data([case["from"], _digest(build), *map(_digest, case["needs"])])
-            if _is_there(stage, case["record"], made_from, written):
+            origin = made_from(case["from"], build, case["needs"])
+            if _is_there(stage, case["record"], origin, written):
                 continue
             try:
                 run_stage(
                     stage, case["identity"], settings, build, case["record"], case["needs"], card=card,
-                    made_from=made_from,
+                    made_from=origin,
                 )  # fmt: skip
             except Exception as error:
                 if not is_foreseen(error):
@@ -50,13 +49,13 @@ def run_batch(
     _write(output, (case["record"] for case in cases))
 
 
-def _is_there(stage: str, path: str, made_from: str, written: Mapping[str, set[str]]) -> bool:
+def _is_there(stage: str, path: str, origin: str, written: Mapping[str, set[str]]) -> bool:
     """Whether a record is whole, as it was written, and made from what it would be made from now."""
     try:
         known = record.read(stage, path)
     except (OSError, record.RecordError):
         return False
-    return known["provenance"].get("made_from") == made_from and _digest(path) in written.get(path, {_digest(path)})
+    return known["provenance"].get("made_from") == origin and _digest(path) in written.get(path, {_digest(path)})
 
 
 def _digest(path: Path | str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from cutesnake.measure.profiled import ProfilerError
 from cutesnake.measure.timeline_check import check_timeline
 from cutesnake.plan.arch import C_COMPILERS
 from cutesnake.plan.machine import probe
+from cutesnake.plan.staleness import digest_data
 from cutesnake.simulate import simulation
 from cutesnake.stages import GPU_STAGES
 from cutesnake.turns import COMPUTING, TIMING, turn
@@ -71,12 +73,24 @@ def _measure(case: Case, output: Path | str, timed: Path | str | None, card: str
 
 
 def run_case(
-    stage: str, output: str, checked: str | Iterable[str], timed: str | Iterable[str], **arguments: Any
-) -> None:
-    """`run_stage` as its script calls it: `checked` and `timed` are files that the case's records are or are in."""
+    stage: str, build: str, output: str, checked: str | Iterable[str], timed: str | Iterable[str], origin: str | None,
+    **arguments: Any,
+) -> None:  # fmt: skip
+    """`run_stage` as its script calls it: `checked` and `timed` are files that the case's records are or are in.
+
+    `origin` is a digest of what the case depends on besides files, where a batch may take its record over later.
+    """
     times = records_of_case("timing", output, timed)
     needs = records_of_case("correctness", output, checked)
-    run_stage(stage, output=output, needs=needs, timed=times[0] if times else None, **arguments)
+    origin = made_from(origin, build, needs) if origin else None
+    run_stage(
+        stage, build=build, output=output, needs=needs, timed=times[0] if times else None, made_from=origin, **arguments
+    )
+
+
+def made_from(origin: str, build: Path | str, needs: Iterable[Path | str]) -> str:
+    """Digest of all that a record depends on: `origin` for what is no file, the build's record, correctness records."""
+    return digest_data([origin, *(hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in (build, *needs))])
 
 
 def records_of_case(stage: str, output: str, files: str | Iterable[str]) -> list[str]:

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 from cutesnake.plan.matrix import PlannedCase
 
+MANY = 2000  # checks and timings: with more, Snakemake's graph alone takes seconds of every start
+TOGETHER = 50  # of them in a job then
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -28,6 +31,11 @@ class Batch:
 
     def records(self) -> list[str]:
         return [record_of(self.stage, case) for case in self.cases]
+
+
+def cases_per_job(asked: int | None, measured: int) -> int:
+    """How many cases a job measures: as asked for, or by how many there are to measure in all."""
+    return asked or (TOGETHER if measured > MANY else 1)
 
 
 def record_of(stage: str, case: PlannedCase) -> str:

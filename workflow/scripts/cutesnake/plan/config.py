@@ -59,7 +59,7 @@ class Experiment:
     not_simulated: dict[str, list[str]] = field(default_factory=dict)  # DSL -> targets left out of that list
     clocks: dict[str, str] = field(default_factory=dict)  # target -> the card that ptxsim's clock predicts for there
     machines: str | None = None  # a file of classes of nodes, see cutesnake/plan/nodes.py
-    cases_per_job: int = 1
+    cases_per_job: int | None = None  # None: by how many there are, see cutesnake/plan/batches.py
     timing_alone: bool = True  # builds and simulations of a run wait while one of its cases is timed on their machine
     baseline: str | None = None  # as `cutesnake.change.baseline` reads it
     baseline_fails: str = "none"  # what the target `unchanged` fails for: none, slower, worse
@@ -143,7 +143,7 @@ def check(config: dict[str, Any]) -> Experiment:
         timing=config["timing"],
         clocks=_clocks(config) if "predict" in config["stages"] else {},
         machines=config.get("machines"),
-        cases_per_job=config.get("cases_per_job", 1),
+        cases_per_job=None if config.get("cases_per_job", "auto") == "auto" else config["cases_per_job"],
         timing_alone=config.get("timing_alone", True),
         baseline=config.get("baseline"),
         baseline_fails=config.get("baseline_fails", "none"),
