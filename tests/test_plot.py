@@ -237,6 +237,21 @@ def test_duration_has_a_panel_per_dtype_and_batch_on_shared_axes():
     assert len({str(dashes[name]) for name in ("cutile (cuTile)", "cute_sm90 (CuTe DSL)", "torch_sdpa (PyTorch)")}) == 3
 
 
+def test_no_line_joins_workloads_that_differ_in_more_than_the_axis():
+    evidence = sample.evidence(gpu=True)
+    (source,) = evidence.sources("sm_90a")
+    for name, parameters in evidence.workloads.items():
+        parameters["form"] = "ragged" if name == "b32_s8192_bf16" else "full"
+    drawing = draw_times(evidence, source, "sm_90a")
+    points = {
+        axis.get_title(loc="left"): {len(container[0].get_xdata()) for container in axis.containers}
+        for axis in drawing.figure.axes
+        if axis.get_visible()
+    }
+    assert points == {"bf16, batch 1": {2}, "bf16, batch 32": {1}, "fp16, batch 1": {2}, "fp16, batch 32": {2}}
+    assert "differ in nothing else: not in form." in drawing.caption
+
+
 def test_timeline_has_a_panel_per_workload_and_leaves_pytorch_out():
     evidence = sample.evidence(gpu=True)
     (source,) = evidence.sources("sm_90a")

@@ -25,6 +25,12 @@ def sizes(evidence: Evidence) -> list[str]:
     return sorted(varying, key=lambda key: (key != evidence.plan["axis"]["field"], -varying[key]))
 
 
+def differing(evidence: Evidence) -> list[str]:
+    """Parameters of all kinds that vary over the workloads."""
+    found = [list(parameters.items()) for parameters in evidence.workloads.values()]
+    return [key for key, value in found[0] if any((key, value) not in other for other in found)] if found else []
+
+
 def name_of(evidence: Evidence, field: str) -> str:
     """A workload's field in words, the axis of the operator with its unit: `KV length (tokens)`."""
     axis = evidence.plan["axis"]

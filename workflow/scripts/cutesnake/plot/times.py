@@ -9,7 +9,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLo
 
 from cutesnake.evidence.gather import Evidence, Source
 from cutesnake.palette import Look
-from cutesnake.plot.data import kernel_looks, name_of, short_name_of, sizes, times
+from cutesnake.plot.data import differing, kernel_looks, name_of, short_name_of, sizes, times
 from cutesnake.plot.style import (
     DSL_NAMES,
     DSL_STYLES,
@@ -22,13 +22,15 @@ from cutesnake.plot.style import (
 
 
 def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
-    """One panel per dtype and value of the second size; x is the operator's axis."""
+    """One panel per dtype and value of the second size; x is the operator's axis. A line joins workloads that differ
+    in nothing else."""
     table = times(evidence, source, target)
     varying = sizes(evidence)
     if not varying:
         raise NothingToShow("all workloads have one size: the comparison table says it all")
     x, *rest = varying
     keys = ["dtype", *rest[:1]]
+    others = [key for key in differing(evidence) if key not in (x, *keys)]  # a line is of workloads alike in these
     found = kernel_looks(evidence)
     panels = [(values, group) for values, group in table.groupby(keys, sort=True) if group[x].nunique() > 1]
     if not panels:
@@ -38,7 +40,7 @@ def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
     with styled():
         figure, axes = lay_out(len(panels), (3.6, 2.5), (1.2, 0.9), name, "µs")
         for axis, (values, group) in zip(axes, panels, strict=True):
-            for kernel, line in group.groupby("kernel", sort=False):
+            for (kernel, *_), line in group.groupby(["kernel", *others], sort=False):
                 _line(axis, line.sort_values(x), x, found[kernel])
             axis.set_title(
                 ", ".join([values[0], *(f"{short_name_of(evidence, rest[0])} {value}" for value in values[1:])])
@@ -54,8 +56,14 @@ def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
         figure,
         f"Duration against {short_name_of(evidence, x)} on {source.device}: {said}.",
         "Median duration of the whole operator with a flushed L2 cache; bars: spread of the samples. Lower is better. "
-        "Lines: solid cuTile, dashed CuTe DSL, dotted PyTorch.",
+        "Lines: solid cuTile, dashed CuTe DSL, dotted PyTorch." + _joined(evidence, others),
     )
+
+
+def _joined(evidence: Evidence, others: list[str]) -> str:
+    """What a line joins, where workloads of a panel differ in more than its x axis."""
+    names = ", ".join(short_name_of(evidence, key) for key in others)
+    return f" A line joins workloads that differ in nothing else: not in {names}." if others else ""
 
 
 def _line(axis: Axes, line: pandas.DataFrame, x: str, look: Look) -> None:
