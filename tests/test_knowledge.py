@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from cutesnake.catalog import kernel_files
+from builds import simulate
+from cutesnake.catalog import kernel_files, load_kernel, load_operator
 from cutesnake.knowledge.entries import FOLDER, INDEX, Entry, index, read_entries
 from cutesnake.knowledge.evidence import NoEvidenceError, at_path, figure, holds, meets
 from cutesnake.knowledge.verdicts import verdicts
@@ -16,6 +18,7 @@ from cutesnake.places import ROOT
 from test_anatomy import record_of
 
 ENTRIES = read_entries()
+BUILT = ("anatomy", "simulated")  # claims about builds, which are made for them
 CLAIMS = [(entry.name, claim) for entry in ENTRIES for claim in entry.evidence]
 
 
@@ -37,7 +40,7 @@ def test_the_index_is_made_from_the_entries() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] != "anatomy"], ids=lambda x: str(x)[:50]
+    ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] not in BUILT], ids=lambda x: str(x)[:50]
 )
 def test_a_record_still_says_what_an_entry_claims(name, claim) -> None:
     assert holds(claim, found := figure(claim)), (name, claim["text"], found)
@@ -54,6 +57,26 @@ def anatomy(build: str) -> dict[str, Any]:
 )
 def test_a_builds_anatomy_still_says_what_an_entry_claims(name, claim) -> None:
     assert holds(claim, found := figure(claim, anatomy)), (name, claim["text"], found)
+
+
+def findings(claim: Mapping[str, Any]) -> list[str]:
+    """Of a simulated check, under one schedule, of the build and the workload that a claim names."""
+    operator, kernel, target, name = claim["build"].split("/")
+    work = load_operator(operator).Workload(**claim["where"])
+    variants = load_kernel(operator, kernel).variants(work, target)
+    variant = next(variant for variant in variants if variant.id == name)
+    done = simulate(operator, kernel, target, variant, claim["where"])
+    return [finding for check in done["metrics"]["checks"] for finding in check["findings"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] == "simulated"], ids=lambda x: str(x)[:50]
+)
+def test_a_simulated_check_still_finds_what_an_entry_claims(name, claim) -> None:
+    found = findings(claim)
+    assert holds(claim, figure(claim, findings=lambda _: found)), (name, claim["text"], found)
+    assert not holds(claim, figure(claim, findings=lambda _: []))
 
 
 BOUNDS = {"equals", "contains", "at_least", "at_most", "says"}

@@ -99,6 +99,8 @@ def _sources(entry: Entry) -> str:
 def _source(claim: Mapping[str, Any]) -> str:
     if claim["kind"] == "anatomy":
         return f"anatomy of `{claim['build'].split('/')[0]}/{claim['build'].split('/')[1]}`"
+    if claim["kind"] == "simulated":
+        return f"simulated check of `{claim['build'].split('/')[0]}/{claim['build'].split('/')[1]}`"
     if claim["kind"] in ("ratio", "value", "count"):
         return f"`recorded/{claim['set']}`"
     return f"`{claim['file']}`"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,14 @@ class NoEvidenceError(ValueError):
     """A claim whose record is not there, or has nothing that it speaks of. One line."""
 
 
-def figure(claim: Claim, anatomy: Callable[[str], Mapping[str, Any]] | None = None, root: Path = ROOT) -> Any:
-    """What the record says. `anatomy` gives the record of a build; it is asked for claims of that kind only.
+def figure(
+    claim: Claim,
+    anatomy: Callable[[str], Mapping[str, Any]] | None = None,
+    root: Path = ROOT,
+    findings: Callable[[Claim], Sequence[str]] | None = None,
+) -> Any:
+    """What the record says. `anatomy` gives the record of a build, `findings` those of a simulated check of the claim's
+    `build` on the workload `where`; each is asked for claims of its kind only.
 
     Raises NoEvidenceError.
     """
@@ -33,6 +39,10 @@ def figure(claim: Claim, anatomy: Callable[[str], Mapping[str, Any]] | None = No
         if anatomy is None:
             raise NoEvidenceError(f"no anatomy of {claim['build']} at hand")
         return at_path(anatomy(claim["build"])["functions"][0], claim["path"])
+    if kind == "simulated":
+        if findings is None:
+            raise NoEvidenceError(f"no simulated check of {claim['build']} at hand")
+        return any(claim["says"] in finding for finding in findings(claim))
     if kind == "text":
         text = " ".join((root / claim["file"]).read_text().split())
         return claim["says"] in text
@@ -48,7 +58,7 @@ def figure(claim: Claim, anatomy: Callable[[str], Mapping[str, Any]] | None = No
 
 def holds(claim: Claim, found: Any) -> bool:
     """Whether a figure is what the claim says."""
-    if claim["kind"] == "text":
+    if claim["kind"] in ("text", "simulated"):
         return found is True
     return meets(claim, found)
 
