@@ -13,6 +13,7 @@ import sample
 from cutesnake.palette import DARK, LIGHT, look, looks
 from cutesnake.plot import plot, style, thinned
 from cutesnake.plot.data import functions, kernel_looks, labels, merged, sizes, times
+from cutesnake.plot.speedup import draw_speedup
 from cutesnake.plot.style import WIDTH, NothingToShow, lay_out, short_sizes, to_svg
 from cutesnake.plot.timeline import LONGEST_NAME, draw_timeline, short_name
 from cutesnake.plot.times import draw_times
@@ -250,6 +251,18 @@ def test_no_line_joins_workloads_that_differ_in_more_than_the_axis():
     }
     assert points == {"bf16, batch 1": {2}, "bf16, batch 32": {1}, "fp16, batch 1": {2}, "fp16, batch 32": {2}}
     assert "differ in nothing else: not in form." in drawing.caption
+
+
+def test_workloads_that_differ_in_no_number_have_labels_and_rows_of_their_own():
+    evidence = sample.evidence(gpu=True)
+    (source,) = evidence.sources("sm_90a")
+    rows = len(draw_speedup(evidence, source, "sm_90a").figure.axes[0].get_yticklabels())
+    for name, parameters in evidence.workloads.items():
+        parameters |= {"causal": name == "b1_s8192_bf16", "form": "ragged" if name == "b32_s8192_fp16" else "full"}
+    found = labels(evidence)
+    assert found["b1_s8192_bf16"] == f"{found['b1_s8192_fp16']}, causal"
+    assert found["b32_s8192_fp16"] == f"{found['b32_s8192_bf16']}, form ragged"
+    assert len(draw_speedup(evidence, source, "sm_90a").figure.axes[0].get_yticklabels()) == rows + 2
 
 
 def test_timeline_has_a_panel_per_workload_and_leaves_pytorch_out():

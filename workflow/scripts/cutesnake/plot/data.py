@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any
 
 import pandas
@@ -48,10 +49,21 @@ def kernel_looks(evidence: Evidence) -> dict[str, Look]:
 
 
 def labels(evidence: Evidence) -> dict[str, str]:
-    """Each workload by what varies: `batch 32, kv length 4096`."""
-    varying = sizes(evidence)
+    """Each workload by what varies besides its dtype: `batch 32, kv length 4096, causal`. No two of a dtype are alike.
+
+    Of what is no number only what is true, or differs from most workloads, is named.
+    """
+    varying = [key for key in differing(evidence) if key != "dtype"]
+    usual = {key: Counter(str(w[key]) for w in evidence.workloads.values()).most_common(1)[0][0] for key in varying}
+
+    def words(key: str, value: Any) -> list[str]:
+        name = short_name_of(evidence, key)
+        if isinstance(value, bool):
+            return [name] if value else []
+        return [f"{name} {value}"] if isinstance(value, int) or str(value) != usual[key] else []
+
     return {
-        workload: ", ".join(f"{short_name_of(evidence, key)} {parameters[key]}" for key in parameters if key in varying)
+        workload: ", ".join(word for key in parameters if key in varying for word in words(key, parameters[key]))
         or workload
         for workload, parameters in evidence.workloads.items()
     }
