@@ -24,113 +24,20 @@ import subprocess
 import sys
 import traceback
 import uuid
-import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
+from cutesnake.fork_server import MOST_BYTES, ForkServer, close
 from cutesnake.measure.private import is_ours
 from cutesnake.places import SCRIPTS
 
 VARIABLE = "CUTESNAKE_FORKS"  # what the names of a run's sockets follow from
 PR_SET_PDEATHSIG = 1  # of prctl(2)
-MOST_BYTES = 1 << 16  # of a request, read at once
 PREPARED = "cutesnake.prepared"  # the module with a function per kind, named before the colon: `cute:sm_90a`
 
 
 class NotServedError(Exception):
     """There is no server for this kind of job, or it went away: nothing is known about the job."""
-
-
-class Server:
-    """Accepts requests, forks a child for each, reports how it ended, and kills it when its client is gone.
-
-    A request is one line of JSON, which open files may come with. `serve` is called in the child and never returns.
-    """
-
-    def __init__(self, listener: socket.socket, serve: Callable[[socket.socket, dict[str, Any], list[int]], NoReturn]):
-        self._listener = listener
-        self._serve = serve
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self.children: dict[int, socket.socket] = {}
-
-    def turn(self) -> None:
-        """Wait for what comes next, at most a second. Children's ends are noticed within 20 ms."""
-        for key, _ in self._selector.select(timeout=0.02 if self.children else 1.0):
-            if key.fileobj is self._listener:
-                self._accept()
-            else:
-                self._client_spoke(key.fileobj)
-        self._reap()
-
-    def is_asked(self) -> bool:
-        """Whether somebody waits for an answer at this moment."""
-        return bool(self._selector.select(timeout=0))
-
-    def _accept(self) -> None:
-        connection, _ = self._listener.accept()
-        if not is_ours(connection):
-            connection.close()
-            return
-        connection.settimeout(10.0)
-        files: list[int] = []
-        try:
-            line, files, _, _ = socket.recv_fds(connection, MOST_BYTES, 2)
-            while line and not line.endswith(b"\n"):
-                more = connection.recv(MOST_BYTES)
-                line = line + more if more else b""
-            request = json.loads(line)
-        except (OSError, ValueError):
-            _close(files)
-            connection.close()
-            return
-        connection.settimeout(None)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # threads: no pool has any before its first use
-            child = os.fork()
-        if child == 0:
-            self._listener.close()
-            for other in self.children.values():
-                other.close()
-            self._serve(connection, request, files)
-        _close(files)
-        self.children[child] = connection
-        self._selector.register(connection, selectors.EVENT_READ, child)
-
-    def _client_spoke(self, connection: Any) -> None:
-        """A client never speaks twice: it has gone, or wants no more of its job."""
-        child = self._selector.get_key(connection).data
-        self._selector.unregister(connection)
-        _kill(child)
-
-    def _reap(self) -> None:
-        for child in list(self.children):
-            if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                continue
-            _kill(child)  # what it left running: its number is taken until it is waited for
-            _, status = os.waitpid(child, 0)
-            connection = self.children.pop(child)
-            with contextlib.suppress(KeyError):
-                self._selector.unregister(connection)
-            with contextlib.suppress(OSError):
-                connection.sendall(json.dumps({"exit": status}).encode() + b"\n")
-            connection.close()
-
-
-def _kill(child: int) -> None:
-    """A child with everything in its process group, if it leads one."""
-    with contextlib.suppress(ProcessLookupError):
-        if os.getpgid(child) == child:
-            os.killpg(child, signal.SIGKILL)
-        else:
-            os.kill(child, signal.SIGKILL)
-
-
-def _close(files: Iterable[int]) -> None:
-    for file in files:
-        os.close(file)
 
 
 def start(kinds: Iterable[str]) -> subprocess.Popen[bytes] | None:
@@ -258,7 +165,7 @@ def _serve(kind: str, listener: socket.socket) -> NoReturn:
             connection.close()
             for place, file in enumerate(files, start=1):
                 os.dup2(file, place)
-            _close(files)
+            close(files)
             os.environ.clear()
             os.environ.update(request["environment"] | kept)
             os.chdir(request["folder"])
@@ -276,7 +183,7 @@ def _serve(kind: str, listener: socket.socket) -> NoReturn:
                 sys.stderr.flush()
             os._exit(status)
 
-    server = Server(listener, serve)
+    server = ForkServer(listener, serve)
     while True:
         server.turn()
 

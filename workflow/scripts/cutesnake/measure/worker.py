@@ -21,16 +21,16 @@ import hashlib
 import importlib
 import json
 import os
-import selectors
 import signal
 import socket
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from cutesnake import fork_server
+from cutesnake.fork_server import ForkServer
 from cutesnake.measure.private import PrivateError, is_ours, open_private, private_folder
 from cutesnake.places import SCRIPTS
 
@@ -43,12 +43,16 @@ class WorkerError(RuntimeError):
 
 
 def socket_path() -> Path:
-    """One server per interpreter, checkout, choice of GPU and version of this file, where only this user can go.
+    """One server per interpreter, checkout, choice of GPU and version of this code, where only this user can go.
 
     Under Slurm it is one per job: two jobs of a node may both call their card number 0, and what a job started ends
     with it. Raises PrivateError where somebody else is in the way.
     """
-    parts = [sys.executable, str(Path(__file__).resolve()), Path(__file__).read_text()]
+    parts = [
+        sys.executable,
+        str(Path(__file__).resolve()),
+        *(Path(f).read_text() for f in (__file__, fork_server.__file__)),
+    ]
     parts += [os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.environ.get("PYTHONPATH", ""), str(os.getuid())]
     parts += [os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_ARRAY_TASK_ID", "")]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
@@ -142,33 +146,26 @@ def _try_connect(path: Path) -> socket.socket | None:
     return connection
 
 
-class Server:
-    """Accepts requests, forks a child for each, reports how it ended, and kills it when its client is gone."""
+class Server(ForkServer):
+    """The server of a card: on a socket of its own, until it has been idle for long enough."""
 
     def __init__(self, path: Path, idle_s: float) -> None:
         self._idle_s = idle_s
         self._path = path
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)  # from the first moment
-        self._listener.bind(str(path))
+        listener.bind(str(path))
         os.umask(before)
-        self._listener.listen(128)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._children: dict[int, socket.socket] = {}
+        listener.listen(128)
+        super().__init__(listener, _serve_case)
 
     def serve(self) -> None:
-        """Until idle for long enough. Child ends are noticed within 20 ms."""
+        """Until idle for long enough."""
         used = time.monotonic()
         while True:
             if not self._children and time.monotonic() - used >= self._idle_s and self._close():
                 return
-            for key, _ in self._selector.select(timeout=0.02 if self._children else 1.0):
-                if key.fileobj is self._listener:
-                    self._accept()
-                else:
-                    self._client_spoke(key.fileobj)
-            self._reap()
+            self.turn()
             if self._children:
                 used = time.monotonic()
 
@@ -179,57 +176,13 @@ class Server:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
-            if self._selector.select(timeout=0):
+            if self.is_asked():
                 return False
             self._path.unlink(missing_ok=True)
             return True
 
-    def _accept(self) -> None:
-        connection, _ = self._listener.accept()
-        if not is_ours(connection):
-            connection.close()
-            return
-        connection.settimeout(10.0)
-        try:
-            line = connection.makefile("r").readline()
-            request = json.loads(line)
-        except (OSError, ValueError):
-            connection.close()
-            return
-        connection.settimeout(None)
-        sys.stdout.flush()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # threads: torch's pools have none before first use
-            child = os.fork()
-        if child == 0:
-            self._listener.close()
-            for other in self._children.values():
-                other.close()
-            _serve_case(connection, request)
-        self._children[child] = connection
-        self._selector.register(connection, selectors.EVENT_READ, child)
 
-    def _client_spoke(self, connection: Any) -> None:
-        """A client never speaks twice: it has gone."""
-        child = self._selector.get_key(connection).data
-        self._selector.unregister(connection)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-
-    def _reap(self) -> None:
-        for child in list(self._children):
-            done, status = os.waitpid(child, os.WNOHANG)
-            if not done:
-                continue
-            connection = self._children.pop(child)
-            with contextlib.suppress(KeyError):
-                self._selector.unregister(connection)
-            with contextlib.suppress(OSError):
-                connection.sendall(json.dumps({"exit": status}).encode() + b"\n")
-            connection.close()
-
-
-def _serve_case(connection: socket.socket, request: dict[str, Any]) -> None:
+def _serve_case(connection: socket.socket, request: dict[str, Any], files: list[int]) -> NoReturn:
     """In the child: measure, answer, and end without running anybody's exit handlers."""
     code = 1
     try:
