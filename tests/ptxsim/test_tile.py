@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tile_card
 
 import ptxsim
 from ptxsim.tensormap import decode
@@ -67,6 +69,26 @@ def test_boxes_are_the_bytes_that_barriers_expect(epilogue) -> None:
             int(text.split(f"\t{register}, ")[1].split(";")[0]) if register.startswith("%") else int(register)
         )
         assert bytes_expected in [x * many for x in ring for many in (1, 2, 4)], (bytes_expected, boxes)
+
+
+def test_the_code_that_asks_a_card_stores_every_parameter(epilogue, tmp_path) -> None:
+    for name in ("kernel.cubin", "kernel.ptx"):
+        shutil.copy(epilogue / name, tmp_path / name)
+    (tmp_path / "kernel.ptx").write_text(tile_card.storing_text(epilogue / "kernel.ptx"))
+    launch, arrays, places = launched(tmp_path)
+    ptxsim.run([launch])
+    stored = arrays[0].tobytes()[: len(launch.params)]
+    assert places and any(launch.params)
+    for p in launch.kernel.params:
+        assert stored[p.offset : p.offset + p.size] == launch.params[p.offset : p.offset + p.size], p.name
+
+
+def test_the_cubin_that_asks_a_card_differs_in_its_machine_code_alone(epilogue) -> None:
+    pytest.importorskip("nvidia", reason="ptxas comes with a package of this name")
+    whole, asking = (epilogue / "kernel.cubin").read_bytes(), tile_card.storing(epilogue / "kernel.ptx")
+    start, size = tile_card.sections(whole)[f".text.{tile_card.kernel_of(epilogue / 'kernel.ptx').name}"]
+    assert asking[start : start + size] != whole[start : start + size]
+    assert (asking[:start], asking[start + size :]) == (whole[:start], whole[start + size :])
 
 
 def test_arguments_that_do_not_fit_are_refused(epilogue) -> None:
