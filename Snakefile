@@ -77,6 +77,7 @@ onstart:
         hand_on_plan()
         take_turns()
         serve_jobs()
+        look_when_jobs_end()
     except (folder.FolderError, travel.TravelError, private.PrivateError) as error:
         raise WorkflowError(str(error)) from None
 

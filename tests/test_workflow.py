@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 import sample
-from project import TINY, append, jobs, replace, snakemake
+from project import TINY, append, copy_project, jobs, replace, snakemake
 
 SWEEP = "kernels/elementwise_add/sweep.yaml"
 
@@ -70,6 +70,16 @@ def test_only_here_without_a_card_is_one_clear_line(fresh) -> None:
     done = snakemake(fresh, "--dry-run")
     text = done.stdout + done.stderr
     assert done.returncode != 0 and "`here` stands for no target without a GPU" in text and "Traceback" not in text
+
+
+@pytest.mark.slow
+def test_jobs_are_looked_for_only_when_one_has_ended(tmp_path) -> None:
+    project = copy_project(tmp_path / "project")
+    rule = 'rule wait:\n    output: "{name}.waited"\n    shell: "sleep 1.4; touch {output}"\n'
+    append(project / "Snakefile", rule)
+    done = snakemake(project, "--verbose", "a.waited", "b.waited")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (done.stdout + done.stderr).count("Resources before job selection") == 2
 
 
 def test_another_gpu_costs_no_job(fresh) -> None:

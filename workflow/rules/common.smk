@@ -79,6 +79,16 @@ def serve_jobs():
     forks.start(["host", "pictures", "simulator", *sorted(apart.kind_of(dsl, target) for dsl, target in built_with)])
 
 
+def look_when_jobs_end():
+    """Have Snakemake look for jobs to start when one has ended, and at no other time.
+
+    Its limit of jobs a second has it look once more a second after every look: after hundreds of jobs hundreds of times
+    a second, for which it took as much processor time as many jobs. Jobs on this machine need no such limit.
+    """
+    if workflow.resource_settings.nodes is None:
+        workflow.scheduler.job_rate_limiter = None
+
+
 def share_out_cards():
     """One GPU job at a time to each card of this machine; where jobs go to other nodes, their cards are counted there."""
     cards = max(1, len(MACHINE.alike()))

@@ -70,12 +70,15 @@ def _sides(layout: Layout) -> tuple[int, int]:
 def _threads_and_values(layout: Layout, tiler: IntTuple) -> Picture:
     rows, columns = _extent(tiler)
     thread, value = layout.modes
+    firsts, steps = [thread(t) for t in range(thread.size)], [value(v) for v in range(value.size)]
+    if (largest := max(firsts) + max(steps)) >= rows * columns:
+        raise ValueError(f"{layout} reaches element {largest} of a tile of {rows} x {columns}")
+    shown = {i + rows * j for i in range(min(rows, MOST_ROWS)) for j in range(min(columns, MOST_COLUMNS))}
     who: dict[int, tuple[int, int]] = {}
-    for t in range(thread.size):
-        for v in range(value.size):
-            who.setdefault(layout(t, v), (t, v))
-    if max(who) >= rows * columns:
-        raise ValueError(f"{layout} reaches element {max(who)} of a tile of {rows} x {columns}")
+    for t, first in enumerate(firsts):
+        for v, step in enumerate(steps):
+            if first + step in shown:
+                who.setdefault(first + step, (t, v))
 
     def cell(i: int, j: int) -> Cell:
         found = who.get(i + rows * j)
