@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -162,30 +163,31 @@ MUTANTS = {
 }
 
 
+def build_edited(place: Path, file: str, old: str, new: str) -> Path:
+    """A build of the kernel, in the empty folder `place`, from a copy of its source with one edit."""
+    shutil.copytree(ROOT / "kernels", place / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    source = place / "kernels" / "mla_decode" / "cute_sm100" / file
+    text = source.read_text()
+    assert old in text, f"{file} no longer has: {old}"
+    source.write_text(text.replace(old, new))
+    folder = place / "build"
+    folder.mkdir()
+    paths = f"{place}:{ROOT / 'workflow' / 'scripts'}"
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, str(folder), dtype_of(file), NAMES[dtype_of(file)]],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return folder
+
+
 @pytest.fixture
 def built(tmp_path):
     """Builds the kernel from a copy of its source with one edit."""
-
-    def make(file: str, old: str, new: str) -> Path:
-        shutil.copytree(ROOT / "kernels", tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
-        source = tmp_path / "kernels" / "mla_decode" / "cute_sm100" / file
-        text = source.read_text()
-        assert old in text, f"{file} no longer has: {old}"
-        source.write_text(text.replace(old, new))
-        folder = tmp_path / "build"
-        folder.mkdir()
-        paths = f"{tmp_path}:{ROOT / 'workflow' / 'scripts'}"
-        done = subprocess.run(
-            [sys.executable, "-c", BUILD, str(folder), dtype_of(file), NAMES[dtype_of(file)]],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": paths},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        return folder
-
-    return make
+    return partial(build_edited, tmp_path)
 
 
 def dtype_of(file: str) -> str:

@@ -22,6 +22,7 @@ from kernels.mla_decode.operator import Workload
 from kernels.upstream.examples import FOLDER
 
 UPSTREAM = ROOT / "kernels" / "upstream.yaml"
+PROCESSORS = 148  # of a B200
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,24 @@ def test_an_odd_page_table_is_refused_by_the_fp8_kernel() -> None:
 def test_a_full_device_does_without_splits(batch: int, build: str) -> None:
     variants = load_kernel("mla_decode", "cutlass_fp16").variants(Workload(batch, 4096, "fp16"), "sm_100a")
     assert variants[0].id == build
+
+
+def test_the_keys_are_split_for_the_card_at_hand() -> None:
+    """On a simulated card of four multiprocessors a CTA has several tiles, as on a card with many requests."""
+    seen: list[int] = []
+
+    def opened(folder: Path, function: str) -> Callable[..., None]:
+        return lambda *arguments: seen.append(arguments[7])
+
+    workload, operator = Workload(1, 321, "fp16"), load_operator("mla_decode")  # three tiles
+    inputs, outputs = operator.make_inputs(workload, 0), operator.make_outputs(workload)
+    for processors in (4, PROCESSORS):
+        with cute_load.opened_by(opened, processors):
+            params = {"split": True, "persistent": True, "max_active_clusters": 74}
+            made = SimpleNamespace(params=params, symbols=("split", "reduce"), launch=lambda *given: given)
+            made.function = lambda: opened(Path(), "")
+            cutlass_adapter.bind(made, workload, inputs, outputs)(0)
+    assert seen == [2, 3]
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +143,7 @@ def test_launches_are_those_that_the_build_makes(dtype: str, batch: int) -> None
     latent = 512 * inputs.q.element_size()
     for variant in kernel.variants(workload, "sm_100a"):
         folder = build("mla_decode", f"cutlass_{dtype}", "sm_100a", variant)
-        with cute_load.opened_by(capture):
+        with cute_load.opened_by(capture, PROCESSORS):
             runner = kernel.bind(LoadedBuild(folder), workload, inputs, outputs)
         runner(0)
         made = runner.enqueue.function.launches

@@ -7,6 +7,8 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import gemm_forms
@@ -25,42 +27,51 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU")
 
 
-@pytest.fixture(scope="session")
-def examples() -> Path:
-    """NVIDIA's CuTe DSL examples; the test is skipped where they were not fetched."""
+def find_examples() -> Path | None:
+    """NVIDIA's CuTe DSL examples, where they were fetched."""
     for place in (os.environ.get("CUTESNAKE_UPSTREAM"), ROOT / "results/fetch/flashinfer-python"):
         if place:
             for folder in (Path(place), Path(place) / BELOW):
                 if (folder / "blackwell").is_dir():
                     return folder
-    pytest.skip("NVIDIA's examples are not here: set CUTESNAKE_UPSTREAM or run the fetch rule for flashinfer-python")
+    return None
+
+
+def build(examples: Path, name: str, part: str = "") -> Path:
+    """Folder with kernel.o and kernel.ptx of an example, compiled once and kept in results/."""
+    if name in gemm_forms.FORMS:
+        return gemm_forms.built(name, part)
+    if not (examples / SOURCES[name]).exists():
+        pytest.skip(f"{SOURCES[name]} is not among the examples under {examples}")
+    drivers = Path(__file__).with_name("drivers.py")
+    folder = ROOT / "results/ptxsim" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp, digest = folder / "stamp", hashlib.sha256(drivers.read_bytes() + str(examples).encode()).hexdigest()
+    with (folder / "lock").open("w") as lock:  # several test runs may want it at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists() or stamp.read_text() != digest:
+            command = [sys.executable, str(drivers), name, str(examples), str(folder)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                pytest.fail(f"{name} does not compile: {done.stdout[-600:]}{done.stderr[-600:]}")
+            stamp.write_text(digest)
+    return folder / part
 
 
 @pytest.fixture(scope="session")
-def built(examples: Path):
-    """built(name) → folder with kernel.o and kernel.ptx of an example, compiled once and kept in results/."""
+def examples() -> Path:
+    """NVIDIA's CuTe DSL examples; the test is skipped where they were not fetched."""
+    found = find_examples()
+    if found is None:
+        pytest.skip("NVIDIA's examples are not here: set CUTESNAKE_UPSTREAM or run the fetch rule for flashinfer-python")
+    return found
+
+
+@pytest.fixture(scope="session")
+def built(examples: Path) -> Callable[..., Path]:
+    """built(name, part) → folder of an example's build."""
     pytest.importorskip("cutlass", reason="CuTe DSL is not installed")
-    drivers = Path(__file__).with_name("drivers.py")
-
-    def build(name: str, part: str = "") -> Path:
-        if name in gemm_forms.FORMS:
-            return gemm_forms.built(name, part)
-        if not (examples / SOURCES[name]).exists():
-            pytest.skip(f"{SOURCES[name]} is not among the examples under {examples}")
-        folder = ROOT / "results/ptxsim" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        stamp, digest = folder / "stamp", hashlib.sha256(drivers.read_bytes() + str(examples).encode()).hexdigest()
-        with (folder / "lock").open("w") as lock:  # several test runs may want it at once
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not stamp.exists() or stamp.read_text() != digest:
-                command = [sys.executable, str(drivers), name, str(examples), str(folder)]
-                done = subprocess.run(command, capture_output=True, text=True)
-                if done.returncode:
-                    pytest.fail(f"{name} does not compile: {done.stdout[-600:]}{done.stderr[-600:]}")
-                stamp.write_text(digest)
-        return folder / part
-
-    return build
+    return partial(build, examples)
 
 
 @pytest.fixture

@@ -40,10 +40,13 @@ def supports(workload: Workload, dtype: str) -> str | None:
     return None
 
 
-def split_count(batch: int, query_tokens: int, kv_length: int) -> int:
-    """Splits of the keys by the examples' own rule, `get_split_kv`, whose blocks are single CTAs of clusters of two."""
+def split_count(batch: int, query_tokens: int, kv_length: int, clusters: int = MAX_ACTIVE_CLUSTERS) -> int:
+    """Splits of the keys by the examples' own rule, `get_split_kv`, whose blocks are single CTAs of clusters of two.
+
+    `clusters` is how many of them run at once on the card.
+    """
     tiles = -(-kv_length // KEYS_PER_TILE)
-    blocks_per_request = max(1, MAX_ACTIVE_CLUSTERS * 2 // batch // (query_tokens * 2))
+    blocks_per_request = max(1, clusters * 2 // batch // (query_tokens * 2))
     waves = -(-tiles // min(tiles, blocks_per_request))
     return min(-(-tiles // waves), MAX_SPLITS)
 
@@ -79,26 +82,29 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Split count by NVIDIA's rule from the longest request; the workspace is allocated here, once.
+    """Split count by NVIDIA's rule from the longest request and the card's multiprocessors; at least one pair of CTAs.
+
+    The workspace is allocated here, once.
 
     The tensors go in as they are: row-major, 16-byte aligned. The examples return the log-sum-exp to base 2;
     `finish` brings it to base e. Raises ValueError for a page table that the FP8 example would over-read.
     """
     import torch
 
-    from cutesnake.load.cute import Call
+    from cutesnake.load.cute import Call, multiprocessors
 
-    w = workload
+    w, device = workload, inputs.q.device
     if w.dtype == "fp8" and inputs.page_table.shape[1] % 2:
         raise ValueError(
             "NVIDIA's FP8 example reads page tables two entries at a time: "
             f"their width must be even, not {inputs.page_table.shape[1]}"
         )
-    splits = split_count(w.batch, w.query_tokens, w.kv_length) if build.params["split"] else 1
+    clusters = max(1, multiprocessors(device) // 2)
+    splits = split_count(w.batch, w.query_tokens, w.kv_length, clusters) if build.params["split"] else 1
     workspace = None
     if build.params["split"]:  # float32, per row and split: the output and its log-sum-exp
         size = w.batch * w.query_tokens * w.heads * splits * (w.latent + 1) * 4
-        workspace = torch.empty(size, dtype=torch.int8, device=inputs.q.device)
+        workspace = torch.empty(size, dtype=torch.int8, device=device)
     tensors = (inputs.q, inputs.kv_cache, inputs.page_table, inputs.kv_lengths, outputs.out, outputs.lse)
     values = (*tensors, workspace, splits, inputs.softmax_scale)
     return Runner(Call(build.function(), values), _launches(build, w, splits), lambda: outputs.lse.mul_(math.log(2.0)))
