@@ -65,7 +65,8 @@ class Tally:
 
     def __str__(self) -> str:
         rate = self.found / self.seconds if self.seconds else 0.0
-        return f"{self.found} of {self.bugs} found in {self.runs} runs, {self.seconds:.1f} s of CPU, {rate:.2f} a second"
+        found, spent = f"{self.found} of {self.bugs} found", f"{self.runs} runs, {self.seconds:.1f} s of CPU"
+        return f"{found} in {spent}, {rate:.2f} a second"
 
 
 def mutants(checks: tuple[str, ...]) -> Iterator[Mutant]:

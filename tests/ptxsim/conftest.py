@@ -63,7 +63,9 @@ def examples() -> Path:
     """NVIDIA's CuTe DSL examples; the test is skipped where they were not fetched."""
     found = find_examples()
     if found is None:
-        pytest.skip("NVIDIA's examples are not here: set CUTESNAKE_UPSTREAM or run the fetch rule for flashinfer-python")
+        pytest.skip(
+            "NVIDIA's examples are not here: set CUTESNAKE_UPSTREAM or run the fetch rule for flashinfer-python"
+        )
     return found
 
 
