@@ -5,7 +5,7 @@ from dataclasses import asdict
 from cutesnake.catalog import load_kernel
 from cutesnake.contract import INSTALLED, OURS
 from cutesnake.plan import batches, nodes
-from cutesnake.plan.staleness import digest_baked, digest_code, digest_data
+from cutesnake.plan.staleness import digest_baked, digest_case, digest_code, digest_data
 from cutesnake.predict import card
 from cutesnake.simulate import simulation
 
@@ -140,14 +140,14 @@ def settings_of_batch(wildcards):
 def cases_of_batch(wildcards):
     """Cases of a batch as its job needs them, each with a digest of what it depends on besides files."""
     batch = batch_of(wildcards)
-    alike = [settings_of_batch(wildcards), card_of(wildcards)]
-    alike.append(running_code(f"cutesnake.measure.{wildcards.stage}")(wildcards))
+    settings, card = settings_of_batch(wildcards), card_of(wildcards)
+    code = running_code(f"cutesnake.measure.{wildcards.stage}")(wildcards)
     return [
         {
             "identity": identity(case),
             "record": batches.record_of(batch.stage, case),
             "needs": needed_by(batch.stage, case),
-            "from": digest_data([*alike, identity(case)]),
+            "from": digest_case(settings, card, code, identity(case)),
         }
         for case in batch.cases
     ]

@@ -1,11 +1,11 @@
 """Snakemake script of the GPU stages: `params.stage` says which, `params.identity` which case."""
 
 from cutesnake.job import do
-from cutesnake.plan.staleness import digest_data
+from cutesnake.plan.staleness import digest_case
 
-# A batch, should there be one later, compares it with the same digest of its own: see cases_of_batch in cases.smk.
+# A batch, should there be one later, takes records over whose digest is its own: see cases_of_batch in cases.smk.
 in_batches = snakemake.params.stage in ("correctness", "timing") and snakemake.params.get("backend") != "ptxsim"
-depends_on = ("settings", "device", "code", "identity")
+depends_on = [snakemake.params[name] for name in ("settings", "device", "code", "identity")]
 
 do(
     "simulator" if snakemake.params.get("backend") == "ptxsim" else None,
@@ -22,5 +22,5 @@ do(
     log=snakemake.log[0],
     timed=snakemake.input.get("timed", []),
     card=snakemake.params.device,
-    origin=digest_data([snakemake.params[name] for name in depends_on]) if in_batches else None,
+    origin=digest_case(*depends_on) if in_batches else None,
 )

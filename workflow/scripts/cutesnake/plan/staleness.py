@@ -8,7 +8,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,14 @@ def digest_files(paths: Iterable[Path], baked: bool = False) -> str:
 def digest_data(data: Any) -> str:
     """Digest of JSON-like data: comments and key order of the file it was read from do not count."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def digest_case(settings: Any, card: str, code: str, identity: Mapping[str, Any]) -> str:
+    """Digest of what a check or a timing depends on besides files, alike in a job of its own and in a batch.
+
+    `card` is the fingerprint of what it is measured on, `code` the digest of what runs, `identity` of which case.
+    """
+    return digest_data([settings, card, code, identity])
 
 
 @functools.cache
