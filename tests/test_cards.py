@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cutesnake import here, turns
-from cutesnake.measure import gpu_lock
+from cutesnake.measure import cards, gpu_lock
 from cutesnake.measure.cards import one_card
 from cutesnake.places import SCRIPTS
 from cutesnake.plan import machine as machines
@@ -28,9 +28,10 @@ def four(monkeypatch):
     return machines.probe
 
 
-def start(code: str, **environment: str) -> subprocess.Popen:
+def start(code: str, cwd: Path | None = None, **environment: str) -> subprocess.Popen:
     env = {**os.environ, "PYTHONPATH": str(SCRIPTS), **environment}
-    return subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+    pipes = {"stdout": subprocess.PIPE, "stdin": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", code], env=env, cwd=cwd, **pipes)
 
 
 def test_cards_are_alike_by_name_memory_and_driver_and_must_be_visible(four, monkeypatch) -> None:
@@ -81,6 +82,29 @@ def test_every_job_has_a_card_of_its_own_and_a_killed_one_gives_it_back(four, mo
     with one_card(four()):
         assert machines.probe().device.uuid_hash == "h20000000000" and len(machines.probe().alike()) == 1
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
+
+
+def test_a_job_started_ahead_waits_and_who_has_a_card_does_not_wait_again(tmp_path) -> None:
+    code = TAKE.replace('os.environ["CUDA_VISIBLE_DEVICES"]', 'os.environ.get("CUTESNAKE_CARDS")')
+    nested = code.replace("    print", "    with one_card(probe()): print")
+    lone = {machines.PRETENDED: str(FOUR.with_name("h200.json")), cards.AT_ONCE: "2"}
+    two = [start(nested, tmp_path, **lone) for _ in range(2)]
+    assert [job.stdout.readline() for job in two] == [b"None\n"] * 2, "what they start would wait for their own turn"
+    ahead = start(code, tmp_path, **lone)
+    os.set_blocking(ahead.stdout.fileno(), False)
+    time.sleep(1.0)
+    assert not ahead.stdout.readline(), "three measure where two may"
+    os.set_blocking(ahead.stdout.fileno(), True)
+    two[0].kill()
+    assert ahead.stdout.readline() == b"None\n"
+    for job in (*two, ahead):
+        job.kill()
+        job.wait()
+
+
+def test_jobs_are_started_ahead_where_a_processor_is_left_for_others() -> None:
+    counts = {(1, 1): 0, (1, 2): 0, (1, 3): 1, (1, 64): 1, (2, 4): 1, (2, 32): 2, (4, 4): 0, (64, 2): 0}
+    assert {case: cards.started_ahead(*case) for case in counts} == counts
 
 
 def test_a_card_that_was_changed_is_no_longer_taken(four, monkeypatch) -> None:
@@ -151,12 +175,14 @@ def test_profiles_repeat_the_habits_of_the_default_one() -> None:
         assert "scheduler-subsample" not in profile or name != "slurm"
 
 
-@pytest.mark.parametrize(("name", "at_once"), [("h200_x4", 4), ("h200", 1), ("none", 1)])
-def test_the_local_profile_has_as_many_gpu_jobs_as_cards(fresh, name, at_once) -> None:
-    (fresh / "Snakefile").write_text(
-        (fresh / "Snakefile").read_text() + '\nprint("AT ONCE", workflow.global_resources["gpu"].value)\n'
-    )
-    done = snakemake(fresh, "-n", "--workflow-profile", "profiles/local", machine=name)
+@pytest.mark.parametrize(
+    ("name", "cores", "at_once", "started"),
+    [("h200_x4", "32", 4, 8), ("h200_x4", "1", 4, 4), ("h200", "2", 1, 1), ("h200", "8", 1, 2), ("none", "2", 1, 1)],
+)
+def test_the_local_profile_has_as_many_gpu_jobs_as_cards(fresh, name, cores, at_once, started) -> None:
+    show = 'print("AT ONCE", os.environ["CUTESNAKE_CARDS"], workflow.global_resources["gpu"].value)'
+    (fresh / "Snakefile").write_text((fresh / "Snakefile").read_text() + f"\n{show}\n")
+    done = snakemake(fresh, "-n", "--workflow-profile", "profiles/local", "--cores", cores, machine=name)
     assert done.returncode == 0, done.stderr
-    assert f"AT ONCE {at_once}" in done.stdout
+    assert f"AT ONCE {at_once} {started}" in done.stdout
     assert json.loads(FOUR.read_text())["selected"] == 0

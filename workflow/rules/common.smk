@@ -14,7 +14,7 @@ from cutesnake import fault, folder, forks, record, turns
 from cutesnake.build import apart
 from cutesnake.catalog import load_kernel
 from cutesnake.change import baseline
-from cutesnake.measure import private
+from cutesnake.measure import cards, private
 from cutesnake.plan import config as configuration
 from cutesnake.plan import machine, matrix, nodes, travel
 
@@ -90,11 +90,17 @@ def look_when_jobs_end():
 
 
 def share_out_cards():
-    """One GPU job at a time to each card of this machine; where jobs go to other nodes, their cards are counted there."""
-    cards = max(1, len(MACHINE.alike()))
-    allowed = workflow.global_resources["gpu"].value if "gpu" in workflow.global_resources else cards
-    if workflow.resource_settings.nodes is None:
-        workflow.register_resource("gpu", min(cards, allowed))
+    """As many GPU jobs as cards of this machine measure at once, and one more each may wait, started already.
+
+    Where jobs go to other nodes, their cards are counted there.
+    """
+    if workflow.resource_settings.nodes is not None:
+        return
+    allowed = workflow.global_resources["gpu"].value if "gpu" in workflow.global_resources else None
+    count = max(1, len(MACHINE.alike()))
+    count = count if allowed is None else min(count, allowed)
+    os.environ[cards.AT_ONCE] = str(count)
+    workflow.register_resource("gpu", count + cards.started_ahead(count, workflow.resource_settings.cores or 1))
 
 
 if workflow.is_main_process:
