@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .aim import PREFIX, Aim
-from .work import Kind, Task
+from .work import Heads, Kind, Task
 
 if TYPE_CHECKING:
     from .warp import Fragment
@@ -68,7 +68,11 @@ class Schedule:
         if not tasks:
             return self._fragment(fragments)
         if self.at_once is not None:
-            for k, task in enumerate(tasks):
+            # Thousands of st.async may wait for the end: they are looked at only where one of them could complete.
+            some = not isinstance(tasks, Heads) or any(
+                self.at_once[kind] for kind, count in tasks.kinds.items() if count
+            )
+            for k, task in enumerate(tasks if some else ()):
                 if self.at_once[task.kind] and (self.aim is None or not self.aim.holds_task(task)):
                     return n + k
             return 0 if fragments else n

@@ -6,7 +6,7 @@ product) before it runs it.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -97,11 +97,16 @@ class Pipes:
 
     def __init__(self) -> None:
         self.queues: dict[Pipe, deque[Task]] = {}
+        self.heads: Counter[Kind] = Counter()  # how many tasks whose turn it is are of a kind
         self._unordered = 0
 
     def post(self, pipe: Pipe, task: Task) -> None:
         """Queue a task after what is queued in the same pipe."""
-        self.queues.setdefault(pipe, deque()).append(task)
+        if pipe in self.queues:
+            self.queues[pipe].append(task)
+        else:
+            self.queues[pipe] = deque([task])
+            self.heads[task.kind] += 1
 
     def own(self, rank: int) -> Pipe:
         """A pipe for work that nothing orders with any other."""
@@ -112,16 +117,19 @@ class Pipes:
         """The task whose turn it is in a pipe, taken out of it."""
         queue = self.queues[pipe]
         task = queue.popleft()
-        if not queue:
+        self.heads[task.kind] -= 1
+        if queue:
+            self.heads[queue[0].kind] += 1
+        else:
             del self.queues[pipe]
         return task
 
 
 class Heads(Sequence[Task]):
-    """The tasks whose turn it is in pipes, looked up when they are asked for."""
+    """The tasks whose turn it is in pipes, looked up when they are asked for, and how many of them are of a kind."""
 
     def __init__(self, of: Pipes, pipes: list[Pipe]) -> None:
-        self.queues, self.pipes = of.queues, pipes
+        self.queues, self.pipes, self.kinds = of.queues, pipes, of.heads
 
     def __len__(self) -> int:
         return len(self.pipes)

@@ -1,0 +1,38 @@
+"""What a schedule picks where thousands of pieces of work wait."""
+
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from ptxsim.schedule import MANY, Schedule
+from ptxsim.work import Heads, Kind, Pipe, Pipes, Task
+
+
+@dataclass(slots=True)
+class Piece(Task):
+    kind: Kind
+
+
+def test_a_fixed_schedule_picks_the_same_of_many_as_of_few() -> None:
+    draw = random.Random(0)
+    for name in ("eager", "late", "tma_late", "mma_late"):
+        plan, pipes = Schedule(name), Pipes()
+        for number in range(4 * MANY):
+            for _ in range(draw.randrange(1, 3)):
+                pipes.post(Pipe("bulk", 0, number), Piece(draw.choice(("copy", "store", "mma"))))
+        while pipes.queues:
+            order = list(pipes.queues)
+            heads = [pipes.queues[pipe][0] for pipe in order]
+            picked = plan.choose([], Heads(pipes, order))
+            assert picked == plan.choose([], heads)
+            pipes.take(order[picked])
+
+
+def test_copies_that_wait_for_the_end_are_not_looked_at_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipes = Pipes()
+    for _ in range(4 * MANY):
+        pipes.post(pipes.own(0), Piece("copy"))
+    heads = Heads(pipes, list(pipes.queues))
+    monkeypatch.setattr(Heads, "__getitem__", lambda self, k: pytest.fail(f"copy {k} was looked at"))
+    assert Schedule("tma_late").choose([], heads) == 0
