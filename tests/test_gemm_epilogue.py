@@ -54,7 +54,7 @@ def test_the_baseline_is_the_operator(activation) -> None:
     torch.testing.assert_close(outputs.d.float(), OPERATOR.reference(inputs, workload).d, rtol=2e-2, atol=5e-2)
 
 
-@pytest.mark.parametrize("kernel", ["cutlass", "cutile"])
+@pytest.mark.parametrize("kernel", ["cutlass", "cutile", "tilegym"])
 def test_rows_must_be_multiples_of_sixteen_bytes(kernel) -> None:
     module = load_kernel("gemm_epilogue", kernel)
     assert module.supports(Workload(1, 8, 8)) is None
@@ -87,7 +87,12 @@ def first(kernel: str, target: str, **values):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "target"),
-    [("cutlass", "sm_100a"), ("cutlass", "sm_103a"), *(("cutile", f"sm_{n}") for n in ("90a", "100a", "103a"))],
+    [
+        ("cutlass", "sm_100a"),
+        ("cutlass", "sm_103a"),
+        *(("cutile", f"sm_{n}") for n in ("90a", "100a", "103a")),
+        *(("tilegym", f"sm_{n}") for n in ("90a", "100a")),
+    ],
 )
 def test_a_build_uses_tensor_cores_and_tma_and_spills_nothing(kernel, target) -> None:
     folder = first(kernel, target)[2]
@@ -96,11 +101,12 @@ def test_a_build_uses_tensor_cores_and_tma_and_spills_nothing(kernel, target) ->
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["cutlass", "tilegym"])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_every_activation_is_right_in_the_simulator(activation) -> None:
+def test_every_activation_is_right_in_the_simulator(kernel, activation) -> None:
     parameters = {"m": 200, "n": 264, "k": 136, "activation": activation, "dtype": "bf16"}
-    _, variant, _ = first("cutlass", "sm_100a", activation=activation)
-    found = simulate("gemm_epilogue", "cutlass", "sm_100a", variant, parameters, ["randn"], ["random", "late"])
+    _, variant, _ = first(kernel, "sm_100a", activation=activation)
+    found = simulate("gemm_epilogue", kernel, "sm_100a", variant, parameters, ["randn"], ["random", "late"])
     assert found["status"] == "ok", found["reason"]
 
 

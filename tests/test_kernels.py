@@ -5,6 +5,7 @@ import functools
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -48,6 +49,13 @@ def test_a_kernel_that_is_compiled_and_can_be_simulated_is_so_in_the_default_rep
         left_out = DEFAULT["simulation"]["short"]["without"].get(module.DSL, [])
         known = [name for name in DEFAULT["targets"] if name in TARGETS and TARGETS[name].simulated_processors]
         assert [target for target in known if target in module.TARGETS and target not in left_out]
+
+
+@pytest.mark.parametrize(("operator", "kernel"), KERNELS)
+def test_a_kernel_that_calls_pytorch_beside_its_launches_says_so(operator, kernel) -> None:
+    source = Path(load_kernel(operator, kernel).__file__).read_text()
+    if load_kernel(operator, kernel).DSL in ("cute", "cutile"):
+        assert ("with on_stream(" in source) == ("with_torch=True" in source)
 
 
 @pytest.mark.parametrize(("operator", "kernel"), KERNELS)

@@ -6,7 +6,7 @@ import pytest
 
 from cpu_backend import small_case
 from cutesnake import record
-from cutesnake.contract import Cost
+from cutesnake.contract import Cost, Launch, Runner, nothing
 from cutesnake.measure import timing
 from cutesnake.measure.case import make_record
 from cutesnake.measure.replay import Replays, calls_per_graph
@@ -35,6 +35,20 @@ def measured(log="", cold=None):
 def row(second_us=260.9568119049072, calls=1, **changes):
     metrics = {**timing.summary(measured(), calls, Replays(second_us, 1890.0)), **IDLE, **changes}
     return metrics | timing.rates(Cost(10**11, 10**8, 10**7), metrics)
+
+
+@pytest.mark.parametrize(
+    ("stated", "with_torch", "allowed"), [(0, False, {1, 2, 9}), (2, False, {2}), (2, True, {2, 9})]
+)
+def test_a_call_is_timed_only_if_its_kernels_are_on_the_timed_stream(stated, with_torch, allowed):
+    """PyTorch's kernels beside a runner's own are not counted beforehand: a copy is one or none."""
+    runner = Runner(nothing, (Launch("k", (1, 1, 1), (1, 1, 1)),) * stated, with_torch=with_torch)
+    for found in (0, 1, 2, 9):
+        if found in allowed:
+            timing.require_kernels(found, runner)
+        else:
+            with pytest.raises(timing.TimingError, match=f"received {found} kernels"):
+                timing.require_kernels(found, runner)
 
 
 def test_a_row_has_medians_in_microseconds():

@@ -51,16 +51,12 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from unittest.mock import patch
-
     from cutesnake.build.cutile import DeviceFunction, array, build, scalar
 
     p = variant.params
     module = upstream.module("attention")
-    with patch.object(module.torch.cuda, "get_device_capability", return_value=upstream.CAPABILITY[target]):
-        offered = [(c.TILE_M, c.TILE_N, c.num_ctas, c.occupancy) for c in module._fmha_autotune_configs(p["head_dim"])]
-    if (chosen := (p["tile_m"], p["tile_n"], p["ctas"], p["occupancy"])) not in offered:
-        raise ValueError(f"TileGym offers the tilings {offered} for {target}, not {chosen}")
+    wanted = {"TILE_M": p["tile_m"], "TILE_N": p["tile_n"], "num_ctas": p["ctas"], "occupancy": p["occupancy"]}
+    upstream.require_offered(module, "_fmha_autotune_configs", target, wanted, p["head_dim"])
     kernel = module._fmha_kernel.replace_hints(num_ctas=p["ctas"], occupancy=p["occupancy"])
     tensors = [array(p["dtype"], 4)] * 4  # Q, K, V, Out
     numbers = [scalar("fp32"), scalar("int32")]  # scale, position of the first query

@@ -57,7 +57,9 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
     p = variant.params
     module = upstream.module("attention")
-    _check_tilings(module, p)
+    for kind, tiles in (("dkdv", "kv"), ("dq", "q")):
+        wanted = {"TILE_M": p[f"{tiles}_m"], "TILE_N": p[f"{tiles}_n"]}
+        upstream.require_offered(module, f"_fmha_bwd_{kind}_autotune_configs", target, wanted, WIDTH)
     tensor, vector, scale = array(p["dtype"], 4), array("fp32", 1), scalar("fp32")
     heads, kv_heads, length, group = p["heads"], p["kv_heads"], p["length"], p["heads"] // p["kv_heads"]
     arguments = {
@@ -75,14 +77,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
         for stem, symbol, kernel in zip(STEMS, SYMBOLS, kernels, strict=True)
     ]
     return build(functions, target, folder)
-
-
-def _check_tilings(module: Any, p: Any) -> None:
-    """ValueError where TileGym's tuner would not try these tiles."""
-    for kind, tile in (("dkdv", (p["kv_m"], p["kv_n"])), ("dq", (p["q_m"], p["q_n"]))):
-        offered = [(c.TILE_M, c.TILE_N) for c in getattr(module, f"_fmha_bwd_{kind}_autotune_configs")(WIDTH)]
-        if tile not in offered:
-            raise ValueError(f"TileGym offers the tiles {offered} for {kind}, not {tile}")
 
 
 @not_baked
@@ -120,4 +114,4 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
             torch.mul(inputs.lse.view(-1), LOG2_E, out=lse)
         runner(stream)
 
-    return Runner(enqueue, runner.launches)
+    return Runner(enqueue, runner.launches, with_torch=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from cutesnake.contract import Variant, not_baked
 from kernels.upstream import tilegym as upstream
@@ -56,17 +55,6 @@ def module(target: str, params: dict[str, Any], configurations: str) -> Any:
     `configurations` names its generator of them. Raises ValueError if it does not.
     """
     found = upstream.module("matmul")
-    names = tuple(Tiles.__dataclass_fields__)
-    with patch.object(found.torch.cuda, "get_device_capability", return_value=upstream.CAPABILITY[target]):
-        known = [
-            tuple(getattr(c, name.upper(), getattr(c, name, None)) for name in names)
-            for c in _all(found, configurations)
-        ]
-    wanted = tuple(params[name] for name in names)
-    if wanted not in known:
-        raise ValueError(f"{wanted} ({', '.join(names)}) is none of TileGym's configurations for {target}: {known}")
+    wanted = {n.upper() if n.startswith("tile") else n: params[n] for n in Tiles.__dataclass_fields__}
+    upstream.require_offered(found, configurations, target, wanted)
     return found
-
-
-def _all(found: Any, configurations: str) -> list[Any]:
-    return list(getattr(found, configurations)())

@@ -71,10 +71,8 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     p = variant.params
     m, n, k = p["m"], p["n"], p["k"]
     module = upstream.module("fp8_quantization_matmul")
-    wanted = (p["tile_m"], p["occupancy"], p["swap"], True)
-    offered = [(c.BLOCK_SIZE_M, c.occupancy, c.swap_ab, c.use_tma) for c in module._w8a8_autotune_configs(BLOCK, BLOCK)]
-    if wanted not in offered:
-        raise ValueError(f"{wanted} (rows, occupancy, swap, TMA) is none of TileGym's configurations: {offered}")
+    wanted = {"BLOCK_SIZE_M": p["tile_m"], "occupancy": p["occupancy"], "swap_ab": p["swap"], "use_tma": True}
+    upstream.require_offered(module, "_w8a8_autotune_configs", target, wanted, BLOCK, BLOCK)
     kernel = module._w8a8_block_fp8_matmul_kernel.replace_hints(num_ctas=1, occupancy=p["occupancy"])
     arrays = [array("fp8", 2), array("fp8", 2), array("bf16", 2)]
     arrays += [array("fp32", 2, aligned=False, major=0), array("fp32", 2, aligned=False)]

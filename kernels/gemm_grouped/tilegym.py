@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
 from kernels.upstream import tilegym as upstream
@@ -58,13 +57,8 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
     p = variant.params
     module = upstream.module("group_gemm")
-    wanted = (p["tile_m"], p["tile_n"], p["tile_k"], p["num_ctas"], 1)
-    with patch.object(module.torch.cuda, "get_device_capability", return_value=upstream.CAPABILITY[target]):
-        offered = [
-            (c.TILE_M, c.TILE_N, c.TILE_K, c.num_ctas, c.occupancy) for c in module._group_gemm_autotune_configs()
-        ]
-    if wanted not in offered:
-        raise ValueError(f"{wanted} (M, N, K, CTAs, occupancy) is none of TileGym's for {target}: {offered}")
+    wanted = {"TILE_M": p["tile_m"], "TILE_N": p["tile_n"], "TILE_K": p["tile_k"], "num_ctas": p["num_ctas"]}
+    upstream.require_offered(module, "_group_gemm_autotune_configs", target, {**wanted, "occupancy": 1})
     kernel = module._group_gemm_kernel.replace_hints(num_ctas=p["num_ctas"], occupancy=1)
     lists = [array_list(array(p["dtype"], 2))] * 3
     constants = [p["tile_m"], p["tile_n"], p["tile_k"], p["blocks"], True]  # B as (N, K)

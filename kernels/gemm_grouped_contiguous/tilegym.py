@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
 from kernels.upstream import tilegym as upstream
@@ -76,14 +75,9 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
     p = variant.params
     module = upstream.module("ragged_block_scaled_bmm", "tilegym.suites.flashinfer.cutile.gemm")
-    wanted = (p["tile_m"], BLOCK, p["form"] == "swap", p["num_ctas"], p["occupancy"])
-    with patch.object(module.torch.cuda, "get_device_capability", return_value=upstream.CAPABILITY[target]):
-        configurations = list(module._ragged_block_scaled_bmm_autotune_configs())
-    offered = [(c.BLOCK_M, c.BLOCK_N, c.swap_ab, c.num_ctas, c.occupancy) for c in configurations]
-    if wanted not in offered:
-        raise ValueError(
-            f"{wanted} (rows, columns, swap, CTAs, occupancy) is none of TileGym's for {target}: {offered}"
-        )
+    wanted = {"BLOCK_M": p["tile_m"], "BLOCK_N": BLOCK, "swap_ab": p["form"] == "swap"}
+    wanted |= {"num_ctas": p["num_ctas"], "occupancy": p["occupancy"]}
+    upstream.require_offered(module, "_ragged_block_scaled_bmm_autotune_configs", target, wanted)
     kernel = getattr(module, KERNELS[p["form"]]).replace_hints(num_ctas=p["num_ctas"], occupancy=p["occupancy"])
     arrays = [array("fp8", 2), array("fp8", 3), array("fp32", 2, major=0), array("fp32", 3, aligned=False)]
     arrays += [array("bf16", 2), array("int32", 1, aligned=False)]

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
 from kernels.upstream import tilegym as upstream
@@ -68,13 +67,9 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
     p = variant.params
     module = upstream.module("masked_bmm", "tilegym.suites.flashinfer.cutile.gemm")
-    wanted = (p["tile_m"], p["tile_n"], p["tile_k"], GROUP_ROWS, p["num_ctas"], p["occupancy"])
-    with patch.object(module.torch.cuda, "get_device_capability", return_value=upstream.CAPABILITY[target]):
-        configurations = list(module._masked_bmm_autotune_configs())
-    fields = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_SIZE_M", "num_ctas", "occupancy")
-    offered = [tuple(getattr(c, name) for name in fields) for c in configurations]
-    if wanted not in offered:
-        raise ValueError(f"{wanted} ({', '.join(fields)}) is none of TileGym's for {target}: {offered}")
+    wanted = {"BLOCK_M": p["tile_m"], "BLOCK_N": p["tile_n"], "BLOCK_K": p["tile_k"], "GROUP_SIZE_M": GROUP_ROWS}
+    wanted |= {"num_ctas": p["num_ctas"], "occupancy": p["occupancy"]}
+    upstream.require_offered(module, "_masked_bmm_autotune_configs", target, wanted)
     kernel = module._masked_bmm_kernel.replace_hints(num_ctas=p["num_ctas"], occupancy=p["occupancy"])
     arrays = [*[array(p["dtype"], 3)] * 3, array("int32", 1, aligned=False)]
     constants = [0, 1, p["tile_m"], p["tile_n"], p["tile_k"], GROUP_ROWS]  # A as it is, B transposed

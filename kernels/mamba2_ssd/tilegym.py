@@ -139,4 +139,4 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
         with on_stream(after, stream):
             outputs.final_state.copy_(after)
 
-    return Runner(enqueue, runner.launches)
+    return Runner(enqueue, runner.launches, with_torch=True)

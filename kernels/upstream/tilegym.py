@@ -6,8 +6,11 @@ import importlib
 import logging
 import sys
 import types
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 SOURCE = "tilegym"
 TARGETS = {"sm_90a": ("TMA", "wgmma"), "sm_100a": ("tcgen05", "tensor memory")}
@@ -38,6 +41,21 @@ def module(name: str, package: str = "tilegym.ops.cutile") -> Any:
         return importlib.import_module(f"{package}.{name}")
 
 
+def require_offered(found: Any, generator: str, target: str, wanted: Mapping[str, Any], *arguments: Any) -> None:
+    """ValueError unless a module's autotuner would try a configuration with the fields of `wanted` on a target.
+
+    `generator` names the function of the module that yields the configurations; it is called with `arguments`.
+    """
+    properties = types.SimpleNamespace(multi_processor_count=MULTIPROCESSORS[target])
+    asked = {"get_device_capability": CAPABILITY[target], "get_device_properties": properties}
+    with ExitStack() as stack:
+        for name, answer in asked.items():
+            stack.enter_context(patch.object(found.torch.cuda, name, return_value=answer))
+        offered = [{name: getattr(c, name) for name in wanted} for c in getattr(found, generator)(*arguments)]
+    if dict(wanted) not in offered:
+        raise ValueError(f"{dict(wanted)} is none of the configurations that TileGym tries for {target}: {offered}")
+
+
 def neighbours() -> dict[str, Any]:
     """Stand-ins for the modules of TileGym that only its own drivers need."""
     names = ("backend", "experimental", "autotune", "kernel_utils", "logger")
@@ -56,7 +74,7 @@ def _torch() -> Any:
     torch: Any = types.ModuleType("torch")
     torch.Tensor = torch.dtype = torch.float32 = torch.bfloat16 = torch.float16 = object
     torch.autograd = types.SimpleNamespace(Function=object)
-    torch.cuda = types.SimpleNamespace(get_device_capability=None)
+    torch.cuda = types.SimpleNamespace(get_device_capability=None, get_device_properties=None)
     torch.nn = types.ModuleType("torch.nn")
     torch.nn.Module = object
     return torch

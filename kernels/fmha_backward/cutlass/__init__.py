@@ -77,7 +77,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
         (w.heads, w.batch, -(-w.length // CONVERT_ROWS)),
     )
     launches = tuple(build.launch(symbol, grid) for symbol, grid in zip(_in_order(build), grids, strict=True))
-    return Runner(enqueue, launches)
+    return Runner(enqueue, launches, with_torch=True)
 
 
 @not_baked

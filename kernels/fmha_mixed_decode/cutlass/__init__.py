@@ -96,4 +96,4 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
             w.batch,
         ),
     )
-    return Runner(enqueue, (build.launch(decode, grids[0]), build.launch(reduction, grids[1])))
+    return Runner(enqueue, (build.launch(decode, grids[0]), build.launch(reduction, grids[1])), with_torch=True)

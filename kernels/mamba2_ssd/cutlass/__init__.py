@@ -99,7 +99,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
             written.copy_(y)
 
     grid = (min(w.batch * w.heads, build.params["most_blocks"]), 1, 1)
-    return Runner(enqueue, (build.launch(build.symbols[0], grid),))
+    return Runner(enqueue, (build.launch(build.symbols[0], grid),), with_torch=True)
 
 
 @not_baked

@@ -128,11 +128,12 @@ class Launch:
 class Runner:
     """Inputs and outputs bound to a loaded build; calling it enqueues the whole operator on `stream`, a CUDA handle.
 
-    Everything that depends only on shapes (workspace, schedule, grid) is done before the first call, so that a call
-    is launches and nothing else and may be captured in a CUDA graph. `launches` is empty where they are not ours to
-    know (PyTorch, installed packages). `finish` brings outputs into the operator's terms (a base-2 LSE to base e,
-    say): it is called after the launches and is not part of what is timed; one that copies outputs from elsewhere
-    spoils what it copied, so that a call that writes nothing shows.
+    Everything that depends only on shapes (workspace, schedule, grid) is done before the first call, so that a call is
+    launches and nothing else and may be captured in a CUDA graph. `launches` is empty where they are not ours to know
+    (PyTorch, installed packages); `with_torch` says that PyTorch launches kernels beside them, to prepare or convert.
+    `finish` brings outputs into the operator's terms (a base-2 LSE to base e, say): it is called after the launches and
+    is not part of what is timed; one that copies outputs from elsewhere spoils what it copied, so that a call that
+    writes nothing shows.
 
     A runner whose schedule depends on what the PLANNED inputs hold (lengths of requests, say) may have a `plan` that
     makes the schedule anew, on `stream`, for the values that are on the card now. It writes the new schedule where
@@ -146,6 +147,7 @@ class Runner:
     launches: tuple[Launch, ...] = ()
     finish: Callable[[], Any] = nothing
     plan: Callable[[int], Any] | None = None
+    with_torch: bool = False
 
     def __call__(self, stream: int) -> None:
         self.enqueue(stream)
