@@ -51,7 +51,7 @@ def test_a_workload_that_makes_no_sense_is_refused(values, words) -> None:
         ("0", {"m": 128}, None),
         ("1", {"m": 128}, "m is 128: this step of the tutorial takes multiples of 256"),
         ("5", {"n": 320}, "n is 320"),
-        ("0", {"k": 65}, "k is 65: TMA takes rows in multiples of 16 bytes"),
+        ("0", {"k": 65}, "k is 65: TMA takes rows of A and B in multiples of 16 bytes"),
         ("5", {"k": 72}, None),
         ("6", {"k": 72}, "k is 72: this step of the tutorial takes multiples of 128"),
     ],

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Build, Runner, not_baked
-from kernels.upstream.installed import on_stream
-from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 
 if TYPE_CHECKING:
     from kernels.dependent_launch.operator import Inputs, Outputs, Workload
@@ -18,12 +17,10 @@ DSL = "torch"
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Which kernels PyTorch chooses is its own: the runner names no launches."""
     import torch
 
-    def enqueue(stream: int) -> None:
-        with on_stream(inputs.u, stream):
-            torch.add(inputs.u, inputs.v, out=outputs.w)
-            torch.add(outputs.w, inputs.x, out=outputs.y)
+    def call() -> None:
+        torch.add(inputs.u, inputs.v, out=outputs.w)
+        torch.add(outputs.w, inputs.x, out=outputs.y)
 
-    return Runner(enqueue)
+    return runner(inputs.u, call)

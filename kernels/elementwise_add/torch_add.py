@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Build, Runner, not_baked
-from kernels.upstream.installed import on_stream
-from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 
 if TYPE_CHECKING:
     from kernels.elementwise_add.operator import Inputs, Outputs, Workload
@@ -18,11 +17,9 @@ DSL = "torch"
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Which kernels PyTorch chooses is its own: the runner names no launches."""
     import torch
 
-    def enqueue(stream: int) -> None:
-        with on_stream(inputs.a, stream):
-            torch.add(inputs.a, inputs.b, out=outputs.c)
+    def call() -> None:
+        torch.add(inputs.a, inputs.b, out=outputs.c)
 
-    return Runner(enqueue)
+    return runner(inputs.a, call)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from cutesnake.contract import Build, Runner, not_baked
 from kernels.fmha_mixed_decode.operator import Inputs, Outputs, Workload, dequantized
-from kernels.upstream.installed import on_stream
-from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
@@ -17,15 +16,13 @@ DSL = "torch"
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
     from torch.nn.functional import scaled_dot_product_attention
 
     i, gqa = inputs, workload.group > 1
 
-    def enqueue(stream: int) -> None:
-        with on_stream(i.q, stream):
-            k, v = (dequantized(*cache).to(i.q.dtype) for cache in ((i.k, i.k_scale), (i.v, i.v_scale)))
-            found = scaled_dot_product_attention(i.q[:, :, None], k, v, scale=i.softmax_scale, enable_gqa=gqa)
-            outputs.out.copy_(found[:, :, 0])
+    def call() -> None:
+        k, v = (dequantized(*cache).to(i.q.dtype) for cache in ((i.k, i.k_scale), (i.v, i.v_scale)))
+        found = scaled_dot_product_attention(i.q[:, :, None], k, v, scale=i.softmax_scale, enable_gqa=gqa)
+        outputs.out.copy_(found[:, :, 0])
 
-    return Runner(enqueue)
+    return runner(i.q, call)

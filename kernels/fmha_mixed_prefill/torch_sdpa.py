@@ -8,8 +8,7 @@ from __future__ import annotations
 from cutesnake.contract import Build, Runner, not_baked
 from kernels.fmha_mixed_decode.operator import dequantized
 from kernels.fmha_mixed_prefill.operator import Inputs, Outputs, Workload
-from kernels.upstream.installed import on_stream
-from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
@@ -18,17 +17,15 @@ DSL = "torch"
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
     from torch.nn.functional import scaled_dot_product_attention
 
     i, w = inputs, workload
 
-    def enqueue(stream: int) -> None:
-        with on_stream(i.q, stream):
-            k, v = (dequantized(*pair).to(i.q.dtype) for pair in ((i.k, i.k_scale), (i.v, i.v_scale)))
-            found = scaled_dot_product_attention(
-                i.q, k, v, is_causal=w.causal, scale=i.softmax_scale, enable_gqa=w.group > 1
-            )
-            outputs.out.copy_(found)
+    def call() -> None:
+        k, v = (dequantized(*pair).to(i.q.dtype) for pair in ((i.k, i.k_scale), (i.v, i.v_scale)))
+        found = scaled_dot_product_attention(
+            i.q, k, v, is_causal=w.causal, scale=i.softmax_scale, enable_gqa=w.group > 1
+        )
+        outputs.out.copy_(found)
 
-    return Runner(enqueue)
+    return runner(i.q, call)

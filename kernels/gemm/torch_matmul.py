@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cutesnake.contract import Build, Runner, not_baked
 from kernels.gemm.operator import Inputs, Outputs, Workload, factors
-from kernels.upstream.pytorch import SOURCE, TARGETS, compile, variants
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, variants
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
@@ -24,22 +24,18 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
     import torch
-
-    from kernels.upstream.installed import on_stream
 
     a, b = factors(inputs, workload)
     one = torch.ones((), device=a.device) if workload.dtype == "fp8" else None
 
-    def enqueue(stream: int) -> None:
-        with on_stream(a, stream):
-            if one is not None:
-                c = outputs.c
-                torch._scaled_mm(a[0], b[0], scale_a=one, scale_b=one, out_dtype=c.dtype, out=c[0])
-            elif workload.batch == 1:
-                torch.mm(a[0], b[0], out=outputs.c[0])
-            else:
-                torch.bmm(a, b, out=outputs.c)
+    def call() -> None:
+        if one is not None:
+            c = outputs.c
+            torch._scaled_mm(a[0], b[0], scale_a=one, scale_b=one, out_dtype=c.dtype, out=c[0])
+        elif workload.batch == 1:
+            torch.mm(a[0], b[0], out=outputs.c[0])
+        else:
+            torch.bmm(a, b, out=outputs.c)
 
-    return Runner(enqueue)
+    return runner(a, call)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
 from kernels.upstream import tilegym as upstream
-from kernels.upstream.gemm import misaligned
+from kernels.upstream.gemm import refused_rows
 
 if TYPE_CHECKING:
     from kernels.gemm_blockwise.operator import Inputs, Outputs, Workload
@@ -51,9 +51,7 @@ def supports(workload: Workload) -> str | None:
     w = workload
     if w.k % BLOCK:
         return f"k is {w.k}: TileGym's kernel takes multiples of {BLOCK} where it loads by TMA"
-    if misaligned(w.n, 16):
-        return f"n is {w.n}: TMA takes rows of C in multiples of 16 bytes"
-    return None
+    return refused_rows(("n", w.n, 16, "C"))
 
 
 @not_baked

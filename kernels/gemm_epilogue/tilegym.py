@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
 from kernels.upstream import tilegym as upstream
-from kernels.upstream.gemm import misaligned
+from kernels.upstream.gemm import refused_rows
 
 if TYPE_CHECKING:
     from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload
@@ -49,10 +49,7 @@ TILES = {  # what TileGym takes where tuning is switched off, then the largest t
 @not_baked
 def supports(workload: Workload) -> str | None:
     """All whose rows are whole multiples of 16 bytes, which the builds promise."""
-    for name in ("k", "n"):
-        if misaligned(getattr(workload, name), 16):
-            return f"{name} is {getattr(workload, name)}: TMA takes rows in multiples of 16 bytes"
-    return None
+    return refused_rows(("k", workload.k, 16, "A and B"), ("n", workload.n, 16, "C and D"))
 
 
 @not_baked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cutesnake.contract import Build, Runner, not_baked
 from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload
-from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
@@ -13,17 +13,13 @@ DSL = "torch"
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
     import torch
 
-    from kernels.upstream.installed import on_stream
+    def call() -> None:
+        torch.addmm(inputs.c, inputs.a, inputs.b.T, beta=inputs.beta, alpha=inputs.alpha, out=outputs.d)
+        if workload.activation == "relu":
+            torch.relu_(outputs.d)
+        elif workload.activation == "silu":
+            torch.nn.functional.silu(outputs.d, inplace=True)
 
-    def enqueue(stream: int) -> None:
-        with on_stream(inputs.a, stream):
-            torch.addmm(inputs.c, inputs.a, inputs.b.T, beta=inputs.beta, alpha=inputs.alpha, out=outputs.d)
-            if workload.activation == "relu":
-                torch.relu_(outputs.d)
-            elif workload.activation == "silu":
-                torch.nn.functional.silu(outputs.d, inplace=True)
-
-    return Runner(enqueue)
+    return runner(inputs.a, call)

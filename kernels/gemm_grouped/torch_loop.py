@@ -6,8 +6,7 @@ from __future__ import annotations
 from cutesnake.contract import Build, Runner, not_baked
 from kernels.gemm_blockscaled.operator import e2m1_values
 from kernels.gemm_grouped.operator import Inputs, Outputs, Workload, matrices, operands, results
-from kernels.upstream.installed import on_stream
-from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
@@ -16,16 +15,14 @@ DSL = "torch"
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
     import torch
 
     values = e2m1_values(outputs.c.device)
     groups = list(zip(matrices(inputs, workload), workload.problems, results(outputs, workload), strict=True))
 
-    def enqueue(stream: int) -> None:
-        with on_stream(outputs.c, stream):
-            for group, problem, c in groups:
-                a, b = operands(group, problem, workload, values)
-                torch.mm(a.to(c.dtype), b.to(c.dtype).T, out=c)
+    def call() -> None:
+        for group, problem, c in groups:
+            a, b = operands(group, problem, workload, values)
+            torch.mm(a.to(c.dtype), b.to(c.dtype).T, out=c)
 
-    return Runner(enqueue)
+    return runner(outputs.c, call)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
 from kernels.upstream import tilegym as upstream
-from kernels.upstream.gemm import misaligned
+from kernels.upstream.gemm import refused_rows
 
 if TYPE_CHECKING:
     from kernels.gemm_grouped_contiguous.operator import Inputs, Outputs, Workload
@@ -57,10 +57,7 @@ TILES = {
 @not_baked
 def supports(workload: Workload) -> str | None:
     """All whose rows are whole multiples of 16 bytes."""
-    for name, extent, bits in (("k", workload.k, 8), ("n", workload.n, 16)):
-        if misaligned(extent, bits):
-            return f"{name} is {extent}: TMA takes rows in multiples of 16 bytes"
-    return None
+    return refused_rows(("k", workload.k, 8, "A and B"), ("n", workload.n, 16, "C"))
 
 
 @not_baked

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
 from kernels.upstream import tilegym as upstream
-from kernels.upstream.gemm import misaligned
+from kernels.upstream.gemm import refused_rows
 
 if TYPE_CHECKING:
     from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload
@@ -49,10 +49,7 @@ TILES = {  # what TileGym takes where tuning is switched off, then the largest t
 def supports(workload: Workload) -> str | None:
     if workload.dtype != "bf16":
         return f"dtype is {workload.dtype}: TileGym's masked_bmm takes no scales"
-    for name, extent in (("k", workload.k), ("n", workload.n)):
-        if misaligned(extent, 16):
-            return f"{name} is {extent}: TMA takes rows in multiples of 16 bytes"
-    return None
+    return refused_rows(("k", workload.k, 16, "A and B"), ("n", workload.n, 16, "C"))
 
 
 @not_baked

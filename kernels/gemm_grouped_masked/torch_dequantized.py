@@ -9,8 +9,7 @@ from functools import partial
 
 from cutesnake.contract import Build, Runner, not_baked
 from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload, clear_unused, products
-from kernels.upstream.installed import on_stream
-from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
@@ -19,10 +18,7 @@ DSL = "torch"
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
+    def call() -> None:
+        products(inputs, workload, outputs.c)
 
-    def enqueue(stream: int) -> None:
-        with on_stream(outputs.c, stream):
-            products(inputs, workload, outputs.c)
-
-    return Runner(enqueue, finish=partial(clear_unused, inputs, outputs))
+    return runner(outputs.c, call, partial(clear_unused, inputs, outputs))

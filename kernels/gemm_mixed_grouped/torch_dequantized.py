@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from cutesnake.contract import Build, Runner, not_baked
 from kernels.gemm_mixed_grouped.operator import Inputs, Outputs, Workload, products
-from kernels.upstream.installed import on_stream
-from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
@@ -17,10 +16,7 @@ DSL = "torch"
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
+    def call() -> None:
+        products(inputs, workload, outputs.c)
 
-    def enqueue(stream: int) -> None:
-        with on_stream(outputs.c, stream):
-            products(inputs, workload, outputs.c)
-
-    return Runner(enqueue)
+    return runner(outputs.c, call)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Build, Runner, not_baked
-from kernels.upstream.installed import on_stream
-from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 
 if TYPE_CHECKING:
     from kernels.reduce.operator import Inputs, Outputs, Workload
@@ -18,13 +17,11 @@ DSL = "torch"
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Which kernels PyTorch chooses is its own: the runner names no launches."""
     import torch
 
     operation = torch.sum if workload.operation == "sum" else torch.amax
 
-    def enqueue(stream: int) -> None:
-        with on_stream(inputs.x, stream):
-            operation(inputs.x, dim=-1, keepdim=True, out=outputs.y)
+    def call() -> None:
+        operation(inputs.x, dim=-1, keepdim=True, out=outputs.y)
 
-    return Runner(enqueue)
+    return runner(inputs.x, call)

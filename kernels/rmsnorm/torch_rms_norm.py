@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cutesnake.contract import Build, Runner, not_baked
-from kernels.upstream.installed import on_stream
-from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 
 if TYPE_CHECKING:
     import torch
@@ -23,17 +22,15 @@ DSL = "torch"
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Which kernels PyTorch chooses is its own: the runner names no launches."""
     from torch.nn.functional import rms_norm
 
     result: list[torch.Tensor] = []
 
-    def enqueue(stream: int) -> None:
-        with on_stream(inputs.x, stream):
-            result[:] = [rms_norm(inputs.x, (workload.columns,), inputs.weight, inputs.eps)]
+    def call() -> None:
+        result[:] = [rms_norm(inputs.x, (workload.columns,), inputs.weight, inputs.eps)]
 
     def finish() -> None:
         outputs.y.copy_(result[0])
         result[0].fill_(float("nan"))  # a later call that writes nothing shows
 
-    return Runner(enqueue, finish=finish)
+    return runner(inputs.x, call, finish)

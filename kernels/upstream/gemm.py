@@ -59,6 +59,17 @@ def misaligned(extent: int, bits: int) -> bool:
     return extent * bits % (8 * ALIGNMENT) != 0
 
 
+def refused_rows(*rows: tuple[str, int, int, str]) -> str | None:
+    """In a sentence, the first rows that TMA cannot take; None if it takes all.
+
+    Each is given by the workload's field that says how long it is, its elements, their bits, and its tensors' names.
+    """
+    for name, extent, bits, tensors in rows:
+        if misaligned(extent, bits):
+            return f"{name} is {extent}: TMA takes rows of {tensors} in multiples of {ALIGNMENT} bytes"
+    return None
+
+
 def clusters(m: int, n: int, batch: int, cta_tile: tuple[int, int], cluster: tuple[int, int]) -> tuple[int, int, int]:
     """Clusters along M, N and L that cover C, with CTAs of `cta_tile` elements of it, `cluster` of them along M, N."""
     along_m = -(-m // (cta_tile[0] * cluster[0]))

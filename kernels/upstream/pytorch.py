@@ -1,16 +1,21 @@
 """What the baselines in plain PyTorch share: nothing is compiled, and they run on every target.
 
-A baseline's contract module imports these names and adds its DSL and `bind`; one that refuses workloads has a
-`supports` of its own.
+A baseline's contract module imports these names and adds its DSL and `bind`, which calls `runner`; one that refuses
+workloads has a `supports` of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Variant, Workload, not_baked
+from cutesnake.contract import Runner, Variant, Workload, not_baked, nothing
 from cutesnake.targets import TARGETS as KNOWN
+from kernels.upstream.installed import on_stream
+
+if TYPE_CHECKING:
+    import torch
 
 SOURCE = "ours"
 TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(KNOWN, ())
@@ -26,6 +31,20 @@ def supports(workload: Workload) -> str | None:
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Nothing is baked in: one build for everything."""
     return (Variant("eager", {}),)
+
+
+@not_baked
+def runner(beside: torch.Tensor, call: Callable[[], Any], finish: Callable[[], Any] = nothing) -> Runner:
+    """Calls of PyTorch on the stream that is asked for, on the card of the tensor `beside`.
+
+    Which kernels PyTorch's libraries choose is theirs: the runner names no launches.
+    """
+
+    def enqueue(stream: int) -> None:
+        with on_stream(beside, stream):
+            call()
+
+    return Runner(enqueue, finish=finish)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:

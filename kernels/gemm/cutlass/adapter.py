@@ -69,10 +69,8 @@ def supports(workload: Workload) -> str | None:
 
     w = workload
     contiguous = {"A": (w.a_major, w.dtype), "B": (w.b_major, w.dtype), "C": ("n", OUTPUT[w.dtype])}
-    for tensor, (major, dtype) in contiguous.items():
-        if upstream.misaligned(getattr(w, major), 8 * DTYPES[dtype]):
-            return f"{major} is {getattr(w, major)}: TMA takes rows of {tensor} in multiples of 16 bytes"
-    return None
+    rows = [(major, getattr(w, major), 8 * DTYPES[dtype], name) for name, (major, dtype) in contiguous.items()]
+    return upstream.refused_rows(*rows)
 
 
 @not_baked

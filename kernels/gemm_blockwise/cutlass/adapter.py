@@ -47,10 +47,7 @@ class Tiling:
 @not_baked
 def supports(n: int, k: int) -> str | None:
     """All whose rows are whole multiples of 16 bytes, which TMA asks for."""
-    for name, extent, bits, tensor in (("k", k, 8, "A and B"), ("n", n, 16, "C")):
-        if upstream.misaligned(extent, bits):
-            return f"{name} is {extent}: TMA takes rows of {tensor} in multiples of 16 bytes"
-    return None
+    return upstream.refused_rows(("k", k, 8, "A and B"), ("n", n, 16, "C"))
 
 
 @not_baked

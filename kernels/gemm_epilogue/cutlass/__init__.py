@@ -27,10 +27,7 @@ TILES = ((256, 128, 2), (256, 256, 2), (128, 128, 1))  # elements of D that the 
 @not_baked
 def supports(workload: Workload) -> str | None:
     """All whose rows are whole multiples of 16 bytes, which TMA asks for."""
-    for name, tensor in (("k", "A and B"), ("n", "C and D")):
-        if upstream.misaligned(getattr(workload, name), 16):
-            return f"{name} is {getattr(workload, name)}: TMA takes rows of {tensor} in multiples of 16 bytes"
-    return None
+    return upstream.refused_rows(("k", workload.k, 16, "A and B"), ("n", workload.n, 16, "C and D"))
 
 
 @not_baked

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
-from kernels.upstream.gemm import misaligned
+from kernels.upstream.gemm import refused_rows
 
 if TYPE_CHECKING:
     from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload
@@ -45,10 +45,7 @@ def supports(workload: Workload) -> str | None:
     """All of fp8 whose rows are whole multiples of 16 bytes, which the builds promise."""
     if workload.dtype != "fp8":
         return f"dtype is {workload.dtype}: this kernel takes fp8 with scales"
-    for name, extent, bits in (("k", workload.k, 8), ("n", workload.n, 16)):
-        if misaligned(extent, bits):
-            return f"{name} is {extent}: rows must be multiples of 16 bytes"
-    return None
+    return refused_rows(("k", workload.k, 8, "A and B"), ("n", workload.n, 16, "C"))
 
 
 @not_baked

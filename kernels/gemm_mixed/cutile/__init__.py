@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
-from kernels.upstream.gemm import misaligned
+from kernels.upstream.gemm import refused_rows
 
 if TYPE_CHECKING:
     from kernels.gemm_mixed.operator import Inputs, Outputs, Workload
@@ -45,10 +45,7 @@ def supports(workload: Workload) -> str | None:
 @not_baked
 def refused(n: int, k: int, bits: int) -> str | None:
     """Rows must be whole multiples of 16 bytes, which the builds promise."""
-    for name, extent, width in (("k", k, bits), ("n", n, 16)):
-        if misaligned(extent, width):
-            return f"{name} is {extent}: rows must be multiples of 16 bytes"
-    return None
+    return refused_rows(("k", k, bits, "B"), ("n", n, 16, "C"))
 
 
 @not_baked

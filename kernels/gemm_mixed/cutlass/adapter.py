@@ -63,10 +63,7 @@ def supports(n: int, k: int, dtype: str) -> str | None:
     """
     from kernels.gemm_mixed.operator import BITS
 
-    for name, extent, bits, tensor in (("k", k, BITS[dtype], "B"), ("k", k, 16, "A"), ("n", n, 16, "C and scales")):
-        if upstream.misaligned(extent, bits):
-            return f"{name} is {extent}: TMA takes rows of {tensor} in multiples of 16 bytes"
-    return None
+    return upstream.refused_rows(("k", k, BITS[dtype], "B"), ("k", k, 16, "A"), ("n", n, 16, "C and scales"))
 
 
 @not_baked

@@ -47,9 +47,7 @@ def supports(step: Step, workload: Workload) -> str | None:
             return f"{name} is {extent}: this step of the tutorial takes multiples of {tile}"
     if step.dequantizes and workload.k % 128:
         return f"k is {workload.k}: this step of the tutorial takes multiples of 128"
-    if upstream.misaligned(workload.k, 16):
-        return f"k is {workload.k}: TMA takes rows in multiples of 16 bytes"
-    return None
+    return upstream.refused_rows(("k", workload.k, 16, "A and B"))
 
 
 @not_baked
