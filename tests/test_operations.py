@@ -85,6 +85,17 @@ def test_a_shape_counts_only_where_a_launch_ran_it(tmp_path) -> None:
     assert [row["simulated"] for row in rows] == [2]
 
 
+def test_the_list_has_every_copy_that_nvidia_documents() -> None:
+    """The names of the page «cpasync submodule» of NVIDIA's documentation that put instructions into a kernel."""
+    listed = " ".join(operation.name for operation in read_operations(LIST) if operation.group == "cpasync")
+    copies = ("CopyG2SOp", "CopyBulkTensorTileG2SOp", "CopyBulkTensorTileG2SMulticastOp", "CopyBulkTensorTileS2GOp")
+    more = ("CopyReduceBulkTensorTileS2GOp", "CopyDsmemStoreOp", "LoadCacheMode.ALWAYS", "LoadCacheMode.GLOBAL")
+    maps = ("prefetch_descriptor", "copy_tensormap", "update_tma_descriptor", "fence_tma_desc_acquire")
+    assert [
+        x for x in (*copies, *more, *maps, "cp_fence_tma_desc_release", "fence_tma_desc_release") if x not in listed
+    ] == []
+
+
 # Builds that have every operation between them: operator, kernel, target, number of the variant, workload.
 SM100 = "sm_100a"
 BUILDS = [
