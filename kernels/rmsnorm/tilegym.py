@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.matrices import beyond_extents
 from kernels.upstream import tilegym as upstream
 
 if TYPE_CHECKING:
@@ -27,10 +28,7 @@ LARGEST_TILE = 2**14  # elements of a row that a block holds at once; beyond, re
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    """All workloads, up to what 32-bit extents can hold."""
-    if max(workload.rows, workload.columns) >= 2**31:
-        return "extents are 32-bit in cuTile"
-    return None
+    return beyond_extents(workload)
 
 
 @not_baked

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.matrices import beyond_extents
 
 if TYPE_CHECKING:
     from kernels.dependent_launch.operator import Inputs, Outputs, Workload
@@ -20,10 +21,7 @@ TILE = (4, 1024)  # rows x columns
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    """All workloads, up to what 32-bit extents can hold."""
-    if max(workload.rows, workload.columns) >= 2**31:
-        return "extents are 32-bit in cuTile"
-    return None
+    return beyond_extents(workload)
 
 
 @not_baked

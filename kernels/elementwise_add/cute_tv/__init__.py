@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.matrices import VECTOR_BYTES, beyond_coordinates, tiles
 
 if TYPE_CHECKING:
     from kernels.elementwise_add.operator import Inputs, Outputs, Workload
@@ -20,16 +21,11 @@ SOURCE = "ours"
 TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
     ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
 )
-VECTOR_BYTES = 16
-MOST_ELEMENTS = 2**31 - 2**14  # no tile has 2^14 elements
 
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    """All whose elements, with those of the last tiles that reach past the ends, 32-bit coordinates can count."""
-    if (workload.rows + 16) * (workload.columns + 256) > MOST_ELEMENTS:
-        return f"the kernel counts elements in 32 bits and takes up to {MOST_ELEMENTS:,}"
-    return None
+    return beyond_coordinates(workload)
 
 
 @not_baked
@@ -69,7 +65,6 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     shape = (workload.rows, workload.columns)
     if p["rows"] and shape != (p["rows"], p["columns"]):
         raise ValueError(f"this build is for {p['rows']} x {p['columns']} elements, not {shape[0]} x {shape[1]}")
-    across = -(-workload.columns // (32 * VECTOR_BYTES // DTYPES[p["dtype"]]))
-    tiles = -(-workload.rows // 16) * across
+    grid = (tiles(workload, DTYPES[p["dtype"]]), 1, 1)
     tensors = (inputs.a, inputs.b, outputs.c)
-    return Runner(Call(build.function(), tensors), (build.launch(build.symbols[0], (tiles, 1, 1)),))
+    return Runner(Call(build.function(), tensors), (build.launch(build.symbols[0], grid),))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.matrices import beyond_coordinates, tiles
 from kernels.upstream.examples import SOURCE as EXAMPLES
 
 if TYPE_CHECKING:
@@ -20,16 +21,11 @@ SOURCE = EXAMPLES
 TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
     ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
 )
-MOST_ELEMENTS = 2**31 - 2**14  # no tile has 2^14 elements
-VECTOR_BYTES = 16
 
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    """All whose elements, with those of the last tiles that reach past the ends, 32-bit coordinates can count."""
-    if (workload.rows + 16) * (workload.columns + 256) > MOST_ELEMENTS:
-        return f"the kernel counts elements in 32 bits and takes up to {MOST_ELEMENTS:,}"
-    return None
+    return beyond_coordinates(workload)
 
 
 @not_baked
@@ -55,7 +51,6 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     from cutesnake.load.cute import Call
     from kernels.elementwise_add.operator import DTYPES
 
-    across = -(-workload.columns // (32 * VECTOR_BYTES // DTYPES[workload.dtype]))
-    grid = (-(-workload.rows // 16) * across, 1, 1)
+    grid = (tiles(workload, DTYPES[workload.dtype]), 1, 1)
     tensors = (inputs.a, inputs.b, outputs.c)
     return Runner(Call(build.function(), tensors), (build.launch(build.symbols[0], grid),))

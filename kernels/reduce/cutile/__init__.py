@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.matrices import beyond_extents
 
 if TYPE_CHECKING:
     from kernels.reduce.operator import Inputs, Outputs, Workload
@@ -27,10 +28,7 @@ BLOCKS_PER_PROCESSOR = 4  # as many as it takes to keep memory busy
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    """All workloads, up to what 32-bit extents can hold."""
-    if max(workload.rows, workload.columns) >= 2**31:
-        return "extents are 32-bit in cuTile"
-    return None
+    return beyond_extents(workload)
 
 
 @not_baked
