@@ -137,11 +137,28 @@ def test_variants_share_loads_only_among_several_row_blocks(heads):
         (Workload(24, 4096, lengths="ragged"), "cluster1"),
         (Workload(133, 4096, lengths="ragged"), "cluster1"),
         (Workload(1, 8192, heads=64), "halves"),
+        (Workload(1, 8192, heads=16), "cluster1"),
+        (Workload(32, 4096, heads=64), "halves"),
     ],
     ids=lambda value: getattr(value, "id", value),
 )
 def test_the_default_is_within_3_percent_of_what_was_fastest_on_the_h200(workload, kind):
     assert cute_sm90.variants(workload, "sm_90a")[0].id == f"bf16_{kind}"
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "rows", "policy"),
+    [
+        (19, 128, layout.KEEP),
+        (28, 128, layout.EVICT_FIRST),
+        (76, 128, layout.EVICT_FIRST),
+        (151, 128, layout.KEEP),
+        (151, 64, layout.EVICT_FIRST),
+        (302, 64, layout.KEEP),
+    ],
+)
+def test_pages_are_dropped_first_where_the_l2_holds_only_a_part_of_the_cache(megabytes, rows, policy):
+    assert cute_sm90.page_policy(megabytes * 1_000_000, rows) == policy
 
 
 def test_a_costlier_price_of_partial_results_splits_fewer_requests():

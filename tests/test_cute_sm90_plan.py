@@ -11,6 +11,7 @@ import pytest
 
 from builds import build, simulate
 from cutesnake.contract import Variant
+from kernels.mla_decode.cute_sm90 import layout
 from kernels.mla_decode.cute_sm90.schedule import lanes_and_workers, make_schedule, pad, prices
 
 RANDOM = random.Random(11)
@@ -42,7 +43,7 @@ def test_sizes_of_tables_grids_and_workspace_depend_on_no_length(kind, rows):
     by_batch: dict[int, set] = {}
     for lengths in [*LENGTHS.values(), [1] * 133, [131_072] * 133, [64] * 1024]:
         found = padded(lengths, rows, kind)
-        shape = len(found.items), len(found.offsets), len(found.merges), found.partials, found.row_warps
+        shape = len(found.items), len(found.offsets), len(found.merges), found.partials, found.combine_grid(rows)
         by_batch.setdefault(len(lengths), set()).add(shape)
         plain = make_schedule(lengths, rows, CARD, *KINDS[kind])
         assert len(plain.items) < len(found.items) and plain.partials <= found.partials
@@ -79,7 +80,7 @@ def plan_of(folder: Path, lengths: list[int], rows: int, card: int, kind: str, s
     ]
     attention += [np.zeros((batch, 1), np.int32), ptxsim.Tensor(np.zeros((batch, rows, 512), np.int16), "bfloat16")]
     attention += [np.zeros((batch, rows), np.float32), *tables]
-    attention += [np.zeros((1, rows, 512), np.float32), np.zeros((1, rows), np.float32), 1.0, rows, 0, 2]
+    attention += [np.zeros((1, rows, 512), np.float32), np.zeros((1, rows), np.float32), 1.0, rows, 0, 2, layout.KEEP]
     step = [np.array(lengths, np.int32), lanes, 1, ptxsim.Pointer(np.zeros(1, np.int32), "stream")]
     module = ptxsim.Module.from_file(folder / "kernel.ptx")
     launches = ptxsim.capture(folder / "kernel.o", "mla_decode_cute_sm90", (*attention, *step), module, sm_count=card)
@@ -172,6 +173,7 @@ def test_a_call_right_after_a_plan_reads_no_table_before_it_is_written():
     runner(0)
     # Caught by two calls, in one memory: else nothing is known of what both touch.
     plan, between, attention, combine = (replace(launch, memory=caught[0].memory) for launch in caught)
+    assert [launch.grid for launch in (attention, combine)] == [told.grid for told in runner.launches]
     result = ptxsim.run([plan, between, attention, combine], "random")
     assert not result.findings, str(result.findings[0])
     expected = operator.reference(inputs, work).out
@@ -179,3 +181,35 @@ def test_a_call_right_after_a_plan_reads_no_table_before_it_is_written():
     without = ptxsim.run([plan, attention, combine], "random")
     early = [str(finding) for finding in without.findings if "griddepcontrol.wait" in str(finding)]
     assert early and all("the launch before (kernel_cutlass_plan_kernel" in finding for finding in early)
+
+
+@pytest.mark.slow
+def test_fewer_ctas_than_there_are_rows_to_merge_merge_all_of_them_and_no_others():
+    """Two, three and no partial results; the fourth request asks for nothing. 1,056 CTAs for 1,536 blocks of rows."""
+    import numpy as np
+
+    import ptxsim
+
+    folder = build("mla_decode", "cute_sm90", "sm_90a", variant("cluster1"))
+    batch, rows, draw = 4, 512, np.random.default_rng(5)
+    merges = np.array([[2, 0, 2, 0], [0, 2, 3, 0], [3, 5, 0, 0], [0, 0, -1, 0]], np.int32)
+    parts, lses = draw.standard_normal((5, rows, 512), np.float32), draw.standard_normal((5, rows), np.float32)
+    out, lse = np.full((batch, rows, 512), 0x7FC0, np.int16), np.full((batch, rows), np.nan, np.float32)
+    table, items, offsets = np.zeros((batch, 1), np.int32), np.zeros((2, 8), np.int32), np.zeros(9, np.int32)
+    half = [ptxsim.Tensor(np.zeros(shape, np.int16), "bfloat16") for shape in ((batch, rows, 576), (1, 64, 576))]
+    given = (*half, table, ptxsim.Tensor(out, "bfloat16"), lse, items, offsets, merges, parts, lses)
+    numbers = 1.0, rows, 0, 8, layout.KEEP, np.zeros(batch, np.int32), 8, 0
+    stream = ptxsim.Pointer(np.zeros(1, np.int32), "stream")
+    module = ptxsim.Module.from_file(folder / "kernel.ptx")
+    _, combine = ptxsim.capture(folder / "kernel.o", "mla_decode_cute_sm90", (*given, *numbers, stream), module)
+    assert combine.grid == (1056, 1, 1)
+    result = ptxsim.run([combine], "random")
+    assert not result.findings, str(result.findings[0])
+    found = (out.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    for request, first, count, _ in merges[:2]:
+        weights = np.exp2(lses[first : first + count])
+        expected = (weights[..., None] * parts[first : first + count]).sum(0) / weights.sum(0)[:, None]
+        np.testing.assert_allclose(found[request], expected, atol=0.02)
+        np.testing.assert_allclose(lse[request], np.log(weights.sum(0)), atol=1e-3)
+    assert (found[3] == 0).all() and (lse[3] == np.inf).all()
+    assert np.isnan(found[1]).all() and np.isnan(lse[1]).all(), "nobody asked for it"

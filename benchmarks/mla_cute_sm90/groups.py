@@ -11,7 +11,8 @@ cold    a CUDA graph of one call after 512 MB were written and the card was busy
         median of 11
 plan    warm, of cute_sm90: `plan`, where its runner has one; of FlashMLA: its metadata kernel, by torch's profiler
 
-Kernels take turns, each in every place of the order; the figures are medians of the rounds.
+Kernels take turns, each in every place of the order, forwards and backwards by turns, because one that follows a
+hungrier one finds a lower clock; the figures are medians of the rounds.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def error(runner: Any, work: Workload, inputs: Any, outputs: Any, stream: Any) -
 
 
 def in_turn(bound: dict[str, Timed], stream: Any, rounds: int) -> None:
-    """Add `rounds` warm and cold figures to each, in rotating order."""
+    """Add `rounds` warm and cold figures to each, in rotating order, every second time backwards."""
     import torch
 
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
@@ -139,8 +140,9 @@ def in_turn(bound: dict[str, Timed], stream: Any, rounds: int) -> None:
 
     names = list(bound)
     for turn in range(rounds):
-        for place in range(len(names)):
-            one = bound[names[(turn + place) % len(names)]]
+        order = names[turn % len(names) :] + names[: turn % len(names)]
+        for name in order if turn % 2 == 0 else reversed(order):
+            one = bound[name]
             replay_us(one.several, stream, 3)
             one.warm.append(replay_us(one.several, stream, REPLAYS) / one.calls)
             one.cold.append(replay_us(one.single, stream, COLD_SAMPLES, spoil))
@@ -216,7 +218,7 @@ def summary(group: str, rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def main(builds: Path, record: Path, groups: list[str], rounds: int = 3) -> None:
+def main(builds: Path, record: Path, groups: list[str], rounds: int = 4) -> None:
     import torch
 
     started = time.monotonic()

@@ -13,7 +13,7 @@ kernel) and prints four tables in Markdown:
     rule      where the variant that `variants` names first is over 3 % behind the best, over all workloads
     times     the default variant's time of every workload, warm and cold
 
-FOLDER/next_card.json has every figure. All are medians: warm of graphs of up to 20 calls, three rounds in rotating
+FOLDER/next_card.json has every figure. All are medians: warm of graphs of up to 20 calls, four rounds in rotating
 order; cold of lone calls after 512 MB were written. FlashMLA is not needed: for it beside ours see groups.py.
 """
 
@@ -40,7 +40,7 @@ from kernels.mla_decode.operator import Workload, make_inputs, make_outputs  # n
 
 KINDS = {"cluster1": {"cluster": 1}, "cluster2": {"cluster": 2}, "halves": {"cluster": 2, "halves": True}}
 MORE = {"": {}, "_planned": {"planned": True}, f"_{FILLED}": {"padding": FILLED}, f"_{TRUSTED}": {"padding": TRUSTED}}
-ROUNDS = 3
+ROUNDS = 4
 PLANS = [Workload(1, 8192), Workload(32, 4096), Workload(128, 4096), Workload(1024, 300)]
 PLANS += [Workload(batch, length, lengths="ragged") for batch, length in ((48, 8192), (133, 16384), (1024, 8192))]
 CHECKED = [Workload(1, 4096), Workload(24, 4096), Workload(133, 16384, lengths="ragged"), Workload(1024, 300)]

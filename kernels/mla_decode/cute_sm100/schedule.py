@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernels.mla_decode.cute_sm100.layout import CTAS, ITEM_COLUMNS, KEYS, ROWS
-from kernels.mla_decode.split_kv.plan import Prices, Schedule, make_lane, merges_of
-from kernels.mla_decode.split_kv.run import COMBINE_WARPS
+from kernels.mla_decode.split_kv.plan import COMBINE_WARPS, Prices, Schedule, make_lane, merges_of
 
 # In units of the time that one tile takes. Not fitted: no card of this kind was at hand.
 PRICES = Prices(item=2.0, merge=2.0, partial=0.0)

@@ -18,6 +18,8 @@ TARGETS = {"sm_90a": ("TMA", "wgmma")}
 SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm90"
 CLUSTER_BYTES = 300_000_000  # at 302 to 604 MB clusters are 1 to 2 % faster, at less 1 to 3 % slower, at more they tie
+LEAST_DROPPED_BYTES = 25_000_000  # of a cache whose pages the L2 shall drop first; the most, where a request has
+DROPPED_BYTES = (100_000_000, 200_000_000)  # several row blocks or one: see `page_policy`
 PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for the card at hand, in `bind`
 DTYPES = ("bf16", "fp16")
 
@@ -101,6 +103,7 @@ def _program(
         tensor(cutlass.Float32, partials, rows),
         cutlass.Float32(1.0),
         *(cutlass.Int32(1) for _ in range(3)),
+        cutlass.Int64(layout.KEEP),
     )
     if not planned:
         return MlaDecodeSm90(element, cluster, halves, padding=padding), (*arguments, make_fake_stream())
@@ -108,6 +111,18 @@ def _program(
 
     step = tensor(cutlass.Int32, batch), cutlass.Int32(1), cutlass.Int32(1)
     return PlannedMlaDecodeSm90(element, cluster, halves), (*arguments, *step, make_fake_stream())
+
+
+@not_baked
+def page_policy(cache_bytes: int, rows: int) -> int:
+    """KEEP or EVICT_FIRST: how the L2 shall treat the pages of a cache of so many bytes, read by so many query rows.
+
+    A cache that the L2 holds is best kept. Of a somewhat larger one the L2 holds nothing from call to call if it drops
+    the oldest, and a part if it drops the newest. One row block asks for a page once; several do one shortly after the
+    other, and find it dropped if the cache is much larger. Measured on the H200: benchmarks/mla_cute_sm90/README.md.
+    """
+    most = DROPPED_BYTES[1 if rows <= layout.ROWS else 0]
+    return layout.EVICT_FIRST if LEAST_DROPPED_BYTES <= cache_bytes <= most else layout.KEEP
 
 
 @not_baked
@@ -120,11 +135,15 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     cluster, halves = build.params["cluster"], build.params.get("halves", False)
     rows = workload.query_tokens * workload.heads
     card = rows, multiprocessors(inputs.q.device), cluster, halves
-    schedule = schedules.make_schedule(inputs.kv_lengths.tolist(), *card)
+    lengths = inputs.kv_lengths.tolist()
+    schedule = schedules.make_schedule(lengths, *card)
     planned = build.params.get("planned", False)
     if planned:
         schedule = schedules.pad(schedule, workload.batch, *card)
-    values = run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS)
+    values = (
+        *run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS),
+        page_policy(sum(lengths) * layout.WIDTH * 2, rows),
+    )
     launches = run.launches(build, schedule, rows, cluster)
     if not planned:
         return Runner(Call(build.function(), values), launches)

@@ -45,7 +45,7 @@ import cuda.bindings.driver as cuda
 import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90
-from cutlass import Float32, Int32, const_expr
+from cutlass import Float32, Int32, Int64, const_expr
 from cutlass.cute.nvgpu import cpasync, warpgroup
 from cutlass.utils import SmemAllocator
 
@@ -95,6 +95,7 @@ class MlaDecodeSm90:
         heads: Int32,
         hidden_tokens: Int32,  # query tokens - 1 if they are causal among themselves, else 0
         row_warps: Int32,  # of the combine kernel; 0 if no request was split
+        policy: Int64,  # layout.KEEP or EVICT_FIRST: of the pages, in the L2
         stream: cuda.CUstream,
     ):
         atom_k = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, self.dtype)
@@ -128,7 +129,7 @@ class MlaDecodeSm90:
         self.split_kernel(
             *(tma_q, q_tma, tma_kv, kv_tma, page_table, items, item_offsets),
             *(out, lse, out_partial, lse_partial),
-            *(scale_log2, heads, hidden_tokens, row_warps),
+            *(scale_log2, heads, hidden_tokens, row_warps, policy, merges),
             *self._products(),
             *(tiles_q, tiles_kv, half_v),
         ).launch(
@@ -175,6 +176,8 @@ class MlaDecodeSm90:
         heads: Int32,
         hidden_tokens: Int32,
         row_warps: Int32,
+        policy: Int64,
+        merges: cute.Tensor,
         mma_qk_first: cute.TiledMma,
         mma_qk: cute.TiledMma,
         mma_local: cute.TiledMma,
@@ -226,10 +229,12 @@ class MlaDecodeSm90:
             # No combine kernel follows: the next kernel's CTAs may come as soon as ours go, and wait for the last of
             # them in griddepcontrol_wait. (Combine's would crowd the few idle SMs: they are let in at the end.)
             cute.arch.griddepcontrol_launch_dependents()
+        if const_expr(self.padded):
+            self._launch_early(warp, merges)
         if warp >= 8:
             cute.arch.setmaxregister_decrease(layout.PRODUCER_REGISTERS)
             if warp == 8:
-                loads = (tma_q, q_tma, tma_kv, kv_tma, sQ, sKV, mbarriers, page_table)
+                loads = (tma_q, q_tma, tma_kv, kv_tma, sQ, sKV, mbarriers, policy, page_table)
                 self.produce(*loads, items, item_offsets[worker], item_offsets[worker + 1], rank, half)
         else:
             cute.arch.setmaxregister_increase(layout.CONSUMER_REGISTERS)
@@ -252,6 +257,14 @@ class MlaDecodeSm90:
         if const_expr(self.cluster > 1):  # the peer may still multicast into this CTA or arrive on its mbarriers
             cute.arch.cluster_arrive()
             cute.arch.cluster_wait()
+
+    @cute.jit
+    def _launch_early(self, warp: Int32, merges: cute.Tensor) -> None:
+        """The same where only the table on the card says that there is nothing to combine. Warp 9 has no other work."""
+        if warp == 9:
+            nothing = merges[0, 2] < 0
+            if nothing:
+                cute.arch.griddepcontrol_launch_dependents()
 
     def _consumer(self, index, storage, sQ, sKV, half_v, mmas, rank, half, scale_log2) -> Consumer:
         """The views of shared memory that consumer `index` multiplies, as descriptors, and where it puts its P."""
@@ -307,14 +320,28 @@ class MlaDecodeSm90:
 
     @cute.jit
     def produce(
-        self, tma_q, q_tma, tma_kv, kv_tma, sQ, sKV, mbarriers, page_table, items, first_item, end_item, rank, half
+        self,
+        tma_q,
+        q_tma,
+        tma_kv,
+        kv_tma,
+        sQ,
+        sKV,
+        mbarriers,
+        policy,
+        page_table,
+        items,
+        first_item,
+        end_item,
+        rank,
+        half,
     ):
         """One warp: every load of this CTA's work items, each as soon as the memory it goes to has been read."""
         gQ = cute.local_tile(q_tma, (ROWS, TILE), (None, None, None))  # (64, 64, row blocks, 9, batch)
         tQs, tQg = cpasync.tma_partition(
             tma_q, 0, cute.make_layout(1), cute.group_modes(sQ, 0, 2), cute.group_modes(gQ, 0, 2)
         )
-        loads = (tma_kv, kv_tma, sKV, rank, mbarriers)
+        loads = (tma_kv, kv_tma, sKV, rank, mbarriers, policy)
         lane = cute.arch.lane_idx()
         q_phase, phase0, phase1 = Int32(1), Int32(1), Int32(1)  # a fresh mbarrier lets a wait for phase 1 pass
         next_request, next_block = items[first_item, layout.REQUEST], items[first_item, layout.ROW_BLOCK]
@@ -359,7 +386,9 @@ class MlaDecodeSm90:
                     page1 = page_table[request, cutlass.min(index + 3, end - 1)]
 
     @cute.jit
-    def load_half(self, slot, slot_half, page, missing, phase, lane, half, tma_kv, kv_tma, sKV, rank, mbarriers):
+    def load_half(
+        self, slot, slot_half, page, missing, phase, lane, half, tma_kv, kv_tma, sKV, rank, mbarriers, policy
+    ):
         """Tiles of a page that consumer `slot_half` reads last, into `slot`, once it is done there (in all CTAs)."""
         cute.arch.mbarrier_wait(mbarriers + layout.KV_EMPTY + 2 * slot + slot_half, phase)
         full = mbarriers + layout.KV_FULL + TILES * slot
@@ -370,7 +399,7 @@ class MlaDecodeSm90:
         tKs, tKg = cpasync.tma_partition(
             tma_kv, rank, cute.make_layout(self.cluster), cute.group_modes(sKV, 0, 2), cute.group_modes(gKV, 0, 2)
         )
-        self._load_tiles(tma_kv, tKg, tKs, page, slot, tiles, full, half)
+        self._load_tiles(tma_kv, tKg, tKs, page, slot, tiles, full, half, policy)
         # Said after the copies are on their way: an mbarrier may count bytes before it is told how many to expect.
         tile = tiles[0] + lane
         if const_expr(tiles == (*layout.LEFT_TILES, layout.ROPE_TILE)):
@@ -378,11 +407,11 @@ class MlaDecodeSm90:
         if lane < len(tiles):
             cute.arch.mbarrier_arrive_and_expect_tx(full + tile, layout.TILE_BYTES)
 
-    def _load_tiles(self, tma_kv, tKg, tKs, page, slot, tiles, full, half) -> None:
+    def _load_tiles(self, tma_kv, tKg, tKs, page, slot, tiles, full, half, policy) -> None:
         everyone = {} if self.cluster == 1 else {"mcast_mask": cutlass.Int16((1 << self.cluster) - 1)}
         for tile in tiles:
             source, target = tKg[None, 0, self.source(tile, half), page], tKs[None, TILES * slot + tile]
-            cute.copy(tma_kv, source, target, tma_bar_ptr=full + tile, **everyone)
+            cute.copy(tma_kv, source, target, tma_bar_ptr=full + tile, cache_policy=policy, **everyone)
 
     def source(self, tile, half):
         """Which tile of Q and of a page goes to place `tile`: with halves, the columns that a CTA stores come first.

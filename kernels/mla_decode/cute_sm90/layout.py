@@ -45,6 +45,10 @@ PART_BYTES = SENT_CHUNKS // 2 * 128 * 16
 # before the page with zeros; or nothing does (only to see what that costs).
 CLEARED, FILLED, TRUSTED = "cleared", "filled", "trusted"
 
+# How the L2 treats pages that were loaded: as anything else, or they are the first to go. Cache policies of the TMA
+# unit; the second is CUTLASS's TMA::CacheHintSm90::EVICT_FIRST.
+KEEP, EVICT_FIRST = 0, 0x12F0000000000000
+
 SLACK = 8.0  # growth of the running maximum (base 2) up to which O is not rescaled
 LN_2 = 0.6931471805599453
 NEVER = -1.0e30  # running maximum before the first key; finite, so that a wholly masked row gives 2^-inf and no NaN

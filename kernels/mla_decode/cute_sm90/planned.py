@@ -5,7 +5,7 @@ from __future__ import annotations
 import cuda.bindings.driver as cuda
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32
+from cutlass import Float32, Int32, Int64
 
 from kernels.mla_decode.cute_sm90.kernel import MlaDecodeSm90
 from kernels.mla_decode.cute_sm90.planner import Planner
@@ -36,6 +36,7 @@ class PlannedMlaDecodeSm90:
         heads: Int32,
         hidden_tokens: Int32,
         row_warps: Int32,
+        policy: Int64,
         lengths: cute.Tensor,  # [batch] int32
         lanes: Int32,
         plans: Int32,  # other than 0: make the schedule for `lengths`; 0: compute by the one that is there
@@ -44,7 +45,7 @@ class PlannedMlaDecodeSm90:
         if plans == 0:  # first: the first kernel of a build counts as its main one
             self.decode(
                 *(q, kv, page_table, out, lse, items, item_offsets, merges, out_partial, lse_partial),
-                *(scale_log2, heads, hidden_tokens, row_warps, stream),
+                *(scale_log2, heads, hidden_tokens, row_warps, policy, stream),
             )
         else:
             self.planner(lengths, items, item_offsets, merges, lanes, stream)

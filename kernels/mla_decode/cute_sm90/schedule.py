@@ -11,7 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kernels.mla_decode.cute_sm90.layout import ITEM_COLUMNS, PAGE, ROWS
-from kernels.mla_decode.split_kv.plan import Piece, Prices, Schedule, make_lane, merges_of, row_warps
+from kernels.mla_decode.split_kv.plan import (
+    MOST_COMBINE_CTAS,
+    QUARTERS,
+    Piece,
+    Prices,
+    Schedule,
+    combine_blocks,
+    make_lane,
+    merges_of,
+    row_warps,
+)
 from kernels.mla_decode.split_kv.plan import cost as plan_cost
 
 # Fitted to the times of some 300 plans on the H200 (benchmarks/mla_cute_sm90/README.md).
@@ -31,6 +41,9 @@ class PaddedSchedule(Schedule):
     @property
     def row_warps(self) -> int:
         return row_warps(self.expected)
+
+    def combine_grid(self, rows: int) -> tuple[int, int, int]:
+        return min(combine_blocks(rows, self.row_warps) * len(self.merges), MOST_COMBINE_CTAS), 1, 1
 
 
 def prices(halves: bool) -> Prices:
@@ -79,9 +92,15 @@ def make_schedule(
 
 
 def cost(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False) -> float:
-    """What the schedule costs, in the time of a page. Of two builds the one whose schedule costs less is faster."""
+    """What the schedule costs, in the time of a page. Of two builds the one whose schedule costs less is faster.
+
+    Here, though not where a schedule is made, partial results of fewer rows than a row block has cost less: priced so,
+    more would be split, and that was slower.
+    """
     lane, workers = _make_lane(lengths, rows, processors, cluster, halves)
-    return plan_cost(lane, workers, prices(halves))
+    full = prices(halves)
+    partial = round(QUARTERS * full.partial * min(rows, ROWS) / ROWS) / QUARTERS
+    return plan_cost(lane, workers, replace(full, partial=partial))
 
 
 def lanes_and_workers(rows: int, processors: int, cluster: int, halves: bool) -> tuple[int, int]:

@@ -8,8 +8,10 @@ import cutlass.cute as cute
 from cutlass import Float32, Int32, const_expr
 from cutlass.utils import SmemAllocator
 
+from kernels.mla_decode.split_kv.plan import COMBINE_WARPS as WARPS
+from kernels.mla_decode.split_kv.plan import MOST_COMBINE_CTAS
+
 LATENT = 512
-WARPS = 8
 LOADS = LATENT // (4 * 32)  # 16-byte loads of a lane for one partial result
 LN_2 = 0.6931471805599453
 
@@ -18,7 +20,8 @@ class Combine:
     """out = sum_i w_i out_i / sum_i w_i with w_i = 2^(lse_i - max lse); of a row without keys 0, and its lse +inf.
 
     A request of length 0 is merged from no partial results. With `padded` there may be rows of `merges` that ask for
-    nothing: their number of partial results is -1.
+    nothing, behind all others: their number of partial results is -1. How many others there are is then known on the
+    card alone: no more CTAs are launched than run at once, and each goes on until it comes to such a row.
 
     `row_warps` of a CTA's 8 warps share a row, each taking every row_warps-th partial result; so a request in many
     pieces is read by many warps, and one in two pieces does not leave warps idle.
@@ -41,8 +44,11 @@ class Combine:
     ):
         if row_warps > 0:
             blocks = cute.ceil_div(out.shape[1] * row_warps, WARPS)
-            self.combine_kernel(merges, out_partial, lse_partial, out, lse, row_warps).launch(
-                grid=[blocks, merges.shape[0], 1], block=[32 * WARPS, 1, 1], stream=stream, use_pdl=True
+            grid = [blocks, merges.shape[0], 1]
+            if const_expr(self.padded):
+                grid = [cutlass.min(blocks * merges.shape[0], MOST_COMBINE_CTAS), 1, 1]
+            self.combine_kernel(merges, out_partial, lse_partial, out, lse, row_warps, blocks).launch(
+                grid=grid, block=[32 * WARPS, 1, 1], stream=stream, use_pdl=True
             )
 
     @cute.kernel
@@ -54,23 +60,50 @@ class Combine:
         out: cute.Tensor,
         lse: cute.Tensor,
         row_warps: Int32,
+        blocks: Int32,  # CTAs of a request
     ):
         smem = SmemAllocator()
         sums = smem.allocate_tensor(Float32, cute.make_layout((LATENT, WARPS)), byte_alignment=16)
         weights = smem.allocate_tensor(Float32, cute.make_layout(WARPS))
+        block, merge, _ = cute.arch.block_idx()
+        tensors = (out_partial, lse_partial, out, lse)
+        task, tasks = block, blocks * merges.shape[0]
+        if const_expr(self.padded):
+            merge, block = task // blocks, task % blocks
+        warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+        row, share = (block * WARPS + warp) // row_warps, warp % row_warps
+        # The schedule was written before the split kernel; its partial results only exist once it has ended.
+        request, first, partials = merges[merge, 0], merges[merge, 1], merges[merge, 2]
+        if const_expr(self.padded):
+            # A CTA that has nothing to do may end before the split kernel has. The first one waits for it all the same:
+            # whoever waits for the end of this kernel then waits for the end of that one, too, and may come early.
+            if partials >= 0:
+                cute.arch.griddepcontrol_wait()
+                cute.arch.griddepcontrol_launch_dependents()
+            if (partials < 0) & (task == 0):
+                cute.arch.griddepcontrol_launch_dependents()
+                cute.arch.griddepcontrol_wait()
+            while partials >= 0:
+                self.merge(request, first, partials, row, share, row_warps, sums, weights, *tensors)
+                cute.arch.sync_threads()  # `sums` and `weights` have been read
+                task = task + cute.arch.grid_dim()[0]
+                merge, row = cutlass.min(task, tasks - 1) // blocks, (task % blocks * WARPS + warp) // row_warps
+                request, first, partials = merges[merge, 0], merges[merge, 1], merges[merge, 2]
+                if task >= tasks:
+                    partials = Int32(-1)
+        else:
+            cute.arch.griddepcontrol_wait()
+            cute.arch.griddepcontrol_launch_dependents()
+            self.merge(request, first, partials, row, share, row_warps, sums, weights, *tensors)
+
+    @cute.jit
+    def merge(
+        self, request, first, partials, row, share, row_warps, sums, weights, out_partial, lse_partial, out, lse
+    ) -> None:
+        """A row of a request, this warp's share of its partial results; `sums` and `weights` are shared memory."""
         lane = cute.arch.lane_idx()
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
-        block, merge, _ = cute.arch.block_idx()
-        row = (block * WARPS + warp) // row_warps
-        share = warp % row_warps
-        request, first, partials = merges[merge, 0], merges[merge, 1], merges[merge, 2]
         inside = row < out.shape[1]
-        if const_expr(self.padded):
-            inside = inside & (partials >= 0)
-        # The schedule was written before the split kernel; its partial results only exist once it has ended.
-        cute.arch.griddepcontrol_wait()
-        cute.arch.griddepcontrol_launch_dependents()
-
         top = -Float32.inf
         weight_sum = Float32(0.0)
         total = cute.make_rmem_tensor((4, LOADS), Float32)

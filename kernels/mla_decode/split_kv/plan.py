@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 QUARTERS = 4  # of a unit: the grain of all prices
+COMBINE_WARPS = 8  # of a CTA of the combine kernel
+MOST_COMBINE_CTAS = 1056  # where merges are looked for on the card: all that 132 multiprocessors hold at once
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,19 @@ class Schedule:
         most = max((partials for _, _, partials, _ in self.merges), default=None)
         return 0 if most is None else row_warps(most)
 
+    def combine_grid(self, rows: int) -> tuple[int, int, int] | None:
+        """CTAs of the combine kernel for requests of so many query rows; None if it is not launched."""
+        return (combine_blocks(rows, self.row_warps), len(self.merges), 1) if self.merges else None
+
 
 def row_warps(most: int) -> int:
     """About half as many warps as the most split request has pieces, and no fewer than 2."""
     return 2 if most < 4 else 4 if most < 8 else 8
+
+
+def combine_blocks(rows: int, warps_of_a_row: int) -> int:
+    """CTAs of the combine kernel that a request of so many query rows takes."""
+    return -(-rows * warps_of_a_row // COMBINE_WARPS)
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,14 @@ if TYPE_CHECKING:
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
     from kernels.mla_decode.split_kv.plan import Schedule
 
-COMBINE_WARPS = 8  # of a CTA of the combine kernel
-
 
 def launches(build: Build, schedule: Schedule, rows: int, ctas: int) -> tuple[Launch, ...]:
     """The attention kernel, `ctas` for each worker of the schedule, and the combine kernel if there are merges."""
     attention = next(symbol for symbol in build.symbols if "split_kernel" in symbol)
     combine = next(symbol for symbol in build.symbols if "combine_kernel" in symbol)
     found = [build.launch(attention, (ctas * (len(schedule.offsets) - 1), 1, 1))]
-    if schedule.merges:
-        row_blocks = -(-rows * schedule.row_warps // COMBINE_WARPS)
-        found.append(build.launch(combine, (row_blocks, len(schedule.merges), 1)))
+    if grid := schedule.combine_grid(rows):
+        found.append(build.launch(combine, grid))
     return tuple(found)
 
 
