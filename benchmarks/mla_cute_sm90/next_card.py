@@ -13,8 +13,9 @@ kernel) and prints four tables in Markdown:
     rule      where the variant that `variants` names first is over 3 % behind the best, over all workloads
     times     the default variant's time of every workload, warm and cold
 
-FOLDER/next_card.json has every figure. All are medians: warm of graphs of up to 20 calls, four rounds in rotating
-order; cold of lone calls after 512 MB were written. FlashMLA is not needed: for it beside ours see groups.py.
+FOLDER/next_card.json has every figure. All are medians: warm of graphs of up to 20 calls, four rounds (for
+padding twelve) in rotating order; cold of lone calls after 512 MB were written. FlashMLA is not needed: for it beside
+ours see groups.py.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from kernels.mla_decode.operator import Workload, make_inputs, make_outputs  # n
 
 KINDS = {"cluster1": {"cluster": 1}, "cluster2": {"cluster": 2}, "halves": {"cluster": 2, "halves": True}}
 MORE = {"": {}, "_planned": {"planned": True}, f"_{FILLED}": {"padding": FILLED}, f"_{TRUSTED}": {"padding": TRUSTED}}
-ROUNDS = 4
+ROUNDS, PADDED_ROUNDS = 4, 12  # what padding costs is as little as two measurements of a row differ by
 PLANS = [Workload(1, 8192), Workload(32, 4096), Workload(128, 4096), Workload(1024, 300)]
 PLANS += [Workload(batch, length, lengths="ragged") for batch, length in ((48, 8192), (133, 16384), (1024, 8192))]
 CHECKED = [Workload(1, 4096), Workload(24, 4096), Workload(133, 16384, lengths="ragged"), Workload(1024, 300)]
@@ -82,14 +83,14 @@ def bind(root: Path, name: str, work: Workload, inputs: Any, outputs: Any, strea
     return groups.timed(cute_sm90.bind(LoadedBuild(folder(root, name)), work, inputs, outputs), stream)
 
 
-def times(root: Path, work: Workload, names: list[str]) -> dict[str, dict[str, float]]:
+def times(root: Path, work: Workload, names: list[str], rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
     """Warm and cold microseconds of a call of each build, in turn; `plan_us` and `plan_cold_us` where it has a plan."""
     import torch
 
     inputs, outputs, stream = make_inputs(work, 1, "cuda"), make_outputs(work, "cuda"), torch.cuda.Stream()
     torch.cuda.synchronize()
     timed = {name: bind(root, name, work, inputs, outputs, stream) for name in names}
-    groups.in_turn(timed, stream, ROUNDS)
+    groups.in_turn(timed, stream, rounds)
     found: dict[str, dict[str, float]] = {}
     for name, one in timed.items():
         found[name] = {"warm_us": statistics.median(one.warm), "cold_us": statistics.median(one.cold)}
@@ -148,7 +149,7 @@ def measure_plan(root: Path) -> Iterator[dict[str, Any]]:
 def measure_padding(root: Path) -> Iterator[dict[str, Any]]:
     for work in PADDED:
         plain = cute_sm90.variants(work, "sm_90a")[0].id
-        found = times(root, work, [plain, f"{plain}_{FILLED}", f"{plain}_{TRUSTED}"])
+        found = times(root, work, [plain, f"{plain}_{FILLED}", f"{plain}_{TRUSTED}"], PADDED_ROUNDS)
         trusted = found[f"{plain}_{TRUSTED}"]["warm_us"]
         yield {
             "workload": work.id,
