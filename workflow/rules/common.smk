@@ -76,7 +76,8 @@ def serve_jobs():
     if workflow.resource_settings.nodes is not None:  # jobs go to other nodes
         return
     built_with = {(load_kernel(build.operator, build.kernel).DSL, build.target) for build in PLAN.builds.values()}
-    forks.start(["host", "pictures", "simulator", *sorted(apart.kind_of(dsl, target) for dsl, target in built_with)])
+    builders = sorted(apart.kind_of(dsl, target) for dsl, target in built_with)
+    forks.start(["host", "pages", "pictures", "simulator", *builders])
 
 
 def look_when_jobs_end():

@@ -1,11 +1,16 @@
 """Snakemake script of the rule compare: one operator's records into its comparison."""
 
-from cutesnake.compare.comparison import write_comparison
-from cutesnake.evidence.gather import load_evidence
-from cutesnake.fault import one_line
+from cutesnake.job import do
 
-with one_line("compare", snakemake.log[0]):
-    evidence = load_evidence(
-        snakemake.input.plan, snakemake.input.records, snakemake.input.roofline, snakemake.input.recorded
-    )
-    write_comparison(evidence, snakemake.output.record, snakemake.output.table)
+do(
+    "pages",
+    "compare",
+    snakemake.log[0],
+    "cutesnake.compare.comparison:compare_files",
+    plan=snakemake.input.plan,
+    records=snakemake.input.records,
+    roofline=snakemake.input.roofline,
+    recorded=snakemake.input.recorded,
+    output=snakemake.output.record,
+    table=snakemake.output.table,
+)

@@ -1,7 +1,12 @@
 """Snakemake script of the rule plan: what is asked of one operator."""
 
-from cutesnake.fault import one_line
-from cutesnake.plan.arch_record import write_plan
+from cutesnake.job import do
 
-with one_line("plan", snakemake.log[0]):
-    write_plan(snakemake.params.plan, snakemake.output.record)
+do(
+    "host",
+    "plan",
+    snakemake.log[0],
+    "cutesnake.plan.arch_record:write_plan",
+    plan=snakemake.params.plan,
+    output=snakemake.output.record,
+)

@@ -14,12 +14,17 @@ from cutesnake.places import ROOT
 
 def host() -> None:
     """Jobs that need neither a DSL nor PyTorch."""
-    _import("cutesnake.build.apart", "cutesnake.inspect.build")
+    _import("cutesnake.build.apart", "cutesnake.inspect.build", "cutesnake.inspect.roofline")
+
+
+def pages() -> None:
+    """Jobs that sum up what is known of an operator, in tables and pages."""
+    _import("cutesnake.compare.comparison", "cutesnake.operations.page", "cutesnake.report.files")
 
 
 def pictures() -> None:
     """Jobs that draw."""
-    _import("cutesnake.plot")
+    _import("cutesnake.plot", "cutesnake.plot.overview")
 
 
 def cute(target: str) -> None:

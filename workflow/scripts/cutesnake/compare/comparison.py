@@ -9,7 +9,7 @@ duration is a lower bound, never a guess at the time.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cutesnake import record
@@ -22,7 +22,7 @@ from cutesnake.compare.metrics import METRICS, Metric
 from cutesnake.compare.picked import picked, tables
 from cutesnake.compare.speedup import speedups
 from cutesnake.compare.times import times
-from cutesnake.evidence.gather import Evidence, Record, Source, first_line
+from cutesnake.evidence.gather import Evidence, Record, Source, first_line, load_evidence
 from cutesnake.stages import GPU_STAGES
 
 Cell = dict[str, Any]
@@ -37,6 +37,13 @@ def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) 
     Its `rows` are those that pages show in full (cutesnake/compare/picked.py); everything else counts all.
     """
     return _summed_up(evidence, every_row(evidence, pairs))
+
+
+def compare_files(
+    plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str], output: str, table: str
+) -> None:
+    """`write_comparison` as its script calls it: with the paths of what is known of an operator."""
+    write_comparison(load_evidence(plan, records, roofline, recorded), output, table)
 
 
 def write_comparison(evidence: Evidence, output: str, table: str) -> None:

@@ -12,7 +12,12 @@ from cutesnake import record
 from cutesnake.catalog import load_operator
 from cutesnake.contract import Cost, Workload
 from cutesnake.plan.devices import DeviceModel, Devices, read_devices
-from cutesnake.plan.machine import Device
+from cutesnake.plan.machine import Device, Machine
+
+
+def roofline_here(machine: dict[str, Any], **arguments: Any) -> None:
+    """`roofline` as its script calls it: with the machine, whose card it is for, as plain data."""
+    roofline(here=Machine.from_dict(machine).device, **arguments)
 
 
 def roofline(

@@ -1,0 +1,67 @@
+"""The page of an operator from the files that its rule names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cutesnake import record
+from cutesnake.evidence.gather import load_evidence
+from cutesnake.measure.case import commit
+from cutesnake.report.page import Contents, write_report
+
+Files = str | Sequence[str]
+
+
+def report_files(
+    files: Mapping[str, Files], config: Mapping[str, Any], sweep: Mapping[str, Any], front: str, output: str
+) -> None:
+    """`write_report` as its script calls it: `files` are the inputs of the rule by name, one or a list of each.
+
+    config, sweep: the whole configuration, and the operator's part of it, as they are used. front: the name of the
+    front page's file. Raises RecordError, ShareError and OSError.
+    """
+    # Folders of the user's own by their names: the machine's part of a path stays out of reports.
+    shown = {**config, "kernel_paths": [Path(path).name for path in config.get("kernel_paths", [])]}
+    comparisons = [record.read("compare", path) for path in _all(files["comparisons"])]
+    changes = [record.read("change", path) for path in _all(files["changes"])]
+    if changes:
+        shown["baseline"] = changes[0]["baseline"]["label"]
+    folder, overview, anatomy = Path(_one(files["pictures"])), files.get("overview"), _all(files["anatomy"])
+    contents = Contents(
+        arch=record.read("arch", _one(files["arch"])),
+        evidence=load_evidence(
+            _one(files["plan"]), _all(files["records"]), _one(files["roofline"]), _all(files["recorded"])
+        ),
+        comparison=comparisons[0],
+        pictures=record.read("plot", folder / "pictures.json")["pictures"],
+        picture_folder=folder,
+        config=yaml.safe_dump(shown, sort_keys=False),
+        sweep=yaml.safe_dump(dict(sweep), sort_keys=False),
+        upstream=_yaml(_one(files["upstream"])),
+        references=[entry for path in _all(files["references"]) for entry in _yaml(path)],
+        commit=commit(),
+        changes=changes,
+        front=front,
+        comparisons=comparisons if overview else [],
+        overview=Path(_one(overview)) if overview else None,
+        operations="report/operations.html" if files.get("operations") else None,
+        anatomy=Path(anatomy[0]) if anatomy else None,
+    )
+    write_report(contents, output)
+
+
+def _one(files: Files) -> str:
+    """The file where there must be one; Snakemake gives one file as a string."""
+    return files if isinstance(files, str) else files[0]
+
+
+def _all(files: Files) -> list[str]:
+    return [files] if isinstance(files, str) else list(files)
+
+
+def _yaml(path: str) -> Any:
+    return yaml.safe_load(Path(path).read_text())
