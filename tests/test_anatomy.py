@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from cutesnake.anatomy import graph, page
 from cutesnake.anatomy.code import Code, what
 from cutesnake.anatomy.numbers import numbers, spans
 from cutesnake.anatomy.patterns import RULES, Function, find_patterns
-from cutesnake.anatomy.record_of import anatomy_of
+from cutesnake.anatomy.pipelines import Group
+from cutesnake.anatomy.record_of import anatomy_of, group_as_data
 from cutesnake.anatomy.shared import budgets
 from cutesnake.catalog import load_kernel, load_operator, make_workload
 from cutesnake.plan import problems
@@ -114,6 +116,15 @@ def test_the_budget_of_shared_memory_follows_the_dsls_own_list() -> None:
         ("held", 80, 4),
         ("buffer 2", 128, 128 * 64 * 4 * 2),
     ]
+
+
+def test_who_arrives_and_waits_is_written_in_an_order_that_no_run_changes() -> None:
+    arrivals = {(kind, role): Counter({-1: 2}) for kind in ("threads", "copy") for role in ("b", "a")}
+    waits = {"b": Counter(), "a": Counter()}
+    one = Group("full", [0], 1, arrivals, waits)
+    other = Group("full", [0], 1, dict(reversed(arrivals.items())), dict(reversed(waits.items())))
+    code = code_of(LOOP.replace("PLAIN", ""))
+    assert group_as_data(code, one) == group_as_data(code, other)
 
 
 def test_runs_of_numbers_are_written_and_read_alike() -> None:

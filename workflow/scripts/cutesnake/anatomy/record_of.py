@@ -203,7 +203,7 @@ def _function(
         "tensor_memory": _tensor_memory(entry, seen),
         "registers": _registers(folder, code),
         "roles": found_roles and [_role(code, role) for role in found_roles],
-        "barriers": None if groups is None else [_group(code, group) for group in groups],
+        "barriers": None if groups is None else [group_as_data(code, group) for group in groups],
         "pipelines": None if found is None else [_pipeline(one) for one in found],
         "named_barriers": _named(code, seen, found_roles),
         "products": _products(code, seen, found_roles),
@@ -365,7 +365,8 @@ def _ran(code: Code, role: Role) -> dict[str, str]:
     return {file: spans(sorted(lines)) for file, lines in files.items()}
 
 
-def _group(code: Code, group: Group) -> dict[str, Any]:
+def group_as_data(code: Code, group: Group) -> dict[str, Any]:
+    """An entry of a record's `barriers`; who arrives and waits stands in alphabetical order of kinds and roles."""
     phases = max(group.completed, 1)
     return {
         "name": group.name,
@@ -382,9 +383,9 @@ def _group(code: Code, group: Group) -> dict[str, Any]:
                 "per_phase": round(sum(times.values()) / phases, 2),
                 "lines": code.sources(at for at in times if at >= 0),
             }
-            for (kind, role), times in group.arrivals.items()
+            for (kind, role), times in sorted(group.arrivals.items())
         ],
-        "waits": [{"role": role, "lines": code.sources(times)} for role, times in group.waits.items()],
+        "waits": [{"role": role, "lines": code.sources(times)} for role, times in sorted(group.waits.items())],
     }
 
 
