@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -202,6 +203,10 @@ def test_the_build_spills_nothing_and_fits_its_stated_budget(built):
     assert not {"LDL", "STL"} & {word.split(".")[0] for word in sass.split()}
     ptx = (built / "kernel.ptx").read_text()
     assert "wgmma.mma_async.sync.aligned.m64n256k16" in ptx
+    # How the L2 treats them is an argument of the call for all loads of pages, and for none of Q.
+    policies = re.findall(r"cp\.async\.bulk\.tensor\.3d\S+ [^;]*, (%rd\d+);", ptx)
+    given = [register for register in policies if re.search(rf"ld\.param\.b64\s+{register},", ptx)]
+    assert (len(given), len(policies)) == (2 * layout.TILES, 3 * layout.TILES)
     # A warning of ptxas that reaches no record: it then waits after every product. Four waits a page are in the source.
     assert sass.count("WARPGROUP.DEPBAR") < 30
     # One loop in `clear_padding`, and ptxas takes no warp for whole: it then moves the descriptors of all products to
