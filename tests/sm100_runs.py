@@ -11,7 +11,6 @@ import ptxsim
 from kernels.mla_decode import cute_sm100, operator
 from kernels.mla_decode.cute_sm100 import layout
 from kernels.mla_decode.cute_sm100.schedule import make_schedule
-from kernels.mla_decode.split_kv import run
 
 CHECKS = (*ptxsim.DEFAULT_CHECKS, "unwaited-ld")
 
@@ -57,8 +56,9 @@ def captured(
 ) -> list[ptxsim.Launch]:
     """What one call launches on a card of so many multiprocessors."""
     module = ptxsim.Module.from_file(folder / "kernel.ptx")
-    schedule = make_schedule(inputs.kv_lengths.tolist(), workload.query_tokens * workload.heads, processors)
-    arguments = run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS)
+    rows = workload.query_tokens * workload.heads
+    schedule = make_schedule(inputs.kv_lengths.tolist(), rows, processors, inputs.q.element_size())
+    arguments = cute_sm100.arguments(workload, inputs, outputs, schedule)
     stream = ptxsim.Pointer(torch.zeros(1), "stream")
     return ptxsim.capture(folder / "kernel.o", cute_sm100.FUNCTION, (*arguments, stream), module, sm_count=processors)
 

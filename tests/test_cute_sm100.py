@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import random
 import re
@@ -52,6 +53,9 @@ def test_every_tile_of_every_row_block_is_computed_once(lengths, rows):
     for (request, _), found in seen.items():
         assert sorted(found) == list(range(tiles(lengths[request])))
     assert schedule.offsets[0] == 0 and schedule.offsets[-1] == len(schedule.items)
+    for pair, (begin, end) in zip(schedule.pairs, itertools.pairwise(schedule.offsets), strict=True):
+        assert pair[: layout.FIRST_ITEM] == schedule.items[begin][: layout.FIRST_ITEM] or begin == end
+        assert (pair[layout.FIRST_ITEM], pair[layout.END_ITEM]) == (begin, end) or begin == end == 0
     assert layout.CTAS * (len(schedule.offsets) - 1) <= PROCESSORS
 
 
@@ -86,7 +90,9 @@ def test_every_box_of_a_slot_is_in_one_part_and_every_column_of_the_keys_too(ele
     boxes = [sizes.first_box(slot, part) for slot in range(sizes.slots) for part in range(sizes.parts)]
     assert boxes == list(range(0, sizes.kv_boxes, sizes.part_boxes))
     pairs = [pair for part in range(sizes.key_parts) for pair in sizes.key_boxes(0, part)]
+    pairs.append(sizes.rope_boxes(0))
     assert sorted(q for q, _ in pairs) == list(range(sizes.boxes)), "every box of Q meets one of the keys"
+    assert sizes.rope_steps + layout.BOX_STEPS * (sizes.boxes - 1) == sizes.key_steps
     values = {sizes.values_part(page) + n for page in range(2) for n in range(sizes.page_parts)}
     keys = set(range(sizes.key_parts))
     assert values == keys if in_place else not values & keys
@@ -145,18 +151,18 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     assert "BRA.U.ANY" not in sass, "a product or copy stands in a loop over the lanes: its operands were not uniform"
     opcodes = re.findall(r"\b(UTC[A-Z]*MMA[.\w]*|UTMALDG[.\w]*|UTMASTG[.\w]*|UTCBAR[.\w]*)", sass)
     products = [opcode for opcode in opcodes if "MMA" in opcode]
-    # Before and within the loop over tiles, or within and after it.
-    values = 2 * (layout.HALF // layout.UNIT_COLUMNS) * sizes.unit_steps
-    assert len(products) == 2 * (sizes.key_steps + values)
+    # A part of the keys with the rope's share, and a part of the values: each stands there once, in its loops.
+    keys, values = sizes.rope_steps + sizes.part_boxes * layout.BOX_STEPS, sizes.part_units * sizes.unit_steps
+    assert len(products) == keys + values
     assert all("2CTA" in opcode for opcode in products)
-    # Of Q and of a tile's keys, and of its values, each part by one load, and the ropes. A tile stands there twice, as
-    # its products do; in place only its keys do, and its values have one page to load.
-    keys = sizes.key_parts + 1
-    loads = 3 * keys + (sizes.page_parts if sizes.in_place else 4 * sizes.page_parts)
+    assert "R2UR.FILL" not in sass, "descriptors do not fit the uniform registers"
+    # A part by one load, and a rope by one: of Q, of the keys (in place at two places), and of the values.
+    loads = 2 + (2 * 2 if sizes.in_place else 2) + 1
     assert len([opcode for opcode in opcodes if opcode.startswith("UTMALDG")]) == loads
     assert len([opcode for opcode in opcodes if opcode.startswith("UTMASTG")]) == 2  # whole, and partial results
-    # A commit for each part that a product is the last to read, for the scores, for Q and for O, twice.
-    commits = 2 * (sizes.parts + 3)
+    # A commit for a part of the keys (in place they are not the last that is read of it) and one of the values, for the
+    # scores, for Q and for O.
+    commits = 4 if sizes.in_place else 5
     assert len([opcode for opcode in opcodes if "MULTICAST" in opcode]) == commits
 
 

@@ -35,13 +35,13 @@ MUTANTS = {
     "a product does not wait for the values": ("product.py", VALUES_FULL, "pass"),
     "keys are loaded before their place is free": (
         "load.py",
-        "self.wait_for_part(count, part)\n            self.expect(full, len",
-        "self.expect(full, len",
+        "self.wait_for_part(count, part)\n            if part == 0",
+        "if part == 0",
     ),
     "values are loaded before their place is free": (
         "load.py",
-        "self.wait_for_part(count, part)\n                self.expect",
-        "self.expect",
+        "self.wait_for_part(count, part)\n            self.expect(full, self.layout.part_boxes)\n            columns",
+        "self.expect(full, self.layout.part_boxes)\n            columns",
     ),
     "the CTA goes before the last products have released its memory": (
         "load.py",
@@ -55,11 +55,11 @@ MUTANTS = {
         "pass",
     ),
     "a page's keys come first in its box": ("load.py", "(row, 0, 0, 0)", "(0, 0, 0, 0)"),
-    "values of the wrong half": ("load.py", "page_parts * self.rank + n", "page_parts * (1 - self.rank) + n"),
+    "values of the wrong half": ("load.py", "page_parts * self.rank + n %", "page_parts * (1 - self.rank) + n %"),
     "pages of a tile in the wrong order": (
         "load.py",
-        "page_table[request, 2 * tile]",
-        "page_table[request, 2 * tile + 1]",
+        "shuffle_sync(found, lane + page)",
+        "shuffle_sync(found, lane + 1 - page)",
     ),
     "a box begins a row too early": ("load.py", "PAGE) - PAGE", "PAGE) - PAGE - 1"),
     "the product does not wait for P": (
@@ -78,7 +78,7 @@ MUTANTS = {
         VALUES_FULL,
         VALUES_FULL + "\n            self.commit(self.layout.free + self.layout.parts * slot + part)",
     ),
-    "the first product adds to what was there": ("product.py", "accumulate if page == 0 else True", "True"),
+    "the first product adds to what was there": ("product.py", "accumulate | (page > 0)", "True"),
     "scores and output overlap in tensor memory": (
         "layout.py",
         "OUT_COLUMN = SCORE_STAGES * SCORE_COLUMNS",
@@ -154,12 +154,40 @@ MUTANTS = {
         "cute.arch.dealloc_tmem(tensor_memory, TENSOR_MEMORY_COLUMNS, is_two_cta=True)",
         "pass",
     ),
-    "mbarriers and tensor memory are used before they are set up": (
+    "mbarriers are used before they are set up": (
         "kernel.py",
-        "        before_thread_sync()\n        cute.arch.cluster_arrive()\n        cute.arch.cluster_wait()\n"
-        "        after_thread_sync()\n        tensor_memory",
-        "        tensor_memory",
+        "        cute.arch.cluster_wait()\n\n",
+        "\n",
     ),
+    "tensor memory is used before it is allocated": (
+        "kernel.py",
+        "cute.arch.barrier(barrier_id=ALLOCATED, number_of_threads=self.layout.softmax_threads + WARP_LANES)",
+        "pass",
+    ),
+    "tensor memory is given back while it is read": (
+        "kernel.py",
+        "        cute.arch.cluster_arrive_relaxed()\n        cute.arch.sync_threads()\n"
+        "        cute.arch.cluster_wait()\n",
+        "",
+    ),
+    "the rope's scores are overwritten": (
+        "product.py",
+        "q_box, k_box, BOX_STEPS, True",
+        "q_box, k_box, BOX_STEPS, False",
+    ),
+    "the last tiles' pages are those of the first": ("load.py", "offset // TILES_AHEAD % 2 == 0", "offset >= 0"),
+    "page numbers are replaced a turn too early": ("load.py", "if turn % 2 == 0", "if turn % 2 == 1"),
+    "partial results are added with one weight": (
+        "combine.py",
+        "shuffle_sync(weight, n + i)",
+        "shuffle_sync(weight, 0)",
+    ),
+    "a partial result past the last one counts": (
+        "combine.py",
+        "        if lane > last:",
+        "        if lane > WARP_LANES:",
+    ),
+    "partial results are merged before they are there": ("combine.py", "cute.arch.griddepcontrol_wait()", "pass"),
 }
 
 

@@ -111,12 +111,12 @@ MUTANTS = {
     "MLA on Hopper: sums are not announced": Mutant(SM90, At(ARRIVE, code="SUMS_READY"), DEADLOCK),
     "MLA on Hopper: no bytes are announced": Mutant(SM90, At(EXPECT), DEADLOCK, 40),
     "MLA on Blackwell: P is not fenced": Mutant(SM100, At(PROXY, code="fence_proxy"), UNFENCED, 40),
-    "MLA on Blackwell: products are not committed": Mutant(SM100, At(COMMIT), DEADLOCK, 40),
+    "MLA on Blackwell: products are not committed": Mutant(SM100, At(COMMIT), DEADLOCK, 60),
     "MLA on Blackwell: tensor memory is not given back": Mutant(
         SM100, At(DEALLOC), "ends with tensor memory allocated.*, by PTX", 60
     ),
     "MLA on Blackwell: no bytes are announced": Mutant(SM100, At(EXPECT), DEADLOCK, 40),
-    "MLA on Blackwell: mbarriers are not fenced": Mutant(SM100, At(INIT), MADE, 60),
+    "MLA on Blackwell: mbarriers are not fenced": Mutant(SM100, At(INIT), MADE),
     "MLA on Blackwell: warps of a row do not meet": Mutant(SM100, At(BARRIER), "race: |barrier: |nobody wrote", None),
     "rmsnorm: warps do not meet over their sums": Mutant(RMSNORM, At(BARRIER, nth=0), UNORDERED),
     "rmsnorm: the row is not waited for": Mutant(RMSNORM, At(COPY_WAIT), UNWRITTEN),

@@ -10,6 +10,7 @@ from cutesnake.contract import Build, Runner, Variant, not_baked
 from kernels.mla_decode.cute_sm100 import layout
 
 if TYPE_CHECKING:
+    from kernels.mla_decode.cute_sm100.schedule import PairSchedule
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
@@ -17,6 +18,8 @@ TARGETS = {"sm_100a": ("tcgen05", "tensor memory"), "sm_103a": ("tcgen05", "tens
 SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm100"
 DTYPES = ("bf16", "fp16", "fp8")
+# Of partial results, as the DSL and torch call it: as exact as the output, and it holds whatever the values can be.
+PARTIAL_TYPES = {"bf16": ("BFloat16", "bfloat16"), "fp16": ("Float16", "float16"), "fp8": ("Float16", "float16")}
 
 
 @not_baked
@@ -74,9 +77,9 @@ def _program(dtype: str, groups: int, in_place: bool) -> tuple[Any, tuple[Any, .
         tensor(element, batch, rows, layout.LATENT),
         tensor(cutlass.Float32, batch, rows),
         tensor(cutlass.Int32, items, layout.ITEM_COLUMNS),
-        tensor(cutlass.Int32, pairs),
+        tensor(cutlass.Int32, pairs, layout.ITEM_COLUMNS),
         tensor(cutlass.Int32, merges, 4),
-        tensor(cutlass.Float32, partials, rows, layout.LATENT),
+        tensor(getattr(cutlass, PARTIAL_TYPES[dtype][0]), partials, rows, layout.LATENT),
         tensor(cutlass.Float32, partials, rows),
         cutlass.Float32(1.0),
         *(cutlass.Int32(1) for _ in range(3)),
@@ -93,6 +96,18 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     from kernels.mla_decode.split_kv import run
 
     rows = workload.query_tokens * workload.heads
-    schedule = make_schedule(inputs.kv_lengths.tolist(), rows, multiprocessors(inputs.q.device))
-    values = run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS)
+    processors = multiprocessors(inputs.q.device)
+    schedule = make_schedule(inputs.kv_lengths.tolist(), rows, processors, inputs.q.element_size())
+    values = arguments(workload, inputs, outputs, schedule)
     return Runner(Call(build.function(), values), run.launches(build, schedule, rows, layout.CTAS))
+
+
+@not_baked
+def arguments(workload: Workload, inputs: Inputs, outputs: Outputs, schedule: PairSchedule) -> tuple[Any, ...]:
+    """What the exported function takes before the stream."""
+    from kernels.mla_decode.split_kv import run
+
+    partial_dtype = PARTIAL_TYPES[workload.dtype][1]
+    return run.arguments(
+        workload, inputs, outputs, schedule, layout.ITEM_COLUMNS, schedule.pairs, partial_dtype=partial_dtype
+    )

@@ -28,6 +28,7 @@ from kernels.mla_decode.cute_sm100.layout import (
 LANE_STRIDE = 1 << 16  # of a tensor-memory address
 CHUNK = 32  # columns of O that a thread rescales at a time
 ALL_WARPS = 3  # named barrier of all softmax warps; 1 and 2 are of those that share rows
+ALLOCATED = 4  # named barrier of the warps that use tensor memory
 
 
 @dataclass
@@ -40,6 +41,7 @@ class Epilogue:
 
     layout: Layout
     dtype: type[cutlass.Numeric]
+    partial_dtype: type[cutlass.Numeric]
     thread: Int32
     rank: Int32  # of the CTA in its pair
     tensor_memory: cute.Pointer
@@ -142,7 +144,7 @@ class Epilogue:
         if partial < 0:
             self.store_columns(self.tma_out, self.dtype, row_block, request, inverse, is_last)
         else:
-            self.store_columns(self.tma_partial, Float32, row_block, partial, inverse, is_last)
+            self.store_columns(self.tma_partial, self.partial_dtype, row_block, partial, inverse, is_last)
         before_thread_sync()
         # All stores have read the memory that the next tile's P goes to.
         cute.arch.barrier(barrier_id=ALL_WARPS, number_of_threads=self.layout.softmax_threads)

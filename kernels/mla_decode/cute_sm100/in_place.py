@@ -22,7 +22,7 @@ import cutlass.cute as cute
 from cutlass import Int32
 
 from kernels.mla_decode.cute_sm100.layout import SCORE_STAGES
-from kernels.mla_decode.cute_sm100.load import Loader, Pages
+from kernels.mla_decode.cute_sm100.load import Entries, Loader, Pages
 
 
 @dataclass
@@ -31,23 +31,18 @@ class InPlaceLoader(Loader):
 
     @cute.jit
     def load_tiles(
-        self, request: Int32, begin: Int32, end: Int32, length: Int32, count: Int32, here: Pages, ahead: Pages
+        self, request: Int32, begin: Int32, end: Int32, length: Int32, count: Int32, entries: Entries
     ) -> None:
         """Keys as many tiles ahead as there are slots, as the products of the tile before release them."""
         slots, tiles = self.layout.slots, end - begin
-        pages = here
         for tile in cutlass.range(cutlass.min(tiles, slots), unroll=1):
-            following = self.pages(request, begin + tile + 1, length)
-            self.load_keys(pages, begin + tile, length, count + tile)
-            pages = following
+            self.load_keys(self.pages(entries, tile, length), begin + tile, length, count + tile)
         for tile in cutlass.range(tiles, unroll=1):
-            later = self.pages(request, begin + tile + 2, length)
-            self.replace(here, begin + tile, length, count + tile)
-            here, ahead = ahead, later
+            entries = self.look_ahead(entries, request, begin, begin + tile, length)
+            self.replace(self.pages(entries, tile, length), begin + tile, length, count + tile)
             filled = tile + slots - 1
             if (tile > 0) & (filled < tiles):
-                self.load_keys(pages, begin + filled, length, count + filled)
-                pages = self.pages(request, begin + filled + 1, length)
+                self.load_keys(self.pages(entries, filled, length), begin + filled, length, count + filled)
 
     @cute.jit
     def replace(self, pages: Pages, tile: Int32, length: Int32, count: Int32) -> None:

@@ -39,6 +39,8 @@ from cutlass import Float32, Int32
 from cutlass.cute.nvgpu import cpasync, tcgen05
 from cutlass.utils import SmemAllocator
 
+from kernels.mla_decode.cute_sm100.combine import Combine
+from kernels.mla_decode.cute_sm100.epilogue import ALLOCATED
 from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
 from kernels.mla_decode.cute_sm100.in_place import InPlaceLoader
 from kernels.mla_decode.cute_sm100.layout import (
@@ -47,7 +49,10 @@ from kernels.mla_decode.cute_sm100.layout import (
     CTA_ROWS,
     CTAS,
     END,
+    END_ITEM,
+    FIRST_ITEM,
     HALF,
+    ITEM_COLUMNS,
     KEYS,
     LATENT,
     LENGTH,
@@ -58,13 +63,13 @@ from kernels.mla_decode.cute_sm100.layout import (
     ROWS,
     STORE_ROW_BYTES,
     TENSOR_MEMORY_COLUMNS,
+    WARP_LANES,
     WIDTH,
     make_layout,
 )
 from kernels.mla_decode.cute_sm100.load import Loader, Source
 from kernels.mla_decode.cute_sm100.product import Multiplier
 from kernels.mla_decode.cute_sm100.softmax import Softmax
-from kernels.mla_decode.split_kv.combine import Combine
 
 
 class MlaDecodeSm100:
@@ -84,9 +89,9 @@ class MlaDecodeSm100:
         out: cute.Tensor,  # [batch, rows, 512]
         lse: cute.Tensor,  # [batch, rows] fp32
         items: cute.Tensor,  # [items, 8] int32: see schedule.py
-        item_offsets: cute.Tensor,  # [pairs + 1] int32
+        pairs: cute.Tensor,  # [pairs, 8] int32: the first item of each, and where its others are
         merges: cute.Tensor,  # [merged requests, 4] int32: request, first partial, partials, 0
-        out_partial: cute.Tensor,  # [partials, rows, 512] fp32
+        out_partial: cute.Tensor,  # [partials, rows, 512] of 16 bits
         lse_partial: cute.Tensor,  # [partials, rows] fp32, base 2
         scale_log2: Float32,  # softmax scale times log2(e)
         heads: Int32,
@@ -115,21 +120,21 @@ class MlaDecodeSm100:
             mbarriers: cute.struct.MemRange[cutlass.Int64, self.layout.mbarriers]
             tensor_memory: Int32
 
-        self.storage = SharedStorage
+        self.storage, self.partial_dtype = SharedStorage, out_partial.element_type
         self.split_kernel(
-            *(*q_source, *kv_source, page_table, items, item_offsets),
+            *(*q_source, *kv_source, page_table, items, pairs),
             *(*self._store(out), *self._store(out_partial), lse, lse_partial),
             *(scale_log2, heads, hidden_tokens, row_warps),
             boxes,
         ).launch(
-            grid=[CTAS * (item_offsets.shape[0] - 1), 1, 1],
+            grid=[CTAS * pairs.shape[0], 1, 1],
             block=[self.layout.threads, 1, 1],
             cluster=[CTAS, 1, 1],
             stream=stream,
             min_blocks_per_mp=1,
             use_pdl=True,
         )
-        Combine(self.dtype)(merges, out_partial, lse_partial, out, lse, row_warps, stream)
+        Combine(self.dtype, out_partial.element_type)(merges, out_partial, lse_partial, out, lse, row_warps, stream)
 
     def _source(self, tensor: cute.Tensor, boxes: cute.ComposedLayout) -> tuple[Any, ...]:
         """The fields of `Source`: loads of 64 rows, of a part of the latent columns and of the rope's."""
@@ -177,7 +182,7 @@ class MlaDecodeSm100:
         kv_rope_tma: cute.Tensor,
         page_table: cute.Tensor,
         items: cute.Tensor,
-        item_offsets: cute.Tensor,
+        pairs: cute.Tensor,
         tma_out: cute.CopyAtom,
         out_tma: cute.Tensor,
         tma_partial: cute.CopyAtom,
@@ -198,23 +203,21 @@ class MlaDecodeSm100:
         storage = SmemAllocator().allocate(self.storage)
         mbarriers = storage.mbarriers.data_ptr()
 
-        # What the schedule says has its latency while the CTA is set up.
-        first_item, end_item = item_offsets[pair], item_offsets[pair + 1]
-        first = tuple(items[first_item, column] for column in (REQUEST, ROW_BLOCK, BEGIN, END, LENGTH))
         if warp == self.layout.load_warp:  # else their first use waits for them
             for atom in (q_part, q_rope, kv_part, kv_rope, tma_out, tma_partial):
                 cpasync.prefetch_descriptor(atom)
         if warp == 0:
-            with cute.arch.elect_one():
-                self._initialise(mbarriers)
-            cute.arch.mbarrier_init_fence()
+            self._initialise(mbarriers)
+        cute.arch.cluster_arrive_relaxed()
+        # Not before: ptxas moves what is loaded into uniform registers at once, and waits for it there.
+        row = cute.make_rmem_tensor((ITEM_COLUMNS,), Int32)
+        cute.autovec_copy(pairs[pair, None], row)
+        first = tuple(row[column] for column in (REQUEST, ROW_BLOCK, BEGIN, END, LENGTH))
+        first_item, end_item = row[FIRST_ITEM], row[END_ITEM]
+        if warp == self.layout.product_warp:  # the warp that loads need not wait for this
             cute.arch.alloc_tmem(TENSOR_MEMORY_COLUMNS, storage.tensor_memory.ptr, is_two_cta=True)
             cute.arch.relinquish_tmem_alloc_permit(is_two_cta=True)
-        before_thread_sync()
-        cute.arch.cluster_arrive()
         cute.arch.cluster_wait()
-        after_thread_sync()
-        tensor_memory = cute.arch.retrieve_tmem_ptr(Float32, 16, storage.tensor_memory.ptr)
 
         if row_warps == 0:
             # No combine kernel follows: the next kernel's CTAs may come as soon as ours go, and wait for the last of
@@ -234,13 +237,16 @@ class MlaDecodeSm100:
             )
             loader.run(*work, first)
         elif warp == self.layout.product_warp:
+            tensor_memory = self._tensor_memory(storage)
             if rank == 0:
                 self._multiplier(storage, tensor_memory, mbarriers).run(*work)
         else:
+            tensor_memory = self._tensor_memory(storage)
             threads = self.layout.softmax_threads
             softmax = Softmax(
                 layout=self.layout,
                 dtype=self.dtype,
+                partial_dtype=self.partial_dtype,
                 thread=cute.arch.thread_idx()[0],
                 rank=rank,
                 tensor_memory=tensor_memory,
@@ -253,19 +259,31 @@ class MlaDecodeSm100:
             )
             softmax.run(*work, heads, hidden_tokens, (lse, lse_partial))
 
-        # The pair's products use the memory of both CTAs, and each arrives on the other's mbarriers.
+        # The pair's products use the memory of both CTAs, and each arrives on the other's mbarriers: neither goes
+        # before the other is done. Both give tensor memory back together, when their threads have read what is theirs.
         before_thread_sync()
-        cute.arch.cluster_arrive()
+        cute.arch.cluster_arrive_relaxed()
+        cute.arch.sync_threads()
         cute.arch.cluster_wait()
         after_thread_sync()
-        if warp == 0:
+        if warp == self.layout.product_warp:
+            tensor_memory = cute.arch.retrieve_tmem_ptr(Float32, 16, storage.tensor_memory.ptr)
             cute.arch.dealloc_tmem(tensor_memory, TENSOR_MEMORY_COLUMNS, is_two_cta=True)
+
+    def _tensor_memory(self, storage: Any) -> cute.Pointer:
+        """Where it begins, once it has been allocated: for the warps that use it, which meet here."""
+        before_thread_sync()
+        cute.arch.barrier(barrier_id=ALLOCATED, number_of_threads=self.layout.softmax_threads + WARP_LANES)
+        after_thread_sync()
+        return cute.arch.retrieve_tmem_ptr(Float32, 16, storage.tensor_memory.ptr)
 
     def _initialise(self, mbarriers: cute.Pointer) -> None:
         """All are signalled once a phase, by expected bytes or a commit, but P by every softmax warp of the pair."""
-        for number in range(self.layout.mbarriers):
-            count = CTAS * self.layout.softmax_threads // 32 if number == self.layout.p_full else 1
-            cute.arch.mbarrier_init(mbarriers + number, count)
+        with cute.arch.elect_one():
+            for number in range(self.layout.mbarriers):
+                count = CTAS * self.layout.softmax_threads // 32 if number == self.layout.p_full else 1
+                cute.arch.mbarrier_init(mbarriers + number, count)
+        cute.arch.mbarrier_init_fence()
 
     def _targets(self, storage: Any, boxes: cute.ComposedLayout) -> tuple[cute.Tensor, ...]:
         """Shared memory as the loads fill it: Q's parts and rope, the parts and the ropes of all slots."""

@@ -29,11 +29,12 @@ OUT_COLUMN = SCORE_STAGES * SCORE_COLUMNS
 OUT_COLUMNS = LATENT // 2
 TENSOR_MEMORY_COLUMNS = 512  # a power of two that holds OUT_COLUMN + OUT_COLUMNS = 384
 
+WARP_LANES = 32
 LN_2 = 0.6931471805599453
 NEVER = -1.0e30  # running maximum before the first key; finite, so that a wholly masked row gives 2^-inf and no NaN
 
-# Columns of a work item (int32), see schedule.py
-REQUEST, ROW_BLOCK, BEGIN, END, PARTIAL, LENGTH, ITEM_COLUMNS = 0, 1, 2, 3, 4, 5, 8
+# Columns of a work item (int32), see schedule.py. A pair's row has its first item's, and which items are its own.
+REQUEST, ROW_BLOCK, BEGIN, END, PARTIAL, LENGTH, FIRST_ITEM, END_ITEM, ITEM_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Layout:
 
     A slot has what a CTA needs of a tile, in parts of 64 rows, each loaded at once: first its page of keys, then its
     columns of the values of both pages. In place, the keys' parts are those of the values, too (in_place.py). The keys'
-    rope is a box of its own, behind all slots, which comes and goes with the keys' last part.
+    rope is a box of its own, behind all slots, which comes and goes with the keys' first part.
     """
 
     element_bytes: int  # of Q, cache, P and output: 2 or 1
@@ -161,10 +162,18 @@ class Layout:
         return self.page_parts * page + (0 if self.in_place else self.key_parts)
 
     def key_boxes(self, slot: Any, part: int) -> list[tuple[int, Any]]:
-        """Boxes of Q, and of the keys, that have the columns of a part of the keys. The rope's with the last."""
+        """Boxes of Q, and of the keys, that have the columns of a part of the keys. The rope's is another."""
         first = self.first_box(slot, part)
-        boxes = [(self.part_boxes * part + n, first + n) for n in range(self.part_boxes)]
-        return boxes + [(self.boxes - 1, self.kv_boxes + slot)] * (part == self.key_parts - 1)
+        return [(self.part_boxes * part + n, first + n) for n in range(self.part_boxes)]
+
+    def rope_boxes(self, slot: Any) -> tuple[int, Any]:
+        """Of Q and of the keys."""
+        return self.boxes - 1, self.kv_boxes + slot
+
+    @property
+    def rope_steps(self) -> int:
+        """Instructions for the rope's share of a tile's scores."""
+        return self.key_steps - BOX_STEPS * (self.boxes - 1)
 
     def first_box(self, slot: Any, part: Any) -> Any:
         return self.part_boxes * (self.parts * slot + part)

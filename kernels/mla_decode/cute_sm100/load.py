@@ -9,6 +9,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32
 from cutlass.cute.nvgpu import cpasync
+from cutlass.cutlass_dsl import select_
 
 from kernels.mla_decode.cute_sm100.layout import (
     BEGIN,
@@ -21,10 +22,13 @@ from kernels.mla_decode.cute_sm100.layout import (
     PAGE,
     REQUEST,
     ROW_BLOCK,
+    WARP_LANES,
     Layout,
 )
 
 Pages = tuple[Int32, Int32]  # where the cache has the two pages of a tile
+Entries = tuple[Int32, Int32]  # of the page table, a lane's share of as many tiles, by turns
+TILES_AHEAD = WARP_LANES // 2
 
 
 @dataclass(frozen=True)
@@ -69,13 +73,13 @@ class Loader:
         for number in cutlass.range(first_item, end_item, unroll=1):
             request, row_block = next_request, next_block
             begin, end, length = next_begin, next_end, next_length
-            here, ahead = self.pages(request, begin, length), self.pages(request, begin + 1, length)
+            entries = self.lookup(request, begin, length), self.lookup(request, begin + TILES_AHEAD, length)
             self.load_q(request, row_block, q_phase)
             q_phase ^= 1
             following = cutlass.min(number + 1, end_item - 1)
             next_request, next_block = items[following, REQUEST], items[following, ROW_BLOCK]
             next_begin, next_end, next_length = items[following, BEGIN], items[following, END], items[following, LENGTH]
-            self.load_tiles(request, begin, end, length, count, here, ahead)
+            self.load_tiles(request, begin, end, length, count, entries)
             count += end - begin
         # The pair's products still release slots of this CTA: it must not end before.
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, q_phase)
@@ -86,17 +90,16 @@ class Loader:
 
     @cute.jit
     def load_tiles(
-        self, request: Int32, begin: Int32, end: Int32, length: Int32, count: Int32, here: Pages, ahead: Pages
+        self, request: Int32, begin: Int32, end: Int32, length: Int32, count: Int32, entries: Entries
     ) -> None:
-        """The keys of a tile, then the values of the one before. Page numbers are fetched a tile ahead: those of the
-        first two are given."""
-        self.load_keys(here, begin, length, count)
-        for tile in cutlass.range(begin + 1, end, unroll=1):
-            later = self.pages(request, tile + 1, length)
-            self.load_keys(ahead, tile, length, count + tile - begin)
-            self.load_values(here, tile - 1, length, count + tile - 1 - begin)
-            here, ahead = ahead, later
-        self.load_values(here, end - 1, length, count + end - 1 - begin)
+        """In the order in which products release the memory: the keys of a tile, then the values of the one before."""
+        tiles = end - begin
+        for n in cutlass.range(tiles + 1, unroll=1):
+            if n < tiles:
+                self.load_keys(self.pages(entries, n, length), begin + n, length, count + n)
+            if n > 0:
+                entries = self.look_ahead(entries, request, begin, begin + n - 1, length)
+                self.load_values(self.pages(entries, n - 1, length), begin + n - 1, length, count + n - 1)
 
     def wait_for_part(self, count: Int32, part: Any) -> None:
         """The products of the tile that was in the slot of tile `count` before have read it."""
@@ -117,7 +120,7 @@ class Loader:
         self.expect(self.layout.q_full, self.layout.boxes)
         mbarrier = self.mbarriers + self.layout.q_full
         block = CTAS * row_block + self.rank
-        for part in cutlass.range_constexpr(self.layout.key_parts):
+        for part in cutlass.range(self.layout.key_parts, unroll=1):
             self.load_part(self.q, Int32(0), block, part, request, self.q_parts, part, mbarrier)
         self.load_rope(self.q, Int32(0), block, request, self.q_rope, mbarrier)
 
@@ -129,38 +132,59 @@ class Loader:
             index = pages[1]
         row = self.first_row(2 * tile + self.rank, length)
         slot = count % self.layout.slots
-        for part in cutlass.range_constexpr(self.layout.key_parts):
+        for part in cutlass.range(self.layout.key_parts, unroll=1):
             full = self.layout.keys_full + self.layout.key_parts * slot + part
+            mbarrier = self.mbarriers + full
             self.wait_for_part(count, part)
-            self.expect(full, len(self.layout.key_boxes(slot, part)))
-            place = self.layout.parts * slot + part
-            self.load_part(self.kv, row, Int32(0), part, index, self.parts, place, self.mbarriers + full)
-            if cutlass.const_expr(part == self.layout.key_parts - 1):
-                self.load_rope(self.kv, row, Int32(0), index, self.ropes[None, None, slot], self.mbarriers + full)
+            if part == 0:
+                self.expect(full, self.layout.part_boxes + 1)
+                self.load_rope(self.kv, row, Int32(0), index, self.ropes[None, None, slot], mbarrier)
+            else:
+                self.expect(full, self.layout.part_boxes)
+            self.load_part(self.kv, row, Int32(0), part, index, self.parts, self.layout.parts * slot + part, mbarrier)
 
     @cute.jit
     def load_values(self, pages: Pages, tile: Int32, length: Int32, count: Int32) -> None:
         """Both pages of a tile, this CTA's half of the columns."""
         slot, page_parts = count % self.layout.slots, self.layout.page_parts
-        for page in cutlass.range_constexpr(2):
+        for n in cutlass.range(2 * page_parts, unroll=1):
+            page = n // page_parts
+            index = Int32(select_(page == 0, *pages))
             row = self.first_row(2 * tile + page, length)
-            for n in cutlass.range_constexpr(page_parts):
-                part = self.layout.values_part(page) + n
-                full = self.layout.values_full + page_parts * (2 * slot + page) + n
-                self.wait_for_part(count, part)
-                self.expect(full, self.layout.part_boxes)
-                columns, place = page_parts * self.rank + n, self.layout.parts * slot + part
-                self.load_part(self.kv, row, Int32(0), columns, pages[page], self.parts, place, self.mbarriers + full)
+            part = self.layout.values_part(0) + n
+            full = self.layout.values_full + 2 * page_parts * slot + n
+            self.wait_for_part(count, part)
+            self.expect(full, self.layout.part_boxes)
+            columns, place = page_parts * self.rank + n % page_parts, self.layout.parts * slot + part
+            self.load_part(self.kv, row, Int32(0), columns, index, self.parts, place, self.mbarriers + full)
+
+    def lookup(self, request: Int32, tile: Int32, length: Int32) -> Int32:
+        """The pages of the next tiles from this one on, one in each lane.
+
+        So they are not in uniform registers, where ptxas would wait for them at once. Entries past the request's end
+        are not looked at: the last page stands for those, of which nothing is read (`first_row`).
+        """
+        last = cutlass.max(length - 1, 0) // PAGE
+        return self.page_table[request, cutlass.min(2 * tile + cute.arch.lane_idx(), last)]
 
     @cute.jit
-    def pages(self, request: Int32, tile: Int32, length: Int32) -> Pages:
-        """Of a tile. Entries past the request's end are not looked at."""
-        first, second = Int32(0), Int32(0)
-        if length > 2 * PAGE * tile:
-            first = self.page_table[request, 2 * tile]
-        if length > 2 * PAGE * tile + PAGE:
-            second = self.page_table[request, 2 * tile + 1]
-        return first, second
+    def look_ahead(self, entries: Entries, request: Int32, begin: Int32, tile: Int32, length: Int32) -> Entries:
+        """With new entries in place of those that all come before this tile, which is the last to be loaded of all."""
+        even, odd = entries
+        turn = (tile - begin) // TILES_AHEAD
+        if ((tile - begin) % TILES_AHEAD == 0) & (turn > 0):
+            found = self.lookup(request, tile + TILES_AHEAD, length)
+            if turn % 2 == 0:
+                odd = found
+            else:
+                even = found
+        return even, odd
+
+    def pages(self, entries: Entries, offset: Int32, length: Int32) -> Pages:
+        """Of the item's tile number `offset`. Of a request without keys the entries may be anything: then 0."""
+        lane = 2 * (offset % TILES_AHEAD)
+        found = Int32(select_(offset // TILES_AHEAD % 2 == 0, *entries))
+        return tuple(Int32(select_(length > 0, cute.arch.shuffle_sync(found, lane + page), 0)) for page in range(2))
 
     def first_row(self, page: Int32, length: Int32) -> Int32:
         """Of the box of a page, from the page's own first row: 0, or negative where the request fills it in part.

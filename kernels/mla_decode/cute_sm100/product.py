@@ -49,11 +49,11 @@ class Multiplier:
             tiles = items[number, END] - items[number, BEGIN]
             cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_full, q_phase)
             q_phase ^= 1
-            self.issue_scores(count, tiles == 1)
-            for tile in cutlass.range(1, tiles, unroll=1):
-                self.issue_scores(count + tile, tile == tiles - 1)
-                self.issue_values(count + tile - 1, tile > 1)
-            self.issue_values(count + tiles - 1, tiles > 1)
+            for n in cutlass.range(tiles + 1, unroll=1):
+                if n < tiles:
+                    self.issue_scores(count + n, n == tiles - 1)
+                if n > 0:
+                    self.issue_values(count + n - 1, n > 1)
             count += tiles
 
     @cute.jit
@@ -65,20 +65,26 @@ class Multiplier:
         place = count % SCORE_STAGES
         scores = cute.make_tensor(self.scores.iterator + SCORE_COLUMNS * place, self.scores.layout)
         slot, phase = self.slot_of(count)
-        qk, _ = self.make_products()
-        qk.set(tcgen05.Field.ACCUMULATE, False)
-        for part in cutlass.range_constexpr(self.layout.key_parts):
+        for part in cutlass.range(self.layout.key_parts, unroll=1):  # straight code runs short of uniform registers
             full = self.layout.keys_full + self.layout.key_parts * slot + part
             cute.arch.mbarrier_wait(self.mbarriers + full, phase)
+            if part == 0:
+                self.multiply_keys(scores, *self.layout.rope_boxes(slot), self.layout.rope_steps, False)
             for q_box, k_box in self.layout.key_boxes(slot, part):
-                for k in cutlass.range_constexpr(min(BOX_STEPS, self.layout.key_steps - BOX_STEPS * q_box)):
-                    cute.gemm(qk, scores, self.q[None, None, k, q_box], self.k[None, None, k, k_box], scores)
-                    qk.set(tcgen05.Field.ACCUMULATE, True)
+                self.multiply_keys(scores, q_box, k_box, BOX_STEPS, True)
             if cutlass.const_expr(not self.layout.in_place):
                 self.commit(self.layout.free + self.layout.parts * slot + part)
         self.commit(self.layout.scores_full + place)
         if is_last:
             self.commit(self.layout.q_empty)
+
+    def multiply_keys(self, scores: cute.Tensor, q_box: Any, k_box: Any, steps: int, accumulate: bool) -> None:
+        """S (+)= Q K^T over the columns of a box."""
+        qk, _ = self.make_products()
+        qk.set(tcgen05.Field.ACCUMULATE, accumulate)
+        for k in range(steps):
+            cute.gemm(qk, scores, self.q[None, None, k, q_box], self.k[None, None, k, k_box], scores)
+            qk.set(tcgen05.Field.ACCUMULATE, True)
 
     @cute.jit
     def issue_values(self, count: Int32, accumulate: cutlass.Boolean) -> None:
@@ -86,20 +92,21 @@ class Multiplier:
         slot, phase = self.slot_of(count)
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.p_full, count % 2)
         after_thread_sync()
-        _, pv = self.make_products()
-        page_parts, part_units = self.layout.page_parts, self.layout.part_units
-        for n in cutlass.range_constexpr(2 * page_parts):
-            page, columns = divmod(n, page_parts)
-            part = self.layout.values_part(page) + columns
+        page_parts, part_units, steps = self.layout.page_parts, self.layout.part_units, self.layout.unit_steps
+        for n in cutlass.range(2 * page_parts, unroll=1):
+            page, columns = n // page_parts, n % page_parts
+            part = self.layout.values_part(0) + n
             cute.arch.mbarrier_wait(self.mbarriers + self.layout.values_full + 2 * page_parts * slot + n, phase)
+            _, pv = self.make_products()
             for unit in cutlass.range_constexpr(part_units):
                 half = part_units * columns + unit
                 place = part_units * (self.layout.parts * slot + part) + unit
                 out = cute.make_tensor(self.out.iterator + OUT_COLUMNS // 2 * half, self.out.layout)
-                pv.set(tcgen05.Field.ACCUMULATE, accumulate if page == 0 else True)
-                for k in cutlass.range_constexpr(self.layout.unit_steps):
-                    p_box, p_step = divmod(self.layout.unit_steps * page + k, BOX_STEPS)
-                    cute.gemm(pv, out, self.p[None, None, p_step, p_box], self.v[None, None, k, place], out)
+                pv.set(tcgen05.Field.ACCUMULATE, accumulate | (page > 0))
+                for k in cutlass.range_constexpr(steps):
+                    step = steps * page + k
+                    p = self.p[None, None, step % BOX_STEPS, step // BOX_STEPS]
+                    cute.gemm(pv, out, p, self.v[None, None, k, place], out)
                     pv.set(tcgen05.Field.ACCUMULATE, True)
             self.commit(self.layout.free + self.layout.parts * slot + part)
         self.commit(self.layout.out_full)

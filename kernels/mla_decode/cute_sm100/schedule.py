@@ -7,39 +7,49 @@ keys has one tile, all hidden, so that its output is written.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernels.mla_decode.cute_sm100.layout import CTAS, ITEM_COLUMNS, KEYS, ROWS
+from kernels.mla_decode.cute_sm100.layout import CTAS, FIRST_ITEM, ITEM_COLUMNS, KEYS, ROWS
 from kernels.mla_decode.split_kv.plan import COMBINE_WARPS, Prices, Schedule, make_lane, merges_of
 
-# In units of the time that one tile takes. Not fitted: no card of this kind was at hand.
-PRICES = Prices(item=2.0, merge=2.0, partial=0.0)
-COMBINE_CTAS = 5  # of the combine kernel on a multiprocessor, by their registers
+# By bytes of an element, in units of the time that one tile takes: 1.25 and 0.57 us by ptxsim's clock of a B200. They
+# were chosen by it (README.md); no card of this kind was at hand.
+PRICES = {2: Prices(item=2.0, merge=3.5, partial=1.0), 1: Prices(item=4.0, merge=6.0, partial=2.0)}
+COMBINE_CTAS = 4  # of the combine kernel on a multiprocessor, by their registers
 
 
 @dataclass(frozen=True)
-class OneWave(Schedule):
-    """A schedule whose merged rows have no more warps each than `most_row_warps`."""
+class PairSchedule(Schedule):
+    """The schedule of pairs of CTAs, with the combine kernel's warps to a row: as many as run at once."""
 
     most_row_warps: int
 
     @property
     def row_warps(self) -> int:
-        return min(super().row_warps, self.most_row_warps)
+        return self.most_row_warps if self.merges else 0
+
+    @property
+    def pairs(self) -> list[list[int]]:
+        """What a pair reads first: its first item, and which items are its own."""
+        return [
+            [*self.items[begin][:FIRST_ITEM], begin, end] if begin < end else [0] * ITEM_COLUMNS
+            for begin, end in itertools.pairwise(self.offsets)
+        ]
 
 
 def make_schedule(
     lengths: Sequence[int],
     rows: int,
     processors: int,
-    prices: Prices = PRICES,
-) -> Schedule:
+    element_bytes: int = 2,
+) -> PairSchedule:
     """Split requests of these kv lengths (tokens), each with `rows` query rows, over the device's multiprocessors."""
     row_blocks = -(-rows // ROWS)
     pairs = max(1, processors // (CTAS * row_blocks))
     tiles = [max(1, -(-length // KEYS)) for length in lengths]
-    lane = make_lane(tiles, pairs, prices)
+    lane = make_lane(tiles, pairs, PRICES[element_bytes])
     items, offsets = [], [0]
     for pieces in lane:
         for row_block in range(row_blocks):
@@ -49,10 +59,10 @@ def make_schedule(
             offsets.append(len(items))
     merges = merges_of(lane)
     partials, most = sum(merge[2] for merge in merges), _most_row_warps(rows * len(merges), processors)
-    return OneWave(lane, items, offsets, merges, partials, most)
+    return PairSchedule(lane, items, offsets, merges, partials, most)
 
 
 def _most_row_warps(rows: int, processors: int) -> int:
     """Warps of the combine kernel that may share a row so that all its CTAs run at once: a second wave of them takes as
     long as the first."""
-    return max((n for n in (2, 4, 8) if rows * n <= COMBINE_WARPS * COMBINE_CTAS * processors), default=1)
+    return max((n for n in (1, 2, 4, 8) if rows * n <= COMBINE_WARPS * COMBINE_CTAS * processors), default=1)

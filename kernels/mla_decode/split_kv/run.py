@@ -24,11 +24,18 @@ def launches(build: Build, schedule: Schedule, rows: int, ctas: int) -> tuple[La
 
 
 def arguments(
-    workload: Workload, inputs: Inputs, outputs: Outputs, schedule: Schedule, item_columns: int
+    workload: Workload,
+    inputs: Inputs,
+    outputs: Outputs,
+    schedule: Schedule,
+    item_columns: int,
+    workers: list[Any] | None = None,
+    partial_dtype: str = "float32",
 ) -> tuple[Any, ...]:
     """What the exported functions take before the stream, in the order of their kernels' `__call__`.
 
-    The workspace for partial results is allocated here. `item_columns` is the width of the table of work items.
+    The workspace for partial results, whose outputs are of torch's `partial_dtype`, is allocated here. `item_columns`
+    is the width of the table of work items, `workers` the table of what each worker has to do (None: the offsets).
     """
     import torch
 
@@ -39,8 +46,8 @@ def arguments(
     def integers(values: list[Any]) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.int32, device=device)
 
-    def workspace(*shape: int) -> torch.Tensor:
-        return torch.empty(shape, dtype=torch.float32, device=device)
+    def workspace(dtype: str, *shape: int) -> torch.Tensor:
+        return torch.empty(shape, dtype=getattr(torch, dtype), device=device)
 
     partials = max(1, schedule.partials)
     return (
@@ -50,10 +57,10 @@ def arguments(
         outputs.out.view(w.batch, rows, w.latent),
         outputs.lse.view(w.batch, rows),
         integers(schedule.items or [[0] * item_columns]),
-        integers(schedule.offsets),
+        integers(schedule.offsets if workers is None else workers),
         integers(schedule.merges or [[0, 0, 0, 0]]),
-        workspace(partials, rows, w.latent),
-        workspace(partials, rows),
+        workspace(partial_dtype, partials, rows, w.latent),
+        workspace("float32", partials, rows),
         inputs.softmax_scale * math.log2(math.e),
         w.heads,
         w.query_tokens - 1 if w.causal else 0,

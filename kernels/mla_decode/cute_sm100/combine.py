@@ -1,0 +1,148 @@
+"""MLA decode for Blackwell in CuTe DSL: the kernel that merges the partial results of split requests."""
+
+from __future__ import annotations
+
+import cuda.bindings.driver as cuda
+import cutlass
+import cutlass.cute as cute
+from cutlass import Float32, Int32
+
+from kernels.mla_decode.cute_sm100.layout import LATENT, LN_2, WARP_LANES
+from kernels.mla_decode.split_kv.plan import COMBINE_WARPS
+
+IN_FLIGHT = 16  # registers of a lane into which partial results are loaded at once
+
+
+class Combine:
+    """out = sum_i w_i out_i / sum_i w_i with w_i = 2^(lse_i - max lse); of a row without keys 0, and its lse +inf.
+
+    `row_warps` of a CTA's warps share a row's columns, and each goes through all partial results: nothing has to be
+    exchanged. What it can hold of them it asks for before it knows their weights, since the kernel is short and made of
+    latencies. `element` is the type of the partial results, of 16 bits.
+    """
+
+    def __init__(self, dtype: type[cutlass.Numeric], element: type[cutlass.Numeric]):
+        self.dtype = dtype
+        self.element = element
+
+    @cute.jit
+    def __call__(
+        self,
+        merges: cute.Tensor,  # [merged requests, 4] int32: request, first partial, number of partials (2 or more), 0
+        out_partial: cute.Tensor,  # [partials, rows, 512]
+        lse_partial: cute.Tensor,  # [partials, rows] fp32, base 2
+        out: cute.Tensor,  # [batch, rows, 512]
+        lse: cute.Tensor,  # [batch, rows] fp32, natural
+        row_warps: Int32,  # 1, 2, 4 or 8; 0: nothing was split, no launch
+        stream: cuda.CUstream,
+    ):
+        if row_warps > 0:
+            blocks = cute.ceil_div(out.shape[1] * row_warps, COMBINE_WARPS)
+            self.combine_kernel(merges, out_partial, lse_partial, out, lse, row_warps).launch(
+                grid=[blocks, merges.shape[0], 1],
+                block=[WARP_LANES * COMBINE_WARPS, 1, 1],
+                stream=stream,
+                use_pdl=True,
+            )
+
+    @cute.kernel
+    def combine_kernel(
+        self,
+        merges: cute.Tensor,
+        out_partial: cute.Tensor,
+        lse_partial: cute.Tensor,
+        out: cute.Tensor,
+        lse: cute.Tensor,
+        row_warps: Int32,
+    ):
+        warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+        block, merge, _ = cute.arch.block_idx()
+        row = (block * COMBINE_WARPS + warp) // row_warps
+        share = warp % row_warps
+        request, first, partials = merges[merge, 0], merges[merge, 1], merges[merge, 2]
+        # The schedule was written before the split kernel; its partial results only exist once it has ended.
+        cute.arch.griddepcontrol_wait()
+        cute.arch.griddepcontrol_launch_dependents()
+        if row < out.shape[1]:
+            work = (out_partial, lse_partial, out, lse, request, first, partials, row, share)
+            if row_warps == 8:
+                self._merge(8, *work)
+            elif row_warps == 4:
+                self._merge(4, *work)
+            elif row_warps == 2:
+                self._merge(2, *work)
+            else:
+                self._merge(1, *work)
+
+    @cute.jit
+    def _merge(
+        self,
+        row_warps: cutlass.Constexpr,
+        out_partial: cute.Tensor,
+        lse_partial: cute.Tensor,
+        out: cute.Tensor,
+        lse: cute.Tensor,
+        request: Int32,
+        first: Int32,
+        partials: Int32,
+        row: Int32,
+        share: Int32,
+    ) -> None:
+        """A warp's columns of a row, of all its partial results, as many as there are lanes at a time."""
+        lane = cute.arch.lane_idx()
+        columns = LATENT // (WARP_LANES * row_warps)  # of a lane
+        depth = IN_FLIGHT * 32 // (columns * self.element.width)  # partial results that are loaded at once
+        place = WARP_LANES * share + lane
+        parts = cute.local_tile(out_partial, (1, 1, columns), (None, row, None))[0, 0, None, None, place]
+        top, total = -Float32.inf, Float32(0.0)
+        sums = cute.make_rmem_tensor((columns,), Float32)
+        sums.fill(0.0)
+        for group in cutlass.range(0, partials, WARP_LANES, unroll=1):
+            last = cutlass.min(partials - group, WARP_LANES) - 1  # of this group
+            start = first + group
+            found = self._load(parts, start, Int32(0), last, depth, columns)
+            mine = lse_partial[start + cutlass.min(lane, last), row]
+            new = cute.arch.fmax(top, cute.arch.warp_reduction_max(mine))
+            if new == -Float32.inf:
+                new = Float32(0.0)  # no partial result has seen a key: their weights are 0, not NaN
+            weight = cute.math.exp2(mine - new, fastmath=True)
+            if lane > last:
+                weight = Float32(0.0)
+            factor = cute.math.exp2(top - new, fastmath=True)
+            top, total = new, total * factor + cute.arch.warp_reduction_sum(weight)
+            for c in cutlass.range_constexpr(columns):
+                sums[c] = sums[c] * factor
+            self._add(sums, found, weight, Int32(0), depth, columns)
+            for n in cutlass.range(depth, last + 1, depth, unroll=1):
+                found = self._load(parts, start, n, last, depth, columns)
+                self._add(sums, found, weight, n, depth, columns)
+        inverse, natural = Float32(0.0), Float32.inf
+        if total > 0.0:
+            inverse = 1.0 / total
+            natural = (top + cute.math.log2(total, fastmath=True)) * LN_2
+        result = cute.make_rmem_tensor((columns,), self.dtype)
+        for c in cutlass.range_constexpr(columns):
+            sums[c] = sums[c] * inverse
+        result.store(sums.load().to(self.dtype))
+        target = cute.local_tile(out, (1, 1, columns), (request, row, None))[0, 0, None, place]
+        cute.autovec_copy(result, target)
+        if (share == 0) & (lane == 0):
+            lse[request, row] = natural
+
+    def _load(self, parts: cute.Tensor, start: Int32, n: Int32, last: Int32, depth: int, columns: int) -> cute.Tensor:
+        """This lane's columns of the partial results from number n of a group on: registers (columns, depth).
+
+        Past the group's last one it is loaded again, from L1, and its weight there is 0.
+        """
+        found = cute.make_rmem_tensor((columns, depth), self.element)
+        for i in range(depth):
+            cute.autovec_copy(parts[None, start + cutlass.min(n + i, last)], found[None, i])
+        return found
+
+    def _add(self, sums: cute.Tensor, found: cute.Tensor, weight: Float32, n: Int32, depth: int, columns: int) -> None:
+        """Each of them times its weight, which lane n + i of the warp has."""
+        for i in range(depth):
+            one = cute.arch.shuffle_sync(weight, n + i)
+            values = found[None, i].load().to(Float32)
+            for c in range(columns):
+                sums[c] = sums[c] + one * values[c]
