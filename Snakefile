@@ -5,6 +5,9 @@ from snakemake.utils import min_version
 min_version("9.0")
 
 
+include: "workflow/rules/config.smk"
+
+
 # What --configfile and --config say is laid over this one: lists and single values replace, mappings are merged.
 configfile: f"{workflow.basedir}/config/config.yaml"
 

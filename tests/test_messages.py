@@ -1,13 +1,14 @@
-"""What is refused is refused in one line that says what would be right; what Snakemake itself says of its files."""
+"""What is refused is refused in one line that says what would be right."""
 
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from cutesnake.plan import machine
+from cutesnake.plan import given, machine
 from project import ROOT, snakemake
 
 
@@ -73,33 +74,89 @@ def test_the_locale_does_not_matter(project) -> None:
     assert "UTF-8" in (project / "results/mla_report.html").read_text(encoding="utf-8").upper()
 
 
-# Snakemake reads these files before any code of the project runs: docs/faults.md says what is seen, and this holds it.
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "content", "last"),
-    [
-        ([], None, "FileNotFoundError: [Errno 2] No such file or directory: '{path}'"),
-        ([], "folder", "IsADirectoryError: [Errno 21] Is a directory: '{path}'"),
-        ([], b"stages: []\n# \xff\n", "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position"),
-        ([], b"stages:\n\t- inspect\n", "Config file is not valid JSON or YAML."),
-        (["compiled"], b"stages: []\n", "FileNotFoundError: [Errno 2] No such file or directory: 'compiled'"),
-    ],
-)
-def test_what_snakemake_says_of_a_configuration_that_it_cannot_read(tmp_path, arguments, content, last) -> None:
-    path = tmp_path / "run.yaml"
+CONFIGURATIONS = [
+    (None, "run.yaml: No such file or directory"),
+    ("folder", "run.yaml: Is a directory"),
+    (b"stages: []\n# \xff\n", "run.yaml:2: this is not UTF-8; save the file with that encoding"),
+    (b"stages:\n\t- inspect\n", "run.yaml:2: found character '\\t' that cannot start any token; indent with spaces"),
+    (b"stages: *all\n", "run.yaml:1: found undefined alias 'all'"),
+    (b"- inspect\n", "run.yaml: it must have keys at its top level"),
+    (b"", "run.yaml: it must have keys at its top level"),
+]
+
+
+def make(path: Path, content: bytes | str | None) -> Path:
     if content == "folder":
         path.mkdir()
     elif content is not None:
         path.write_bytes(content)
-    command = [sys.executable, "-m", "snakemake", "-n", "--cores", "1", "--configfile", str(path), *arguments]
-    together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    done = subprocess.run(command, cwd=ROOT, text=True, timeout=60, check=False, **together)
-    said = done.stdout.strip().splitlines()
-    assert done.returncode != 0 and last.format(path=path) in said[-1]
+    return path
+
+
+@pytest.mark.parametrize(("content", "words"), CONFIGURATIONS)
+@pytest.mark.parametrize(
+    "form", ["--configfile {}", "--configfiles {}", "--configfile={}", "-n --configfile {} -q all"]
+)
+def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, form, content, words) -> None:
+    path = make(tmp_path / "run.yaml", content)
+    with pytest.raises(SystemExit) as caught:
+        given.check(form.format(path).split())
+    assert words in caught.value.code and "\n" not in caught.value.code
+    assert caught.value.code.startswith(f"--configfile {path}")
+
+
+def test_a_target_behind_the_files_is_told_from_a_file(tmp_path) -> None:
+    path = make(tmp_path / "run.yaml", b"stages: []\n")
+    with pytest.raises(SystemExit, match=r"compiled: No such file or directory; .* name targets before it"):
+        given.check(["--configfile", str(path), "compiled"])
+    given.check(["compiled", "--configfile", str(path), str(path), "--", "compiled"])
+    given.check(["--configfile", str(path), "--cores", "1"])
+
+
+@pytest.mark.parametrize("option", ["--configfile", "--config"])
+def test_an_option_that_is_there_twice_is_refused(option, tmp_path) -> None:
+    path = make(tmp_path / "run.yaml", b"stages: []\n")
+    value = {"--configfile": str(path), "--config": "targets=[]"}[option]
+    with pytest.raises(SystemExit, match=f"{option} is there twice, and Snakemake would take the last one alone"):
+        given.check([option, value, "-n", f"{option}={value}"])
+
+
+def test_what_can_be_read_once_only_is_left_to_snakemake() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"stages: []\n")
+    os.close(writing)
+    given.check(["--configfile", f"/dev/fd/{reading}"])
+    assert os.read(reading, 100) == b"stages: []\n"
+    os.close(reading)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("action", ["--dry-run", "--lint"])
+@pytest.mark.parametrize("profile", ["default", "local", "none"])
+def test_snakemake_itself_is_asked_only_without_our_profiles(tmp_path, profile) -> None:
+    path = make(tmp_path / "run.yaml", b"stages: []\n# \xff\n")
+    command = [sys.executable, "-m", "snakemake", "-n", "--cores", "1", "--workflow-profile", profile]
+    together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 60}
+    done = subprocess.run([*command, "--configfile", str(path)], cwd=ROOT, check=False, **together)
+    said = done.stdout.strip().splitlines()
+    assert done.returncode != 0
+    if profile == "none":
+        assert "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position" in said[-1]
+    else:
+        assert said[-1] == f"--configfile {path}:2: this is not UTF-8; save the file with that encoding"
+        assert len(said) == 2, "and the profile that is used"
+
+
+@pytest.mark.parametrize(("content", "words"), CONFIGURATIONS[2:4])
+def test_a_mistake_in_the_configuration_of_the_project_has_its_line(fresh, content, words) -> None:
+    make(fresh / "config/config.yaml", content)
+    done = snakemake(fresh, "--dry-run")
+    said = done.stdout + done.stderr
+    assert done.returncode != 0 and "Traceback" not in said
+    assert words.replace("run.yaml", "config/config.yaml") in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("action", ["--dry-run", "--summary", "--lint"])
 def test_a_folder_that_cannot_be_written_is_named_and_another_one_works(tmp_path, action) -> None:
     """A read-only mount of the project, in a name space of its own, which needs root."""
     mount = f"mount --bind {ROOT} {ROOT} && mount -o remount,ro,bind {ROOT}"
@@ -117,6 +174,8 @@ def test_a_folder_that_cannot_be_written_is_named_and_another_one_works(tmp_path
 
     first = run("")
     said = first.stdout + first.stderr
-    assert f"{ROOT} cannot be written, and Snakemake keeps notes there even for a dry run" in said
+    assert "Traceback" not in said
+    refused = f"{ROOT} cannot be written, and Snakemake keeps notes there even for a dry run: name another folder"
+    assert (first.returncode == 0, refused in said) == ((False, True) if action != "--lint" else (True, False)), said
     elsewhere = run(f"--directory {tmp_path}")
     assert elsewhere.returncode == 0 and "cannot be written" not in elsewhere.stdout + elsewhere.stderr

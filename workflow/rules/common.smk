@@ -8,8 +8,6 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
-
 from cutesnake import fault, folder, forks, record, turns
 from cutesnake.build import apart
 from cutesnake.catalog import load_kernel
@@ -21,6 +19,7 @@ from cutesnake.plan import machine, matrix, nodes, travel
 FORESEEN = (
     configuration.ConfigError,
     baseline.BaselineError,
+    folder.FolderError,
     machine.MachineError,
     nodes.NodesError,
     travel.TravelError,
@@ -33,6 +32,7 @@ try:
     EXPERIMENT = configuration.check(config)
     CLASSES = nodes.read_classes(EXPERIMENT.machines) if EXPERIMENT.machines else {}
     if workflow.is_main_process:
+        folder.check_notes(sys.argv)
         MACHINE = machine.probe(matrix.modules_needed(EXPERIMENT))
         MACHINE, PLACES = nodes.sort_out(CLASSES, MACHINE, Path("results"))
         PLANNED_AFTER = folder.last_run()
@@ -43,8 +43,6 @@ try:
     BASELINE = baseline.locate(EXPERIMENT.baseline) if EXPERIMENT.baseline else None
 except FORESEEN as error:
     raise WorkflowError(str(error)) from None
-if workflow.is_main_process and (advice := folder.advice()):
-    logger.warning(advice)
 
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.
 PROJECT = Path(os.path.relpath(workflow.basedir))

@@ -8,11 +8,13 @@ import fcntl
 import os
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 LOCK = ".snakemake/cutesnake.lock"
 PATIENCE_SECONDS = 1.0  # another run that only looks has the lock for a moment
 BUSY = "another run is under way in this folder; wait for it to end, or use a copy of the folder"
+NEEDS_NO_NOTES = frozenset(("--lint", "--list-rules", "--list", "-l", "--list-target-rules", "--lt"))  # of Snakemake
 _held: list[int] = []  # the descriptor stays open, and the lock held, until this process ends, however it ends
 
 
@@ -20,15 +22,15 @@ class FolderError(OSError):
     """The working directory cannot be used now. One line that says why and what to do."""
 
 
-def advice() -> str:
-    """One line for who looks at the graph in a folder that Snakemake cannot keep its notes in; else empty.
+def check_notes(arguments: Sequence[str]) -> None:
+    """FolderError where Snakemake cannot keep its notes, which would end it with a traceback even in a dry run.
 
-    Snakemake itself then ends with a traceback, after this line: it writes `.snakemake/` for a dry run too.
+    `arguments` are those of the command line: what needs no notes goes on.
     """
     notes = Path(LOCK).parent
-    if os.access(notes if notes.is_dir() else Path(), os.W_OK | os.X_OK):
-        return ""
-    return (
+    if os.access(notes if notes.is_dir() else Path(), os.W_OK | os.X_OK) or not NEEDS_NO_NOTES.isdisjoint(arguments):
+        return
+    raise FolderError(
         f"{Path.cwd()} cannot be written, and Snakemake keeps notes there even for a dry run: name another folder to "
         "work in with --directory, or make it writable"
     )

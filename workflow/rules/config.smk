@@ -1,0 +1,15 @@
+"""config/config.yaml, read strictly before Snakemake reads it: that tells neither a line nor, at times, the file."""
+
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
+
+from cutesnake import strict_yaml
+
+try:
+    strict_yaml.read(Path(workflow.basedir, "config/config.yaml"), "config/config.yaml")
+except strict_yaml.YamlError as error:
+    raise WorkflowError(str(error)) from None
