@@ -1,0 +1,57 @@
+"""What the entries beside this file say of cuTile's compiler, to be compiled: one device function of `mla_decode` each.
+
+Every function here gives what `cutesnake.build.cutile.build` compiles. It differs from the project's own kernel (128
+query rows x 64 keys, latent width in two parts, eight warps that compute) in what its name says and in nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cuda.tile as ct
+from cutesnake.build.cutile import DeviceFunction, array, scalar
+from kernels.mla_decode.cutile.kernel import ConstInt, attend_item, entry, natural, store_result, whole
+
+LATENT, ROPE, LATENCY = 512, 64, 1
+
+
+@ct.kernel
+def either(
+    Q, KV, PageTable, Items, Out, Lse, Partial, PartialLse, scale_log2: float, heads: int, causal_tokens: int,
+    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PARTS: ConstInt, LATENCY: ConstInt,
+):  # fmt: skip
+    """An item is a whole request or a piece of one: results are stored in one of two places."""
+    request, partial = entry(Items, ct.bid(1), 0), entry(Items, ct.bid(1), 4)
+    out, lse = attend_item(
+        Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
+    )  # fmt: skip
+    if partial == 0:
+        store_result(Out, Lse, request, out, natural(lse), TILE_H, LATENT // PARTS, PARTS)
+    else:
+        store_result(Partial, PartialLse, partial, out, lse, TILE_H, LATENT // PARTS, PARTS)
+
+
+def attention(kernel: Any = whole, rows: int = 128, keys: int = 64, parts: int = 2, warps: int = 8) -> DeviceFunction:
+    pages, items = (array("int32", 2, aligned=False) for _ in range(2))
+    out = [array("bf16", 3), array("fp32", 2, aligned=False)]
+    partial = [array("fp32", 3), array("fp32", 2, aligned=False)] if kernel is either else []
+    numbers = [scalar("fp32"), scalar("int32"), scalar("int32"), rows, keys, LATENT, ROPE, parts, LATENCY]
+    inputs = [array("bf16", 3), array("bf16", 3), pages, items]
+    return DeviceFunction("trial", "trial", kernel.replace_hints(num_worker_warps=warps), [*inputs, *out, *partial, *numbers])
+
+
+def as_it_is() -> DeviceFunction:
+    return attention()
+
+
+def four_warps() -> DeviceFunction:
+    return attention(warps=4)
+
+
+def twice_the_keys() -> DeviceFunction:
+    """A tile of keys of 128 x 576 in bf16 takes 147 KB, and the query rows as much: more than the 227 KB there are."""
+    return attention(keys=128)
+
+
+def a_store_under_a_test() -> DeviceFunction:
+    return attention(either)
