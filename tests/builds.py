@@ -47,8 +47,12 @@ def simulate(
     parameters: dict[str, Any],
     distributions: Sequence[str] = ("randn",),
     schedules: Sequence[str] = ("random",),
+    processors: int | None = None,
 ) -> dict[str, Any]:
-    """The record of a correctness case that ptxsim runs: a build of `variant` on the workload of `parameters`."""
+    """The record of a correctness case that ptxsim runs: a build of `variant` on the workload of `parameters`.
+
+    `processors` are the multiprocessors of the card that is simulated, by default those of the target's.
+    """
     from cutesnake.measure.case import Case
     from cutesnake.simulate import simulation
 
@@ -60,7 +64,10 @@ def simulate(
         variant={"id": variant.id, "params": dict(variant.params)},
         parameters=parameters,
         build=str(build(operator, kernel, target, variant)),
-        settings={"seeds": [0], "distributions": list(distributions), "schedules": list(schedules)},
+        settings={
+            **{"seeds": [0], "distributions": list(distributions), "schedules": list(schedules)},
+            "processors": processors,
+        },
     )
     return simulation.simulate(case)
 

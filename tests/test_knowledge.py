@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from builds import FOLDER as FOLDER_OF_BUILDS
 from builds import simulate
 from cutesnake.catalog import kernel_files, load_kernel, load_operator
+from cutesnake.knowledge.compiled import compile_program
 from cutesnake.knowledge.entries import FOLDER, INDEX, Entry, index, read_entries
 from cutesnake.knowledge.evidence import NoEvidenceError, at_path, figure, holds, meets
 from cutesnake.knowledge.verdicts import verdicts
 from cutesnake.places import ROOT
+from cutesnake.plan.staleness import digest_data, digest_files
+from cutesnake.record import write_text
 from test_anatomy import record_of
 
 ENTRIES = read_entries()
-BUILT = ("anatomy", "simulated")  # claims about builds, which are made for them
+BUILT = ("anatomy", "simulated", "compiled")  # claims about builds, which are made for them
 CLAIMS = [(entry.name, claim) for entry in ENTRIES for claim in entry.evidence]
 
 
@@ -65,7 +70,7 @@ def findings(claim: Mapping[str, Any]) -> list[str]:
     work = load_operator(operator).Workload(**claim["where"])
     variants = load_kernel(operator, kernel).variants(work, target)
     variant = next(variant for variant in variants if variant.id == name)
-    done = simulate(operator, kernel, target, variant, claim["where"])
+    done = simulate(operator, kernel, target, variant, claim["where"], processors=claim.get("processors"))
     return [finding for check in done["metrics"]["checks"] for finding in check["findings"]]
 
 
@@ -77,6 +82,28 @@ def test_a_simulated_check_still_finds_what_an_entry_claims(name, claim) -> None
     found = findings(claim)
     assert holds(claim, figure(claim, findings=lambda _: found)), (name, claim["text"], found)
     assert not holds(claim, figure(claim, findings=lambda _: []))
+
+
+@functools.cache
+def compiled(file: str, function: str, target: str) -> dict[str, Any]:
+    """Figures of a program beside an entry, kept for as long as program, kernel and compiler are the same."""
+    versions = [importlib.metadata.version(name) for name in ("cuda-tile", "nvidia-cuda-tileiras")]
+    kernel = digest_files([ROOT / file, *(ROOT / "kernels/mla_decode/cutile").glob("*.py")])
+    kept = FOLDER_OF_BUILDS / f"compiled-{digest_data([kernel, function, target, versions])}.json"
+    if not kept.exists():
+        found = compile_program(ROOT / file, function, target)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_text(kept, json.dumps(found))
+    return json.loads(kept.read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] == "compiled"], ids=lambda x: str(x)[:50]
+)
+def test_a_compiler_still_does_what_an_entry_claims(name, claim) -> None:
+    found = figure(claim, compiled=lambda c: compiled(c["file"], c["function"], c["target"]))
+    assert holds(claim, found), (name, claim["text"], found)
 
 
 BOUNDS = {"equals", "contains", "at_least", "at_most", "says"}

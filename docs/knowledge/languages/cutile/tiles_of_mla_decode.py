@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import cuda.tile as ct
+
 from cutesnake.build.cutile import DeviceFunction, array, scalar
 from kernels.mla_decode.cutile.kernel import ConstInt, attend_item, entry, natural, store_result, whole
 
@@ -37,7 +38,9 @@ def attention(kernel: Any = whole, rows: int = 128, keys: int = 64, parts: int =
     partial = [array("fp32", 3), array("fp32", 2, aligned=False)] if kernel is either else []
     numbers = [scalar("fp32"), scalar("int32"), scalar("int32"), rows, keys, LATENT, ROPE, parts, LATENCY]
     inputs = [array("bf16", 3), array("bf16", 3), pages, items]
-    return DeviceFunction("trial", "trial", kernel.replace_hints(num_worker_warps=warps), [*inputs, *out, *partial, *numbers])
+    return DeviceFunction(
+        "trial", "trial", kernel.replace_hints(num_worker_warps=warps), [*inputs, *out, *partial, *numbers]
+    )
 
 
 def as_it_is() -> DeviceFunction:

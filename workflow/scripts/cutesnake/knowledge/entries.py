@@ -103,4 +103,6 @@ def _source(claim: Mapping[str, Any]) -> str:
         return f"simulated check of `{claim['build'].split('/')[0]}/{claim['build'].split('/')[1]}`"
     if claim["kind"] in ("ratio", "value", "count"):
         return f"`recorded/{claim['set']}`"
+    if claim["kind"] == "compiled":
+        return f"`{claim['file']}`, compiled"
     return f"`{claim['file']}`"

@@ -28,9 +28,11 @@ def figure(
     anatomy: Callable[[str], Mapping[str, Any]] | None = None,
     root: Path = ROOT,
     findings: Callable[[Claim], Sequence[str]] | None = None,
+    compiled: Callable[[Claim], Mapping[str, Any]] | None = None,
 ) -> Any:
     """What the record says. `anatomy` gives the record of a build, `findings` those of a simulated check of the claim's
-    `build` on the workload `where`; each is asked for claims of its kind only.
+    `build` on the workload `where`, `compiled` what a compiler makes of the claim's `function` in the program `file`;
+    each is asked for claims of its kind only.
 
     Raises NoEvidenceError.
     """
@@ -43,9 +45,12 @@ def figure(
         if findings is None:
             raise NoEvidenceError(f"no simulated check of {claim['build']} at hand")
         return any(claim["says"] in finding for finding in findings(claim))
-    if kind == "text":
-        text = " ".join((root / claim["file"]).read_text().split())
-        return claim["says"] in text
+    if kind == "compiled":
+        if compiled is None:
+            raise NoEvidenceError(f"{claim['function']} of {claim['file']} is not compiled here")
+        return at_path(compiled(claim), claim["path"])
+    if kind == "row":
+        return at_path(_rows(claim, root)[0], claim["path"])
     if kind == "columns":
         return _columns(claim, root)
     if kind == "count":
@@ -58,7 +63,7 @@ def figure(
 
 def holds(claim: Claim, found: Any) -> bool:
     """Whether a figure is what the claim says."""
-    if claim["kind"] in ("text", "simulated"):
+    if claim["kind"] == "simulated":
         return found is True
     return meets(claim, found)
 
@@ -146,12 +151,19 @@ def _ratios(claim: Claim, root: Path) -> Iterator[float]:
 
 
 def _columns(claim: Claim, root: Path) -> float:
-    """Of a benchmark's row: one column's first figure over another's."""
-    data = json.loads((root / claim["file"]).read_text())
-    for row in data["rows"]:
-        if all(row.get(key) == value for key, value in claim["row"].items()):
-            return _first(row[claim["slow"]]) / _first(row[claim["fast"]])
-    raise NoEvidenceError(f"{claim['file']} has no row {claim['row']}")
+    """Of a benchmark's rows: one column's first figure over another's, the least by default."""
+    ratios = [_first(at_path(row, claim["slow"])) / _first(at_path(row, claim["fast"])) for row in _rows(claim, root)]
+    return STATISTICS[claim.get("statistic", "least")](ratios)
+
+
+def _rows(claim: Claim, root: Path) -> list[Mapping[str, Any]]:
+    """Rows of a benchmark's file, those that have the values of `row`."""
+    rows = at_path(json.loads((root / claim["file"]).read_text()), claim.get("rows", "rows"))
+    wanted = claim.get("row", {})
+    found = [row for row in rows or [] if all(row.get(key) == value for key, value in wanted.items())]
+    if not found:
+        raise NoEvidenceError(f"{claim['file']} has no row {wanted}")
+    return found
 
 
 def _first(value: Any) -> float:
