@@ -47,7 +47,7 @@ class Descriptor:
 
     @property
     def bits(self) -> int:
-        """Bits an element takes in shared memory (4- and 6-bit types of f8f6f4 take 8)."""
+        """Bits an element takes in shared memory (4- and 6-bit types of f8f6f4 take 8, with their padding)."""
         return {"f16": 16, "tf32": 32, "mxf4": 4, "mxf4nvf4": 4}.get(self.kind, 8)
 
 
@@ -104,6 +104,26 @@ def values(raw: np.ndarray, fmt: str) -> np.ndarray:
     return table[raw & np.uint8(len(table) - 1)]
 
 
+PACKED = {"e2m1": 4, "e2m3": 6, "e3m2": 6}  # bits of elements of which f8f6f4 has 16 in 16 bytes of shared memory
+
+
+def unpacked(raw: np.ndarray, bits: int) -> np.ndarray:
+    """Codes, one a byte, of elements of so few bits that lie packed at the start of every 16 bytes.
+
+    PTX ISA 9.7.16, «Packing formats», for kinds f8f6f4 and mxf8f6f4: what TMA's types with padding leave behind.
+    Raises ValueError for rows that end within 16 bytes.
+    """
+    if raw.shape[1] % 16:
+        raise ValueError(f"rows of {raw.shape[1]} bytes of {bits}-bit elements, which come in 16 bytes")
+    chunks = raw.reshape(-1, 16)[:, : 2 * bits].astype(np.uint32)
+    group = chunks.reshape(len(chunks), -1, bits // 2)  # of 4 elements: 2 or 3 bytes
+    words = group[..., 0]
+    for n in range(1, bits // 2):
+        words = words | group[..., n] << np.uint32(8 * n)
+    codes = words[..., None] >> np.arange(0, 4 * bits, bits, dtype=np.uint32) & np.uint32((1 << bits) - 1)
+    return codes.astype(np.uint8).reshape(raw.shape)
+
+
 class Values(NamedTuple):
     """A matrix operand as float32 (extent, k), and the numbers of the 16-byte chunks of shared memory it came from."""
 
@@ -120,5 +140,7 @@ def operand_values(
     one that reaches outside the CTA's shared memory.
     """
     raw, index = gather(shared, matrix(desc, sm100), mn, extent, k, bits)
+    if bits == 8 and fmt in PACKED:
+        raw = unpacked(raw, PACKED[fmt])
     v = values(raw, "e2m1x2" if bits == 4 else fmt)
     return Values(v.T if mn else v, index)

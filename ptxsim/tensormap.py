@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-DTYPE_BITS = {0: 8, 1: 16, 2: 32, 3: 32, 4: 64, 5: 64, 6: 16, 7: 32, 8: 32, 9: 64, 10: 16, 11: 4, 12: 4}
+DTYPE_BITS = {0: 8, 1: 16, 2: 32, 3: 32, 4: 64, 5: 64, 6: 16, 7: 32, 8: 32, 9: 64, 10: 16, 11: 4, 12: 4, 13: 6}
 DTYPE_TYPES = dict(enumerate(["u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32", "f64", "bf16"]))
 
 
@@ -35,8 +35,8 @@ class TensorMap:
 
     @property
     def padded(self) -> bool:
-        """4-bit elements that take 16 bytes of shared memory for each 8 bytes of global memory."""
-        return self.dtype == 12
+        """4- or 6-bit elements of which 16 take 16 bytes of shared memory for 8 or 12 bytes of global memory."""
+        return self.dtype in (12, 13)
 
     @property
     def element(self) -> str:
@@ -56,14 +56,14 @@ class TensorMap:
     @property
     def box_bytes(self) -> int:
         """Bytes a box takes in shared memory, with the padding of `padded` elements."""
-        return self.transaction_bytes * (2 if self.padded else 1)
+        return math.prod(self.box) if self.padded else self.transaction_bytes
 
     @property
     def transaction_bytes(self) -> int:
         """What a load's complete_tx counts: a box's bytes, elements out of bounds included, padding not.
 
         PTX does not say so. NVIDIA's kernels expect as much: mixed_input_fmha_decode, and CUTLASS's collectives, where
-        `float_e2m1_unpacksmem_t` has four bits.
+        `float_e2m1_unpacksmem_t` has four bits, and its kin of six bits six.
         """
         return math.prod(self.box[1:]) * self.inner_bytes
 
@@ -79,14 +79,21 @@ def decode(raw: bytes) -> TensorMap:
     rank, dtype = _bits(v, 68, 3) + 1, _bits(v, 71, 4)
     if dtype not in DTYPE_BITS or rank > 5:
         raise ValueError(f"TMA descriptor with element type {dtype} and rank {rank}")
+    sizes = tuple(_bits(v, 256 + 32 * k, 32) + 1 for k in range(rank))
+    box = tuple(_bits(v, 440 + 8 * k, 8) + 1 for k in range(rank))
+    if dtype == 13 and (box[0] != 128 or sizes[0] % 128 or _bits(v, 77, 2) not in (0, 3)):
+        raise ValueError(
+            f"TMA descriptor of 6-bit elements with a box of {box[0]}, a row of {sizes[0]} and swizzle "
+            f"{_bits(v, 77, 2)}: the driver takes boxes of 128 in rows of multiples, without swizzle or over 128 bytes"
+        )
     strides = [_bits(v, 96 + 32 * k, 32) | _bits(v, 224 + 4 * k, 4) << 32 for k in range(4)]
     return TensorMap(
         address=_bits(v, 0, 64),
         dtype=dtype,
         bits=DTYPE_BITS[dtype],
-        sizes=tuple(_bits(v, 256 + 32 * k, 32) + 1 for k in range(rank)),
+        sizes=sizes,
         strides=(0, *(16 * s for s in strides[: rank - 1])),
-        box=tuple(_bits(v, 440 + 8 * k, 8) + 1 for k in range(rank)),
+        box=box,
         swizzle=_bits(v, 77, 2),
         atom=_bits(v, 83, 2),
     )

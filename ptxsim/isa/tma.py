@@ -240,8 +240,9 @@ def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndar
                 box[inside.in_box] = source
     box = box.reshape(-1)
     if tensor.padded:
-        wide = np.zeros((box.size // 8, 16), np.uint8)
-        wide[:, :8] = box.reshape(-1, 8)
+        packed = 16 * tensor.bits // 8
+        wide = np.zeros((box.size // packed, 16), np.uint8)
+        wide[:, :packed] = box.reshape(-1, packed)
         box = wide.reshape(-1)
     return box
 
@@ -256,6 +257,8 @@ def tma_store(f: Fragment, spec: TensorStore, source: Place, tensor: Place, coor
         found = tensor_map(f, spec.at, descriptor)
         if found is None:
             continue
+        if found.padded:
+            raise PtxError(f"kernel {f.cta.launch.name[:80]}: a TMA store of elements that are padded")
         offset = SharedAddress.of(place).offset
         if not _shared_place(f, spec.at, found, offset, "store", 128):
             continue

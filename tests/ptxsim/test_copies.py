@@ -68,19 +68,27 @@ def test_tma_load(dtype, shape, box, at, swizzle, schedule, rng) -> None:
     assert result.counts[0].tma_bytes == n
 
 
-def test_padding_of_four_bit_elements_takes_shared_memory_but_counts_as_no_transaction(rng) -> None:
-    """16 elements in the first 8 of 16 bytes; the mbarrier that NVIDIA's kernels wait at expects those 8 alone."""
-    x = rng.integers(0, 256, (16, 128), dtype=np.uint8)
-    descriptor = tensor_map(x, (128, 8), 3, code=12)  # the first 128 elements, 64 bytes, of each row
+@pytest.mark.parametrize(("code", "bits"), [(12, 4), (13, 6)])
+def test_padding_of_elements_takes_shared_memory_but_counts_as_no_transaction(code, bits, rng) -> None:
+    """16 elements in the first 8 or 12 of 16 bytes; the mbarrier that NVIDIA's kernels wait at expects those alone."""
+    x, row = rng.integers(0, 256, (16, 128), dtype=np.uint8), 16 * bits
+    descriptor = tensor_map(x, (128, 8), 3, code=code)  # the first 128 elements, 64 or 96 bytes, of each row
     out = np.full(1024, 255, np.uint8)
-    body = LOAD.replace("DIM", "2").replace("COORDS", "0, 4").replace("[%r3], BYTES;", "[%r3], 512;")
+    body = LOAD.replace("DIM", "2").replace("COORDS", "0, 4").replace("[%r3], BYTES;", f"[%r3], {8 * row};")
     result = run_kernel(body.replace("BYTES", "1024"), descriptor, x, out, shared=2048, checks=("uninitialised",))
     assert not result.findings, [str(f) for f in result.findings]
     padded = np.zeros((8, 8, 16), np.uint8)
-    padded[..., :8] = x[4:12, :64].reshape(8, 8, 8)
+    padded[..., : 2 * bits] = x[4:12, :row].reshape(8, 8, 2 * bits)
     np.testing.assert_array_equal(out, swizzled(padded.reshape(-1), 3))
     both = decode(descriptor.tobytes())
-    assert (both.box_bytes, both.transaction_bytes) == (1024, 512)
+    assert (both.box_bytes, both.transaction_bytes) == (1024, 8 * row)
+
+
+def test_six_bit_elements_in_a_form_that_the_driver_refuses_are_refused() -> None:
+    x = np.zeros((16, 128), np.uint8)
+    for box, swizzle in (((64, 8), 3), ((128, 8), 2)):
+        with pytest.raises(ValueError, match="6-bit elements"):
+            decode(tensor_map(x, box, swizzle, code=13).tobytes())
 
 
 def test_descriptor_fields() -> None:
