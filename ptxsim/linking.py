@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -18,6 +19,9 @@ ENTRY = "__tvm_ffi_"  # before the name of an exported function
 
 class CaptureError(Exception):
     """The object could not be linked, loaded or called; the message is the object's own where it gave one."""
+
+
+ELF_HEADER = struct.Struct("<40xQ10xHH2x")  # of 64 bits: where the table of sections begins, their size, their number
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -34,8 +38,19 @@ def exported(obj: str | Path) -> list[str]:
         raise CaptureError(f"{obj} cannot be read: {error.strerror}") from None
     if content[:4] != b"\x7fELF":
         raise CaptureError(f"{obj} is no object file: it does not begin as ELF does")
+    told = _told_size(content)
+    if told > len(content):
+        raise CaptureError(f"{obj} is cut short: it has {len(content)} bytes, and its own header tells of {told}")
     names = re.findall(rb"\0" + ENTRY.encode() + rb"(\w+)(?=\0)", content)
     return sorted({name.decode() for name in names})
+
+
+def _told_size(content: bytes) -> int:
+    """The bytes that an ELF file has to have for its table of sections to lie in it, which is its last part."""
+    if len(content) < ELF_HEADER.size:
+        return ELF_HEADER.size
+    offset, entry, count = ELF_HEADER.unpack_from(content)
+    return int(offset + entry * count)
 
 
 def compiler() -> list[str]:

@@ -107,6 +107,9 @@ class Observer:
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
         """An ordinary access at byte `offsets` of an allocation, one per active lane."""
 
+    def global_written(self, agree: bool) -> None:
+        """The same as shared_written, of global memory."""
+
     def shared_written(self, target: CTA, agree: bool) -> None:
         """What was told of last has been written; `agree` says that every lane finds there what it wrote.
 

@@ -1,19 +1,30 @@
-"""The race check's view of global memory: which warp may touch what, on the trail that a launch leaves (trail.py)."""
+"""The race check's view of global memory: between clusters and launches by the trail that a launch leaves (trail.py),
+between the warps of a cluster by what each has stored (stored.py).
+"""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..work import Origin
 from .clocks import Clocks
+from .stored import Doubt, Store, Stored
 from .trail import Copy, Part, Trail, rows_of
+from .vector import Clock, Warp
 
 if TYPE_CHECKING:
     from ..cluster import Cluster
     from ..memory import Access, Allocation
     from ..warp import Fragment
+
+
+@lru_cache
+def _warp_numbers(lo: int, lanes: int) -> np.ndarray:
+    """The warp of each lane of a range of threads."""
+    return ((np.arange(lanes) + lo) // 32).astype(np.int32)
 
 
 class GlobalClocks(Clocks):
@@ -24,6 +35,9 @@ class GlobalClocks(Clocks):
         self.trail = trail
         trail.begin_cluster()
         self.before = self.actor(("launch before",), "the launch before")
+        self.stored: dict[Allocation, Stored] = {}  # by ordinary stores of this cluster
+        self.storing: tuple[Fragment, int]  # who stored last, at which instruction
+        self.told: dict[tuple[int, int], Clock] = {}  # ordered word → what its writers have published there
 
     def dependency_waited(self, f: Fragment) -> None:
         for warp in self._warps(f):
@@ -34,8 +48,82 @@ class GlobalClocks(Clocks):
         if access.ordered:
             words = [(allocation.address, int(x)) for x in np.unique(offsets)]
             trail.meet(words, write=access.write, read=access.atomic or not access.write)
+            self._meet(f, words, access)
+        elif access.write or allocation in self.stored:
+            self._among_warps(f, allocation, offsets, access)
         waited = trail.before is None or all(self.warps[warp].known[self.before] for warp in self._warps(f))
         trail.touch(f, allocation, rows_of(offsets, access.size), None, access, waited)
+
+    def _meet(self, f: Fragment, words: list[tuple[int, int]], access: Access) -> None:
+        """Warps that read an ordered word learn what those that wrote it had done."""
+        for word in words:
+            clock = self.told.get(word)
+            if clock is not None and (access.atomic or not access.write):
+                self._learn(f, clock)
+            if access.write:
+                self._publish(f, self.told.setdefault(word, Clock()))
+
+    def _among_warps(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
+        """An ordinary access of what other warps of this cluster may have stored."""
+        numbers = _warp_numbers(f.lo, f.n)
+        if f.mask is not None:
+            numbers = numbers[f.mask]
+        if len(numbers) != len(offsets):  # lanes in several allocations, or with bad addresses: they are told of anyway
+            return
+        stored = self.stored.get(allocation)
+        if stored is None:
+            stored = self.stored[allocation] = Stored(allocation, access.size)
+        units = stored.units(offsets, access.size)
+        last = stored.last[units]
+        if last.any():
+            self._against(f, stored, units, last, numbers, access)
+        if access.write:
+            self._store(f, stored, units, numbers, access)
+
+    def _against(
+        self, f: Fragment, stored: Stored, units: np.ndarray, last: np.ndarray, numbers: np.ndarray, access: Access
+    ) -> None:
+        """What others have stored there: a race with a load, a doubt about a store, which may store the same."""
+        for number in np.unique(numbers).tolist():
+            warp, mine = Warp(f.cta.rank, number), numbers == number
+            for store in stored.unordered(last[mine], self.ids[warp], self.warps[warp].known):
+                touched = units[mine][last[mine] == store]
+                if access.write:
+                    doubt = Doubt(touched, stored.content(touched).copy(), number, stored.stores[store])
+                    stored.doubts.append(doubt)
+                    self.doubtful = True
+                else:
+                    self._race(f, stored, Doubt(touched, None, number, stored.stores[store]), access.at, "reads")
+
+    def _store(self, f: Fragment, stored: Stored, units: np.ndarray, numbers: np.ndarray, access: Access) -> None:
+        first, end = int(numbers[0]), int(numbers[-1]) + 1
+        new = numbers + np.int32(len(stored.stores) - first)
+        rank = f.cta.rank
+        for number in range(first, end):
+            warp = Warp(rank, number)
+            me = self.ids[warp]
+            stored.stores.append(Store(me, self.warps[warp].known[me], access.at))
+        if units.ndim > 1:
+            new = np.broadcast_to(new[:, None], units.shape)
+        stored.last[units] = new
+        if end - first > 1 and (others := stored.last[units] != new).any():
+            other = stored.stores[int(stored.last[units][others][0])]
+            stored.doubts.append(Doubt(units[others], None, int(numbers[np.nonzero(others)[0][0]]), other))
+            self.doubtful = True
+        self.storing = f, access.at
+
+    def _race(self, f: Fragment, stored: Stored, doubt: Doubt, at: int, verb: str) -> None:
+        who, other = self.names[self.ids[Warp(f.cta.rank, doubt.warp)]], self.names[doubt.other.actor]
+        where = self.machine.program.instructions[doubt.other.at].place
+        what = f"{who} {verb} {stored.place(int(doubt.units.flat[0]))}"
+        message = f"{what}, and nothing orders that after the write by {other} at {where}"
+        self.machine.report("race", message, at, f)
+
+    def global_written(self, agree: bool) -> None:
+        self.doubtful = False
+        for stored in self.stored.values():
+            for doubt in stored.settle(agree):
+                self._race(self.storing[0], stored, doubt, self.storing[1], "writes")
 
     def global_copied(
         self, allocation: Allocation, origin: Origin, part: Part, write: bool, combines: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from ..capture import Parameter, capture, signature
 from ..launch import Launch
-from ..linking import nearest
+from ..linking import CaptureError, nearest
 from .build import Build
 from .elements import Misuse
 from .specs import Spec, Stream, TensorSpec, parse
@@ -26,6 +27,7 @@ class Call:
     tensors: dict[str, HostTensor]
     last: str | None  # the last tensor among the arguments
     before: dict[str, np.ndarray]
+    texts: tuple[str, ...]  # of the arguments: each as it was given, and its name
 
     def restore(self) -> None:
         """Put every tensor back as it was before the call."""
@@ -46,7 +48,14 @@ class Call:
         if sm_count < 1:
             raise Misuse(f"--sm-count {sm_count}: right would be one or more")
         behind = [x.argument() for x in self.tensors.values()]
-        return capture(build.object, build.function, self.arguments, build.module(), sm_count=sm_count, pointees=behind)
+        module = build.module()
+        try:
+            return capture(build.object, build.function, self.arguments, module, sm_count=sm_count, pointees=behind)
+        except CaptureError as error:
+            meant = re.search(r"argument #(\d+)", str(error))
+            if meant is None or int(meant[1]) >= len(self.texts):
+                raise
+            raise Misuse(f"argument {self.texts[int(meant[1])]}: {error}") from None
 
 
 def described(build: Build, parameters: Sequence[Parameter]) -> str:
@@ -59,7 +68,9 @@ def prepare(build: Build, options: argparse.Namespace) -> Call:
     parameters = signature(build.object, build.function)
     specs = _with_streams([parse(text) for text in options.arg], parameters)
     if parameters and len(specs) != len(parameters):
-        raise Misuse(f"{len(specs)} arguments (--arg) for the {len(parameters)} of {described(build, parameters)}")
+        given = f"{len(specs)} argument{'s' * (len(specs) != 1)} (--arg) for the {len(parameters)}"
+        stream = "; a stream may be left out" if any(p.type == "Stream" for p in parameters) else ""
+        raise Misuse(f"{given} of {described(build, parameters)}{stream}")
     names = [p.name for p in parameters] or [f"argument {n}" for n in range(len(specs))]
     values: list[Any] = []
     tensors: dict[str, HostTensor] = {}
@@ -84,7 +95,8 @@ def prepare(build: Build, options: argparse.Namespace) -> Call:
         _put_addresses(tensor, wanted, tensors)
     arguments = tuple(values[: len(specs)])
     last = next((name for name in reversed(tensors) if name not in {x.name for x in extra}), None)
-    return Call(arguments, tensors, last, {name: tensor.raw.copy() for name, tensor in tensors.items()})
+    texts = tuple(f"«{x.text}» ({x.name or names[n]})" for n, x in enumerate(specs))
+    return Call(arguments, tensors, last, {name: tensor.raw.copy() for name, tensor in tensors.items()}, texts)
 
 
 def _with_streams(specs: list[Spec], parameters: Sequence[Parameter]) -> list[Spec]:

@@ -89,8 +89,19 @@ def targets(given: list[str], call: Call) -> list[tuple[HostTensor, Path]]:
         name, _, file = text.partition("=")
         if not file.endswith(".npy"):
             raise Misuse(f"--save {text}: right would be NAME=FILE.npy")
-        out.append((call.tensor(name, f"--save {text}"), Path(file)))
+        out.append((call.tensor(name, f"--save {text}"), writable(Path(file), f"--save {text}")))
     return out
+
+
+def writable(path: Path, what: str) -> Path:
+    """A path that a file may be written to, which is asked before anything runs. Raises Misuse."""
+    if not path.parent.is_dir():
+        raise Misuse(f"{what}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise Misuse(f"{what}: {path} is a folder; right would be a file")
+    if not os.access(path.parent, os.W_OK):
+        raise Misuse(f"{what}: nothing can be written to the folder {path.parent}")
+    return path
 
 
 def save(tensor: HostTensor, path: Path) -> None:

@@ -13,14 +13,14 @@ from ..aim import RUNS, orders
 from ..capture import signature
 from ..coverage import Coverage
 from ..launch import Launch
-from ..linking import CaptureError
+from ..linking import CaptureError, nearest
 from ..run import CHECKS, run
 from ..schedule import DEFAULT, NAMES, Schedule
 from ..syntax import PtxError
 from ..timing import DeviceError, DeviceModel, Prediction, predict
 from . import build, shown
 from .call import Call, described, prepare
-from .compared import Expectation, compare, expectations, save, targets
+from .compared import Expectation, compare, expectations, save, targets, writable
 from .elements import Misuse
 from .options import parser
 from .shown import Outcome
@@ -52,10 +52,12 @@ def _main(options: argparse.Namespace) -> int:
     checks = [c for c in options.checks.split(",") if c]
     unknown = [c for c in checks if c not in CHECKS]
     if unknown:
-        raise Misuse(f"--checks: no check {unknown[0]}; there are {', '.join(CHECKS)}")
+        raise Misuse(f"--checks: no check {unknown[0]}{nearest(unknown[0], CHECKS)}; there are {', '.join(CHECKS)}")
     _check_schedule(options)
     if options.predict is not None:
         DeviceModel.load(options.predict)  # which raises for one that is not there, before anything runs
+    if options.json:
+        writable(options.json, f"--json {options.json}")
     call = prepare(compiled, options)
     expected = expectations(options.expect, options.tolerance, call)
     files = targets(options.save, call)
@@ -102,10 +104,11 @@ def _check_schedule(options: argparse.Namespace) -> None:
         try:
             Schedule(options.schedule)
         except ValueError as error:
-            names = (
-                "" if options.schedule.startswith("hold:") else f"; or all, or search ({', '.join(NAMES)} are single)"
-            )
-            raise Misuse(f"--schedule: {error}{names}") from None
+            if options.schedule.startswith("hold:"):
+                raise Misuse(f"--schedule: {error}") from None
+            known = (*NAMES, "all", "search")
+            told = f"unknown schedule {options.schedule}{nearest(options.schedule, known)}"
+            raise Misuse(f"--schedule: {told}; there are {', '.join(known)}") from None
     if options.schedule != "search" and (options.runs is not None or options.seconds is not None):
         raise Misuse("--runs and --seconds are the budget of --schedule search")
 

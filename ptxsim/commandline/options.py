@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import NoReturn
 
 from ..aim import RUNS
 from ..run import CHECKS, DEFAULT_CHECKS
@@ -31,9 +32,16 @@ arguments, in order, each perhaps with NAME= before it (by default the parameter
 exit status: 0 nothing was found, 1 something was (a finding, or a comparison that failed), 2 it could not be run."""
 
 
+class Parser(argparse.ArgumentParser):
+    """One that says in one line what it does not take."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (ptxsim -h explains the options)\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """What reads the command line."""
-    out = argparse.ArgumentParser("ptxsim", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
+    out = Parser("ptxsim", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
     out.add_argument("folder", type=Path, help="a folder with a compiled kernel, or its object (.o)")
     out.add_argument("--arg", action="append", default=[], metavar="SPEC", help="an argument of the function, in order")
     _add_build(out.add_argument_group("what is run"))

@@ -15,6 +15,7 @@ from .specs import FilePart, TensorSpec
 
 ROOM = 1 << 16  # bytes before and behind each tensor, so that an address outside lies nearest to the one that was meant
 MOST = 1 << 34  # bytes of a tensor
+NPY, NPZ = b"\x93N", b"PK"  # how numpy's files begin
 
 
 @dataclass(eq=False)
@@ -148,6 +149,8 @@ def _from_file(part: FilePart, what: str) -> tuple[np.ndarray, FilePart, str]:
     except (OSError, ValueError, EOFError, RuntimeError) as error:
         if isinstance(error, Misuse):
             raise
+        if part.path.suffix in (".npy", ".npz") and part.path.read_bytes()[:2] not in (NPY, NPZ):
+            raise Misuse(f"{what}: {part.path} is no file that numpy wrote (np.save makes one)") from None
         raise Misuse(f"{what}: {part.path} cannot be read: {str(error).splitlines()[0]}") from None
     if not isinstance(loaded, np.ndarray):
         loaded, name = _of_torch(loaded, part, what)

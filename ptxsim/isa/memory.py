@@ -154,7 +154,8 @@ def _settle(
     )
     for cta in f.cta.cluster.ctas:
         if any(view is words for view in cta.words.values()):
-            f.cta.cluster.observer.shared_written(cta, agree)
+            return f.cta.cluster.observer.shared_written(cta, agree)
+    f.cta.cluster.observer.global_written(agree)
 
 
 @emits("prefetch", "prefetchu", "applypriority", "discard", results=0)

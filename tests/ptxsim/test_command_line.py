@@ -112,17 +112,20 @@ def test_addresses_in_a_tensor_reach_what_also_defines(folder, capsys) -> None:
         (["--arg=f32[8,x]", Y, N], "the shape [8,x] is not numbers"),
         (["--arg=int:four", Y, N], "«four» is no int; right would be int:4"),
         (["--arg=there.npy", Y, N], "x: there is no file there.npy"),
-        (["--arg=bad.npy", Y, N], "x: bad.npy cannot be read"),
+        (["--arg=bad.npy", Y, N], "x: bad.npy is no file that numpy wrote"),
         (["--arg=f32[64]=small.npy", Y, N], "x: small.npy holds float64[3], which does not fit f32[64]"),
         ([X, Y], "2 arguments (--arg) for the 4 of scale(x: Tensor"),
+        ([X], "1 argument (--arg) for the 4 of scale(x: Tensor([n0], float32), y: Tensor([n0], float32), n: int32, "),
         ([X, Y, N, "--expect=z=small.npy"], "no tensor z"),
         ([X, Y, N, "--expect=small.npy"], "[3] is not the shape of y, f32[64]"),
         ([X, Y, N, "--save=y"], "right would be NAME=FILE.npy"),
-        ([X, Y, N, "--checks=rase"], "no check rase"),
+        ([X, Y, N, "--save=y=none/y.npy"], "--save y=none/y.npy: there is no folder none"),
+        ([X, Y, N, "--checks=rase"], "no check rase (is race meant?)"),
+        ([X, Y, N, "--schedule=lat"], "--schedule: unknown schedule lat (is late meant?); there are random, eager"),
         ([X, Y, N, "--function=scal"], "exports no function scal (is scale meant?); it has gather, scale"),
         ([X, Y, N, "--ptx=none.ptx"], "--ptx: there is no file none.ptx"),
         ([X, Y, N, "--sm-count=0"], "--sm-count 0: right would be one or more"),
-        (["--arg=f16[64]", Y, N], "TypeError: Mismatched Tensor on argument #0"),
+        (["--arg=f16[64]", Y, N], "argument «f16[64]» (x): TypeError: Mismatched Tensor on argument #0"),
     ],
 )
 def test_misuse_is_one_line_that_says_what_would_be_right(folder, capsys, line, telling) -> None:
@@ -132,6 +135,21 @@ def test_misuse_is_one_line_that_says_what_would_be_right(folder, capsys, line, 
     assert status == 2 and err.startswith("ptxsim: ") and err.count("\n") == 1, err
     assert telling in err
     assert json.loads(Path("r.json").read_text()) == {"status": 2, "error": err.strip().removeprefix("ptxsim: ")}
+
+
+def test_a_file_that_cannot_be_written_is_named_before_anything_runs(folder, capsys) -> None:
+    for words in (["--json=none/r.json"], ["--json=kernel"], ["--save=y=none/y.npy"]):
+        status, out, err = said(capsys, folder, X, Y, N, *words)
+        assert (status, out) == (2, "") and err.count("\n") == 1
+        assert "there is no folder none" in err or "kernel is a folder; right would be a file" in err
+
+
+def test_an_option_that_is_not_understood_is_told_of_in_one_line(folder, capsys) -> None:
+    for words, telling in ((["--tolerance=x"], "--tolerance: invalid float value: 'x'"), (["--sede=1"], "--sede=1")):
+        with pytest.raises(SystemExit) as ended:
+            said(capsys, folder, X, Y, N, *words)
+        err = capsys.readouterr().err
+        assert ended.value.code == 2 and err.count("\n") == 1 and telling in err
 
 
 def test_folders_that_cannot_be_used_say_why(folder, capsys, tmp_path) -> None:
@@ -152,6 +170,8 @@ def test_folders_that_cannot_be_used_say_why(folder, capsys, tmp_path) -> None:
     (folder / "kernel.o").write_bytes(b"not an object")
     assert "kernel.o is no object file" in refused(folder, X, Y, N)
     (folder / "kernel.o").write_bytes(whole[: len(whole) // 2] + b"\0__tvm_ffi_scale\0")
+    assert "kernel.o is cut short: it has" in refused(folder, X, Y, N)
+    (folder / "kernel.o").write_bytes(whole[:1000] + b"\xff" * (len(whole) - 1000) + b"\0__tvm_ffi_scale\0")
     assert "cannot link" in refused(folder, X, Y, N)
     (folder / "kernel.o").write_bytes(whole)
     (folder / "kernel.ptx").write_bytes(b"\xff\xfe\x00")
@@ -237,4 +257,4 @@ def test_a_search_runs_to_its_budget_and_a_budget_without_a_search_is_misuse(fol
     status, _, err = said(capsys, folder, X, Y, N, "--runs", "3")
     assert status == 2 and "budget of --schedule search" in err
     status, _, err = said(capsys, folder, X, Y, N, "--schedule", "lazy")
-    assert status == 2 and "unknown schedule 'lazy'" in err and "search" in err
+    assert status == 2 and "unknown schedule lazy" in err and "search" in err

@@ -46,6 +46,55 @@ def test_the_last_cta_may_read_what_the_others_wrote_before_they_counted(ordered
     assert [f.kind for f in result.findings] == ([] if ordered else ["race"]) and out[1] == 1
 
 
+# Warp 0 and warp 1 of a CTA store at words that `stride` keeps apart, or to one word.
+WARPS = f"""{OWN} shr.u32 %r3, %r2, 5; mad.lo.u32 %r4, %r3, STRIDE, 0; and.b32 %r5, %r2, 31; shl.b32 %r5, %r5, 2;
+add.u32 %r4, %r4, %r5; cvt.u64.u32 %d2, %r4; add.u64 %d2, %d1, %d2; setp.ne.u32 %p1, %r3, 0; @%p1 bra B;
+FIRST bra.uni M; B: BEFORE SECOND M: """
+
+
+@pytest.mark.parametrize(
+    "stride,before,second,races",
+    [
+        (128, "", "st.global.u32 [%d2], 2;", False),
+        (0, "", "st.global.u32 [%d2], 2;", True),
+        (0, "", "st.global.u32 [%d2], 1;", False),  # the same value, as where several warps do the same work
+        (124, "", "st.global.u32 [%d2], 2;", True),  # a row too long by one
+        (0, "", "ld.global.u32 %r6, [%d2];", True),
+        (0, "bar.sync 0;", "st.global.u32 [%d2], 2;", False),
+        (0, "bar.sync 0;", "ld.global.u32 %r6, [%d2];", False),
+    ],
+)
+def test_two_warps_that_use_the_same_bytes_unordered_are_a_race(stride, before, second, races) -> None:
+    first = "st.global.u32 [%d2], 1;" + (" bar.sync 0;" if before else "")
+    body = WARPS.replace("STRIDE", str(stride)).replace("FIRST", first).replace("BEFORE", before)
+    body = body.replace("SECOND", second)
+    for schedule in ("eager",) if "ld" in second else ("eager", "warps"):  # a read that comes first is not remembered
+        found = run_kernel(body, np.zeros(1024, np.uint32), threads=64, schedule=schedule, checks=("global",)).findings
+        assert [f.kind for f in found] == (["race"] if races else [])
+        assert not races or "and nothing orders that after the write by warp" in found[0].message
+
+
+FLAG = f"""{OWN} setp.ge.u32 %p1, %r2, 32; @%p1 bra B; st.global.u32 [%d1+16], 5; bar.warp.sync -1;
+setp.ne.u32 %p2, %r2, 0; @%p2 bra E; SET bra.uni E; B: W: GET setp.eq.u32 %p3, %r4, 0; @%p3 bra W;
+ld.global.u32 %r5, [%d1+16]; E:"""
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_flag_in_global_memory_orders_warps_where_it_is_released_and_acquired(ordered) -> None:
+    """Without, the plain flag is a race itself."""
+    put, get = ("st.release.gpu", "ld.acquire.gpu") if ordered else ("st", "ld")
+    body = FLAG.replace("SET", f"{put}.global.u32 [%d1], 1;").replace("GET", f"{get}.global.u32 %r4, [%d1];")
+    result = run_kernel(body, np.zeros(8, np.uint32), threads=64, checks=("global",))
+    assert bool(result.findings) is not ordered
+
+
+def test_what_a_cluster_has_written_is_forgotten_for_the_next_one() -> None:
+    """The second CTA of two stores with its other warp to words that the first had filled, after an atomic."""
+    body = f"""{OWN} atom.global.acq_rel.gpu.add.u32 %r3, [%d1], 1; bar.sync 0; shr.u32 %r3, %r2, 5;
+    setp.ne.u32 %p1, %r3, %r1; @%p1 bra E; st.global.u32 [%d1+16], %r1; E:"""
+    assert run_kernel(body, np.zeros(8, np.uint32), grid=(2,), threads=64, checks=("global",)).ok
+
+
 def two_launches(second: str, early: bool) -> ptxsim.Result:
     """A launch that writes a word, and one that may begin early."""
     out = np.zeros(8, np.uint32)
