@@ -1,7 +1,7 @@
 """Adapter of TileGym's `gemm_alpha_beta` (cuTile): blocks that stay for several tiles of C = alpha A B^T + beta C.
 
 It works in place, and it has no activation. Every call therefore copies C into D first, and PyTorch applies the
-activation to D afterwards: two more passes over D than the kernels that do all of it at once.
+activation to D afterwards, in place: two more passes over D than the kernels that do all of it at once.
 """
 
 from __future__ import annotations
@@ -90,8 +90,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
         with on_stream(d, stream):
             d.copy_(inputs.c)
         runner(stream)
-        if w.activation != "identity":
-            with on_stream(d, stream):
-                d.copy_(activate(d, w.activation))
+        with on_stream(d, stream):
+            activate(d, w.activation, inplace=True)
 
     return Runner(enqueue, runner.launches, with_torch=True)

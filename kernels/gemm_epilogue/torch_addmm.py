@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cutesnake.contract import Build, Runner, not_baked
-from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload
+from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload, activate
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
@@ -17,9 +17,6 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
     def call() -> None:
         torch.addmm(inputs.c, inputs.a, inputs.b.T, beta=inputs.beta, alpha=inputs.alpha, out=outputs.d)
-        if workload.activation == "relu":
-            torch.relu_(outputs.d)
-        elif workload.activation == "silu":
-            torch.nn.functional.silu(outputs.d, inplace=True)
+        activate(outputs.d, workload.activation, inplace=True)
 
     return runner(inputs.a, call)
