@@ -38,8 +38,12 @@ window.onload = function () {
 def pages() -> dict[str, str]:
     found = record_of("tutorial_gemm/cutlass_0/sm_100a/fp16")
     asked = Asked("learn_path_a", GOALS, {"tutorial_gemm/cutlass_0": ("tutorial_gemm/cutlass_0/x/y", [])}, {}, [])
+    why = (
+        f"its sizes are baked in; gemm_grouped/cutlass_sm90/sm_90a/{'_'.join(['g8_m128_n256_k512'] * 6)} is run instead"
+    )
+    other = {**found, "variant": {"id": "another", "params": {}}, "watched": None, "not_watched": why}
     return {
-        "anatomy": page.render([found], Path("nowhere")),
+        "anatomy": page.render([found, other], Path("nowhere")),
         "learn": render(asked, {"tutorial_gemm/cutlass_0": found}, "learn"),
     }
 
