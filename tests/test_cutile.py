@@ -12,6 +12,7 @@ from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.load import cutile as cutile_load
 from kernels.mla_decode import tilegym_inputs, tilegym_split_kv
 from kernels.upstream import tilegym
+from ptxsim.timing.sass import read_cubin
 
 MLA = load_operator("mla_decode").Workload
 ADD = load_operator("elementwise_add").Workload
@@ -126,6 +127,14 @@ def test_elementwise_add_compiles_without_a_gpu(target, tmp_path) -> None:
     ptx = (tmp_path / "kernel.ptx").read_text()
     assert f".target {target}" in ptx and ".entry elementwise_add(" in ptx
     assert "LDG.E.128" in (tmp_path / "kernel.sass").read_text(), "16-byte loads are lost"
+    loads = {number for number, line in enumerate(ptx.splitlines(), 1) if "ld.global" in line}
+    (code,) = read_cubin(tmp_path / "kernel.cubin").values()
+    assert {op.line for op in code.ops if op.unit == "global"} & loads, "the machine code's lines are not the PTX's"
+
+
+def test_the_ptx_of_a_cubin_keeps_the_blank_lines_that_its_line_table_counts() -> None:
+    assert cutile_build.ptx_text(b"\0\0.version 9.4\0\0.target sm_90a\0\0") == "\n\n.version 9.4\n\n.target sm_90a\n"
+    assert cutile_build.ptx_text(b"\0\0") == cutile_build.ptx_text(b"") == ""
 
 
 @pytest.mark.slow

@@ -24,13 +24,6 @@ BLIND = (
 )
 KINDS = {"warm": ("hot_us", "hot_sm_clock_mhz"), "cold": ("cold_us", "sm_clock_mhz")}
 DSLS = ("cute", "cutile")
-# cuTile's kernels that take TMA descriptors as hidden parameters, and that have not been tried yet.
-DESCRIPTORS = (
-    *(("mla_decode", kernel) for kernel in ("cutile", "tilegym", "tilegym_split_kv")),
-    *(("gemm", kernel) for kernel in ("tilegym", "tilegym_persistent")),
-    ("fmha", "tilegym"),
-    ("reduce", "cutile"),
-)
 CARDS = {"nvidia_h200": "h200", "nvidia_h100_80gb_hbm3": "h100"}  # folder of a recorded set -> ptxsim's device
 
 
@@ -72,7 +65,7 @@ class Recorded:
 def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
     """The timed cases of kernels in CuTe DSL and cuTile in the recorded sets, both cards' figures of a case together.
 
-    `operators` limits them; a case without the SM clock of its samples is left out, and the kernels of DESCRIPTORS.
+    `operators` limits them; a case without the SM clock of its samples is left out.
     """
     found: dict[tuple[str, ...], tuple[dict[str, Any], list[Measured]]] = {}
     for folder, device in CARDS.items():
@@ -83,8 +76,6 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
                 if row["status"] != "ok" or case["dsl"] not in DSLS:
                     continue
                 if operators and case["operator"] not in operators:
-                    continue
-                if (case["operator"], case["kernel"]) in DESCRIPTORS:
                     continue
                 key = (case["operator"], case["kernel"], case["variant"]["id"], case["workload"])
                 entry = found.setdefault(key, (case, []))

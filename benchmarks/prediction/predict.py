@@ -127,10 +127,12 @@ def main() -> None:
     parser.add_argument("--operators", nargs="+", default=[])
     parser.add_argument("--devices", nargs="+", default=["h200", "h100"])
     parser.add_argument("--match", default="", help="only cases whose name contains this")
+    parser.add_argument("--dsls", nargs="+", default=["cute", "cutile"])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", action="store_true", help="keep the rows that an earlier run left in OUT.tmp")
     options = parser.parse_args()
-    cases = [case for case in recorded(options.sets, tuple(options.operators)) if options.match in case.name]
+    known = recorded(options.sets, tuple(options.operators))
+    cases = [case for case in known if case.dsl in options.dsls and options.match in case.name]
     cases.sort(key=lambda case: max(figure.microseconds for figure in case.measured))  # what takes long comes last
     scratch = options.out.with_name(options.out.name + ".tmp")
     done = set()

@@ -130,7 +130,7 @@ def block_costs(program: TimedProgram, code: Code | None, figures: Figures) -> l
 def belongs(instructions: Sequence[Instruction], code: Code) -> bool:
     """Whether the PTX lines in the machine code are those of this text.
 
-    cuTile's are not: tileiras writes down another text than the one it assembles, with other lines.
+    They are not where somebody has changed the text after it was assembled: a blank line less is enough.
     """
     units = {ins.line: ptx_unit(ins) for ins in instructions}
     telling = [op for op in code.ops if op.unit in _TELLING]

@@ -154,10 +154,20 @@ def _export(function: DeviceFunction, target: str, folder: Path) -> str:
         [bytecode.read_bytes(), code, *tools],
         lambda: export_kernel(function.kernel, [signature], cubin, gpu_code=code, output_format="cubin"),
     )
-    ptx = _section(cubin.read_bytes(), b".nv_debug_ptx_txt").replace(b"\0", b"\n").decode().strip()
+    ptx = ptx_text(_section(cubin.read_bytes(), b".nv_debug_ptx_txt"))
     if ptx:
-        cubin.with_suffix(".ptx").write_text(re.sub(r"\n{2,}", "\n", ptx) + "\n")
+        cubin.with_suffix(".ptx").write_text(ptx)
     return ptx
+
+
+def ptx_text(section: bytes) -> str:
+    """The PTX in the cubin's section of it, whose lines end in null bytes; "" where it holds none.
+
+    Blank lines stay, where comments and line directives stood: the cubin's line table counts them, too, and ptxsim's
+    clock finds by it which machine instructions stand for which line.
+    """
+    text = section.replace(b"\0", b"\n").decode().rstrip()
+    return f"{text}\n" if text else ""
 
 
 def _disassemble(bytecode: Path) -> None:
