@@ -228,6 +228,13 @@ DERIVATIONS: dict[str, Derivation] = {
         "TMA from L2, all SMs, boxes of 32 KiB; the same beside products that hold the SM clock down",
         lambda r: r.tma("ring_tensor", 32, 4, "all")["also"]["gb_per_s"],
     ),
+    "l2_shared_gain": Derivation(
+        "ld.global.cg.v4 over 4 MiB, each byte by four CTAs at a time, against 16 MiB, each by one",
+        lambda r: (
+            r.sweep("ld_cg_16", "L2 by footprint", footprint_bytes=4 << 20)["value"]
+            / r.sweep("ld_cg_16", "L2", sms="all")["value"]
+        ),
+    ),
     "l2_write_gb_per_s": Derivation(
         "st.global.v4 to L2, all SMs", lambda r: r.sweep("st_16", "L2", sms="all")["also"]["gb_per_s"]
     ),

@@ -86,6 +86,7 @@ class Figures:
     load_bytes_per_cycle: float
     store_bytes_per_cycle: float
     l2_gb_per_s: float
+    l2_shared_gain: float
     l2_write_gb_per_s: float
     l2_copy_gb_per_s: float
     dram_read_gb_per_s: float

@@ -33,6 +33,8 @@ class Engines:
         self.last: dict[Pipe, float] = {}  # when the latest task of a pipe will be done
         self.computed: dict[int, float] = {}  # when the tensor cores have done what a CTA asked for (tcgen05)
         self.stores: dict[Store, float] = {}  # when a bulk store will be in L2
+        code = cluster.simulation.machine.code
+        self.one_product = code is not None and code.one_product_at_a_time
         self._latest_store: tuple[tuple[float, ...], float, float] = ((), 0.0, 0.0)
         self.how: dict[type[Task], Callable[[Any, Pipe, float], float]] = {
             tma.BoxLoad: self._box_load,
@@ -117,7 +119,10 @@ class Engines:
 
     # products
     def _wgmma(self, task: wgmma.WarpgroupProduct, pipe: Pipe, at: float) -> float:
-        """Each warp's quarter runs on the tensor core of its scheduler; A and B are read once for all four."""
+        """Each warp's quarter runs on the tensor core of its scheduler; A and B are read once for all four.
+
+        Where ptxas waits for each product, the warp does.
+        """
         spec, cluster, f = task.spec, self.cluster, self.figures
         bits = _BITS[spec.a_type]
         rate = f.wgmma_flops_per_cycle * 16 / bits
@@ -133,6 +138,8 @@ class Engines:
         clock.products.append(start)
         if len(clock.products) > _WGMMA_DEPTH:
             clock.time = max(clock.time, clock.products.popleft())
+        if self.one_product:
+            clock.time = max(clock.time, end + f.wgmma_latency)
         cluster.simulation.recorder.engine("tensor cores", "product", task.origin, start, end)
         return end + f.wgmma_latency
 

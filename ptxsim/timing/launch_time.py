@@ -13,7 +13,7 @@ from ..syntax import PtxError
 from .device import DeviceModel
 from .grid import Placement, place
 from .machine_code import belongs
-from .memory_system import Cache, MemorySystem, displaced, evicted, missing, written_back
+from .memory_system import Cache, MemorySystem, displaced, evicted, missing, together, written_back
 from .prediction import LaunchTime
 from .recorder import Recorder
 from .sass import Code
@@ -23,6 +23,7 @@ from .timed_machine import TimedMachine
 
 _ROUNDS = 4  # clusters that a group of SMs runs one after the other before the rest is taken to go on like the last
 _MANY_WAVES = 2
+_MUCH = 0.9  # of the largest work
 _IMPOSSIBLE = 150.0  # percent of what a card can do, which an estimate by neighbours' work may exceed by a little
 _EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID
 
@@ -31,10 +32,12 @@ _EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its
 class Misses:
     """Per allocation the share of its reads that miss L2, and the share of stored bytes that go on to DRAM.
 
-    `displaced` is how many bytes of others are written back for each byte that comes into L2.
+    `gains` is by allocation how many times as fast L2 serves what several CTAs ask for at a time, and `displaced` how
+    many bytes of others are written back for each byte that comes into L2.
     """
 
     reads: dict[int, float]
+    gains: dict[int, float]
     write_back: float
     displaced: float
 
@@ -124,14 +127,16 @@ class Setting:
             different = max(read.get(key, 0.0) * self.survey.distinct.get(key, 1.0), written.get(key, 0.0))
             unique[key] = min(different, sizes.get(key, math.inf))
         footprint, capacity = sum(unique.values()), self.card.figures.l2_bytes
+        gain, waves = self.card.figures.l2_shared_gain, max(self.placement.waves, 1.0)
+        gains = {key: together(size / unique[key] / waves, gain) for key, size in read.items() if unique[key]}
         if self.cache == "cold":
             reads = {key: missing(size, unique[key]) for key, size in read.items()}
-            return Misses(reads, written_back(footprint, capacity), displaced(footprint, capacity))
+            return Misses(reads, gains, written_back(footprint, capacity), displaced(footprint, capacity))
         if self.placement.waves > 1:  # see docs/ptxsim.md: each half of L2 serves the SMs on its side
             capacity /= 2
         again = evicted(footprint / capacity)
         reads = {key: missing(size, unique[key]) * again for key, size in read.items()}
-        return Misses(reads, again, 0.0)
+        return Misses(reads, gains, again, 0.0)
 
     def machine(self) -> TimedMachine:
         """A machine that only times: copies and products are not made, and stores are taken back."""
@@ -143,6 +148,7 @@ class Setting:
         memory = MemorySystem(f, self.clock_mhz, placement.cluster_size, placement.active_sms)
         misses = self.misses
         memory.misses, memory.write_back, memory.displaced = misses.reads, misses.write_back, misses.displaced
+        memory.gains = misses.gains
         sharers = 2 if placement.active_sms > f.sm_count / 2 else 1
         simulation = Simulation(machine, memory, placement, sharers, recorder)
         clusters = list(self.launch.clusters())
@@ -206,7 +212,7 @@ def possible(timed: Timed) -> Timed:
 
 
 def _uneven(setting: Setting) -> Timed:
-    """Clusters of much and of middling work are simulated; the others' times go by their work.
+    """Clusters of much and of middling work are simulated (of little, where most have much); others' times go by work.
 
     Clusters come to places on SMs in the order of their numbers, each to that which is free first.
     """
@@ -214,21 +220,59 @@ def _uneven(setting: Setting) -> Timed:
     order = sorted(range(len(work)), key=lambda n: work[n])
     recorder, trials = Recorder(), list[Trial]()
     most = min(placement.places, -(-placement.clusters // placement.groups))
-    for middle in (len(order) - 1, len(order) // 2):
+    other = len(order) // 2 if work[order[len(order) // 2]] < _MUCH * work[order[-1]] else 0
+    for middle in (len(order) - 1, other):
         first = max(min(middle - most // 2, len(order) - most), 0)
         numbers = order[first : first + most]
         trials.append(setting.simulate(setting.machine(), recorder if not trials else Recorder(False), numbers, most))
     (much, some), at = trials, [trial.work / len(trial.ran) for trial in trials]
     slope = max((much.last - some.last) / (at[0] - at[1]), 0.0) if at[0] > at[1] else 0.0
-    free = [0.0] * min(placement.groups * placement.places, len(work))
-    heapq.heapify(free)
+    times = [max(much.last + slope * (cluster - at[0]), 1.0) for cluster in work]
+    alone = 1.0
+    if most > 1:
+        alone = setting.simulate(setting.machine(), Recorder(False), order[-1:], 1).last / much.last
     figures = setting.card.figures
     refill = figures.cta_interval_cycles + figures.cta_start_cycles
-    for cluster in work:
-        begin = heapq.heappop(free)
-        begin += refill if begin else 0.0
-        heapq.heappush(free, begin + max(much.last + slope * (cluster - at[0]), 1.0))
-    return setting.outcome(max(free), trials, recorder)
+    cycles = dispatched(times, placement.groups, most, min(alone, 1.0), refill)
+    return setting.outcome(cycles, trials, recorder)
+
+
+def dispatched(times: Sequence[float], groups: int, places: int, alone: float, refill: float) -> float:
+    """When the last of clusters is over that come to `groups` of SMs in order, to that which has a place first.
+
+    `times` are those of clusters whose group has no place free; one that has it for itself takes `alone` of its time,
+    one with some others something between. `refill` is the time between a cluster and the next in its place.
+    """
+    queue = list(reversed(times))
+    left: list[list[float]] = [[] for _ in range(groups)]  # of each group's clusters: what remains of their times
+    for _ in range(places):
+        for group in left:
+            if queue:
+                group.append(queue.pop())
+
+    def until(group: list[float]) -> float:
+        """How long until the first of a group's clusters is over."""
+        return min(group) * _slower(len(group), places, alone)
+
+    calendar = [(until(group), number) for number, group in enumerate(left) if group]
+    heapq.heapify(calendar)
+    now = 0.0
+    while calendar:
+        now, number = heapq.heappop(calendar)
+        group = left[number]
+        first = min(group)
+        group[:] = [rest - first for rest in group]
+        group.remove(0.0)
+        if queue:
+            group.append(queue.pop() + refill)
+        if group:
+            heapq.heappush(calendar, (now + until(group), number))
+    return now
+
+
+def _slower(there: int, places: int, alone: float) -> float:
+    """How many times its time among `places` a cluster takes among so many."""
+    return 1.0 if places == 1 else alone + (1.0 - alone) * (there - 1) / (places - 1)
 
 
 def time_in_full(setting: Setting, machine: TimedMachine) -> Timed:

@@ -121,7 +121,7 @@ def block_costs(program: TimedProgram, code: Code | None, figures: Figures) -> l
         for ins in program.instructions[block.first : block.last]:
             home.setdefault(ins.line, block.index)
     found: list[list[SassOp]] = [[] for _ in program.blocks]
-    for op in code.ops:
+    for op in code.ops[: code.usual]:
         if op.line in home:
             found[home[op.line]].append(op)
     return [tuple(costs.of_sass(op) for op in _once(program, block, found[block.index])) for block in program.blocks]

@@ -36,6 +36,14 @@ def missing(total: float, unique: float) -> float:
     return min(unique / total, 1.0) if total > 0 else 0.0
 
 
+def together(readers: float, gain: float) -> float:
+    """How many times as fast L2 serves bytes that so many CTAs ask for at about the same time.
+
+    `gain` is what was measured for four of them; two gave half of it. More are taken to gain no more than four.
+    """
+    return 1.0 + (gain - 1.0) * min(math.log2(max(readers, 1.0)) / 2.0, 1.0)
+
+
 def evicted(ratio: float) -> float:
     """The share of the bytes that a call has put into L2 which are gone when the next call comes to them.
 
@@ -78,6 +86,7 @@ class MemorySystem:
         f = figures
         self.figures = f
         self.misses: dict[int, float] = {}  # allocation → share of its bytes that miss L2
+        self.gains: dict[int, float] = {}  # allocation → how many times as fast L2 serves it, see `together`
         self.write_back = 0.0  # share of stored bytes that go on to DRAM while the launch runs
         self.displaced = 0.0  # bytes of others that go to DRAM for each byte that comes into L2
         self.traffic = Traffic()
@@ -101,7 +110,7 @@ class MemorySystem:
     def read(self, allocation: int, size: float, at: float) -> tuple[float, bool]:
         """When bytes leave L2 for the SM, its latency not counted, and whether DRAM had to be asked."""
         self.traffic.read[allocation] = self.traffic.read.get(allocation, 0.0) + size
-        end = self.l2.take(size, at)
+        end = self.l2.take(size / self.gains.get(allocation, 1.0), at)
         owed = self._owed.get(allocation, 0.5 * size) + size * self.misses.get(allocation, 0.0)
         missed = owed >= size
         if missed:

@@ -18,6 +18,8 @@ from .device import DeviceError
 
 SIZE = 16  # bytes of an instruction
 _NO_SCOREBOARD = 7
+_EXIT, _WARPGROUP = 0x14D, 0x1C5  # the latter: WARPGROUP.ARRIVE before products, WARPGROUP.DEPBAR for their end
+_WGMMA = (0x1F0, 0x1F3)  # HGMMA, QGMMA
 _SIZED, _REGISTER_COUNT = 4, 0x2F  # of attributes in .nv.info
 # The units that matter to the clock, and the opcodes (bits 0 to 8) of sm_90 and sm_100 that go to them. What is not
 # listed is an instruction of the ordinary arithmetic pipe.
@@ -37,7 +39,7 @@ _UNITS: dict[str, tuple[int, ...]] = {
     "barrier": (0x11D, 0x1A7, 0x1B2, 0x1C7, 0x1B0),  # BAR, SYNCS, UCGABAR, ARRIVES
     "branch": (0x141, 0x144, 0x147, 0x148, 0x149, 0x150, 0x14D),  # BSYNC, CALL, BRA, WARPSYNC, BRX, RET, EXIT
     "copy": (0x1B4, 0x1B5, 0x1B6, 0x1B7, 0x1B8, 0x1B9, 0x1BA),  # UTMALDG, UTMASTG, …, UBLKCP
-    "product": (0x1F0, 0x1EA, 0x1E7, 0x1E9, 0x3C, 0x3D, 0x3A, 0x3F),  # HGMMA, UTCMMA, UTCCP, UTCBAR, HMMA …
+    "product": (0x1F0, 0x1F3, 0x1EA, 0x1E7, 0x1E9, 0x3C, 0x3D, 0x3A, 0x3F),  # HGMMA, UTCMMA, UTCCP, UTCBAR, HMMA …
     "tensor": (0x1ED, 0x1EE),  # STTM, LDTM
     "fence": (0x192,),  # MEMBAR
     "sleep": (0x15D,),  # NANOSLEEP
@@ -69,6 +71,22 @@ class Code:
     name: str
     ops: tuple[SassOp, ...]
     registers: int = 0
+
+    @property
+    def usual(self) -> int:
+        """How many instructions stand before the end of the last way through the kernel.
+
+        Behind it ptxas puts what is seldom run: where a warp sleeps whose first test of a barrier failed, and divisions
+        of numbers that the short way does not take.
+        """
+        ends = [n for n, op in enumerate(self.ops) if op.opcode == _EXIT and not op.predicated]
+        return ends[-1] + 1 if ends else len(self.ops)
+
+    @property
+    def one_product_at_a_time(self) -> bool:
+        """Whether ptxas has put an arrival before each wgmma and a wait behind it (its warning C7510 and others)."""
+        products = sum(op.opcode in _WGMMA for op in self.ops)
+        return 0 < 2 * products <= sum(op.opcode == _WARPGROUP for op in self.ops)
 
     @property
     def size(self) -> int:

@@ -2,11 +2,12 @@
 
 A scouted cluster runs with its warps in step, its copies and products skipped; what counts is how many instructions
 its warps execute and which parts of global memory it asks for. From some clusters, all values along an axis of the
-grid where work goes by that, follows the work of all.
+grid where work goes by that, or along two, follows the work of all.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable
@@ -27,6 +28,10 @@ from .engines import Copied, copied, skip
 
 ALIKE = 0.02  # relative difference of work up to which clusters count as equal
 _ALONG = 16  # clusters scouted along an axis of the grid
+_TABLE = 128  # clusters scouted along two axes at once
+_PROBES = 8  # clusters by which it is told whether work follows the axes
+_FOLLOWS = 0.05  # mean error, relative to the largest work, up to which it does
+_GOLDEN = (math.sqrt(5) - 1) / 2  # whose multiples lie evenly spread
 _ODD, _MUCH = 0.1, 3.0  # the part of clusters that may lie at edges, and how many times the usual work they may have
 _GRAIN = 7  # bits of an address within a piece of global memory: a line of L2
 _SECTOR = 5  # within what ordinary loads are fetched by
@@ -141,6 +146,7 @@ class Surveyor:
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self.clusters = list(launch.clusters())
+        self.numbers = {indices[0]: number for number, indices in enumerate(self.clusters)}  # by their first CTA
         self.seen: dict[int, Scouted] = {}
 
     def look(self, numbers: Iterable[int]) -> None:
@@ -169,28 +175,68 @@ class Surveyor:
         return odd <= _ODD * len(works) and max(works) <= _MUCH * usual
 
     def _by_axis(self) -> tuple[float, ...]:
-        """The work of all clusters, by the axis of the grid that explains that of the scouted ones best."""
-        best: tuple[float, ...] = ()
-        least = math.inf
-        for axis in range(3):
-            first: dict[int, int] = {}
-            for number, indices in enumerate(self.clusters):
-                first.setdefault(indices[0][axis], number)
-            values = sorted(first)
-            if len(values) > 1:
-                step = -(-len(values) // _ALONG)
-                self.look(first[value] for value in sorted({*values[::step], values[-1]}))
-        for axis in range(3):
-            points: dict[int, list[float]] = {}
-            for number, found in self.seen.items():
-                points.setdefault(self.clusters[number][0][axis], []).append(found.work)
-            known = sorted(points)
-            means = [float(np.mean(points[value])) for value in known]
-            work = np.interp([indices[0][axis] for indices in self.clusters], known, means)
-            error = float(np.mean([abs(work[number] - x.work) for number, x in self.seen.items()]))
+        """The work of all clusters, by the axis of the grid that explains that of the scouted ones best, or by two."""
+        n = len(self.clusters)
+        probes = sorted({int(n * (k * _GOLDEN % 1)) for k in range(1, _PROBES + 1)})
+        self.look(probes)
+        axes = [axis for axis in range(3) if len(self._sampled(axis, _ALONG)) > 1]
+        for axis in axes:
+            self.look(self._numbers({axis: self._sampled(axis, _ALONG)}))
+        best, least = min((self._judged(self._along_axis(axis)) for axis in axes), key=lambda found: found[1])
+        for pair in itertools.combinations(axes, 2):
+            if self._error(best, probes) <= _FOLLOWS * max(x.work for x in self.seen.values()):
+                break
+            work, error = self._judged(self._along_two(*pair))
             if error < least:
-                best, least = tuple(work.tolist()), error
+                best, least = work, error
         return best
+
+    def _judged(self, work: tuple[float, ...]) -> tuple[tuple[float, ...], float]:
+        return work, self._error(work, self.seen)
+
+    def _error(self, work: tuple[float, ...], numbers: Iterable[int]) -> float:
+        """Mean distance of what is expected from what was seen."""
+        found = [abs(work[number] - self.seen[number].work) for number in numbers if number in self.seen]
+        return float(np.mean(found)) if found else math.inf
+
+    def _sampled(self, axis: int, most: int) -> list[int]:
+        """Values along an axis, not more than about so many, the first and the last among them."""
+        values = sorted({indices[0][axis] for indices in self.clusters})
+        return sorted({*values[:: -(-len(values) // most)], values[-1]})
+
+    def _numbers(self, values: dict[int, list[int]]) -> list[int]:
+        """The clusters with these values along some axes and the first one along the others."""
+        ranges = [values.get(axis, [0]) for axis in range(3)]
+        return [self.numbers[place] for place in itertools.product(*ranges) if place in self.numbers]
+
+    def _along_axis(self, axis: int) -> tuple[float, ...]:
+        points: dict[int, list[float]] = {}
+        for number, found in self.seen.items():
+            points.setdefault(self.clusters[number][0][axis], []).append(found.work)
+        known = sorted(points)
+        means = [float(np.mean(points[value])) for value in known]
+        return tuple(np.interp([indices[0][axis] for indices in self.clusters], known, means).tolist())
+
+    def _along_two(self, first: int, second: int) -> tuple[float, ...]:
+        """By a table of what clusters do that have a value of each of two axes, between its places linearly."""
+        few = self._sampled(first, _ALONG)
+        values = {first: few, second: self._sampled(second, max(_TABLE // len(few), 2))}
+        self.look(self._numbers(values))
+        rows = []
+        for value in values[first]:
+            table = self._numbers({first: [value], second: values[second]})
+            known = [(self.clusters[n][0][second], self.seen[n].work) for n in table if n in self.seen]
+            at, work = [x for x, _ in known], [y for _, y in known]
+            rows.append(np.interp([indices[0][second] for indices in self.clusters], at, work) if known else None)
+        there = [k for k, row in enumerate(rows) if row is not None]
+        table_of = np.stack([row for row in rows if row is not None])
+        at = np.interp(
+            [indices[0][first] for indices in self.clusters], [values[first][k] for k in there], range(len(there))
+        )
+        low = np.floor(at).astype(int)
+        high, every = np.minimum(low + 1, len(there) - 1), np.arange(len(at))
+        work = table_of[low, every] + (at - low) * (table_of[high, every] - table_of[low, every])
+        return tuple(work.tolist())
 
 
 def _total(parts: list[dict[int, float]], scale: float) -> dict[int, float]:

@@ -1,0 +1,166 @@
+"""Predicts what no recorded set has yet, so that the history of the repository says that the predictions came first.
+
+    python benchmarks/prediction/unmeasured.py RESULTS --out blind_second.json
+    python benchmarks/prediction/unmeasured.py --against recorded --out blind_second.jsonl
+
+RESULTS is a results folder with builds for sm_90a. Workloads are those that the recorded set of an H200 has of an
+operator; every build of a kernel in CuTe DSL or cuTile that fits one of them is predicted for each card that has not
+measured it. The clock that the card will choose is not known: each case is predicted at two, and once it is measured
+the time at the clock of its samples follows from both (cycles and bytes a second: a + b / clock).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
+
+from benchmarks.prediction.cases import (  # noqa: E402  (the project's folders have to be found first)
+    CARDS,
+    DSLS,
+    KINDS,
+    Captured,
+    Measured,
+    Recorded,
+    capture,
+    recorded,
+)
+from benchmarks.prediction.predict import LIMIT_SECONDS, limited, predicted  # noqa: E402
+from cutesnake.catalog import load_operator  # noqa: E402
+
+CLOCKS_MHZ = (1980.0, 1500.0)
+WORKLOADS = "nvidia_h200"  # the set whose workloads are taken
+NAMES = ("device", "operator", "kernel", "variant", "workload", "kind")
+LEAVE_OUT = ("mla_decode", "gemm", "fmha")  # all of their kernels that a card here can run were measured
+
+
+def workloads(sets: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Operator, id and parameters of each workload that was timed."""
+    seen = set()
+    for path in sorted((sets / WORKLOADS).glob("timing-*.jsonl")):
+        for line in path.read_text().splitlines():
+            case = json.loads(line)["case"]
+            key = (case["operator"], case["workload"])
+            if key not in seen:
+                seen.add(key)
+                yield case["operator"], case["workload"], case["parameters"]
+
+
+def unmeasured(sets: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
+    """Cases that can be built, with the cards that have not timed them."""
+    from cutesnake.catalog import load_kernel
+
+    known = {(figure.device, case.name) for case in recorded(sets) for figure in case.measured}
+    for operator, name, parameters in workloads(sets):
+        if operator in LEAVE_OUT:
+            continue
+        for folder in sorted((results / "compile" / operator).glob("*/sm_90a/*/build.json")):
+            build = json.loads(folder.read_text())
+            if build["dsl"] not in DSLS or build["status"] != "ok":
+                continue
+            workload = load_operator(operator).Workload(**parameters)
+            fitting = load_kernel(operator, build["kernel"]).variants(workload, "sm_90a")
+            if build["variant"]["id"] not in [variant.id for variant in fitting]:
+                continue
+            case = Recorded(operator, build["kernel"], build["variant"], name, parameters, "sm_90a", (), build["dsl"])
+            cards = [card for card in CARDS.values() if (card, case.name) not in known]
+            if cards:
+                yield case, cards
+
+
+def rows(case: Recorded, cards: list[str], results: Path) -> Iterator[dict[str, Any]]:
+    """A row per card and kind of sample, with the prediction at each clock or why there is none."""
+    captured, error = Captured([], {}), None
+    try:
+        with limited(LIMIT_SECONDS):
+            captured = capture(case.case(results))
+    except Exception as failure:
+        error = f"{type(failure).__name__}: {failure}"
+    surveys: dict[int, Any] = {}
+    for card in cards:
+        for kind in KINDS:
+            names = (card, case.operator, case.kernel, case.variant["id"], case.workload, kind)
+            row: dict[str, Any] = dict(zip(NAMES, names, strict=True)) | {"error": error, "predicted": {}}
+            for clock in CLOCKS_MHZ if error is None else ():
+                found = predicted(captured, Measured(card, kind, 0.0, clock), surveys)
+                if found.get("error"):
+                    row["error"] = found["error"]
+                    break
+                row["predicted"][f"{clock:.0f}"] = found["predicted_us"]
+                row["launches"] = found["launches"]
+            yield row
+
+
+def at_clock(predictions: dict[str, float], clock_mhz: float) -> float:
+    """Microseconds at a clock, from those at two."""
+    (f, at_f), (g, at_g) = ((float(clock), time) for clock, time in predictions.items())
+    cycles = (at_f - at_g) / (1 / f - 1 / g)
+    return at_f + cycles * (1 / clock_mhz - 1 / f)
+
+
+def held_against(predictions: list[dict[str, Any]], sets: Path) -> Iterator[dict[str, Any]]:
+    """Those that have been measured since, in the form of `predict.py`'s lines."""
+    measured = {
+        (figure.device, case.operator, case.kernel, case.variant["id"], case.workload, figure.kind): figure
+        for case in recorded(sets)
+        for figure in case.measured
+    }
+    for row in predictions:
+        figure = measured.get(tuple(row[name] for name in NAMES))
+        if figure is None:
+            continue
+        found = at_clock(row["predicted"], figure.clock_mhz) if len(row["predicted"]) > 1 else None
+        yield {name: row[name] for name in NAMES} | {
+            "sm_clock_mhz": round(figure.clock_mhz),
+            "measured_us": round(figure.microseconds, 3),
+            "predicted_us": None if found is None else round(found, 3),
+            "error": row["error"],
+            "launches": row.get("launches", []),
+        }
+
+
+def write(out: Path, found: list[dict[str, Any]]) -> None:
+    """A line each; with the ending .json a list of them, which nothing else reads as validation."""
+    lines = [json.dumps(row) for row in found]
+    text = "[\n" + ",\n".join(lines) + "\n]\n" if out.suffix == ".json" else "".join(f"{line}\n" for line in lines)
+    scratch = out.with_name(out.name + ".tmp")
+    scratch.write_text(text)
+    scratch.replace(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path, nargs="?")
+    parser.add_argument("--sets", type=Path, default=ROOT / "recorded")
+    parser.add_argument("--against", type=Path, help="recorded sets to hold the predictions of --predictions against")
+    parser.add_argument("--predictions", type=Path, default=Path(__file__).with_name("blind_second.json"))
+    parser.add_argument("--operators", nargs="+", default=[])
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    if options.against:
+        write(options.out, list(held_against(json.loads(options.predictions.read_text()), options.against)))
+        return
+    if options.results is None:
+        parser.error("RESULTS, a folder with builds for sm_90a, or --against SETS")
+    found: list[dict[str, Any]] = []
+    cases = sorted(unmeasured(options.sets, options.results.resolve()), key=lambda entry: WORKLOADS[7:] not in entry[1])
+    for case, cards in cases:  # what no card at all has measured comes first
+        if options.operators and case.operator not in options.operators:
+            continue
+        began = time.process_time()
+        for row in rows(case, cards, options.results.resolve()):
+            found.append(row)
+            print(row["device"], case.name, row["kind"], row["error"] or row["predicted"], flush=True)
+        print(f"    {time.process_time() - began:.1f} s", flush=True)
+        write(options.out, found)
+
+
+if __name__ == "__main__":
+    main()
