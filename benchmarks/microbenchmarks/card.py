@@ -151,8 +151,8 @@ class Card:
         checked(self.driver.cuMemcpyDtoH(values.ctypes.data, address, values.nbytes))
         return values
 
-    def tensor_map(self, address: int, columns: int, rows: int, box_rows: int) -> Any:
-        """A map of 16-bit rows of `columns`, boxes of 64 columns and box_rows rows with the 128-byte swizzle."""
+    def tensor_map(self, address: int, columns: int, rows: int, box_rows: int, box_columns: int = 64) -> Any:
+        """A map of 16-bit rows of `columns`, its boxes swizzled over their width (64 columns: 128 bytes; 32; 16)."""
         d = self.driver
         wide, narrow = d.cuuint64_t, d.cuuint32_t
         return checked(
@@ -162,10 +162,10 @@ class Card:
                 address,
                 [wide(columns), wide(rows)],
                 [wide(2 * columns)],
-                [narrow(64), narrow(box_rows)],
+                [narrow(box_columns), narrow(box_rows)],
                 [narrow(1), narrow(1)],
                 d.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-                d.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+                getattr(d.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{2 * box_columns}B"),
                 d.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                 d.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
             )

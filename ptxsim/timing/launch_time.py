@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -243,30 +244,29 @@ def dispatched(times: Sequence[float], groups: int, places: int, alone: float, r
     `times` are those of clusters whose group has no place free; one that has it for itself takes `alone` of its time,
     one with some others something between. `refill` is the time between a cluster and the next in its place.
     """
-    queue = list(reversed(times))
+    queue, now = deque(times), 0.0
     left: list[list[float]] = [[] for _ in range(groups)]  # of each group's clusters: what remains of their times
-    for _ in range(places):
-        for group in left:
-            if queue:
-                group.append(queue.pop())
-
-    def until(group: list[float]) -> float:
-        """How long until the first of a group's clusters is over."""
-        return min(group) * _slower(len(group), places, alone)
-
-    calendar = [(until(group), number) for number, group in enumerate(left) if group]
-    heapq.heapify(calendar)
-    now = 0.0
+    changes = [0] * groups
+    # Of events at one time those come first at which a cluster is over (place -1, and how often its group had changed);
+    # then places are given away, those of the emptiest groups first.
+    calendar = [(0.0, place, number, 0) for place in range(places) for number in range(groups)]
     while calendar:
-        now, number = heapq.heappop(calendar)
+        at, place, number, change = heapq.heappop(calendar)
         group = left[number]
-        first = min(group)
-        group[:] = [rest - first for rest in group]
-        group.remove(0.0)
-        if queue:
-            group.append(queue.pop() + refill)
+        if place < 0:
+            if change != changes[number]:
+                continue
+            now, first = at, min(group)
+            rest = [time - first for time in group if time > first]
+            for free in range(len(rest), len(group)):
+                heapq.heappush(calendar, (at, free, number, 0))
+            group[:] = rest
+        elif queue:
+            group.append(queue.popleft() + (refill if at else 0.0))
         if group:
-            heapq.heappush(calendar, (now + until(group), number))
+            changes[number] += 1
+            end = at + min(group) * _slower(len(group), places, alone)
+            heapq.heappush(calendar, (end, -1, number, changes[number]))
     return now
 
 

@@ -9,7 +9,7 @@ from snippets import kernel_text, run_kernel
 
 import ptxsim
 from ptxsim.timing import DeviceModel
-from ptxsim.timing.launch_time import Setting, possible, time_launch
+from ptxsim.timing.launch_time import Setting, dispatched, possible, time_launch
 from ptxsim.timing.memory_system import displaced
 from ptxsim.timing.scout import Surveyor
 
@@ -248,6 +248,27 @@ def test_clusters_of_unequal_work_take_as_long_as_their_sum_on_the_fullest_sm() 
     prediction = ptxsim.predict(launch, CARD)
     assert prediction.launches[0].cycles == pytest.approx(132 * 50 * 4, rel=0.1)
     assert any("differs from cluster to cluster" in note for note in prediction.notes)
+
+
+def test_work_that_goes_by_two_axes_of_the_grid_is_followed_along_both() -> None:
+    """As of a grouped product: tiles (x) behind the last row of a group (y) have nothing to do."""
+    rows = [1, 5, 2, 8, 3, 7, 4, 6]
+    body = "ld.param.u64 %d1, [p0]; mov.u32 %r5, %ctaid.x; mov.u32 %r6, %ctaid.y; mul.wide.u32 %d2, %r6, 4;\n"
+    body += "add.s64 %d1, %d1, %d2; ld.global.u32 %r7, [%d1]; setp.ge.u32 %p1, %r5, %r7;\n@%p1 bra E;\n"
+    launch = launched(body + CHAIN * 100 + "E: ret;\n", np.array(rows, np.uint32), grid=(8, 8))
+    survey = Surveyor(launch).survey()
+    assert survey is not None
+    long, short = max(survey.work), min(survey.work)
+    assert long > 3 * short
+    assert [work == long for work in survey.work] == [x < rows[y] for y in range(8) for x in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("times", "places", "alone", "cycles"),
+    [([10.0] * 4, 1, 1.0, 20.0), ([10.0] * 4, 2, 0.5, 10.0), ([10.0] * 2, 2, 0.5, 5.0), ([10.0] * 6, 2, 0.5, 15.0)],
+)
+def test_clusters_that_have_an_sm_for_themselves_are_faster(times, places, alone, cycles) -> None:
+    assert dispatched(times, 2, places, alone, 0.0) == pytest.approx(cycles)
 
 
 @pytest.mark.parametrize(("waves", "alike"), [(4, True), (1, False)])

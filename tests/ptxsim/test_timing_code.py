@@ -6,7 +6,7 @@ import pytest
 
 import ptxsim
 from ptxsim.timing import DeviceError, DeviceModel
-from ptxsim.timing.sass import read_cubin
+from ptxsim.timing.sass import Code, SassOp, read_cubin
 
 tiny_build = pytest.importorskip("tiny_build", reason="ptxas comes with the repository's environment, not with ptxsim")
 
@@ -76,7 +76,7 @@ def test_a_loop_costs_its_rounds(compiled) -> None:
 
 
 def test_machine_code_that_was_made_of_another_text_is_not_taken_for_its_own(compiled) -> None:
-    """As cuTile's: the text beside the cubin has other lines than the one that was assembled."""
+    """As where somebody has taken lines out of the text, or put some in, after it was assembled."""
     chain = "ex2.approx.ftz.f32 %f1, %f1;\n" * 50
     module, cubin = compiled(chain)
     shifted = ptxsim.Module.from_text("// a line more\n" * 100 + text(chain))
@@ -85,6 +85,35 @@ def test_machine_code_that_was_made_of_another_text_is_not_taken_for_its_own(com
         ptxsim.predict(ptxsim.launch(m, "k", (1,), (32,), (0,)), CARD, code=cubin).notes for m in (module, shifted)
     ]
     assert not any("PTX" in note for note in notes[0]) and any("PTX" in note for note in notes[1])
+
+
+WAIT = """.shared .align 8 .b64 bar;
+setp.ne.u32 %p1, %r1, 0; @%p1 bra READY;
+mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.shared.b64 _, [bar];
+READY: bar.sync 0;
+"""
+TEST = "W{n}: mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0, 10000000; @!%p1 bra W{n};\n" + CHAIN * 4
+
+
+def test_where_a_warp_sleeps_behind_the_kernels_end_costs_nothing_where_it_does_not(compiled) -> None:
+    body = WAIT + "".join(TEST.format(n=n) for n in range(40))
+    module, cubin = compiled(body)
+    code = read_cubin(cubin)["k"]
+    sleeping = [n for n, op in enumerate(code.ops) if op.unit == "sleep"]
+    assert sleeping and min(sleeping) >= code.usual
+    without = cycles(*compiled(WAIT + CHAIN * 160))
+    assert (cycles(module, cubin) - without) / 40 < 60  # a test and a branch; with the other way it were twice that
+
+
+@pytest.mark.parametrize(("waited", "alone"), [("one", True), ("three", False)])
+def test_ptxas_waiting_for_each_product_is_seen_in_the_machine_code(waited, alone) -> None:
+    product, warpgroup = sass_op(0x1F0), sass_op(0x1C5)
+    order = {"one": [warpgroup, product, warpgroup], "three": [warpgroup, product, product, product, warpgroup]}[waited]
+    assert Code("k", tuple(order * 4)).one_product_at_a_time is alone
+
+
+def sass_op(opcode: int) -> SassOp:
+    return SassOp(0, opcode, "product", 1, -1, -1, 0, 1, False)
 
 
 def test_a_cubin_of_another_kernel_is_one_clear_line(compiled) -> None:

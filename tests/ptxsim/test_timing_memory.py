@@ -9,7 +9,7 @@ from ptxsim.timing import DeviceModel
 from ptxsim.timing.grid import l1_bytes, place
 from ptxsim.timing.hardware import SM
 from ptxsim.timing.l1_cache import L1Cache, bytes_of
-from ptxsim.timing.memory_system import MemorySystem, displaced, written_back
+from ptxsim.timing.memory_system import MemorySystem, displaced, together, written_back
 
 CARD = DeviceModel.load("h200").changed(
     sm_clock_mhz=1000, l1_latency=30, l2_latency=300, l1_bytes_per_cycle=128, load_bytes_per_cycle=4
@@ -97,6 +97,11 @@ def test_reads_and_writes_share_l2_as_a_copy_does() -> None:
         memory.read(0, 10, at)
         memory.write(1, 10, at)
     assert memory.l2.free == pytest.approx(2000 / (88 / 132))
+
+
+@pytest.mark.parametrize(("readers", "gain"), [(0.5, 1.0), (1, 1.0), (2, 1.1), (4, 1.2), (100, 1.2)])
+def test_ctas_that_read_the_same_at_a_time_get_more_of_it_out_of_l2(readers, gain) -> None:
+    assert together(readers, 1.2) == pytest.approx(gain)
 
 
 def test_what_a_flush_left_goes_first_and_what_a_call_stores_last() -> None:

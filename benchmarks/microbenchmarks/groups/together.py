@@ -64,19 +64,24 @@ MULTIPLY:
 """
 
 
-def kernels() -> list[str]:
+def kernel_of(product: Product, name: str) -> str:
+    """Two warpgroups that multiply and a warp that loads."""
     units = {"words": OPERANDS // 4, "a_units": A_BYTES // 16, "b_units": 4 * A_BYTES // 16}
-    setup = registers("f32", "%acc", PRODUCT.n // 2) + PRODUCT_SETUP.format(**units) + LOADER
-    zero = "\n  ".join(f"mov.f32 %acc{i}, 0f00000000;" for i in range(PRODUCT.n // 2))
-    four = "\n  ".join(PRODUCT.text(step) for step in range(4))
+    setup = registers("f32", "%acc", product.n // 2) + PRODUCT_SETUP.format(**units) + LOADER
+    zero = "\n  ".join(f"mov.f32 %acc{i}, 0f00000000;" for i in range(product.n // 2))
+    four = "\n  ".join(product.text(step) for step in range(4))
     body = f"""wgmma.fence.sync.aligned;
   {four}
   wgmma.commit_group.sync.aligned;
   wgmma.wait_group.sync.aligned 1;"""
-    fold = "\n  ".join(f"mov.b32 %i, %acc{i}; xor.b32 %sink, %sink, %i;" for i in range(PRODUCT.n // 2))
+    fold = "\n  ".join(f"mov.b32 %i, %acc{i}; xor.b32 %sink, %sink, %i;" for i in range(product.n // 2))
     drain = f"wgmma.wait_group.sync.aligned 0;\n  {fold}\nSTOP:"
     select = f"{RING}\n  {zero}\n  setp.eq.u32 %p, %thread, %thread;"
-    return [timed("together", body, setup=setup, select=select, drain=drain, tensor_map=True)]
+    return timed(name, body, setup=setup, select=select, drain=drain, tensor_map=True)
+
+
+def kernels() -> list[str]:
+    return [kernel_of(PRODUCT, "together")]
 
 
 def expected() -> dict[str, tuple[str, int]]:
