@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-DEVELOPMENT = ("mla_decode", "gemm", "elementwise_add")  # looked at while the model was made
-HELD_OUT = ("fmha", "rmsnorm", "reduce", "dependent_launch")  # opened once, before the L1 was made
 Row = dict[str, Any]
 
 
 def read(paths: Iterable[Path]) -> list[Row]:
-    return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+    """The rows of some files, each with the file's name as its `set`."""
+    return [json.loads(line) | {"set": path.stem} for path in paths for line in path.read_text().splitlines()]
 
 
 def error_percent(row: Row) -> float:
@@ -60,13 +59,11 @@ def by(rows: Sequence[Row], key: Callable[[Row], str]) -> list[list[str]]:
 
 
 def tables(rows: Sequence[Row]) -> str:
-    """By set (development, held out, opened last), by family, by card and kind of sample."""
-    sets = {
-        "development": [row for row in rows if row["operator"] in DEVELOPMENT],
-        "held out": [row for row in rows if row["operator"] in HELD_OUT],
-        "opened last": [row for row in rows if row["operator"] not in DEVELOPMENT + HELD_OUT],
-    }
-    lines = [[name, *summary(part)] for name, part in sets.items() if part]
+    """By set (the file that a row is from), by family, by card and kind of sample."""
+    lines = [
+        [name, *summary([row for row in rows if row["set"] == name])]
+        for name in dict.fromkeys(row["set"] for row in rows)
+    ]
     out = [markdown(("set", *HEADER), lines)]
     out.append(markdown(("family", *HEADER), by(rows, lambda row: f"{row['operator']} / {row['kernel']}")))
     out.append(markdown(("card, samples", *HEADER), by(rows, lambda row: f"{row['device']}, {row['kind']}")))

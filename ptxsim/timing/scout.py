@@ -219,24 +219,26 @@ class Surveyor:
 
     def _along_two(self, first: int, second: int) -> tuple[float, ...]:
         """By a table of what clusters do that have a value of each of two axes, between its places linearly."""
-        few = self._sampled(first, _ALONG)
-        values = {first: few, second: self._sampled(second, max(_TABLE // len(few), 2))}
-        self.look(self._numbers(values))
-        rows = []
-        for value in values[first]:
-            table = self._numbers({first: [value], second: values[second]})
-            known = [(self.clusters[n][0][second], self.seen[n].work) for n in table if n in self.seen]
-            at, work = [x for x, _ in known], [y for _, y in known]
-            rows.append(np.interp([indices[0][second] for indices in self.clusters], at, work) if known else None)
-        there = [k for k, row in enumerate(rows) if row is not None]
-        table_of = np.stack([row for row in rows if row is not None])
-        at = np.interp(
-            [indices[0][first] for indices in self.clusters], [values[first][k] for k in there], range(len(there))
-        )
+        rows_at = self._sampled(first, _ALONG)
+        columns_at = self._sampled(second, max(_TABLE // len(rows_at), 2))
+        self.look(self._numbers({first: rows_at, second: columns_at}))
+        here = [indices[0][second] for indices in self.clusters]
+        known: list[int] = []
+        rows: list[np.ndarray] = []
+        for value in rows_at:
+            seen = [n for n in self._numbers({first: [value], second: columns_at}) if n in self.seen]
+            if seen:
+                known.append(value)
+                rows.append(np.interp(here, [self.clusters[n][0][second] for n in seen], [self._work(n) for n in seen]))
+        table, every = np.stack(rows), np.arange(len(here))
+        at = np.interp([indices[0][first] for indices in self.clusters], known, range(len(known)))
         low = np.floor(at).astype(int)
-        high, every = np.minimum(low + 1, len(there) - 1), np.arange(len(at))
-        work = table_of[low, every] + (at - low) * (table_of[high, every] - table_of[low, every])
+        high = np.minimum(low + 1, len(known) - 1)
+        work = table[low, every] + (at - low) * (table[high, every] - table[low, every])
         return tuple(work.tolist())
+
+    def _work(self, number: int) -> float:
+        return self.seen[number].work
 
 
 def _total(parts: list[dict[int, float]], scale: float) -> dict[int, float]:
