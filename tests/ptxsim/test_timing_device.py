@@ -19,11 +19,11 @@ def test_each_device_file_is_complete_and_says_where_its_values_are_from(name) -
         assert getattr(card.figures, parameter) == value.value
 
 
-@pytest.mark.parametrize("name", ["b200"])
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_called_published_names_an_address_where_it_can_be_read(name) -> None:
     for parameter, value in DeviceModel.load(name).parameters.items():
         assert value.source != "published" or re.search(r"https://\S+\.\S+/\S+", value.origin), parameter
-        assert value.source != "measured", f"{parameter}: nobody here has the card"
+        assert value.source != "measured" or name != "b200", f"{parameter}: nobody here has the card"
 
 
 def test_the_three_cards_are_there() -> None:
