@@ -52,6 +52,22 @@ def test_the_summary_counts_a_failed_prediction_and_leaves_it_out_of_the_errors(
     assert table.summary(rows) == ["3", "10.0", "20.0", "10.3", "20.0", "+1.0", "1"]
 
 
+def test_a_kernel_that_has_changed_since_it_was_measured_is_not_held_for_the_same(monkeypatch) -> None:
+    texts = {"diff": "kernels/o/k/a.py\n", "show": '"""Old words."""\nx = 1  # a remark\n'}
+    monkeypatch.setattr(cases, "_git", lambda command, *_: texts[command])
+    monkeypatch.setattr(cases.Path, "exists", lambda path: True)
+    for now, said in (('"""New words."""\n\nx = 1\n', None), ("x = 2\n", "kernels/o/k/a.py is not what it was at c0")):
+        monkeypatch.setattr(cases.Path, "read_text", lambda path, now=now: now)
+        cases.changed.cache_clear()
+        found = cases.changed("c0", "kernels/o/k")
+        assert found == said or (said and found and found.replace("commit ", "").startswith(said))
+    cases.changed.cache_clear()
+
+
+def test_a_commit_that_is_not_here_is_no_proof_that_a_kernel_is_the_same() -> None:
+    assert "is not known here" in str(cases.changed("0" * 40, "kernels/gemm/cutlass_sm90"))
+
+
 def test_rows_of_different_files_are_apart(tmp_path) -> None:
     for name, predicted in (("development", 110.0), ("blind_second", 70.0)):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(row("gemm", 100.0, predicted)) + "\n")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import subprocess
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import ptxsim
 from cutesnake.measure.case import Case
+from cutesnake.places import ROOT
 from cutesnake.predict.prediction import captured
 
 DEVELOPMENT = ("mla_decode", "gemm", "elementwise_add")  # looked at while the model was made
@@ -49,6 +53,13 @@ class Recorded:
     target: str
     measured: tuple[Measured, ...]
     dsl: str = "cute"
+    commits: tuple[str, ...] = ()  # of the project when it was measured, as far as records say
+
+    @property
+    def refused(self) -> str | None:
+        """Why a build of today is not what was measured, in a line; None where nothing says so."""
+        reasons = (changed(commit, f"kernels/{self.operator}/{self.kernel}") for commit in self.commits)
+        return next((reason for reason in reasons if reason), None)
 
     @property
     def name(self) -> str:
@@ -68,6 +79,7 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
     `operators` limits them; a case without the SM clock of its samples is left out.
     """
     found: dict[tuple[str, ...], tuple[dict[str, Any], list[Measured]]] = {}
+    commits: dict[tuple[str, ...], set[str]] = {}
     for folder, device in CARDS.items():
         for path in sorted((sets / folder).glob("timing-*.jsonl")):
             for line in path.read_text().splitlines():
@@ -79,6 +91,7 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
                     continue
                 key = (case["operator"], case["kernel"], case["variant"]["id"], case["workload"])
                 entry = found.setdefault(key, (case, []))
+                commits.setdefault(key, set()).update({row["provenance"].get("commit")} - {None})
                 for kind, (time, clock) in KINDS.items():
                     if row["metrics"].get(clock):
                         entry[1].append(Measured(device, kind, row["metrics"][time], row["metrics"][clock]))
@@ -92,9 +105,42 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
             case["target"],
             tuple(measured),
             case["dsl"],
+            tuple(sorted(commits[key])),
         )
-        for case, measured in found.values()
+        for key, (case, measured) in found.items()
     ]
+
+
+@cache
+def changed(commit: str, folder: str) -> str | None:
+    """A line that says which Python of a folder is another than at a commit; None where all of it does the same.
+
+    Comments, blank lines and documentation do not count. Whether a build was made of what the folder holds is not
+    known here. A commit that this checkout does not have, or no checkout, is a difference.
+    """
+    try:
+        names = _git("diff", "--name-only", commit, "--", folder).split()
+        for name in names:
+            path = ROOT / name
+            now = path.read_text() if path.exists() else ""
+            if name.endswith(".py") and (not now or _meaning(_git("show", f"{commit}:{name}")) != _meaning(now)):
+                return f"{name} is not what it was at commit {commit}, where this was measured"
+    except (subprocess.CalledProcessError, OSError):
+        return f"what {folder} was at commit {commit}, where this was measured, is not known here"
+    return None
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def _meaning(text: str) -> str:
+    """A module's syntax without its docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)
 
 
 @dataclass(frozen=True)

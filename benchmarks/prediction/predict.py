@@ -128,11 +128,16 @@ def main() -> None:
     parser.add_argument("--devices", nargs="+", default=["h200", "h100"])
     parser.add_argument("--match", default="", help="only cases whose name contains this")
     parser.add_argument("--dsls", nargs="+", default=["cute", "cutile"])
+    parser.add_argument("--changed", action="store_true", help="hold kernels that have changed since for the same")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", action="store_true", help="keep the rows that an earlier run left in OUT.tmp")
     options = parser.parse_args()
     known = recorded(options.sets, tuple(options.operators))
     cases = [case for case in known if case.dsl in options.dsls and options.match in case.name]
+    if not options.changed:
+        for reason in sorted({case.refused for case in cases if case.refused}):
+            print(f"left out: {reason} (--changed takes it for the same)", file=sys.stderr)
+        cases = [case for case in cases if not case.refused]
     cases.sort(key=lambda case: max(figure.microseconds for figure in case.measured))  # what takes long comes last
     scratch = options.out.with_name(options.out.name + ".tmp")
     done = set()
