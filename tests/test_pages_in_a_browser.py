@@ -71,6 +71,8 @@ SCRIPT = """
   var found = document.querySelector("#found dd").getBoundingClientRect();
   out.answer = found.bottom + window.scrollY;
   out.errors = window.seen;
+  document.querySelectorAll("details").forEach(function (d) { d.open = true; });
+  out.wideUnfolded = document.documentElement.scrollWidth > document.documentElement.clientWidth;
   parent.postMessage(JSON.stringify(out), "*");
 })();
 </script>
@@ -131,10 +133,26 @@ def shown(page: str, folder, width: int, dark: bool, script: str = SCRIPT) -> di
     return json.loads(html.unescape(found.group(1)))
 
 
+# What a simulated check counts and covers, with names as long as those of CuTe's kernels are.
+NAMES_COUNTED = ("global_read_bytes", "global_write_bytes", "warp_instructions", "mma_instructions", "mma_flops")
+LAUNCH = dict.fromkeys((*NAMES_COUNTED, "tma_instructions", "tma_bytes", "barrier_waits"), 4096)
+COVERED = {
+    "kernel": "kernel_cutlass_split_kv_kernel_blackwellmlamla_decode_fp16",
+    "blocks": {"run": 39, "all": 70},
+    "lines": {"run": 39, "all": 70},
+    "rings": [{"stages": 2, "turns": 8}],
+    "items": 8,
+    "notes": ["mbarriers at shared offset 272 to 296: one phase completed at most, so that the ring never wrapped"],
+}
+SIMULATED = {"launches": [LAUNCH], "notes": [], "coverage": [COVERED, COVERED]}
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures")
     evidence = sample.evidence(gpu=True, recorded=True)
+    (checked,) = (entry for entry in evidence.measured.values() if entry["backend"] == "ptxsim")
+    checked["metrics"]["simulated"] = SIMULATED
     return {front: render(contents(evidence, folder, draw=True, front=front)) for front in (True, False)}
 
 
@@ -146,7 +164,7 @@ def test_in_a_browser(pages, tmp_path, width, dark, front):
     out = shown(pages[front], tmp_path, width, dark)
     assert out["errors"] == [] and out["loads"] == []
     assert out["width"] == width
-    assert not out["wide"]  # only tables and pictures scroll sideways, each in a frame of its own
+    assert not out["wide"] and not out["wideUnfolded"]  # tables and pictures scroll sideways in frames of their own
     assert not out["cut"] or width < 1280  # the whole table, insights too, fits a laptop's window
     assert out["paper"] == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
     assert out["answer"] < 900  # which DSL is faster stands within the first screen
