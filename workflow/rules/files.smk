@@ -5,7 +5,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from cutesnake.catalog import kernel_files, load_kernel
+from cutesnake.catalog import load_kernel
 from cutesnake.contract import INSTALLED, OURS
 from cutesnake.dsls import COMPARED
 from cutesnake.learn import goals as learning
@@ -54,10 +54,10 @@ except learning.GoalError as error:
 # Kernels in the two DSLs in folders of the user's own, as operator/kernel.
 OWN_KERNELS = sorted(
     {
-        f"{build.operator}/{build.kernel}"
-        for build in PLAN.builds.values()
-        if load_kernel(build.operator, build.kernel).DSL in COMPARED
-        and not Path(kernel_files(build.operator)[build.kernel]).is_relative_to(ROOT / "kernels")
+        f"{operator}/{kernel}"
+        for operator, kernel in {(build.operator, build.kernel) for build in PLAN.builds.values()}
+        if load_kernel(operator, kernel).DSL in COMPARED
+        and not Path(load_kernel(operator, kernel).__file__).is_relative_to(ROOT / "kernels")
     }
 )
 READ = [operator for operator in PLAN.workloads if "anatomy" in EXPERIMENT.stages]  # operators with pages of anatomy

@@ -70,14 +70,24 @@ def use_paths(paths: Iterable[str | Path]) -> None:
 
 def roots() -> list[Path]:
     """Folders of operators: this project's, then the user's."""
-    return [ROOT / "kernels", *map(Path, filter(None, os.environ.get(PATHS, "").split(os.pathsep)))]
+    return list(_roots(os.environ.get(PATHS, "")))
+
+
+@functools.cache
+def _roots(paths: str) -> tuple[Path, ...]:
+    return ROOT / "kernels", *map(Path, filter(None, paths.split(os.pathsep)))
 
 
 def label(path: Path) -> str:
     """A file of a kernel as messages and digests name it: without this machine's part of the path."""
     if not path.is_absolute():  # named so already: see cutesnake/build/neutral.py
         return str(path)
-    for root in roots():
+    return _label(path, _roots(os.environ.get(PATHS, "")))
+
+
+@functools.cache
+def _label(path: Path, places: tuple[Path, ...]) -> str:
+    for root in places:
         if path.is_relative_to(root):
             return f"kernels/{path.relative_to(root)}"
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
