@@ -84,10 +84,13 @@ def test_a_picture_says_who_has_an_element() -> None:
     assert picture.svg in picture._repr_html_()
 
 
-@pytest.mark.parametrize(("text", "options"), [("(?,4):(1,8)", {}), ("4", {}), ("(2,2,2):(1,2,4)", {})])
-def test_what_cannot_be_drawn_is_said_in_one_line(text, options) -> None:
-    with pytest.raises(ValueError, match=r"static layout|modes"):
-        draw(text, **options)
+@pytest.mark.parametrize(
+    "given", ["(?,4):(1,8)", "4", "(2,2,2):(1,2,4)", "(3,-1):(1,1)", "():()", "('a',2):(1,2)", "(1.5,2):(1,2)", 5, None]
+)
+def test_what_cannot_be_drawn_is_said_in_one_line(given) -> None:
+    with pytest.raises(ValueError, match=r"static layout|modes|extents") as caught:
+        draw(given)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_tile_that_is_too_small_is_named() -> None:

@@ -17,7 +17,7 @@ IntTuple: TypeAlias = "int | tuple[IntTuple, ...]"
 
 @dataclass(frozen=True)
 class Layout:
-    """shape:stride. Raises ValueError where the two are not nested alike."""
+    """shape:stride. Raises ValueError where the two are not nested alike, or an extent is none."""
 
     shape: IntTuple
     stride: IntTuple
@@ -25,6 +25,8 @@ class Layout:
     def __post_init__(self) -> None:
         if _profile(self.shape) != _profile(self.stride):
             raise ValueError(f"shape {self.shape} and stride {self.stride} are not nested alike")
+        if min(flat(self.shape), default=0) < 1:
+            raise ValueError(f"shape {self.shape}: extents are whole numbers from 1 on")
 
     @property
     def size(self) -> int:
@@ -72,6 +74,8 @@ def flat(value: IntTuple) -> list[int]:
 
 
 def _profile(value: IntTuple) -> object:
+    if not isinstance(value, int | tuple):
+        raise ValueError(f"{value!r} is no static layout, nor part of one: whole numbers in brackets are wanted")
     return None if isinstance(value, int) else tuple(_profile(part) for part in value)
 
 

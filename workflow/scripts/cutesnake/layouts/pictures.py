@@ -49,6 +49,8 @@ def draw(
     Raises ValueError for a text that is no static layout, or a tiler that the layout does not fill.
     """
     found = parse(layout) if isinstance(layout, str) else layout
+    if not isinstance(found, Layout):
+        raise ValueError(f"{layout!r} is no static layout: give one, or its text, as in (4,8):(8,1)")
     if tiler is not None:
         return _threads_and_values(found, tiler)
     if divide is not None:
