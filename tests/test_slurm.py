@@ -193,7 +193,6 @@ def test_a_report_over_classes_of_nodes_and_a_change(run) -> None:
     assert batches["batch"] == 4 and "compile" not in batches and "correctness" not in batches
 
 
-@pytest.mark.by_hand
 def test_a_node_with_another_driver_measures_nothing(run) -> None:
     run.configure("5")
     path = run.project / "results/machine/h200.json"
