@@ -187,6 +187,18 @@ TABLES = {
     "e3m2": _small_table(3, 2, 3, ""),
     "e2m3": _small_table(2, 3, 1, ""),
 }
+
+
+def _steps(table: np.ndarray) -> np.ndarray:
+    """The least float32 magnitude that rounds to each finite code but the first: ties go to even codes."""
+    half = table[: len(table) // 2]
+    finite = half[np.isfinite(half)]
+    middle = (finite[:-1] + finite[1:]) / _F4(2)  # exact: neighbours differ by less than their bits
+    odd = np.arange(1, len(finite)) % 2 == 1
+    return np.where(odd, np.nextafter(middle, _F4(np.inf)), middle)
+
+
+_STEPS = {name: _steps(table) for name, table in TABLES.items()}
 TABLES["ue8m0"] = np.array([2.0 ** (c - 127) for c in range(255)] + [np.nan], _F4)
 TABLES["ue4m3"] = np.concatenate([TABLES["e4m3"][:128], TABLES["e4m3"][:128]])
 
@@ -196,20 +208,15 @@ def f32_to_small(x: np.ndarray, fmt: str, relu: bool = False) -> np.ndarray:
 
     A NaN becomes the format's NaN; the formats without one take the positive maximum (PTX ISA, cvt).
     """
-    table = TABLES[fmt]
-    half = table[: len(table) // 2]
-    finite = half[np.isfinite(half)]
+    half, last, steps = len(TABLES[fmt]) // 2, len(_STEPS[fmt]), _STEPS[fmt]
     x = np.asarray(x, _F4)
-    mag = np.minimum(np.abs(x), finite[-1])
-    hi = np.searchsorted(finite, mag).clip(1, len(finite) - 1)
-    lo = hi - 1
-    dlo, dhi = mag.astype(_F8) - finite[lo], finite[hi].astype(_F8) - mag
-    code = np.where((dhi < dlo) | ((dhi == dlo) & (hi % 2 == 0)), hi, lo)
-    code = code + np.where(np.signbit(x) & ~(relu & np.ones(x.shape, bool)), len(half), 0)
+    code = np.asarray(np.searchsorted(steps, np.abs(x), side="right"))
     if relu:
-        code = np.where(x < 0, 0, code)
-    nan = len(half) - 1 if fmt in ("e4m3", "e5m2") else len(finite) - 1
-    return np.where(np.isnan(x), nan, code).astype(np.uint8)
+        code[x < 0] = 0
+    else:
+        code[np.signbit(x)] += half
+    code[np.isnan(x)] = half - 1 if fmt in ("e4m3", "e5m2") else last
+    return code.astype(np.uint8)
 
 
 def f32_to_ue8m0(x: np.ndarray, mode: str) -> np.ndarray:
