@@ -145,6 +145,7 @@ def die_with(parent: int) -> None:
 def _prepare(kind: str) -> dict[str, str]:
     """Import what jobs of a kind need; returns what that has set in the environment."""
     before = dict(os.environ)
+    importlib.import_module("cutesnake.fault")  # every job of the workflow ends by it
     function, _, argument = kind.partition(":")
     getattr(importlib.import_module(PREPARED), function)(*filter(None, [argument]))
     return {name: value for name, value in os.environ.items() if before.get(name) != value}

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from cutesnake import forks
-from cutesnake.fault import one_line
 
 
 def do(kind: str | None, name: str, log: str, task: str, /, **arguments: Any) -> None:
@@ -31,5 +30,7 @@ def do(kind: str | None, name: str, log: str, task: str, /, **arguments: Any) ->
 
 def do_here(name: str, log: str, task: str, arguments: Mapping[str, Any]) -> None:
     """The same in this process."""
+    from cutesnake.fault import one_line  # here only: a script whose job is forked starts sooner without
+
     with one_line(name, log):
         forks.call(task, arguments)

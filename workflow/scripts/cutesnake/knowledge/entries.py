@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from cutesnake import record
+from cutesnake import record, strict_yaml
 from cutesnake.places import ROOT
 
 FOLDER = ROOT / "docs" / "knowledge"
@@ -61,7 +61,7 @@ def _read(path: Path, name: str) -> Entry:
     if start or not text:
         raise EntryError(f"docs/knowledge/{name}.md: it must begin with YAML between two lines of ---")
     try:
-        data = yaml.safe_load(head)
+        data = strict_yaml.load(head)
         record.check("knowledge", data, f"docs/knowledge/{name}.md")
     except (yaml.YAMLError, record.RecordError) as error:
         raise EntryError(str(error)) from error

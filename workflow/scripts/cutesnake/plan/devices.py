@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from cutesnake import record
+from cutesnake import record, strict_yaml
 from cutesnake.plan import machine
 
 
@@ -98,7 +98,7 @@ class Devices:
 def read_devices(path: Path | str) -> Devices:
     """Read and check devices.yaml; DeviceError for one that is not YAML, misfits its schema or contradicts itself."""
     try:
-        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        data = strict_yaml.load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise DeviceError(f"{path}: cannot be read ({error})") from error
     except yaml.YAMLError as error:
