@@ -15,6 +15,7 @@ _RANGE = re.compile(r"([%\w$]+)<(\d+)>$")
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|\d+)U?$")
 _OCTAL = re.compile(r"-?0\d+$")
 _FLOAT = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?$")
+_BRACKET = re.compile(r"[\[\](){}]")
 _SUM = re.compile(r"(.+?)\s*([+-])\s*(-?(?:0x)?[0-9a-fA-F]+)$")
 _SYMBOL = re.compile(r"([\w$]+)(?:\s*\+\s*(\d+))?$")
 _SPACES = (".shared", ".local", ".global", ".const")
@@ -114,6 +115,8 @@ class Body:
 
     def _lookup(self, name: str) -> Reg | None:
         """The register of a name in the innermost scope that has it; those of a range are made when first named."""
+        if name in self.scope.registers:
+            return self.scope.registers[name]
         prefix = name.rstrip("0123456789")
         scope: _Scope | None = self.scope
         while scope is not None:
@@ -142,6 +145,8 @@ class Body:
         self.kernel.instructions.append(ins)
 
     def _operand(self, a: str) -> Operand:
+        if a.startswith("%") and (known := self._lookup(a)) is not None:  # most of them
+            return known
         if a.startswith("["):
             return self._memory(a)
         if a.startswith("{"):
@@ -192,6 +197,9 @@ def _immediate(a: str) -> Imm | None:
 
 def _split(args: str) -> list[str]:
     """Operands split at the commas outside any bracket."""
+    if not _BRACKET.search(args):
+        parts = [part.strip() for part in args.split(",")]
+        return parts if parts[-1] else parts[:-1]
     out, depth, start = [], 0, 0
     for i, c in enumerate(args):
         if c in "[{(":

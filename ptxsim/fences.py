@@ -41,10 +41,13 @@ def unfenced(program: Program) -> dict[int, dict[int, str]]:
             _step(program.instructions[at], at, used, watched, found)
         for following in program.successors(block):
             known = before.get(following)
-            merged = _merged(known or {}, used)
-            if known is None or merged != known:
-                before[following] = merged
-                work.append(following)
+            if known is None:
+                before[following] = dict(used)
+            elif all(slot in known and writes <= known[slot] for slot, writes in used.items()):
+                continue  # nothing new comes this way
+            else:
+                before[following] = _merged(known, used)
+            work.append(following)
     return found
 
 

@@ -99,12 +99,15 @@ def touches(program: Program) -> dict[int, list[Touch]]:
             flow.step(program.instructions[at], at)
         for following in program.successors(block):
             known = before.get(following)
-            merged = dict(known or {})
-            for key, origins in flow.held.items():
-                merged[key] = merged.get(key, frozenset()) | origins
-            if known is None or merged != known:
-                before[following] = merged
-                work.append(following)
+            if known is None:
+                before[following] = dict(flow.held)
+            elif all(key in known and origins <= known[key] for key, origins in flow.held.items()):
+                continue  # nothing new comes this way
+            else:
+                merged = before[following] = dict(known)
+                for key, origins in flow.held.items():
+                    merged[key] = merged.get(key, frozenset()) | origins
+            work.append(following)
     return {at: [Touch(name, origins) for name, origins in uses.items()] for at, uses in flow.found.items()}
 
 
@@ -124,6 +127,8 @@ class _Flow:
             return self._keep(is_load) if getattr(ins.operands[0], "value", None) == 0 else None
         if kind == PRODUCT:
             return self._product(ins, at)
+        if not self.held and kind != LOAD:
+            return None  # there is nothing to touch
         if ins.base == "mov":
             return self._copy(ins, at)
         results, sources = results_and_sources(ins)
