@@ -49,8 +49,9 @@ class Scanner:
 
     def rest_of_line(self) -> str:
         """What is left of the line, passed over."""
-        line = self.text[self.pos :].split("\n", 1)[0]
-        self.advance(len(line))
+        end = self.text.find("\n", self.pos)
+        line = self.text[self.pos : end if end >= 0 else len(self.text)]
+        self.pos += len(line)
         return line
 
     def statement(self) -> str:
