@@ -126,14 +126,10 @@ def racecheck(tool: str, form: str) -> dict[str, object]:
     said = done.stdout + done.stderr
     summary = re.search(r"RACECHECK SUMMARY: (\d+) hazards? displayed \((\d+) errors?, (\d+) warnings?\)", said)
     numbers = dict(zip(("hazards", "errors", "warnings"), map(int, summary.groups()), strict=True)) if summary else {}
+    seen = sum(int(count) for count in re.findall(r"\[(\d+) hazards\]", said))
     first = [line.strip("= ") for line in said.splitlines() if "hazard" in line][:2]
-    return {
-        "form": form,
-        "right": "right" in said,
-        **numbers,
-        "first": first,
-        "end": said[-400:] if not numbers else "",
-    }
+    told = {"times_seen": seen, "first": first} if numbers else {"end": said[-400:]}
+    return {"form": form, "right": "right" in said, **numbers, **told}
 
 
 def main(file: str) -> None:

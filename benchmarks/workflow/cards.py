@@ -2,11 +2,14 @@
 
     python benchmarks/workflow/cards.py FOLDER [seconds]
 
-Runs 24 cases of MLA decode (checked and timed as by default) on two cards, then the same on one of them, each in a
+Runs 18 cases of MLA decode (checked and timed as by default) on two cards, then the same on one of them, each in a
 fresh copy of the project with nothing but builds in `results/`, and where less than `seconds` (150) are gone by then on
-two cards once more, six cases to a job. It needs the builds of `cute_sm90` and `cutile` for sm_90a in `results/` (made
-by the target `compiled` of the same commit), two cards of that architecture, and neither DSL nor network. FOLDER gets
-`cards.json`, what is said below, and the logs and records of the runs.
+two cards once more, six cases to a job. Before that a case of each kernel is run on both cards and not counted, so that
+neither waits for files and drivers that the other one has warmed.
+
+It needs the builds of `cute_sm90` and `cutile` for sm_90a in `results/` (made by the target `compiled` of the same
+commit), two cards of that architecture (the first two of CUDA_VISIBLE_DEVICES), and neither DSL nor network. FOLDER
+gets `cards.json`, what is said below, and the logs and records of the runs.
 
 A job's start and end are told from when its record was written and from the seconds that it says it took; what lies
 between two jobs of a card is the workflow's.
@@ -39,27 +42,29 @@ CONFIG = {
         "mla_decode": {
             "kernels": ["cute_sm90", "cutile"],
             "profile": [],
-            "workloads": [{"batch": [1, 16, 32, 128], "kv_length": [1024, 4096, 8192]}],
+            "workloads": [{"batch": [1, 32, 128], "kv_length": [1024, 4096, 8192]}],
         }
     },
 }
 FIGURES = ("cold_us", "hot_us", "second_source_us", "burst_us")
 ALIKE_PERCENT = 1.5
-WARM_UP = "import torch; [torch.zeros(1, device=f'cuda:{n}') for n in range(torch.cuda.device_count())]"
+WARM_UP = [{"batch": 32, "kv_length": 1024}]
 
 
-def fresh(to: Path, cases_per_job: int) -> Path:
+def fresh(to: Path, cases_per_job: int, workloads: list[dict[str, Any]] | None = None) -> Path:
     project = copy_project(to)
     for part in (*(f"mla_decode/{name}/sm_90*" for name in CONFIG["sweeps"]["mla_decode"]["kernels"]), "runtime"):
         for source in (ROOT / "results/compile").glob(part):
             shutil.copytree(source, project / source.relative_to(ROOT))
-    (project / "run.yaml").write_text(json.dumps({**CONFIG, "cases_per_job": cases_per_job}))
+    chosen = {**CONFIG["sweeps"]["mla_decode"], **({"workloads": workloads} if workloads else {})}
+    text = json.dumps({**CONFIG, "sweeps": {"mla_decode": chosen}, "cases_per_job": cases_per_job})
+    (project / "run.yaml").write_text(text)
     return project
 
 
-def run(folder: Path, cards: str, cases_per_job: int) -> dict[str, Any]:
+def run(folder: Path, cards: str, cases_per_job: int, workloads: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     """`measured` on the cards that `cards` names as CUDA_VISIBLE_DEVICES does; what it took, and its cases."""
-    project = fresh(folder, cases_per_job)
+    project = fresh(folder, cases_per_job, workloads)
     command = [sys.executable, "-m", "snakemake", "measured", "--workflow-profile", "profiles/local"]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": cards}
     began = time.time()
@@ -123,10 +128,11 @@ def main(folder: str, seconds: str = "150") -> None:
     out = Path(folder).resolve()
     out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    subprocess.run([sys.executable, "-c", WARM_UP], check=False)  # drivers and files, so that nobody pays for both
-    runs = {"two cards": run(out / "two", "0,1", 1), "one card": run(out / "one", "0", 1)}
+    both = ",".join(os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",")[:2])
+    run(out / "warm", both, 1, WARM_UP)
+    runs = {"two cards": run(out / "two", both, 1), "one card": run(out / "one", both.split(",")[0], 1)}
     if time.monotonic() - began + 1.2 * runs["two cards"]["seconds"] < float(seconds):
-        runs["two cards, six cases to a job"] = run(out / "batches", "0,1", 6)
+        runs["two cards, six cases to a job"] = run(out / "batches", both, 6)
     two, one = runs["two cards"], runs["one card"]
     compared = {
         "speed-up of the whole command": round(one["seconds"] / two["seconds"], 3),
