@@ -1,6 +1,7 @@
 """Timing: what NVBench says becomes a row, and rows that no device could reach are rejected."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +10,7 @@ from cutesnake import record
 from cutesnake.contract import Cost, Launch, Runner, nothing
 from cutesnake.measure import timing
 from cutesnake.measure.case import make_record
-from cutesnake.measure.replay import Replays, calls_per_graph
+from cutesnake.measure.replay import Replays, calls_per_graph, kernel_nodes
 from cutesnake.places import ROOT
 from cutesnake.plan.devices import read_devices
 
@@ -49,6 +50,19 @@ def test_a_call_is_timed_only_if_its_kernels_are_on_the_timed_stream(stated, wit
         else:
             with pytest.raises(timing.TimingError, match=f"received {found} kernels"):
                 timing.require_kernels(found, runner)
+
+
+def test_copies_count_where_they_are_asked_for(monkeypatch):
+    """PyTorch copies an array of one type without a kernel."""
+    driver = pytest.importorskip("cuda.bindings.driver")
+    kinds = driver.CUgraphNodeType
+    nodes = [kinds.CU_GRAPH_NODE_TYPE_MEMCPY, kinds.CU_GRAPH_NODE_TYPE_EVENT_RECORD, kinds.CU_GRAPH_NODE_TYPE_MEMSET]
+    monkeypatch.setattr(driver, "cuGraphGetNodes", lambda graph, count=0: (0, nodes, len(nodes)))
+    monkeypatch.setattr(driver, "cuGraphNodeGetType", lambda node: (0, node))
+    graph = SimpleNamespace(raw_cuda_graph=lambda: 0)
+    assert (kernel_nodes(graph), kernel_nodes(graph, copies=True)) == (0, 2)
+    nodes.append(kinds.CU_GRAPH_NODE_TYPE_KERNEL)
+    assert kernel_nodes(graph) == 1
 
 
 def test_a_row_has_medians_in_microseconds():

@@ -343,6 +343,90 @@ cvt.u64.u32 %d30, %r62; add.u64 %d30, %d30, %d3;
     )
 
 
+REPLACES = """tensormap.replace.tile.global_address.SPACE.b1024.b64 [ADDRESS], %d6;
+tensormap.replace.tile.global_dim.SPACE.b1024.b32 [ADDRESS], 0, 32;
+tensormap.replace.tile.global_dim.SPACE.b1024.b32 [ADDRESS], 1, 3;
+tensormap.replace.tile.global_stride.SPACE.b1024.b64 [ADDRESS], 0, %d7;
+"""
+CHANGES = {  # of the descriptor at %d4, by one warp of which %r2 is the lane
+    "global": "@%p1 bra D; "
+    + REPLACES.replace("SPACE", "global").replace("ADDRESS", "%d4")
+    + "D: bar.warp.sync -1; fence.proxy.tensormap::generic.release.gpu;\n",
+    "shared": """setp.ge.u32 %p4, %r2, 16; mad.wide.u32 %d9, %r2, 8, %d5; mad.lo.u32 %r12, %r2, 8, %r1; @%p4 bra D;
+ld.global.b64 %d10, [%d9]; st.shared.b64 [%r12], %d10; D: bar.warp.sync -1; @%p1 bra R;
+"""
+    + REPLACES.replace("SPACE", "shared::cta").replace("ADDRESS", "%r1")
+    + """R: bar.warp.sync -1;
+tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%d4], [%r1], 128;
+""",
+}
+
+
+def changed_descriptor(space: str) -> Kernel:
+    """Each of eight CTAs changes a descriptor of its own to another array, of 3 rows, and loads 4 rows through it.
+
+    What it used is cleared at the end, since it holds an address.
+    """
+    x, y = np.zeros((8, 32), np.float16), _rng(9).standard_normal((16, 64)).astype(np.float16)
+    out, made = np.full((8, 4, 32), -7, np.float16), tensor_map(x, (32, 4))
+    room = np.zeros(8 * 128 + 128, np.uint8)
+    start = -room.ctypes.data % 128
+    used = room[start : start + 8 * 128]
+    used.reshape(8, 128)[:] = made
+    body = (
+        START.replace("BARRIER", "512")
+        + """ld.param.u64 %d1, [p0]; ld.param.u64 %d4, [p1]; ld.param.u64 %d5, [p2]; ld.param.u64 %d6, [p3];
+mov.u32 %r10, %ctaid.x; mad.wide.u32 %d4, %r10, 128, %d4; mad.wide.u32 %d6, %r10, 128, %d6; mov.u64 %d7, 128;
+mad.wide.u32 %d1, %r10, 256, %d1; add.u32 %r4, %r1, 1024; @%p1 bra I; mbarrier.init.shared.b64 [%r3], 1;
+fence.mbarrier_init.release.cluster; I: bar.warp.sync -1;
+"""
+        + CHANGES[space]
+        + """fence.proxy.tensormap::generic.acquire.gpu [%d4], 128; bar.warp.sync -1; @%p1 bra W;
+mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 256;
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r4], [%d4, {0, 0}], [%r3];
+W: """
+        + WAIT
+        + """mad.lo.u32 %r5, %r2, 8, %r4; ld.shared.b64 %d11, [%r5]; mad.wide.u32 %d12, %r2, 8, %d1;
+st.global.b64 [%d12], %d11; setp.ge.u32 %p5, %r2, 16; mad.wide.u32 %d13, %r2, 8, %d4; @%p5 bra E; mov.u64 %d14, 0;
+st.global.b64 [%d13], %d14; E:"""
+    )
+    name = f"TMA load through a descriptor changed in {space} memory"
+    return Kernel(
+        name, body, [out, used, made, y], ["f16", "u8", "u8", "f16"], (8,), 32, shared=2048, hold=[(x, "f16")]
+    )
+
+
+def dropped_arrivals() -> Kernel:
+    """Of 32 threads one drops out of an mbarrier in each phase, the others wait for it: the phases that each has seen.
+
+    An arrival that is still expected would let all give up after many polls.
+    """
+    out = np.zeros(32, np.uint32)
+    body = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; ld.param.u64 %d1, [p0]; setp.ne.u32 %p1, %r2, 0; mov.u32 %r4, 0;
+@%p1 bra I; mbarrier.init.shared.b64 [%r1], 32; I: bar.sync 0;
+P: setp.eq.u32 %p2, %r4, %r2; @%p2 bra X; mbarrier.arrive.shared.b64 %d2, [%r1]; and.b32 %r5, %r4, 1; mov.u32 %r6, 0;
+L: mbarrier.try_wait.parity.shared.b64 %p3, [%r1], %r5; @%p3 bra N; add.u32 %r6, %r6, 1;
+setp.gt.u32 %p4, %r6, 1000; @%p4 bra G; bra L; N: add.u32 %r4, %r4, 1; bra P;
+X: mbarrier.arrive_drop.shared.b64 %d2, [%r1]; bra S; G: or.b32 %r4, %r4, 4096;
+S: mad.wide.u32 %d3, %r2, 4, %d1; st.global.u32 [%d3], %r4;"""
+    return Kernel("mbarrier.arrive_drop by one thread a phase", body, [out], ["u32"], threads=32, shared=64)
+
+
+def arrivals_that_complete_nothing() -> Kernel:
+    """Arrivals of several at once, without and with the phase's end: whether it has ended after each."""
+    out = np.zeros(4, np.uint32)
+    body = """mov.u32 %r1, dyn; ld.param.u64 %d1, [p0]; mbarrier.init.shared.b64 [%r1], 7;
+mbarrier.arrive.noComplete.shared.b64 %d2, [%r1], 2; mbarrier.test_wait.shared.b64 %p1, [%r1], %d2;
+selp.u32 %r2, 2, 1, %p1; st.global.u32 [%d1], %r2;
+mbarrier.arrive_drop.noComplete.shared.b64 %d3, [%r1], 3; mbarrier.test_wait.shared.b64 %p1, [%r1], %d2;
+selp.u32 %r2, 2, 1, %p1; st.global.u32 [%d1+4], %r2;
+mbarrier.arrive.shared.b64 %d3, [%r1], 2; mbarrier.test_wait.shared.b64 %p1, [%r1], %d2;
+selp.u32 %r2, 2, 1, %p1; st.global.u32 [%d1+8], %r2;
+mbarrier.arrive.shared.b64 %d2, [%r1], 4; mbarrier.test_wait.shared.b64 %p1, [%r1], %d2;
+selp.u32 %r2, 2, 1, %p1; st.global.u32 [%d1+12], %r2;"""
+    return Kernel("mbarrier arrivals with noComplete", body, [out], ["u32"], threads=1, shared=64)
+
+
 def all_kernels() -> list[Kernel]:
     return [
         transpose(),
@@ -355,4 +439,7 @@ def all_kernels() -> list[Kernel]:
         scan(),
         warp_gemm("f16"),
         warp_gemm("bf16"),
+        *(changed_descriptor(space) for space in CHANGES),
+        dropped_arrivals(),
+        arrivals_that_complete_nothing(),
     ]

@@ -5,7 +5,8 @@ On the GPU machine (needs numpy, ptxsim and the driver's libcuda; the driver com
 last place where the instruction is an approximation; `hardware.py products` does the same with single matrix products
 (products.py); `hardware.py kernels FILE` repeats whole kernels that `recordings.py FILE` ran in ptxsim. A line per
 program; the exit status is the number of differences, at most 99. `hardware.py summary FOLDER FILE... JSON` (anywhere)
-puts ops.txt, products.txt and kernels.txt of a folder, and the opcodes of recordings, into tests/ptxsim/h200.json.
+puts what there is of ops.txt, products.txt and kernels.txt in a folder, and the opcodes of recordings, into
+tests/ptxsim/h200.json.
 """
 
 from __future__ import annotations
@@ -177,35 +178,47 @@ def verdict(theirs: np.ndarray, ours: np.ndarray, kind: str, tolerance: float) -
 
 
 def summary(logs: Path, recordings: list[Path], target: Path) -> int:
-    """Write what ops.txt, products.txt and kernels.txt in `logs` say, and the opcodes of recordings, as JSON."""
-    lines = {name: (logs / f"{name}.txt").read_text().splitlines() for name in ("ops", "products", "kernels")}
+    """Write what ops.txt, products.txt and kernels.txt in `logs` say, and the opcodes of recordings, as JSON.
+
+    What no log says stays as it is there, with its date.
+    """
+    data = json.loads(target.read_text()) if target.exists() else {"dates": {}, "kernels": {}, "opcodes": []}
+    for part in ("ops", "products", "kernels"):
+        log = logs / f"{part}.txt"
+        if log.exists():
+            SAID[part](data, log.read_text().splitlines())
+            data["dates"][part] = datetime.date.today().isoformat()
+    for path in recordings:
+        for case in pickle.loads(gzip.decompress(path.read_bytes())):
+            for kernel in ptxsim.Module.from_text(case["image"].decode()).kernels.values():
+                data["opcodes"] = sorted({*data["opcodes"], *(x.op for x in kernel.instructions)})
+    target.write_text(json.dumps(data, indent=1) + "\n")
+    return 0
+
+
+def said_of_programs(data: dict, lines: list[str]) -> None:
+    data["programs"], data["device"] = lines[-1].split(" on ", 1)
+    data["approximate"] = {
+        x[8:].split(" {d}")[0].split()[0]: x.split("; ")[-1].split(") ")[-1] for x in lines if x[:6] == "within"
+    }
+
+
+def said_of_products(data: dict, lines: list[str]) -> None:
+    data["products"] = {x[8:].split(": ")[0]: x.split(": ")[1] for x in lines[:-1]}
+
+
+def said_of_kernels(data: dict, lines: list[str]) -> None:
     buffers: dict[str, dict[str, str]] = {}
-    for line in lines["kernels"]:
+    for line in lines:
         verdict, rest = line[:7].strip(), line[8:]
         if verdict in ("equal", "within", "DIFFERS", "ERROR"):
             name, said = rest.rsplit(": ", 1) if ": " in rest else (rest.rstrip(": "), "")
             kernel, buffer = re.fullmatch(r"(.*?) (argument \d+|\w+)", name).groups()
             buffers.setdefault(kernel, {})[buffer] = said or verdict
-    opcodes = set()
-    for path in recordings:
-        for case in pickle.loads(gzip.decompress(path.read_bytes())):
-            for kernel in ptxsim.Module.from_text(case["image"].decode()).kernels.values():
-                opcodes |= {x.op for x in kernel.instructions}
-    data = {
-        "date": datetime.date.today().isoformat(),
-        "device": lines["ops"][-1].split(" on ", 1)[1],
-        "programs": lines["ops"][-1].split(" on ")[0],
-        "approximate": {
-            x[8:].split(" {d}")[0].split()[0]: x.split("; ")[-1].split(") ")[-1]
-            for x in lines["ops"]
-            if x[:6] == "within"
-        },
-        "products": {x[8:].split(": ")[0]: x.split(": ")[1] for x in lines["products"][:-1]},
-        "kernels": buffers,
-        "opcodes": sorted(opcodes),
-    }
-    target.write_text(json.dumps(data, indent=1) + "\n")
-    return 0
+    data["kernels"] |= buffers
+
+
+SAID = {"ops": said_of_programs, "products": said_of_products, "kernels": said_of_kernels}
 
 
 if __name__ == "__main__":

@@ -210,6 +210,9 @@ def _integers() -> list[Program]:
         ]
     out += _each(_THREE, _types("prmt.b32T", ".f4e .b4e .rc8 .ecl .ecr .rc16") + " prmt.b32", "b32", *["b32"] * 3)
     out += _each("lop3.b32 {d}, {0}, {1}, {2}, OP;", "0x96 0xCA 0xE8 0x1B 0x01 0xFE", "b32", *["b32"] * 3)
+    signs = [(a, b) for a in ("s32", "u32") for b in ("s32", "u32")]
+    dots = [f"{op}.{a}.{b}" for op in ("dp4a", "dp2a.lo", "dp2a.hi") for a, b in signs]
+    out += _each(_THREE, " ".join(dots), "b32", "b32", "b32", "b32")
     return out
 
 

@@ -34,15 +34,18 @@ def capture(call: Callable[[int], None], stream: Any, calls: int) -> Any:
     return graph
 
 
-def kernel_nodes(graph: Any) -> int:
-    """Kernel launches in a captured graph."""
+def kernel_nodes(graph: Any, copies: bool = False) -> int:
+    """Kernel launches in a captured graph; with `copies`, what copies or fills memory without a kernel as well."""
     from cuda.bindings import driver
 
+    kind = driver.CUgraphNodeType
+    counted = {kind.CU_GRAPH_NODE_TYPE_KERNEL}
+    if copies:
+        counted |= {kind.CU_GRAPH_NODE_TYPE_MEMCPY, kind.CU_GRAPH_NODE_TYPE_MEMSET}
     handle = driver.CUgraph(graph.raw_cuda_graph())
     _, _, count = driver.cuGraphGetNodes(handle)
     _, nodes, count = driver.cuGraphGetNodes(handle, count)
-    types = [driver.cuGraphNodeGetType(node)[1] for node in nodes[:count]]
-    return sum(kind == driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL for kind in types)
+    return sum(driver.cuGraphNodeGetType(node)[1] in counted for node in nodes[:count])
 
 
 def calls_per_graph(one_us: float) -> int:
