@@ -141,8 +141,8 @@ class Combine:
 
     def _add(self, sums: cute.Tensor, found: cute.Tensor, weight: Float32, n: Int32, depth: int, columns: int) -> None:
         """Each of them times its weight, which lane n + i of the warp has."""
+        weights = [cute.arch.shuffle_sync(weight, n + i) for i in range(depth)]  # all at once: each has a latency
         for i in range(depth):
-            one = cute.arch.shuffle_sync(weight, n + i)
             values = found[None, i].load().to(Float32)
             for c in range(columns):
-                sums[c] = sums[c] + one * values[c]
+                sums[c] = sums[c] + weights[i] * values[c]

@@ -16,7 +16,7 @@ from kernels.mla_decode.split_kv.plan import COMBINE_WARPS, Prices, Schedule, ma
 
 # By bytes of an element, in units of the time that one tile takes: 1.25 and 0.57 us by ptxsim's clock of a B200. They
 # were chosen by it (README.md); no card of this kind was at hand.
-PRICES = {2: Prices(item=2.0, merge=3.5, partial=1.0), 1: Prices(item=4.0, merge=6.0, partial=2.0)}
+PRICES = {2: Prices(item=2.0, merge=3.5, partial=2.5), 1: Prices(item=4.0, merge=6.0, partial=4.0)}
 COMBINE_CTAS = 4  # of the combine kernel on a multiprocessor, by their registers
 
 
