@@ -179,13 +179,13 @@ MUTANTS = {
     "page numbers are replaced a turn too early": ("load.py", "if turn % 2 == 0", "if turn % 2 == 1"),
     "partial results are added with one weight": (
         "combine.py",
-        "shuffle_sync(weight, n + i)",
+        "shuffle_sync(weight, i)",
         "shuffle_sync(weight, 0)",
     ),
     "a partial result past the last one counts": (
         "combine.py",
-        "        if lane > last:",
-        "        if lane > WARP_LANES:",
+        "if n + lane < partials",
+        "if n < partials",
     ),
     "partial results are merged before they are there": ("combine.py", "cute.arch.griddepcontrol_wait()", "pass"),
 }

@@ -88,34 +88,34 @@ class Combine:
         row: Int32,
         share: Int32,
     ) -> None:
-        """A warp's columns of a row, of all its partial results, as many as there are lanes at a time."""
+        """A warp's columns of a row, of all its partial results; the next are under way while some are added."""
         lane = cute.arch.lane_idx()
         columns = LATENT // (WARP_LANES * row_warps)  # of a lane
         depth = IN_FLIGHT * 32 // (columns * self.element.width)  # partial results that are loaded at once
         place = WARP_LANES * share + lane
         parts = cute.local_tile(out_partial, (1, 1, columns), (None, row, None))[0, 0, None, None, place]
-        top, total = -Float32.inf, Float32(0.0)
+        found = self._load(parts, first, Int32(0), partials, depth, columns)
+        top = -Float32.inf
+        for i in cutlass.range(lane, partials, WARP_LANES):
+            top = cute.arch.fmax(top, lse_partial[first + i, row])
+        top = cute.arch.warp_reduction_max(top)
+        if top == -Float32.inf:
+            top = Float32(0.0)  # no partial result has seen a key: their weights are 0, not NaN
+        total = Float32(0.0)
         sums = cute.make_rmem_tensor((columns,), Float32)
         sums.fill(0.0)
-        for group in cutlass.range(0, partials, WARP_LANES, unroll=1):
-            last = cutlass.min(partials - group, WARP_LANES) - 1  # of this group
-            start = first + group
-            found = self._load(parts, start, Int32(0), last, depth, columns)
-            mine = lse_partial[start + cutlass.min(lane, last), row]
-            new = cute.arch.fmax(top, cute.arch.warp_reduction_max(mine))
-            if new == -Float32.inf:
-                new = Float32(0.0)  # no partial result has seen a key: their weights are 0, not NaN
-            weight = cute.math.exp2(mine - new, fastmath=True)
-            if lane > last:
-                weight = Float32(0.0)
-            factor = cute.math.exp2(top - new, fastmath=True)
-            top, total = new, total * factor + cute.arch.warp_reduction_sum(weight)
-            for c in cutlass.range_constexpr(columns):
-                sums[c] = sums[c] * factor
-            self._add(sums, found, weight, Int32(0), depth, columns)
-            for n in cutlass.range(depth, last + 1, depth, unroll=1):
-                found = self._load(parts, start, n, last, depth, columns)
-                self._add(sums, found, weight, n, depth, columns)
+        for n in cutlass.range(0, partials, depth, unroll=1):
+            weight = Float32(0.0)  # of partial result n + lane
+            if n + lane < partials:
+                weight = cute.math.exp2(lse_partial[first + n + lane, row] - top, fastmath=True)
+            following = self._load(parts, first, n + depth, partials, depth, columns)
+            weights = [cute.arch.shuffle_sync(weight, i) for i in range(depth)]  # all at once: each has a latency
+            for i in cutlass.range_constexpr(depth):
+                values = found[None, i].load().to(Float32)
+                total = total + weights[i]
+                for c in cutlass.range_constexpr(columns):
+                    sums[c] = sums[c] + weights[i] * values[c]
+            found.store(following.load())
         inverse, natural = Float32(0.0), Float32.inf
         if total > 0.0:
             inverse = 1.0 / total
@@ -129,20 +129,14 @@ class Combine:
         if (share == 0) & (lane == 0):
             lse[request, row] = natural
 
-    def _load(self, parts: cute.Tensor, start: Int32, n: Int32, last: Int32, depth: int, columns: int) -> cute.Tensor:
-        """This lane's columns of the partial results from number n of a group on: registers (columns, depth).
+    def _load(
+        self, parts: cute.Tensor, first: Int32, n: Int32, partials: Int32, depth: int, columns: int
+    ) -> cute.Tensor:
+        """This lane's columns of the partial results from number n on: registers (columns, depth).
 
-        Past the group's last one it is loaded again, from L1, and its weight there is 0.
+        Past the last one it is loaded again, from L1, and its weight is 0.
         """
         found = cute.make_rmem_tensor((columns, depth), self.element)
         for i in range(depth):
-            cute.autovec_copy(parts[None, start + cutlass.min(n + i, last)], found[None, i])
+            cute.autovec_copy(parts[None, first + cutlass.min(n + i, partials - 1)], found[None, i])
         return found
-
-    def _add(self, sums: cute.Tensor, found: cute.Tensor, weight: Float32, n: Int32, depth: int, columns: int) -> None:
-        """Each of them times its weight, which lane n + i of the warp has."""
-        weights = [cute.arch.shuffle_sync(weight, n + i) for i in range(depth)]  # all at once: each has a latency
-        for i in range(depth):
-            values = found[None, i].load().to(Float32)
-            for c in range(columns):
-                sums[c] = sums[c] + weights[i] * values[c]

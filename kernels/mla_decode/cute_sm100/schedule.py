@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from kernels.mla_decode.cute_sm100.layout import CTAS, FIRST_ITEM, ITEM_COLUMNS, KEYS, ROWS
 from kernels.mla_decode.split_kv.plan import COMBINE_WARPS, Prices, Schedule, make_lane, merges_of
 
-# By bytes of an element, in units of the time that one tile takes: 1.25 and 0.57 us by ptxsim's clock of a B200. They
-# were chosen by it (README.md); no card of this kind was at hand.
-PRICES = {2: Prices(item=2.0, merge=3.5, partial=2.5), 1: Prices(item=4.0, merge=6.0, partial=4.0)}
-COMBINE_CTAS = 4  # of the combine kernel on a multiprocessor, by their registers
+# By bytes of an element, in units of the time that a pair takes for a tile: 1.25 and 0.57 us by ptxsim's clock of a
+# B200, and about twice that where all pairs have many tiles and DRAM binds. So partial results cost more beside little
+# work, of up to LITTLE tiles a pair. Chosen by predictions (README.md): no card of this kind was at hand.
+PRICES = {2: Prices(item=3.0, merge=3.5, partial=1.0), 1: Prices(item=4.0, merge=5.0, partial=2.0)}
+PRICES_OF_LITTLE = {2: Prices(item=3.0, merge=3.5, partial=2.5), 1: Prices(item=4.0, merge=5.0, partial=4.0)}
+LITTLE = 2
+COMBINE_CTAS = 3  # of the combine kernel on a multiprocessor, by their registers
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ def make_schedule(
     row_blocks = -(-rows // ROWS)
     pairs = max(1, processors // (CTAS * row_blocks))
     tiles = [max(1, -(-length // KEYS)) for length in lengths]
-    lane = make_lane(tiles, pairs, PRICES[element_bytes])
+    prices = PRICES_OF_LITTLE if sum(tiles) <= LITTLE * pairs else PRICES
+    lane = make_lane(tiles, pairs, prices[element_bytes])
     items, offsets = [], [0]
     for pieces in lane:
         for row_block in range(row_blocks):
