@@ -59,6 +59,13 @@ def test_every_tile_of_every_row_block_is_computed_once(lengths, rows):
     assert layout.CTAS * (len(schedule.offsets) - 1) <= PROCESSORS
 
 
+def test_some_of_what_is_simulated_is_split():
+    lengths = SIZES["several items for each pair, two of them of one request"][1]
+    schedule = make_schedule(lengths, 128, 4)
+    assert schedule.partials == 2 and len(schedule.items) == 4
+    assert make_schedule([1024], 128, PROCESSORS, 1).partials == make_schedule([1024], 128, PROCESSORS).partials == 8
+
+
 def test_no_empty_request_is_split():
     """The combine kernel could not merge partial results that are all without a key."""
     for lengths in BATCHES.values():
@@ -180,7 +187,8 @@ SIZES = {
     "four tokens that see all": (Workload(2, 200, heads=16, query_tokens=4, causal=False), None, PROCESSORS),
     "empty requests between others": (Workload(4, 900, paged=True), [0, 900, 0, 65], PROCESSORS),
     "nothing but empty requests": (Workload(2, 300, paged=True), [0, 0], PROCESSORS),
-    "several items for each pair, some of them split": (Workload(5, 700, paged=True), None, 4),
+    "several items for each pair": (Workload(5, 700, paged=True), None, 4),
+    "several items for each pair, two of them of one request": (Workload(3, 3500, paged=True), [3500, 60, 60], 4),
 }
 
 

@@ -28,6 +28,7 @@ cute_sm100.compile(variant, "sm_100a", Path(sys.argv[1]))
 
 NAMES = {"bf16": "bf16_softmax8", "fp8": "fp8_in_place"}
 LENGTHS = (900, 100, 90, 120, 60)
+PIECES = (18 * 128,)
 VALUES_FULL = "cute.arch.mbarrier_wait(self.mbarriers + self.layout.values_full + 2 * page_parts * slot + n, phase)"
 # name: file, what stands there, what is put in its place
 MUTANTS = {
@@ -223,18 +224,22 @@ def dtype_of(file: str) -> str:
     return "fp8" if file == "in_place.py" else "bf16"
 
 
-def caught(folder: Path, dtype: str) -> str | None:
-    """How the first schedule that notices anything does so.
+def caught(folder: Path, file: str) -> str | None:
+    """How the first schedule that notices anything does so, of a build with an edit of this file.
 
-    Requests of one tile follow each other in a pair, so that nothing but its own mbarrier keeps Q.
+    Requests of one tile follow each other in a pair, so that nothing but its own mbarrier keeps Q. Where partial
+    results are merged, one request is in nine pieces, more than are loaded at once.
     """
     import ptxsim
     from sm100_runs import faults, unawaited_releases
 
-    workload = Workload(len(LENGTHS), max(LENGTHS), dtype, paged=True)
+    dtype, lengths, processors = dtype_of(file), LENGTHS, 4
+    if file == "combine.py":
+        lengths, processors = PIECES, 40
+    workload = Workload(len(lengths), max(lengths), dtype, paged=True)
     schedules = (*ptxsim.DEFAULT_SCHEDULES, *(("warps", seed) for seed in range(8)))
     try:
-        found = next(faults(folder, workload, schedules, LENGTHS, processors=4, distribution="large"), None)
+        found = next(faults(folder, workload, schedules, lengths, processors, distribution="large"), None)
         return found or next(unawaited_releases(folder, Workload(1, 257, dtype, paged=True)), None)
     except ptxsim.PtxError as error:
         return str(error)
@@ -248,15 +253,15 @@ def test_a_mutant_still_has_its_place_in_the_source(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", ["product.py", "in_place.py"])
+@pytest.mark.parametrize("file", ["product.py", "in_place.py", "combine.py"])
 def test_the_intact_copy_is_not_caught(built, file):
-    assert caught(built(file, "import cutlass", "import cutlass"), dtype_of(file)) is None
+    assert caught(built(file, "import cutlass", "import cutlass"), file) is None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_caught(built, name):
     file, *edit = MUTANTS[name]
-    how = caught(built(file, *edit), dtype_of(file))
+    how = caught(built(file, *edit), file)
     assert how, f"«{name}» went unnoticed"
     print(name, "→", how)
