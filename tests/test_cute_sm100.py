@@ -187,6 +187,7 @@ SIZES = {
     "four tokens that see all": (Workload(2, 200, heads=16, query_tokens=4, causal=False), None, PROCESSORS),
     "empty requests between others": (Workload(4, 900, paged=True), [0, 900, 0, 65], PROCESSORS),
     "nothing but empty requests": (Workload(2, 300, paged=True), [0, 0], PROCESSORS),
+    "more tiles than two loads of page numbers": (Workload(1, 4500, paged=True), None, 2),
     "several items for each pair": (Workload(5, 700, paged=True), None, 4),
     "several items for each pair, two of them of one request": (Workload(3, 3500, paged=True), [3500, 60, 60], 4),
 }

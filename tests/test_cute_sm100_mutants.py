@@ -28,7 +28,7 @@ cute_sm100.compile(variant, "sm_100a", Path(sys.argv[1]))
 
 NAMES = {"bf16": "bf16_softmax8", "fp8": "fp8_in_place"}
 LENGTHS = (900, 100, 90, 120, 60)
-PIECES = (18 * 128,)
+LONG = (18 * 128,)
 VALUES_FULL = "cute.arch.mbarrier_wait(self.mbarriers + self.layout.values_full + 2 * page_parts * slot + n, phase)"
 # name: file, what stands there, what is put in its place
 MUTANTS = {
@@ -227,20 +227,22 @@ def dtype_of(file: str) -> str:
 def caught(folder: Path, file: str) -> str | None:
     """How the first schedule that notices anything does so, of a build with an edit of this file.
 
-    Requests of one tile follow each other in a pair, so that nothing but its own mbarrier keeps Q. Where partial
-    results are merged, one request is in nine pieces, more than are loaded at once.
+    Requests of one tile follow each other in a pair, so that nothing but its own mbarrier keeps Q. One pair has a
+    request of more tiles than it loads page numbers of at once. Where partial results are merged, it is in nine pieces,
+    more of these than are loaded at once.
     """
     import ptxsim
     from sm100_runs import faults, unawaited_releases
 
-    dtype, lengths, processors = dtype_of(file), LENGTHS, 4
-    if file == "combine.py":
-        lengths, processors = PIECES, 40
-    workload = Workload(len(lengths), max(lengths), dtype, paged=True)
-    schedules = (*ptxsim.DEFAULT_SCHEDULES, *(("warps", seed) for seed in range(8)))
+    dtype, schedules = dtype_of(file), (*ptxsim.DEFAULT_SCHEDULES, *(("warps", seed) for seed in range(8)))
+    tried = [(LONG, 40)] if file == "combine.py" else [(LENGTHS, 4), (LONG, 2)]
     try:
-        found = next(faults(folder, workload, schedules, lengths, processors, distribution="large"), None)
-        return found or next(unawaited_releases(folder, Workload(1, 257, dtype, paged=True)), None)
+        for lengths, processors in tried:
+            workload = Workload(len(lengths), max(lengths), dtype, paged=True)
+            found = next(faults(folder, workload, schedules, lengths, processors, distribution="large"), None)
+            if found:
+                return found
+        return next(unawaited_releases(folder, Workload(1, 257, dtype, paged=True)), None)
     except ptxsim.PtxError as error:
         return str(error)
 
