@@ -187,7 +187,6 @@ SIZES = {
     "four tokens that see all": (Workload(2, 200, heads=16, query_tokens=4, causal=False), None, PROCESSORS),
     "empty requests between others": (Workload(4, 900, paged=True), [0, 900, 0, 65], PROCESSORS),
     "nothing but empty requests": (Workload(2, 300, paged=True), [0, 0], PROCESSORS),
-    "more tiles than two loads of page numbers": (Workload(1, 4500, paged=True), None, 2),
     "several items for each pair": (Workload(5, 700, paged=True), None, 4),
     "several items for each pair, two of them of one request": (Workload(3, 3500, paged=True), [3500, 60, 60], 4),
 }
@@ -205,6 +204,16 @@ def test_results_in_the_simulator(name, size):
     built = make(name)
     workload = dataclasses.replace(workload, dtype=dtype_of(built))
     assert list(faults(built, workload, ptxsim.DEFAULT_SCHEDULES, lengths, processors)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [EIGHT[1], *IN_PLACE])
+def test_a_pair_looks_up_the_pages_of_a_long_request_three_times(name):
+    from sm100_runs import faults
+
+    built = make(name)
+    workload = Workload(1, 4500, dtype_of(built), paged=True)
+    assert list(faults(built, workload, [("random", 0), ("tma_late", 0)], processors=layout.CTAS)) == []
 
 
 @pytest.mark.slow

@@ -227,15 +227,15 @@ def dtype_of(file: str) -> str:
 def caught(folder: Path, file: str) -> str | None:
     """How the first schedule that notices anything does so, of a build with an edit of this file.
 
-    Requests of one tile follow each other in a pair, so that nothing but its own mbarrier keeps Q. One pair has a
-    request of more tiles than it loads page numbers of at once. Where partial results are merged, it is in nine pieces,
-    more of these than are loaded at once.
+    Requests of one tile follow each other in a pair, so that nothing but its own mbarrier keeps Q. For what loads, one
+    pair has a request of more tiles than it looks up pages of at once. Where partial results are merged, that is in
+    nine pieces, more than are loaded at once.
     """
     import ptxsim
     from sm100_runs import faults, unawaited_releases
 
     dtype, schedules = dtype_of(file), (*ptxsim.DEFAULT_SCHEDULES, *(("warps", seed) for seed in range(8)))
-    tried = [(LONG, 40)] if file == "combine.py" else [(LENGTHS, 4), (LONG, 2)]
+    tried = [(LONG, 40)] if file == "combine.py" else [(LENGTHS, 4), *[(LONG, 2)] * (file == "load.py")]
     try:
         for lengths, processors in tried:
             workload = Workload(len(lengths), max(lengths), dtype, paged=True)
