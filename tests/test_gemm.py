@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from cutesnake.workload import torch_dtype
 from kernels.gemm import tilegym_tiles
 from kernels.gemm.operator import DISTRIBUTIONS, DTYPES, OUTPUT, Inputs, Workload, factors
 from kernels.upstream import gemm as upstream
+from kernels.upstream import tilegym
 
 OPERATOR = load_operator("gemm")
 SM100 = ("dense", "software_pipeline", "persistent", "persistent_prefetch", "persistent_dynamic")
@@ -156,6 +158,21 @@ def default():
     return make
 
 
+def test_a_configuration_that_tilegym_would_not_try_on_a_target_is_refused() -> None:
+    """Its generators ask torch for the card: they are told of the target's."""
+    cuda = SimpleNamespace(get_device_capability=None, get_device_properties=None)
+
+    def configurations(rows: int):
+        processors = cuda.get_device_properties("cuda").multi_processor_count
+        yield SimpleNamespace(TILE_M=rows if cuda.get_device_capability() == (9, 0) else 256, blocks=processors)
+
+    module = SimpleNamespace(torch=SimpleNamespace(cuda=cuda), configurations=configurations)
+    tilegym.require_offered(module, "configurations", "sm_90a", {"TILE_M": 128, "blocks": 132}, 128)
+    with pytest.raises(ValueError, match=r"{'TILE_M': 128} is none .* for sm_100a: \[{'TILE_M': 256}\]"):
+        tilegym.require_offered(module, "configurations", "sm_100a", {"TILE_M": 128}, 128)
+    assert cuda.get_device_capability is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "target"), [*CUTE, *((name, "sm_103a") for name, sm in CUTE if sm == "sm_100a")])
 def test_a_build_uses_tensor_cores_and_tma_and_spills_nothing(default, kernel, target) -> None:
@@ -180,7 +197,7 @@ def test_a_configuration_that_tilegym_does_not_know_is_refused(kernel) -> None:
     variant = load_kernel("gemm", kernel).variants(Workload(8, 8, 64), "sm_90a")[0]
     folder = build("gemm", kernel, "sm_90a", Variant("odd", {**variant.params, "tile_size_k": 16}))
     entry = record.read("compile", folder / "build.json")
-    assert entry["status"] == "failed" and "none of TileGym's configurations for sm_90a" in entry["reason"]
+    assert entry["status"] == "failed" and "none of the configurations that TileGym tries for sm_90a" in entry["reason"]
 
 
 @pytest.mark.slow
