@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import hashlib
 import importlib
 import json
@@ -156,6 +157,8 @@ def _serve(kind: str, listener: socket.socket) -> NoReturn:
     kept: dict[str, str] = {}
     with contextlib.suppress(Exception):
         kept = _prepare(kind)
+    gc.collect()
+    gc.freeze()  # or every job would go through, and copy, what is imported whenever it collects garbage
     here = os.getpid()
 
     def serve(connection: socket.socket, request: dict[str, Any], files: list[int]) -> NoReturn:
