@@ -141,6 +141,40 @@ def test_a_planted_bug_is_found_and_the_line_to_change_is_named(name) -> None:
     assert mutant.near is None or (distance is not None and distance <= mutant.near), (distance, outcome.told[:3])
 
 
+def lane_bounds(text: str) -> dict[int, str]:
+    """PTX line → the comparison there, of those that hold a lane's own place against the end of a row."""
+    of_lanes: set[str] = set()
+    found = {}
+    for n, line in enumerate(text.split("\n"), 1):
+        target, *sources = re.findall(r"%\w+(?:\.x)?", line) or [""]
+        if re.match(r"\s*setp\.ge\.u", line) and sources and sources[0] in of_lanes:
+            found[n] = line
+        elif not line.lstrip().startswith(("ld", "@", "st", "setp")) and of_lanes.union(["%tid.x"]).intersection(
+            sources
+        ):
+            of_lanes.add(target)
+    return found
+
+
+@pytest.mark.slow
+def test_every_bound_of_a_lane_in_cutiles_sum_is_missed_where_the_matrix_ends_in_its_row_and_half() -> None:
+    """A tile has four rows and two halves; within the matrix such a lane reads the next row, and nobody stores that."""
+    ends = [
+        Place("elementwise_add", "cutile", "sm_100a", {"rows": r, "columns": c})
+        for c in (1000, 100)
+        for r in (4, 3, 2, 1)
+    ]
+    text = (ends[0].folder() / "kernel.ptx").read_text()
+    left = lane_bounds(text)
+    assert len(left) >= 16  # of two operands, four rows and two halves, and more for the stores
+    for place in ends:
+        for n, line in list(left.items()):
+            edit = At(re.escape(line.strip()), re.sub(r", %\w+;$", ", 2147483647;", line.strip()))
+            if check(place, edit, ["random"]).caught:
+                del left[n]
+    assert not left
+
+
 def test_there_are_mutants_of_at_least_five_kernels_most_of_them_ours() -> None:
     kernels = [(mutant.kernel.operator, mutant.kernel.kernel) for mutant in MUTANTS.values()]
     assert len(MUTANTS) >= 40 and len(set(kernels)) >= 5

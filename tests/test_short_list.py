@@ -7,7 +7,15 @@ import pytest
 from builds import build
 from cutesnake.catalog import load_operator
 from cutesnake.plan.sweep import make_sweep, read_sweep
-from cutesnake.simulate.short_list import Candidate, candidates, reach, smallest, union
+from cutesnake.simulate.short_list import (
+    Candidate,
+    candidates,
+    of_default_builds,
+    places,
+    reach,
+    smallest,
+    union,
+)
 
 WHERE = ("elementwise_add", "cute", "sm_100a")
 
@@ -41,6 +49,24 @@ def test_what_is_chosen_one_after_another_has_no_needless_case() -> None:
     chosen = smallest(found)
     assert sorted(case.workload.rows for case in chosen) == [2, 3, 4, 5]
     assert union(found[case] for case in chosen) == union(found.values())
+
+
+def sweep_of(operator: str):
+    return make_sweep(operator, read_sweep(operator, {}))
+
+
+def test_all_kernels_of_an_operator_that_are_simulated_are_asked() -> None:
+    gemm = places(sweep_of("gemm"), None, None)
+    assert {("cutlass_sm90", "sm_90a"), ("tilegym", "sm_100a"), ("cutlass_dense", "sm_100a")} <= set(gemm)
+    assert "torch_matmul" not in dict(gemm) and ("tilegym", "sm_90a") not in gemm
+    assert ("tilegym", "sm_90a") in places(sweep_of("gemm"), "tilegym", "sm_90a")
+
+
+def test_builds_that_only_the_full_list_needs_are_told_apart() -> None:
+    sweep = sweep_of("fmha")
+    default = of_default_builds(sweep, ("cutlass_sm90", "sm_90a"))
+    every = of_default_builds(sweep, ("cutlass_sm90", "sm_90a"), ("short", "full"))
+    assert {"bf16_d128_64x128_none", "bf16_d128_64x128_causal"} <= default < every
 
 
 @pytest.mark.slow

@@ -1,8 +1,10 @@
 """Short lists by coverage: the fewest workloads that reach every basic block that any workload of a full list reaches.
 
-`python -m cutesnake.simulate.short_list OPERATOR KERNEL TARGET` (with PYTHONPATH=workflow/scripts:.) compiles what the
-lists of the operator's sweep.yaml need into a temporary folder, simulates each case of the full list once, and says
-which cases would do, and which blocks the present short list does not reach.
+`python -m cutesnake.simulate.short_list OPERATOR [KERNEL [TARGET]]` (with PYTHONPATH=workflow/scripts:.) simulates each
+case of both lists of the operator's sweep.yaml once, for each of its kernels, and says which cases would do for all of
+them together, and how many blocks the present short list does not reach. It takes builds from results/compile, and
+compiles what is not there into a temporary folder. Blocks of builds that only the full list needs are left out, and
+counted.
 """
 
 from __future__ import annotations
@@ -11,22 +13,29 @@ import argparse
 import itertools
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from cutesnake.build.compile import compile_build
+from cutesnake.build.compile import RECORD, compile_build
 from cutesnake.catalog import load_kernel
 from cutesnake.contract import Variant, Workload
+from cutesnake.dsls import DSLS
 from cutesnake.measure.case import Case
 from cutesnake.measure.correctness import check_case
 from cutesnake.plan.sweep import EXTENTS, Sweep, make_sweep, read_sweep
 from cutesnake.simulate.simulation import NotSimulatedError, SimulatorBackend
+from cutesnake.targets import TARGETS
 
 FEW = 3  # so many cases are chosen by trying all sets of them, more by taking what reaches most next
 SETTINGS = {"seeds": [0], "schedules": ["random"], "processors": 4}
 
 Block = tuple[str, str, int]  # variant, device function, number of the block
+Place = tuple[str, str]  # kernel, target
+Reached = TypeVar("Reached", bound=Hashable)  # a block, or one with its kernel
+WITHOUT = {"cutile": ("sm_90a",)}  # targets that the short list of the configuration leaves out
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ class Candidate:
         return f"{self.workload.id}, {self.distribution}"
 
 
-def smallest(reached: Mapping[Candidate, frozenset[Block]]) -> list[Candidate]:
+def smallest(reached: Mapping[Candidate, frozenset[Reached]]) -> list[Candidate]:
     """The fewest cases that together reach all that any reaches; of sets as small, the first in the order given."""
     everything = union(reached.values())
     for size in range(FEW + 1):
@@ -58,7 +67,7 @@ def smallest(reached: Mapping[Candidate, frozenset[Block]]) -> list[Candidate]:
     return taken
 
 
-def union(parts: Iterable[frozenset[Block]]) -> frozenset[Block]:
+def union(parts: Iterable[frozenset[Reached]]) -> frozenset[Reached]:
     return frozenset(itertools.chain.from_iterable(parts))
 
 
@@ -91,44 +100,81 @@ def candidates(sweep: Sweep, kernel: str, target: str, extent: str) -> list[Cand
     return [Candidate(w, name) for w in workloads for name in names]
 
 
+def places(sweep: Sweep, kernel: str | None, target: str | None) -> list[Place]:
+    """The kernels and targets of an operator that have simulated checks by default, or those that are asked for."""
+    found = []
+    for name in sweep.kernels if kernel is None else [kernel]:
+        module = load_kernel(sweep.operator, name)
+        if DSLS[module.DSL].not_simulated is None:
+            targets = [t for t in module.TARGETS if TARGETS[t].simulated_processors and sweep.dtypes_for(t)]
+            left_out = WITHOUT.get(module.DSL, ())
+            found += [(name, t) for t in targets if t == target or (target is None and t not in left_out)]
+    return found
+
+
+def of_default_builds(sweep: Sweep, place: Place, extents: Iterable[str] = ("short",)) -> frozenset[str]:
+    """The variants of a kernel that are built for the sweep and for the given simulated lists."""
+    kernel, target = place
+    module = load_kernel(sweep.operator, kernel)
+    wanted = [*sweep.workloads(), *(w for extent in extents for w in sweep.simulated(extent))]
+    taken = [w for w in wanted if w.dtype in sweep.dtypes_for(target) and module.supports(w) is None]
+    return frozenset(module.variants(w, target)[0].id for w in taken)
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("operator", "kernel", "target"):
-        parser.add_argument(name)
+    parser.add_argument("operator")
+    parser.add_argument("kernel", nargs="?")
+    parser.add_argument("target", nargs="?")
     asked = parser.parse_args()
-    where = (asked.operator, asked.kernel, asked.target)
     sweep = make_sweep(asked.operator, read_sweep(asked.operator, {}))
+    lists: dict[str, dict[Candidate, set[tuple[Place, Block]]]] = {extent: {} for extent in EXTENTS}
+    beyond = 0
     with tempfile.TemporaryDirectory() as folder:
-
-        def folder_of(variant: Variant) -> Path:
-            place = Path(folder, "compile", *where, variant.id)
-            if not place.exists():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                compile_build(*where, variant, place)
-            return place
-
-        lists = {extent: _reached(sweep, where, extent, folder_of) for extent in EXTENTS}
-    everything = union(part for found in lists.values() for part in found.values())
-    for case in (chosen := smallest(lists["full"])):
-        print(f"{case}: {len(lists['full'][case])} blocks")
-    missed = everything - union(lists["short"].values())
+        for place in places(sweep, asked.kernel, asked.target):
+            found = _reached(sweep, place, Path(folder))
+            known = of_default_builds(sweep, place)
+            everything = union(part for cases in found.values() for part in cases.values())
+            beyond += sum(block[0] not in known for block in everything)
+            for extent, cases in found.items():
+                for case, blocks in cases.items():
+                    lists[extent].setdefault(case, set()).update((place, b) for b in blocks if b[0] in known)
+    both = {case: frozenset(blocks) for extent in reversed(EXTENTS) for case, blocks in lists[extent].items()}
+    for case in (chosen := smallest(both)):
+        print(f"{case}: {len(both[case])} blocks")
+    missed = union(both.values()) - union(map(frozenset, lists["short"].values()))
+    for where, count in sorted(Counter(place for place, _ in missed).items()):
+        print(f"the short list misses {count} blocks of {'/'.join(where)}")
     print(
-        f"{len(chosen)} of {len(lists['full'])} cases of the full list reach all blocks that it reaches; "
-        f"the short list misses {len(missed)} of {len(everything)}"
+        f"{len(chosen)} of {len(both)} cases reach all blocks that both lists reach; "
+        f"the short list misses {len(missed)} of {len(union(both.values()))}"
+        + (f"; {beyond} more are in builds that only the full list needs" if beyond else "")
     )
 
 
-def _reached(
-    sweep: Sweep, where: tuple[str, str, str], extent: str, folder_of: Callable[[Variant], Path]
-) -> dict[Candidate, frozenset[Block]]:
-    """Every case of a list with what it reaches; those that cannot be simulated are left out, and said."""
-    found = {}
-    for case in candidates(sweep, *where[1:], extent):
-        try:
-            found[case] = reach(*where, case, folder_of)
-        except NotSimulatedError as error:
-            print(f"{case}: {error}", file=sys.stderr)
+def _reached(sweep: Sweep, place: Place, folder: Path) -> dict[str, dict[Candidate, frozenset[Block]]]:
+    """Every case of both lists with what it reaches; those that cannot be simulated are left out, and said."""
+    where = (sweep.operator, *place)
+
+    def folder_of(variant: Variant) -> Path:
+        """A build that is there, or one made now."""
+        there = Path("results/compile", *where, variant.id)
+        made = Path(folder, "compile", *where, variant.id)
+        if (there / RECORD).exists() or made.exists():
+            return made if made.exists() else there
+        made.parent.mkdir(parents=True, exist_ok=True)
+        compile_build(*where, variant, made)
+        return made
+
+    found: dict[str, dict[Candidate, frozenset[Block]]] = {extent: {} for extent in EXTENTS}
+    for extent in EXTENTS:
+        for case in candidates(sweep, *place, extent):
+            try:
+                earlier = next((cases[case] for cases in found.values() if case in cases), None)
+                found[extent][case] = reach(*where, case, folder_of) if earlier is None else earlier
+            except NotSimulatedError as error:
+                print(f"{case}: {error}", file=sys.stderr)
     return found
 
 
