@@ -78,6 +78,7 @@ def test_rows_of_different_files_are_apart(tmp_path) -> None:
 def test_a_prediction_at_the_clock_of_the_samples_follows_from_those_at_two_clocks() -> None:
     at = {"1980": 2.0 + 3960 / 1980, "1500": 2.0 + 3960 / 1500}
     assert unmeasured.at_clock(at, 1800.0) == pytest.approx(2.0 + 3960 / 1800)
+    assert unmeasured.at_clock({"1755": 7.0}, 1800.0) == 7.0
 
 
 def test_what_was_predicted_before_it_was_measured_is_held_against_the_record(tmp_path) -> None:

@@ -35,6 +35,8 @@ GROUPS = (
     "synchronization",
     "shared_memory",
     "instruction_fetch",
+    "contention",
+    "cold",
 )
 SILENCE_LIMIT_S = 25.0  # without a new row: the benchmark hangs
 CONTEXT_LOST = 3  # exit status of a child whose context cannot be used any more

@@ -99,7 +99,9 @@ def rows(case: Recorded, cards: list[str], results: Path) -> Iterator[dict[str, 
 
 
 def at_clock(predictions: dict[str, float], clock_mhz: float) -> float:
-    """Microseconds at a clock, from those at two."""
+    """Microseconds at a clock, from those at two; those at one as they are."""
+    if len(predictions) == 1:
+        return next(iter(predictions.values()))
     (f, at_f), (g, at_g) = ((float(clock), time) for clock, time in predictions.items())
     cycles = (at_f - at_g) / (1 / f - 1 / g)
     return at_f + cycles * (1 / clock_mhz - 1 / f)
@@ -116,7 +118,7 @@ def held_against(predictions: list[dict[str, Any]], sets: Path) -> Iterator[dict
         figure = measured.get(tuple(row[name] for name in NAMES))
         if figure is None:
             continue
-        found = at_clock(row["predicted"], figure.clock_mhz) if len(row["predicted"]) > 1 else None
+        found = at_clock(row["predicted"], figure.clock_mhz) if row["predicted"] else None
         yield {name: row[name] for name in NAMES} | {
             "sm_clock_mhz": round(figure.clock_mhz),
             "measured_us": round(figure.microseconds, 3),

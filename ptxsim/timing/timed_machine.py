@@ -11,11 +11,11 @@ from ..machine import Machine
 from ..memory import Allocation
 from ..program import Program
 from ..schedule import Schedule
-from .device import DeviceModel
+from .device import DeviceModel, Figures
 from .sass import Code
 from .timed_program import TimedProgram
 
-_PROGRAMS: dict[tuple[int, str, int], TimedProgram] = {}
+_PROGRAMS: dict[tuple[int, Figures, int], TimedProgram] = {}
 
 
 class OneWarp(Schedule):
@@ -46,7 +46,7 @@ class TimedMachine(Machine):
         super().__init__(launch, OneWarp(), checks, trace, track, sm_count=int(card.figures.sm_count))
 
     def _program(self) -> Program:
-        key = (id(self.launch.kernel), self.card.name, id(self.code))
+        key = (id(self.launch.kernel), self.card.figures, id(self.code))
         found = _PROGRAMS.get(key)
         if found is None or found.kernel is not self.launch.kernel or found.code is not self.code:
             found = TimedProgram(self.launch.module, self.launch.kernel, self.code, self.card.figures)

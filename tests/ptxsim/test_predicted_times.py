@@ -50,6 +50,12 @@ def test_a_chain_of_dependent_fmas_takes_their_latency_each() -> None:
     assert cycles(CHAIN * 300) - cycles(CHAIN * 100) == 200 * 4
 
 
+def test_a_card_with_another_value_is_another_card_for_the_same_launch() -> None:
+    launch = launched(CHAIN * 1000)
+    fast, slow = (ptxsim.predict(launch, CARD.changed(fma_latency=latency)).launches[0].cycles for latency in (4, 8))
+    assert slow - fast == pytest.approx(4000, rel=0.02)
+
+
 @pytest.mark.parametrize(("threads", "per_scheduler"), [(32, 1), (128, 1), (256, 2), (512, 4)])
 def test_independent_fmas_share_the_pipe_of_their_scheduler(threads, per_scheduler) -> None:
     grown = cycles(independent(640), threads=threads) - cycles(independent(320), threads=threads)
