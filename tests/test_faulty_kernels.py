@@ -56,7 +56,7 @@ WRONG_CONTRACTS = {
     "syntax": (RIGHT.replace("return None", "return ("), "kernels/elementwise_add/syntax.py:7: SyntaxError"),
     "raises_in_supports": (with_body("supports", "workload.columnz"), "raises_in_supports.py:7: AttributeError"),
     "raises_in_variants": (with_body("variants", "1 / 0"), "raises_in_variants.py:10: ZeroDivisionError"),
-    "no_variants": (with_body("variants", "return ()"), "variants() gives none for m35_n1000_fp32"),
+    "no_variants": (with_body("variants", "return ()"), "variants() gives none for m3_n1000_fp32"),
     "no_variants_at_all": (with_body("variants", "return None"), "variants() gives None"),
     "odd_variants": (with_body("variants", "return (1, 2)"), "variants() gives int"),
     "odd_answer": (with_body("supports", "return True"), "supports() gives True"),
