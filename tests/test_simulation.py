@@ -295,6 +295,19 @@ def test_a_case_that_takes_too_long_is_ended(add, tmp_path, monkeypatch) -> None
     assert found["status"] == "failed" and "time limit of 0.5 s" in found["reason"]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_time_limit_that_strikes_in_a_finalizer_strikes_again() -> None:
+    class Slow:
+        def __del__(self) -> None:
+            while True:  # what is raised here is dropped by Python
+                pass
+
+    with pytest.raises(simulation.NotSimulatedError, match="time limit"), simulation.time_limit(0.2):
+        Slow()
+        while True:
+            pass
+
+
 @pytest.fixture(scope="session")
 def cutlass() -> tuple[Path, dict]:
     """(folder of a build of NVIDIA's FP16 kernel that does not split, identity of its smallest default workload)."""

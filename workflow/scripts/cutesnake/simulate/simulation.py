@@ -29,6 +29,7 @@ from cutesnake.targets import TARGETS
 
 NAME = "ptxsim"
 LIMIT_SECONDS = 1800.0  # of one case; those of the configuration take seconds
+AGAIN_S = 5.0  # between two attempts to end a case that has reached its limit, at most
 # More than ptxsim makes by itself: a page's index past the cache, read by TMA as zeros. For CuTe kernels of ours only:
 # cuTile's loads with padding mean just that, and NVIDIA's block-scaled products round their scales up so.
 MORE_CHECKS = ("outside",)
@@ -219,13 +220,16 @@ def _progress(case: Case, log: Path | str | None) -> Iterator[Callable[[str], No
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise NotSimulatedError in the body after `seconds`. In the main thread only, as signals are."""
+    """Raise NotSimulatedError in the body after `seconds`. In the main thread only, as signals are.
+
+    It is raised again and again until the body ends: Python drops what is raised in a finalizer.
+    """
 
     def ring(number: int, frame: Any) -> None:
         raise NotSimulatedError(f"ended by the time limit of {seconds:g} s: the case is too large to simulate")
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, min(seconds, AGAIN_S))
     try:
         yield
     finally:
