@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sample
-from cutesnake import record, shareable
+from cutesnake import html, record, shareable
 from cutesnake.catalog import PATHS
 from cutesnake.places import ROOT
 from project import copy_project
@@ -108,3 +108,10 @@ def test_equal_sources_give_equal_bytes_wherever_the_project_lies(tmp_path) -> N
     assert [name for name in first if first[name] != second[name]] == []
     for place in (tmp_path, ROOT, Path.home(), Path(sys.prefix)):
         assert [name for name, content in first.items() if str(place).encode() in content] == []
+
+
+def test_a_page_loses_what_its_lines_begin_with_but_not_where_that_is_shown(tmp_path) -> None:
+    page = "<p>\n   text\n\t<b>x</b></p>\n{}  <i>y</i>"
+    kept = "<pre>\n  kept\n</pre>\n<script>\n  kept()\n</script>\n"
+    html.write(page.format(kept), tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text() == f"<p>\ntext\n<b>x</b></p>\n{kept}<i>y</i>"
