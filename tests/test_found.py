@@ -127,6 +127,12 @@ def test_two_cards_that_agree_and_one_alone() -> None:
     assert both["agreement"][0]["cold"] == both["agreement"][0]["variants"] == []
 
 
+def test_many_operators_about_which_two_cards_agree_are_counted() -> None:
+    both = compare(with_another_card(sample.evidence(recorded=True), lambda *_: None))
+    text = said([scaled(both, name, 1.0) for name in ("a", "b", "c", "d")])["Other cards"]
+    assert text.endswith("on every workload that both timed of 4 operators (32 workloads).")
+
+
 def test_two_cards_that_disagree_beyond_the_noise() -> None:
     def change(kernel, workload, metrics):
         if (kernel, workload) == ("cutile", "b1_s1024_bf16"):

@@ -17,6 +17,7 @@ from cutesnake.places import TEMPLATES
 # Where the spaces that begin a line mean something, and where they are few.
 KEPT = re.compile(r"(<pre\b.*?</pre>|<style\b.*?</style>|<script\b.*?</script>)", re.DOTALL)
 
+
 def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None) -> jinja2.Template:
     """A template of `workflow/report/`, which escapes what it is given and refuses names that nobody defined."""
     environment = jinja2.Environment(

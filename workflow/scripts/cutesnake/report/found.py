@@ -199,17 +199,19 @@ def _cards(comparisons: list[Record]) -> str:
 
 
 def _agreeing(pairs: list[tuple[str, Record]]) -> list[str]:
-    """One sentence per pair of cards, with all operators about which they agree."""
-    operators: dict[tuple[str, ...], list[str]] = {}
+    """One sentence per pair of cards, with the operators about which they agree: named where they are few."""
+    operators: dict[tuple[str, ...], dict[str, int]] = {}
     for operator, entry in pairs:
-        workloads = plural(entry["workloads"], "workload")
-        operators.setdefault(tuple(sorted(short(card) for card in entry["cards"])), []).append(
-            f"{operator} ({workloads})"
+        operators.setdefault(tuple(sorted(short(card) for card in entry["cards"])), {})[operator] = entry["workloads"]
+    said = []
+    for cards, counts in operators.items():
+        of = (
+            listed([f"{operator} ({plural(count, 'workload')})" for operator, count in counts.items()])
+            if len(counts) <= MOST_NAMED
+            else f"{len(counts)} operators ({plural(sum(counts.values()), 'workload')})"
         )
-    return [
-        f"{listed(list(cards))} agree about the fastest kernel on every workload that both timed of {listed(names)}."
-        for cards, names in operators.items()
-    ]
+        said.append(f"{listed(list(cards))} agree about the fastest kernel on every workload that both timed of {of}.")
+    return said
 
 
 def _differing(entry: Record) -> dict[str, list[Record]]:
