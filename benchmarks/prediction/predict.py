@@ -56,6 +56,15 @@ def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in NAMES)
 
 
+def launches(case: Recorded, results: Path) -> tuple[Captured, str | None]:
+    """What a call of the case launches, and None; or nothing, and why it cannot be told."""
+    try:
+        with limited(LIMIT_SECONDS):
+            return capture(case.case(results)), None
+    except Exception as failure:
+        return Captured([], {}), f"{type(failure).__name__}: {failure}"
+
+
 def rows(
     case: Recorded, results: Path, devices: list[str], done: Collection[tuple[Any, ...]] = ()
 ) -> Iterator[dict[str, Any]]:
@@ -65,12 +74,7 @@ def rows(
     wanted = [figure for figure in measured if (figure.device, *names, figure.kind) not in done]
     if not wanted:
         return
-    captured, error = Captured([], {}), None
-    try:
-        with limited(LIMIT_SECONDS):
-            captured = capture(case.case(results))
-    except Exception as failure:
-        error = f"{type(failure).__name__}: {failure}"
+    captured, error = launches(case, results)
     surveys: dict[int, Any] = {}
     for figure in wanted:
         row: dict[str, Any] = {

@@ -26,14 +26,12 @@ from benchmarks.prediction.cases import (  # noqa: E402  (the project's folders 
     CARDS,
     DSLS,
     KINDS,
-    Captured,
     Measured,
     Recorded,
-    capture,
     recorded,
 )
-from benchmarks.prediction.predict import LIMIT_SECONDS, limited, predicted  # noqa: E402
-from cutesnake.catalog import load_operator  # noqa: E402
+from benchmarks.prediction.predict import launches, predicted  # noqa: E402
+from cutesnake.catalog import load_kernel, load_operator  # noqa: E402
 
 CLOCKS_MHZ = (1980.0, 1500.0)
 WORKLOADS = "nvidia_h200"  # the set whose workloads are taken
@@ -55,8 +53,6 @@ def workloads(sets: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 def unmeasured(sets: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
     """Cases that can be built, with the cards that have not timed them."""
-    from cutesnake.catalog import load_kernel
-
     known = {(figure.device, case.name) for case in recorded(sets) for figure in case.measured}
     for operator, name, parameters in workloads(sets):
         if operator in LEAVE_OUT:
@@ -77,12 +73,7 @@ def unmeasured(sets: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]
 
 def rows(case: Recorded, cards: list[str], results: Path) -> Iterator[dict[str, Any]]:
     """A row per card and kind of sample, with the prediction at each clock or why there is none."""
-    captured, error = Captured([], {}), None
-    try:
-        with limited(LIMIT_SECONDS):
-            captured = capture(case.case(results))
-    except Exception as failure:
-        error = f"{type(failure).__name__}: {failure}"
+    captured, error = launches(case, results)
     surveys: dict[int, Any] = {}
     for card in cards:
         for kind in KINDS:
