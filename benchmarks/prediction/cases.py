@@ -12,6 +12,7 @@ from typing import Any
 
 import ptxsim
 from cutesnake.measure.case import Case
+from cutesnake.measure.machine_code import digest_machine_code
 from cutesnake.places import ROOT
 from cutesnake.predict.prediction import captured
 
@@ -42,6 +43,14 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """What a record says of what was measured: the project's commit, and the digest of the machine code."""
+
+    commit: str | None
+    machine_code: str | None
+
+
+@dataclass(frozen=True)
 class Recorded:
     """A kernel's variant on a workload, and everything that was measured of it."""
 
@@ -53,13 +62,29 @@ class Recorded:
     target: str
     measured: tuple[Measured, ...]
     dsl: str = "cute"
-    commits: tuple[str, ...] = ()  # of the project when it was measured, as far as records say
+    origins: frozenset[Origin] = frozenset()
+
+    def refused(self, results: Path) -> str | None:
+        """Why the build in `results` is not what was measured, in a line; None where nothing says so.
+
+        The digest of the machine code decides where records have one, else the kernel's Python.
+        """
+        built = f"{self.operator}/{self.kernel}/{self.variant['id']}"
+        for origin in self.origins:
+            if origin.machine_code is None:
+                reason = changed(origin.commit, f"kernels/{self.operator}/{self.kernel}") if origin.commit else None
+            elif origin.machine_code == _digest(self.folder(results)):
+                reason = None
+            else:
+                reason = f"the machine code of {built} in {results.name} is not that which was measured"
+            if reason:
+                return reason
+        return None
 
     @property
-    def refused(self) -> str | None:
-        """Why a build of today is not what was measured, in a line; None where nothing says so."""
-        reasons = (changed(commit, f"kernels/{self.operator}/{self.kernel}") for commit in self.commits)
-        return next((reason for reason in reasons if reason), None)
+    def by_name(self) -> bool:
+        """Whether a record of the case lacks the digest of its machine code."""
+        return any(origin.machine_code is None for origin in self.origins)
 
     @property
     def name(self) -> str:
@@ -79,7 +104,7 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
     `operators` limits them; a case without the SM clock of its samples is left out.
     """
     found: dict[tuple[str, ...], tuple[dict[str, Any], list[Measured]]] = {}
-    commits: dict[tuple[str, ...], set[str]] = {}
+    origins: dict[tuple[str, ...], set[Origin]] = {}
     for folder, device in CARDS.items():
         for path in sorted((sets / folder).glob("timing-*.jsonl")):
             for line in path.read_text().splitlines():
@@ -91,7 +116,8 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
                     continue
                 key = (case["operator"], case["kernel"], case["variant"]["id"], case["workload"])
                 entry = found.setdefault(key, (case, []))
-                commits.setdefault(key, set()).update({row["provenance"].get("commit")} - {None})
+                made = row["provenance"]
+                origins.setdefault(key, set()).add(Origin(made.get("commit"), made.get("machine_code")))
                 for kind, (time, clock) in KINDS.items():
                     if row["metrics"].get(clock):
                         entry[1].append(Measured(device, kind, row["metrics"][time], row["metrics"][clock]))
@@ -105,10 +131,15 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
             case["target"],
             tuple(measured),
             case["dsl"],
-            tuple(sorted(commits[key])),
+            frozenset(origins[key]),
         )
         for key, (case, measured) in found.items()
     ]
+
+
+@cache
+def _digest(folder: Path) -> str | None:
+    return digest_machine_code(folder)
 
 
 @cache

@@ -139,9 +139,13 @@ def main() -> None:
     known = recorded(options.sets, tuple(options.operators))
     cases = [case for case in known if case.dsl in options.dsls and options.match in case.name]
     if not options.changed:
-        for reason in sorted({case.refused for case in cases if case.refused}):
+        refused = {case.name: case.refused(options.results.resolve()) for case in cases}
+        for reason in sorted({reason for reason in refused.values() if reason}):
             print(f"left out: {reason} (--changed takes it for the same)", file=sys.stderr)
-        cases = [case for case in cases if not case.refused]
+        cases = [case for case in cases if not refused[case.name]]
+    if unknown := sum(case.by_name for case in cases):
+        print(f"{unknown} of {len(cases)} cases: no digest of what was measured; held for the same by name and source",
+              file=sys.stderr)  # fmt: skip
     cases.sort(key=lambda case: max(figure.microseconds for figure in case.measured))  # what takes long comes last
     scratch = options.out.with_name(options.out.name + ".tmp")
     done = set()

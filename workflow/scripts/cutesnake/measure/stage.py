@@ -12,6 +12,7 @@ from cutesnake import here, record
 from cutesnake.measure import ncu, nsys, worker
 from cutesnake.measure.cards import one_card
 from cutesnake.measure.case import Case, device_section, make_record
+from cutesnake.measure.machine_code import digest_machine_code
 from cutesnake.measure.profiled import ProfilerError
 from cutesnake.measure.timeline_check import check_timeline
 from cutesnake.plan.arch import C_COMPILERS
@@ -61,6 +62,8 @@ def run_stage(
             done = _measure(case, output, timed, card)
     if made_from is not None:
         done["provenance"]["made_from"] = made_from
+    if (code := digest_machine_code(Path(build).parent)) is not None:
+        done["provenance"]["machine_code"] = code
     record.write(stage, output, done)
 
 
