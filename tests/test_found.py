@@ -93,9 +93,14 @@ def test_the_strongest_rival_of_each_operator_is_named_the_first_operator_first(
     for other in weak["speedups"][0]["others"]:
         other["warm"]["mean"], other["cold"]["mean"] = 0.5, 0.6
     text = said([one, scaled(one, "strong", 1.0), weak])["Beside others"]
-    assert f"{rival['warm']['mean']:.2f} times as fast as {rival['kernel']}" in text.split(";")[0]
-    assert "it leads in 1 of the other operators" in text and "(strong, " in text.split(";")[1]
-    assert "it trails in 1 of the other operators: 0.50 times as fast" in text and "0.60 cold (weak, " in text
+    first, rest = text.split(". Of ")
+    assert first.startswith(f"Against the strongest other kernel of blend, {rival['kernel']} (")
+    assert f"{rival['warm']['mean']:.2f} times as fast warm and {rival['cold']['mean']:.2f} cold" in first
+    leads = f"{rival['warm']['mean']:.2f} times {rival['kernel']} warm, {rival['cold']['mean']:.2f} cold"
+    assert rest == (
+        f"2 other operators it leads in 1 (strong {leads}) and trails in 1 (weak 0.50 times {rival['kernel']} warm, "
+        "0.60 cold)."
+    )
 
 
 def test_times_within_the_noise_are_equal() -> None:
@@ -115,6 +120,28 @@ def test_several_operators_are_counted_by_who_leads() -> None:
     assert text.startswith("On an H200, of 3 operators timed in both, CuTe DSL is the faster for 1 (blend ")
     assert "cuTile is the faster for 1 (other 2.00 times warm" in text
     assert "for 1 neither leads both cold and warm (third)" in text
+
+
+def test_a_second_card_on_which_every_operator_goes_the_same_way_is_not_spelt_out_again() -> None:
+    one = compare(sample.evidence(recorded=True))
+    other = copy.deepcopy(one)
+    for entry in other["speedups"]:
+        entry["device"]["device"] = H100
+    several = [one, scaled(one, "second", 1.0), other, scaled(other, "second", 1.0)]
+    text = said(several)["Faster"]
+    assert text.count("timed in both") == 1 and "On an H100 80GB HBM3 each of them goes the same way (" in text
+    mean = one["speedups"][0]["warm"]["mean"]
+    turned = said([*several[:3], scaled(other, "second", 2 * mean)])["Faster"]
+    assert turned.count("timed in both") == 2
+
+
+def test_kernels_that_failed_their_check_are_named() -> None:
+    compared = compare(sample.evidence(gpu=True))
+    assert "failed their check" not in said([compared])["How sure"]
+    compared["coverage"][0]["correctness"]["failed"] = 2
+    assert said([compared])["How sure"].endswith(
+        f"2 failed their check here (blend/{compared['coverage'][0]['kernel']} 2)."
+    )
 
 
 def test_two_cards_that_agree_and_one_alone() -> None:

@@ -19,6 +19,7 @@ from cutesnake.compare.comparison import compare
 from cutesnake.plot import plot
 from cutesnake.report import Contents, cards, render
 from cutesnake.report.comparison import tables
+from cutesnake.report.ran import summary
 from cutesnake.report.words import Notes, signed, state, where
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -159,6 +160,12 @@ def test_first_sentences_say_what_was_measured_where(none, gpu, tmp_path):
     text = Page(gpu).text
     assert "Measured on this machine, on NVIDIA H200, 2026-11-19: 4 kernels of blend on 8 workloads." in text
     assert "Beside that stand measurements recorded on NVIDIA H200, 2026-11-19: 4 kernels of blend" in text
+
+
+def test_many_operators_that_a_card_timed_are_counted(tmp_path):
+    one = compare(sample.evidence(gpu=True))
+    text = summary(sample.arch(True), [{**one, "operator": name} for name in ("a", "b", "c", "d")])
+    assert ": 16 kernels of 4 operators on 32 workloads." in text
 
 
 def test_a_laptop_shows_what_was_recorded_elsewhere(tmp_path):

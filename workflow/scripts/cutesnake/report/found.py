@@ -11,11 +11,10 @@ from statistics import median
 from typing import Any
 
 from cutesnake.compare.insight import NOISE_PERCENT, number
-from cutesnake.report.words import DSL_NAMES, listed, plural, short
+from cutesnake.report.words import DSL_NAMES, MOST_NAMED, listed, plural, short
 
 Record = dict[str, Any]
 
-MOST_NAMED = 3  # of a kind, in one sentence
 SIDES = {name: DSL_NAMES[name] for name in ("cute", "cutile")}
 
 
@@ -46,10 +45,17 @@ def _faster(comparisons: list[Record]) -> str:
     places: dict[tuple[str, str], list[tuple[str, Record]]] = {}
     for operator, entry in timed:
         places.setdefault((entry["device"]["device"], entry["target"]), []).append((operator, entry))
-    return " ".join(
-        _one_operator(short(card), *entries[0]) if len(entries) == 1 else _several(short(card), entries)
-        for (card, _), entries in places.items()
-    )
+    said: list[str] = []
+    first: list[tuple[str, Record]] = []
+    for (card, _), entries in places.items():
+        if len(entries) == 1:
+            said.append(_one_operator(short(card), *entries[0]))
+        elif first and _sides(entries) == _sides(first):
+            said.append(f"On an {short(card)} each of them goes the same way ({_figures(entries)}).")
+        else:
+            said.append(_several(short(card), entries))
+            first = first or entries
+    return " ".join(said)
 
 
 def _one_operator(card: str, operator: str, entry: Record) -> str:
@@ -80,24 +86,30 @@ def _leader(entry: Record) -> str | None:
     return "cutile" if all(mean < 1 / limit for mean in means) else None
 
 
-def _several(card: str, entries: list[tuple[str, Record]]) -> str:
-    sides: dict[str | None, list[tuple[str, Record]]] = {}
+def _sides(entries: list[tuple[str, Record]]) -> dict[str, str | None]:
+    return {operator: _leader(entry) for operator, entry in entries}
+
+
+def _figures(entries: list[tuple[str, Record]]) -> str:
+    """How many times as fast the leader of each operator is, warm and cold, the clearest first."""
+    ratios = []
     for operator, entry in entries:
-        sides.setdefault(_leader(entry), []).append((operator, entry))
+        warm, cold = (entry[key]["mean"] for key in ("warm", "cold"))
+        ratios.append((operator, *((1 / warm, 1 / cold) if _leader(entry) == "cutile" else (warm, cold))))
+    ratios.sort(key=lambda ratio: -abs(1 - ratio[1]))
+    said = [f"{operator} {warm:.2f} times warm, {cold:.2f} cold" for operator, warm, cold in ratios[:MOST_NAMED]]
+    return "; ".join(said) + f"; and {len(ratios) - MOST_NAMED} more" * (len(ratios) > MOST_NAMED)
+
+
+def _several(card: str, entries: list[tuple[str, Record]]) -> str:
+    sides = _sides(entries)
     said = []
     for lead, name in SIDES.items():
-        mine = sorted(sides.get(lead, []), key=lambda item: -abs(1 - item[1]["warm"]["mean"]))
-        if mine:
-            means = [[e[k]["mean"] if lead == "cute" else 1 / e[k]["mean"] for k in ("warm", "cold")] for _, e in mine]
-            figures = [
-                f"{operator} {warm:.2f} times warm and {cold:.2f} cold"
-                for (operator, _), (warm, cold) in zip(mine, means, strict=True)
-            ]
-            more = f" and {len(figures) - MOST_NAMED} more" * (len(figures) > MOST_NAMED)
-            said.append(f"{name} is the faster for {len(mine)} ({', '.join(figures[:MOST_NAMED])}{more})")
-    if neither := sides.get(None):
-        said.append(f"for {len(neither)} neither leads both cold and warm ({', '.join(o for o, _ in neither)})")
-    return f"On an {card}, of {len(entries)} operators timed in both, {'; '.join(said)}."
+        if mine := [item for item in entries if sides[item[0]] == lead]:
+            said.append(f"{name} is the faster for {len(mine)} ({_figures(mine)})")
+    if neither := [operator for operator, lead in sides.items() if lead is None]:
+        said.append(f"for {len(neither)} neither leads both cold and warm ({', '.join(neither)})")
+    return f"On an {card}, of {len(entries)} operators timed in both, {listed(said)}."
 
 
 def _others(comparisons: list[Record]) -> str:
@@ -105,17 +117,29 @@ def _others(comparisons: list[Record]) -> str:
     rivals = [rival for c in comparisons if (rival := _strongest(c))]
     if not rivals:
         return "No kernel of another kind was timed beside the two."
-    first, *rest = rivals
-    leading = [rival for rival in rest if _slower_figure(rival[2]) >= 1]
-    trailing = [rival for rival in rest if rival not in leading]
-    said = [f"the better of the two is, in the geometric mean, {_beside(*first)}"]
-    for name, group in (("it leads", leading), ("it trails", trailing)):
-        group.sort(key=lambda rival: _slower_figure(rival[2]))
-        more = f" and {len(group) - MOST_NAMED} more" * (len(group) > MOST_NAMED)
-        if group:
-            named = listed([_beside(*rival) for rival in group[:MOST_NAMED]])
-            said.append(f"{name} in {len(group)} of the other operators: {named}{more}")
-    return f"Against the strongest other kernel of each operator {'; '.join(said)}."
+    (operator, card, other), *rest = rivals
+    rows = sum(other["warm"][key] for key in ("faster", "equal", "slower"))
+    said = [
+        f"Against the strongest other kernel of {operator}, {other['kernel']} ({DSL_NAMES[other['dsl']]}), the better "
+        f"of the two is, in the geometric mean, {other['warm']['mean']:.2f} times as fast warm and "
+        f"{other['cold']['mean']:.2f} cold ({plural(rows, 'workload')}, {card}, worst row {_worst(other):.2f})."
+    ]
+    groups = {"leads": [r for r in rest if _slower_figure(r[2]) >= 1], "trails": []}
+    groups["trails"] = [rival for rival in rest if rival not in groups["leads"]]
+    named = [f"{name} in {len(group)} ({_rivals(group)})" for name, group in groups.items() if group]
+    if named:
+        said.append(f"Of {plural(len(rest), 'other operator')} it {listed(named)}.")
+    return " ".join(said)
+
+
+def _rivals(rivals: list[tuple[str, str, Record]]) -> str:
+    """The operators in which the better of the two comes off worst, beside the rival's name."""
+    ordered = sorted(rivals, key=lambda rival: _slower_figure(rival[2]))
+    said = [
+        f"{operator} {other['warm']['mean']:.2f} times {other['kernel']} warm, {other['cold']['mean']:.2f} cold"
+        for operator, _, other in ordered[:MOST_NAMED]
+    ]
+    return "; ".join(said) + f"; and {len(ordered) - MOST_NAMED} more" * (len(ordered) > MOST_NAMED)
 
 
 def _strongest(comparison: Record) -> tuple[str, str, Record] | None:
@@ -136,13 +160,8 @@ def _slower_figure(other: Record) -> float:
     return min(other["warm"]["mean"], other["cold"]["mean"])
 
 
-def _beside(operator: str, card: str, other: Record) -> str:
-    rows = sum(other["warm"][key] for key in ("faster", "equal", "slower"))
-    return (
-        f"{other['warm']['mean']:.2f} times as fast as {other['kernel']} ({DSL_NAMES[other['dsl']]}) warm and "
-        f"{other['cold']['mean']:.2f} cold ({operator}, {plural(rows, 'workload')}, {card}, worst row "
-        f"{min(other['warm']['least'], other['cold']['least']):.2f})"
-    )
+def _worst(other: Record) -> float:
+    return min(other["warm"]["least"], other["cold"]["least"])
 
 
 def _sure(comparisons: list[Record]) -> str:
@@ -176,12 +195,17 @@ def _checked(comparisons: list[Record]) -> str:
         for card, found in cards.items()
     ]
     simulated = sum(row["correctness"]["simulated"] for row in rows)
-    failed = sum(row["correctness"]["failed"] for row in rows)
+    failed = Counter[str]()
+    for comparison in comparisons:
+        for row in comparison["coverage"]:
+            failed[f"{comparison['operator']}/{row['kernel']}"] += row["correctness"]["failed"]
     if simulated:
         said.append(f"{plural(simulated, 'case')} came out well in simulation, which says nothing of a card")
-    if failed:
-        said.append(f"{failed} failed their check here")
-    return " and ".join(said) or "no case was checked"
+    if failed.total():
+        most = [f"{kernel} {count}" for kernel, count in failed.most_common(MOST_NAMED) if count]
+        more = f" and {plural(left, 'more kernel')}" if (left := len(+failed) - len(most)) else ""
+        said.append(f"{failed.total()} failed their check here ({', '.join(most)}{more})")
+    return listed(said) if said else "no case was checked"
 
 
 def _cards(comparisons: list[Record]) -> str:

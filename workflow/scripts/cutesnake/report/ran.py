@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cutesnake.report.words import STAGE_NAMES, plural, state
+from cutesnake.report.words import MOST_NAMED, STAGE_NAMES, listed, plural, state
 
 Record = dict[str, Any]
 
@@ -72,8 +72,8 @@ def summary(arch: Record, comparisons: list[Record]) -> str:
 
 
 def _timed(comparisons: list[Record], kind: str) -> dict[str, str]:
-    """Device and date -> what was timed on it."""
-    found: dict[str, list[str]] = {}
+    """Device and date -> what was timed on it: each operator by name where they are few."""
+    found: dict[str, list[tuple[str, int, int]]] = {}
     for comparison in comparisons:
         tables = [table for table in comparison["times"] if table["device"]["kind"] == kind]
         for name in dict.fromkeys(table["device"]["device"] for table in tables):
@@ -81,10 +81,16 @@ def _timed(comparisons: list[Record], kind: str) -> dict[str, str]:
             kernels = {kernel for table in mine for kernel in table["kernels"]}
             workloads = {row["workload"] for table in mine for row in table["rows"]}
             date = mine[0]["device"]["date"]
-            found.setdefault(f"{name}, {date}" if date else name, []).append(
-                f"{plural(len(kernels), 'kernel')} of {comparison['operator']} on {plural(len(workloads), 'workload')}"
-            )
-    return {device: " and ".join(what) for device, what in found.items()}
+            counts = (comparison["operator"], len(kernels), len(workloads))
+            found.setdefault(f"{name}, {date}" if date else name, []).append(counts)
+    return {device: _counted(counts) for device, counts in found.items()}
+
+
+def _counted(counts: list[tuple[str, int, int]]) -> str:
+    if len(counts) > MOST_NAMED:
+        kernels, workloads = (sum(column) for column in list(zip(*counts, strict=True))[1:])
+        return f"{plural(kernels, 'kernel')} of {len(counts)} operators on {plural(workloads, 'workload')}"
+    return listed([f"{plural(k, 'kernel')} of {operator} on {plural(w, 'workload')}" for operator, k, w in counts])
 
 
 def _sum(comparisons: list[Record], stage: str) -> Record:

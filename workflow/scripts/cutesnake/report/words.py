@@ -11,6 +11,7 @@ from cutesnake.dsls import DSLS, UNKNOWN
 Record = dict[str, Any]
 
 DSL_NAMES = {**{name: dsl.label for name, dsl in DSLS.items()}, UNKNOWN: "not known"}
+MOST_NAMED = 3  # of a kind, in one sentence
 STAGE_NAMES = {"build": "built", "correctness": "checked", "timing": "timed", "nsys": "nsys", "ncu": "ncu"}
 
 
