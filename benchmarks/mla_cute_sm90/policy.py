@@ -3,8 +3,8 @@
     python benchmarks/mla_cute_sm90/policy.py BUILDS RECORD.json
 
 BUILDS is a folder with compile/, as `measure.py build` or the workflow makes it. Needs an H100 or H200. Each workload
-of `groups.py` is bound four times, twice with pages kept and twice with pages dropped first (`page_policy` of the kernel
-says which it would choose), and timed in turn as there, warm and cold. RECORD.json gets a row for each workload, with
+of `groups.py` is bound four times, twice with pages kept and twice with pages dropped first, whatever the kernel's
+`page_policy` would choose, and timed in turn as there, warm and cold. RECORD.json gets a row for each workload, with
 the means of the two; `scatter` is by how much two bindings of one policy differ.
 """
 
