@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from cutesnake.fault import describe, is_foreseen
 from cutesnake.measure.cards import one_card
 from cutesnake.measure.stage import made_from, run_stage
 from cutesnake.plan.machine import probe
+
+UNDER_WAY = 2  # cases: one measures, and the next has its process, which waits for the card with everything imported
 
 
 class BatchError(RuntimeError):
@@ -29,24 +32,37 @@ def run_batch(
     on}. `card` is as for `run_stage`. A fault of the machine costs its case; the others go on, then BatchError is
     raised.
     """
-    written, faults = record.written(), []
-    with one_card(probe()):
-        for case in cases:
-            origin = made_from(case["from"], build, case["needs"])
-            if _is_there(stage, case["record"], origin, written):
-                continue
-            try:
-                run_stage(
-                    stage, case["identity"], settings, build, case["record"], case["needs"], card=card,
-                    made_from=origin,
-                )  # fmt: skip
-            except Exception as error:
-                if not is_foreseen(error):
-                    raise
-                faults.append(describe(error))
+    written = record.written()
+
+    def measure(case: Mapping[str, Any]) -> None:
+        origin = made_from(case["from"], build, case["needs"])
+        if not _is_there(stage, case["record"], origin, written):
+            run_stage(
+                stage, case["identity"], settings, build, case["record"], case["needs"], card=card, made_from=origin
+            )
+
+    with one_card(probe()), ThreadPoolExecutor(UNDER_WAY) as pool:
+        faults = _faults_of([pool.submit(measure, case) for case in cases], pool)
     if faults:
         raise BatchError(f"{len(faults)} of {len(cases)} cases could not be measured: {faults[0]}")
     _write(output, (case["record"] for case in cases))
+
+
+def _faults_of(cases: Sequence[Future[None]], pool: ThreadPoolExecutor) -> list[str]:
+    """What the machine did wrong, in words, when all have ended; what was not foreseen is raised and ends the rest."""
+    faults = []
+    try:
+        for case in cases:
+            error = case.exception()
+            if error is None:
+                continue
+            if not isinstance(error, Exception) or not is_foreseen(error):
+                raise error
+            faults.append(describe(error))
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    return faults
 
 
 def _is_there(stage: str, path: str, origin: str, written: Mapping[str, set[str]]) -> bool:

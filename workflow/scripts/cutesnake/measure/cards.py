@@ -1,8 +1,8 @@
 """When a job of this run may measure, and which of several cards alike it takes: the first that no other job has.
 
 At most as many jobs as the run has cards measure at once. Each has its card for as long as it measures and names it in
-CUDA_VISIBLE_DEVICES by its UUID, so that it has a worker and a lock of its own. Where there are processors to spare,
-Snakemake starts more jobs than that, which wait here: starting one takes a good part of what measuring a case does.
+CUDA_VISIBLE_DEVICES by its UUID. Where there are processors to spare, Snakemake starts more jobs than that; what they
+start waits here, with everything imported: starting a job takes a good part of what measuring a case does.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cutesnake.measure.gpu_lock import open_lock
@@ -30,11 +31,12 @@ def started_ahead(cards: int, processors: int) -> int:
 
 
 @contextlib.contextmanager
-def one_card(machine: Machine) -> Iterator[None]:
+def one_card(machine: Machine) -> Iterator[Machine]:
     """Have this process, and what it starts, see one card of `machine.alike()`; a lone one is seen anyway.
 
-    Waits until fewer jobs of this run measure than it has cards, and until a card is free. Who has one already need not
-    wait again. Raises MachineError for a card that the driver does not answer for.
+    Yields the machine as it is seen then. Waits until fewer jobs of this run measure than it has cards, and until a
+    card is free. Who has one already need not wait again. Raises MachineError for a card that the driver does not
+    answer for.
     """
     with contextlib.ExitStack() as stack:
         if at_once := int(os.environ.get(AT_ONCE) or 0):
@@ -45,7 +47,8 @@ def one_card(machine: Machine) -> Iterator[None]:
             chosen, handle = _first_free([functools.partial(open_lock, f"taken-{c.uuid_hash}") for c in cards])
             stack.callback(os.close, handle)
             stack.enter_context(_environment(VISIBLE, uuid_of(cards[chosen])))
-        yield
+            machine = replace(machine, selected=cards[chosen].index, cards=(cards[chosen].index,))
+        yield machine
 
 
 def _open_turn(number: int) -> int:

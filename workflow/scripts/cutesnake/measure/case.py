@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -104,6 +105,7 @@ def provenance(needed: Mapping[str, str] = MappingProxyType({})) -> dict[str, An
     }
 
 
+@functools.cache
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
@@ -113,8 +115,11 @@ def _version(package: str) -> str | None:
 
 def commit() -> str | None:
     """What CUTESNAKE_COMMIT says, else the short hash of the commit checked out here, else None."""
-    if told := os.environ.get(COMMIT):
-        return told
+    return os.environ.get(COMMIT) or _checked_out()
+
+
+@functools.cache
+def _checked_out() -> str | None:
     try:
         done = subprocess.run(
             ["git", "-C", str(ROOT), "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, timeout=10

@@ -57,22 +57,17 @@ def run_stage(
         here.check_tools(C_COMPILERS)
         with turn(COMPUTING):
             done = simulation.simulate(case, log)
-    else:
-        with one_card(probe()), turn(TIMING if GPU_STAGES[stage].times else None):
-            done = _measure(case, output, timed, card)
+    elif stage in PROFILERS:
+        with one_card(probe()) as machine, turn(TIMING if GPU_STAGES[stage].times else None):
+            here.check_card(card, machine)
+            done = _profile(case, Path(output).with_suffix(""), record.read("timing", timed) if timed else None)
+    else:  # its process waits for a card
+        done = worker.ask(case.as_dict(), GPU_STAGES[stage].limit_s, card=card)
     if made_from is not None:
         done["provenance"]["made_from"] = made_from
     if (code := digest_machine_code(Path(build).parent)) is not None:
         done["provenance"]["machine_code"] = code
     record.write(stage, output, done)
-
-
-def _measure(case: Case, output: Path | str, timed: Path | str | None, card: str | None) -> dict[str, Any]:
-    """The record of a case from the one card that this process sees."""
-    if case.stage not in PROFILERS:
-        return worker.ask(case.as_dict(), GPU_STAGES[case.stage].limit_s, card=card)
-    here.check_card(card, probe())
-    return _profile(case, Path(output).with_suffix(""), record.read("timing", timed) if timed else None)
 
 
 def run_case(

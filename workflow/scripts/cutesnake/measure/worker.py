@@ -1,16 +1,17 @@
 """A case in a clean process without paying for its start: a server that has torch imported and forks for every case.
 
 The server never touches CUDA, so every child makes a context of its own: a kernel that corrupts it or hangs takes only
-its own case along, and the next case starts clean. A child takes the card's lock, so that no two measure at once.
+its own case along, and the next case starts clean. A child waits for a card, with what it needs imported, and has it
+until it has ended, so that no two measure at once and the next one begins when a card is free, not when a job has.
 The first client starts the server; it ends by itself when it has been idle. Nothing is kept in it: killing it, or the
 workflow, at any moment costs only the cases under way.
 
 A Snakemake `service` rule would tie all its consumers into one group that must run at once, on as many cores; a rule
 that measures a batch in one job would redo the whole batch for one stale case. Here every case stays a job.
 
-Protocol, one JSON object a line: the client sends {"case", "limit_s", "task", "card"}; it receives {"started"} when the
-card is its own, then {"record"}, or {"fault"} where the machine and not the kernel is to blame; {"exit"} with the wait
-status follows when the process has ended.
+Protocol, one JSON object a line: the client sends {"case", "limit_s", "task", "card", "folder", "environment"}, the
+last two of its own; it receives {"started"} when the case has a card and its turn, then {"record"}, or {"fault"} where
+the machine and not the kernel is to blame; {"exit"} with the wait status follows when the process has ended.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cutesnake import fork_server
+from cutesnake import fork_server, turns
 from cutesnake.fork_server import ForkServer
+from cutesnake.measure import cards
 from cutesnake.measure.private import PrivateError, is_ours, open_private, private_folder
 from cutesnake.places import SCRIPTS
 
 IDLE_SECONDS = 20.0
 START_SECONDS = 120.0  # importing torch from a cold network disk can take this long
+HANDED_ON = (cards.AT_ONCE, turns.VARIABLE)  # variables of a run, for which the server does not stand
 
 
 class WorkerError(RuntimeError):
@@ -64,13 +67,14 @@ def ask(case: dict[str, Any], limit_s: float, task: str | None = None, card: str
 
     `task` is `module:function`, by default `cutesnake.measure.<stage>:measure`; the function takes a Case and returns
     (metrics, reason). `card` is the fingerprint of the card that it must be measured on, None for whichever there is.
-    The time limit counts from when the card is free. Raises WorkerError for faults of the server or
+    The time limit counts from when it has a card and its turn. Raises WorkerError for faults of the server or
     the machine (a package that is missing, a file that cannot be read): recording them would blame the kernel.
     """
     from cutesnake.measure.case import Case, make_record
 
     task = task or f"cutesnake.measure.{case['stage']}:measure"
-    request = {"case": case, "limit_s": limit_s, "task": task, "card": card}
+    here = {"folder": os.getcwd(), "environment": {name: os.environ.get(name, "") for name in HANDED_ON}}
+    request = {"case": case, "limit_s": limit_s, "task": task, "card": card, **here}
     started: dict[str, Any] | None = None
     with contextlib.closing(_connect()) as connection:
         connection.sendall(json.dumps(request).encode() + b"\n")
@@ -197,36 +201,60 @@ def _serve_case(connection: socket.socket, request: dict[str, Any], files: list[
 
 def _answer(connection: socket.socket, request: dict[str, Any]) -> None:
     from cutesnake.here import OtherMachineError, check_card
-    from cutesnake.measure.case import Case, device_section, make_record
+    from cutesnake.measure.case import Case, device_section
     from cutesnake.measure.gpu_lock import gpu_lock
-    from cutesnake.plan.machine import probe
+    from cutesnake.plan.machine import MachineError, probe
+    from cutesnake.stages import GPU_STAGES
 
     case = Case(**request["case"])
-    machine = probe()
-    card = machine.device
-    device = device_section(card)
+    timing = turns.TIMING if GPU_STAGES[case.stage].times else None
     try:
-        check_card(request.get("card"), machine)
-    except OtherMachineError as error:
+        os.chdir(request["folder"])
+        os.environ.update(request["environment"])
+        _get_ready(case, request["task"])
+        with cards.one_card(probe()) as machine:
+            check_card(request.get("card"), machine)
+            with gpu_lock(machine.device.uuid_hash if machine.device else "none"), turns.turn(timing):
+                _measure(connection, request, case, device_section(machine.device))
+    except (OtherMachineError, MachineError, OSError) as error:
         _send(connection, {"fault": str(error)})
+
+
+def _get_ready(case: Any, task: str) -> None:
+    """Have in memory what measuring imports, before the case has a card. What is wrong with it shows then.
+
+    Nothing here may touch CUDA, which looks at CUDA_VISIBLE_DEVICES once: NVBench does when it is imported.
+    """
+    from cutesnake.catalog import load_kernel, load_operator
+    from cutesnake.load import build  # noqa: F401
+    from cutesnake.measure.case import provenance
+
+    with contextlib.suppress(Exception):
+        importlib.import_module(task.partition(":")[0])
+        load_operator(case.operator)
+        provenance(load_kernel(case.operator, case.kernel).NEEDS)
+
+
+def _measure(connection: socket.socket, request: dict[str, Any], case: Any, device: dict[str, Any] | None) -> None:
+    """On a card that is ours, within the time limit."""
+    from cutesnake.measure.case import make_record
+
+    _send(connection, {"started": {"device": device}})
+    # The default action ends the process even inside a driver call that never returns.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, request["limit_s"])
+    began = time.monotonic()
+    try:
+        module, function = request["task"].split(":")
+        metrics, reason = getattr(importlib.import_module(module), function)(case)
+    except (ImportError, OSError, MemoryError) as error:
+        _send(connection, {"fault": _sentence(error)})
         return
-    with gpu_lock(card.uuid_hash if card else "none"):
-        _send(connection, {"started": {"device": device}})
-        # The default action ends the process even inside a driver call that never returns.
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, request["limit_s"])
-        began = time.monotonic()
-        try:
-            module, function = request["task"].split(":")
-            metrics, reason = getattr(importlib.import_module(module), function)(case)
-        except (ImportError, OSError, MemoryError) as error:
-            _send(connection, {"fault": _sentence(error)})
-            return
-        except Exception as error:
-            metrics, reason = None, _sentence(error)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        done = make_record(case, metrics, reason, device, seconds=time.monotonic() - began)
-        _send(connection, {"record": done})
+    except Exception as error:
+        metrics, reason = None, _sentence(error)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    done = make_record(case, metrics, reason, device, seconds=time.monotonic() - began)
+    _send(connection, {"record": done})
 
 
 def _sentence(error: Exception) -> str:
