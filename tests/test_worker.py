@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import fcntl
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cpu_backend import small_case
-from cutesnake.measure import gpu_lock, worker
+from cutesnake.measure import cards, gpu_lock, worker
 
 HERE = Path(__file__).parent
 
@@ -85,6 +86,24 @@ def test_the_time_limit_does_not_count_the_wait_for_the_card():
             done, _ = concurrent.futures.wait([waiting], timeout=1.5)
             assert not done
         assert waiting.result(timeout=20)["status"] == "ok"
+
+
+@pytest.mark.parametrize("held", ["card", "turn"])
+def test_a_case_has_everything_imported_before_its_card_is_free(held, tmp_path, monkeypatch):
+    """Whether it waits for the card or for one of the run's jobs to end, in the folder of the run that asks."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(cards.AT_ONCE, "1")
+    ask("fine")
+    path = gpu_lock.lock_path("none") if held == "card" else tmp_path / cards.TURNS / "0.lock"
+    with concurrent.futures.ThreadPoolExecutor(1) as pool, path.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = pool.submit(ask, "when_imported")
+        done, _ = concurrent.futures.wait([waiting], timeout=1.5)
+        assert not done
+        freed = time.monotonic()
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        found = waiting.result(timeout=20)["metrics"]
+    assert found["imported"] < freed < found["began"]
 
 
 @pytest.mark.slow

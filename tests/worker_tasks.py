@@ -5,9 +5,15 @@ import signal
 import time
 from pathlib import Path
 
+IMPORTED = time.monotonic()
+
 
 def fine(case):
     return {"pid": os.getpid()}, None
+
+
+def when_imported(case):
+    return {"imported": IMPORTED, "began": time.monotonic()}, None
 
 
 def wrong(case):
