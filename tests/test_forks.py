@@ -1,5 +1,6 @@
 """Servers that fork: a clean process per job, which dies with whoever asked, and jobs that do without a server."""
 
+import importlib.util
 import json
 import os
 import signal
@@ -8,10 +9,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import CodeType, SimpleNamespace
 
 import pytest
 
-from cutesnake import forks, job
+from cutesnake import forks, job, prepared
 from cutesnake.build.compile import compile_build
 from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.places import ROOT, SCRIPTS
@@ -146,6 +148,22 @@ def test_a_script_ends_as_its_job_ended(served, tmp_path) -> None:
 
 def test_a_script_depends_on_the_module_that_it_names_in_a_task() -> None:
     assert SCRIPTS / "cutesnake/inspect/build.py" in staleness.closure("inspect_build.py")
+
+
+def test_what_the_dsl_looks_up_for_every_operation_is_found_as_it_finds_it() -> None:
+    """By its names, which the pinned DSL still has, and as it calls them."""
+    folder = importlib.util.find_spec("cutlass").submodule_search_locations[0]
+    text = Path(folder, "_mlir_helpers/op.py").read_text()
+    assert "next(itertools.islice(_CO_POSITIONS(code), lasti // 2, None))" in text
+    assert "_is_framework_module(module_name) or" in text
+    asked = []
+    op = SimpleNamespace(_CO_POSITIONS=CodeType.co_positions, _is_framework_module=lambda name: asked.append(name))
+    prepared.remember_places(op)
+    for function in (wait_for, run, wait_for):
+        assert list(op._CO_POSITIONS(function.__code__)) == list(function.__code__.co_positions())
+    assert op._CO_POSITIONS(run.__code__) is op._CO_POSITIONS(run.__code__)
+    assert [op._is_framework_module("a"), op._is_framework_module("a")] == [None, None] and asked == ["a"]
+    prepared.remember_places(SimpleNamespace())  # a DSL without them
 
 
 @pytest.mark.slow

@@ -5,11 +5,19 @@ Only modules that take long matter, and none of `kernels`: those are the job's t
 
 from __future__ import annotations
 
+import functools
+import gc
 import importlib
 import sys
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 from cutesnake.places import ROOT
+
+# How many objects more than were freed make Python look for garbage (700 unless told otherwise), and how many such
+# looks make it look among older ones. A build makes millions that live until its end, a few seconds later.
+RARELY = (100_000, 20, 100)
 
 
 def host() -> None:
@@ -33,6 +41,7 @@ def cute(target: str) -> None:
 
     set_up(target)
     _import_for_builds("cutlass.cute", "cutlass.pipeline", "cutlass.utils", "tvm_ffi")
+    remember_places(importlib.import_module("cutlass._mlir_helpers.op"))
 
 
 def cutile() -> None:
@@ -63,3 +72,26 @@ def _import_for_builds(*names: str) -> None:
     use_neutral_names(roots(), Path("results/fetch"))
     with without_torch():
         _import(*names)
+    gc.set_threshold(*RARELY)
+
+
+def remember_places(op: Any) -> None:
+    """Have CuTe DSL remember what it looks up for every operation that it traces, to note where that stands.
+
+    `op` is its module `cutlass._mlir_helpers.op`. It goes through a function's table of positions from the start each
+    time, and takes every caller's module for one of its own or not by comparing names: half of the time that NVIDIA's
+    attention took to build. What it finds is the same. A DSL that no longer has these names builds as it would.
+    """
+    tables: dict[int, tuple[CodeType, tuple]] = {}
+
+    def positions(code: CodeType) -> tuple:
+        if id(code) not in tables:  # which the table keeps alive, so that no other one gets its number
+            tables[id(code)] = code, tuple(code.co_positions())
+        return tables[id(code)][1]
+
+    for name, remembered in (
+        ("_CO_POSITIONS", lambda _: positions),
+        ("_is_framework_module", functools.cache),
+    ):
+        if hasattr(op, name):
+            setattr(op, name, remembered(getattr(op, name)))
