@@ -1,28 +1,48 @@
-"""Builds that several tests look at, made once: for all of pytest's processes, until what they depend on changes."""
+"""Builds that several tests look at, made once: for all of pytest's processes, until what they depend on changes.
+
+What a run of the workflow in this folder has built of today's sources is taken from there.
+"""
 
 from __future__ import annotations
 
+import base64
 import fcntl
+import functools
+import hashlib
 import importlib.metadata
-from collections.abc import Sequence
-from contextlib import chdir
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from cutesnake.build.compile import RECORD, compile_build
+import pytest
+
+from cutesnake import forks
+from cutesnake.build.apart import kind_of
+from cutesnake.build.compile import RECORD, STORE, compile_build
 from cutesnake.build.fetch import fetch
 from cutesnake.catalog import load_kernel
 from cutesnake.contract import Variant
 from cutesnake.places import ROOT
 from cutesnake.plan.staleness import digest_baked, digest_data, digest_files
+from cutesnake.targets import TARGETS
 
+COMPILED = Path("results/compile")  # by the workflow, in the project's folder
+KEPT = Path(".snakemake/metadata")  # what Snakemake notes of a file, which is named by base64 of its path
 FOLDER = ROOT / "results" / "tests"
 UPSTREAM = ROOT / "kernels" / "upstream.yaml"
 PACKAGES = ("nvidia-cutlass-dsl", "cuda-tile", "nvidia-cuda-nvdisasm")
 
 
 def build(operator: str, kernel: str, target: str, variant: Variant) -> Path:
-    """Folder of a build of `variant`, made as the compile stage makes it; its build.json may say that it failed."""
+    """Folder of a build of `variant`, made as the compile stage makes it; its build.json may say that it failed.
+
+    Nothing must be written there: it may be the report's own.
+    """
+    if there := _of_the_report(operator, kernel, target, variant):
+        return there
     source = load_kernel(operator, kernel).SOURCE
     made_from = [digest_baked(operator, kernel), digest_files([UPSTREAM]), dict(variant.params)]
     digest = digest_data([*made_from, *map(importlib.metadata.version, PACKAGES)])
@@ -30,13 +50,55 @@ def build(operator: str, kernel: str, target: str, variant: Variant) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (FOLDER / "lock").open("w") as lock, chdir(ROOT):
         fcntl.flock(lock, fcntl.LOCK_EX)
+        (COMPILED / STORE).mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):  # one store for all: what other builds share is compiled once
+            folder.parents[3].joinpath(STORE).symlink_to(ROOT / COMPILED / STORE)
         if source != "ours":
             fetch(source, ROOT / "results" / "fetch" / source, UPSTREAM)
     with Path(f"{folder}.lock").open("w") as lock, chdir(ROOT):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / RECORD).exists():
-            compile_build(operator, kernel, target, variant, folder)
+            with served():
+                compile_build(operator, kernel, target, variant, folder)
     return folder
+
+
+def _of_the_report(operator: str, kernel: str, target: str, variant: Variant) -> Path | None:
+    """The build that a run of the workflow left here, if it is whole and made from what a build is made from now."""
+    record = COMPILED / operator / kernel / target / variant.id / RECORD
+    name = base64.urlsafe_b64encode(str(record).encode()).decode()
+    with chdir(ROOT), suppress(OSError, ValueError, LookupError):
+        made = json.loads((KEPT / name).read_text())
+        if set(made["params"]) != {repr(digest_baked(operator, kernel)), repr(dict(variant.params))}:
+            return None
+        entry = json.loads(record.read_text())
+        used = {package: entry["compilers"][package] for package in PACKAGES if package in entry["compilers"]}
+        if entry["status"] != "ok" or used != {package: importlib.metadata.version(package) for package in used}:
+            return None
+        for file, digest in entry["files"].items():
+            if hashlib.sha256((record.parent / file).read_bytes()).hexdigest() != digest:
+                return None
+        return ROOT / record.parent
+    return None
+
+
+@contextmanager
+def served() -> Iterator[None]:
+    """Compilers are forked from processes that have imported their DSL; what else a test starts knows nothing of it."""
+    os.environ[forks.VARIABLE] = _servers()
+    try:
+        yield
+    finally:
+        forks.stop()
+
+
+@functools.cache
+def _servers() -> str:
+    """Start them once for this process; the first build of a kind has its server import."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # for tasks of tests
+        forks.start(["cutile", *(kind_of("cute", target) for target in TARGETS)])
+    return os.environ.pop(forks.VARIABLE, "")
 
 
 def simulate(

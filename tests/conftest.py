@@ -11,11 +11,12 @@ from cutesnake.plan.machine import Machine
 from project import copy_project, snakemake
 
 MACHINES = Path(__file__).parent / "machines"
+LONGEST = ("tests/test_soak.py", "tests/test_slurm.py", "tests/test_anatomy.py::test_the_answer_sheet")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test goes first, so that the other processes are not left waiting for it."""
-    items.sort(key=lambda item: "test_soak" not in item.nodeid)
+    """What takes longest in one process goes first, so that the others are not left waiting for it."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from builds import served
 from cutesnake import catalog, forks, record
 from cutesnake.build import cute as cute_build
 from cutesnake.build.compile import CompileError, compile_build
@@ -277,7 +278,8 @@ def build_add(place: Path, target: str = "sm_90a", dtype: str = "fp32", scratch:
     kernel, operator = load_kernel("elementwise_add", "cute"), load_operator("elementwise_add")
     variant = kernel.variants(operator.Workload(100, 100, dtype), target)[0]
     folder = place / "compile" / "elementwise_add" / "cute" / target / variant.id
-    compile_build("elementwise_add", "cute", target, variant, folder, scratch=scratch)
+    with served():
+        compile_build("elementwise_add", "cute", target, variant, folder, scratch=scratch)
     return folder
 
 

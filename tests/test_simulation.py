@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import ptxsim
-from builds import build, simulate
+from builds import build, served, simulate
 from cutesnake import record
 from cutesnake.build.compile import compile_build
 from cutesnake.catalog import load_kernel, make_workload
@@ -192,7 +192,8 @@ def add(tmp_path_factory) -> tuple[Path, dict]:
     case = Case(stage="correctness", build="", settings=SETTINGS, **known)
     variant = module.variants(case.workload, "sm_100a")[0]
     folder = tmp_path_factory.mktemp("add") / "results/compile/elementwise_add/cute/sm_100a" / variant.id
-    compile_build("elementwise_add", "cute", "sm_100a", variant, folder)
+    with served():
+        compile_build("elementwise_add", "cute", "sm_100a", variant, folder)
     return folder, {**known, "variant": {"id": variant.id, "params": dict(variant.params)}}
 
 
