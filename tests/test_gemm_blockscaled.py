@@ -139,8 +139,8 @@ def test_a_persistent_launch_has_no_more_clusters_than_the_card_holds() -> None:
     example = adapter.Example("", "", takes="layouts")
     params = dict(adapter.variant("nvfp4", adapter.TILINGS[0]).params)
     built = SimpleNamespace(params=params)
-    assert adapter.grid(example, built, OPERATOR.Workload(512, 512, 512)) == (2, 1, 4)
-    assert adapter.grid(example, built, OPERATOR.Workload(8192, 8192, 8192)) == (2, 1, 74)
+    assert example.grid(built, OPERATOR.Workload(512, 512, 512)) == (2, 1, 4)
+    assert example.grid(built, OPERATOR.Workload(8192, 8192, 8192)) == (2, 1, 74)
 
 
 def simulate(kernel: str, distributions: list[str], values: tuple, index: int = 0) -> tuple[dict, str, object]:

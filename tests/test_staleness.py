@@ -123,3 +123,14 @@ def test_a_damaged_memory_of_imports_is_made_anew(tree, damage) -> None:
     staleness.remember()
     forget()
     assert staleness._known() and found(tree, "kernels.add.contract") == before
+
+
+def test_a_marked_method_is_no_part_of_a_build_either(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(staleness, "label", lambda path: path.name)
+    path = tmp_path / "adapter.py"
+    text = "class Example:\n  def compile(self):\n    return 1\n  @not_baked\n  def bind(self):\n    return 2\n"
+    digests = []
+    for content in (text, text.replace("return 2", "return 3"), text.replace("return 1", "return 4")):
+        path.write_text(content)
+        digests.append(staleness.digest_files([path], baked=True))
+    assert digests[0] == digests[1] != digests[2]

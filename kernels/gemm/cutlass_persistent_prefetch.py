@@ -1,30 +1,13 @@
 """NVIDIA's example `dense_gemm_persistent_prefetch` in CuTe DSL, unmodified from the fetched wheel: for SM100, as
 `cutlass_persistent`, with TMA prefetches into L2."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from cutesnake.contract import Build, Runner, Variant, not_baked
 from kernels.gemm.cutlass import adapter
 from kernels.gemm.cutlass.adapter import SM100 as TARGETS
 from kernels.gemm.cutlass.adapter import supports, variants
 from kernels.upstream.examples import SOURCE
 
-if TYPE_CHECKING:
-    from kernels.gemm.operator import Inputs, Outputs, Workload
-
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
 EXAMPLE = adapter.Example("blackwell.dense_gemm_persistent_prefetch", "PersistentDenseGemmKernel", scheduler="static")
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    return adapter.compile(EXAMPLE, variant, target, folder)
-
-
-@not_baked
-def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    return adapter.bind(EXAMPLE, build, workload, inputs, outputs)
+compile, bind = EXAMPLE.compile, EXAMPLE.bind

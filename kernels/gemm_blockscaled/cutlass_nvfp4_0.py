@@ -14,5 +14,4 @@ TILING = adapter.Tiling(128, 256, (1, 1))
 
 supports = partial(adapter.supports_whole_tiles, TILING)
 variants = partial(adapter.only_variant, TILING)
-compile = partial(adapter.compile, EXAMPLE)
-bind = partial(adapter.bind, EXAMPLE)
+compile, bind = EXAMPLE.compile, EXAMPLE.bind

@@ -5,39 +5,12 @@ Its kernel holds the code for both cluster sizes, and DSL 4.8.1 adds up the shar
 the tutorial's six stages of loads, more than a block can have. Three stages fit.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from cutesnake.contract import Build, Runner, Variant, not_baked
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS
 from kernels.upstream.examples import SOURCE
-
-if TYPE_CHECKING:
-    from kernels.tutorial_gemm.operator import Inputs, Outputs, Workload
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
 STEP = adapter.Step("4", limits=2, cluster=(2, 4), fallback=(2, 1), ab_stages=3)
-
-
-@not_baked
-def supports(workload: Workload) -> str | None:
-    return adapter.supports(STEP, workload)
-
-
-@not_baked
-def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    return adapter.variants()
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    return adapter.compile(STEP, variant, target, folder)
-
-
-@not_baked
-def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    return adapter.bind(STEP, build, workload, inputs, outputs)
+supports, variants, compile, bind = STEP.supports, STEP.variants, STEP.compile, STEP.bind

@@ -20,7 +20,7 @@ FUNCTION = "gemm"
 
 @dataclass(frozen=True)
 class Example:
-    """A class of NVIDIA's examples.
+    """A class of NVIDIA's examples, as a kernel.
 
     `scheduler` says how tiles of C are given out: `tiles` (a cluster for each), `static` (clusters that stay and take
     every so-manyth) or `dynamic` (clusters that ask the hardware for the next).
@@ -29,6 +29,39 @@ class Example:
     path: str  # below the folder of examples
     name: str
     scheduler: str
+
+    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+        from cutesnake.build import cute as cute_build
+
+        def program() -> tuple[Any, tuple[Any, ...]]:
+            from kernels.gemm.cutlass import program as cutlass_program
+
+            return cutlass_program.program(self.path, self.name, self.scheduler, dict(variant.params))
+
+        return cute_build.build(program, FUNCTION, target, folder)
+
+    @not_baked
+    def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+        """The tensors go in as they are, as views with the batch last."""
+        from cutesnake.load.cute import Call
+
+        w = workload
+        tensors = (
+            upstream.operand(inputs.a, first_major=w.a_major == "m"),
+            upstream.operand(inputs.b, first_major=w.b_major == "n"),
+            upstream.operand(outputs.c),
+        )
+        launch = build.launch(build.symbols[0], self._grid(build, w))
+        return Runner(Call(build.function(), tensors), (launch,))
+
+    @not_baked
+    def _grid(self, build: Build, w: Workload) -> tuple[int, int, int]:
+        p = build.params
+        cta_tile = (p["tile_m"] // (2 if p["pair"] else 1), p["tile_n"])
+        cluster = (p["cluster_m"], p["cluster_n"])
+        if self.scheduler == "static":
+            return upstream.persistent_grid(w.m, w.n, w.batch, cta_tile, cluster, p["most_clusters"])
+        return upstream.tile_grid(w.m, w.n, w.batch, cta_tile, cluster)
 
 
 @dataclass(frozen=True)
@@ -99,39 +132,3 @@ def variant(workload: Workload, tiling: Tiling, target: str) -> Variant:
     params |= {"cluster_m": tiling.cluster[0], "cluster_n": tiling.cluster[1]}
     params |= {"most_clusters": MULTIPROCESSORS[target] // (tiling.cluster[0] * tiling.cluster[1])}
     return Variant(f"{w.dtype}{layout}_{tiling.id}", params)
-
-
-def compile(example: Example, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build import cute as cute_build
-
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.gemm.cutlass import program as cutlass_program
-
-        return cutlass_program.program(example.path, example.name, example.scheduler, dict(variant.params))
-
-    return cute_build.build(program, FUNCTION, target, folder)
-
-
-@not_baked
-def bind(example: Example, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The tensors go in as they are, as views with the batch last."""
-    from cutesnake.load.cute import Call
-
-    w = workload
-    tensors = (
-        upstream.operand(inputs.a, first_major=w.a_major == "m"),
-        upstream.operand(inputs.b, first_major=w.b_major == "n"),
-        upstream.operand(outputs.c),
-    )
-    launch = build.launch(build.symbols[0], grid(example, build, w))
-    return Runner(Call(build.function(), tensors), (launch,))
-
-
-@not_baked
-def grid(example: Example, build: Build, w: Workload) -> tuple[int, int, int]:
-    p = build.params
-    cta_tile = (p["tile_m"] // (2 if p["pair"] else 1), p["tile_n"])
-    cluster = (p["cluster_m"], p["cluster_n"])
-    if example.scheduler == "static":
-        return upstream.persistent_grid(w.m, w.n, w.batch, cta_tile, cluster, p["most_clusters"])
-    return upstream.tile_grid(w.m, w.n, w.batch, cta_tile, cluster)

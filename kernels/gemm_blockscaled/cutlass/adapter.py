@@ -20,11 +20,47 @@ TUTORIAL_K = 256  # elements of K in a tile of the tutorials
 
 @dataclass(frozen=True)
 class Example:
-    """A class of NVIDIA's examples. `takes` says how it is called: see `program` in program.py."""
+    """A class of NVIDIA's examples, as a kernel. `takes` says how it is called: see `program` in program.py."""
 
     path: str  # below the folder of examples
     name: str
     takes: str
+
+    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+        from cutesnake.build import cute as cute_build
+
+        def program() -> tuple[Any, tuple[Any, ...]]:
+            from kernels.gemm_blockscaled.cutlass import program as cutlass_program
+
+            return cutlass_program.program(self.path, self.name, self.takes, **variant.params)
+
+        return cute_build.build(program, FUNCTION, target, folder)
+
+    @not_baked
+    def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+        """The tensors go in as they are. The largest magnitude in C, where it is computed, has memory of its own."""
+        import torch
+
+        from cutesnake.load.cute import Call
+
+        amax = None
+        if self.takes == "amax":  # only ever raised, so that it stands for all calls of this binding
+            amax = torch.full((1, 1, 1), -torch.inf, device=outputs.c.device)
+        scales = (inputs.a_scales.view(-1), inputs.b_scales.view(-1))
+        values = (inputs.a, inputs.b, *scales, outputs.c, amax)
+        launch = build.launch(build.symbols[0], self.grid(build, workload))
+        return Runner(Call(build.function(), values), (launch,))
+
+    @not_baked
+    def grid(self, build: Build, w: Workload) -> tuple[int, int, int]:
+        """CTAs of a launch: a cluster for each tile, or at most as many as fit on the card, side by side."""
+        p = build.params
+        pair = 2 if p["tile_m"] == 256 else 1
+        along_m = -(-w.m // (p["tile_m"] // pair * p["cluster_m"]))
+        along_n = -(-w.n // (p["tile_n"] * p["cluster_n"]))
+        if self.takes == "problem":
+            return along_m * p["cluster_m"], along_n * p["cluster_n"], 1
+        return p["cluster_m"], p["cluster_n"], min(along_m * along_n, p["most_clusters"])
 
 
 @dataclass(frozen=True)
@@ -63,7 +99,7 @@ def supports_whole_tiles(tiling: Tiling, workload: Workload) -> str | None:
 
 
 @not_baked
-def variants(workload: Workload) -> tuple[Variant, ...]:
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """A build per format and tiling serves every size."""
     return tuple(variant(workload.dtype, tiling) for tiling in TILINGS)
 
@@ -80,42 +116,3 @@ def variant(dtype: str, tiling: Tiling) -> Variant:
     params |= {"cluster_m": tiling.cluster[0], "cluster_n": tiling.cluster[1]}
     params |= {"most_clusters": MULTIPROCESSORS // (tiling.cluster[0] * tiling.cluster[1])}
     return Variant(f"{dtype}_{tiling.id}", params)
-
-
-def compile(example: Example, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build import cute as cute_build
-
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.gemm_blockscaled.cutlass import program as cutlass_program
-
-        return cutlass_program.program(example.path, example.name, example.takes, **variant.params)
-
-    return cute_build.build(program, FUNCTION, target, folder)
-
-
-@not_baked
-def bind(example: Example, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The tensors go in as they are. The largest magnitude in C, where it is computed, goes to memory of its own."""
-    import torch
-
-    from cutesnake.load.cute import Call
-
-    amax = None
-    if example.takes == "amax":  # only ever raised, so that it stands for all calls of this binding
-        amax = torch.full((1, 1, 1), -torch.inf, device=outputs.c.device)
-    scales = (inputs.a_scales.view(-1), inputs.b_scales.view(-1))
-    values = (inputs.a, inputs.b, *scales, outputs.c, amax)
-    launch = build.launch(build.symbols[0], grid(example, build, workload))
-    return Runner(Call(build.function(), values), (launch,))
-
-
-@not_baked
-def grid(example: Example, build: Build, w: Workload) -> tuple[int, int, int]:
-    """CTAs of a launch: a cluster for each tile, or at most as many as fit on the card, side by side."""
-    p = build.params
-    pair = 2 if p["tile_m"] == 256 else 1
-    along_m = -(-w.m // (p["tile_m"] // pair * p["cluster_m"]))
-    along_n = -(-w.n // (p["tile_n"] * p["cluster_n"]))
-    if example.takes == "problem":
-        return along_m * p["cluster_m"], along_n * p["cluster_n"], 1
-    return p["cluster_m"], p["cluster_n"], min(along_m * along_n, p["most_clusters"])

@@ -1,4 +1,4 @@
-"""What the adapters of the steps of NVIDIA's tutorial share: compilation, grids and arguments."""
+"""A step of NVIDIA's tutorial as a kernel: what it takes, compilation, grids and arguments."""
 
 from __future__ import annotations
 
@@ -37,56 +37,52 @@ class Step:
     ab_stages: int | None = None
     dequantizes: bool = False
 
+    @not_baked
+    def supports(self, workload: Workload) -> str | None:
+        """Whole tiles only, as the tutorial says of every step."""
+        rows = 128 if self.cluster == (1, 1) else 256
+        for name, extent, tile in (("m", workload.m, rows), ("n", workload.n, 256)):
+            if extent % tile:
+                return f"{name} is {extent}: this step of the tutorial takes multiples of {tile}"
+        if self.dequantizes and workload.k % 128:
+            return f"k is {workload.k}: this step of the tutorial takes multiples of 128"
+        return upstream.refused_rows(("k", workload.k, 16, "A and B"))
 
-@not_baked
-def supports(step: Step, workload: Workload) -> str | None:
-    """Whole tiles only, as the tutorial says of every step."""
-    rows = 128 if step.cluster == (1, 1) else 256
-    for name, extent, tile in (("m", workload.m, rows), ("n", workload.n, 256)):
-        if extent % tile:
-            return f"{name} is {extent}: this step of the tutorial takes multiples of {tile}"
-    if step.dequantizes and workload.k % 128:
-        return f"k is {workload.k}: this step of the tutorial takes multiples of 128"
-    return upstream.refused_rows(("k", workload.k, 16, "A and B"))
+    @not_baked
+    def variants(self, workload: Workload, target: str) -> tuple[Variant, ...]:
+        """A build for all sizes."""
+        return (Variant("fp16", {"most_clusters": PAIRS}),)
 
+    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+        from cutesnake.build import cute as cute_build
 
-@not_baked
-def variants() -> tuple[Variant, ...]:
-    """A build for all sizes."""
-    return (Variant("fp16", {"most_clusters": PAIRS}),)
+        def program() -> tuple[Any, tuple[Any, ...]]:
+            from kernels.tutorial_gemm.cutlass import program as tutorial
 
+            return tutorial.program(self.name, self.limits, variant.params["most_clusters"], self.ab_stages)
 
-def compile(step: Step, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build import cute as cute_build
+        return cute_build.build(program, FUNCTION, target, folder)
 
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.tutorial_gemm.cutlass import program as tutorial
+    @not_baked
+    def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+        """The matrices go in as they are; what the last step makes of B's integers goes into memory of its own."""
+        import torch
 
-        return tutorial.program(step.name, step.limits, variant.params["most_clusters"], step.ab_stages)
+        from cutesnake.load.cute import Call
 
-    return cute_build.build(program, FUNCTION, target, folder)
-
-
-@not_baked
-def bind(step: Step, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The matrices go in as they are; what the last step makes of B's integers goes into memory of its own."""
-    import torch
-
-    from cutesnake.load.cute import Call
-
-    w = workload
-    if step.stays:
-        most = build.params["most_clusters"]
-        grid = upstream.persistent_grid(w.m, w.n, 1, step.cta_tile, step.cluster, most)
-    else:
-        grid = upstream.tile_grid(w.m, w.n, 1, step.cta_tile, step.cluster)
-    # A launch with a cluster to fall back to names both at run time only.
-    launches = [replace(build.launch(build.symbols[-1], grid), cluster=(*(step.fallback or step.cluster), 1))]
-    values: tuple[Any, ...] = (inputs.a, inputs.b, outputs.c)
-    if step.dequantizes:
-        values = (inputs.a, inputs.b_quantized, torch.empty_like(inputs.b), outputs.c, inputs.scale)
-        launches.insert(0, _dequantization(build, w))
-    return Runner(Call(build.function(), values), tuple(launches))
+        w = workload
+        if self.stays:
+            most = build.params["most_clusters"]
+            grid = upstream.persistent_grid(w.m, w.n, 1, self.cta_tile, self.cluster, most)
+        else:
+            grid = upstream.tile_grid(w.m, w.n, 1, self.cta_tile, self.cluster)
+        # A launch with a cluster to fall back to names both at run time only.
+        launches = [replace(build.launch(build.symbols[-1], grid), cluster=(*(self.fallback or self.cluster), 1))]
+        values: tuple[Any, ...] = (inputs.a, inputs.b, outputs.c)
+        if self.dequantizes:
+            values = (inputs.a, inputs.b_quantized, torch.empty_like(inputs.b), outputs.c, inputs.scale)
+            launches.insert(0, _dequantization(build, w))
+        return Runner(Call(build.function(), values), tuple(launches))
 
 
 @not_baked

@@ -195,15 +195,15 @@ def _is_marked(node: ast.AST) -> bool:
 
 
 def _without_marked(text: str) -> str:
-    """The source of a module less its marked functions and classes; unchanged if nothing is marked."""
+    """The source of a module less its marked functions, classes and methods; unchanged if nothing is marked."""
     if f"@{MARK}" not in text:
         return text
     try:
-        body = ast.parse(text).body
+        tree = ast.parse(text)
     except (SyntaxError, ValueError):  # a kernel's fault, which the plan or the build tells
         return text
     lines = text.splitlines()
-    for node in body:
+    for node in ast.walk(tree):
         if _is_marked(node):
             assert isinstance(node, ast.FunctionDef | ast.ClassDef)
             first = node.decorator_list[0].lineno
