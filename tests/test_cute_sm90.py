@@ -132,8 +132,9 @@ def test_variants_share_loads_only_among_several_row_blocks(heads):
         (Workload(7, 333), "halves"),
         (Workload(32, 1024), "halves"),
         (Workload(96, 2048), "halves"),
-        (Workload(34, 4096), "cluster1"),
-        (Workload(128, 1024), "cluster1"),
+        (Workload(64, 1024), "cluster1"),
+        (Workload(34, 4096), "cluster2"),
+        (Workload(128, 1024), "cluster2"),
         (Workload(128, 4096), "cluster2"),
         (Workload(24, 4096, lengths="ragged"), "cluster1"),
         (Workload(133, 4096, lengths="ragged"), "cluster1"),
@@ -148,18 +149,21 @@ def test_the_default_is_within_3_percent_of_what_was_fastest_on_the_h200(workloa
 
 
 @pytest.mark.parametrize(
-    ("megabytes", "rows", "policy"),
+    ("megabytes", "readers", "in_step", "policy"),
     [
-        (19, 128, layout.KEEP),
-        (28, 128, layout.EVICT_FIRST),
-        (76, 128, layout.EVICT_FIRST),
-        (151, 128, layout.KEEP),
-        (151, 64, layout.EVICT_FIRST),
-        (302, 64, layout.KEEP),
+        (9, 1, True, layout.KEEP),
+        (19, 2, True, layout.EVICT_FIRST),
+        (76, 2, False, layout.EVICT_FIRST),
+        (151, 2, False, layout.KEEP),
+        (302, 2, True, layout.EVICT_FIRST),
+        (604, 2, True, layout.KEEP),
+        (2416, 1, False, layout.EVICT_FIRST),
     ],
 )
-def test_pages_are_dropped_first_where_the_l2_holds_only_a_part_of_the_cache(megabytes, rows, policy):
-    assert cute_sm90.page_policy(megabytes * 1_000_000, rows) == policy
+def test_pages_are_dropped_first_where_the_l2_cannot_hold_the_cache_and_no_later_reader_is_far(
+    megabytes, readers, in_step, policy
+):
+    assert cute_sm90.page_policy(megabytes * 1_000_000, readers, in_step) == policy
 
 
 def test_a_costlier_price_of_partial_results_splits_fewer_requests():

@@ -15,7 +15,7 @@ from kernels.mla_decode import operator as mla
 from kernels.mla_decode.cutile import plan as planning
 from kernels.mla_decode.cutile import run
 from kernels.mla_decode.cutile.plan import Plan, Tiling
-from kernels.mla_decode.cutile.schedule import Item, Schedule, make_schedule, makespan
+from kernels.mla_decode.cutile.schedule import Item, Schedule, chunk_sizes, make_schedule, makespan
 
 WIDE, NARROW = Tiling(128, 64, 2), Tiling(64, 64, 4)
 LENGTHS = ((1,), (0,), (0, 0, 0), (1, 0, 64, 65, 4096, 127), (4096,) * 7, (300, 20_000, 5), (1,) * 300)
@@ -89,6 +89,31 @@ def test_a_plan_is_judged_by_the_items_that_are_made(chunk, direct) -> None:
     assert sorted(estimate._pieces.elements()) == sorted(sizes(schedule.pieces))
     assert sorted(estimate._whole.elements()) == sorted(sizes(schedule.whole))
     assert estimate.items == len(items_of(schedule))
+
+
+# Microseconds on an H200, 2026-11-22: batch, longest length, KV tiles of an item at most.
+MEASURED = [
+    (24, 4096, 3, 25.7),
+    (48, 8192, 8, 46.0),
+    (48, 8192, 10, 42.3),
+    (48, 16384, 22, 75.7),
+    (133, 8192, 29, 120.2),
+    (133, 8192, 38, 116.1),
+    (256, 4096, 40, 150.6),
+    (256, 16384, 124, 366.8),
+]
+
+
+@pytest.mark.parametrize(("batch", "top", "chunk", "us"), MEASURED)
+def test_an_estimate_is_near_what_a_card_measured(batch, top, chunk, us) -> None:
+    lengths = mla.request_lengths(mla.Workload(batch, top, lengths="ragged"))
+    assert estimate_us(lengths, Plan(WIDE, chunk)) == pytest.approx(us, rel=0.06)
+
+
+def test_items_of_a_little_more_than_half_the_longest_request_are_thought_of() -> None:
+    assert chunk_sizes(61, 132)[:9] == [61, 55, 49, 45, 41, 38, 35, 33, 31] and chunk_sizes(61, 132)[-1] == 1
+    assert chunk_sizes(61, 1) == [61] and chunk_sizes(0, 132) == [1]
+    assert choose(mla.request_lengths(mla.Workload(256, 4096, lengths="ragged"))).chunk == 45
 
 
 def test_the_makespan_of_list_scheduling() -> None:

@@ -17,9 +17,9 @@ DSL = "cute"
 TARGETS = {"sm_90a": ("TMA", "wgmma")}
 SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm90"
-CLUSTER_BYTES = 300_000_000  # at 302 to 604 MB clusters are 1 to 2 % faster, at less 1 to 3 % slower, at more they tie
-LEAST_DROPPED_BYTES = 25_000_000  # of a cache whose pages the L2 shall drop first; the most, where a request has
-DROPPED_BYTES = (100_000_000, 200_000_000)  # several row blocks or one: see `page_policy`
+CLUSTER_BYTES = 100_000_000  # of a cache from which on clusters come before single CTAs
+LEAST_DROPPED_BYTES = 15_000_000  # of a cache whose pages the L2 shall drop first; and the most, where several CTAs
+DROPPED_BYTES, DROPPED_IN_STEP_BYTES = 100_000_000, 400_000_000  # read a page, at any times or about at once
 PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for the card at hand, in `bind`
 DTYPES = ("bf16", "fp16")
 
@@ -42,7 +42,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Single CTAs; clusters of two that share page loads, where a request has two row blocks, or halve the keys.
 
     The cheapest schedule first (schedule.py). Sharing loads costs as much as not sharing them: it draws less power, but
-    the two wait for each other. On the H200 it pays once the cache is far larger than its L2.
+    the two wait for each other. It pays where the L2 cannot hold the cache, and so may drop a page that was read once.
 
     The last two are the first once more: with padding that TMA fills with zeros, and with a schedule that a kernel on
     the card makes anew for new lengths (`plan`).
@@ -114,15 +114,19 @@ def _program(
 
 
 @not_baked
-def page_policy(cache_bytes: int, rows: int) -> int:
-    """KEEP or EVICT_FIRST: how the L2 shall treat the pages of a cache of so many bytes, read by so many query rows.
+def page_policy(cache_bytes: int, readers: int, in_step: bool) -> int:
+    """KEEP or EVICT_FIRST: how the L2 shall treat the pages of a cache of so many bytes.
 
-    A cache that the L2 holds is best kept. Of a somewhat larger one the L2 holds nothing from call to call if it drops
-    the oldest, and a part if it drops the newest. One row block asks for a page once; several do one shortly after the
-    other, and find it dropped if the cache is much larger. Measured on the H200: benchmarks/mla_cute_sm90/README.md.
+    A cache that the L2 holds is best kept. Of a larger one the L2 holds nothing from call to call if it drops the
+    oldest, and a part if it drops the newest; and in a lone call pages then take each other's place, and not that of
+    lines whose writing back costs as much as a load. But of `readers`, the CTAs or clusters that load a page one after
+    the other, the later ones may find it dropped. They hardly do if they go `in_step`, from one item each, until the
+    cache is much larger. Measured on an H200 and an H100: benchmarks/mla_cute_sm90/README.md.
     """
-    most = DROPPED_BYTES[1 if rows <= layout.ROWS else 0]
-    return layout.EVICT_FIRST if LEAST_DROPPED_BYTES <= cache_bytes <= most else layout.KEEP
+    if cache_bytes < LEAST_DROPPED_BYTES:
+        return layout.KEEP
+    most = DROPPED_IN_STEP_BYTES if in_step else DROPPED_BYTES
+    return layout.EVICT_FIRST if readers == 1 or cache_bytes <= most else layout.KEEP
 
 
 @not_baked
@@ -137,16 +141,17 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     card = rows, multiprocessors(inputs.q.device), cluster, halves
     lengths = inputs.kv_lengths.tolist()
     schedule = schedules.make_schedule(lengths, *card)
+    lanes, _ = schedules.lanes_and_workers(*card)
+    in_step = all(len(pieces) == 1 for pieces in schedule.lane)
     planned = build.params.get("planned", False)
     if planned:
         schedule = schedules.pad(schedule, workload.batch, *card)
     values = (
         *run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS),
-        page_policy(sum(lengths) * layout.WIDTH * 2, rows),
+        page_policy(sum(lengths) * layout.WIDTH * 2, lanes, in_step),
     )
     launches = run.launches(build, schedule, rows, cluster)
     if not planned:
         return Runner(Call(build.function(), values), launches)
-    lanes, _ = schedules.lanes_and_workers(*card)
     compute, plan = (Call(build.function(), (*values, inputs.kv_lengths, lanes, step)) for step in (0, 1))
     return Runner(compute, launches, plan=plan)

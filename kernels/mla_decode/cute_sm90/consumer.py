@@ -133,10 +133,15 @@ class Consumer(Epilogue):
     # -- softmax --------------------------------------------------------------------------------------------------
 
     @cute.jit
-    def row_maximum(self, first_key: Int32, unmasked_keys: Int32, length: Int32) -> None:
-        """Mask the keys that a row must not see (in a request's last pages), then top = scaled row maximum."""
+    def row_maximum(self, first_key: Int32, unmasked_keys: Int32, length: Int32, last: bool) -> None:
+        """Mask the keys that a row must not see (in a request's last pages), then top = scaled row maximum.
+
+        `last`: of this consumer's pages of the item, the only one that may have padding.
+        """
         S = self.S  # a name of its own: what a dynamic branch writes must not hang on `self`
         if first_key + PAGE > unmasked_keys:
+            if const_expr(last):
+                self.clear_padding(first_key, length)
             column = first_key + 2 * (self.lane % 4)
             if const_expr(self.padding == FILLED):  # a request's last page: its keys come last, zeros before them
                 column = column - cutlass.max(first_key + PAGE - length, 0)
@@ -163,7 +168,7 @@ class Consumer(Epilogue):
     def clear_padding(self, first_key: Int32, length: Int32) -> None:
         """Zero what this consumer's page holds past the request's end: its weight is 0, but 0 times NaN is NaN.
 
-        The other consumer sees the zeros as it sees P, after `share`.
+        Begun under the test for masked keys, which such a page passes: pages without padding take no branch more.
         """
         padding = length - first_key  # its first row, 1 to 63 where there is any
         if const_expr(self.padding != CLEARED):
@@ -178,6 +183,17 @@ class Consumer(Epilogue):
                 if key >= padding:
                     for tile in cutlass.range_constexpr(ROPE_TILE):
                         cute.autovec_copy(zero, self.pages[None, self.thread % 8, key, TILES * self.index + tile])
+
+    @cute.jit
+    def settle_padding(self, first_key: Int32, length: Int32) -> None:
+        """Let this consumer's tensor cores see the zeros. After the softmax: the stores are done by then.
+
+        The other consumer sees them as it sees P, after `share`.
+        """
+        padding = length - first_key
+        if const_expr(self.padding != CLEARED):
+            padding = Int32(PAGE)
+        if padding < PAGE:
             cute.arch.fence_proxy("async.shared", space="cta")
             cute.arch.barrier(barrier_id=1 + self.index, number_of_threads=128)
 
@@ -318,8 +334,7 @@ class Consumer(Epilogue):
             phase ^= 1
             p_phase ^= 1
         self.leave_q()
-        self.clear_padding((begin + 2 * (pairs - 1)) * PAGE, length)
-        self.even_page((begin + 2 * (pairs - 1)) * PAGE, unmasked, length)
+        self.even_page((begin + 2 * (pairs - 1)) * PAGE, unmasked, length, last=True)
         if (end - begin) % 2 == 0:
             self.take_odd_page(p_phase)
             p_phase ^= 1
@@ -327,12 +342,14 @@ class Consumer(Epilogue):
             self.release(1)
         return phase, p_phase
 
-    def even_page(self, first_key: Int32, unmasked: Int32, length: Int32) -> None:
+    def even_page(self, first_key: Int32, unmasked: Int32, length: Int32, last: bool = False) -> None:
         """Softmax of an even page and P0 V0_L, while consumer 1 multiplies Q K1^T."""
-        self.row_maximum(first_key, unmasked, length)
+        self.row_maximum(first_key, unmasked, length, last)
         self.raise_maximum()
         self.exponentiate()
         self.rescale(self.own, in_flight=False)
+        if last:
+            self.settle_padding(first_key, length)
         self.values(0)
         self.share(P0_READY)
         warpgroup.wait_group(0)
@@ -367,8 +384,7 @@ class Consumer(Epilogue):
                 warpgroup.wait_group(0)
                 phase ^= 1
                 p_phase ^= 1
-            self.clear_padding((begin + 2 * full_pairs - 1) * PAGE, length)
-            self.odd_page((begin + 2 * full_pairs - 1) * PAGE, unmasked, length, p_phase)
+            self.odd_page((begin + 2 * full_pairs - 1) * PAGE, unmasked, length, p_phase, last=True)
             p_phase ^= 1
         self.leave_q()
         if pages % 2 == 1:  # the last page is an even one
@@ -378,13 +394,15 @@ class Consumer(Epilogue):
             self.release(0)
         return phase, p_phase
 
-    def odd_page(self, first_key: Int32, unmasked: Int32, length: Int32, p_phase: Int32) -> None:
+    def odd_page(self, first_key: Int32, unmasked: Int32, length: Int32, p_phase: Int32, last: bool = False) -> None:
         """P0 V0_R with the softmax of the odd page under it, then P1 V1_R."""
-        self.row_maximum(first_key, unmasked, length)
+        self.row_maximum(first_key, unmasked, length, last)
         self.take_even_page(p_phase)
         self.raise_maximum()
         self.exponentiate()
         self.rescale(self.own, in_flight=True)
+        if last:
+            self.settle_padding(first_key, length)
         self.values(1)
         self.share(P1_READY)
         warpgroup.wait_group(1)

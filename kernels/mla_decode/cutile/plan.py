@@ -13,10 +13,10 @@ from kernels.mla_decode.cutile import MOST_ITEMS
 from kernels.mla_decode.cutile.schedule import chunk_sizes, makespan, piece_count, piece_sizes
 
 # Microseconds on an H200, fitted to the runs that README.md tells of; elsewhere only their proportions count.
-TILE_US, TILE_PRODUCT_US = 0.35, 0.31e-6  # a KV tile: barriers and latencies, and per multiplication
-BLOCK_US, BLOCK_BYTE_US = 4.6, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and results
+TILE_US, TILE_PRODUCT_US = 0.385, 0.341e-6  # a KV tile: barriers and latencies, and per multiplication
+BLOCK_US, BLOCK_BYTE_US = 5.6, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and results
+REST_BLOCK_US = 2.0  # a block more, of whole requests that are launched beside pieces of others
 COMBINE_US, COMBINE_SPLIT_US, COMBINE_BYTE_US = 2.5, 0.1, 0.4e-6  # the last launch; per piece or per byte, the larger
-REST_US = 1.0  # the launch of whole requests beside pieces of others
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,10 @@ class Estimate:
     def _blocks(self) -> list[tuple[float, int]]:
         """Duration of a block and how many such blocks there are, in the order in which they start."""
         per_item = self.plan.tiling.blocks(self.problem.rows)
+        beside = REST_BLOCK_US if self._merges else 0.0
         return [
-            (self._block_us(size, result_bytes), per_item * count)
-            for sizes, result_bytes in ((self._pieces, 4), (self._whole, 2))
+            (self._block_us(size, result_bytes) + more, per_item * count)
+            for sizes, result_bytes, more in ((self._pieces, 4, 0.0), (self._whole, 2, beside))
             for size, count in sorted(sizes.items(), reverse=True)
         ]
 
@@ -131,8 +132,7 @@ class Estimate:
             return 0.0
         most = piece_count(max(self._merges), self.plan.chunk)
         partial_bytes = 4 * self._pieces.total() * self.problem.rows * self.problem.latent
-        combine = COMBINE_US + max(COMBINE_SPLIT_US * most, COMBINE_BYTE_US * partial_bytes)
-        return combine + (REST_US if self._whole else 0.0)
+        return COMBINE_US + max(COMBINE_SPLIT_US * most, COMBINE_BYTE_US * partial_bytes)
 
 
 def choose_plan(problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors: int) -> Plan:

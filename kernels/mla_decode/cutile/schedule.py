@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+GRAIN = 8  # sizes of a piece that are tried, from each number of pieces of the longest request to the next
+
 
 @dataclass(frozen=True)
 class Item:
@@ -99,8 +101,12 @@ def piece_sizes(requests: Mapping[int, int], chunk: int) -> Counter[int]:
 
 
 def chunk_sizes(tiles: int, most: int) -> list[int]:
-    """Sizes of a piece in tiles that cut a request of so many tiles into 1, 2, ... pieces, no more than `most`."""
-    return sorted({-(-tiles // pieces) for pieces in range(1, min(tiles, most) + 1)} or {1}, reverse=True)
+    """Sizes of a piece in tiles that cut a request of so many tiles into 1, 2, ... pieces, no more than `most`; and
+    between 1 and GRAIN pieces sizes closer to each other, since of those the time of all others depends, too."""
+    most = min(tiles, most)
+    sizes = {-(-tiles // pieces) for pieces in range(1, most + 1)}
+    sizes |= {-(-GRAIN * tiles // eighths) for eighths in range(GRAIN, GRAIN * min(most, GRAIN) + 1)}
+    return sorted(sizes or {1}, reverse=True)
 
 
 def makespan(items: Iterable[tuple[float, int]], processors: int) -> float:

@@ -1,0 +1,89 @@
+"""Time the kernel `cutile` beside FlashMLA, warm: uniform lengths, and ragged ones held against the uniform ratio.
+
+    python benchmarks/mla_cutile/beside.py BUILDS RECORD.json
+
+BUILDS is a folder with compile/, as the workflow makes it. Needs an H100 or H200 and the package `flash_mla`. Both
+kernels take turns as in `benchmarks/mla_cute_sm90/groups.py`: a CUDA graph of up to 20 calls, 3 replays to warm up,
+median of 7, and of three rounds. RECORD.json gets microseconds and the error against float32; standard output the
+ratios, FlashMLA's time over ours, and which ragged rows are below FLOOR of the uniform rows' geometric mean.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts"), str(ROOT / "benchmarks" / "mla_cute_sm90")]
+
+import groups  # noqa: E402
+
+from cutesnake.load.build import LoadedBuild  # noqa: E402
+from kernels.mla_decode import cutile, flash_mla  # noqa: E402
+from kernels.mla_decode.operator import Workload, make_inputs, make_outputs  # noqa: E402
+
+FLOOR = 0.85  # of its own uniform ratio, which every ragged row is to reach
+ROUNDS = 3
+GROUPS = {
+    "uniform": groups.GROUPS["sweep"],
+    "ragged": [
+        Workload(batch, length, lengths="ragged")
+        for length in (4096, 8192, 16384)
+        for batch in (3, 7, 24, 48, 133, 256)
+    ],
+}
+
+
+def measure(build: LoadedBuild, work: Workload) -> dict[str, Any]:
+    """Microseconds of both kernels, and the relative error of ours."""
+    import torch
+
+    inputs, outputs, stream = make_inputs(work, 1, "cuda"), make_outputs(work, "cuda"), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    bound = {
+        groups.PEER: groups.timed(flash_mla.bind(None, work, inputs, outputs), stream),
+        "cutile": groups.timed(cutile.bind(build, work, inputs, outputs), stream),
+    }
+    warm: dict[str, list[float]] = {name: [] for name in bound}
+    for turn in range(ROUNDS):
+        for name in list(bound)[:: 1 if turn % 2 == 0 else -1]:
+            groups.replay_us(bound[name].several, stream, 3)
+            warm[name].append(groups.replay_us(bound[name].several, stream, groups.REPLAYS) / bound[name].calls)
+    return {
+        "workload": work.id,
+        **{f"{name}_us": round(statistics.median(times), 2) for name, times in warm.items()},
+        "launches": len(bound["cutile"].runner.launches),
+        "error": groups.error(bound["cutile"].runner, work, inputs, outputs, stream),
+    }
+
+
+def ratio(row: dict[str, Any]) -> float:
+    return row[f"{groups.PEER}_us"] / row["cutile_us"]
+
+
+def main(builds: Path, record: Path) -> None:
+    import torch
+
+    name = cutile.variants(Workload(1, 64), "sm_90a")[0].id
+    build = LoadedBuild(builds / "compile" / "mla_decode" / "cutile" / "sm_90a" / name)
+    found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "variant": name}
+    for title, works in GROUPS.items():
+        found[title] = [measure(build, work) for work in works]
+        for row in found[title]:
+            times = row[f"{groups.PEER}_us"], row["cutile_us"]
+            print(row["workload"], *times, f"{ratio(row):.3f} error {row['error']:.1e}")
+        ratios = [ratio(row) for row in found[title]]
+        print(f"{title}: geometric mean {statistics.geometric_mean(ratios):.3f}, least {min(ratios):.3f}", flush=True)
+        record.write_text(json.dumps(found, indent=1))
+    least = FLOOR * statistics.geometric_mean(map(ratio, found["uniform"]))
+    below = [f"{row['workload']} {ratio(row):.3f}" for row in found["ragged"] if ratio(row) < least]
+    print(f"{len(below)} of {len(found['ragged'])} ragged rows below {least:.3f}:", *below)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
