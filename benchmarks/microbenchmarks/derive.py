@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Any
 HAND_OVER = (
     14  # instructions between two barrier operations of the ping-pong kernels, cycles (estimated from their SASS)
 )
+DRAM_SWEEPS = (("ld_cg_16", {"sms": "all"}), ("copy", {"footprint_bytes": 1 << 30}))
 ARRIVE = 20  # of a hop, what is counted as the arrival (assumed; only the sum with the wake-up is measured)
 TMA_ISSUE = 60  # from a wake-up to the TMA instruction in the ring kernels, cycles (estimated from their SASS)
 CTA_START = 300  # assumed; only its sum with the interval is measured
@@ -116,6 +119,47 @@ def l2_bytes(results: Results) -> float:
     return float(max(row["also"]["footprint_bytes"] for row in rows if row["value"] >= 0.9 * best))
 
 
+def l2_copy_bytes(results: Results) -> float:
+    """The same of a copy, both ways together."""
+    rows = [row for row in results.rows if row["name"] == "L2 residency of a copy"]
+    best = max(row["value"] for row in rows)
+    return float(max(row["also"]["footprint_bytes"] for row in rows if row["value"] >= 0.9 * best))
+
+
+def l2_overrun(results: Results) -> float:
+    """k of 1 - exp(-k (ratio - 1)), the share of reads that miss when they are so many times what L2 keeps: the mean
+    over footprints up to half as much again. As DRAM bounds such a read, the share is its bandwidth over the speed."""
+    kept, dram = l2_bytes(results), float(results.sweep("ld_cg_16", "DRAM", sms="all")["also"]["gb_per_s"])
+    rows = [(row["also"]["footprint_bytes"] / kept, row) for row in results.rows if row["name"] == "L2 residency"]
+    missed = [(ratio, min(dram / row["also"]["gb_per_s"], 0.99)) for ratio, row in rows if 1 < ratio < 1.5]
+    return statistics.mean(-math.log(1 - share) / (ratio - 1) for ratio, share in missed)
+
+
+def flush_dirty_share(results: Results) -> float:
+    """How much longer lone reads take behind the flush than behind clean lines, in bytes written back meanwhile, over
+    the bytes of L2 that they replace (at random)."""
+    kept, shares = l2_bytes(results), []
+    read, both = (float(results.sweep(kernel, "DRAM", **more)["also"]["gb_per_s"]) for kernel, more in DRAM_SWEEPS)
+    cost = max(2 * read / both - 1, 0.0) / read  # of a byte written, as the clock counts it
+    for steps in (8, 16, 32, 64):
+        wanted = {"steps_of_the_grid": steps, "kernel": "read"}
+        dirty, clean = (
+            results.row("events around a lone read", flush=flush, **wanted)
+            for flush in ("memset", "memset, then reads")
+        )
+        written = 1e3 * (dirty["value"] - clean["value"]) / cost
+        shares.append(written / (kept * (1 - math.exp(-dirty["also"]["bytes"] / kept))))
+    return statistics.mean(shares)
+
+
+def shared_gain(results: Results, ctas: int) -> float:
+    alone, several = (
+        results.value("TMA from L2, the same bytes for several", ctas_that_fetch_the_same=n, box_bytes=32768)
+        for n in (1, ctas)
+    )
+    return several / alone
+
+
 def outstanding(results: Results) -> float:
     latency = results.value("global latency", **{"from": "DRAM"})
     return float(results.sweep("ld_cg_16", "DRAM", sms=1)["value"]) * latency
@@ -128,7 +172,7 @@ def wave(results: Results, cluster: int) -> float:
 
 
 def lone_launch(results: Results) -> float:
-    return results.value("events around one launch, beyond its stamps", ctas=1, spin_cycles=0)
+    return results.value("events around a lone launch", flush="memset", ctas=1, parameter_bytes=0)
 
 
 def launch(results: Results, dependent: str) -> float:
@@ -210,6 +254,17 @@ DERIVATIONS: dict[str, Derivation] = {
         lambda r: r.value("synchronization", what="barrier.cluster arrive.relaxed, wait", cluster=2),
     ),
     "l2_bytes": Derivation("L2 residency: largest footprint at nine tenths of full speed", l2_bytes),
+    "l2_copy_bytes": Derivation(
+        "L2 residency of a copy: largest footprint at nine tenths of full speed", l2_copy_bytes
+    ),
+    "l2_overrun": Derivation(
+        "L2 residency: footprints of 1 to 1.5 times l2_bytes, whose misses are DRAM's bandwidth over theirs",
+        l2_overrun,
+        2,
+    ),
+    "flush_dirty_share": Derivation(
+        "lone reads of 17 to 138 MB: behind the flush against behind clean lines, mean of four", flush_dirty_share, 2
+    ),
     "l1_latency": Derivation("global latency, L1", lambda r: r.value("global latency", **{"from": "L1"})),
     "l2_latency": Derivation(
         "global latency, 4 MiB in L2",
@@ -266,6 +321,17 @@ DERIVATIONS: dict[str, Derivation] = {
         "TMA from L2, SMs 0 and 1, boxes of 32 KiB: no less each than one alone",
         lambda r: 2 * r.tma("ring_tensor", 32, 5, 2)["value"],
     ),
+    **{
+        f"tma_shared_gain{name}": Derivation(
+            f"TMA from L2, boxes of 32 KiB that {ctas} CTAs fetch at a time, against 1",
+            lambda r, ctas=ctas: shared_gain(r, ctas),
+        )
+        for name, ctas in (("_two", 2), ("_four", 4), ("", 128))
+    },
+    "mbarrier_test_latency": Derivation(
+        "mbarrier test of a phase that is over, less 8 cycles of a select and a shift (two integer operations)",
+        lambda r: r.value("mbarrier test of a phase that is over, and a select", instruction="try_wait") - 8,
+    ),
     "tma_box_cycles": Derivation(
         "TMA, 8 boxes of 128 B a barrier, 4 warps: cycles a box, at most",
         lambda r: r.tma("ring_8", 1, 1, 1, warps=4)["also"]["cycles_per_box"] / 32,
@@ -291,7 +357,7 @@ DERIVATIONS: dict[str, Derivation] = {
     ),
     "mma_sync_latency": Derivation("mma.sync, dependent chain", lambda r: r.value("mma.sync", independent=1)),
     "launch_gap_us": Derivation("launch period in a graph, 1 CTA that does nothing", lambda r: launch(r, "no")),
-    "launch_lone_us": Derivation("events around one launch, 1 CTA that does nothing", lone_launch),
+    "launch_lone_us": Derivation("events around a lone launch behind a flush, 1 CTA that does nothing", lone_launch),
     "launch_early_us": Derivation(
         "launch period in a graph, dependent launch, trigger at start", lambda r: launch(r, "trigger at start")
     ),

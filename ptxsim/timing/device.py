@@ -79,6 +79,9 @@ class Figures:
     cluster_release_latency: float
     fence_latency: float
     l2_bytes: float
+    l2_copy_bytes: float
+    l2_overrun: float
+    flush_dirty_share: float
     l1_latency: float
     l2_latency: float
     dram_latency: float
@@ -98,6 +101,9 @@ class Figures:
     tma_dram_latency: float
     tma_bytes_per_cycle: float
     tma_bytes_per_cycle_tpc: float
+    tma_shared_gain_two: float
+    tma_shared_gain_four: float
+    tma_shared_gain: float
     tma_box_cycles: float
     tma_row_cycles: float
     tma_store_latency: float

@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from .device import Figures
 from .hardware import SM, Server
 from .l1_cache import LINES_PER_CYCLE, SECTOR_BYTES, Lines, bytes_of
@@ -37,19 +39,39 @@ def missing(total: float, unique: float) -> float:
 
 
 def together(readers: float, gain: float) -> float:
-    """How many times as fast L2 serves bytes that so many CTAs ask for at about the same time.
+    """How many times as fast L2 serves ordinary loads of bytes that so many CTAs ask for at about the same time.
 
     `gain` is what was measured for four of them; two gave half of it. More are taken to gain no more than four.
     """
     return 1.0 + (gain - 1.0) * min(math.log2(max(readers, 1.0)) / 2.0, 1.0)
 
 
-def evicted(ratio: float) -> float:
+def together_by_tma(readers: float, f: Figures) -> float:
+    """The same for copies by TMA, between what was measured for 1, 2, 4 and very many."""
+    gains = (1.0, f.tma_shared_gain_two, f.tma_shared_gain_four, f.tma_shared_gain)
+    at = min(max(math.log2(max(readers, 1.0)), 0.0), 4.0)
+    return float(np.interp(at, (0.0, 1.0, 2.0, 4.0), gains))
+
+
+def evicted(footprint: float, written: float, f: Figures, halved: bool = False) -> float:
     """The share of the bytes that a call has put into L2 which are gone when the next call comes to them.
 
-    `ratio` is what a call puts there over the capacity. A byte is still there with a chance 1 - m: under random
-    replacement by `ratio` times as many bytes between two uses, of which m miss, 1 - m = exp(-m ratio). Up to a ratio
-    of 1 the solution is 0.
+    `footprint` is what a call puts there, `written` the share of it that is stored. Of reads nothing is gone up to
+    what L2 keeps, and nearly all soon beyond it; stores go as random replacement has it, see `replaced`. Both are as
+    measured of reads and of copies, half of whose bytes are written. `halved`: there is half an L2.
+    """
+    stored = min(2.0 * written, 1.0)
+    ratio = footprint / ((1.0 - stored) * f.l2_bytes + stored * f.l2_copy_bytes) * (2.0 if halved else 1.0)
+    if ratio <= 1.0:
+        return 0.0
+    return (1.0 - stored) * (1.0 - math.exp(-f.l2_overrun * (ratio - 1.0))) + stored * replaced(ratio)
+
+
+def replaced(ratio: float) -> float:
+    """What is gone under random replacement, `ratio` being what a call puts into L2 over the capacity.
+
+    A byte is still there with a chance 1 - m: by `ratio` times as many bytes between two uses, of which m miss,
+    1 - m = exp(-m ratio). Up to a ratio of 1 the solution is 0.
     """
     if ratio <= 1.0:
         return 0.0
@@ -69,14 +91,13 @@ def written_back(allocated: float, capacity: float) -> float:
     return 1.0 - (1.0 - math.exp(-ratio)) / ratio if ratio > 1e-6 else 0.0
 
 
-def displaced(allocated: float, capacity: float) -> float:
+def displaced(allocated: float, f: Figures) -> float:
     """Bytes to be written back for each byte that a lone call puts into an L2 which a flush has filled.
 
-    NVBench flushes with a memset of L2's size (nvbench/detail/l2flush.cuh), which leaves 1 - 1/e of its lines dirty
-    under random replacement.
+    NVBench flushes with a memset of L2's size (nvbench/detail/l2flush.cuh); how much of L2 it leaves dirty is measured.
     """
-    ratio = allocated / capacity
-    return (1.0 - math.exp(-1.0)) * ((1.0 - math.exp(-ratio)) / ratio if ratio > 1e-6 else 1.0)
+    ratio = allocated / f.l2_bytes
+    return f.flush_dirty_share * ((1.0 - math.exp(-ratio)) / ratio if ratio > 1e-6 else 1.0)
 
 
 class MemorySystem:
@@ -86,7 +107,7 @@ class MemorySystem:
         f = figures
         self.figures = f
         self.misses: dict[int, float] = {}  # allocation → share of its bytes that miss L2
-        self.gains: dict[int, float] = {}  # allocation → how many times as fast L2 serves it, see `together`
+        self.readers: dict[int, float] = {}  # allocation → how many CTAs ask for the same of it at a time
         self.write_back = 0.0  # share of stored bytes that go on to DRAM while the launch runs
         self.displaced = 0.0  # bytes of others that go to DRAM for each byte that comes into L2
         self.traffic = Traffic()
@@ -107,10 +128,12 @@ class MemorySystem:
         for server, whole in zip((self.l2, self.l2_writes, self.dram), self._whole, strict=True):
             server.rate = whole * simulated / max(active, simulated)
 
-    def read(self, allocation: int, size: float, at: float) -> tuple[float, bool]:
+    def read(self, allocation: int, size: float, at: float, by_tma: bool = False) -> tuple[float, bool]:
         """When bytes leave L2 for the SM, its latency not counted, and whether DRAM had to be asked."""
         self.traffic.read[allocation] = self.traffic.read.get(allocation, 0.0) + size
-        end = self.l2.take(size / self.gains.get(allocation, 1.0), at)
+        readers, f = self.readers.get(allocation, 1.0), self.figures
+        gain = together_by_tma(readers, f) if by_tma else together(readers, f.l2_shared_gain)
+        end = self.l2.take(size / gain, at)
         owed = self._owed.get(allocation, 0.5 * size) + size * self.misses.get(allocation, 0.0)
         missed = owed >= size
         if missed:
@@ -186,7 +209,7 @@ class MemorySystem:
         """A copy by TMA into the shared memory of `fills`; returns when the last has its bytes."""
         f = self.figures
         begin = sm.tma_units.take(max(f.tma_box_cycles, rows * f.tma_row_cycles), at)
-        arrived, missed = self.read(allocation, size, begin)
+        arrived, missed = self.read(allocation, size, begin, by_tma=True)
         end = max(arrived, sm.tma.take(size, begin), *(other.tma_fill.take(size, begin) for other in fills))
         return end + (f.tma_dram_latency if missed else f.tma_latency)
 

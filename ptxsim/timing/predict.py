@@ -14,7 +14,7 @@ from .launch_time import Setting, Timed, time_launch
 from .memory_system import Cache
 from .own_work import check_work_is_its_own
 from .prediction import Prediction
-from .sass import Code, code_of
+from .sass import code_of
 from .scout import Survey
 from .stream import call_us, times
 
@@ -45,22 +45,15 @@ def predict(
     for launch in given:
         check_work_is_its_own(launch)
     with np.errstate(all="ignore"), one_thread():
-        timed = [_timed(launch, card, code_of(launch.name, code), clock, cache, surveys) for launch in given]
+        settings: list[Setting] = []
+        for launch in given:
+            known = None if surveys is None else surveys.get(id(launch))
+            machine_code = code_of(launch.name, code)
+            settings.append(Setting(launch, card, machine_code, clock, cache, known, tuple(settings)))
+            if surveys is not None:
+                surveys[id(launch)] = settings[-1].survey
+        timed = [time_launch(setting) for setting in settings]
     return prediction(timed, card, clock, cache)
-
-
-def _timed(
-    launch: Launch,
-    card: DeviceModel,
-    code: Code | None,
-    clock_mhz: float,
-    cache: Cache,
-    surveys: dict[int, Survey] | None,
-) -> Timed:
-    setting = Setting(launch, card, code, clock_mhz, cache, None if surveys is None else surveys.get(id(launch)))
-    if surveys is not None:
-        surveys[id(launch)] = setting.survey
-    return time_launch(setting)
 
 
 def prediction(timed: Sequence[Timed], card: DeviceModel, clock_mhz: float, cache: Cache) -> Prediction:

@@ -45,14 +45,15 @@ def run_timed(
     findings: list[Finding] = []
     counts: list[Counts] = []
     timed: list[Timed] = []
+    settings: list[Setting] = []
     for launch in launches:
         check_work_is_its_own(launch)
     for n, launch in enumerate(launches):
         machine = TimedMachine(launch, card, code_of(launch.name, code), True, frozenset(checks), trace, track)
         with np.errstate(all="ignore"), one_thread():
-            setting = Setting(launch, card, machine.code, clock, cache)
+            settings.append(Setting(launch, card, machine.code, clock, cache, earlier=tuple(settings)))
             try:
-                timed.append(time_in_full(setting, machine))
+                timed.append(time_in_full(settings[-1], machine))
             except PtxError:
                 if not any(f.kind == "deadlock" for f in machine.findings):
                     raise

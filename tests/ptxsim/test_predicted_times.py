@@ -133,7 +133,7 @@ def test_a_cold_cache_costs_dram_bandwidth_and_latency() -> None:
     card = CARD.changed(l2_gb_per_s=132 * 64, **rates)  # 10 bytes a cycle for each SM
     run = {"threads": 1, "grid": (132,), "shared": 65552, "card": card}
     cold = cycles(copies(16), data, cache="cold", **run)
-    moved = 65536 * (1 + displaced(132 * 65536, card.figures.l2_bytes))  # what the flush has left goes as they come
+    moved = 65536 * (1 + displaced(132 * 65536, card.figures))  # what the flush has left goes as they come
     assert cold == pytest.approx(moved / 10 + card.figures.tma_dram_latency, rel=0.1)
     assert cycles(copies(16), data, cache="warm", **run) < 0.5 * cold
 

@@ -1,5 +1,7 @@
 """The clock's L1: which bytes an SM asks L2 for, when they are there, and what L2 writes back."""
 
+import math
+
 import numpy as np
 import pytest
 from snippets import kernel_text
@@ -9,7 +11,15 @@ from ptxsim.timing import DeviceModel
 from ptxsim.timing.grid import l1_bytes, place
 from ptxsim.timing.hardware import SM
 from ptxsim.timing.l1_cache import L1Cache, bytes_of
-from ptxsim.timing.memory_system import MemorySystem, displaced, together, written_back
+from ptxsim.timing.memory_system import (
+    MemorySystem,
+    displaced,
+    evicted,
+    replaced,
+    together,
+    together_by_tma,
+    written_back,
+)
 
 CARD = DeviceModel.load("h200").changed(
     sm_clock_mhz=1000, l1_latency=30, l2_latency=300, l1_bytes_per_cycle=128, load_bytes_per_cycle=4
@@ -104,11 +114,49 @@ def test_ctas_that_read_the_same_at_a_time_get_more_of_it_out_of_l2(readers, gai
     assert together(readers, 1.2) == pytest.approx(gain)
 
 
+@pytest.mark.parametrize(
+    ("readers", "gain"), [(0.5, 1.0), (1, 1.0), (2, 1.9), (3, 2.07), (4, 2.2), (8, 2.3), (99, 2.4)]
+)
+def test_copies_by_tma_of_the_same_bytes_get_more_than_loads_do(readers, gain) -> None:
+    card = CARD.changed(tma_shared_gain_two=1.9, tma_shared_gain_four=2.2, tma_shared_gain=2.4)
+    assert together_by_tma(readers, card.figures) == pytest.approx(gain, abs=0.01)
+    memory = MemorySystem(card.figures, 1000, 1, 132)
+    alone, _ = memory.read(0, 100, 0.0, by_tma=True)
+    memory.readers[1] = readers
+    assert memory.read(1, 100, alone, by_tma=True)[0] == pytest.approx(alone + alone / gain, rel=0.01)
+
+
 def test_what_a_flush_left_goes_first_and_what_a_call_stores_last() -> None:
-    assert displaced(1.0, 1e9) == pytest.approx(0.632, abs=0.001)  # a small call meets what the flush left
-    assert 64 * displaced(64.0, 1.0) == pytest.approx(0.632, abs=0.001)  # a large one, all of it and once
+    small = CARD.changed(flush_dirty_share=0.4, l2_bytes=1).figures
+    assert displaced(1.0, CARD.changed(flush_dirty_share=0.4).figures) == pytest.approx(0.4, abs=0.001)  # it meets it
+    assert 64 * displaced(64.0, small) == pytest.approx(0.4, abs=0.001)  # a large one, all of it and once
     assert written_back(1.0, 1e9) == pytest.approx(0, abs=1e-6)
     assert 64 * (1 - written_back(64.0, 1.0)) == pytest.approx(1)  # of many stores one L2 stays there
+
+
+def test_what_is_read_again_misses_soon_beyond_what_l2_keeps_and_what_is_stored_later() -> None:
+    f = CARD.changed(l2_bytes=50, l2_copy_bytes=40, l2_overrun=10).figures
+    assert [evicted(size, 0.0, f) for size in (40, 50)] == [0, 0]
+    assert evicted(55, 0.0, f) == pytest.approx(1 - math.exp(-1))
+    assert evicted(55, 0.0, f, halved=True) == pytest.approx(1 - math.exp(-12))
+    assert evicted(44, 0.5, f) == pytest.approx(replaced(1.1))  # half of a copy's bytes are stored
+    assert 0 < evicted(60, 0.5, f) < evicted(60, 0.25, f) < evicted(60, 0.0, f)
+
+
+@pytest.mark.parametrize(
+    ("name", "footprint", "stored", "low", "high"),
+    [
+        ("h200", 56.2e6, 0.0, 0.0, 0.0),
+        ("h200", 64.9e6, 0.0, 0.75, 0.9),  # 5,576 GB/s: DRAM's 4,610 over that is 0.83
+        ("h200", 86.5e6, 0.0, 0.98, 1.0),
+        ("h200", 86.5e6, 0.5, 0.7, 0.85),  # a copy at 4,820 GB/s, of which DRAM does 3,990
+        ("h100", 51.9e6, 0.0, 0.5, 0.7),
+        ("h100", 86.5e6, 0.5, 0.75, 0.85),
+    ],
+)
+def test_what_l2_keeps_of_a_footprint_is_what_was_measured(name, footprint, stored, low, high) -> None:
+    """Groups «L2 residency» and «L2 residency of a copy» of benchmarks/microbenchmarks/."""
+    assert low <= evicted(footprint, stored, DeviceModel.load(name).figures) <= high
 
 
 def test_a_cold_load_waits_for_its_own_bytes_and_dram_works_for_those_that_go() -> None:
