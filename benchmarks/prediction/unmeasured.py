@@ -1,23 +1,31 @@
 """Predicts what no recorded set has yet, so that the history of the repository says that the predictions came first.
 
     python benchmarks/prediction/unmeasured.py RESULTS --out blind_second.json
+    python benchmarks/prediction/unmeasured.py RESULTS --sweeps blind_third.yaml --out blind_third.json
     python benchmarks/prediction/unmeasured.py --against recorded --out blind_second.jsonl
 
 RESULTS is a results folder with builds for sm_90a. Workloads are those that the recorded set of an H200 has of an
 operator; every build of a kernel in CuTe DSL or cuTile that fits one of them is predicted for each card that has not
-measured it. The clock that the card will choose is not known: each case is predicted at two, and once it is measured
-the time at the clock of its samples follows from both (cycles and bytes a second: a + b / clock).
+measured it. With --sweeps they are those of a configuration (`snakemake compiled --configfile FILE` makes the builds),
+each kernel in its first variant, least work first.
+
+The clock that the card will choose is not known: each case is predicted at two, and once it is measured the time at the
+clock of its samples follows from both (cycles and bytes a second: a + b / clock).
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import itertools
 import json
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
@@ -32,7 +40,9 @@ from benchmarks.prediction.cases import (  # noqa: E402  (the project's folders 
 )
 from benchmarks.prediction.predict import launches, predicted  # noqa: E402
 from cutesnake.catalog import load_kernel, load_operator  # noqa: E402
+from cutesnake.plan.sweep import make_sweep, read_sweep  # noqa: E402
 
+TARGET = "sm_90a"
 CLOCKS_MHZ = (1980.0, 1500.0)
 WORKLOADS = "nvidia_h200"  # the set whose workloads are taken
 NAMES = ("device", "operator", "kernel", "variant", "workload", "kind")
@@ -69,6 +79,25 @@ def unmeasured(sets: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]
             cards = [card for card in CARDS.values() if (card, case.name) not in known]
             if cards:
                 yield case, cards
+
+
+def swept(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
+    """Cases of a configuration's sweeps that were built, those of least work first, for every card."""
+    found = []
+    for operator, overrides in yaml.safe_load(path.read_text())["sweeps"].items():
+        sweep = make_sweep(operator, read_sweep(operator, overrides))
+        for workload, kernel in itertools.product(sweep.workloads(), sweep.kernels):
+            module = load_kernel(operator, kernel)
+            if module.supports(workload) is not None:
+                continue
+            variant = module.variants(workload, TARGET)[0]
+            named = {"id": variant.id, "params": dict(variant.params)}
+            parameters = dataclasses.asdict(workload)
+            case = Recorded(operator, kernel, named, workload.id, parameters, TARGET, (), module.DSL)
+            if (case.folder(results) / "build.json").exists():
+                found.append((load_operator(operator).cost(workload).flops, case))
+    for _, case in sorted(found, key=lambda entry: entry[0]):
+        yield case, list(CARDS.values())
 
 
 def rows(case: Recorded, cards: list[str], results: Path) -> Iterator[dict[str, Any]]:
@@ -134,6 +163,7 @@ def main() -> None:
     parser.add_argument("--sets", type=Path, default=ROOT / "recorded")
     parser.add_argument("--against", type=Path, help="recorded sets to hold the predictions of --predictions against")
     parser.add_argument("--predictions", type=Path, default=Path(__file__).with_name("blind_second.json"))
+    parser.add_argument("--sweeps", type=Path, help="a configuration whose sweeps have the workloads")
     parser.add_argument("--operators", nargs="+", default=[])
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
@@ -143,12 +173,16 @@ def main() -> None:
     if options.results is None:
         parser.error("RESULTS, a folder with builds for sm_90a, or --against SETS")
     found: list[dict[str, Any]] = []
-    cases = sorted(unmeasured(options.sets, options.results.resolve()), key=lambda entry: WORKLOADS[7:] not in entry[1])
-    for case, cards in cases:  # what no card at all has measured comes first
+    results = options.results.resolve()
+    if options.sweeps:
+        cases = list(swept(options.sweeps, results))
+    else:  # what no card at all has measured comes first
+        cases = sorted(unmeasured(options.sets, results), key=lambda entry: WORKLOADS[7:] not in entry[1])
+    for case, cards in cases:
         if options.operators and case.operator not in options.operators:
             continue
         began = time.process_time()
-        for row in rows(case, cards, options.results.resolve()):
+        for row in rows(case, cards, results):
             found.append(row)
             print(row["device"], case.name, row["kind"], row["error"] or row["predicted"], flush=True)
         print(f"    {time.process_time() - began:.1f} s", flush=True)
