@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +10,11 @@ from dataclasses import dataclass
 from ..cluster import Stuck
 from ..launch import Launch
 from ..syntax import PtxError
-from .device import DeviceModel, Figures
+from .device import DeviceModel
 from .grid import Placement, place
 from .machine_code import belongs
-from .memory_system import Cache, MemorySystem, displaced, evicted, missing, replaced, written_back
+from .memory_system import Cache, MemorySystem
+from .misses import misses
 from .prediction import LaunchTime
 from .recorder import Recorder
 from .sass import Code
@@ -24,24 +24,9 @@ from .timed_machine import TimedMachine
 
 _ROUNDS = 4  # clusters that a group of SMs runs one after the other before the rest is taken to go on like the last
 _MANY_WAVES = 2
-_SAME = 0.75  # of what two neighbours read, the part that differs, up to which they read the same
 _MUCH = 0.9  # of the largest work
 _IMPOSSIBLE = 150.0  # percent of what a card can do, which an estimate by neighbours' work may exceed by a little
 _EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID
-
-
-@dataclass(frozen=True, slots=True)
-class Misses:
-    """Per allocation the share of its reads that miss L2, and the share of stored bytes that go on to DRAM.
-
-    `readers` is by allocation how many CTAs ask for the same at a time, and `displaced` how many bytes of others are
-    written back for each byte that comes into L2.
-    """
-
-    reads: dict[int, float]
-    readers: dict[int, float]
-    write_back: float
-    displaced: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,42 +100,13 @@ class Setting:
         """`survey` is what is known of the launch's clusters already; None: nothing. `earlier`: the call's launches
         before this one."""
         self.launch, self.card, self.code, self.clock_mhz, self.cache = launch, card, code, clock_mhz, cache
-        self.earlier = earlier
         self.placement = place(launch, card, code)
         found = survey or Surveyor(launch).survey()
         self.survey = found or Survey((1.0,) * self.placement.clusters, {}, {}, {})
         # Of a few waves, those at the edges may be among the last: then they are timed as well.
         self.alike = self.survey.equal or (self.survey.but_for_edges and self.placement.waves > _MANY_WAVES)
-        self.misses = self._misses()
-
-    def _misses(self) -> Misses:
-        """What the whole grid reads and writes against what L2 holds."""
-        f, survey = self.card.figures, self.survey
-        unique = different(self.launch, survey)
-        readers = {key: self._readers(key, size / unique[key]) for key, size in survey.read.items() if unique[key]}
-        footprint = sum(unique.values())
-        if self.cache == "cold":
-            there = left_over(self.earlier, f)
-            reads = {
-                key: missing(size, max(unique[key] - there.get(key, 0.0), 0.0)) for key, size in survey.read.items()
-            }
-            return Misses(reads, readers, written_back(footprint, f.l2_bytes), displaced(footprint, f))
-        written = sum(survey.written.values()) / footprint if footprint else 0.0
-        # See docs/ptxsim.md: each half of L2 serves the SMs on its side, to which CTAs come anew with each call.
-        moved = self.placement.clusters > self.placement.groups
-        again = evicted(footprint, min(written, 1.0), f, halved=moved)
-        reads = {key: missing(size, unique[key]) * again for key, size in survey.read.items()}
-        return Misses(reads, readers, again, 0.0)
-
-    def _readers(self, allocation: int, readers: float) -> float:
-        """How many CTAs ask for the same bytes at a time, of so many that do in the whole grid.
-
-        Where neighbours in the order of the grid do, all of them are neighbours and run together; else they are spread
-        over the grid evenly.
-        """
-        if self.survey.distinct.get(allocation, 1.0) < _SAME:
-            return min(readers, float(self.placement.groups * self.placement.places))
-        return readers / max(self.placement.waves, 1.0)
+        before = [(setting.launch, setting.survey) for setting in earlier]
+        self.misses = misses(launch, self.survey, self.placement, cache, before, card.figures)
 
     def machine(self) -> TimedMachine:
         """A machine that only times: copies and products are not made, and stores are taken back."""
@@ -160,9 +116,9 @@ class Setting:
         """Run clusters on one group of SMs, at most so many of them; the others are taken to go on alike."""
         f, placement = self.card.figures, self.placement
         memory = MemorySystem(f, self.clock_mhz, placement.cluster_size, placement.active_sms)
-        misses = self.misses
-        memory.misses, memory.write_back, memory.displaced = misses.reads, misses.write_back, misses.displaced
-        memory.readers = misses.readers
+        found = self.misses
+        memory.misses, memory.write_back, memory.displaced = found.reads, found.write_back, found.displaced
+        memory.readers = found.readers
         sharers = 2 if placement.active_sms > f.sm_count / 2 else 1
         simulation = Simulation(machine, memory, placement, sharers, recorder)
         clusters = list(self.launch.clusters())
@@ -202,29 +158,6 @@ class Setting:
             self.alike,
             self.code is None or not belongs(self.launch.kernel.instructions, self.code),
         )
-
-
-def different(launch: Launch, survey: Survey) -> dict[int, float]:
-    """By allocation, the different bytes that a grid reads or writes."""
-    sizes = {a.address: float(a.size) for a in launch.memory.allocations}
-    unique = {}
-    for key in survey.read | survey.written:
-        read = survey.read.get(key, 0.0) * survey.distinct.get(key, 1.0)
-        unique[key] = min(max(read, survey.written.get(key, 0.0)), sizes.get(key, math.inf))
-    return unique
-
-
-def left_over(earlier: Sequence[Setting], f: Figures) -> dict[int, float]:
-    """By allocation, bytes that the launches before this one of the same call have left in L2."""
-    there: dict[int, float] = {}
-    since = 0.0  # bytes that have come into L2 since
-    for setting in reversed(earlier):
-        touched = different(setting.launch, setting.survey)
-        since += sum(touched.values())
-        stays = 1.0 - replaced(since / f.l2_bytes)
-        for key, size in touched.items():
-            there[key] = max(there.get(key, 0.0), size * stays)
-    return there
 
 
 def time_launch(setting: Setting) -> Timed:
