@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,7 +30,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Servers for this test, which knows the tasks of this folder."""
     monkeypatch.setenv("PYTHONPATH", PATHS)
     monkeypatch.setenv(forks.VARIABLE, "")
-    process = forks.start([KIND, "simulator", "cute:sm_90a"])
+    process = forks.start([KIND, "scripts", "simulator", "cute:sm_90a"])
     yield
     process.kill()
     process.wait()
@@ -148,6 +149,56 @@ def test_a_script_ends_as_its_job_ended(served, tmp_path) -> None:
 
 def test_a_script_depends_on_the_module_that_it_names_in_a_task() -> None:
     assert SCRIPTS / "cutesnake/inspect/build.py" in staleness.closure("inspect_build.py")
+
+
+SCRIPT = """
+import json, os, sys
+told = [os.environ["OMP_NUM_THREADS"], os.environ["TMPDIR"], __name__, sys.argv, "snakemake.io" in sys.modules]
+json.dump(told, open({path!r}, "w"))
+sys.exit({code})
+"""
+
+
+def test_a_script_is_forked_unless_it_has_an_environment_of_its_own(served, tmp_path) -> None:
+    plain = dict.fromkeys(("conda_env", "container_img", "env_modules", "bench_record"))
+    script = SimpleNamespace(**plain, threads=3, resources={"tmpdir": str(tmp_path)})
+    file, told = tmp_path / "tmp1.compile.py", tmp_path / "told"
+    file.write_text(SCRIPT.format(path=str(told), code=0))
+    run_as_it_was: list[str] = []
+    execute = job.forked_scripts(lambda script, command, **options: run_as_it_was.append(command))
+    execute(script, "one", fname=str(file))
+    assert json.loads(told.read_text()) == ["3", str(tmp_path), "__main__", [str(file)], True]
+    file.write_text(SCRIPT.format(path=str(told), code=3))
+    with pytest.raises(subprocess.CalledProcessError, match="returned non-zero exit status 3"):
+        execute(script, "two", fname=str(file))
+    assert not run_as_it_was
+    script.conda_env = "env"
+    execute(script, "three", fname=str(file))
+    script.conda_env = None
+    forks.stop()
+    execute(script, "four", fname=str(file))
+    assert run_as_it_was == ["three", "four"]
+
+
+def test_jobs_that_are_given_up_end_with_what_they_started(served, tmp_path) -> None:
+    """As Ctrl-C has it: the main process waits for jobs in threads, which no signal reaches."""
+    ends: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            run("wait", limit_s=None, path=str(tmp_path / "started"))
+        except forks.GivenUpError as error:
+            ends.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert wait_for((tmp_path / "started").exists)
+    forks.give_up()
+    thread.join(10)
+    assert len(ends) == 1
+    for process in map(int, (tmp_path / "started").read_text().split()):
+        assert wait_for(lambda process=process: not is_running(process), 5)
+    assert run("leave", code=3) == 3, "others are served"
 
 
 def test_what_the_dsl_looks_up_for_every_operation_is_found_as_it_finds_it() -> None:

@@ -3,15 +3,18 @@
 import difflib
 import os
 import platform
+import signal
 import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.script import PythonScript
 
 from cutesnake import fault, folder, forks, record, turns
 from cutesnake.build import apart
 from cutesnake.catalog import load_kernel
 from cutesnake.change import baseline
+from cutesnake.job import forked_scripts
 from cutesnake.measure import cards, private
 from cutesnake.plan import config as configuration
 from cutesnake.plan import machine, matrix, nodes, travel
@@ -75,7 +78,16 @@ def serve_jobs():
         return
     built_with = {(load_kernel(build.operator, build.kernel).DSL, build.target) for build in PLAN.builds.values()}
     builders = sorted(apart.kind_of(dsl, target) for dsl, target in built_with)
-    forks.start(["host", "pages", "pictures", "simulator", *builders])
+    forks.start(["scripts", "host", "pages", "pictures", "simulator", *builders])
+    PythonScript._execute_cmd = forked_scripts(PythonScript._execute_cmd)
+    told_to_end = signal.getsignal(signal.SIGINT)
+
+    def end(number, frame):
+        forks.give_up()
+        told_to_end(number, frame)
+
+    if callable(told_to_end):  # else it is ignored, and shall be
+        signal.signal(signal.SIGINT, end)
 
 
 def look_when_jobs_end():

@@ -30,13 +30,17 @@ class ForkServer:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._children: dict[int, socket.socket] = {}
+        self._ends: dict[int, int] = {}  # of children: an open file that can be read once it has ended
 
     def turn(self) -> None:
-        """Wait for what comes next, at most a second. Children's ends are noticed within 20 ms."""
-        for key, _ in self._selector.select(timeout=0.02 if self._children else 1.0):
+        """Wait for what comes next, at most a second.
+
+        Children's ends are noticed at once, or within 20 ms where the system has no files for processes.
+        """
+        for key, _ in self._selector.select(timeout=0.02 if len(self._ends) < len(self._children) else 1.0):
             if key.fileobj is self._listener:
                 self._accept()
-            else:
+            elif key.data is not None:
                 self._client_spoke(key.fileobj)
         self._reap()
 
@@ -71,10 +75,14 @@ class ForkServer:
             self._listener.close()
             for other in self._children.values():
                 other.close()
+            close(self._ends.values())
             self._serve(connection, request, files)
         close(files)
         self._children[child] = connection
         self._selector.register(connection, selectors.EVENT_READ, child)
+        with contextlib.suppress(OSError):  # no such call, or too many open files
+            self._ends[child] = os.pidfd_open(child)
+            self._selector.register(self._ends[child], selectors.EVENT_READ)
 
     def _client_spoke(self, connection: Any) -> None:
         """A client never speaks twice: it has gone, or wants no more of its job."""
@@ -88,6 +96,9 @@ class ForkServer:
                 continue
             _kill(child)  # what it left running: its number is taken until it is waited for
             _, status = os.waitpid(child, 0)
+            if child in self._ends:
+                self._selector.unregister(self._ends[child])
+                os.close(self._ends.pop(child))
             connection = self._children.pop(child)
             with contextlib.suppress(KeyError):
                 self._selector.unregister(connection)

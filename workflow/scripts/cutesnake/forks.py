@@ -25,7 +25,7 @@ import subprocess
 import sys
 import traceback
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from cutesnake.fork_server import MOST_BYTES, ForkServer, close
@@ -39,6 +39,13 @@ PREPARED = "cutesnake.prepared"  # the module with a function per kind, named be
 
 class NotServedError(Exception):
     """There is no server for this kind of job, or it went away: nothing is known about the job."""
+
+
+class GivenUpError(Exception):
+    """This process was told to end, and the job with it."""
+
+
+_open: set[socket.socket] = set()  # where an answer is waited for
 
 
 def start(kinds: Iterable[str]) -> subprocess.Popen[bytes] | None:
@@ -88,18 +95,20 @@ def run(
     arguments: Mapping[str, Any],
     streams: tuple[int, int] = (1, 2),
     limit_s: float | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> int | None:
     """Do `task`, as `module:function`, with `arguments` in a process forked from the server of `kind`.
 
-    `streams` are the open files that it prints and complains to; the environment and the working directory are ours.
-    Returns how it ended as Popen.wait does, a negative signal or an exit status, or None if the limit ended it, with
-    everything that it started. Raises NotServedError.
+    `streams` are the open files that it prints and complains to; the environment is ours, with `more`, and so is the
+    working directory. Returns how it ended as Popen.wait does, a negative signal or an exit status, or None if the
+    limit ended it, with everything that it started. Raises NotServedError, and GivenUpError after `give_up`.
     """
     name = os.environ.get(VARIABLE)
     if not name or kind is None:
         raise NotServedError
-    request = {"task": task, "arguments": dict(arguments), "folder": os.getcwd(), "environment": dict(os.environ)}
-    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as connection:
+    environment = {**os.environ, **(more or {})}
+    request = {"task": task, "arguments": dict(arguments), "folder": os.getcwd(), "environment": environment}
+    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as connection, _waiting(connection):
         try:
             connection.connect(_address(name, kind))
             if not is_ours(connection):
@@ -117,7 +126,26 @@ def run(
                 return None
             return os.waitstatus_to_exitcode(json.loads(answer)["exit"])
         except (OSError, ValueError) as error:
+            if connection not in _open:
+                raise GivenUpError from error
             raise NotServedError from error
+
+
+@contextlib.contextmanager
+def _waiting(connection: socket.socket) -> Iterator[None]:
+    _open.add(connection)
+    try:
+        yield
+    finally:
+        _open.discard(connection)
+
+
+def give_up() -> None:
+    """Have every job that this process waits for ended, with what it started."""
+    while _open:
+        connection = _open.pop()
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 def _line(connection: socket.socket) -> bytes:

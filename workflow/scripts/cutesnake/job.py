@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import runpy
+import shlex
 import signal
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from cutesnake import forks
+
+# What Snakemake sets for a script: how many threads libraries use, and where temporary files go.
+THREADS = (
+    *("OMP_NUM_THREADS", "GOTO_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
+    *("VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS"),
+)
+FOLDERS = ("TMPDIR", "TMP", "TEMPDIR", "TEMP")
 
 
 def do(kind: str | None, name: str, log: str, task: str, /, **arguments: Any) -> None:
@@ -34,3 +45,38 @@ def do_here(name: str, log: str, task: str, arguments: Mapping[str, Any]) -> Non
 
     with one_line(name, log):
         forks.call(task, arguments)
+
+
+def run_script(path: str) -> None:
+    """Run the script that Snakemake has written for a job, as `python path` would."""
+    sys.argv = [path]
+    runpy.run_path(path, run_name="__main__")
+
+
+def forked_scripts(execute: Callable[..., Any]) -> Callable[..., Any]:
+    """`PythonScript._execute_cmd` of Snakemake, which `execute` is, with scripts forked from the server `scripts`.
+
+    What Snakemake puts at the head of a script imports for longer than most scripts take. Where a job has an
+    environment, a container or a benchmark of its own, and where there is no server, it is as it was.
+    """
+
+    def fork(script: Any, command: str, **options: Any) -> Any:
+        alone = (script.conda_env, script.container_img, script.env_modules, script.bench_record)
+        if not any(alone) and Path(options.get("fname", "")).suffix == ".py":
+            told = shlex.join([sys.executable, options["fname"]])
+            try:
+                threads = dict.fromkeys(THREADS, str(script.threads))
+                folder = dict.fromkeys(FOLDERS, script.resources.get("tmpdir"))
+                more = {name: str(value) for name, value in (threads | folder).items() if value is not None}
+                status = forks.run("scripts", "cutesnake.job:run_script", {"path": options["fname"]}, more=more)
+            except forks.NotServedError:
+                pass
+            except forks.GivenUpError:
+                raise subprocess.CalledProcessError(-signal.SIGINT, told) from None
+            else:
+                if status:
+                    raise subprocess.CalledProcessError(status, told)
+                return None
+        return execute(script, command, **options)
+
+    return fork

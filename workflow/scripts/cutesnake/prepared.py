@@ -20,6 +20,11 @@ from cutesnake.places import ROOT
 RARELY = (100_000, 20, 100)
 
 
+def scripts() -> None:
+    """Scripts of rules: what Snakemake has them begin with, and what they ask for."""
+    _import("snakemake.logging", "snakemake.iocontainers", "snakemake.io", "snakemake.resources", "cutesnake.job")
+
+
 def host() -> None:
     """Jobs that need neither a DSL nor PyTorch."""
     _import("cutesnake.build.apart", "cutesnake.inspect.build", "cutesnake.inspect.roofline")

@@ -24,7 +24,7 @@ NOT_BAKED = frozenset(
     SCRIPTS / "cutesnake" / name
     for name in (
         *("contract.py", "record.py", "shareable.py", "fault.py", "catalog.py", "dsls.py", "targets.py", "places.py"),
-        *("here.py", "turns.py", "forks.py", "job.py", "measure/private.py"),
+        *("here.py", "turns.py", "forks.py", "fork_server.py", "job.py", "measure/private.py"),
     )
 )
 TASK = re.compile(r"[a-z]+(\.\w+)+:\w+")  # `module:function`, which another process imports: see cutesnake/job.py
