@@ -49,7 +49,7 @@ def misses(
         return Misses(reads, readers, written_back(footprint, f.l2_bytes), displaced(footprint, f))
     written = sum(survey.written.values()) / footprint if footprint else 0.0
     # See docs/ptxsim.md: each half of L2 serves the SMs on its side, to which CTAs come anew with each call.
-    again = evicted(footprint, min(written, 1.0), f, halved=placement.clusters > placement.groups)
+    again = evicted(footprint, min(written, 1.0), f, halved=placement.waves > 1)
     return Misses({key: missing(size, unique[key]) * again for key, size in read.items()}, readers, again, 0.0)
 
 
