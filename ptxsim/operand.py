@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -74,12 +75,22 @@ def _chunks(
     return place ^ (place >> 3 & mask)
 
 
-def chunks(m: Matrix, mn_major: bool, extent: int, k: int, bits: int) -> np.ndarray:
-    """16-byte chunk numbers of an operand within the CTA's shared array (which begins at SHARED_BASE)."""
+class Chunks(NamedTuple):
+    """Numbers of 16-byte chunks of shared memory, the least of them and the greatest; the array must not be changed."""
+
+    numbers: np.ndarray
+    least: int
+    greatest: int
+
+
+@lru_cache(maxsize=2048)
+def chunks(m: Matrix, mn_major: bool, extent: int, k: int, bits: int) -> Chunks:
+    """The chunks of an operand within the CTA's shared array (which begins at SHARED_BASE)."""
     rows, per = (extent, k * bits // 128) if not mn_major else (k, extent * bits // 128)
     low = m.start % 1024
     base = (m.start - low - SHARED_BASE) // 16
-    return base + _chunks(low, m.lbo, m.sbo, m.width, m.wide_atom, mn_major, rows, per)
+    index = base + _chunks(low, m.lbo, m.sbo, m.width, m.wide_atom, mn_major, rows, per)
+    return Chunks(index, int(index.min()), int(index.max()))
 
 
 def gather(
@@ -89,10 +100,8 @@ def gather(
 
     Raises IndexError when it reaches outside the CTA's shared memory.
     """
-    index = chunks(m, mn_major, extent, k, bits)
+    index, least, greatest = chunks(m, mn_major, extent, k, bits)
     words = shared.view(np.uint64).reshape(-1, 2)
-    if int(index.min()) < 0 or int(index.max()) >= len(words):
-        raise IndexError(
-            f"operand at shared offset {m.start - SHARED_BASE} reaches chunk {int(index.max())} of {len(words)}"
-        )
+    if least < 0 or greatest >= len(words):
+        raise IndexError(f"operand at shared offset {m.start - SHARED_BASE} reaches chunk {greatest} of {len(words)}")
     return words[index].reshape(index.shape[0], -1).view(np.uint8), index

@@ -60,14 +60,17 @@ class TensorMemory:
 
     def check(self, f: Fragment, at: int, first: int, end: int, what: str) -> None:
         """Report columns that are not allocated."""
-        if first < 0 or end > COLUMNS or not self.owned[first:end].all():
+        if first < 0 or end > COLUMNS or np.count_nonzero(self.owned[first:end]) < end - first:
             message = f"{what} tensor-memory columns {first} to {end}, not all of them allocated"
             message += self.fate(first, end)
             f.report(at, "out-of-bounds", message)
 
     def unwritten(self, rows: Index, cols: Index) -> bool:
         """Whether a run that checks for it meets cells that nobody wrote."""
-        return "uninitialised" in self.cta.cluster.machine.checks and not bool(self.written[rows, cols].all())
+        if "uninitialised" not in self.cta.cluster.machine.checks:
+            return False
+        written = self.written[rows, cols]
+        return bool(np.count_nonzero(written) < written.size)
 
     def write(self, rows: Index, cols: Index, words: np.ndarray) -> None:
         self.words[rows, cols] = words

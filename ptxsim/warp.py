@@ -101,7 +101,7 @@ class Fragment:
         if self.mask is None:
             return range(self.lo // 32, -(-self.hi // 32))
         m = self.mask
-        return [self.lo // 32 + w for w in range(-(-self.n // 32)) if m[32 * w : 32 * w + 32].any()]
+        return [self.lo // 32 + w for w in range(-(-self.n // 32)) if np.count_nonzero(m[32 * w : 32 * w + 32])]
 
     def warp_of(self, lane: int) -> int:
         """Number, within the CTA, of the warp of a lane of the range."""
@@ -119,7 +119,7 @@ class Fragment:
         if self.mask is None:
             return True
         missing = self.cta.alive[self.lo : self.hi] & ~self.mask
-        if not missing.any():
+        if not np.count_nonzero(missing):
             return True
         return all(not missing[32 * w - self.lo : 32 * w - self.lo + 32].any() for w in self.warps())
 
@@ -279,7 +279,8 @@ def _runs(p: np.ndarray) -> list[_Run]:
     runs: list[_Run] = []
     for start in range(0, len(p), 32):
         warp = p[start : start + 32]
-        taken = None if not warp.all() and warp.any() else bool(warp[0])
+        count = np.count_nonzero(warp)
+        taken = None if 0 < count < len(warp) else bool(count)
         end = start + len(warp)
         if runs and runs[-1].taken is taken:
             runs[-1] = _Run(taken, runs[-1].start, end)

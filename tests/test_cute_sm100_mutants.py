@@ -212,20 +212,24 @@ def dtype_of(file: str) -> str:
     return "fp8" if file == "in_place.py" else "bf16"
 
 
-def caught(folder: Path, file: str) -> str | None:
-    """How the first schedule that notices anything does so, of a build with an edit of this file.
+def tried(file: str) -> list[tuple[tuple[int, ...], int]]:
+    """Lengths of a batch's requests, and multiprocessors, with which a build with an edit of this file is run.
 
     Requests of one tile follow each other in a pair, so that nothing but its own mbarrier keeps Q. For what loads, one
     pair has a request of more tiles than it looks up pages of at once. Where partial results are merged, that is in
     nine pieces, more than are loaded at once.
     """
+    return [(LONG, 40)] if file == "combine.py" else [(LENGTHS, 4), *[(LONG, 2)] * (file == "load.py")]
+
+
+def caught(folder: Path, file: str) -> str | None:
+    """How the first schedule that notices anything does so, of a build with an edit of this file."""
     import ptxsim
     from sm100_runs import faults, unawaited_releases
 
     dtype, schedules = dtype_of(file), (*ptxsim.DEFAULT_SCHEDULES, *(("warps", seed) for seed in range(8)))
-    tried = [(LONG, 40)] if file == "combine.py" else [(LENGTHS, 4), *[(LONG, 2)] * (file == "load.py")]
     try:
-        for lengths, processors in tried:
+        for lengths, processors in tried(file):
             workload = Workload(len(lengths), max(lengths), dtype, paged=True)
             found = next(faults(folder, workload, schedules, lengths, processors, distribution="large"), None)
             if found:

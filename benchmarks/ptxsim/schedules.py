@@ -149,7 +149,11 @@ def of_cute_sm100(checks: tuple[str, ...]) -> Iterator[Mutant]:
     def run_of(file: str, edit: tuple[str, str]) -> Callable[[Path], Run]:
         def prepare(place: Path) -> Run:
             folder = ours.build_edited(place, file, *edit)
-            workload = Workload(len(ours.LENGTHS), max(ours.LENGTHS), ours.dtype_of(file), paged=True)
+
+            def wrong(lengths: tuple[int, ...], processors: int, order: tuple[str, int]) -> bool:
+                workload = Workload(len(lengths), max(lengths), ours.dtype_of(file), paged=True)
+                found = sm100_runs.faults(folder, workload, [order], lengths, processors, distribution="large")
+                return next(found, None) is not None
 
             def run(schedule: str, seed: int) -> tuple[bool, list[Any]]:
                 covered: list[Any] = []
@@ -160,10 +164,8 @@ def of_cute_sm100(checks: tuple[str, ...]) -> Iterator[Mutant]:
                     covered.extend(result.coverage)
                     return result
 
-                settings = {"processors": 4, "distribution": "large"}
                 with mock.patch.object(ptxsim, "run", noted):
-                    faults = sm100_runs.faults(folder, workload, [(schedule, seed)], ours.LENGTHS, **settings)
-                    return next(faults, None) is not None, covered
+                    return any(wrong(*given, (schedule, seed)) for given in ours.tried(file)), covered
 
             return run
 

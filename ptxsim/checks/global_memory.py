@@ -12,7 +12,7 @@ import numpy as np
 from ..work import Origin
 from .clocks import Clocks
 from .stored import Doubt, Store, Stored
-from .trail import Copy, Part, Trail, rows_of
+from .trail import Copy, Lanes, Part, Trail
 from .vector import Clock, Warp
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class GlobalClocks(Clocks):
         elif access.write or allocation in self.stored:
             self._among_warps(f, allocation, offsets, access)
         waited = trail.before is None or all(self.warps[warp].known[self.before] for warp in self._warps(f))
-        trail.touch(f, allocation, rows_of(offsets, access.size), None, access, waited)
+        trail.touch(f, allocation, Lanes(offsets, access.size), access, waited)
 
     def _meet(self, f: Fragment, words: list[tuple[int, int]], access: Access) -> None:
         """Warps that read an ordered word learn what those that wrote it had done."""
@@ -75,7 +75,7 @@ class GlobalClocks(Clocks):
             stored = self.stored[allocation] = Stored(allocation, access.size)
         units = stored.units(offsets, access.size)
         last = stored.last[units]
-        if last.any():
+        if np.count_nonzero(last):
             self._against(f, stored, units, last, numbers, access)
         if access.write:
             self._store(f, stored, units, numbers, access)
@@ -130,4 +130,4 @@ class GlobalClocks(Clocks):
     ) -> None:
         waited = self.trail.before is None or bool(origin.token.known[self.before])
         access = Copy(origin.at, write, combines)
-        self.trail.touch(origin.fragment, allocation, part, part, access, waited)
+        self.trail.touch(origin.fragment, allocation, part, access, waited)

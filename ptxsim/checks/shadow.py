@@ -1,6 +1,7 @@
-"""The shadows of shared and tensor memory: per word its last writer and its readers.
+"""The shadow of a memory: per word its last writer and its readers.
 
-Words are four bytes, narrower accesses noted by byte; tensor memory is watched in cells of 16 lanes by one column.
+Words are four bytes, narrower accesses noted by byte.
+Most accesses find all words written by one access before, and in order: these are told by one comparison.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .vector import CAPACITY
+
 if TYPE_CHECKING:
     from ..cta import CTA
     from ..warp import Fragment
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 Index = np.ndarray | slice
 WHOLE, ATOMIC = 15, 16  # the bytes of a word, and the mark of an atomic beside them
-COLUMNS, CELL_LANES = 512, 16
+ACTOR, EPOCH = CAPACITY - 1, CAPACITY.bit_length() - 1  # the low bits of a word's last write are its writer
 
 
 @dataclass(slots=True, eq=False)
@@ -63,14 +66,24 @@ class Words:
 
     def __init__(self, clocks: Clocks, cta: CTA, count: int) -> None:
         self.clocks, self.cta, self.checks = clocks, cta, clocks.machine.checks
-        self.writer = np.zeros(count, np.int16)
-        self.epoch = np.zeros(count, np.int64)
+        self.last = np.zeros(count, np.int64)  # the last write: its epoch, and its writer in the low bits
         self.at = np.full(count, -1, np.int32)  # instruction of the last write
         self.how = np.zeros(count, np.uint8)  # of the last write: its bytes, whether by an atomic
         self.doubts: list[Doubt] = []
         self.readers: dict[int, np.ndarray] = {}
         self.read_bytes: dict[int, np.ndarray] = {}  # of readers that have read less than whole words
         self.read_at: dict[int, int] = {}
+        self.latest: dict[int, int] = {}  # reader → the last epoch of its reads
+        self.span: dict[int, tuple[int, int]] = {}  # reader → the first and the last word that it has read
+        self.read_since = np.zeros(count, bool)  # read after the last write that all reads before were ordered with
+
+    def writers(self, index: Index) -> np.ndarray:
+        """Who wrote words last; 0 stands for nobody."""
+        return self.last[index] & ACTOR
+
+    def epochs(self, index: Index) -> np.ndarray:
+        """At which of their epochs."""
+        return self.last[index] >> EPOCH
 
     def place(self, index: int) -> str:
         raise NotImplementedError
@@ -86,24 +99,45 @@ class Words:
             self.read(index, event)
 
     def read(self, index: Index, event: Event) -> None:
-        writer = self.writer[index]
-        if not self.may_be_unwritten and "uninitialised" in self.checks:
-            self._check_written(index, event, writer)
+        last = self.last[index]
+        if not len(last):
+            return
+        if not self._in_order(last, event) or (int(last[0]) == 0 and not self.may_be_unwritten):
+            writer = last & ACTOR
+            if not self.may_be_unwritten and "uninitialised" in self.checks:
+                self._check_written(index, event, writer)
+            if "race" in self.checks and not self._after_writer(index, event, last, "reads"):
+                self._check_fenced(index, event, last)
         if "race" in self.checks:
-            if not self._after_writer(index, event, writer, "reads") and event.proxied is not None:
-                self._check_fenced(index, event, writer, event.proxied)
             self._note_read(index, event)
 
     def write(self, index: Index, event: Event) -> None:
+        last = self.last[index]
+        if not len(last):
+            return
         if "race" in self.checks:
-            self._after_writer(index, event, self.writer[index], "writes")
-            self._after_readers(index, event, "writes")
+            raced = not self._in_order(last, event) and self._after_writer(index, event, last, "writes")
+            if np.count_nonzero(self.read_since[index]):
+                raced = self._after_readers(index, event, "writes") or raced
+                # whoever comes after this write comes after the reads before it, too
+                if not (raced or event.atomic or event.own >= 0) and event.beside is None and event.part is WHOLE:
+                    self.read_since[index] = False
         if event.part is WHOLE:
             how: np.ndarray | int = WHOLE
         else:  # bytes that the same actor has written one after another add up
-            how = np.where(self.writer[index] == event.actor, self.how[index] & WHOLE, 0) | event.part
+            how = np.where(last & ACTOR == event.actor, self.how[index] & WHOLE, 0) | event.part
         self.how[index] = how | (ATOMIC if event.atomic else 0)
-        self.writer[index], self.epoch[index], self.at[index] = event.actor, event.epoch, event.at
+        self.last[index], self.at[index] = event.epoch << EPOCH | event.actor, event.at
+
+    def _in_order(self, last: np.ndarray, event: Event) -> bool:
+        """Whether all words were written by one access, which comes before this one, and for its proxy."""
+        one = int(last[0])
+        if np.count_nonzero(last != one):
+            return False
+        writer, epoch = one & ACTOR, one >> EPOCH
+        if writer != event.actor and epoch > event.known[writer]:
+            return False
+        return event.proxied is None or epoch <= event.proxied[writer] or not self.clocks.generic[writer]
 
     def _check_written(self, index: Index, event: Event, writer: np.ndarray) -> None:
         nobody = writer == 0
@@ -111,9 +145,10 @@ class Words:
             where, who = self.place(_first(index, nobody)), self.clocks.names[event.actor]
             self._report("uninitialised", f"{who} reads {where}, which nobody wrote", event)
 
-    def _after_writer(self, index: Index, event: Event, writer: np.ndarray, verb: str) -> bool:
+    def _after_writer(self, index: Index, event: Event, last: np.ndarray, verb: str) -> bool:
         """Report a race with the last writer; whether there is one."""
-        bad = (self.epoch[index] > event.known[writer]) & (writer != event.actor)
+        writer = last & ACTOR
+        bad = (last >> EPOCH > event.known[writer]) & (writer != event.actor)
         if np.count_nonzero(bad):
             bad &= (self.how[index] & event.part) != 0
             if event.atomic:
@@ -123,16 +158,19 @@ class Words:
         if not np.count_nonzero(bad):
             return False
         n = _first(index, bad)
-        self._race(n, verb, f"{self.deed(n)} by {self.clocks.names[self.writer[n]]}", int(self.at[n]), event)
+        self._race(n, verb, self._last_deed(n), int(self.at[n]), event)
         return True
+
+    def _last_deed(self, index: int) -> str:
+        return f"{self.deed(index)} by {self.clocks.names[int(self.last[index]) & ACTOR]}"
 
     def _sure(self, index: Index, bad: np.ndarray, event: Event, what: str | None = None) -> np.ndarray:
         """Those of the bad words that are a race whatever is written; of the others a doubt is kept."""
         again = bad & (self.at[index] == event.at)
         if np.count_nonzero(again):
             words = np.arange(len(self.at))[index][again]
-            within = np.isin(self.writer[words], event.beside or ())
-            others = [what or f"{self.deed(n)} by {self.clocks.names[self.writer[n]]}" for n in words.tolist()]
+            within = np.isin(self.writers(words), event.beside or ())
+            others = [what or self._last_deed(n) for n in words.tolist()]
             self.doubts.append(Doubt(words, self.content()[words].copy(), within, others, event))
             self.clocks.doubtful = True
         return bad & ~again
@@ -150,17 +188,26 @@ class Words:
                 n = int(changed.argmax())
                 self._race(int(doubt.words[n]), "writes", doubt.others[n], doubt.event.at, doubt.event)
 
-    def _check_fenced(self, index: Index, event: Event, writer: np.ndarray, proxied: np.ndarray) -> None:
+    def _check_fenced(self, index: Index, event: Event, last: np.ndarray) -> None:
         """Ordinary writes have to be made visible to the async proxy before it reads them."""
-        bad = (self.epoch[index] > proxied[writer]) & self.clocks.generic[writer]
+        if event.proxied is None:
+            return
+        writer = last & ACTOR
+        bad = (last >> EPOCH > event.proxied[writer]) & self.clocks.generic[writer]
         if np.count_nonzero(bad):
             n = _first(index, bad)
             why = ": no fence.proxy.async lies between them"
-            self._race(n, "reads", f"write by {self.clocks.names[self.writer[n]]}", int(self.at[n]), event, why)
+            self._race(n, "reads", self._last_deed(n), int(self.at[n]), event, why)
 
-    def _after_readers(self, index: Index, event: Event, verb: str) -> None:
+    def _after_readers(self, index: Index, event: Event, verb: str) -> bool:
+        """Report races with reads; whether there is one."""
+        raced = False
+        first, end = _span(index)
         for reader, rows in self.readers.items():
-            if reader in (event.actor, event.own):
+            if reader in (event.actor, event.own) or self.latest[reader] <= event.known[reader]:
+                continue
+            low, high = self.span[reader]
+            if high < first or end < low:
                 continue
             bad = rows[index] > event.known[reader]
             if np.count_nonzero(bad) and reader in self.read_bytes:
@@ -170,17 +217,22 @@ class Words:
                 bad = self._sure(index, bad, event, what)
             if np.count_nonzero(bad):
                 self._race(_first(index, bad), verb, what, self.read_at[reader], event)
+                raced = True
+        return raced
 
     def _note_read(self, index: Index, event: Event) -> None:
         actor = event.actor
         rows = self.readers.get(actor)
         if rows is None:
-            rows = self.readers[actor] = np.zeros(len(self.writer), np.int64)
+            rows = self.readers[actor] = np.zeros(len(self.last), np.int64)
         if event.part is not WHOLE or actor in self.read_bytes:
-            masks = self.read_bytes.setdefault(actor, np.full(len(self.writer), WHOLE, np.uint8))
+            masks = self.read_bytes.setdefault(actor, np.full(len(self.last), WHOLE, np.uint8))
             masks[index] = np.where(rows[index] == event.epoch, masks[index], 0) | event.part
-        rows[index] = event.epoch
+        rows[index], self.read_since[index] = event.epoch, True
         self.read_at[actor] = event.at
+        (first, end), (low, high) = _span(index), self.span.get(actor, (len(self.last), 0))
+        self.span[actor] = min(first, low), max(end, high)
+        self.latest[actor] = max(event.epoch, self.latest.get(actor, 0))
 
     def _race(self, index: int, verb: str, other: str, at: int, event: Event, why: str = "") -> None:
         where = "" if at < 0 else f" at {self.clocks.machine.program.instructions[at].place}"
@@ -209,57 +261,7 @@ class SharedWords(Words):
     def forget(self, offset: int, size: int) -> None:
         """Bytes that hold no data any more."""
         words = slice(offset // 4, (offset + size) // 4)
-        self.writer[words] = self.epoch[words] = 0
-
-
-class TensorWords(Words):
-    """The tensor memory of a CTA."""
-
-    def __init__(self, clocks: Clocks, cta: CTA) -> None:
-        super().__init__(clocks, cta, 128 // CELL_LANES * COLUMNS)
-
-    def place(self, index: int) -> str:
-        lane = index // COLUMNS * CELL_LANES
-        lanes = f"lanes {lane} to {lane + CELL_LANES - 1}"
-        return f"tensor-memory column {index % COLUMNS} ({lanes}) of CTA {self.cta.rank}"
-
-    def deed(self, index: int) -> str:
-        at = int(self.at[index])
-        freed = at >= 0 and self.clocks.machine.program.instructions[at].parts[1] == "dealloc"
-        return "tcgen05.dealloc" if freed else "write"
-
-    def free(self, first: int, end: int, event: Event) -> None:
-        """Columns are given back: a write of all their cells that comes after everything done to them."""
-        if "race" not in self.checks:
-            return
-        index = _columns(first, end)
-        self._after_writer(index, event, self.writer[index], "frees")
-        self._after_readers(index, event, "frees")
-        self.how[index] = WHOLE
-        self.writer[index], self.epoch[index], self.at[index] = event.actor, event.epoch, event.at
-
-    def forget(self, first: int, end: int) -> None:
-        """Columns begin a new life."""
-        index = _columns(first, end)
-        self.writer[index] = self.epoch[index] = 0
-        for rows in self.readers.values():
-            rows[index] = 0
-
-
-def _columns(first: int, end: int) -> np.ndarray:
-    """All cells of columns first..end."""
-    return (np.arange(128 // CELL_LANES)[:, None] * COLUMNS + np.arange(first, end)[None, :]).ravel()
-
-
-def cells(rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-    """The watched cells of tensor memory that rows and columns touch."""
-    blocks = _distinct(np.asarray(rows) // CELL_LANES)
-    return (blocks[:, None] * COLUMNS + _distinct(cols)[None, :]).ravel()
-
-
-def _distinct(numbers: np.ndarray) -> np.ndarray:
-    """The different ones among small numbers, in order; np.unique takes three times as long."""
-    return np.flatnonzero(np.bincount(np.asarray(numbers).ravel()))
+        self.last[words], self.read_since[words] = 0, True
 
 
 def words_and_bytes(offsets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -275,3 +277,10 @@ def _first(index: Index, bad: np.ndarray) -> int:
     if isinstance(index, slice):
         return int(index.start) + int(bad.argmax())
     return int(np.asarray(index)[bad].flat[0])
+
+
+def _span(index: Index) -> tuple[int, int]:
+    """The first and the last of the indexed words."""
+    if isinstance(index, slice):
+        return int(index.start), int(index.stop) - 1
+    return int(index[index.argmin()]), int(index[index.argmax()])

@@ -17,7 +17,8 @@ import numpy as np
 from ..work import Origin, Token
 from .clocks import Clocks
 from .global_memory import GlobalClocks
-from .shadow import CELL_LANES, COLUMNS, TensorWords, cells
+from .shadow import Index
+from .tensor_words import CELL_LANES, COLUMNS, TensorWords, cells
 from .vector import CAPACITY, Clock, Warp
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class _Fences(Clocks):
         f: Fragment,
         at: int,
         tm: TensorMemory,
-        where: np.ndarray,
+        where: Index,
         write: bool,
         known: np.ndarray,
         me: Warp,
@@ -143,12 +144,13 @@ class _Fences(Clocks):
     ) -> None:
         """Report accesses before this one that `known` covers and `settled` does not; `own` need no fence."""
         words = self._tensor_words(tm)
-        writer, epoch = words.writer[where], words.epoch[where]
+        where = np.arange(len(words.last))[where]
+        writer, epoch = words.writers(where), words.epochs(where)
         bad = (epoch <= known[writer]) & (epoch > settled[writer]) & self._is_tcgen05(words, where)
         bad &= ~np.isin(writer, own)
         if bad.any():
             n = int(where[bad][0])
-            return self._tell(f, at, me, words, n, int(words.writer[n]), int(words.epoch[n]), int(words.at[n]), "write")
+            return self._tell(f, at, me, words, n, int(writer[bad][0]), int(epoch[bad][0]), int(words.at[n]), "write")
         for reader, rows in words.readers.items() if write else ():
             bad = (rows[where] <= known[reader]) & (rows[where] > settled[reader])
             if reader not in own and bad.any():
@@ -172,7 +174,8 @@ class _Fences(Clocks):
 
     def _is_tcgen05(self, words: TensorWords, where: np.ndarray) -> np.ndarray:
         """Whether the last writes are not those of a warp itself, which gave columns back."""
-        return (words.writer[where] > 0) & ~self.generic[words.writer[where]]
+        writer = words.writers(where)
+        return (writer > 0) & ~self.generic[writer]
 
     def _tell(
         self, f: Fragment, at: int, me: Warp, words: TensorWords, n: int, actor: int, epoch: int, then: int, did: str

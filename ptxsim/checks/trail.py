@@ -20,20 +20,29 @@ if TYPE_CHECKING:
     from ..warp import Fragment
 
 NUMBERS, SEVERAL = 254, 255
-LONGEST = 4096  # reads of an allocation that are kept as they are before they are put into a map
+LONGEST = 8192  # reads of an allocation that are kept as they are before they are put into a map
 
 
-class Rows(NamedTuple):
-    """Words of `size` bytes, at multiples of their size."""
+class Lanes:
+    """The words of `size` bytes that lanes reach at byte offsets, multiples of their size."""
 
-    rows: np.ndarray
-    size: int
+    __slots__ = ("offsets", "rows", "size", "width")
+
+    def __init__(self, offsets: np.ndarray, size: int) -> None:
+        self.offsets, self.size, self.width = offsets, size, min(size, 16)
+        self.rows: np.ndarray | None = None  # numbers of words of `width` bytes, when they are asked for
+
+    def _rows(self) -> np.ndarray:
+        if self.rows is None:
+            rows = (self.offsets >> np.uint64(self.width.bit_length() - 1)).view(np.int64)
+            self.rows = rows if self.size <= 16 else (rows[:, None] + np.arange(self.size // 16)).ravel()
+        return self.rows
 
     def of(self, bytes_: np.ndarray) -> np.ndarray:
-        return bytes_.reshape(-1, self.size)[self.rows]
+        return bytes_.reshape(-1, self.width)[self._rows()]
 
     def put(self, bytes_: np.ndarray, value: int | np.ndarray) -> None:
-        bytes_.reshape(-1, self.size)[self.rows] = value
+        bytes_.reshape(-1, self.width)[self._rows()] = value
 
 
 class Part(NamedTuple):
@@ -50,16 +59,7 @@ class Part(NamedTuple):
         self.of(bytes_)[...] = value
 
 
-Selection = Rows | Part
-
-
-def rows_of(offsets: np.ndarray, size: int) -> Rows:
-    """The words that lanes reach at byte offsets."""
-    width = min(size, 16)
-    rows = (offsets // np.uint64(width)).astype(np.int64)
-    if size > 16:
-        rows = (rows[:, None] + np.arange(size // 16)).ravel()
-    return Rows(rows, width)
+Selection = Lanes | Part
 
 
 class Copy(NamedTuple):
@@ -78,18 +78,39 @@ class Bytes:
     writer: np.ndarray | None = None
     reader: np.ndarray | None = None
     atomic: np.ndarray | None = None
-    reads: dict[tuple[int, object], Selection] = field(default_factory=dict)
+    # reads that are only listed: (number, bytes of each) → offsets of each access; and (number, box) of copies
+    offsets: dict[tuple[int, int], list[np.ndarray]] = field(default_factory=dict)
+    boxes: dict[tuple[int, Part], None] = field(default_factory=dict)
+    listed: int = 0
     places: dict[tuple[int, bool], int] = field(default_factory=dict)  # (number, write) → the last instruction
+
+    def list_read(self, number: int, where: Selection) -> None:
+        """Note a read, to be put into the map when somebody asks for it."""
+        if isinstance(where, Part):
+            self.boxes[number, where] = None
+        else:
+            self.offsets.setdefault((number, where.size), []).append(where.offsets)
+            self.listed += 1
+        if self.listed + len(self.boxes) > LONGEST:
+            self.readers()
 
     def readers(self) -> np.ndarray:
         """The map of readers, with the reads put in that were only listed."""
         if self.reader is None:
             self.reader = np.zeros(self.size, np.uint8)
-        for (number, _), where in self.reads.items():
-            before = where.of(self.reader)
-            where.put(self.reader, np.where((before == 0) | (before == number), number, SEVERAL).astype(np.uint8))
-        self.reads.clear()
+        for (number, size), offsets in self.offsets.items():
+            self._put_reader(number, Lanes(np.concatenate(offsets), size))
+        for number, box in self.boxes:
+            self._put_reader(number, box)
+        self.offsets.clear()
+        self.boxes.clear()
+        self.listed = 0
         return self.reader
+
+    def _put_reader(self, number: int, where: Selection) -> None:
+        assert self.reader is not None
+        before = where.of(self.reader)
+        where.put(self.reader, np.where((before == 0) | (before == number), number, SEVERAL).astype(np.uint8))
 
 
 class Trail:
@@ -120,7 +141,6 @@ class Trail:
         f: Fragment | None,
         allocation: Allocation,
         where: Selection,
-        key: object,
         access: Access | Copy,
         waited: bool,
     ) -> None:
@@ -136,9 +156,7 @@ class Trail:
         if access.write:
             self._write(f, allocation, mine, where, access)
         else:
-            mine.reads[self.number, len(mine.reads) if key is None else key] = where
-            if len(mine.reads) > LONGEST:
-                mine.readers()
+            mine.list_read(self.number, where)
 
     def _with_writers(
         self, f: Fragment | None, allocation: Allocation, mine: Bytes, where: Selection, access: Access | Copy
@@ -148,7 +166,7 @@ class Trail:
         others = (writers != 0) & (writers != self.number)
         if access.ordered and mine.atomic is not None:
             others &= where.of(mine.atomic) == 0
-        if others.any():
+        if np.count_nonzero(others):
             self._report(f, allocation, mine, writers[others], access, True)
 
     def _write(
@@ -156,10 +174,10 @@ class Trail:
     ) -> None:
         if mine.writer is None:
             mine.writer = np.zeros(mine.size, np.uint8)
-        if mine.reads or mine.reader is not None:
+        if mine.offsets or mine.boxes or mine.reader is not None:
             readers = where.of(mine.readers())
             others = (readers != 0) & (readers != self.number)
-            if others.any():
+            if np.count_nonzero(others):
                 self._report(f, allocation, mine, readers[others], access, False)
         where.put(mine.writer, self.number)
         if access.ordered and mine.atomic is None:

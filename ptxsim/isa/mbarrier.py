@@ -49,9 +49,12 @@ def located(f: Fragment, at: int, place: Place) -> Iterator[tuple[MBarrier, np.n
     """(barrier, active lanes) for every mbarrier the lanes name; unknown ones are reported and left out."""
     addr, offset = np.asarray(place[0]), place[1]
     lanes = f.lanes()
-    own = addr[lanes] if addr.ndim else np.full(len(lanes), addr)
-    first = own[0]
-    groups = [(first, lanes)] if (own == first).all() else [(x, lanes[own == x]) for x in np.unique(own)]
+    groups = [(addr, lanes)]
+    if addr.ndim:
+        own = addr[lanes]
+        groups = [(own[0], lanes)]
+        if np.count_nonzero(own != own[0]):
+            groups = [(x, lanes[own == x]) for x in np.unique(own)]
     for x, where in groups:
         address = SharedAddress.of(int(x) + offset)
         bar = f.cta.mbarrier(address)
@@ -191,7 +194,7 @@ def mbarrier_wait(f: Fragment, spec: Test, place: Place, value: np.ndarray) -> n
             f.report(spec.at, "barrier", f"wait on a remote {bar}", lanes)
         done = bar.passed(_in_lanes(value, lanes), spec.parity)
         out[lanes] = done
-        if not done.all():
+        if np.count_nonzero(done) < len(lanes):
             failed = bar
             continue
         bar.waits[spec.at] = bar.waits.get(spec.at, 0) + 1
@@ -206,7 +209,7 @@ def mbarrier_wait(f: Fragment, spec: Test, place: Place, value: np.ndarray) -> n
         return out
     poll = Poll(spec.at, failed.offset, failed.phase)
     in_vain = f.poll == poll and f.stamp == cluster.progress
-    if found == 1 and not out.any() and (spec.spins or in_vain):
+    if found == 1 and not np.count_nonzero(out) and (spec.spins or in_vain):
         f.sleep(Wait(failed, spec.at, f.value(value) if spec.parity else None))
         failed.sleepers.append(f)
         failed.sleeps[spec.at] = failed.sleeps.get(spec.at, 0) + 1

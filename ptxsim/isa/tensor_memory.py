@@ -196,7 +196,9 @@ def tmem_ld(f: Fragment, spec: Transfer, addr: np.ndarray) -> np.ndarray:
 
 @runtime
 def tmem_st(f: Fragment, spec: Transfer, addr: np.ndarray, values: tuple[np.ndarray, ...]) -> None:
-    data = np.stack([np.broadcast_to(v, (f.n,)) for v in values])
+    data = np.empty((len(values), f.n), np.uint32)
+    for n, value in enumerate(values):
+        data[n] = value
     tm, observer = f.cta.tensor_memory, f.cta.cluster.observer
     f.cta.cluster.progress += 1
     for warp, lanes, rows, cols in _parts(f, spec, addr):

@@ -1,0 +1,78 @@
+"""The shadow of tensor memory, which is watched in cells of 16 lanes by one column."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .shadow import EPOCH, WHOLE, Event, Index, Words
+
+if TYPE_CHECKING:
+    from ..cta import CTA
+    from .clocks import Clocks
+
+COLUMNS, CELL_LANES = 512, 16
+CELLS = 128 // CELL_LANES  # of a column
+SMALL = 640  # so many row and column numbers, at most, whose cells are remembered
+
+
+class TensorWords(Words):
+    """The tensor memory of a CTA."""
+
+    def __init__(self, clocks: Clocks, cta: CTA) -> None:
+        super().__init__(clocks, cta, CELLS * COLUMNS)
+
+    def place(self, index: int) -> str:
+        lane = index % CELLS * CELL_LANES
+        lanes = f"lanes {lane} to {lane + CELL_LANES - 1}"
+        return f"tensor-memory column {index // CELLS} ({lanes}) of CTA {self.cta.rank}"
+
+    def deed(self, index: int) -> str:
+        at = int(self.at[index])
+        freed = at >= 0 and self.clocks.machine.program.instructions[at].parts[1] == "dealloc"
+        return "tcgen05.dealloc" if freed else "write"
+
+    def free(self, first: int, end: int, event: Event) -> None:
+        """Columns are given back: a write of all their cells that comes after everything done to them."""
+        if "race" not in self.checks:
+            return
+        index = slice(CELLS * first, CELLS * end)
+        self._after_writer(index, event, self.last[index], "frees")
+        self._after_readers(index, event, "frees")
+        self.how[index] = WHOLE
+        self.last[index], self.at[index] = event.epoch << EPOCH | event.actor, event.at
+
+    def forget(self, first: int, end: int) -> None:
+        """Columns begin a new life."""
+        index = slice(CELLS * first, CELLS * end)
+        self.last[index] = 0
+        for rows in self.readers.values():
+            rows[index] = 0
+
+
+def cells(rows: np.ndarray, cols: np.ndarray) -> Index:
+    """The watched cells of tensor memory that rows and columns touch: a slice where they are whole columns."""
+    if rows.size + cols.size <= SMALL and rows.dtype == cols.dtype == np.int64:
+        return _cells(rows.tobytes(), cols.tobytes())
+    return _join(_distinct(np.asarray(rows) // CELL_LANES), _distinct(cols))
+
+
+@lru_cache(maxsize=256)
+def _cells(rows: bytes, cols: bytes) -> Index:
+    """The same from the numbers' bytes."""
+    return _join(_distinct(np.frombuffer(rows, np.int64) // CELL_LANES), _distinct(np.frombuffer(cols, np.int64)))
+
+
+def _join(blocks: np.ndarray, columns: np.ndarray) -> Index:
+    first, end = int(columns[0]), int(columns[-1]) + 1
+    if len(blocks) == CELLS and len(columns) == end - first:
+        return slice(CELLS * first, CELLS * end)
+    found: np.ndarray = (columns[:, None] * CELLS + blocks[None, :]).ravel()
+    return found
+
+
+def _distinct(numbers: np.ndarray) -> np.ndarray:
+    """The different ones among small numbers, in order; np.unique takes three times as long."""
+    return np.flatnonzero(np.bincount(np.asarray(numbers).ravel()))
