@@ -31,13 +31,14 @@ class Wait:
 class MBarrier:
     """One mbarrier: expected and pending arrivals, pending transaction bytes, completed phases, sleepers."""
 
-    def __init__(self, cta: CTA, offset: int, count: int) -> None:
-        self.cta, self.offset = cta, offset
+    def __init__(self, cta: CTA, offset: int, count: int, at: int) -> None:
+        self.cta, self.offset, self.made_at = cta, offset, at
         self.expected = self.pending = count
         self.tx, self.phase = 0, 0
         self.sleepers: list[Fragment] = []
         self.signals: dict[tuple[int, int, int], int] = {}  # (instruction, rank, warp) → the last phase it arrived for
         self.expected_at: set[int] = set()  # the instructions that announced this phase's bytes
+        self.bytes_by: dict[int, int] = {}  # instruction → the bytes that it has sent for this phase
         self.waits: dict[int, int] = {}  # instruction → how often it found its phase complete
         self.sleeps: dict[int, int] = {}  # instruction → how often it had to wait
         self.fenced = False  # whether the thread that made it has executed a fence since
@@ -70,8 +71,10 @@ class MBarrier:
         if not -TX_LIMIT <= self.tx <= TX_LIMIT:
             self.cta.cluster.machine.report("barrier", f"transaction count out of range: {self}")
 
-    def complete_tx(self, count: int) -> None:
+    def complete_tx(self, count: int, at: int = -1) -> None:
+        """Bytes have come that an instruction asked for."""
         self.tx -= count
+        self.bytes_by[at] = self.bytes_by.get(at, 0) + count
         self._settle()
 
     def _settle(self) -> None:
@@ -83,6 +86,7 @@ class MBarrier:
         self.phase += 1
         self.pending = self.expected
         self.expected_at.clear()
+        self.bytes_by.clear()
         cluster.observer.mbarrier_completed(self)
         sleepers, self.sleepers = self.sleepers, []
         for f in sleepers:

@@ -46,6 +46,7 @@ class CTA:
         self.barriers: dict[int, NamedBarrier] = {}
         self.wgmma_commits: dict[int, int] = {}  # warp → wgmma groups it has closed
         self.unfinished: dict[tuple[int, int], int] = {}  # see pending.py: (warp, origin) → how many, or a serial
+        self.uncommitted = -1  # the last tcgen05.mma that no commit has followed
         self.fences: dict[int, int] = {}  # warp → how many wgmma.fence it has executed
         self.writes: dict[tuple[int, int], int] = {}  # see fences.py: (warp, write) → the fences before it
         self.written: dict[tuple[int, int], np.ndarray] = {}  # see unwritten.py: register → the threads that wrote it

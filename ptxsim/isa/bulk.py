@@ -136,7 +136,7 @@ class BytesLoad(Task):
         end = self.offset + self.size
         self.target.shared[self.offset : end] = data
         self.origin.cluster.observer.shared_copied(self.target, self.offset, end, self.origin, self.bar)
-        self.bar.complete_tx(self.size)
+        self.bar.complete_tx(self.size, self.origin.at)
 
     def _from_shared(self) -> np.ndarray:
         cta, start = self.origin.cta, SharedAddress.of(self.source).offset

@@ -69,7 +69,7 @@ class Answer(Task):
         for cta, bar in self.targets:
             cta.shared[self.offset : end] = answer
             cluster.observer.shared_copied(cta, self.offset, end, self.origin, bar)
-            bar.complete_tx(BYTES)
+            bar.complete_tx(BYTES, self.origin.at)
 
 
 @runtime

@@ -189,7 +189,7 @@ class RemoteStore(Task):
         end = self.offset + self.data.size
         self.target.shared[self.offset : end] = self.data
         self.origin.cluster.observer.shared_copied(self.target, self.offset, end, self.origin, self.bar)
-        self.bar.complete_tx(self.data.size)
+        self.bar.complete_tx(self.data.size, self.origin.at)
 
 
 @emits("st.async", results=0)

@@ -40,7 +40,7 @@ def mbarrier_init(f: Fragment, at: int, place: Place, count: np.ndarray | None) 
         elif count is None:
             target.mbarriers.pop(offset, None)
         else:
-            bar = target.mbarriers[offset] = MBarrier(target, offset, counts[n])
+            bar = target.mbarriers[offset] = MBarrier(target, offset, counts[n], at)
             f.cta.cluster.observer.mbarrier_made(f, bar, at)
     f.cta.cluster.progress += 1
 
@@ -131,7 +131,7 @@ def mbarrier_arrive(f: Fragment, spec: Arrival, place: Place, value: np.ndarray 
             bar.expect(count, spec.at)
             cluster.progress += 1
         if spec.completes:
-            bar.complete_tx(count)
+            bar.complete_tx(count, spec.at)
         if spec.arrives:
             arrivals = len(lanes) if spec.expects else count
             if spec.partial and arrivals >= bar.pending:

@@ -106,6 +106,7 @@ def tcgen05_mma(
         origin = f.issue(form.at, f.warp_of(lane))
         kept = list(mask) if any(mask) else None
         shape = (descriptor.m, descriptor.n, descriptor.k)
+        f.cta.uncommitted = form.at
         f.cta.cluster.machine.counts.product(form.kind, form.group, shape)
         work = TensorProduct(
             origin, form, descriptor, to, source_a, source_b, bool(accumulate), scale_a, scale_b, disabled=kept
@@ -205,6 +206,7 @@ def _commit(g: Generator, ins: Instruction) -> None:
 def tcgen05_commit(f: Fragment, at: int, place: Place, mask: np.ndarray | None) -> None:
     masks = [None] * f.count if mask is None else f.values(mask)
     f.report_repeats(at, "commit", f.addresses(place))
+    f.cta.uncommitted = -1
     for lane, address, bits in zip(f.lanes(), f.addresses(place), masks, strict=True):
         bar = SharedAddress.of(address)
         ranks = [bar.rank] if bits is None else ranks_of(bits)

@@ -69,7 +69,7 @@ class BoxLoad(Task):
         for cta, bar in self.targets:
             scatter_box(cta.shared, self.tensor, self.offset, box)
             self.origin.cluster.observer.shared_copied(cta, self.offset, end, self.origin, bar)
-            bar.complete_tx(self.tensor.transaction_bytes)
+            bar.complete_tx(self.tensor.transaction_bytes, self.origin.at)
 
 
 @dataclass(slots=True, eq=False)

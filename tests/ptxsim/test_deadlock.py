@@ -19,16 +19,20 @@ C: and.b32 %r4, %r9, 1;
 V: mbarrier.try_wait.parity.shared.b64 %p4, [%r1], %r4; @!%p4 bra V;
 mad.lo.u32 %r5, %r2, 4, %r1; ld.shared.u32 %r6, [%r5+128]; RELEASE
 add.u32 %r9, %r9, 1; setp.lt.u32 %p5, %r9, TURNS; @%p5 bra C; E:"""
+ANNOUNCE = "mbarrier.arrive.expect_tx.shared.b64 _, [%r1], BYTES;"
 RELEASE = "mbarrier.arrive.shared.b64 _, [%r1+8];"
 
 
-def deadlock(first: int = 1, size: int = 128, release: str = RELEASE, turns: int = 3) -> tuple[str, str]:
+def deadlock(
+    first: int = 1, size: int = 128, release: str = RELEASE, turns: int = 3, announce: str = ANNOUNCE, count: int = 32
+) -> tuple[str, str]:
     """The first clause of the finding, and the instruction it stands at; empty without a finding."""
-    body = PIPELINE.replace("FIRST", str(first)).replace("BYTES", str(size)).replace("RELEASE", release)
+    body = PIPELINE.replace(ANNOUNCE, announce).replace("[%r1+8], 32;", f"[%r1+8], {count};")
+    body = body.replace("FIRST", str(first)).replace("BYTES", str(size)).replace("RELEASE", release)
     body = body.replace("TURNS", str(turns))
     result = run_kernel(body, np.zeros(64, np.uint32), threads=64, shared=512, schedule="eager")
     found = [f for f in result.findings if f.kind == "deadlock"]
-    return (found[0].message.split("; CTA")[0], found[0].instruction) if found else ("", "")
+    return (found[0].message.split("; waiting: ")[0], found[0].instruction) if found else ("", "")
 
 
 def test_the_pipeline_as_it_should_be_does_not_deadlock() -> None:
@@ -41,13 +45,26 @@ def test_a_producer_whose_parity_is_flipped_comes_first() -> None:
 
 
 def test_bytes_that_nobody_sends_are_laid_to_who_announced_them() -> None:
-    message, _ = deadlock(size=144)
-    assert "fewer bytes came than were expected at PTX line" in message
+    message, instruction = deadlock(size=144)
+    assert "fewer bytes came than were expected at PTX line" in message and "128 came, sent at PTX line" in message
+    assert "expect_tx" in instruction
+
+
+def test_bytes_that_nobody_announced_are_laid_to_who_sent_them() -> None:
+    message, instruction = deadlock(announce="")
+    assert message.startswith("128 bytes have come") and "no mbarrier.arrive.expect_tx has announced them" in message
+    assert "cp.async.bulk" in instruction
+
+
+def test_a_count_that_is_too_large_is_laid_to_who_made_the_mbarrier() -> None:
+    message, _ = deadlock(count=33)
+    assert message.startswith("32 arrivals have come") and "made for 33 at PTX line" in message
 
 
 def test_a_consumer_that_never_releases_is_named_with_where_it_has_gone() -> None:
-    message, _ = deadlock(release="")
-    assert "nobody has ever arrived there" in message
+    message, instruction = deadlock(release="")
+    assert "nobody has ever arrived there" in message and "has to release it there" in message
+    assert "[%r1], %r4" in instruction  # the consumer's wait, behind which the release is missing
     message, _ = deadlock(turns=1)
     assert "warp 0 of CTA 0, which arrived for phase 0 at PTX line" in message and "has exited since" in message
 

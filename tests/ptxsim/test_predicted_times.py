@@ -311,7 +311,7 @@ def test_a_kernel_that_does_not_fit_is_one_clear_line() -> None:
 
 def test_a_deadlock_is_an_error_and_a_finding() -> None:
     body = "mov.u32 %r4, dyn; mbarrier.init.shared.b64 [%r4], 1;" + WAITED
-    with pytest.raises(ptxsim.PtxError, match="does not end: CTA"):
+    with pytest.raises(ptxsim.PtxError, match="does not end: nobody has ever arrived"):
         ptxsim.predict(launched(body, shared=64), CARD)
     assert [f.kind for f in run_kernel(body, shared=64, schedule="timed").findings] == ["deadlock"]
 
