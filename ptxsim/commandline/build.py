@@ -27,7 +27,8 @@ class Build:
         try:
             module = Module.from_file(self.ptx)
         except (UnicodeDecodeError, PtxError) as error:
-            raise Misuse(f"{self.ptx} is no PTX that can be read: {str(error).splitlines()[0][:200]}") from None
+            why = str(error).splitlines()[0].removeprefix(str(self.ptx)).lstrip(":")
+            raise Misuse(f"{self.ptx} is no PTX that can be read: {why[:200]}") from None
         if not module.kernels:
             raise Misuse(f"{self.ptx} has no kernel in it")
         return module
@@ -37,6 +38,8 @@ def find(place: Path, ptx: Path | None, function: str | None) -> Build:
     """The build in a folder, or that of an object (.o). Raises Misuse saying what is missing or what there is."""
     if not place.exists():
         raise Misuse(f"there is no folder or file {place}")
+    if place.is_file() and place.suffix not in (".o", ".obj", ".so"):
+        raise Misuse(f"{place} is no folder and no object (.o) that CuTe DSL exported")
     folder = place if place.is_dir() else place.parent
     obj = place if place.is_file() else _only(folder, ".o", "an object that CuTe DSL exported (export_to_c)")
     text = ptx or (obj.with_suffix(".ptx") if obj.with_suffix(".ptx").exists() else None)

@@ -65,6 +65,8 @@ def described(build: Build, parameters: Sequence[Parameter]) -> str:
 
 def prepare(build: Build, options: argparse.Namespace) -> Call:
     """Make what the command line names. Raises Misuse."""
+    if options.input_seed < 0:
+        raise Misuse(f"--input-seed {options.input_seed}: right would be zero or more")
     parameters = signature(build.object, build.function)
     specs = _with_streams([parse(text) for text in options.arg], parameters)
     if parameters and len(specs) != len(parameters):
@@ -75,9 +77,9 @@ def prepare(build: Build, options: argparse.Namespace) -> Call:
     values: list[Any] = []
     tensors: dict[str, HostTensor] = {}
     pending: list[tuple[HostTensor, tuple[str, ...]]] = []
-    extra = [parse(text) for text in options.also]
-    if any(x.name is None or not isinstance(x.value, TensorSpec) for x in extra):
-        raise Misuse("--also needs a name and a tensor: --also x=f16[64]")
+    extra = [parse(text) for text in options.also if "=" in text]
+    if len(extra) < len(options.also) or any(x.name is None or not isinstance(x.value, TensorSpec) for x in extra):
+        raise Misuse(f"--also {', '.join(options.also)}: each needs a name and a tensor, such as x=f16[64]")
     for n, spec in enumerate([*specs, *extra]):
         name = spec.name or names[n]
         if name in tensors:

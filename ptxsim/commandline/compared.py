@@ -67,7 +67,7 @@ def compare(expected: Expectation) -> Difference:
 
 def expectations(given: list[str], tolerance: float, call: Call) -> list[Expectation]:
     """What --expect asks for. Raises Misuse."""
-    if tolerance < 0:
+    if not tolerance >= 0:
         raise Misuse(f"--tolerance {tolerance:g}: right would be zero or more")
     out = []
     for text in given:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import sys
 import time
@@ -54,8 +55,7 @@ def _main(options: argparse.Namespace) -> int:
     if unknown:
         raise Misuse(f"--checks: no check {unknown[0]}{nearest(unknown[0], CHECKS)}; there are {', '.join(CHECKS)}")
     _check_schedule(options)
-    if options.predict is not None:
-        DeviceModel.load(options.predict)  # which raises for one that is not there, before anything runs
+    _check_prediction(options)
     if options.json:
         writable(options.json, f"--json {options.json}")
     call = prepare(compiled, options)
@@ -111,6 +111,23 @@ def _check_schedule(options: argparse.Namespace) -> None:
             raise Misuse(f"--schedule: {told}; there are {', '.join(known)}") from None
     if options.schedule != "search" and (options.runs is not None or options.seconds is not None):
         raise Misuse("--runs and --seconds are the budget of --schedule search")
+    if options.runs is not None and options.runs < 1:
+        raise Misuse(f"--runs {options.runs}: right would be one or more")
+    if options.seconds is not None and not options.seconds > 0:
+        raise Misuse(f"--seconds {options.seconds:g}: right would be more than zero")
+
+
+def _check_prediction(options: argparse.Namespace) -> None:
+    """Before anything runs: whether --predict can be done, and whether there is one to which its options belong."""
+    if options.predict is None:
+        if options.cold or options.clock_mhz is not None:
+            raise Misuse("--clock-mhz and --cold belong to --predict DEVICE")
+        return
+    if options.clock_mhz is not None and not options.clock_mhz > 0:
+        raise Misuse(f"--clock-mhz {options.clock_mhz:g}: right would be more than zero")
+    if importlib.util.find_spec("yaml") is None:
+        raise Misuse("--predict reads device files with PyYAML, which is not here: pip install PyYAML")
+    DeviceModel.load(options.predict)  # which raises for one that is not there
 
 
 def _plan(

@@ -125,6 +125,13 @@ def test_addresses_in_a_tensor_reach_what_also_defines(folder, capsys) -> None:
         ([X, Y, N, "--function=scal"], "exports no function scal (is scale meant?); it has gather, scale"),
         ([X, Y, N, "--ptx=none.ptx"], "--ptx: there is no file none.ptx"),
         ([X, Y, N, "--sm-count=0"], "--sm-count 0: right would be one or more"),
+        ([X, Y, N, "--input-seed=-1"], "--input-seed -1: right would be zero or more"),
+        ([X, Y, N, "--tolerance=nan"], "--tolerance nan: right would be zero or more"),
+        ([X, Y, N, "--schedule=search", "--runs=0"], "--runs 0: right would be one or more"),
+        ([X, Y, N, "--schedule=search", "--seconds=-1"], "--seconds -1: right would be more than zero"),
+        ([X, Y, N, "--cold"], "--clock-mhz and --cold belong to --predict"),
+        ([X, Y, N, "--predict=h200", "--clock-mhz=-3"], "--clock-mhz -3: right would be more than zero"),
+        ([X, Y, N, "--also=p"], "--also p: each needs a name and a tensor"),
         (["--arg=f16[64]", Y, N], "argument «f16[64]» (x): TypeError: Mismatched Tensor on argument #0"),
     ],
 )
@@ -159,6 +166,7 @@ def test_folders_that_cannot_be_used_say_why(folder, capsys, tmp_path) -> None:
         return err
 
     assert "there is no folder or file nowhere" in refused("nowhere")
+    assert "kernel.ptx is no folder and no object (.o)" in refused(folder / "kernel.ptx")
     Path("empty").mkdir()
     assert "empty needs one .o file" in refused("empty")
     (folder / "build.json").write_text("{'function'}")
@@ -196,6 +204,12 @@ def test_a_card_s_time_is_predicted_and_called_so(folder, capsys) -> None:
     assert json.loads(Path("r.json").read_text())["predicted"]["microseconds"] > 0
     status, out, err = said(capsys, folder, X, Y, N, "--predict=h2000")
     assert status == 2 and not out and "no device 'h2000': one of b200" in err
+
+
+def test_without_yaml_a_prediction_is_refused_in_one_line(folder, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    status, out, err = said(capsys, folder, X, Y, N, "--predict=h200")
+    assert status == 2 and not out and err.endswith("not here: pip install PyYAML\n") and err.count("\n") == 1
 
 
 def test_progress_is_told_where_it_is_wanted(folder, capsys, monkeypatch) -> None:
