@@ -68,6 +68,11 @@ class Origin:
         return self.fragment.cta.cluster
 
     @property
+    def place(self) -> str:
+        """Where the instruction stands: its PTX line and its source line."""
+        return self.cluster.machine.program.instructions[self.at].place
+
+    @property
     def line(self) -> int:
         """The PTX line of the instruction."""
         return self.cluster.machine.program.instructions[self.at].line
@@ -81,6 +86,7 @@ class Task:
 
     __slots__ = ()
     kind: Kind
+    origin: Origin
 
     @property
     def label(self) -> str:
@@ -90,6 +96,10 @@ class Task:
     def run(self) -> None:
         """Do the work at the moment the schedule has picked."""
         raise NotImplementedError
+
+    def brings(self, cta: CTA, offset: int) -> bool:
+        """Whether it will write a byte of a CTA's shared memory."""
+        return False
 
 
 class Pipes:
@@ -107,6 +117,10 @@ class Pipes:
         else:
             self.queues[pipe] = deque([task])
             self.heads[task.kind] += 1
+
+    def bringing(self, cta: CTA, offset: int) -> Task | None:
+        """A task that waits its turn and will write a byte of a CTA's shared memory."""
+        return next((t for queue in self.queues.values() for t in queue if t.brings(cta, offset)), None)
 
     def own(self, rank: int) -> Pipe:
         """A pipe for work that nothing orders with any other."""

@@ -92,6 +92,10 @@ class Words:
         """What the last writer of a word did."""
         return "write"
 
+    def under_way(self, index: int) -> str:
+        """Which work that will write a word waits its turn, as the end of a sentence."""
+        return ""
+
     def touch(self, index: Index, event: Event, write: bool) -> None:
         if write:
             self.write(index, event)
@@ -142,8 +146,9 @@ class Words:
     def _check_written(self, index: Index, event: Event, writer: np.ndarray) -> None:
         nobody = writer == 0
         if np.count_nonzero(nobody):
-            where, who = self.place(_first(index, nobody)), self.clocks.names[event.actor]
-            self._report("uninitialised", f"{who} reads {where}, which nobody wrote", event)
+            n, who = _first(index, nobody), self.clocks.names[event.actor]
+            message = f"{who} reads {self.place(n)}, which nobody wrote{self.under_way(n)}"
+            self._report("uninitialised", message, event)
 
     def _after_writer(self, index: Index, event: Event, last: np.ndarray, verb: str) -> bool:
         """Report a race with the last writer; whether there is one."""
@@ -257,6 +262,12 @@ class SharedWords(Words):
 
     def place(self, index: int) -> str:
         return f"shared offset {4 * index} of CTA {self.cta.rank}"
+
+    def under_way(self, index: int) -> str:
+        task = self.cta.cluster.pipes.bringing(self.cta, 4 * index)
+        if task is None:
+            return ""
+        return f": the copy at {task.origin.place}, which brings it, has not been waited for"
 
     def forget(self, offset: int, size: int) -> None:
         """Bytes that hold no data any more."""

@@ -129,6 +129,9 @@ class BytesLoad(Task):
     def label(self) -> str:
         return "bulk copy"
 
+    def brings(self, cta: CTA, offset: int) -> bool:
+        return cta is self.target and self.offset <= offset < self.offset + self.size
+
     def run(self) -> None:
         data = self._from_shared() if self.from_shared else self._from_global()
         if data is None:

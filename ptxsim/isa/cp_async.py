@@ -40,6 +40,10 @@ class ThreadCopies(Task):
     def label(self) -> str:
         return "cp.async"
 
+    def brings(self, cta: CTA, offset: int) -> bool:
+        to = [move.to for move in self.moves if move.to.rank == cta.rank]
+        return any(address.offset <= offset < address.offset + self.size for address in to)
+
     def run(self) -> None:
         for move in self.moves:
             self._copy(move)
@@ -184,6 +188,9 @@ class RemoteStore(Task):
     @property
     def label(self) -> str:
         return f"st.async, line {self.origin.line}"
+
+    def brings(self, cta: CTA, offset: int) -> bool:
+        return cta is self.target and self.offset <= offset < self.offset + self.data.size
 
     def run(self) -> None:
         end = self.offset + self.data.size

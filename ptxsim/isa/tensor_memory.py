@@ -8,13 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..cta import CTA
 from ..formats import U32
 from ..generator import Generator
 from ..pending import is_load
 from ..registry import emits, runtime
 from ..syntax import Instruction, Operand, items
+from ..tensor_product import TensorProduct
 from ..tmem import COLUMNS, LANES, shape_index
 from ..warp import Fragment
+from ..work import Pipe
 
 _SPLIT = "16x32bx2"
 _SHAPES = ("32x32b", "16x64b", "16x128b", "16x256b", _SPLIT)
@@ -181,7 +184,7 @@ def tmem_ld(f: Fragment, spec: Transfer, addr: np.ndarray) -> np.ndarray:
         if tm.unwritten(rows, cols):
             bad = ~tm.written[rows, cols]
             where = f"lane {int(rows[bad][0])}, column {int(cols[bad][0])}"
-            f.report(spec.at, "uninitialised", f"tcgen05.ld of tensor memory nobody wrote: {where}")
+            f.report(spec.at, "uninitialised", f"tcgen05.ld of tensor memory nobody wrote: {where}{_under_way(cta)}")
         observer.tmem_access(f, spec.at, warp, tm, rows, cols, False)
         if spec.packed:
             words = (words[0::2] & np.uint32(0xFFFF)) | (words[1::2] << np.uint32(16))
@@ -192,6 +195,13 @@ def tmem_ld(f: Fragment, spec: Transfer, addr: np.ndarray) -> np.ndarray:
             cta.unfinished[warp, spec.at] = observer.serial
     assert out is not None  # a fragment has an active lane
     return out
+
+
+def _under_way(cta: CTA) -> str:
+    """Which products of a CTA wait their turn, as the end of a sentence."""
+    queue = cta.cluster.pipes.queues.get(Pipe("tcgen05", cta.rank), ())
+    product = next((task for task in queue if isinstance(task, TensorProduct)), None)
+    return "" if product is None else f"; the product at {product.origin.place} has not been waited for"
 
 
 @runtime

@@ -63,6 +63,10 @@ class BoxLoad(Task):
     def label(self) -> str:
         return f"TMA load, line {self.origin.line}"
 
+    def brings(self, cta: CTA, offset: int) -> bool:
+        here = any(target is cta for target, _ in self.targets)
+        return here and self.offset <= offset < self.offset + self.tensor.transaction_bytes
+
     def run(self) -> None:
         box = fetch_box(self.origin, self.tensor, self.corner)
         end = self.offset + box.size

@@ -248,6 +248,9 @@ def test_cp_async_without_a_wait_is_noticed(rng) -> None:
             checks=("race", "uninitialised"),
         )
         assert {f.kind for f in result.findings} & {"race", "uninitialised"}, schedule
+        told = [f.message for f in result.findings if f.kind == "uninitialised"]
+        assert not told or ("the copy at PTX line" in told[0] and "has not been waited for" in told[0])
+    assert told  # under «late»
 
 
 PHASES = """mov.u32 %r1, %tid.x; mov.u32 %r2, dyn; setp.ne.u32 %p1, %r1, 0; @%p1 bra GO;
