@@ -9,6 +9,7 @@ machine of a file in tests/machines; its cards are empty files that Slurm counts
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
@@ -183,13 +184,22 @@ class Cluster:
         step.write_text(f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec {shutil.which("srun")} "$@"\n')
         step.chmod(0o755)
         cases = [
-            f'{node.name}) echo "export CUTESNAKE_MACHINE={MACHINES / node.machine}.json" ;;'
+            f'{node.name}) echo "export CUTESNAKE_MACHINE={self._write_machine(node)}" ;;'
             for node in self.nodes
             if node.machine != "none"
         ]
         prolog = folder / "prolog"
         prolog.write_text(PROLOG.format(cases="\n".join(cases), none=MACHINES / "none.json"))
         prolog.chmod(0o755)
+
+    def _write_machine(self, node: Node) -> Path:
+        """The machine of a node, whose cards have numbers of their own: those of one number would be one card."""
+        machine = json.loads((MACHINES / f"{node.machine}.json").read_text())
+        for place, card in enumerate(machine["devices"]):
+            card["uuid_hash"] = f"{node.name}card{place}"
+        path = self.folder / f"{node.name}.json"
+        path.write_text(json.dumps(machine))
+        return path
 
     def _start_munge(self) -> None:
         key = self.folder / "munge.key"

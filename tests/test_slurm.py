@@ -20,8 +20,8 @@ from slurm_cluster import MACHINES, Cluster, Node, missing
 PLUGIN = "snakemake_executor_plugin_slurm"
 NODES = (
     Node("cpu1", "cpu", processors=8),
-    Node("gpu1", "gpu", machine="h200", cards=1, kind="h200"),
-    Node("gpu2", "gpu", machine="b200", cards=1, kind="b200"),
+    *(Node(f"gpu{number}", "gpu", machine="h200", cards=1, kind="h200") for number in (1, 2, 3)),
+    Node("gpu4", "gpu", machine="b200", cards=1, kind="b200"),
 )
 CLASSES = """
 classes:
@@ -51,7 +51,7 @@ PRETEND = """
 
 def measure(case):
     import pathlib, time
-    pathlib.Path("under_way").touch()
+    pathlib.Path(f"under_way_{{case.workload.id}}").touch()
     time.sleep({seconds})
     return {metrics!r}, None
 """
@@ -194,6 +194,7 @@ def test_a_report_over_classes_of_nodes_and_a_change(run) -> None:
     assert batches["batch"] == 4 and "compile" not in batches and "correctness" not in batches
 
 
+@pytest.mark.by_hand  # test_travel.py has what is said, without Slurm
 def test_a_node_with_another_driver_measures_nothing(run) -> None:
     run.configure("5")
     path = run.project / "results/machine/h200.json"
@@ -206,38 +207,34 @@ def test_a_node_with_another_driver_measures_nothing(run) -> None:
     assert "this machine is not what the plan says: its driver is 580.159.04 here, planned was 570.1" in said
 
 
-@pytest.mark.by_hand
 def test_a_lost_node_a_preempted_job_and_a_cancelled_one_are_run_again(run) -> None:
-    """Each in the middle of a measurement, which takes long enough the first time and is quick the second."""
-    mark = run.project / "under_way"
+    """All three in the middle of a measurement, which takes long enough the first time and is quick the second."""
+    cluster = run.cluster
 
-    def lose() -> None:
-        run.cluster.kill_node("gpu1")
-        run.cluster.start_node("gpu1")
-
-    def jobs(state: str) -> list[str]:
-        return run.cluster.run("squeue", "--noheader", "--partition=gpu", f"--state={state}", "--format=%i").split()
-
-    def preempt() -> None:
-        where = ("--partition=urgent_gpu", "--nodelist=gpu1", "--exclusive", "--output=/dev/null")
-        run.cluster.run("sbatch", *where, "--wrap=sleep 1")
-        wait_for(lambda: jobs("PENDING"), "the job to go back into the queue", run)
-        for job in jobs("PENDING"):  # Slurm lets it wait for two minutes
-            run.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")
-
-    def cancel() -> None:
-        for job in jobs("RUNNING"):
-            run.cluster.run("scancel", job)
+    def jobs(state: str) -> list[list[str]]:
+        """Number and node of the jobs on GPU nodes that are in a state."""
+        states = ("--noheader", "--partition=gpu", f"--state={state}", "--sort=i", "--format=%i %N")
+        return [line.split() for line in cluster.run("squeue", *states).splitlines()]
 
     run.configure("[5, 6, 7, 8, 9]")
-    for rows, harm in ((7, lose), (8, preempt), (9, cancel)):
-        path = RECORDS.format("correctness", "sm_90a", "h200").replace("*", "fp32_t256_v4").replace("m5", f"m{rows}")
-        pretend(run.project, 10)
-        mark.unlink(missing_ok=True)
-        started = run.start(path)
-        wait_for(mark.exists, "a measurement", run)
-        pretend(run.project, 0.05)
-        harm()
-        said = run.end(started)
-        assert started.returncode == 0, f"{harm.__name__}: {said[-4000:]}"
-        assert json.loads((run.project / path).read_text())["status"] == "ok"
+    wanted = RECORDS.format("correctness", "sm_90a", "h200").replace("*", "fp32_t256_v4")
+    paths = [wanted.replace("m5", f"m{rows}") for rows in (7, 8, 9)]
+    pretend(run.project, 60)
+    for mark in run.project.glob("under_way*"):
+        mark.unlink()
+    started = run.start(*paths)
+    wait_for(lambda: len(list(run.project.glob("under_way*"))) == 3, "three measurements", run)
+    pretend(run.project, 0.05)
+    (_, lost), (preempted, taken), (cancelled, _) = jobs("RUNNING")
+    cluster.run("scancel", cancelled)
+    urgent = ("--partition=urgent_gpu", f"--nodelist={taken}", "--exclusive", "--output=/dev/null")
+    cluster.run("sbatch", *urgent, "--wrap=sleep 1")
+    cluster.kill_node(lost)
+    cluster.start_node(lost)
+    wait_for(lambda: preempted in [number for number, *_ in jobs("PENDING")], "the job to be put back", run)
+    cluster.run("scontrol", "update", f"JobId={preempted}", "StartTime=now")  # Slurm lets it wait for two minutes
+    said = run.end(started)
+    assert started.returncode == 0, said[-4000:]
+    assert "Restarts=1" in cluster.run("scontrol", "show", "job", preempted), "it was put back into the queue by Slurm"
+    assert said.count("Trying to restart job") == 2, "the lost one and the cancelled one were started again"
+    assert [json.loads((run.project / path).read_text())["status"] for path in paths] == ["ok"] * 3

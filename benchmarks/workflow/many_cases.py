@@ -2,10 +2,13 @@
 
     .venv/bin/python benchmarks/workflow/many_cases.py plan [cases] [cases per job]
     .venv/bin/python benchmarks/workflow/many_cases.py run [cases] [cards]
+    .venv/bin/python benchmarks/workflow/many_cases.py restart [cases] [cards]
 
-Both work in a copy of the project, on one build of `elementwise_add` with as many workloads as cases. `plan` is a dry
+All work in a copy of the project, on one build of `elementwise_add` with as many workloads as cases. `plan` is a dry
 run of checking and timing each, five times. `run` does it: to measure is to wait for 50 ms, workers import no torch,
-and everything else is real, with as many jobs at once as cards. What counts is processor time, so that other work on
+and everything else is real, with as many jobs at once as cards. `restart` kills the main process of such a run when a
+quarter of the records is there, starts it again when its jobs have ended, and says after how many seconds the next
+record is written; it ends there. What counts is processor time, so that other work on
 the machine does not. Nothing that comes out is a measurement of a kernel, and nothing is kept.
 """
 
@@ -19,6 +22,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "workflow/scripts")]
@@ -27,6 +31,7 @@ import sample  # noqa: E402
 from project import append, copy_project, replace  # noqa: E402
 
 REPEATS = 5
+QUIET_SECONDS = 5.0  # without a new record after which jobs of a killed run are held to have ended
 SWEEP = """targets: [sm_90a]
 stages: [correctness, timing]
 operators: [elementwise_add]
@@ -70,19 +75,51 @@ def run(cases: int, cards: int) -> None:
         subprocess.run(command("compiled"), cwd=project, env=environment(project), check=True, capture_output=True)
         began = time.monotonic()
         with (Path(folder) / "log").open("w") as log:
-            process = subprocess.Popen(
-                command("measured", cores=cards), cwd=project, env=environment(project), stdout=log, stderr=log
-            )
+            process = start(project, cards, log)
             seconds, peak = 0.0, 0.0
             while process.poll() is None:
                 seconds, peak = used(process.pid) or (seconds, peak)
                 time.sleep(0.2)
-        made = sum(1 for stage in ("correctness", "timing") for _ in (project / "results" / stage).rglob("*.json"))
+        made = records(project)
         wall, each = time.monotonic() - began, 1e3 * seconds / cases
         print(f"run: {made} of {2 * cases} records, exit {process.returncode}, {wall:.0f} s by the clock")
         print(f"main process: {seconds:.1f} s of a processor, {each:.1f} ms a case, {peak:.0f} MB at most")
         if process.returncode:
             sys.exit((Path(folder) / "log").read_text()[-3000:])
+
+
+def start(project: Path, cards: int, log: IO[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command("measured", cores=cards), cwd=project, env=environment(project), stdout=log, stderr=log
+    )
+
+
+def records(project: Path) -> int:
+    return sum(1 for stage in ("correctness", "timing") for _ in (project / "results" / stage).rglob("*.json"))
+
+
+def restart(cases: int, cards: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("w") as log:
+        project = prepared(Path(folder), cases, cards, 50)
+        subprocess.run(command("compiled"), cwd=project, env=environment(project), check=True, capture_output=True)
+        first = start(project, cards, log)
+        while first.poll() is None and records(project) < cases // 2:
+            time.sleep(0.5)
+        first.kill()
+        first.wait()
+        before = -1
+        while before != (before := records(project)):  # what was under way ends by itself
+            time.sleep(QUIET_SECONDS)
+        began = time.monotonic()
+        second = start(project, cards, log)
+        while second.poll() is None and records(project) == before:
+            time.sleep(0.1)
+        wall = time.monotonic() - began
+        seconds, peak = used(second.pid) or (float("nan"), float("nan"))
+        print(f"restart: killed at {before} of {2 * cases} records; the next one after {wall:.1f} s by the clock")
+        print(f"main process until then: {seconds:.1f} s of a processor, {peak:.0f} MB at most")
+        second.terminate()
+        second.wait()
 
 
 def used(process: int) -> tuple[float, float] | None:
@@ -121,7 +158,7 @@ def environment(project: Path) -> dict[str, str]:
 
 
 def main(what: str, *numbers: str) -> None:
-    action, usual = {"plan": (plan, (20_000, 50)), "run": (run, (10_000, 64))}[what]
+    action, usual = {"plan": (plan, (20_000, 50)), "run": (run, (10_000, 64)), "restart": (restart, (10_000, 64))}[what]
     action(*map(int, numbers), *usual[len(numbers) :])
 
 
