@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cutesnake import catalog
 from cutesnake.catalog import kernel_files, load_kernel, load_operator, operators
 from cutesnake.dsls import DSLS
 from cutesnake.places import ROOT
@@ -28,6 +29,15 @@ def sweep(operator: str) -> Sweep:
 
 def test_every_operator_is_in_the_default_experiment() -> None:
     assert sorted(DEFAULT["operators"]) == operators()
+
+
+def test_of_the_files_of_an_operator_only_the_kernels_own_is_looked_into(monkeypatch) -> None:
+    """Each job does so; parsing all kernels of an operator for each took a tenth of a run that has nothing to do."""
+    looked_into: list[Path] = []
+    monkeypatch.setattr(catalog, "_sets_dsl", lambda path: looked_into.append(path) or True)
+    found = catalog.kernel_file("mla_decode", "cute_sm90")
+    assert found == ROOT / "kernels/mla_decode/cute_sm90/__init__.py" and looked_into == [found]
+    assert catalog.kernel_file("mla_decode", "no_such_kernel") is None
 
 
 @pytest.mark.parametrize("operator", operators())

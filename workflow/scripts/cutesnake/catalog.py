@@ -114,15 +114,31 @@ def kernel_files(operator: str) -> dict[str, Path]:
     A file that cannot be parsed is taken for a kernel if it looks like one: its error is told when it is loaded.
     """
     found: dict[str, Path] = {}
-    for folder in folders(operator):
-        modules = {path.stem: path for path in sorted(folder.glob("*.py"))}
-        modules |= {path.parent.name: path for path in sorted(folder.glob("*/__init__.py"))}
-        found |= {name: path for name, path in modules.items() if name not in found and _sets_dsl(path)}
+    for name, path in _modules(operator):
+        if name not in found and _sets_dsl(path):
+            found[name] = path
     return dict(sorted(found.items()))
 
 
+def kernel_file(operator: str, kernel: str) -> Path | None:
+    """The same of one kernel; the others' files are not looked at."""
+    return next((path for name, path in _modules(operator) if name == kernel and _sets_dsl(path)), None)
+
+
+def _modules(operator: str) -> Iterator[tuple[str, Path]]:
+    """Names and files of what may be a kernel, in the order in which they are looked for."""
+    for folder in folders(operator):
+        modules = {path.stem: path for path in sorted(folder.glob("*.py"))}
+        modules |= {path.parent.name: path for path in sorted(folder.glob("*/__init__.py"))}
+        yield from modules.items()
+
+
 def _sets_dsl(path: Path) -> bool:
-    text = path.read_text(encoding="utf-8", errors="replace")
+    return _text_sets_dsl(path.read_text(encoding="utf-8", errors="replace"))
+
+
+@functools.cache
+def _text_sets_dsl(text: str) -> bool:
     if not re.search(r"^DSL\b", text, re.MULTILINE):
         return False
     try:
@@ -222,7 +238,7 @@ def load_kernel(operator: str, kernel: str) -> Kernel:
 
 @functools.cache
 def _kernel(operator: str, kernel: str, paths: str) -> ModuleType:
-    path = kernel_files(operator).get(kernel)
+    path = kernel_file(operator, kernel)
     where = label(path) if path else f"kernels/{operator}/{kernel}.py"
     if path is None:
         known = ", ".join(kernel_files(operator))
@@ -314,7 +330,7 @@ def blame(operator: str, kernel: str, error: BaseException, whole: bool = False)
 
     One line, or with `whole` all that the error says. Of an error without words, the line of the source.
     """
-    path = kernel_files(operator).get(kernel)
+    path = kernel_file(operator, kernel)
     place, source = label(path) if path else f"kernels/{operator}/{kernel}", ""
     for frame in reversed(_frames(error)):
         if (name := label(Path(frame.filename))).startswith(f"kernels/{operator}/"):

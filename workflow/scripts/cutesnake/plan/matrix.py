@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cutesnake.catalog import ContractError, blame, kernel_files, label, load_kernel, load_operator
+from cutesnake.catalog import ContractError, blame, kernel_file, label, load_kernel, load_operator
 from cutesnake.contract import INSTALLED, Kernel, Variant, Workload
 from cutesnake.dsls import UNKNOWN
 from cutesnake.plan import asked
@@ -213,7 +213,7 @@ def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, r
         part.sources[operator, kernel] = module.SOURCE
         _plan_kernel(part, experiment, sweep, kernel, module, results)
     except ContractError as error:
-        path = kernel_files(operator).get(kernel)
+        path = kernel_file(operator, kernel)
         place = label(path) if path else kernel
         reason = str(error) if "kernels/" in str(error) or path is None else f"{place}: {error}"
     except Exception as error:  # whatever its own functions raise is the kernel's fault, and only its own

@@ -77,12 +77,14 @@ def closure(*modules: str, baked: bool = False) -> frozenset[Path]:
     With `baked`, imports inside what is marked `@not_baked` are left out: no build depends on it.
     """
     found: set[Path] = set()
-    waiting = list(modules)
+    seen, waiting = set(modules), list(modules)
     while waiting:
         for path in _module_files(waiting.pop()):
             if path not in found:
                 found.add(path)
-                waiting += _imported(path, baked) if path.suffix == ".py" else ()
+                more = _imported(path, baked) if path.suffix == ".py" else ()
+                waiting += (name for name in more if name not in seen)
+                seen.update(more)
     return frozenset(found)
 
 
