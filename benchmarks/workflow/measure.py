@@ -27,14 +27,16 @@ from project import copy_project  # noqa: E402
 
 CASES = """targets: [sm_90a]
 stages: [timing]
-operators:
+operators: [elementwise_add]
+correctness: {seeds: [0]}
+timing: {max_seconds: 1, max_noise_percent: 1}
+sweeps:
   elementwise_add:
     kernels: [cute, cutile]
     dtypes: [fp32]
+    distributions: [randn]
     workloads: [{rows: [%s], columns: 4096}]
-correctness: {seeds: [0], distributions: [randn]}
-timing: {max_seconds: 1, max_noise_percent: 1}
-profile: {workloads: []}
+    profile: []
 """
 
 
