@@ -2,6 +2,9 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +15,7 @@ from cutesnake import record
 from cutesnake.evidence.gather import read_records
 from cutesnake.measure import batch, stage, worker
 from cutesnake.measure.worker import WorkerError
+from cutesnake.places import SCRIPTS
 from cutesnake.plan.batches import MANY, TOGETHER, cases_per_job, make_batches
 from project import TINY, append, copy_project, jobs, replace, snakemake
 
@@ -32,6 +36,18 @@ sweeps:
     profile: []
 """
 PRETEND = "\n\ndef measure(case):\n    return {metrics!r}, None\n"
+INTERRUPTED = """
+import signal, time
+from concurrent.futures import ThreadPoolExecutor
+from cutesnake.measure import batch
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background process begins without it
+def measure():
+    time.sleep(0.3)
+    print(1, flush=True)
+    time.sleep(60)
+with ThreadPoolExecutor(2) as pool:
+    batch._faults_of([pool.submit(measure)], pool)
+"""
 TIMED = sample.timing("cute", sample.workloads()[0], 1.0)
 
 
@@ -113,6 +129,14 @@ def test_only_what_is_missing_stale_or_damaged_is_measured(measured) -> None:
     assert measured.run() == ["b1"], "a figure that somebody changed"
     assert measured.run("two") == ["b1", "b2"]
     assert set(read_records(["results/batch/b0.json"])) == {"results/timing/b1.json", "results/timing/b2.json"}
+
+
+def test_an_interrupted_batch_does_not_wait_for_the_case_under_way() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    job = subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, env=environment)
+    assert job.stdout.readline() == b"1\n"
+    job.send_signal(signal.SIGINT)
+    assert job.wait(timeout=20) == 128 + signal.SIGINT
 
 
 def test_a_fault_of_the_machine_costs_its_case_and_not_the_batch(measured) -> None:

@@ -19,6 +19,7 @@ from cutesnake.build import cute as cute_build
 from cutesnake.build.compile import CompileError, compile_build
 from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.contract import Variant
+from cutesnake.fault import describe
 from cutesnake.load import cute as cute_load
 from cutesnake.load.build import LoadedBuild
 from cutesnake.places import ROOT
@@ -263,6 +264,25 @@ def test_a_build_made_on_scratch_is_as_one_made_beside_its_place(toy, tmp_path, 
     assert entry["reason"] == "kernels/toy/kernel.py:16: ValueError: ./kernel.py:3: error: no such operand"
     with pytest.raises(CompileError, match="builds cannot be made there"):
         toy("works", scratch=tmp_path / "missing")
+
+
+def test_a_full_scratch_is_told_and_the_earlier_build_stays(toy, tmp_path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", scratch], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        toy("works")
+        with pytest.raises(OSError, match="No space left"):
+            (scratch / "others").write_bytes(bytes(1 << 20))
+        with pytest.raises(OSError) as caught:
+            toy("works again", scratch=scratch)
+        assert "the disk is full; free some space and run again" in describe(caught.value)
+        assert (toy.folder / "kernel.ptx").read_text() == "works"
+        assert names(toy.folder) == ["build.json", "kernel.ptx"] and names(scratch) == ["others"]
+    finally:
+        subprocess.run(["umount", "-l", scratch], check=True)
 
 
 @pytest.mark.slow

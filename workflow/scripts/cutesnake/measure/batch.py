@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -59,6 +61,8 @@ def _faults_of(cases: Sequence[Future[None]], pool: ThreadPoolExecutor) -> list[
             if not isinstance(error, Exception) or not is_foreseen(error):
                 raise error
             faults.append(describe(error))
+    except KeyboardInterrupt:  # Python would wait for threads that wait for a measurement; so the worker ends it
+        os._exit(128 + signal.SIGINT)
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         raise
