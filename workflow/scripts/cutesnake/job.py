@@ -7,7 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ THREADS = (
     *("VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS"),
 )
 FOLDERS = ("TMPDIR", "TMP", "TEMPDIR", "TEMP")
+
+Files = str | Sequence[str]  # of an input that a rule names
 
 
 def do(kind: str | None, name: str, log: str, task: str, /, **arguments: Any) -> None:
@@ -45,6 +47,11 @@ def do_here(name: str, log: str, task: str, arguments: Mapping[str, Any]) -> Non
 
     with one_line(name, log):
         forks.call(task, arguments)
+
+
+def listed(files: Files) -> list[str]:
+    """The paths; Snakemake hands a single one over as a string."""
+    return [files] if isinstance(files, str) else list(files)
 
 
 def run_script(path: str) -> None:

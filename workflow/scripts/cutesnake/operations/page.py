@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from cutesnake import html, record
+from cutesnake.job import Files, listed
 from cutesnake.operations.table import make_table, read_builds, read_operations
 
 Record = dict[str, Any]
 SHOWN = 3  # builds of an operation that are shown; the record has them all
 
 
-def write_files(
-    builds: str | Sequence[str], checks: str | Sequence[str], operations: str, front: str, output: str, page: str
-) -> None:
-    """The record `output` and the page from the records of builds and of simulated checks; one comes as a string."""
-    builds, checks = ([files] if isinstance(files, str) else files for files in (builds, checks))
-    table = make_table(read_operations(operations), read_builds(builds, checks))
+def write_files(builds: Files, checks: Files, operations: str, front: str, output: str, page: str) -> None:
+    """The record `output` and the page from the records of builds and of simulated checks."""
+    table = make_table(read_operations(operations), read_builds(listed(builds), listed(checks)))
     record.write("operations", output, table)
     write_page(table, front, page)
 

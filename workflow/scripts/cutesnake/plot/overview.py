@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from cutesnake import record
+from cutesnake.job import Files, listed
 from cutesnake.plot.style import INK, LINE, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled, to_svg
 
 Record = dict[str, Any]
@@ -23,10 +24,9 @@ COARSE = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
 FINE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
 
-def overview_files(comparisons: str | Sequence[str], folder: str) -> None:
-    """`write_overview` as its script calls it: with the paths of the comparisons; one comes as a string."""
-    paths = [comparisons] if isinstance(comparisons, str) else comparisons
-    write_overview((record.read("compare", path) for path in paths), folder)
+def overview_files(comparisons: Files, folder: str) -> None:
+    """`write_overview` as its script calls it: with the paths of the comparisons."""
+    write_overview((record.read("compare", path) for path in listed(comparisons)), folder)
 
 
 def write_overview(comparisons: Iterable[Record], folder: Path | str) -> Record:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,9 @@ import yaml
 
 from cutesnake import record
 from cutesnake.evidence.gather import load_evidence
+from cutesnake.job import Files, listed
 from cutesnake.measure.case import commit
 from cutesnake.report.page import Contents, write_report
-
-Files = str | Sequence[str]
 
 
 def report_files(
@@ -26,15 +25,15 @@ def report_files(
     """
     # Folders of the user's own by their names: the machine's part of a path stays out of reports.
     shown = {**config, "kernel_paths": [Path(path).name for path in config.get("kernel_paths", [])]}
-    comparisons = [record.read("compare", path) for path in _all(files["comparisons"])]
-    changes = [record.read("change", path) for path in _all(files["changes"])]
+    comparisons = [record.read("compare", path) for path in listed(files["comparisons"])]
+    changes = [record.read("change", path) for path in listed(files["changes"])]
     if changes:
         shown["baseline"] = changes[0]["baseline"]["label"]
-    folder, overview, anatomy = Path(_one(files["pictures"])), files.get("overview"), _all(files["anatomy"])
+    folder, overview, anatomy = Path(_one(files["pictures"])), files.get("overview"), listed(files["anatomy"])
     contents = Contents(
         arch=record.read("arch", _one(files["arch"])),
         evidence=load_evidence(
-            _one(files["plan"]), _all(files["records"]), _one(files["roofline"]), _all(files["recorded"])
+            _one(files["plan"]), listed(files["records"]), _one(files["roofline"]), listed(files["recorded"])
         ),
         comparison=comparisons[0],
         pictures=record.read("plot", folder / "pictures.json")["pictures"],
@@ -42,7 +41,7 @@ def report_files(
         config=yaml.safe_dump(shown, sort_keys=False),
         sweep=yaml.safe_dump(dict(sweep), sort_keys=False),
         upstream=_yaml(_one(files["upstream"])),
-        references=[entry for path in _all(files["references"]) for entry in _yaml(path)],
+        references=[entry for path in listed(files["references"]) for entry in _yaml(path)],
         commit=commit(),
         changes=changes,
         front=front,
@@ -55,12 +54,8 @@ def report_files(
 
 
 def _one(files: Files) -> str:
-    """The file where there must be one; Snakemake gives one file as a string."""
-    return files if isinstance(files, str) else files[0]
-
-
-def _all(files: Files) -> list[str]:
-    return [files] if isinstance(files, str) else list(files)
+    """The file where there must be one."""
+    return listed(files)[0]
 
 
 def _yaml(path: str) -> Any:
