@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -47,6 +49,11 @@ def faults(
         yield from (f"{order} {seed}: {found}" for found in (*result.findings, *wrong(outputs, expected, yardstick)))
 
 
+def params_of(folder: Path) -> dict[str, Any]:
+    """Of the variant that was built there; a build of an edited copy says it, too."""
+    return json.loads((folder / "build.json").read_text())["variant"]["params"]
+
+
 def captured(
     folder: Path,
     workload: operator.Workload,
@@ -57,7 +64,8 @@ def captured(
     """What one call launches on a card of so many multiprocessors."""
     module = ptxsim.Module.from_file(folder / "kernel.ptx")
     rows = workload.query_tokens * workload.heads
-    schedule = make_schedule(inputs.kv_lengths.tolist(), rows, processors, inputs.q.element_size())
+    pairs = params_of(folder).get("pairs", 1)
+    schedule = make_schedule(inputs.kv_lengths.tolist(), rows, processors, inputs.q.element_size(), pairs)
     arguments = cute_sm100.arguments(workload, inputs, outputs, schedule)
     stream = ptxsim.Pointer(torch.zeros(1), "stream")
     return ptxsim.capture(folder / "kernel.o", cute_sm100.FUNCTION, (*arguments, stream), module, sm_count=processors)

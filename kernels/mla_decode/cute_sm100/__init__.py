@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cutesnake.build import cute as cute_build
 from cutesnake.contract import Build, Runner, Variant, not_baked
 from kernels.mla_decode.cute_sm100 import layout
+from kernels.mla_decode.operator import request_lengths
 
 if TYPE_CHECKING:
     from kernels.mla_decode.cute_sm100.schedule import PairSchedule
@@ -18,6 +19,7 @@ TARGETS = {"sm_100a": ("tcgen05", "tensor memory"), "sm_103a": ("tcgen05", "tens
 SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm100"
 DTYPES = ("bf16", "fp16", "fp8")
+PROCESSORS = 148  # of a B200 or B300; what runs is planned for the card at hand, in `bind`
 # Of partial results, as the DSL and torch call it: as exact as the output, and it holds whatever the values can be.
 PARTIAL_TYPES = {"bf16": ("BFloat16", "bfloat16"), "fp16": ("Float16", "float16"), "fp8": ("Float16", "float16")}
 
@@ -41,14 +43,24 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
     In fp8 the values of a tile may take the place of its keys, which loads less from the L2 but keeps tiles waiting:
     not the default, by ptxsim's clock. Of 16 bits one tile fits, which leaves nothing to compute with meanwhile.
+
+    Where a batch is small, two or four pairs may have a request's keys between them (merge.py). The default is the
+    variant whose schedule is the cheapest, of these and of single pairs.
     """
+    from kernels.mla_decode.cute_sm100.schedule import cost
+
     dtype = workload.dtype
+    single = Variant(f"{dtype}_softmax8", {"dtype": dtype, "groups": 2, "in_place": False})
     found = [
-        Variant(f"{dtype}_softmax{4 * groups}", {"dtype": dtype, "groups": groups, "in_place": False})
-        for groups in (2, 1)
+        single,
+        *(Variant(f"{dtype}_pairs{pairs}", {**single.params, "pairs": pairs}) for pairs in (2, 4)),
     ]
+    rows, lengths = workload.query_tokens * workload.heads, request_lengths(workload)
+    element_bytes = 1 if dtype == "fp8" else 2
+    found.sort(key=lambda v: cost(lengths, rows, PROCESSORS, element_bytes, v.params.get("pairs", 1)))
+    found.append(Variant(f"{dtype}_softmax4", {**single.params, "groups": 1}))
     if dtype == "fp8":
-        found.append(Variant("fp8_in_place", {"dtype": dtype, "groups": 2, "in_place": True}))
+        found.append(Variant("fp8_in_place", {**single.params, "in_place": True}))
     return tuple(found)
 
 
@@ -57,7 +69,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return cute_build.build(lambda: _program(**variant.params), FUNCTION, target, folder)
 
 
-def _program(dtype: str, groups: int, in_place: bool) -> tuple[Any, tuple[Any, ...]]:
+def _program(dtype: str, groups: int, in_place: bool, pairs: int = 1) -> tuple[Any, tuple[Any, ...]]:
     import cutlass
     from cutlass import cute
     from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
@@ -69,7 +81,7 @@ def _program(dtype: str, groups: int, in_place: bool) -> tuple[Any, tuple[Any, .
         return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=16)
 
     element = {"bf16": cutlass.BFloat16, "fp16": cutlass.Float16, "fp8": cutlass.Float8E4M3FN}[dtype]
-    batch, rows, pages, table, items, pairs, merges, partials = (cute.sym_int32() for _ in range(8))
+    batch, rows, pages, table, items, workers, merges, partials = (cute.sym_int32() for _ in range(8))
     arguments = (
         tensor(element, batch, rows, layout.WIDTH),
         tensor(element, pages, layout.PAGE, layout.WIDTH),
@@ -77,7 +89,7 @@ def _program(dtype: str, groups: int, in_place: bool) -> tuple[Any, tuple[Any, .
         tensor(element, batch, rows, layout.LATENT),
         tensor(cutlass.Float32, batch, rows),
         tensor(cutlass.Int32, items, layout.ITEM_COLUMNS),
-        tensor(cutlass.Int32, pairs, layout.ITEM_COLUMNS),
+        tensor(cutlass.Int32, workers, layout.ITEM_COLUMNS),
         tensor(cutlass.Int32, merges, 4),
         tensor(getattr(cutlass, PARTIAL_TYPES[dtype][0]), partials, rows, layout.LATENT),
         tensor(cutlass.Float32, partials, rows),
@@ -85,7 +97,7 @@ def _program(dtype: str, groups: int, in_place: bool) -> tuple[Any, tuple[Any, .
         *(cutlass.Int32(1) for _ in range(3)),
         make_fake_stream(),
     )
-    return MlaDecodeSm100(element, groups, in_place), arguments
+    return MlaDecodeSm100(element, groups, in_place, pairs), arguments
 
 
 @not_baked
@@ -97,7 +109,8 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
     rows = workload.query_tokens * workload.heads
     processors = multiprocessors(inputs.q.device)
-    schedule = make_schedule(inputs.kv_lengths.tolist(), rows, processors, inputs.q.element_size())
+    pairs = build.params.get("pairs", 1)
+    schedule = make_schedule(inputs.kv_lengths.tolist(), rows, processors, inputs.q.element_size(), pairs)
     values = arguments(workload, inputs, outputs, schedule)
     return Runner(Call(build.function(), values), run.launches(build, schedule, rows, layout.CTAS))
 

@@ -14,6 +14,7 @@ from cutlass.cutlass_dsl import select_
 from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
 from kernels.mla_decode.cute_sm100.layout import (
     BOX_BYTES,
+    CHUNK,
     CTA_ROWS,
     CTAS,
     HALF,
@@ -21,12 +22,10 @@ from kernels.mla_decode.cute_sm100.layout import (
     OUT_COLUMN,
     OUT_COLUMNS,
     STORE_BYTES,
-    STORE_ROW_BYTES,
     Layout,
 )
 
 LANE_STRIDE = 1 << 16  # of a tensor-memory address
-CHUNK = 32  # columns of O that a thread rescales at a time
 ALL_WARPS = 3  # named barrier of all softmax warps; 1 and 2 are of those that share rows
 ALLOCATED = 4  # named barrier of the warps that use tensor memory
 
@@ -48,6 +47,8 @@ class Epilogue:
     slots: cute.Pointer  # shared, and P's memory behind them: boxes of 64 rows of 128 bytes, swizzled in 16-byte pieces
     shared: cute.Tensor  # shared [2, threads]: what the threads of a row tell each other, by parity of the turn
     mbarriers: Any
+    pair: Int32  # of the cluster
+    received: cute.Pointer  # shared, int32: Q's memory, to which the other pairs send
     scale_log2: Float32
     tma_out: tuple[cute.CopyAtom, cute.Tensor]  # and coordinates (rows, 512, batch)
     tma_partial: tuple[cute.CopyAtom, cute.Tensor]  # and coordinates (rows, 512, partials)
@@ -120,12 +121,23 @@ class Epilogue:
     # -- end of an item -------------------------------------------------------------------------------------------
 
     @cute.jit
+    def inverse(self, total: Float32) -> Float32:
+        """Of a sum; 0 of 0, where a row has seen no key."""
+        inverse = Float32(0.0)
+        if total > 0.0:
+            inverse = 1.0 / total
+        return inverse
+
+    @cute.jit
     def store_lse(
         self, request: Int32, row: Int32, partial: Int32, maximum: Float32, total: Float32, lses: Any
     ) -> None:
         """Natural, of the whole request, where +inf says that a row saw no key; or base 2, of a part, -inf then."""
         lse, lse_partial = lses
-        if (row < lse.shape[1]) & (self.thread < CTA_ROWS):
+        mine = (row < lse.shape[1]) & (self.thread < CTA_ROWS)
+        if cutlass.const_expr(self.layout.pairs > 1):
+            mine = mine & (self.pair == 0)
+        if mine:
             log2_sum = maximum + cute.math.log2(total, fastmath=True)
             if partial < 0:
                 value = log2_sum * LN_2
@@ -136,15 +148,23 @@ class Epilogue:
                 lse_partial[partial, row] = log2_sum
 
     @cute.jit
-    def store(self, request: Int32, row_block: Int32, partial: Int32, total: Float32, is_last: cutlass.Boolean) -> None:
-        """O over its sum, to the output, or to a partial result if the request is split. 0 if no key was seen."""
-        inverse = Float32(0.0)
-        if total > 0.0:
-            inverse = 1.0 / total
+    def store(
+        self,
+        request: Int32,
+        row_block: Int32,
+        partial: Int32,
+        factors: list[Float32],
+        turn: Int32,
+        is_last: cutlass.Boolean,
+    ) -> None:
+        """O times its factor, to the output, or to a partial result if the request is split.
+
+        `factors` are of this pair and of the others of its cluster, whose blocks are received in this turn.
+        """
         if partial < 0:
-            self.store_columns(self.tma_out, self.dtype, row_block, request, inverse, is_last)
+            self.store_columns(self.tma_out, self.dtype, row_block, request, factors, turn, is_last)
         else:
-            self.store_columns(self.tma_partial, self.partial_dtype, row_block, partial, inverse, is_last)
+            self.store_columns(self.tma_partial, self.partial_dtype, row_block, partial, factors, turn, is_last)
         before_thread_sync()
         # All stores have read the memory that the next tile's P goes to.
         cute.arch.barrier(barrier_id=ALL_WARPS, number_of_threads=self.layout.softmax_threads)
@@ -156,26 +176,29 @@ class Epilogue:
         kind: cutlass.Constexpr,
         row_block: Int32,
         index: Int32,
-        inverse: Float32,
+        factors: list[Float32],
+        turn: Int32,
         is_last: cutlass.Boolean,
     ) -> None:
-        """This warp's 32 rows of its columns by TMA, 64 bytes of each row at a time, by way of shared memory.
+        """This warp's 32 rows of its columns by TMA, 64 bytes of each row at a time (or 32), by way of shared memory.
 
         After the last item each round has memory of its own in the slots, which nobody needs any more; before, all go
         through 2 KB of P's.
         """
         atom, coordinates = tma
-        width = STORE_ROW_BYTES * 8 // kind.width
-        rounds = OUT_COLUMNS // self.layout.groups // width
+        row_bytes = self.layout.store_row_bytes(kind.width // 8)
+        width = row_bytes * 8 // kind.width
+        rounds, first = self.layout.stored_columns // width, self.first_stored()
         warp, lane = cute.arch.make_warp_uniform(self.thread // 32), self.thread % 32
         tiles = cute.local_tile(coordinates, (32, width), (None, None, None))  # (32, width, blocks of rows, columns, n)
         rows = (CTAS * row_block + self.rank) * (CTA_ROWS // 32) + warp % 2
         box_elements = STORE_BYTES * 8 // kind.width
         for n in cutlass.range(rounds, unroll=1):
-            values = self.read(OUT_COLUMN + OUT_COLUMNS // self.layout.groups * self.group + width * n, width)
+            values = self.read(OUT_COLUMN + first + width * n, width)
             converted = cute.make_rmem_tensor((width,), kind)
             for i in cutlass.range_constexpr(width):
-                values[i] = values[i] * inverse
+                values[i] = values[i] * factors[0]
+            self.add_received(values, width * n, factors, turn)
             converted.store(values.load().to(kind))
             base = cute.recast_ptr(self.slots, dtype=kind)
             p_place = BOX_BYTES // STORE_BYTES * self.layout.p_box
@@ -191,19 +214,26 @@ class Epilogue:
                 shared, target = cpasync.tma_partition(
                     atom, 0, cute.make_layout(1), cute.group_modes(box, 0, 2), cute.group_modes(tiles, 0, 2)
                 )
-                column = OUT_COLUMNS // self.layout.groups * (warp // 4) + width * n  # of tensor memory
-                column += HALF * (warp // 2 % 2)
+                column = first + width * n + HALF * (warp // 2 % 2)
                 cute.copy(atom, shared, target[None, rows, column // width, index])
                 cute.arch.cp_async_bulk_commit_group()
         if lane == 0:
             cute.arch.cp_async_bulk_wait_group(0, read=True)
 
+    def first_stored(self) -> Int32:
+        """Where in O's columns of tensor memory those begin that this thread stores."""
+        return self.layout.stored_columns * self.group
+
+    def add_received(self, values: cute.Tensor, first: Any, factors: list[Float32], turn: Int32) -> None:
+        """Where the pairs of a cluster merge: see merge.py."""
+
     def place(self, values: cute.Tensor, start: cute.Pointer) -> None:
-        """64 bytes into this thread's row of the box: the swizzle moves piece c of row r to c xor r // 2 % 4."""
+        """Into this thread's row of the box: the swizzle moves piece c of row r to c xor r // 2 % 4 of 64 bytes, and to
+        c xor r // 4 % 2 of 32."""
         per_piece = 128 // values.element_type.width
-        row = self.thread % 32
-        width = 4 * per_piece
-        places = cute.make_tensor(start + row * width, cute.make_layout((per_piece, 4)))
+        row, width = self.thread % 32, cute.size(values)
+        count = width // per_piece
+        places = cute.make_tensor(start + row * width, cute.make_layout((per_piece, count)))
         pieces = cute.local_tile(values, (per_piece,), (None,))
-        for piece in range(4):
-            cute.autovec_copy(pieces[None, piece], places[None, piece ^ (row // 2 % 4)])
+        for piece in range(count):
+            cute.autovec_copy(pieces[None, piece], places[None, piece ^ (row // (8 // count) % count)])

@@ -61,7 +61,6 @@ from kernels.mla_decode.cute_sm100.layout import (
     REQUEST,
     ROW_BLOCK,
     ROWS,
-    STORE_ROW_BYTES,
     TENSOR_MEMORY_COLUMNS,
     WARP_LANES,
     WIDTH,
@@ -73,12 +72,12 @@ from kernels.mla_decode.cute_sm100.softmax import Softmax
 
 
 class MlaDecodeSm100:
-    """Compile-time choices: `dtype` (cutlass.BFloat16, Float16 or Float8E4M3FN), `groups` of four softmax warps, and
-    whether a tile's values take the place of its keys (`in_place`)."""
+    """Compile-time choices: `dtype` (cutlass.BFloat16, Float16 or Float8E4M3FN), `groups` of four softmax warps, whether
+    a tile's values take the place of its keys (`in_place`), and the `pairs` of a cluster (merge.py)."""
 
-    def __init__(self, dtype: type[cutlass.Numeric], groups: int, in_place: bool = False):
+    def __init__(self, dtype: type[cutlass.Numeric], groups: int, in_place: bool = False, pairs: int = 1):
         self.dtype = dtype
-        self.layout = make_layout(dtype.width // 8, groups, in_place)
+        self.layout = make_layout(dtype.width // 8, groups, in_place, pairs)
 
     @cute.jit
     def __call__(
@@ -111,7 +110,7 @@ class MlaDecodeSm100:
 
         @cute.struct
         class SharedStorage:
-            q: cute.struct.Align[cute.struct.MemRange[self.dtype, self.layout.boxes * box_elements], 1024]
+            q: cute.struct.Align[cute.struct.MemRange[self.dtype, self.layout.q_boxes * box_elements], 1024]
             kv: cute.struct.Align[cute.struct.MemRange[self.dtype, self.layout.p_box * box_elements], 1024]
             p: cute.struct.Align[
                 cute.struct.MemRange[self.dtype, self.layout.p_bytes // self.layout.element_bytes], 1024
@@ -129,7 +128,7 @@ class MlaDecodeSm100:
         ).launch(
             grid=[CTAS * pairs.shape[0], 1, 1],
             block=[self.layout.threads, 1, 1],
-            cluster=[CTAS, 1, 1],
+            cluster=[self.layout.ctas, 1, 1],
             stream=stream,
             min_blocks_per_mp=1,
             use_pdl=True,
@@ -152,10 +151,12 @@ class MlaDecodeSm100:
         )
 
     def _store(self, out: cute.Tensor) -> tuple[cute.CopyAtom, cute.Tensor]:
-        """TMA stores of 32 rows of 64 bytes."""
+        """TMA stores of 32 rows of 64 bytes, or of 32."""
         kind = out.element_type
-        width = STORE_ROW_BYTES * 8 // kind.width
-        swizzled = tcgen05.make_smem_layout_atom(tcgen05.SmemLayoutAtomKind.K_SW64, kind)
+        row_bytes = self.layout.store_row_bytes(kind.width // 8)
+        width = row_bytes * 8 // kind.width
+        swizzle = {64: tcgen05.SmemLayoutAtomKind.K_SW64, 32: tcgen05.SmemLayoutAtomKind.K_SW32}[row_bytes]
+        swizzled = tcgen05.make_smem_layout_atom(swizzle, kind)
         box = cute.tile_to_shape(swizzled, (32, width), order=(0, 1))
         return cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileS2GOp(), rows_first(out), box, (32, width))
 
@@ -200,6 +201,7 @@ class MlaDecodeSm100:
         # branches on it for divided, so that each product and load stands in a loop over the lanes.
         rank = cute.arch.block_idx()[0] % CTAS
         pair = cute.arch.block_idx()[0] // CTAS
+        pair_of_cluster = pair % self.layout.pairs
         storage = SmemAllocator().allocate(self.storage)
         mbarriers = storage.mbarriers.data_ptr()
 
@@ -239,7 +241,7 @@ class MlaDecodeSm100:
         elif warp == self.layout.product_warp:
             tensor_memory = self._tensor_memory(storage)
             if rank == 0:
-                self._multiplier(storage, tensor_memory, mbarriers).run(*work)
+                self._multiplier(storage, tensor_memory, mbarriers, pair_of_cluster).run(*work)
         else:
             tensor_memory = self._tensor_memory(storage)
             threads = self.layout.softmax_threads
@@ -249,10 +251,12 @@ class MlaDecodeSm100:
                 partial_dtype=self.partial_dtype,
                 thread=cute.arch.thread_idx()[0],
                 rank=rank,
+                pair=pair_of_cluster,
                 tensor_memory=tensor_memory,
                 slots=storage.kv.data_ptr(),
                 shared=storage.tops.get_tensor(cute.make_layout((2, threads), stride=(threads, 1))),
                 mbarriers=mbarriers,
+                received=cute.recast_ptr(storage.q.data_ptr(), dtype=Int32),
                 scale_log2=scale_log2,
                 tma_out=(tma_out, out_tma),
                 tma_partial=(tma_partial, partial_tma),
@@ -278,11 +282,16 @@ class MlaDecodeSm100:
         return cute.arch.retrieve_tmem_ptr(Float32, 16, storage.tensor_memory.ptr)
 
     def _initialise(self, mbarriers: cute.Pointer) -> None:
-        """All are signalled once a phase, by expected bytes or a commit, but P by every softmax warp of the pair."""
+        """All are signalled once a phase, by expected bytes or a commit, but P by every softmax warp of the pair.
+
+        Where pairs merge, what they have received lies in Q's memory, and has to be read before that is free, too.
+        """
+        counts = {self.layout.p_full: CTAS * self.layout.softmax_threads // 32}
+        if self.layout.pairs > 1:
+            counts |= {self.layout.q_empty: 2, self.layout.room: self.layout.pairs - 1}
         with cute.arch.elect_one():
             for number in range(self.layout.mbarriers):
-                count = CTAS * self.layout.softmax_threads // 32 if number == self.layout.p_full else 1
-                cute.arch.mbarrier_init(mbarriers + number, count)
+                cute.arch.mbarrier_init(mbarriers + number, counts.get(number, 1))
         cute.arch.mbarrier_init_fence()
 
     def _targets(self, storage: Any, boxes: cute.ComposedLayout) -> tuple[cute.Tensor, ...]:
@@ -304,7 +313,7 @@ class MlaDecodeSm100:
             view(kv, sizes.kv_boxes, one_box, per_slot),
         )
 
-    def _multiplier(self, storage: Any, tensor_memory: cute.Pointer, mbarriers: cute.Pointer) -> Multiplier:
+    def _multiplier(self, storage: Any, tensor_memory: cute.Pointer, mbarriers: cute.Pointer, pair: Int32) -> Multiplier:
         """Shared memory as the products read it, as descriptors."""
         qk, pv = self._products()
         sizes = self.layout
@@ -328,6 +337,7 @@ class MlaDecodeSm100:
             scores=cute.make_tensor(tensor_memory, scores.layout),
             out=cute.make_tensor(tensor_memory + OUT_COLUMN, values.layout),
             mbarriers=mbarriers,
+            pair=pair,
         )
 
 

@@ -17,8 +17,9 @@ BOX_BYTES = 64 * 128  # 64 rows of 128 bytes, the widest swizzle
 STEP_BYTES = 32  # of a row, that one instruction multiplies
 BOX_STEPS = 128 // STEP_BYTES
 UNIT_COLUMNS = HALF // CTAS  # value columns of a CTA in one product
-STORE_ROW_BYTES = 64  # a TMA store has 32 rows of this width, by one warp
+STORE_ROW_BYTES = 64  # a TMA store has 32 rows of this width at most, by one warp
 STORE_BYTES = 32 * STORE_ROW_BYTES
+CHUNK = 32  # columns of O that a thread rescales, or sends, at a time
 SHARED_BYTES = 232_448  # that a CTA can have
 
 # Columns of tensor memory. In a product of 128 rows by a pair, lanes 0 to 63 of each CTA hold its 64 rows and the lower
@@ -50,6 +51,12 @@ class Layout:
     groups: int  # of four softmax warps each: they share a tile's columns
     slots: int
     in_place: bool = False  # a tile's values take the place of its keys
+    pairs: int = 1  # of a cluster: 1, 2 or 4, that have a request's keys between them and merge what they have (merge.py)
+
+    @property
+    def ctas(self) -> int:
+        """Of a cluster."""
+        return CTAS * self.pairs
 
     @property
     def box(self) -> int:
@@ -154,8 +161,57 @@ class Layout:
         return self.values_full + 2 * self.page_parts * self.slots
 
     @property
-    def mbarriers(self) -> int:
+    def room(self) -> int:
+        """What the other pairs send may be written: each of them has said so of its own memory."""
         return self.free + self.parts * self.slots
+
+    @property
+    def sums(self) -> int:
+        """The log-sum-exp of all other pairs are there."""
+        return self.room + 1
+
+    @property
+    def received(self) -> int:
+        """One per chunk of what a thread gets from each of the other pairs."""
+        return self.room + 2
+
+    @property
+    def mbarriers(self) -> int:
+        return self.room if self.pairs == 1 else self.received + (self.pairs - 1) * self.chunks
+
+    # What the pairs of a cluster tell each other: each stores a block of O's columns, and gets those of the others.
+    @property
+    def block_columns(self) -> int:
+        """Of tensor memory."""
+        return OUT_COLUMNS // self.pairs
+
+    @property
+    def stored_columns(self) -> int:
+        """Of a block, by a thread."""
+        return self.block_columns // self.groups
+
+    @property
+    def chunks(self) -> int:
+        return self.stored_columns // CHUNK
+
+    @property
+    def block_bytes(self) -> int:
+        """Of a CTA's rows, in 16 bits; the two halves of the lanes have each a row's columns."""
+        return 2 * CTA_ROWS * 2 * self.block_columns
+
+    @property
+    def received_bytes(self) -> int:
+        """Blocks, and behind all of them the log-sum-exp of the rows, fp32."""
+        return (self.pairs - 1) * (self.block_bytes + 4 * CTA_ROWS)
+
+    @property
+    def q_boxes(self) -> int:
+        """Of the memory that has Q, and after an item's last scores what is received."""
+        return max(self.boxes, -(-self.received_bytes // BOX_BYTES))
+
+    def store_row_bytes(self, element_bytes: int) -> int:
+        """Of a TMA store of elements of this size."""
+        return min(STORE_ROW_BYTES, self.stored_columns * element_bytes)
 
     def values_part(self, page: Any) -> Any:
         """Where a slot has the values of a page: its first part."""
@@ -196,14 +252,14 @@ class Layout:
     @property
     def shared_bytes(self) -> int:
         exchange = 2 * 4 * self.softmax_threads
-        return BOX_BYTES * (self.boxes + self.p_box) + self.p_bytes + exchange + 8 * self.mbarriers + 4
+        return BOX_BYTES * (self.q_boxes + self.p_box) + self.p_bytes + exchange + 8 * self.mbarriers + 4
 
 
-def make_layout(element_bytes: int, groups: int, in_place: bool = False) -> Layout:
+def make_layout(element_bytes: int, groups: int, in_place: bool = False, pairs: int = 1) -> Layout:
     """With as many slots as an SM's shared memory holds; ValueError where that is none, or too few to work in place."""
     slots = 0
-    while Layout(element_bytes, groups, slots + 1, in_place).shared_bytes <= SHARED_BYTES:
+    while Layout(element_bytes, groups, slots + 1, in_place, pairs).shared_bytes <= SHARED_BYTES:
         slots += 1
     if slots < (2 if in_place else 1):
         raise ValueError(f"no room for the tiles of {8 * element_bytes}-bit elements (in_place={in_place})")
-    return Layout(element_bytes, groups, slots, in_place)
+    return Layout(element_bytes, groups, slots, in_place, pairs)

@@ -17,6 +17,7 @@ from kernels.mla_decode.cute_sm100.layout import (
     CTA_ROWS,
     CTAS,
     END,
+    ITEM_COLUMNS,
     LATENT,
     LENGTH,
     PAGE,
@@ -74,13 +75,15 @@ class Loader:
             request, row_block = next_request, next_block
             begin, end, length = next_begin, next_end, next_length
             entries = self.lookup(request, begin, length), self.lookup(request, begin + TILES_AHEAD, length)
+            # A column in each lane, as the pages are: the first keys need not wait for them. And before Q is asked for.
+            following = items[cutlass.min(number + 1, end_item - 1), cute.arch.lane_idx() % ITEM_COLUMNS]
             self.load_q(request, row_block, q_phase)
             q_phase ^= 1
-            following = cutlass.min(number + 1, end_item - 1)
-            next_request, next_block = items[following, REQUEST], items[following, ROW_BLOCK]
-            next_begin, next_end, next_length = items[following, BEGIN], items[following, END], items[following, LENGTH]
             self.load_tiles(request, begin, end, length, count, entries)
             count += end - begin
+            next_request, next_block, next_begin, next_end, next_length = (
+                cute.arch.shuffle_sync(following, column) for column in (REQUEST, ROW_BLOCK, BEGIN, END, LENGTH)
+            )
         # The pair's products still release slots of this CTA: it must not end before.
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, q_phase)
         for _ in cutlass.range_constexpr(self.layout.slots):

@@ -40,6 +40,7 @@ class Multiplier:
     scores: cute.Tensor  # tensor memory (MMA, 1, 1), of the first stage
     out: cute.Tensor  # tensor memory (MMA, 1, 1), of the first half of the columns
     mbarriers: Any
+    pair: Int32  # of the cluster
 
     @cute.jit
     def run(self, items: cute.Tensor, first_item: Int32, end_item: Int32) -> None:
@@ -117,5 +118,6 @@ class Multiplier:
 
     def commit(self, mbarrier: Any) -> None:
         """Signal it in both CTAs once all products issued so far are done."""
+        ctas = BOTH if cutlass.const_expr(self.layout.pairs == 1) else BOTH << CTAS * self.pair
         with cute.arch.elect_one():
-            tcgen05.commit(self.mbarriers + mbarrier, BOTH, tcgen05.CtaGroup.TWO)
+            tcgen05.commit(self.mbarriers + mbarrier, ctas, tcgen05.CtaGroup.TWO)

@@ -8,11 +8,13 @@ keys has one tile, all hidden, so that its output is written.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernels.mla_decode.cute_sm100.layout import CTAS, FIRST_ITEM, ITEM_COLUMNS, KEYS, ROWS
-from kernels.mla_decode.split_kv.plan import COMBINE_WARPS, Prices, Schedule, make_lane, merges_of
+from kernels.mla_decode.split_kv.plan import COMBINE_WARPS, QUARTERS, Piece, Prices, Schedule, make_lane, merges_of
+from kernels.mla_decode.split_kv.plan import cost as plan_cost
 
 # By bytes of an element, in units of the time that a pair takes for a tile: 1.25 and 0.57 us by ptxsim's clock of a
 # B200, and about twice that where all pairs have many tiles and DRAM binds. So partial results cost more beside little
@@ -20,6 +22,9 @@ from kernels.mla_decode.split_kv.plan import COMBINE_WARPS, Prices, Schedule, ma
 PRICES = {2: Prices(item=3.0, merge=3.5, partial=1.0), 1: Prices(item=4.0, merge=5.0, partial=2.0)}
 PRICES_OF_LITTLE = {2: Prices(item=3.0, merge=3.5, partial=2.5), 1: Prices(item=4.0, merge=5.0, partial=4.0)}
 LITTLE = 2
+# Where the pairs of a cluster merge, its items take so much longer, by the time that a pair takes for a tile.
+EXCHANGE = {2: 1.25, 1: 2.0}
+CLUSTERED_PROCESSORS = 128  # of a B200's 148: its clusters of four and of eight do not divide all of its GPCs evenly
 COMBINE_CTAS = 3  # of the combine kernel on a multiprocessor, by their registers
 
 
@@ -47,23 +52,60 @@ def make_schedule(
     rows: int,
     processors: int,
     element_bytes: int = 2,
+    pairs: int = 1,
 ) -> PairSchedule:
-    """Split requests of these kv lengths (tokens), each with `rows` query rows, over the device's multiprocessors."""
+    """Split requests of these kv lengths (tokens), each with `rows` query rows, over the device's multiprocessors.
+
+    The `pairs` of a cluster have the same items, and of each item's tiles a share, of at least one tile: one past the
+    request's end has no keys.
+    """
     row_blocks = -(-rows // ROWS)
-    pairs = max(1, processors // (CTAS * row_blocks))
     tiles = [max(1, -(-length // KEYS)) for length in lengths]
-    prices = PRICES_OF_LITTLE if sum(tiles) <= LITTLE * pairs else PRICES
-    lane = make_lane(tiles, pairs, prices[element_bytes])
+    lane, _, _ = _make_lane(tiles, row_blocks, processors, element_bytes, pairs)
     items, offsets = [], [0]
     for pieces in lane:
-        for row_block in range(row_blocks):
+        for row_block, pair in itertools.product(range(row_blocks), range(pairs)):
             for piece in pieces:
-                values = [piece.request, row_block, piece.begin, piece.end, piece.partial, lengths[piece.request]]
+                begin, end = _share(piece, tiles[piece.request], pair, pairs)
+                values = [piece.request, row_block, begin, end, piece.partial, lengths[piece.request]]
                 items.append(values + [0] * (ITEM_COLUMNS - len(values)))
             offsets.append(len(items))
     merges = merges_of(lane)
     partials, most = sum(merge[2] for merge in merges), _most_row_warps(rows * len(merges), processors)
     return PairSchedule(lane, items, offsets, merges, partials, most)
+
+
+def cost(lengths: Sequence[int], rows: int, processors: int, element_bytes: int, pairs: int) -> float:
+    """What the schedule costs, in the time that a pair takes for a tile: of two builds the one with the cheaper
+    schedule is the faster one."""
+    tiles = [max(1, -(-length // KEYS)) for length in lengths]
+    lane, workers, prices = _make_lane(tiles, -(-rows // ROWS), processors, element_bytes, pairs)
+    return plan_cost(lane, workers, prices)
+
+
+def _make_lane(
+    tiles: Sequence[int], row_blocks: int, processors: int, element_bytes: int, pairs: int
+) -> tuple[tuple[tuple[Piece, ...], ...], int, Prices]:
+    """The lane of a row block, in units of as many tiles as a cluster has pairs; its workers and their prices."""
+    if pairs > 1:
+        processors = min(processors, CLUSTERED_PROCESSORS)
+    workers = max(1, processors // (CTAS * pairs * row_blocks))
+    units = [-(-count // pairs) for count in tiles]
+    prices = (PRICES_OF_LITTLE if sum(units) <= LITTLE * workers else PRICES)[element_bytes]
+    if pairs > 1:
+        prices = replace(prices, item=prices.item + EXCHANGE[element_bytes], partial=_quarters(prices.partial / pairs))
+    return make_lane(units, workers, prices), workers, prices
+
+
+def _quarters(price: float) -> float:
+    return math.ceil(QUARTERS * price) / QUARTERS
+
+
+def _share(piece: Piece, tiles: int, pair: int, pairs: int) -> tuple[int, int]:
+    """Tiles of a piece of a request of so many tiles that a pair of the cluster takes."""
+    begin, end = pairs * piece.begin, min(pairs * piece.end, tiles)
+    count = max(end - begin, pairs)
+    return begin + count * pair // pairs, begin + count * (pair + 1) // pairs
 
 
 def _most_row_warps(rows: int, processors: int) -> int:

@@ -11,11 +11,11 @@ from cutlass import Float32, Int32
 from cutlass._mlir.dialects import nvvm
 from cutlass.cutlass_dsl import select_
 
-from kernels.mla_decode.cute_sm100.epilogue import Epilogue
 from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
 from kernels.mla_decode.cute_sm100.layout import (
     BEGIN,
     CTA_ROWS,
+    CTAS,
     END,
     LENGTH,
     NEVER,
@@ -27,15 +27,16 @@ from kernels.mla_decode.cute_sm100.layout import (
     SCORE_COLUMNS,
     SCORE_STAGES,
 )
+from kernels.mla_decode.cute_sm100.merge import Merge
 
 PIECE_BYTES = 16  # what the swizzle moves, and a thread stores at once
 
 
 @dataclass
-class Softmax(Epilogue):
+class Softmax(Merge):
     """A thread has one query row, one page of a tile and, where groups share a tile, a part of its keys.
 
-    Fields are those of `Epilogue`. Threads of a row are 64 apart; their warps meet on the named barrier 1 + warp % 2.
+    Fields are those of `Merge`. Threads of a row are 64 apart; their warps meet on the named barrier 1 + warp % 2.
     """
 
     @cute.jit
@@ -53,10 +54,17 @@ class Softmax(Epilogue):
                 turn = count + number - first_item
                 maximum, total = self.take_tile(tile, tile > begin, limit, length, count, turn, maximum, total)
                 count += 1
-            total = self.add_sums(total, count + number - first_item)
-            self.store_lse(request, row, partial, maximum, total, lses)
-            self.wait_for_out(count - 1)
-            self.store(request, row_block, partial, total, number + 1 == end_item)
+            turn = number - first_item
+            total = self.add_sums(total, count + turn)
+            if cutlass.const_expr(self.layout.pairs > 1):
+                maximum, total, factors = self.merge(maximum, total, count, turn)
+                self.store_lse(request, row, partial, maximum, total, lses)
+                self.store(request, row_block, partial, factors, turn, number + 1 == end_item)
+                self.release()
+            else:
+                self.store_lse(request, row, partial, maximum, total, lses)
+                self.wait_for_out(count - 1)
+                self.store(request, row_block, partial, [self.inverse(total)], turn, number + 1 == end_item)
         # The combine kernel may take this SM. Not earlier: it would crowd the idle ones, and wait there.
         cute.arch.griddepcontrol_launch_dependents()
 
@@ -93,7 +101,8 @@ class Softmax(Epilogue):
         before_thread_sync()
         cute.arch.sync_warp()
         if self.thread % 32 == 0:
-            cute.arch.mbarrier_arrive(self.mbarriers + self.layout.p_full, 0, scope=nvvm.MemScopeKind.CLUSTER)
+            leader = 0 if cutlass.const_expr(self.layout.pairs == 1) else CTAS * self.pair
+            cute.arch.mbarrier_arrive(self.mbarriers + self.layout.p_full, leader, scope=nvvm.MemScopeKind.CLUSTER)
         return new, total * factor + added
 
     def read_scores(self, count: Int32) -> cute.Tensor:
