@@ -17,7 +17,7 @@ from builds import build
 from cutesnake.places import ROOT
 from kernels.mla_decode import cute_sm100
 from kernels.mla_decode.cute_sm100 import layout
-from kernels.mla_decode.cute_sm100.schedule import make_schedule
+from kernels.mla_decode.cute_sm100.schedule import CLUSTERED_PROCESSORS, make_schedule
 from kernels.mla_decode.operator import Workload
 
 PROCESSORS = 148  # of a B200
@@ -59,6 +59,36 @@ def test_every_tile_of_every_row_block_is_computed_once(lengths, rows):
     assert layout.CTAS * (len(schedule.offsets) - 1) <= PROCESSORS
 
 
+@pytest.mark.parametrize("lengths", BATCHES.values(), ids=BATCHES)
+@pytest.mark.parametrize("rows", [1, 129])
+@pytest.mark.parametrize("pairs", [2, 4])
+def test_the_pairs_of_a_cluster_have_every_tile_once_and_at_least_one_each(lengths, rows, pairs):
+    schedule = make_schedule(lengths, rows, PROCESSORS, pairs=pairs)
+    seen: dict[tuple[int, int], list[int]] = {}
+    of_pairs = [schedule.items[begin:end] for begin, end in itertools.pairwise(schedule.offsets)]
+    for first in range(0, len(of_pairs), pairs):
+        for items in zip(*of_pairs[first : first + pairs], strict=True):
+            # Of one request and row block, to one place: what the pairs of a cluster have is merged.
+            assert len({(item[layout.REQUEST], item[layout.ROW_BLOCK], item[layout.PARTIAL]) for item in items}) == 1
+            for item in items:
+                assert item[layout.BEGIN] < item[layout.END]
+                found = range(item[layout.BEGIN], item[layout.END])
+                seen.setdefault((item[layout.REQUEST], item[layout.ROW_BLOCK]), []).extend(found)
+    assert seen.keys() == set(itertools.product(range(len(lengths)), range(-(-rows // layout.ROWS))))
+    for (request, _), found in seen.items():
+        assert sorted(found) == list(range(len(found))) and len(found) - tiles(lengths[request]) in range(pairs)
+    assert len(of_pairs) % pairs == 0 and layout.CTAS * len(of_pairs) <= CLUSTERED_PROCESSORS
+
+
+def test_pairs_share_requests_where_a_batch_is_small_and_divides_the_card():
+    def default(batch: int, kv_length: int) -> str:
+        return cute_sm100.variants(Workload(batch, kv_length, "fp16"), "sm_100a")[0].id
+
+    assert default(16, 4096) == "fp16_pairs4"
+    assert default(32, 4096) == "fp16_pairs2"
+    assert default(1, 4096) == default(64, 4096) == default(128, 4096) == "fp16_softmax8"
+
+
 def test_some_of_what_is_simulated_is_split():
     lengths = SIZES["several items for each pair, two of them of one request"][1]
     schedule = make_schedule(lengths, 128, 4)
@@ -73,16 +103,21 @@ def test_no_empty_request_is_split():
 
 
 @pytest.mark.parametrize(
-    ("element_bytes", "groups", "in_place"),
-    [(2, 2, False), (2, 1, False), (1, 2, False), (1, 1, False), (1, 2, True)],
+    ("element_bytes", "groups", "in_place", "pairs"),
+    [
+        *((2, 2, False, pairs) for pairs in (1, 2, 4)),
+        *((1, 2, False, pairs) for pairs in (1, 2, 4)),
+        *((2, 1, False, 1), (1, 1, False, 1), (1, 2, True, 1)),
+    ],
 )
-def test_the_budget_fits_an_sm(element_bytes, groups, in_place):
-    sizes = layout.make_layout(element_bytes, groups, in_place)
+def test_the_budget_fits_an_sm(element_bytes, groups, in_place, pairs):
+    sizes = layout.make_layout(element_bytes, groups, in_place, pairs)
     slot = layout.BOX_BYTES * (sizes.part_boxes * sizes.parts + 1)
     assert sizes.shared_bytes <= layout.SHARED_BYTES < sizes.shared_bytes + slot
     assert layout.OUT_COLUMN + layout.OUT_COLUMNS <= layout.TENSOR_MEMORY_COLUMNS <= 512
     result = 4 * layout.CTA_ROWS * layout.LATENT  # fp32, all of it: after the last item it goes through the slots
     assert result <= layout.BOX_BYTES * sizes.kv_boxes
+    assert sizes.received_bytes <= layout.BOX_BYTES * sizes.q_boxes
     assert 2 ** (sizes.offset + sizes.slack) <= 448, "P in e4m3"
 
 
@@ -134,6 +169,7 @@ def make(name: str, target: str = "sm_100a") -> Path:
 EIGHT = [f"{dtype}_softmax8" for dtype in cute_sm100.DTYPES]
 IN_PLACE = ["fp8_in_place"]
 ALL = [*EIGHT, *(f"{dtype}_softmax4" for dtype in cute_sm100.DTYPES), *IN_PLACE]
+PAIRS = ["bf16_pairs4", "fp16_pairs2", "fp8_pairs4"]
 
 
 def dtype_of(built: Path) -> str:
@@ -141,7 +177,7 @@ def dtype_of(built: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "target"), [*((name, "sm_100a") for name in ALL), (EIGHT[0], "sm_103a")])
+@pytest.mark.parametrize(("name", "target"), [*((name, "sm_100a") for name in ALL + PAIRS), (EIGHT[0], "sm_103a")])
 def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(name, target):
     built = make(name, target)
     made = json.loads((built / "build.json").read_text())
@@ -149,10 +185,11 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     sass = (built / "kernel.sass").read_text()
     assert not {"LDL", "STL"} & {word.split(".")[0] for word in sass.split()}
     params = made["variant"]["params"]
-    sizes = layout.make_layout(1 if name.startswith("fp8") else 2, params["groups"], params["in_place"])
+    pairs = params.get("pairs", 1)
+    sizes = layout.make_layout(1 if name.startswith("fp8") else 2, params["groups"], params["in_place"], pairs)
     split = next(symbol for symbol in made["symbols"] if "split_kernel" in symbol)
     assert made["launch"][split]["block"] == [sizes.threads, 1, 1]
-    assert made["launch"][split]["cluster"] == [layout.CTAS, 1, 1]
+    assert made["launch"][split]["cluster"] == [layout.CTAS * pairs, 1, 1]
     assert sizes.shared_bytes <= made["launch"][split]["dynamic_shared_bytes"] <= 232_448
 
     assert "BRA.U.ANY" not in sass, "a product or copy stands in a loop over the lanes: its operands were not uniform"
@@ -171,6 +208,9 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     # scores, for Q and for O.
     commits = 4 if sizes.in_place else 5
     assert len([opcode for opcode in opcodes if "MULTICAST" in opcode]) == commits
+    # A chunk of a block is sent in one loop, 16 bytes at a time; a row's log-sum-exp to each of the other pairs.
+    sent = re.findall(r"\bSTAS(?:\.128)?\b", sass)
+    assert len(sent) == (0 if pairs == 1 else layout.CHUNK // 8 + pairs - 1)
 
 
 SIZES = {
@@ -194,7 +234,7 @@ SIZES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", [*EIGHT, *IN_PLACE])
+@pytest.mark.parametrize("name", [EIGHT[0], EIGHT[2], *IN_PLACE])
 def test_results_in_the_simulator(name, size):
     """With NaN and wild page-table entries past the requests' ends: right under every schedule, and no finding."""
     import ptxsim
@@ -204,6 +244,35 @@ def test_results_in_the_simulator(name, size):
     built = make(name)
     workload = dataclasses.replace(workload, dtype=dtype_of(built))
     assert list(faults(built, workload, ptxsim.DEFAULT_SCHEDULES, lengths, processors)) == []
+
+
+SHARED = {
+    "one key for all pairs": (Workload(1, 1), None, 8),
+    "items after each other, one empty": (Workload(3, 700, heads=40, query_tokens=2, paged=True), [300, 0, 700], 8),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", SHARED)
+@pytest.mark.parametrize("name", PAIRS)
+def test_results_of_pairs_that_share_requests(name, size):
+    from sm100_runs import faults
+
+    workload, lengths, processors = SHARED[size]
+    built = make(name)
+    workload = dataclasses.replace(workload, dtype=dtype_of(built))
+    schedules = [(order, 0) for order in ("random", "tma_late", "warps")]
+    assert list(faults(built, workload, schedules, lengths, processors)) == []
+
+
+@pytest.mark.slow
+def test_what_clusters_have_merged_the_combine_kernel_merges():
+    from sm100_runs import faults
+
+    length, processors = 2000, 8
+    assert make_schedule([length], 16, processors, pairs=2).partials == 2
+    workload = Workload(1, length, "fp16", heads=16, paged=True)
+    assert list(faults(make("fp16_pairs2"), workload, [("random", 0)], processors=processors)) == []
 
 
 @pytest.mark.slow

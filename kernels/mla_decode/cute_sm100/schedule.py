@@ -22,8 +22,12 @@ from kernels.mla_decode.split_kv.plan import cost as plan_cost
 PRICES = {2: Prices(item=3.0, merge=3.5, partial=1.0), 1: Prices(item=4.0, merge=5.0, partial=2.0)}
 PRICES_OF_LITTLE = {2: Prices(item=3.0, merge=3.5, partial=2.5), 1: Prices(item=4.0, merge=5.0, partial=4.0)}
 LITTLE = 2
-# Where the pairs of a cluster merge, its items take so much longer, by the time that a pair takes for a tile.
-EXCHANGE = {2: 1.25, 1: 2.0}
+# Where the pairs of a cluster merge, an item takes longer, and the combine kernel has fewer partial results to read.
+PRICES_OF_CLUSTERS = {2: Prices(item=4.25, merge=1.75, partial=1.0), 1: Prices(item=6.0, merge=2.5, partial=2.0)}
+PRICES_OF_LITTLE_OF_CLUSTERS = {
+    2: Prices(item=6.0, merge=1.75, partial=2.5),
+    1: Prices(item=8.5, merge=2.5, partial=4.0),
+}
 CLUSTERED_PROCESSORS = 128  # of a B200's 148: its clusters of four and of eight do not divide all of its GPCs evenly
 COMBINE_CTAS = 3  # of the combine kernel on a multiprocessor, by their registers
 
@@ -91,9 +95,13 @@ def _make_lane(
         processors = min(processors, CLUSTERED_PROCESSORS)
     workers = max(1, processors // (CTAS * pairs * row_blocks))
     units = [-(-count // pairs) for count in tiles]
-    prices = (PRICES_OF_LITTLE if sum(units) <= LITTLE * workers else PRICES)[element_bytes]
-    if pairs > 1:
-        prices = replace(prices, item=prices.item + EXCHANGE[element_bytes], partial=_quarters(prices.partial / pairs))
+    little = sum(units) <= LITTLE * workers
+    if pairs == 1:
+        prices = (PRICES_OF_LITTLE if little else PRICES)[element_bytes]
+    else:
+        prices = (PRICES_OF_LITTLE_OF_CLUSTERS if little else PRICES_OF_CLUSTERS)[element_bytes]
+        # Of as many partial results as there are workers, which are fewer by so many times.
+        prices = replace(prices, partial=_quarters(prices.partial / pairs))
     return make_lane(units, workers, prices), workers, prices
 
 
