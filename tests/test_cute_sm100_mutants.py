@@ -19,7 +19,9 @@ SOURCE = ROOT / "kernels" / "mla_decode" / "cute_sm100"
 
 TARGET = "sm_100a"
 NAMES = {"bf16": "bf16_softmax8", "fp8": "fp8_in_place"}
+PAIRS = "bf16_pairs4"
 LENGTHS = (900, 100, 90, 120, 60)
+OF_CLUSTER = (600, 0, 90)  # items that one cluster of pairs has after each other
 LONG = (18 * 128,)
 VALUES_FULL = "cute.arch.mbarrier_wait(self.mbarriers + self.layout.values_full + 2 * page_parts * slot + n, phase)"
 # name: file, what stands there, what is put in its place
@@ -183,9 +185,48 @@ MUTANTS = {
     "partial results are merged before they are there": ("combine.py", "cute.arch.griddepcontrol_wait()", "pass"),
 }
 
+STORE = "self.store(request, row_block, partial, factors, turn, number + 1 == end_item)"
+# The same in the variant whose pairs share requests.
+MUTANTS_OF_PAIRS = {
+    "blocks are sent over a Q that is still read": (
+        "merge.py",
+        "cute.arch.mbarrier_wait(self.mbarriers + self.layout.room, turn % 2)",
+        "pass",
+    ),
+    "blocks are merged before they are there": (
+        "merge.py",
+        "cute.arch.mbarrier_wait(self.mbarriers + self.layout.received + n, turn % 2)",
+        "pass",
+    ),
+    "weights are made before the other pairs' sums are there": (
+        "merge.py",
+        "cute.arch.mbarrier_wait(self.mbarriers + self.layout.sums, turn % 2)",
+        "pass",
+    ),
+    "fewer bytes are expected than sent": (
+        "merge.py",
+        "self.layout.block_bytes // self.layout.chunks",
+        "self.layout.block_bytes // self.layout.chunks // 2",
+    ),
+    "Q is loaded over blocks that are still read": (
+        "softmax.py",
+        f"{STORE}\n                self.release()",
+        f"self.release()\n                {STORE}",
+    ),
+    "a block is weighed as another pair's": ("merge.py", "self.pair ^ (block + 1)", "self.pair ^ (3 - block)"),
+    "every pair stores the first one's block": ("merge.py", "first + self.layout.block_columns * self.pair", "first"),
+    "rows without any key are not a number": ("merge.py", "select_(top == -Float32.inf, 0.0, top)", "top"),
+    "P is announced to the cluster's first pair": ("softmax.py", "else CTAS * self.pair", "else 0"),
+    "commits reach the cluster's first pair": ("product.py", "else BOTH << CTAS * self.pair", "else BOTH"),
+}
+IN_CI = 3  # of these: a build and a simulated launch each take some ten seconds
+EVERY = {name: (*mutant, "") for name, mutant in MUTANTS.items()}
+EVERY |= {name: (*mutant, PAIRS) for name, mutant in MUTANTS_OF_PAIRS.items()}
 
-def build_edited(place: Path, file: str, old: str, new: str) -> Path:
-    """A build of the kernel, in the empty folder `place`, from a copy of its source with one edit."""
+
+def build_edited(place: Path, file: str, old: str, new: str, variant: str = "") -> Path:
+    """A build of the kernel, in the empty folder `place`, from a copy of its source with one edit; of the variant that
+    has what `file` does, if none is given."""
     shutil.copytree(ROOT / "kernels", place / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
     source = place / "kernels" / "mla_decode" / "cute_sm100" / file
     text = source.read_text()
@@ -193,7 +234,7 @@ def build_edited(place: Path, file: str, old: str, new: str) -> Path:
     source.write_text(text.replace(old, new))
     folder = place / "build"
     folder.mkdir()
-    arguments = {"folder": str(folder), "dtype": dtype_of(file), "name": NAMES[dtype_of(file)]}
+    arguments = {"folder": str(folder), "dtype": dtype_of(file), "name": variant or NAMES[dtype_of(file)]}
     with served(), chdir(place), (place / "log").open("wb") as log:
         streams = (log.fileno(), log.fileno())
         status = forks.run(kind_of("cute", TARGET), "fork_tasks:build_cute_sm100_of_this_folder", arguments, streams)
@@ -212,50 +253,64 @@ def dtype_of(file: str) -> str:
     return "fp8" if file == "in_place.py" else "bf16"
 
 
-def tried(file: str) -> list[tuple[tuple[int, ...], int]]:
+def tried(file: str, variant: str = "") -> list[tuple[tuple[int, ...], int]]:
     """Lengths of a batch's requests, and multiprocessors, with which a build with an edit of this file is run.
 
     Requests of one tile follow each other in a pair, so that nothing but its own mbarrier keeps Q. For what loads, one
     pair has a request of more tiles than it looks up pages of at once. Where partial results are merged, that is in
-    nine pieces, more than are loaded at once.
+    nine pieces, more than are loaded at once. Where pairs share requests, one cluster has items after each other.
     """
+    if variant == PAIRS:
+        return [(OF_CLUSTER, 8)]
     return [(LONG, 40)] if file == "combine.py" else [(LENGTHS, 4), *[(LONG, 2)] * (file == "load.py")]
 
 
-def caught(folder: Path, file: str) -> str | None:
-    """How the first schedule that notices anything does so, of a build with an edit of this file."""
+def caught(folder: Path, file: str, variant: str = "") -> str | None:
+    """How the first schedule that notices anything does so, of a build (of `variant`) with an edit of this file."""
     import ptxsim
     from sm100_runs import faults, unawaited_releases
 
     dtype, schedules = dtype_of(file), (*ptxsim.DEFAULT_SCHEDULES, *(("warps", seed) for seed in range(8)))
     try:
-        for lengths, processors in tried(file):
+        for lengths, processors in tried(file, variant):
             workload = Workload(len(lengths), max(lengths), dtype, paged=True)
             found = next(faults(folder, workload, schedules, lengths, processors, distribution="large"), None)
             if found:
                 return found
-        return next(unawaited_releases(folder, Workload(1, 257, dtype, paged=True)), None)
+        return None if variant else next(unawaited_releases(folder, Workload(1, 257, dtype, paged=True)), None)
     except ptxsim.PtxError as error:
         return str(error)
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_mutant_still_has_its_place_in_the_source(name):
-    file, old, new = MUTANTS[name]
+    file, old, new, _ = EVERY[name]
     text = (SOURCE / file).read_text()
     assert old in text and text.replace(old, new) != text
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", ["product.py", pytest.param("in_place.py", marks=pytest.mark.by_hand)])
-def test_the_intact_copy_is_not_caught(built, file):
-    assert caught(built(file, "import cutlass", "import cutlass"), file) is None
+@pytest.mark.parametrize(
+    ("file", "variant"),
+    [
+        ("product.py", ""),
+        pytest.param("in_place.py", "", marks=pytest.mark.by_hand),
+        pytest.param("merge.py", PAIRS, marks=pytest.mark.by_hand),
+    ],
+)
+def test_the_intact_copy_is_not_caught(built, file, variant):
+    assert caught(built(file, "import cutlass", "import cutlass", variant), file, variant) is None
+
+
+LEFT_TO_HAND = list(MUTANTS_OF_PAIRS)[IN_CI:]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.by_hand) if name in LEFT_TO_HAND else name for name in EVERY]
+)
 def test_a_mutant_is_caught(built, name):
-    file, *edit = MUTANTS[name]
-    how = caught(built(file, *edit), file)
+    file, old, new, variant = EVERY[name]
+    how = caught(built(file, old, new, variant), file, variant)
     assert how, f"«{name}» went unnoticed"
     print(name, "→", how)

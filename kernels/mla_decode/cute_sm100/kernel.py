@@ -72,8 +72,8 @@ from kernels.mla_decode.cute_sm100.softmax import Softmax
 
 
 class MlaDecodeSm100:
-    """Compile-time choices: `dtype` (cutlass.BFloat16, Float16 or Float8E4M3FN), `groups` of four softmax warps, whether
-    a tile's values take the place of its keys (`in_place`), and the `pairs` of a cluster (merge.py)."""
+    """Compile-time choices: `dtype` (cutlass.BFloat16, Float16 or Float8E4M3FN), `groups` of four softmax warps,
+    whether a tile's values take the place of its keys (`in_place`), and the `pairs` of a cluster (merge.py)."""
 
     def __init__(self, dtype: type[cutlass.Numeric], groups: int, in_place: bool = False, pairs: int = 1):
         self.dtype = dtype
@@ -313,7 +313,9 @@ class MlaDecodeSm100:
             view(kv, sizes.kv_boxes, one_box, per_slot),
         )
 
-    def _multiplier(self, storage: Any, tensor_memory: cute.Pointer, mbarriers: cute.Pointer, pair: Int32) -> Multiplier:
+    def _multiplier(
+        self, storage: Any, tensor_memory: cute.Pointer, mbarriers: cute.Pointer, pair: Int32
+    ) -> Multiplier:
         """Shared memory as the products read it, as descriptors."""
         qk, pv = self._products()
         sizes = self.layout

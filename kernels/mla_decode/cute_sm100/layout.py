@@ -51,7 +51,7 @@ class Layout:
     groups: int  # of four softmax warps each: they share a tile's columns
     slots: int
     in_place: bool = False  # a tile's values take the place of its keys
-    pairs: int = 1  # of a cluster: 1, 2 or 4, that have a request's keys between them and merge what they have (merge.py)
+    pairs: int = 1  # of a cluster: 1, 2 or 4, that have a request's keys between them, and merge (merge.py)
 
     @property
     def ctas(self) -> int:

@@ -1,9 +1,9 @@
 """MLA decode for Blackwell in CuTe DSL: the pairs of a cluster have a request's keys between them, and merge.
 
 Where a batch is small, requests are split. Partial results in global memory cost a second kernel that reads them; so
-where a request's pieces are as many as a cluster has pairs, they go through distributed shared memory instead. Each pair
-stores a block of the columns: it sends the other blocks of what it has to the pairs that store those, in 16 bits and
-normalised, with the log-sum-exp of its rows, and weighs what it gets as the combine kernel does.
+the pieces that the pairs of a cluster have go through distributed shared memory instead. Each pair stores a block of
+the columns: it sends the other blocks of what it has to the pairs that store those, in 16 bits and normalised, with the
+log-sum-exp of its rows, and weighs what it gets as the combine kernel does.
 
 A block is a half or a quarter of O's columns in tensor memory, so that all softmax warps have as much to send and to
 merge. It is received where Q was, whose last reader, the products with the last keys, is long done by then: [block of
@@ -35,8 +35,10 @@ class Merge(Epilogue):
     """
 
     def merge(self, maximum: Float32, total: Float32, count: Int32, turn: Int32) -> tuple[Float32, Float32, Any]:
-        """Send, and receive the log-sum-exp. Returns the row's maximum and sum over all pairs, and what each pair's O is
-        multiplied by: this one's, which is not normalised, and those of the blocks."""
+        """Send, and receive the log-sum-exp.
+
+        Returns the row's maximum and sum over all pairs, and what each pair's O is multiplied by: this one's, which is
+        not normalised, and those of the blocks."""
         self.offer()
         log2_sum = maximum + cute.math.log2(total, fastmath=True)
         inverse = self.inverse(total)
@@ -94,7 +96,7 @@ class Merge(Epilogue):
 
     @cute.jit
     def send(self, inverse: Float32) -> None:
-        """This thread's columns of the other pairs' blocks, normalised; asynchronous, mbarriers there count the bytes."""
+        """This thread's columns of the other pairs' blocks, normalised. Mbarriers there count the bytes."""
         for n in cutlass.range((self.layout.pairs - 1) * self.layout.chunks, unroll=1):
             block, chunk = n // self.layout.chunks, n % self.layout.chunks
             pair = cute.arch.make_warp_uniform(self.pair ^ (block + 1))
