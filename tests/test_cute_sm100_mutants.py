@@ -64,8 +64,8 @@ MUTANTS = {
     ),
     "P of one warp is not waited for": (
         "kernel.py",
-        "CTAS * self.layout.softmax_threads // 32 if",
-        "CTAS * self.layout.softmax_threads // 32 - 1 if",
+        "CTAS * self.layout.softmax_threads // 32}",
+        "CTAS * self.layout.softmax_threads // 32 - 1}",
     ),
     "commits reach the leader alone": ("product.py", "BOTH = (1 << CTAS) - 1", "BOTH = 1"),
     "a part is released before its product is issued": (
@@ -95,7 +95,7 @@ MUTANTS = {
         'cute.arch.fence_proxy("async.shared", space="cta")\n        before',
         "before",
     ),
-    "P is announced to the own CTA": ("softmax.py", "self.layout.p_full, 0, scope", "self.layout.p_full, scope"),
+    "P is announced to the own CTA": ("softmax.py", "self.layout.p_full, leader, scope", "self.layout.p_full, scope"),
     "one array of maxima for all tiles": (
         "epilogue.py",
         "self.shared[turn % 2,",
