@@ -49,11 +49,13 @@ def kill_server() -> None:
 
 
 def build_cute_sm100_of_this_folder(folder: str, dtype: str, name: str) -> None:
-    """Build a variant of the kernel whose source is below the working directory."""
+    """Build a variant of the kernel whose source is below the working directory; build.json has its parameters."""
     sys.path.insert(0, os.getcwd())
     from kernels.mla_decode import cute_sm100
     from kernels.mla_decode.operator import Workload
 
     assert Path(cute_sm100.__file__).is_relative_to(Path.cwd()), "not the edited copy"
     found = cute_sm100.variants(Workload(1, 64, dtype), "sm_100a")
-    cute_sm100.compile(next(variant for variant in found if variant.id == name), "sm_100a", Path(folder))
+    variant = next(variant for variant in found if variant.id == name)
+    cute_sm100.compile(variant, "sm_100a", Path(folder))
+    Path(folder, "build.json").write_text(json.dumps({"variant": {"params": dict(variant.params)}}))
