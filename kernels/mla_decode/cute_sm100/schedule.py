@@ -25,7 +25,7 @@ LITTLE = 2
 # Where the pairs of a cluster merge, an item takes longer, and the combine kernel has fewer partial results to read.
 PRICES_OF_CLUSTERS = {2: Prices(item=4.25, merge=1.75, partial=1.0), 1: Prices(item=6.0, merge=2.5, partial=2.0)}
 PRICES_OF_LITTLE_OF_CLUSTERS = {
-    2: Prices(item=6.0, merge=1.75, partial=2.5),
+    2: Prices(item=6.75, merge=1.75, partial=2.5),
     1: Prices(item=8.5, merge=2.5, partial=4.0),
 }
 CLUSTERED_PROCESSORS = 128  # of a B200's 148: its clusters of four and of eight do not divide all of its GPCs evenly
