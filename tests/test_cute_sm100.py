@@ -208,8 +208,8 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     # scores, for Q and for O.
     commits = 4 if sizes.in_place else 5
     assert len([opcode for opcode in opcodes if "MULTICAST" in opcode]) == commits
-    # A chunk of a block is sent in one loop, 16 bytes at a time, and a row's log-sum-exp to each of the other pairs. The
-    # allocation of tensor memory by a pair is such a store, too.
+    # A chunk of a block is sent in one loop, 16 bytes at a time, and a row's log-sum-exp to each of the other pairs.
+    # The allocation of tensor memory by a pair is such a store, too.
     sent = re.findall(r"\bSTAS(?:\.128)?(?= )", sass)
     assert sent.count("STAS.128") == (0 if pairs == 1 else layout.CHUNK // 8)
     assert sent.count("STAS") == pairs
@@ -312,7 +312,8 @@ def test_a_cta_waits_for_every_release_of_its_memory_before_it_ends(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.by_hand if "softmax4" in name or name == EIGHT[1] else ()) for name in ALL]
+    "name",
+    [pytest.param(name, marks=pytest.mark.by_hand if "softmax4" in name or name == EIGHT[1] else ()) for name in ALL],
 )
 def test_warps_of_very_different_speed_change_nothing(name):
     from sm100_runs import faults
