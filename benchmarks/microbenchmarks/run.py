@@ -37,6 +37,7 @@ GROUPS = (
     "instruction_fetch",
     "contention",
     "cold",
+    "calls",
 )
 SILENCE_LIMIT_S = 25.0  # without a new row: the benchmark hangs
 CONTEXT_LOST = 3  # exit status of a child whose context cannot be used any more

@@ -79,7 +79,7 @@ class Figures:
     cluster_release_latency: float
     fence_latency: float
     l2_bytes: float
-    l2_copy_bytes: float
+    l2_again_bytes: float
     l2_overrun: float
     flush_dirty_share: float
     l1_latency: float

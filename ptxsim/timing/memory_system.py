@@ -53,18 +53,13 @@ def together_by_tma(readers: float, f: Figures) -> float:
     return float(np.interp(at, (0.0, 1.0, 2.0, 4.0), gains))
 
 
-def evicted(footprint: float, written: float, f: Figures, halved: bool = False) -> float:
+def evicted(footprint: float, f: Figures) -> float:
     """The share of the bytes that a call has put into L2 which are gone when the next call comes to them.
 
-    `footprint` is what a call puts there, `written` the share of it that is stored. Of reads nothing is gone up to
-    what L2 keeps, and nearly all soon beyond it; stores go as random replacement has it, see `replaced`. Both are as
-    measured of reads and of copies, half of whose bytes are written. `halved`: there is half an L2.
+    `footprint` is what a call puts there. Nothing is gone up to what L2 keeps from one launch to the next, and nearly
+    all soon beyond it.
     """
-    stored = min(2.0 * written, 1.0)
-    ratio = footprint / ((1.0 - stored) * f.l2_bytes + stored * f.l2_copy_bytes) * (2.0 if halved else 1.0)
-    if ratio <= 1.0:
-        return 0.0
-    return (1.0 - stored) * (1.0 - math.exp(-f.l2_overrun * (ratio - 1.0))) + stored * replaced(ratio)
+    return 1.0 - math.exp(-f.l2_overrun * max(footprint / f.l2_again_bytes - 1.0, 0.0))
 
 
 def replaced(ratio: float) -> float:

@@ -47,9 +47,7 @@ def misses(
         fetched = {key: max(size - there.get(key, 0.0), 0.0) for key, size in unique.items()}
         reads = {key: missing(size, fetched[key]) for key, size in read.items()}
         return Misses(reads, readers, written_back(footprint, f.l2_bytes), displaced(footprint, f))
-    written = sum(survey.written.values()) / footprint if footprint else 0.0
-    # See docs/ptxsim.md: each half of L2 serves the SMs on its side, to which CTAs come anew with each call.
-    again = evicted(footprint, min(written, 1.0), f, halved=placement.waves > 1)
+    again = evicted(footprint, f)
     return Misses({key: missing(size, unique[key]) * again for key, size in read.items()}, readers, again, 0.0)
 
 

@@ -15,11 +15,12 @@ from ptxsim.timing.memory_system import (
     MemorySystem,
     displaced,
     evicted,
-    replaced,
     together,
     together_by_tma,
     written_back,
 )
+from ptxsim.timing.misses import left_over
+from ptxsim.timing.scout import Survey
 
 CARD = DeviceModel.load("h200").changed(
     sm_clock_mhz=1000, l1_latency=30, l2_latency=300, l1_bytes_per_cycle=128, load_bytes_per_cycle=4
@@ -134,29 +135,28 @@ def test_what_a_flush_left_goes_first_and_what_a_call_stores_last() -> None:
     assert 64 * (1 - written_back(64.0, 1.0)) == pytest.approx(1)  # of many stores one L2 stays there
 
 
-def test_what_is_read_again_misses_soon_beyond_what_l2_keeps_and_what_is_stored_later() -> None:
-    f = CARD.changed(l2_bytes=50, l2_copy_bytes=40, l2_overrun=10).figures
-    assert [evicted(size, 0.0, f) for size in (40, 50)] == [0, 0]
-    assert evicted(55, 0.0, f) == pytest.approx(1 - math.exp(-1))
-    assert evicted(55, 0.0, f, halved=True) == pytest.approx(1 - math.exp(-12))
-    assert evicted(44, 0.5, f) == pytest.approx(replaced(1.1))  # half of a copy's bytes are stored
-    assert 0 < evicted(60, 0.5, f) < evicted(60, 0.25, f) < evicted(60, 0.0, f)
+def test_what_is_read_again_misses_soon_beyond_what_l2_keeps_from_call_to_call() -> None:
+    f = CARD.changed(l2_again_bytes=50, l2_overrun=10).figures
+    assert [evicted(size, f) for size in (40, 50)] == [0, 0]
+    assert evicted(55, f) == pytest.approx(1 - math.exp(-1))
 
 
 @pytest.mark.parametrize(
-    ("name", "footprint", "stored", "low", "high"),
-    [
-        ("h200", 56.2e6, 0.0, 0.0, 0.0),
-        ("h200", 64.9e6, 0.0, 0.75, 0.9),  # 5,576 GB/s: DRAM's 4,610 over that is 0.83
-        ("h200", 86.5e6, 0.0, 0.98, 1.0),
-        ("h200", 86.5e6, 0.5, 0.7, 0.85),  # a copy at 4,820 GB/s, of which DRAM does 3,990
-        ("h100", 51.9e6, 0.0, 0.5, 0.7),
-        ("h100", 86.5e6, 0.5, 0.75, 0.85),
-    ],
+    ("footprint", "low", "high"), [(34.6e6, 0, 0), (43.2e6, 0, 0), (51.9e6, 0.85, 1), (69e6, 0.99, 1)]
 )
-def test_what_l2_keeps_of_a_footprint_is_what_was_measured(name, footprint, stored, low, high) -> None:
-    """Groups «L2 residency» and «L2 residency of a copy» of benchmarks/microbenchmarks/."""
-    assert low <= evicted(footprint, stored, DeviceModel.load(name).figures) <= high
+def test_what_an_h200_keeps_from_call_to_call_is_what_was_measured(footprint, low, high) -> None:
+    """Group «calls» of benchmarks/microbenchmarks/."""
+    assert low <= evicted(footprint, DeviceModel.load("h200").figures) <= high
+
+
+def test_later_launches_of_a_lone_call_find_what_earlier_ones_left() -> None:
+    first, last = loading(*PART), loading(*PART)
+    whole = Survey((1.0,), {1: 100.0}, {2: 60.0}, {1: 1.0})
+    f = CARD.changed(l2_bytes=1000).figures
+    assert left_over([(first, whole)], f) == {1: 100.0, 2: 60.0}
+    assert left_over([], f) == {}
+    flooded = left_over([(first, whole), (last, Survey((1.0,), {3: 5000.0}, {}, {3: 1.0}))], f)
+    assert flooded[1] < 1.0 < flooded[3]
 
 
 def test_a_cold_load_waits_for_its_own_bytes_and_dram_works_for_those_that_go() -> None:

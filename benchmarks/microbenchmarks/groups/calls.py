@@ -1,0 +1,60 @@
+"""What L2 keeps from one launch to the next, by how many CTAs share an SM: the same bytes read or copied again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.groups.global_memory import LARGE, UNROLL, _laps
+from benchmarks.microbenchmarks.groups.launches import HOLD_CYCLES, HOLD_PLACE, PLACE, SPIN
+from benchmarks.microbenchmarks.kernel import timed
+from benchmarks.microbenchmarks.reading import Benchmark, Reading
+
+NAME = "calls"
+CALLS = 40  # in a graph
+REPETITIONS = 5
+# CTAs an SM, threads, and rounds of UNROLL steps of the grid that a launch reads: 17 to 104 MB.
+GRIDS = (
+    (1, 512, (2, 4, 5, 6, 8, 12)),
+    (2, 512, (1, 2, 3, 4, 6)),
+    (4, 256, (1, 2, 3, 4, 6)),
+    (8, 128, (1, 2, 3, 4, 6)),
+)
+
+
+def kernels() -> list[str]:
+    return [timed("spin", SPIN, setup=PLACE, keep=False), _laps(False), _laps(True)]
+
+
+def expected() -> dict[str, tuple[str, int]]:
+    return {"laps": ("LDG", UNROLL), "laps_copy": ("STG", UNROLL)}
+
+
+def _again(ctas: int, threads: int, rounds: int, copies: bool) -> Benchmark:
+    """Microseconds of a launch among CALLS back to back in a graph, each of which goes through the same bytes once."""
+
+    def measure(card: Card) -> Reading:
+        shape = Shape(ctas * card.processors, threads)
+        size = shape.grid * threads * 16 * UNROLL * rounds
+        arguments = Arguments(a=card.buffer("large", LARGE), b=card.buffer("other", LARGE // 4), c=size)
+        name = "laps_copy" if copies else "laps"
+        put: Callable[[], None] = lambda: card.launch(name, shape, arguments, rounds)  # noqa: E731
+        replay = card.graph([put] * CALLS)
+        replay()
+
+        def hold() -> None:
+            card.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 16, e=HOLD_PLACE), 1)
+
+        values = sorted(card.microseconds(replay, hold) / CALLS for _ in range(REPETITIONS))
+        also = {"footprint_bytes": size * (2 if copies else 1)}
+        return Reading(values[REPETITIONS // 2], values[0], values[-1], REPETITIONS, None, also)
+
+    parameters = {"ctas_per_sm": ctas, "threads": threads, "rounds": rounds, "kernel": "copy" if copies else "read"}
+    return Benchmark("launches over the same bytes", parameters, "µs", measure)
+
+
+def benchmarks() -> Iterator[Benchmark]:
+    for ctas, threads, rounds in GRIDS:
+        for count in rounds:
+            for copies in (False, True):
+                yield _again(ctas, threads, count, copies)
