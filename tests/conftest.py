@@ -11,12 +11,12 @@ from cutesnake.plan.machine import Machine
 from project import copy_project, snakemake
 
 MACHINES = Path(__file__).parent / "machines"
-LONGEST = ("tests/test_soak.py", "tests/test_slurm.py", "tests/test_anatomy.py::test_the_answer_sheet")
+LONGEST = ("test_cute_sm100.py", "test_cute_sm100_mutants.py", "test_slurm.py", "test_soak.py", "test_anatomy.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest in one process goes first, so that the others are not left waiting for it."""
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    """The files that take longest go first, so that no process of CI, which takes whole files, is waited for."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 @pytest.fixture

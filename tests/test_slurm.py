@@ -70,7 +70,6 @@ RECORDS = "results/{}/elementwise_add/cute/{}/*/m5_n64_fp32@{}.json"
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("slurm"),  # one cluster for all of them
     pytest.mark.skipif(bool(missing()), reason=f"Slurm's programs are not installed: {', '.join(missing())}"),
     pytest.mark.skipif(importlib.util.find_spec(PLUGIN) is None, reason="envs/requirements-slurm.txt is not installed"),
 ]
