@@ -195,8 +195,12 @@ def _serve_case(connection: socket.socket, request: dict[str, Any], files: list[
     except BaseException as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
     finally:
-        sys.stdout.flush()
-        os._exit(code)
+        _end(code)
+
+
+def _end(code: int) -> NoReturn:
+    sys.stdout.flush()
+    os._exit(code)
 
 
 def _answer(connection: socket.socket, request: dict[str, Any]) -> None:
@@ -216,6 +220,7 @@ def _answer(connection: socket.socket, request: dict[str, Any]) -> None:
             check_card(request.get("card"), machine)
             with gpu_lock(machine.device.uuid_hash if machine.device else "none"), turns.turn(timing):
                 _measure(connection, request, case, device_section(machine.device))
+                _end(0)  # with the locks, which go when the system has taken back what the process had on the card
     except (OtherMachineError, MachineError, OSError) as error:
         _send(connection, {"fault": str(error)})
 
