@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .coverage import outer_loops
@@ -66,6 +67,14 @@ class Program:
 
     def fail(self, ins: Instruction, what: str) -> PtxError:
         return PtxError(f"{self.module.path}:{ins.line}: kernel {self.kernel.name[:80]}: {what}: «{ins.text[:160]}»")
+
+    @cached_property
+    def end(self) -> int:
+        """The last instruction that is not part of returning, as line information has it: what an exit comes behind."""
+        code = self.instructions
+        returning = {ins.source for ins in code if ins.base in ("ret", "exit")}
+        own = (n for n in range(len(code) - 1, -1, -1) if code[n].source not in returning and code[n].base != "bra")
+        return next(own, len(code) - 1)
 
     def after(self, block: Block) -> int:
         """The block that follows, or -1 at the end of the kernel."""

@@ -80,8 +80,10 @@ class TensorMemory:
         """Report what was never given back."""
         if self.blocks:
             cols = ", ".join(f"{n} columns at {at}, by {self.places[at]}" for at, n in self.blocks.items())
-            message = f"CTA {self.cta.index} ends with tensor memory allocated: {cols}"
-            self.cta.cluster.machine.report("leak", message)
+            machine = self.cta.cluster.machine
+            behind = f"the kernel ends behind {machine.program.instructions[machine.program.end].place}"
+            message = f"CTA {self.cta.index} ends with tensor memory allocated: {cols}; {behind}"
+            machine.report("leak", message, machine.program.end)
 
 
 @lru_cache(maxsize=64)

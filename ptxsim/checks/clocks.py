@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..tmem import TensorMemory
     from ..warp import Fragment
 
+FAR = 200  # instructions before a copy among which its wait for room is looked for
 OPERANDS = 512  # of which a cluster remembers the words
 SIDES = {"cp": "cp.async of", "store": "a bulk store of", "st": "tcgen05.st of", "ld": "tcgen05.ld of"}
 
@@ -225,6 +226,17 @@ class Clocks(Observer):
 
     def cluster_waited(self, f: Fragment, barrier: ClusterBarrier) -> None:
         self._learn(f, self.cluster_clock)
+
+    def let_in_by(self, cta: CTA, at: int) -> str:
+        """Whose arrivals a copy into a buffer was let in by, as the end of a sentence: those that its wait was for."""
+        code = self.machine.program.instructions
+        waits = (n for n in range(at - 1, max(at - FAR, -1), -1) if code[n].parts[:2] == ("mbarrier", "try_wait"))
+        wait = next(waits, None)
+        bars = [bar for bar in cta.mbarriers.values() if wait in bar.waits]
+        places = sorted({code[signal].place for bar in bars for signal, _, _ in bar.signals})
+        if not places:
+            return ""
+        return f"; the copy waited at {code[wait or 0].place} for the arrivals at {', '.join(places[:3])}"
 
     # memory
     def shared_access(

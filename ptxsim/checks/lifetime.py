@@ -75,20 +75,25 @@ class Lifetimes:
     def _report(self, at: int, message: str) -> None:
         self.clocks.machine.report("exit", message, at)
 
+    def _behind(self) -> str:
+        """Where the kernel ends, in brackets: a wait that is missing would stand there."""
+        program = self.clocks.machine.program
+        return f" (behind {program.instructions[program.end].place})"
+
     def _peers_are_done(self, cta: CTA, known: np.ndarray) -> None:
         for (actor, bar), deed in self.by_peers.get(cta.rank, {}).items():
             # an arrival has been made, though it publishes nothing (.relaxed), once its phase was waited for
             waited = bar is not None and known[self.clocks.copies_of(bar)] >= deed.phase
             if known[actor] < deed.epoch and not waited:
                 who = self.clocks.names[actor]
-                why = f"and nothing makes CTA {cta.rank} wait for that before it exits"
+                why = f"and nothing makes CTA {cta.rank} wait for that before it exits{self._behind()}"
                 self._report(deed.at, f"{who} {deed.what} shared memory of CTA {cta.rank}, {why}")
 
     def _signals_are_seen(self, cta: CTA, known: np.ndarray) -> None:
         for bar, deed in self.signals.get(cta.rank, {}).items():
             if known[self.clocks.copies_of(bar)] < deed.epoch:
                 message = f"CTA {cta.rank} exits, and none of its threads has waited for this copy on {bar}"
-                self._report(deed.at, message)
+                self._report(deed.at, message + self._behind())
 
     def _stores_are_waited_for(self, cta: CTA) -> None:
         for (rank, thread), groups in cta.cluster.stores.items():

@@ -221,7 +221,8 @@ class Words:
             if np.count_nonzero(bad) and event.beside is not None:
                 bad = self._sure(index, bad, event, what)
             if np.count_nonzero(bad):
-                self._race(_first(index, bad), verb, what, self.read_at[reader], event)
+                why = self.clocks.let_in_by(self.cta, event.at) if event.fragment is None else ""
+                self._race(_first(index, bad), verb, what, self.read_at[reader], event, why)
                 raced = True
         return raced
 
