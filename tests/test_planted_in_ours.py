@@ -14,6 +14,7 @@ import pytest
 from planted import At, Place, check
 
 ADD = Place("elementwise_add", "cute", "sm_100a", {"rows": 3, "columns": 1000})
+ADD_35 = Place("elementwise_add", "cute", "sm_100a", {"rows": 35, "columns": 1000})
 ADD_TILE = Place("elementwise_add", "cutile", "sm_100a", {"rows": 3, "columns": 1000})
 COPIES = {"values": {"rows": 96, "columns": 128}, "distribution": "numbered"}
 DESCRIPTOR = Place("async_copies", "cute_descriptor", "sm_100a", **COPIES)
@@ -61,6 +62,12 @@ MUTANTS = {
     "add: a store is one element off": Mutant(
         ADD, At(r"(st\.global\.\S+\s+\[%rd\d+)\+4\]", r"\1+8]"), "elements of c are NaN", None
     ),
+    "add: every CTA takes the place of the first": Mutant(
+        ADD_35, At(r"mov\.u32\s+(%r\d+), %ctaid\.x;", r"mov.u32 \1, 0;"), "after another cluster's write at", None
+    ),
+    "add: an operand is not loaded": Mutant(
+        ADD_35, At(r"ld\.global[^;]*;", nth=0), "is read, and nothing before has written it"
+    ),
     "add: the wrong operation": Mutant(ADD, At(r"\badd\.(rn\.)?(f32|f32x2)\b", r"sub.\2"), "error of c is", None),
     "add in cuTile: the wrong operation": Mutant(
         ADD_TILE, At(r"\badd\.rn\.f32x2\b", "mul.rn.f32x2"), "error of c is", None
@@ -73,6 +80,11 @@ MUTANTS = {
     "descriptor: the mbarrier is not fenced": Mutant(DESCRIPTOR, At(INIT), MADE),
     "descriptor: the copy is not made": Mutant(DESCRIPTOR, At(LOAD), DEADLOCK),
     "descriptor: half a warp shuffles": Mutant(DESCRIPTOR, At(SHUFFLE, HALF), "the member mask 0xffff leaves it out"),
+    "descriptor: every lane asks for the copy": Mutant(
+        DESCRIPTOR,
+        At(r"elect\.sync\s+\S+\|(%p\d+), -1;", r"setp.eq.u32 \1, 0, 0;"),
+        "32 lanes of warp 0 each ask for the same copy",
+    ),
     "cp.async: the copies are not waited for": Mutant(L2, At(COPY_WAIT), UNWRITTEN),
     "pair: a product does not wait for its operands": Mutant(PAIR, At(WAIT, PASSED, nth=0), UNWRITTEN),
     "pair: the epilogue does not wait for the products": Mutant(PAIR, At(WAIT, PASSED, nth=1), "nobody wrote|race: "),
@@ -108,6 +120,12 @@ MUTANTS = {
     "MLA on Hopper: a CTA leaves before its peer has arrived": Mutant(
         SM90, At(CLUSTER, code="cluster_wait", nth=1), "nothing makes CTA 1 wait for that before it exits", 1
     ),
+    "MLA on Hopper: page numbers past the cache": Mutant(
+        SM90,
+        At(r"ld\.(\S+)\s+(%r\d+),([^;]*);", r"ld.\1 \2,\3; add.s32 \2, \2, 1000000;", "page0 = page_table"),
+        "its index 1000000 is none of the",
+        40,
+    ),
     "MLA on Hopper: stages are not released": Mutant(
         SM90, At(ARRIVE, code="mbarrier_arrive(bar"), "nobody has ever arrived there.*has to release it there", None
     ),
@@ -125,6 +143,12 @@ MUTANTS = {
     ),
     "MLA on Blackwell: mbarriers are not fenced": Mutant(SM100, At(INIT), MADE),
     "MLA on Blackwell: warps of a row do not meet": Mutant(SM100, At(BARRIER), "race: |barrier: |nobody wrote", None),
+    "MLA on Blackwell: two groups meet at one barrier": Mutant(
+        SM100, At(r"\bbar\.sync\s+2,", "bar.sync 1,"), "the arrival could count there"
+    ),
+    "MLA on Blackwell: all warps meet at the barrier of a group": Mutant(
+        SM100, At(r"\bbar\.sync\s+3,", "bar.sync 1,"), "the arrival could count there"
+    ),
     "rmsnorm: warps do not meet over their sums": Mutant(RMSNORM, At(BARRIER, nth=0), UNORDERED),
     "rmsnorm: the row is not waited for": Mutant(RMSNORM, At(COPY_WAIT), UNWRITTEN),
     "rmsnorm: half a warp sums up": Mutant(

@@ -121,6 +121,10 @@ def of_default_builds(sweep: Sweep, place: Place, extents: Iterable[str] = ("sho
     return frozenset(module.variants(w, target)[0].id for w in taken)
 
 
+def names(cases: Iterable[Candidate]) -> str:
+    return " and ".join(map(str, cases))
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -145,7 +149,8 @@ def main() -> None:
         print(f"{case}: {len(both[case])} blocks")
     missed = union(both.values()) - union(map(frozenset, lists["short"].values()))
     for where, count in sorted(Counter(place for place, _ in missed).items()):
-        print(f"the short list misses {count} blocks of {'/'.join(where)}")
+        there = {case: frozenset(b for b in blocks & missed if b[0] == where) for case, blocks in both.items()}
+        print(f"the short list misses {count} blocks of {'/'.join(where)}, which {names(smallest(there))} would reach")
     print(
         f"{len(chosen)} of {len(both)} cases reach all blocks that both lists reach; "
         f"the short list misses {len(missed)} of {len(union(both.values()))}"
