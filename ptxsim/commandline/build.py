@@ -27,7 +27,7 @@ class Build:
         try:
             module = Module.from_file(self.ptx)
         except (UnicodeDecodeError, PtxError) as error:
-            why = str(error).splitlines()[0].removeprefix(str(self.ptx)).lstrip(":")
+            why = str(error).splitlines()[0].replace(f"{self.ptx}:", "line ")
             raise Misuse(f"{self.ptx} is no PTX that can be read: {why[:200]}") from None
         if not module.kernels:
             raise Misuse(f"{self.ptx} has no kernel in it")

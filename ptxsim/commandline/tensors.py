@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,7 @@ def _pattern(tensor: HostTensor, contents: str | float, rng: np.random.Generator
     if contents == "uniform":
         return rng.random(shape) if floats else rng.integers(0, 4, shape)
     if contents == "nan" and (not floats or tensor.element.name == "e2m1"):
-        raise Misuse(f"{tensor.name}: a {tensor.element.name} has no NaN; right would be zeros or a number")
+        raise Misuse(f"{tensor.name}: {tensor.element.name} has no NaN; right would be zeros or a number")
     if contents == "identity":
         at = np.indices(shape) if shape else np.zeros((1, 1))
         return (at == at[0]).all(0).astype(np.int64).reshape(shape)
@@ -146,6 +147,8 @@ def _from_file(part: FilePart, what: str) -> tuple[np.ndarray, FilePart, str]:
         loaded, name = _from_torch(part, what) if part.path.suffix in (".pt", ".pth") else (np.load(part.path), "")
         if isinstance(loaded, (dict, np.lib.npyio.NpzFile)):
             loaded, name = _entry(loaded, part, what)
+    except UnpicklingError:
+        raise Misuse(f"{what}: {part.path} is no file of tensors that torch wrote (torch.save makes one)") from None
     except (OSError, ValueError, EOFError, RuntimeError) as error:
         if isinstance(error, Misuse):
             raise

@@ -263,6 +263,9 @@ def test_random_contents_follow_the_seed_and_torch_files_are_read(tmp_path) -> N
     np.testing.assert_array_equal(read.values(), np.arange(6).reshape(2, 3))
     with pytest.raises(Misuse, match=r"no entry v.*right would be .*:ENTRY, of w"):
         tensor(f"{tmp_path}/w.pt:v")
+    (tmp_path / "junk.pt").write_text("x")
+    with pytest.raises(Misuse, match=r"junk.pt is no file of tensors that torch wrote"):
+        tensor(f"{tmp_path}/junk.pt")
 
 
 def test_a_search_runs_to_its_budget_and_a_budget_without_a_search_is_misuse(folder, capsys) -> None:
