@@ -182,7 +182,6 @@ def test_cases_run_on_the_cards_of_their_class_and_no_other(run) -> None:
             assert entry["status"] == "ok" and entry["device"]["name"] == card
 
 
-@pytest.mark.by_hand
 def test_a_report_over_classes_of_nodes_and_a_change(run) -> None:
     run()
     page = (run.project / "results/mla_report.html").read_text()
