@@ -1,4 +1,7 @@
-"""What a card loads of a build, in a digest: records with the same one were made with the same machine code."""
+"""What a card loads of a build, in a digest: records with the same one were made with the same machine code.
+
+Sections are read by hand, since a machine that measures need not have pyelftools (envs/requirements.txt).
+"""
 
 from __future__ import annotations
 
@@ -18,20 +21,19 @@ def digest_machine_code(folder: Path) -> str | None:
 
     Line tables, which move when a comment is added to the kernel, are no part of it, nor is the host's code.
     """
-    cubins = sorted(folder.glob("*.cubin"))
-    if not cubins or any(cubin.read_bytes()[: len(ELF_64)] != ELF_64 for cubin in cubins):
+    cubins = {path.name: path.read_bytes() for path in sorted(folder.glob("*.cubin"))}
+    if not cubins or not all(data.startswith(ELF_64) for data in cubins.values()):
         return None
     total = hashlib.sha256()
-    for cubin in cubins:
-        total.update(f"{cubin.name}\0".encode())
-        for name, content in sorted(_loaded(cubin)):
+    for file, data in cubins.items():
+        total.update(f"{file}\0".encode())
+        for name, content in sorted(_loaded(data)):
             total.update(name + b"\0" + hashlib.sha256(content).digest())
     return total.hexdigest()[:DIGITS]
 
 
-def _loaded(cubin: Path) -> Iterator[tuple[bytes, bytes]]:
+def _loaded(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Name and content of each section of a cubin that a card loads."""
-    data = cubin.read_bytes()
     table = struct.unpack_from("<Q", data, 0x28)[0]
     size, count, names = struct.unpack_from("<HHH", data, 0x3A)
     sections = [struct.unpack_from("<IIQQQQ", data, table + n * size) for n in range(count)]

@@ -70,8 +70,7 @@ def _said(speed: Record, lead: str) -> str:
     ahead, behind = ("faster", "slower") if lead == "cute" else ("slower", "faster")
     figures = [speed["mean"], speed["least"], speed["most"]]
     mean, least, most = figures if lead == "cute" else [1 / figures[0], 1 / figures[2], 1 / figures[1]]
-    total = speed["faster"] + speed["equal"] + speed["slower"]
-    counts = f"ahead on {speed[ahead]} of {plural(total, 'workload')}"
+    counts = f"ahead on {speed[ahead]} of {plural(_rows(speed), 'workload')}"
     counts += f", equal on {speed['equal']}" * bool(speed["equal"])
     counts += f", behind on {speed[behind]}" * bool(speed[behind])
     return f"{mean:.2f} times as fast in the geometric mean ({least:.2f} to {most:.2f}; {counts})"
@@ -97,8 +96,11 @@ def _figures(entries: list[tuple[str, Record]]) -> str:
         warm, cold = (entry[key]["mean"] for key in ("warm", "cold"))
         ratios.append((operator, *((1 / warm, 1 / cold) if _leader(entry) == "cutile" else (warm, cold))))
     ratios.sort(key=lambda ratio: -abs(1 - ratio[1]))
-    said = [f"{operator} {warm:.2f} times warm, {cold:.2f} cold" for operator, warm, cold in ratios[:MOST_NAMED]]
-    return "; ".join(said) + f"; and {len(ratios) - MOST_NAMED} more" * (len(ratios) > MOST_NAMED)
+    return _first_few([f"{operator} {warm:.2f} times warm, {cold:.2f} cold" for operator, warm, cold in ratios])
+
+
+def _first_few(said: list[str]) -> str:
+    return "; ".join(said[:MOST_NAMED]) + f"; and {len(said) - MOST_NAMED} more" * (len(said) > MOST_NAMED)
 
 
 def _several(card: str, entries: list[tuple[str, Record]]) -> str:
@@ -118,14 +120,15 @@ def _others(comparisons: list[Record]) -> str:
     if not rivals:
         return "No kernel of another kind was timed beside the two."
     (operator, card, other), *rest = rivals
-    rows = sum(other["warm"][key] for key in ("faster", "equal", "slower"))
     said = [
         f"Against the strongest other kernel of {operator}, {other['kernel']} ({DSL_NAMES[other['dsl']]}), the better "
         f"of the two is, in the geometric mean, {other['warm']['mean']:.2f} times as fast warm and "
-        f"{other['cold']['mean']:.2f} cold ({plural(rows, 'workload')}, {card}, worst row {_worst(other):.2f})."
+        f"{other['cold']['mean']:.2f} cold ({plural(_rows(other['warm']), 'workload')}, {card}, worst row "
+        f"{min(other['warm']['least'], other['cold']['least']):.2f})."
     ]
-    groups = {"leads": [r for r in rest if _slower_figure(r[2]) >= 1], "trails": []}
-    groups["trails"] = [rival for rival in rest if rival not in groups["leads"]]
+    groups: dict[str, list[tuple[str, str, Record]]] = {"leads": [], "trails": []}
+    for rival in rest:
+        groups["leads" if _slower_figure(rival[2]) >= 1 else "trails"].append(rival)
     named = [f"{name} in {len(group)} ({_rivals(group)})" for name, group in groups.items() if group]
     if named:
         said.append(f"Of {plural(len(rest), 'other operator')} it {listed(named)}.")
@@ -135,17 +138,18 @@ def _others(comparisons: list[Record]) -> str:
 def _rivals(rivals: list[tuple[str, str, Record]]) -> str:
     """The operators in which the better of the two comes off worst, beside the rival's name."""
     ordered = sorted(rivals, key=lambda rival: _slower_figure(rival[2]))
-    said = [
-        f"{operator} {other['warm']['mean']:.2f} times {other['kernel']} warm, {other['cold']['mean']:.2f} cold"
-        for operator, _, other in ordered[:MOST_NAMED]
-    ]
-    return "; ".join(said) + f"; and {len(ordered) - MOST_NAMED} more" * (len(ordered) > MOST_NAMED)
+    return _first_few(
+        [
+            f"{operator} {other['warm']['mean']:.2f} times {other['kernel']} warm, {other['cold']['mean']:.2f} cold"
+            for operator, _, other in ordered
+        ]
+    )
 
 
 def _strongest(comparison: Record) -> tuple[str, str, Record] | None:
     """(operator, card, speed over the rival): on the card with the most rows the rival that comes off best."""
     timed = [
-        (sum(other["warm"][key] for key in ("faster", "equal", "slower")), other, short(entry["device"]["device"]))
+        (_rows(other["warm"]), other, short(entry["device"]["device"]))
         for entry in comparison["speedups"]
         for other in entry["others"]
         if other["warm"] and other["cold"]
@@ -160,8 +164,9 @@ def _slower_figure(other: Record) -> float:
     return min(other["warm"]["mean"], other["cold"]["mean"])
 
 
-def _worst(other: Record) -> float:
-    return min(other["warm"]["least"], other["cold"]["least"])
+def _rows(speed: Record) -> int:
+    """How many workloads a comparison of speeds is of."""
+    return sum(speed[key] for key in ("faster", "equal", "slower"))
 
 
 def _sure(comparisons: list[Record]) -> str:
