@@ -50,7 +50,7 @@ def scaled(entry, operator, factor):
 def test_five_sentences_answer_five_questions() -> None:
     for options in ({}, {"gpu": True}, {"recorded": True}):
         entries = found(sample.arch(), [compare(sample.evidence(**options))])
-        assert [e["question"] for e in entries] == ["Faster", "Beside others", "How sure", "Other cards", "Not run"]
+        assert [e["question"] for e in entries] == ["Faster", "Beside others", "How sure", "Not run", "Other cards"]
         assert all(e["text"].endswith(".") for e in entries)
 
 
@@ -138,26 +138,36 @@ def test_a_second_card_on_which_every_operator_goes_the_same_way_is_not_spelt_ou
 def test_kernels_that_failed_their_check_are_named() -> None:
     compared = compare(sample.evidence(gpu=True))
     assert "failed their check" not in said([compared])["How sure"]
-    compared["coverage"][0]["correctness"]["failed"] = 2
-    assert said([compared])["How sure"].endswith(
-        f"2 failed their check here (blend/{compared['coverage'][0]['kernel']} 2)."
-    )
+    row = compared["coverage"][0]
+    row["correctness"]["failed"] = 2
+    for source, whose in (("ours", ""), ("tilegym", ", none of them of a kernel of ours")):
+        row["source"] = source
+        assert said([compared])["How sure"].endswith(f"; 2 failed their check here{whose} (blend/{row['kernel']} 2).")
 
 
 def test_two_cards_that_agree_and_one_alone() -> None:
     evidence = sample.evidence(recorded=True)
     assert said([compare(evidence)])["Other cards"].endswith("only an H200 timed anything.")
     both = compare(with_another_card(evidence, lambda *_: None))
-    assert said([both])["Other cards"].endswith(
-        "agree about the fastest kernel on every workload that both timed of blend (8 workloads)."
+    assert said([both])["Other cards"] == (
+        "H100 80GB HBM3 and H200 agree about the fastest kernel on all 8 workloads of blend of which both timed "
+        "several kernels."
     )
     assert both["agreement"][0]["cold"] == both["agreement"][0]["variants"] == []
+
+
+def test_two_cards_that_timed_one_kernel_alone_do_not_agree_about_the_fastest() -> None:
+    both = with_another_card(sample.evidence(recorded=True), lambda *_: None)
+    alone = {p: e for p, e in both.recorded.items() if e["device"]["name"] != H100 or e["case"]["kernel"] == "cutile"}
+    compared = compare(sample.replace(both, recorded=alone))
+    assert compared["agreement"] == []
+    assert said([compared])["Other cards"].endswith("is not known: no two cards timed several kernels of one workload.")
 
 
 def test_many_operators_about_which_two_cards_agree_are_counted() -> None:
     both = compare(with_another_card(sample.evidence(recorded=True), lambda *_: None))
     text = said([scaled(both, name, 1.0) for name in ("a", "b", "c", "d")])["Other cards"]
-    assert text.endswith("on every workload that both timed of 4 operators (32 workloads).")
+    assert text.endswith("on all 32 workloads of 4 operators of which both timed several kernels.")
 
 
 def test_two_cards_that_disagree_beyond_the_noise() -> None:
@@ -173,8 +183,9 @@ def test_two_cards_that_disagree_beyond_the_noise() -> None:
     assert entry["cards"] == [H100, "NVIDIA H200"] and entry["cold"] == []
     assert entry["warm"] == [{"workload": "b1_s1024_bf16", "winners": ["cutile", "cute_sm90"]}]
     assert said([compared])["Other cards"] == (
-        "H100 80GB HBM3 and H200 disagree, of 8 workloads of blend, about the fastest kernel when warm on 1 "
-        "workload (such as b1_s1024_bf16: cutile on the H100 80GB HBM3, cute_sm90 on the H200)."
+        "H100 80GB HBM3 and H200 agree about the fastest kernel on 7 of 8 workloads of blend of which both timed "
+        "several kernels, but not on b1_s1024_bf16 of blend, warm "
+        "(cutile on the H100 80GB HBM3, cute_sm90 on the H200)."
     )
 
 
@@ -189,17 +200,16 @@ def test_two_cards_that_disagree_about_a_variant() -> None:
             kept[path.replace(".json", "-wide.json")] = wide
             plan["cases"].append({"build": "blend/cutile/sm_90a/wide", "workload": entry["case"]["workload"]})
 
-    def change(kernel, workload, metrics):
-        if kernel == "cutile" and workload == "b32_s8192_bf16":
-            metrics["hot_us"] *= 4 if metrics["hot_us"] < 700 else 0.1
-
     two = with_another_card(sample.replace(evidence, plan=plan, recorded=kept), lambda *_: None)
     assert compare(two)["agreement"][0]["variants"] == []
     names = {e["case"]["variant"]["id"]: e for e in two.recorded.values() if is_card(e, H100)}
     names["wide"]["metrics"]["hot_us"] /= 10
     (entry,) = compare(two)["agreement"]
     assert [(row["kernel"], row["winners"]) for row in entry["variants"]] == [("cutile", ["wide", "bf16"])]
-    assert "the fastest variant on 1 case" in said([compare(two)])["Other cards"]
+    assert said([compare(two)])["Other cards"].endswith(
+        " They disagree about the fastest variant in 1 case (such as cutile on b32_s8192_bf16 of blend: wide on the "
+        "H100 80GB HBM3, bf16 on the H200)."
+    )
 
 
 def is_card(entry, name):

@@ -10,7 +10,7 @@ from cutesnake.evidence.gather import Record
 
 
 def agreement(tables: Iterable[Record]) -> list[Record]:
-    """An entry per target and pair of cards that timed the same workloads.
+    """An entry per target and pair of cards that timed several kernels, or variants, of the same workloads.
 
     Only kernels that both cards timed count, and only what each card tells apart beyond the noise: on each, its own
     winner must lead the other card's winner by more than that.
@@ -21,7 +21,7 @@ def agreement(tables: Iterable[Record]) -> list[Record]:
         for left, right in pairs
         if left["target"] == right["target"] and left["device"]["device"] != right["device"]["device"]
     ]
-    return [entry for entry in found if entry["workloads"]]
+    return [entry for entry in found if entry["workloads"] or entry["variants"]]
 
 
 def _entry(left: Record, right: Record) -> Record:
@@ -33,7 +33,7 @@ def _entry(left: Record, right: Record) -> Record:
     return {
         "target": left["target"],
         "cards": [left["device"]["device"], right["device"]["device"]],
-        "workloads": sum(bool(a) for a, _ in both.values()),
+        "workloads": sum(len(a) > 1 for a, _ in both.values()),
         **{name: _kernels(both, key) for name, key in FIGURES.items()},
         "variants": _variants(both),
     }

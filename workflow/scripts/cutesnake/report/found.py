@@ -1,7 +1,7 @@
 """What was found, in five sentences that follow from the comparisons by stated rules; findings about others' kernels.
 
 The sentences answer, in this order: which DSL is faster and by how much; how both stand to everything else that was
-timed; how sure that is; whether cards agree; what was not run.
+timed; how sure that is; what was not run; whether cards agree.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from cutesnake.compare.insight import NOISE_PERCENT, number
+from cutesnake.contract import OURS
 from cutesnake.report.words import DSL_NAMES, MOST_NAMED, listed, plural, short
 
 Record = dict[str, Any]
@@ -24,8 +25,8 @@ def found(arch: Record, comparisons: list[Record]) -> list[Record]:
         {"question": "Faster", "text": _faster(comparisons)},
         {"question": "Beside others", "text": _others(comparisons)},
         {"question": "How sure", "text": _sure(comparisons)},
-        {"question": "Other cards", "text": _cards(comparisons)},
         {"question": "Not run", "text": _not_run(arch, comparisons)},
+        {"question": "Other cards", "text": _cards(comparisons)},
     ]
 
 
@@ -122,7 +123,7 @@ def _others(comparisons: list[Record]) -> str:
     (operator, card, other), *rest = rivals
     said = [
         f"Against the strongest other kernel of {operator}, {other['kernel']} ({DSL_NAMES[other['dsl']]}), the better "
-        f"of the two is, in the geometric mean, {other['warm']['mean']:.2f} times as fast warm and "
+        f"of the two DSLs is, in the geometric mean, {other['warm']['mean']:.2f} times as fast warm and "
         f"{other['cold']['mean']:.2f} cold ({plural(_rows(other['warm']), 'workload')}, {card}, worst row "
         f"{min(other['warm']['least'], other['cold']['least']):.2f})."
     ]
@@ -199,67 +200,81 @@ def _checked(comparisons: list[Record]) -> str:
         f"{'are' if found['ok'] != 1 else 'is'} within tolerance"
         for card, found in cards.items()
     ]
-    simulated = sum(row["correctness"]["simulated"] for row in rows)
-    failed = Counter[str]()
-    for comparison in comparisons:
-        for row in comparison["coverage"]:
-            failed[f"{comparison['operator']}/{row['kernel']}"] += row["correctness"]["failed"]
-    if simulated:
+    if simulated := sum(row["correctness"]["simulated"] for row in rows):
         said.append(f"{plural(simulated, 'case')} came out well in simulation, which says nothing of a card")
-    if failed.total():
-        most = [f"{kernel} {count}" for kernel, count in failed.most_common(MOST_NAMED) if count]
-        more = f" and {plural(left, 'more kernel')}" if (left := len(+failed) - len(most)) else ""
-        said.append(f"{failed.total()} failed their check here ({', '.join(most)}{more})")
-    return listed(said) if said else "no case was checked"
+    return "; ".join([*said, *_failed(comparisons)]) or "no case was checked"
+
+
+def _failed(comparisons: list[Record]) -> list[str]:
+    """How many cases failed here, of which kernels, and whether any of those is ours."""
+    rows = [(c["operator"], row) for c in comparisons for row in c["coverage"] if row["correctness"]["failed"]]
+    failed = Counter[str]()
+    for operator, row in rows:
+        failed[f"{operator}/{row['kernel']}"] += row["correctness"]["failed"]
+    if not failed:
+        return []
+    most = [f"{kernel} {count}" for kernel, count in failed.most_common(MOST_NAMED)]
+    more = f" and {plural(left, 'more kernel')}" if (left := len(failed) - len(most)) else ""
+    whose = "" if any(row["source"] == OURS for _, row in rows) else ", none of them of a kernel of ours"
+    return [f"{failed.total()} failed their check here{whose} ({', '.join(most)}{more})"]
 
 
 def _cards(comparisons: list[Record]) -> str:
-    pairs = [(c["operator"], entry) for c in comparisons for entry in c["agreement"]]
-    if not pairs:
-        cards = {short(t["device"]["device"]) for c in comparisons for t in c["times"]}
-        one = (
-            f"only an {next(iter(cards))} timed anything"
-            if len(cards) == 1
-            else "no two cards timed the same workloads"
-        )
-        return f"Whether another card agrees is not known: {one}." if cards else "No card timed anything."
-    said = [_disagreeing(operator, entry) for operator, entry in pairs if _differing(entry)]
-    return " ".join(said + _agreeing([pair for pair in pairs if not _differing(pair[1])]))
+    """One sentence per pair of cards, with every workload about which they disagree, or the first few of many."""
+    pairs: dict[tuple[str, ...], list[tuple[str, Record]]] = {}
+    for comparison in comparisons:
+        for entry in comparison["agreement"]:
+            cards = tuple(sorted(short(card) for card in entry["cards"]))
+            pairs.setdefault(cards, []).append((comparison["operator"], entry))
+    if pairs:
+        return " ".join(f"{_agreeing(cards, entries)}{_variants(entries)}" for cards, entries in pairs.items())
+    timed = {short(t["device"]["device"]) for c in comparisons for t in c["times"]}
+    one = (
+        f"only an {next(iter(timed))} timed anything"
+        if len(timed) == 1
+        else "no two cards timed several kernels of one workload"
+    )
+    return f"Whether another card agrees is not known: {one}." if timed else "No card timed anything."
 
 
-def _agreeing(pairs: list[tuple[str, Record]]) -> list[str]:
-    """One sentence per pair of cards, with the operators about which they agree: named where they are few."""
-    operators: dict[tuple[str, ...], dict[str, int]] = {}
-    for operator, entry in pairs:
-        operators.setdefault(tuple(sorted(short(card) for card in entry["cards"])), {})[operator] = entry["workloads"]
-    said = []
-    for cards, counts in operators.items():
-        of = (
-            listed([f"{operator} ({plural(count, 'workload')})" for operator, count in counts.items()])
-            if len(counts) <= MOST_NAMED
-            else f"{len(counts)} operators ({plural(sum(counts.values()), 'workload')})"
-        )
-        said.append(f"{listed(list(cards))} agree about the fastest kernel on every workload that both timed of {of}.")
-    return said
+def _agreeing(cards: tuple[str, ...], entries: list[tuple[str, Record]]) -> str:
+    several = [(operator, entry) for operator, entry in entries if entry["workloads"]]
+    if not several:
+        return f"{listed(list(cards))} timed no two kernels of one workload both."
+    count = sum(entry["workloads"] for _, entry in several)
+    other = sum(len({row["workload"] for row in (*entry["warm"], *entry["cold"])}) for _, entry in several)
+    of = several[0][0] if len(several) == 1 else f"{len(several)} operators"
+    named = [said for operator, entry in several for said in _differing(operator, entry)]
+    return (
+        f"{listed(list(cards))} agree about the fastest kernel on {f'{count - other} of' if other else 'all'} "
+        f"{plural(count, 'workload')} of {of} of which both timed several kernels"
+        + (f", but not on {_first_few(named)}." if other else ".")
+    )
 
 
-def _differing(entry: Record) -> dict[str, list[Record]]:
-    return {key: entry[key] for key in ("warm", "cold", "variants") if entry[key]}
+def _differing(operator: str, entry: Record) -> list[str]:
+    """The workloads on which two cards disagree about the fastest kernel, each with the winners."""
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for kind in ("warm", "cold"):
+        for row in entry[kind]:
+            kinds.setdefault((row["workload"], *row["winners"]), []).append(kind)
+    return [
+        f"{workload} of {operator}, {listed(found)} ({_winners(winners, entry)})"
+        for (workload, *winners), found in kinds.items()
+    ]
 
 
-def _disagreeing(operator: str, entry: Record) -> str:
-    cards = [short(card) for card in entry["cards"]]
-    said = []
-    for key, rows in _differing(entry).items():
-        first = rows[0]
-        where = f"{first['kernel']} on {first['workload']}" if key == "variants" else first["workload"]
-        what = "variant" if key == "variants" else f"kernel when {key}"
-        count = plural(len(rows), "workload") if key != "variants" else plural(len(rows), "case")
-        said.append(
-            f"the fastest {what} on {count} (such as {where}: {first['winners'][0]} on the {cards[0]}, "
-            f"{first['winners'][1]} on the {cards[1]})"
-        )
-    return f"{cards[0]} and {cards[1]} disagree, of {entry['workloads']} workloads of {operator}, about {listed(said)}."
+def _winners(winners: list[str], entry: Record) -> str:
+    return ", ".join(f"{winner} on the {short(card)}" for winner, card in zip(winners, entry["cards"], strict=True))
+
+
+def _variants(entries: list[tuple[str, Record]]) -> str:
+    rows = [(operator, entry, row) for operator, entry in entries for row in entry["variants"]]
+    if not rows:
+        return ""
+    operator, entry, row = rows[0]
+    example = f"{row['kernel']} on {row['workload']} of {operator}: {_winners(row['winners'], entry)}"
+    return f" They disagree about the fastest variant in {plural(len(rows), 'case')} (such as {example})."
 
 
 def _not_run(arch: Record, comparisons: list[Record]) -> str:
