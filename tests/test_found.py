@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import math
+import re
 from xml.etree import ElementTree
 
 import pandas
@@ -143,6 +144,15 @@ def test_kernels_that_failed_their_check_are_named() -> None:
     for source, whose in (("ours", ""), ("tilegym", ", none of them of a kernel of ours")):
         row["source"] = source
         assert said([compared])["How sure"].endswith(f"; 2 failed their check here{whose} (blend/{row['kernel']} 2).")
+
+
+def test_a_kernel_that_failed_its_check_was_checked() -> None:
+    compared = compare(sample.evidence())
+    (row, *_) = (row for row in compared["coverage"] if row["build"]["ok"] and not row["correctness"]["simulated"])
+    before = said([compared])["Not run"]
+    row["correctness"]["failed"] = 1
+    counts = [int(re.search(r"(\d+) \w+ checked neither", s).group(1)) for s in (before, said([compared])["Not run"])]
+    assert counts[0] - counts[1] == 1
 
 
 def test_two_cards_that_agree_and_one_alone() -> None:

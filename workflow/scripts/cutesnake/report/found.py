@@ -292,20 +292,19 @@ def _not_run(arch: Record, comparisons: list[Record]) -> str:
         said.append(
             f"of {plural(len(built), 'kernel')} built, per target, {listed(list(kinds))} have no time from any card"
         )
-    unchecked = [
-        row
-        for _, row in built
-        if not row["correctness"]["simulated"] and not any(c["ok"] for c in row["cards"]["correctness"])
-    ]
-    if unchecked:
-        said.append(
-            f"{len(unchecked)} {'was' if len(unchecked) == 1 else 'were'} checked neither on a card nor by simulation"
-        )
+    if unchecked := sum(not _was_checked(row) for _, row in built):
+        said.append(f"{unchecked} {'was' if unchecked == 1 else 'were'} checked neither on a card nor by simulation")
     failed = sum(row["build"]["failed"] for _, row in rows)
     if failed:
         said.append(f"{plural(failed, 'build')} did not compile")
     text = "; ".join(said)
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _was_checked(row: Record) -> bool:
+    """Whether a check of the kernel ended, here or on a recorded card: well or not."""
+    counts = (row["correctness"], *row["cards"]["correctness"])
+    return row["correctness"]["simulated"] > 0 or any(count[key] for count in counts for key in ("ok", "failed"))
 
 
 def beyond(comparisons: list[Record]) -> list[Record]:
