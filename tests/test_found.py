@@ -263,6 +263,16 @@ def test_the_matrix_says_on_which_card_and_what_was_simulated() -> None:
     assert used == set(range(1, len(notes.texts) + 1))
 
 
+def test_the_matrix_says_what_was_not_done_here_and_that_a_failed_check_was_made() -> None:
+    compared = compare(sample.evidence(recorded=True))
+    (row,) = (r for r in compared["coverage"] if (r["kernel"], r["target"]) == ("cutlass_fp16", "sm_100a"))
+    row["correctness"] |= {"failed": 2, "reason": "a race at PTX line 7"}
+    rows = {(r["kernel"], r["target"]): r["why"] for r in matrix(compared, Notes(), "page.html")["rows"]}
+    assert rows["cute_sm90", "sm_90a"][0]["words"] == "not checked, timed or profiled here"  # but on a recorded card
+    assert "not timed or profiled" in {why["words"] for why in rows["cutlass_fp16", "sm_100a"]}
+    assert rows["cutlass_fp16", "sm_100a"][0]["words"] == "failed its check"
+
+
 def test_the_comparison_is_a_table_for_pandas_too(tmp_path) -> None:
     evidence = sample.evidence(gpu=True)
     write_comparison(evidence, str(tmp_path / "c.json"), str(tmp_path / "c.csv"))

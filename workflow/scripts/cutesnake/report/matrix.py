@@ -92,23 +92,12 @@ def _sums(rows: list[Record]) -> list[str]:
 
 def _why(entry: Record, notes: Notes) -> list[Record]:
     """What did not happen, each with the number of its reason; and what the kernel cannot compute."""
-    stages: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     built = entry["build"]["reason"]
-    for stage, name in STAGE_NAMES.items():
+    for stage in STAGE_NAMES:
         if reason := entry[stage]["reason"]:
-            reason = built if reason == f"did not compile: {built}" else reason
-            name = "checked on a card" if entry[stage]["simulated"] else PARTICIPLES.get(stage, name)
-            stages.setdefault(reason, []).append(name)
-    told = []
-    for reason, names in stages.items():
-        names = list(dict.fromkeys(names))
-        if entry["build"]["failed"] and reason == built:
-            words = "did not compile"
-        elif len(names) == 4:  # all of them
-            words = "not run" if entry["source"] == INSTALLED else "not built"
-        else:
-            words = f"not {' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))}"
-        told.append({"words": words, "note": notes.mark(reason)})
+            reasons.setdefault(built if reason == f"did not compile: {built}" else reason, []).append(stage)
+    told = [{"words": _missed(entry, stages, reason), "note": notes.mark(reason)} for reason, stages in reasons.items()]
     if entry["not_simulated"]:
         told.append({"words": "not simulated", "note": notes.mark(entry["not_simulated"])})
     if entry["build"]["expected"]:
@@ -117,3 +106,19 @@ def _why(entry: Record, notes: Notes) -> list[Record]:
             for left in entry["unsupported"]
         ]
     return told
+
+
+def _missed(entry: Record, stages: list[str], reason: str) -> str:
+    """What `stages`, which share a reason, did not do here. A check that failed was made all the same."""
+    if entry["build"]["failed"] and reason == entry["build"]["reason"]:
+        return "did not compile"
+    if "build" in stages:
+        return "not run" if entry["source"] == INSTALLED else "not built"
+    if stages == ["correctness"] and entry["correctness"]["failed"]:
+        return "failed its check"
+    names = {stage: PARTICIPLES.get(stage, name) for stage, name in STAGE_NAMES.items()}
+    if entry["correctness"]["simulated"]:
+        names["correctness"] = "checked on a card"
+    *others, last = dict.fromkeys(names[stage] for stage in stages)
+    here = " here" if any(entry["cards"][stage] for stage in stages) else ""
+    return f"not {' or '.join(filter(None, (', '.join(others), last)))}{here}"

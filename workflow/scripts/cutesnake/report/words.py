@@ -12,6 +12,7 @@ Record = dict[str, Any]
 
 DSL_NAMES = {**{name: dsl.label for name, dsl in DSLS.items()}, UNKNOWN: "not known"}
 MOST_NAMED = 3  # of a kind, in one sentence
+DIGITS = 12  # of a commit's name
 STAGE_NAMES = {"build": "built", "correctness": "checked", "timing": "timed", "nsys": "nsys", "ncu": "ncu"}
 
 
@@ -76,7 +77,7 @@ def where(device: Record) -> str:
     if device["kind"] == "live":
         return f"measured here on {device['device']}"
     if device["kind"] == "recorded":
-        made = ", ".join(filter(None, (device["date"], device["commit"] and f"commit {device['commit']}")))
+        made = ", ".join(filter(None, (device["date"], device["commit"] and f"commit {device['commit'][:DIGITS]}")))
         return f"recorded on {device['device']}" + (f" ({made})" if made else "")
     return "not measured: static figures"
 
