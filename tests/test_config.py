@@ -114,9 +114,14 @@ def test_every_key_is_explained() -> None:
         (f"{ADD}/workloads/0/rows", True, ["workloads[0]: rows is True; it must be a whole number"]),
         (f"{ADD}/workloads/0/rows", 1.5, ["workloads.0.rows is 1.5; it must be"]),
         (f"{ADD}/workloads/0/dtype", "fp32", ["dtype belongs in `dtypes`"]),
-        (f"{ADD}/workloads/0", {"rows": 3}, ["workloads[0]", "columns"]),
+        (f"{ADD}/workloads/0", {"rows": 3}, ["workloads[0]: columns is missing; allowed: rows, columns"]),
         (f"{ADD}/distributions", ["rand"], ["'rand' is unknown", "did you mean 'randn'?"]),
         (f"{ADD}/profile", ["m1_n9"], ["'m1_n9' is no workload of the sweep", "m1_n8_fp32"]),
+        (
+            f"{ADD}/kernels/0",
+            "operator",
+            ["elementwise_add/operator.py sets no DSL, and so is no kernel; one of"],
+        ),
         ("kernel_paths", ["/no/such/folder"], ["kernel_paths: /no/such/folder is no folder"]),
     ],
 )

@@ -7,7 +7,7 @@ import functools
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import jsonschema
 
 from cutesnake import catalog, strict_yaml
 from cutesnake.catalog import ContractError, load_operator
+from cutesnake.dsls import DSLS
 from cutesnake.places import SCHEMAS
 from cutesnake.plan.sweep import ALL, EXTENTS, Entries, Sweep, SweepError, expand, is_named, make_sweep, read_sweep
 from cutesnake.record import kind_in_words
@@ -239,7 +240,8 @@ def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
     known = list(catalog.kernel_files(operator))
     for kernel in sweep.kernels:
         if kernel not in known:
-            raise ConfigError(f"{here}.kernels: unknown kernel {kernel!r};{nearest(kernel, known)}")
+            why = _no_kernel(operator, kernel) or f"unknown kernel {kernel!r};{nearest(kernel, known)}"
+            raise ConfigError(f"{here}.kernels: {why}")
     module = load_operator(operator)
     for dtype in sweep.all_dtypes:
         if dtype not in module.DTYPES:
@@ -261,6 +263,15 @@ def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
     return sweep
 
 
+def _no_kernel(operator: str, name: str) -> str | None:
+    """Why the file of that name in a folder of the operator is no kernel; None if there is no such file."""
+    for folder in catalog.folders(operator):
+        for path in (folder / f"{name}.py", folder / name / "__init__.py"):
+            if path.exists():
+                return f"{catalog.label(path)} sets no DSL, and so is no kernel; one of {', '.join(DSLS)}"
+    return None
+
+
 def _check_distributions(here: str, operator: str, names: list[str]) -> None:
     known = load_operator(operator).DISTRIBUTIONS
     for name in names:
@@ -269,13 +280,17 @@ def _check_distributions(here: str, operator: str, names: list[str]) -> None:
 
 
 def _check_workloads(here: str, operator: str, entries: Entries, dtypes: list[str]) -> None:
-    allowed = [field.name for field in fields(load_operator(operator).Workload) if field.name != "dtype"]  # type: ignore[arg-type]
+    known = [field for field in fields(load_operator(operator).Workload) if field.name != "dtype"]  # type: ignore[arg-type]
+    allowed = [field.name for field in known]
+    needed = [field.name for field in known if field.default is MISSING and field.default_factory is MISSING]
     for index, entry in enumerate(entries):
         for key in entry:
             if key == "dtype":
                 raise ConfigError(f"{here}[{index}]: dtype belongs in `dtypes`, not in a workload")
             if key not in allowed:
                 raise ConfigError(f"{here}[{index}]: unknown key {key!r};{nearest(key, allowed)}")
+        if missing := [key for key in needed if key not in entry]:
+            raise ConfigError(f"{here}[{index}]: {missing[0]} is missing; allowed: {', '.join(allowed)}")
         try:
             list(expand(operator, entry, dtypes))
         except (TypeError, ValueError) as error:
