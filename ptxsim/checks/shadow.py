@@ -130,7 +130,11 @@ class Words:
             how: np.ndarray | int = WHOLE
         else:  # bytes that the same actor has written one after another add up
             how = np.where(last & ACTOR == event.actor, self.how[index] & WHOLE, 0) | event.part
-        self.how[index] = how | (ATOMIC if event.atomic else 0)
+        self._note_write(index, event, how | (ATOMIC if event.atomic else 0))
+
+    def _note_write(self, index: Index, event: Event, how: np.ndarray | int) -> None:
+        """The event has written words last; `how` says which bytes of them, and whether by an atomic."""
+        self.how[index] = how
         self.last[index], self.at[index] = event.epoch << EPOCH | event.actor, event.at
 
     def _in_order(self, last: np.ndarray, event: Event) -> bool:

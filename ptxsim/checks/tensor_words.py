@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .shadow import EPOCH, WHOLE, Event, Index, Words
+from .shadow import WHOLE, Event, Index, Words
 
 if TYPE_CHECKING:
     from ..cta import CTA
@@ -41,8 +41,7 @@ class TensorWords(Words):
         index = slice(CELLS * first, CELLS * end)
         self._after_writer(index, event, self.last[index], "frees")
         self._after_readers(index, event, "frees")
-        self.how[index] = WHOLE
-        self.last[index], self.at[index] = event.epoch << EPOCH | event.actor, event.at
+        self._note_write(index, event, WHOLE)
 
     def forget(self, first: int, end: int) -> None:
         """Columns begin a new life."""
