@@ -15,10 +15,11 @@ import builds
 from cutesnake import record
 from cutesnake.anatomy import graph, page
 from cutesnake.anatomy.code import Code, what
+from cutesnake.anatomy.function import group_as_data
 from cutesnake.anatomy.numbers import numbers, spans
 from cutesnake.anatomy.patterns import RULES, Function, find_patterns
 from cutesnake.anatomy.pipelines import Group
-from cutesnake.anatomy.record_of import anatomy_of, group_as_data
+from cutesnake.anatomy.record_of import anatomy_of
 from cutesnake.anatomy.shared import budgets
 from cutesnake.catalog import load_kernel, load_operator, make_workload
 from cutesnake.plan import problems
