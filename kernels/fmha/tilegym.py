@@ -56,8 +56,8 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     p = variant.params
     module = upstream.module("attention")
     wanted = {"TILE_M": p["tile_m"], "TILE_N": p["tile_n"], "num_ctas": p["ctas"], "occupancy": p["occupancy"]}
-    upstream.require_offered(module, "_fmha_autotune_configs", target, wanted, p["head_dim"])
-    kernel = module._fmha_kernel.replace_hints(num_ctas=p["ctas"], occupancy=p["occupancy"])
+    generator = "_fmha_autotune_configs"
+    kernel = upstream.configured(module, "_fmha_kernel", generator, target, wanted, p["head_dim"])
     tensors = [array(p["dtype"], 4)] * 4  # Q, K, V, Out
     numbers = [scalar("fp32"), scalar("int32")]  # scale, position of the first query
     constants = [p["head_dim"], p["heads"], p["tile_m"], p["tile_n"], p["group"], p["causal"], p["even"]]

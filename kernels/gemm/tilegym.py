@@ -38,8 +38,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from cutesnake.build.cutile import DeviceFunction, array, build
 
     p = variant.params
-    module = tilegym_tiles.module(target, dict(p), "_matmul_autotune_configs")
-    kernel = module._matmul_kernel.replace_hints(num_ctas=p["num_ctas"], occupancy=p["occupancy"])
+    kernel = tilegym_tiles.configured(target, p, "_matmul")
     arrays = [
         array(p["dtype"], 2, p["aligned"], major=0 if p["a_major"] == "m" else 1),  # (M, K)
         array(p["dtype"], 2, p["aligned"], major=0 if p["b_major"] == "k" else 1),  # (K, N)

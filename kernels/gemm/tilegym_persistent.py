@@ -37,8 +37,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from cutesnake.build.cutile import DeviceFunction, array, build, scalar
 
     p = variant.params
-    module = tilegym_tiles.module(target, dict(p), "_static_persistent_matmul_autotune_configs")
-    kernel = module._static_persistent_matmul_kernel.replace_hints(num_ctas=p["num_ctas"], occupancy=p["occupancy"])
+    kernel = tilegym_tiles.configured(target, p, "_static_persistent_matmul")
     matrices = [array(p[name], 2, p["aligned"]) for name in ("dtype", "dtype", "output")]
     constants = [p["tile_size_m"], p["tile_size_n"], p["tile_size_k"], p["a_major"] == "m", p["b_major"] == "k"]
     parameters = [*matrices, *[scalar("int32")] * 3, *constants, GROUP_SIZE_M, INFERRED]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,12 +50,11 @@ def variants(workload: Workload, tiles: tuple[Tiles, ...]) -> tuple[Variant, ...
     return tuple(Variant(f"{w.dtype}{layout}_{tile.id}{ending}", {**params, **asdict(tile)}) for tile in tiles)
 
 
-def module(target: str, params: dict[str, Any], configurations: str) -> Any:
-    """TileGym's module, after a look whether its autotuner knows the variant's configuration on this target.
+def configured(target: str, params: Mapping[str, Any], name: str) -> Any:
+    """The kernel `<name>_kernel` of TileGym's module, as the variant's configuration has it compiled.
 
-    `configurations` names its generator of them. Raises ValueError if it does not.
+    Raises ValueError if its autotuner does not know that configuration on this target.
     """
-    found = upstream.module("matmul")
     wanted = {n.upper() if n.startswith("tile") else n: params[n] for n in Tiles.__dataclass_fields__}
-    upstream.require_offered(found, configurations, target, wanted)
-    return found
+    module = upstream.module("matmul")
+    return upstream.configured(module, f"{name}_kernel", f"{name}_autotune_configs", target, wanted)

@@ -69,9 +69,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     p = variant.params
     m, n, k = p["m"], p["n"], p["k"]
     module = upstream.module("fp8_quantization_matmul")
-    wanted = {"BLOCK_SIZE_M": p["tile_m"], "occupancy": p["occupancy"], "swap_ab": p["swap"], "use_tma": True}
-    upstream.require_offered(module, "_w8a8_autotune_configs", target, wanted, BLOCK, BLOCK)
-    kernel = module._w8a8_block_fp8_matmul_kernel.replace_hints(num_ctas=1, occupancy=p["occupancy"])
+    wanted = {"BLOCK_SIZE_M": p["tile_m"], "swap_ab": p["swap"], "use_tma": True}
+    wanted |= {"num_ctas": 1, "occupancy": p["occupancy"]}
+    name, generator = "_w8a8_block_fp8_matmul_kernel", "_w8a8_autotune_configs"
+    kernel = upstream.configured(module, name, generator, target, wanted, BLOCK, BLOCK)
     arrays = [array("fp8", 2), array("fp8", 2), array("bf16", 2)]
     arrays += [array("fp32", 2, aligned=False, major=0), array("fp32", 2, aligned=False)]
     strides = [k, 1, 1, k, n, 1, 1, m, 1, k // BLOCK]  # of A, of B and of C, then of the scales: (M, K), (K, N)

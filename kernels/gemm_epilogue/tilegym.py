@@ -66,8 +66,8 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     module = upstream.module("gemm_alpha_beta", "tilegym.suites.flashinfer.cutile.gemm")
     wanted = {"BLOCK_M": p["tile_m"], "BLOCK_N": p["tile_n"], "BLOCK_K": TILE_K, "GROUP_SIZE_M": GROUP_ROWS}
     wanted |= {"EPILOGUE_SUBTILE": int(p["halves"]), "num_ctas": p["num_ctas"], "occupancy": p["occupancy"]}
-    upstream.require_offered(module, "_gemm_alpha_beta_autotune_configs", target, wanted)
-    kernel = module._gemm_alpha_beta_kernel.replace_hints(num_ctas=p["num_ctas"], occupancy=p["occupancy"])
+    generator = "_gemm_alpha_beta_autotune_configs"
+    kernel = upstream.configured(module, "_gemm_alpha_beta_kernel", generator, target, wanted)
     constants = [0, 1, p["tile_m"], p["tile_n"], TILE_K, GROUP_ROWS, int(p["halves"])]  # A as it is, B transposed
     parameters = [*[array(p["dtype"], 2)] * 3, scalar("fp32"), scalar("fp32"), *constants]
     return build([DeviceFunction("kernel", SYMBOL, kernel, parameters)], target, folder)

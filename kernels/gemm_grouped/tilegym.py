@@ -57,9 +57,9 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
     p = variant.params
     module = upstream.module("group_gemm")
-    wanted = {"TILE_M": p["tile_m"], "TILE_N": p["tile_n"], "TILE_K": p["tile_k"], "num_ctas": p["num_ctas"]}
-    upstream.require_offered(module, "_group_gemm_autotune_configs", target, {**wanted, "occupancy": 1})
-    kernel = module._group_gemm_kernel.replace_hints(num_ctas=p["num_ctas"], occupancy=1)
+    wanted = {"TILE_M": p["tile_m"], "TILE_N": p["tile_n"], "TILE_K": p["tile_k"]}
+    wanted |= {"num_ctas": p["num_ctas"], "occupancy": 1}
+    kernel = upstream.configured(module, "_group_gemm_kernel", "_group_gemm_autotune_configs", target, wanted)
     lists = [array_list(array(p["dtype"], 2))] * 3
     constants = [p["tile_m"], p["tile_n"], p["tile_k"], p["blocks"], True]  # B as (N, K)
     return build([DeviceFunction("kernel", SYMBOL, kernel, [*lists, *constants])], target, folder)

@@ -74,8 +74,8 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     module = upstream.module("ragged_block_scaled_bmm", "tilegym.suites.flashinfer.cutile.gemm")
     wanted = {"BLOCK_M": p["tile_m"], "BLOCK_N": BLOCK, "swap_ab": p["form"] == "swap"}
     wanted |= {"num_ctas": p["num_ctas"], "occupancy": p["occupancy"]}
-    upstream.require_offered(module, "_ragged_block_scaled_bmm_autotune_configs", target, wanted)
-    kernel = getattr(module, KERNELS[p["form"]]).replace_hints(num_ctas=p["num_ctas"], occupancy=p["occupancy"])
+    generator = "_ragged_block_scaled_bmm_autotune_configs"
+    kernel = upstream.configured(module, KERNELS[p["form"]], generator, target, wanted)
     arrays = [array("fp8", 2), array("fp8", 3), array("fp32", 2, major=0), array("fp32", 3, aligned=False)]
     arrays += [array("bf16", 2), array("int32", 1, aligned=False)]
     number = scalar("int32")

@@ -66,8 +66,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     module = upstream.module("masked_bmm", "tilegym.suites.flashinfer.cutile.gemm")
     wanted = {"BLOCK_M": p["tile_m"], "BLOCK_N": p["tile_n"], "BLOCK_K": p["tile_k"], "GROUP_SIZE_M": GROUP_ROWS}
     wanted |= {"num_ctas": p["num_ctas"], "occupancy": p["occupancy"]}
-    upstream.require_offered(module, "_masked_bmm_autotune_configs", target, wanted)
-    kernel = module._masked_bmm_kernel.replace_hints(num_ctas=p["num_ctas"], occupancy=p["occupancy"])
+    kernel = upstream.configured(module, "_masked_bmm_kernel", "_masked_bmm_autotune_configs", target, wanted)
     arrays = [*[array(p["dtype"], 3)] * 3, array("int32", 1, aligned=False)]
     constants = [0, 1, p["tile_m"], p["tile_n"], p["tile_k"], GROUP_ROWS]  # A as it is, B transposed
     return build([DeviceFunction("kernel", SYMBOL, kernel, [*arrays, *constants])], target, folder)

@@ -56,6 +56,15 @@ def require_offered(found: Any, generator: str, target: str, wanted: Mapping[str
         raise ValueError(f"{dict(wanted)} is none of the configurations that TileGym tries for {target}: {offered}")
 
 
+def configured(found: Any, kernel: str, generator: str, target: str, wanted: Mapping[str, Any], *arguments: Any) -> Any:
+    """The kernel of a module as a configuration of its autotuner has it compiled: for so many CTAs, at its occupancy.
+
+    What `wanted`, which has both, and the other arguments are, and what is raised, `require_offered` says.
+    """
+    require_offered(found, generator, target, wanted, *arguments)
+    return getattr(found, kernel).replace_hints(num_ctas=wanted["num_ctas"], occupancy=wanted["occupancy"])
+
+
 def neighbours() -> dict[str, Any]:
     """Stand-ins for the modules of TileGym that only its own drivers need."""
     names = ("backend", "experimental", "autotune", "kernel_utils", "logger")
