@@ -210,7 +210,7 @@ def untested(entries: list[Record]) -> list[str]:
 
 
 def _outputs(checks: list[Record]) -> list[str]:
-    """A sentence on outputs that the checks tell apart: a recorded set keeps those that no sum has, or that failed."""
+    """A sentence on the outputs that the checks tell apart, each with its largest errors."""
     worst: dict[str, dict[str, float]] = {}
     for check in checks:
         for name, output in check["outputs"].items():
