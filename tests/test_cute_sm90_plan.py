@@ -33,7 +33,7 @@ LENGTHS = {
 
 def padded(lengths: list[int], rows: int, kind: str, card: int = CARD):
     where = rows, card, *KINDS[kind]
-    return pad(make_schedule(lengths, *where), len(lengths), *where)
+    return pad(make_schedule(lengths, *where, on_card=True), len(lengths), *where)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,7 +45,7 @@ def test_sizes_of_tables_grids_and_workspace_depend_on_no_length(kind, rows):
         found = padded(lengths, rows, kind)
         shape = len(found.items), len(found.offsets), len(found.merges), found.partials, found.combine_grid(rows)
         by_batch.setdefault(len(lengths), set()).add(shape)
-        plain = make_schedule(lengths, rows, CARD, *KINDS[kind])
+        plain = make_schedule(lengths, rows, CARD, *KINDS[kind], on_card=True)
         assert len(plain.items) < len(found.items) and plain.partials <= found.partials
         assert found.items[: len(plain.items)] == plain.items and found.merges[: len(plain.merges)] == plain.merges
     assert all(len(shapes) == 1 for shapes in by_batch.values())

@@ -44,10 +44,10 @@ def test_tables_and_record_have_what_was_measured(command, monkeypatch, tmp_path
     """Pretended: every call takes 10 us, trusted ones 8, planned ones 11, and `cluster2` is always the fastest."""
     import torch
 
-    def times(root, work, names, rounds=1):
+    def times(root, work, names, turns=1, alike=False):
         found = {}
         for name in names:
-            us = 8.0 if name.endswith("trusted") else 11.0 if "planned" in name else 9.0 if "cluster2" in name else 10.0
+            us = 8.0 if "trusted" in name else 11.0 if "planned" in name else 9.0 if "cluster2" in name else 10.0
             found[name] = {"warm_us": us, "cold_us": 2 * us}
             if name.endswith("planned"):
                 found[name] |= {"plan_us": 20.0, "plan_cold_us": 25.0}

@@ -6,13 +6,14 @@ query tokens, and the recorded sweep; warm and cold.
 BUILDS is a folder with compile/, as `measure.py build` or the workflow makes it. Needs an H100 or H200 and the package
 `flash_mla`. Whoever names no group gets all of them. A table goes to standard output, every figure to RECORD.json.
 
-warm    a CUDA graph of several calls, 3 replays to warm up, median of 7; L2 as the call before left it
-cold    a CUDA graph of one call after 512 MB were written and the card was busy until the replay stood in its queue,
-        median of 11
+warm    a replay of a CUDA graph of several calls, behind another one of the same; L2 as the call before left it
+cold    a CUDA graph of one call after 512 MB were written and the card was busy until the replay stood in its queue
 plan    warm, of cute_sm90: `plan`, where its runner has one; of FlashMLA: its metadata kernel, by torch's profiler
 
-Kernels take turns, each in every place of the order, forwards and backwards by turns, because one that follows a
-hungrier one finds a lower clock; the figures are medians of the rounds.
+Kernels take turns, replay by replay, each in every place of the order, forwards and backwards by turns. A turn is a
+few milliseconds, so that a clock that changes with the power drawn changes for all. The figures are medians of all
+turns. `noise` is by how much FlashMLA's time over the default's differs between the medians of one half of the turns
+and of the other, in per cent, warm and cold.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from cutesnake.load.build import LoadedBuild  # noqa: E402
 from kernels.mla_decode import cute_sm90, flash_mla  # noqa: E402
 from kernels.mla_decode.operator import Workload, make_inputs, make_outputs, reference  # noqa: E402
 
-GRAPH_US, MOST_CALLS, REPLAYS, COLD_SAMPLES = 2000.0, 20, 7, 11
+GRAPH_US, MOST_CALLS, REPLAYS, TURNS = 2000.0, 20, 7, 24
 FLUSH_BYTES = 512 << 20
 PEER = "flash_mla"
 RULE_PERCENT = 3.0  # how far the variant that the rule names may lie behind the best one
@@ -57,7 +58,7 @@ GROUPS = {
 
 @dataclass
 class Timed:
-    """A kernel bound to a workload, its graphs, and what was measured of it in microseconds, a figure a round."""
+    """A kernel bound to a workload, its graphs, and what was measured of it in microseconds, a figure a turn."""
 
     runner: Any
     single: Any
@@ -77,21 +78,23 @@ def capture(runner: Any, stream: Any, calls: int) -> Any:
     return graph
 
 
-def replay_us(graph: Any, stream: Any, replays: int, before: Any = lambda: None) -> float:
-    """Median time of a replay, of `replays`, with `before` enqueued ahead of each."""
-    import torch
-
-    pairs = []
-    with torch.cuda.stream(stream):
-        for _ in range(replays):
-            before()
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record()
-            graph.replay()
-            end.record()
-            pairs.append((begin, end))
+def replay_us(graph: Any, stream: Any, replays: int) -> float:
+    """Median time of a replay, of `replays`."""
+    pairs = [enqueue(graph, stream) for _ in range(replays)]
     stream.synchronize()
     return statistics.median(begin.elapsed_time(end) for begin, end in pairs) * 1000
+
+
+def enqueue(graph: Any, stream: Any) -> tuple[Any, Any]:
+    """A replay between two events."""
+    import torch
+
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    with torch.cuda.stream(stream):
+        begin.record()
+        graph.replay()
+        end.record()
+    return begin, end
 
 
 def bind(name: str, builds: Path, work: Workload, inputs: Any, outputs: Any, stream: Any) -> Timed:
@@ -128,27 +131,56 @@ def error(runner: Any, work: Workload, inputs: Any, outputs: Any, stream: Any) -
     return ((outputs.out.float() - expected).norm() / expected.norm()).item()
 
 
-def in_turn(bound: dict[str, Timed], stream: Any, rounds: int) -> None:
-    """Add `rounds` warm and cold figures to each, in rotating order, every second time backwards."""
+def in_turn(bound: dict[str, Timed], stream: Any, turns: int = TURNS) -> None:
+    """Add `turns` warm and then as many cold figures to each, in rotating order, every second time backwards."""
+    warm_in_turn(bound, stream, turns)
+    cold_in_turn(bound, stream, turns)
+
+
+def warm_in_turn(bound: dict[str, Timed], stream: Any, turns: int = TURNS) -> None:
+    for turn in range(turns):
+        pairs = {}
+        for name in order(list(bound), turn):
+            enqueue(bound[name].several, stream)
+            pairs[name] = enqueue(bound[name].several, stream)
+        stream.synchronize()
+        for name, (begin, end) in pairs.items():
+            bound[name].warm.append(begin.elapsed_time(end) * 1000 / bound[name].calls)
+
+
+def cold_in_turn(bound: dict[str, Timed], stream: Any, turns: int = TURNS) -> None:
     import torch
 
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-
-    def spoil() -> None:
-        flush.zero_()
-        torch.cuda._sleep(200_000)  # 100 us: the replay is in the queue before the card is free
-
-    names = list(bound)
-    for turn in range(rounds):
-        order = names[turn % len(names) :] + names[: turn % len(names)]
-        for name in order if turn % 2 == 0 else reversed(order):
-            one = bound[name]
-            replay_us(one.several, stream, 3)
-            one.warm.append(replay_us(one.several, stream, REPLAYS) / one.calls)
-            one.cold.append(replay_us(one.single, stream, COLD_SAMPLES, spoil))
+    for turn in range(turns):
+        pairs = {}
+        for name in order(list(bound), turn):
+            with torch.cuda.stream(stream):
+                flush.zero_()
+                torch.cuda._sleep(200_000)  # 100 us: the replay is in the queue before the card is free
+            pairs[name] = enqueue(bound[name].single, stream)
+        stream.synchronize()
+        for name, (begin, end) in pairs.items():
+            bound[name].cold.append(begin.elapsed_time(end) * 1000)
 
 
-def measure(builds: Path, work: Workload, rounds: int) -> dict[str, Any]:
+def order(names: list[str], turn: int) -> list[str]:
+    """The names, each at every place in as many turns, with other neighbours before it in every second one."""
+    first = turn // 2 % len(names)
+    turned = names[first:] + names[:first]
+    return turned if turn % 2 == 0 else turned[::-1]
+
+
+def noise_percent(peer: list[float], default: list[float]) -> float:
+    """By how much the ratio of two kernels differs between turns 0, 3, 4, 7, ... and the others."""
+    parts = [[n for n in range(len(peer)) if (n + 1) // 2 % 2 == part] for part in (0, 1)]
+    first, second = (
+        statistics.median(peer[n] for n in part) / statistics.median(default[n] for n in part) for part in parts
+    )
+    return round(100 * abs(first / second - 1), 2)
+
+
+def measure(builds: Path, work: Workload, turns: int) -> dict[str, Any]:
     """One row of the record: every kernel's times of this workload."""
     import torch
 
@@ -157,10 +189,12 @@ def measure(builds: Path, work: Workload, rounds: int) -> dict[str, Any]:
     torch.cuda.synchronize()
     variants = [variant.id for variant in cute_sm90.variants(work, "sm_90a")]
     bound = {name: bind(name, builds, work, inputs, outputs, stream) for name in (PEER, *variants)}
-    in_turn(bound, stream, rounds)
+    in_turn(bound, stream, turns)
+    peer, default = bound[PEER], bound[variants[0]]
     return {
         "workload": work.id,
         "default": variants[0],
+        "noise": [noise_percent(peer.warm, default.warm), noise_percent(peer.cold, default.cold)],
         **{
             name: {
                 "warm_us": round(statistics.median(one.warm), 2),
@@ -210,7 +244,7 @@ def summary(group: str, rows: list[dict[str, Any]]) -> list[str]:
         mean = statistics.geometric_mean(found.values())
         lines.append(f"{group}, {kind[:4]}: geometric mean {mean:.3f}, least {found[least]:.3f} ({least})")
     for row in rows:
-        times = {name: row[name]["warm_us"] for name in row if name not in ("workload", "default", PEER)}
+        times = {name: row[name]["warm_us"] for name in row if name not in ("workload", "default", "noise", PEER)}
         best = min(times, key=times.get)
         behind = 100 * (times[row["default"]] / times[best] - 1)
         if behind > RULE_PERCENT:
@@ -218,7 +252,7 @@ def summary(group: str, rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def main(builds: Path, record: Path, groups: list[str], rounds: int = 4) -> None:
+def main(builds: Path, record: Path, groups: list[str], turns: int = TURNS) -> None:
     import torch
 
     started = time.monotonic()
@@ -226,11 +260,12 @@ def main(builds: Path, record: Path, groups: list[str], rounds: int = 4) -> None
     for group in groups or GROUPS:
         rows = found["groups"][group] = []
         for work in GROUPS[group]:
-            row = measure(builds, work, rounds)
+            row = measure(builds, work, turns)
             rows.append(row)
             cells = [f"{n} {v['warm_us']} {v['cold_us']}" for n, v in row.items() if isinstance(v, dict)]
             worst = max(v["error"] for v in row.values() if isinstance(v, dict))
-            print(f"{group} {row['workload']} [{row['default']}]:", "; ".join(cells), f"error {worst:.1e}", flush=True)
+            print(f"{group} {row['workload']} [{row['default']}]:", "; ".join(cells), end=" ")
+            print(f"error {worst:.1e} noise {row['noise']}", flush=True)
         record.write_text(json.dumps(found, indent=1))
     for group, rows in found["groups"].items():
         print(*summary(group, rows), sep="\n")

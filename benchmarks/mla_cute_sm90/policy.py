@@ -29,7 +29,7 @@ POLICIES = {"kept": layout.KEEP, "dropped": layout.EVICT_FIRST}
 BANDS = ((25e6, "to 25 MB"), (100e6, "25 to 100 MB"), (200e6, "100 to 200 MB"), (float("inf"), "over 200 MB"))
 
 
-def measure(builds: Path, work: Workload, rounds: int = 4) -> dict[str, Any]:
+def measure(builds: Path, work: Workload, turns: int = 12) -> dict[str, Any]:
     import torch
 
     inputs, outputs, stream = make_inputs(work, 1, "cuda"), make_outputs(work, "cuda"), torch.cuda.Stream()
@@ -40,7 +40,7 @@ def measure(builds: Path, work: Workload, rounds: int = 4) -> dict[str, Any]:
         for title, policy in POLICIES.items():
             with patch.object(cute_sm90, "page_policy", lambda *_, policy=policy: policy):
                 bound[title, again] = groups.bind(name, builds, work, inputs, outputs, stream)
-    groups.in_turn(bound, stream, rounds)
+    groups.in_turn(bound, stream, turns)
     return row(work, name, {key: (statistics.median(b.warm), statistics.median(b.cold)) for key, b in bound.items()})
 
 

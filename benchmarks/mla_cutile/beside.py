@@ -3,9 +3,9 @@
     python benchmarks/mla_cutile/beside.py BUILDS RECORD.json
 
 BUILDS is a folder with compile/, as the workflow makes it. Needs an H100 or H200 and the package `flash_mla`. Both
-kernels take turns as in `benchmarks/mla_cute_sm90/groups.py`: a CUDA graph of up to 20 calls, 3 replays to warm up,
-median of 7, and of three rounds. RECORD.json gets microseconds and the error against float32; standard output the
-ratios, FlashMLA's time over ours, and which ragged rows are below FLOOR of the uniform rows' geometric mean.
+kernels take turns as in `benchmarks/mla_cute_sm90/groups.py`, replay by replay. RECORD.json gets microseconds and the
+error against float32; standard output the ratios, FlashMLA's time over ours, and which ragged rows are below FLOOR of
+the uniform rows' geometric mean.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from kernels.mla_decode import cutile, flash_mla  # noqa: E402
 from kernels.mla_decode.operator import Workload, make_inputs, make_outputs  # noqa: E402
 
 FLOOR = 0.85  # of its own uniform ratio, which every ragged row is to reach
-ROUNDS = 3
 GROUPS = {
     "uniform": groups.GROUPS["sweep"],
     "ragged": [
@@ -47,14 +46,10 @@ def measure(build: LoadedBuild, work: Workload) -> dict[str, Any]:
         groups.PEER: groups.timed(flash_mla.bind(None, work, inputs, outputs), stream),
         "cutile": groups.timed(cutile.bind(build, work, inputs, outputs), stream),
     }
-    warm: dict[str, list[float]] = {name: [] for name in bound}
-    for turn in range(ROUNDS):
-        for name in list(bound)[:: 1 if turn % 2 == 0 else -1]:
-            groups.replay_us(bound[name].several, stream, 3)
-            warm[name].append(groups.replay_us(bound[name].several, stream, groups.REPLAYS) / bound[name].calls)
+    groups.warm_in_turn(bound, stream)
     return {
         "workload": work.id,
-        **{f"{name}_us": round(statistics.median(times), 2) for name, times in warm.items()},
+        **{f"{name}_us": round(statistics.median(one.warm), 2) for name, one in bound.items()},
         "launches": len(bound["cutile"].runner.launches),
         "error": groups.error(bound["cutile"].runner, work, inputs, outputs, stream),
     }

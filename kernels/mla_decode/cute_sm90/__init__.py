@@ -140,10 +140,10 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     rows = workload.query_tokens * workload.heads
     card = rows, multiprocessors(inputs.q.device), cluster, halves
     lengths = inputs.kv_lengths.tolist()
-    schedule = schedules.make_schedule(lengths, *card)
+    planned = build.params.get("planned", False)
+    schedule = schedules.make_schedule(lengths, *card, on_card=planned)
     lanes, _ = schedules.lanes_and_workers(*card)
     in_step = all(len(pieces) == 1 for pieces in schedule.lane)
-    planned = build.params.get("planned", False)
     if planned:
         schedule = schedules.pad(schedule, workload.batch, *card)
     values = (

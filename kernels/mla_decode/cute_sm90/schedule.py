@@ -68,14 +68,15 @@ def pad(
 
 
 def make_schedule(
-    lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False
+    lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False, on_card: bool = False
 ) -> Schedule:
     """Split requests of these kv lengths (tokens), each with `rows` query rows, over the device's multiprocessors.
 
-    With `halves` a worker takes two pages in the time of one, and items begin at even pages.
+    With `halves` a worker takes two pages in the time of one, and items begin at even pages. `on_card`: what the kernel
+    makes that plans on the card (planner.py), which tries fewer plans.
     """
     blocks = 1 if halves else cluster  # row blocks of a worker
-    lane, _ = _make_lane(lengths, rows, processors, cluster, halves)
+    lane, _ = _make_lane(lengths, rows, processors, cluster, halves, not on_card)
     empty = [request for request, length in enumerate(lengths) if length == 0]
     unit = 2 if halves else 1
     items, offsets = [], [0]
@@ -97,7 +98,7 @@ def cost(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, h
     Here, though not where a schedule is made, partial results of fewer rows than a row block has cost less: priced so,
     more would be split, and that was slower.
     """
-    lane, workers = _make_lane(lengths, rows, processors, cluster, halves)
+    lane, workers = _make_lane(lengths, rows, processors, cluster, halves, True)
     full = prices(halves)
     partial = round(QUARTERS * full.partial * min(rows, ROWS) / ROWS) / QUARTERS
     return plan_cost(lane, workers, replace(full, partial=partial))
@@ -110,12 +111,12 @@ def lanes_and_workers(rows: int, processors: int, cluster: int, halves: bool) ->
 
 
 def _make_lane(
-    lengths: Sequence[int], rows: int, processors: int, cluster: int, halves: bool
+    lengths: Sequence[int], rows: int, processors: int, cluster: int, halves: bool, leftovers: bool
 ) -> tuple[tuple[tuple[Piece, ...], ...], int]:
     """The lane, in units of pages or of two, and how many workers it may have."""
     _, workers = lanes_and_workers(rows, processors, cluster, halves)
     unit = PAGE * (2 if halves else 1)
     occupied = [request for request, length in enumerate(lengths) if length]
     units = [-(-lengths[request] // unit) for request in occupied]
-    lane = make_lane(units, workers, prices(halves))
+    lane = make_lane(units, workers, prices(halves), leftovers)
     return tuple(tuple(replace(piece, request=occupied[piece.request]) for piece in pieces) for pieces in lane), workers

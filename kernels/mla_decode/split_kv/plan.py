@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 QUARTERS = 4  # of a unit: the grain of all prices
@@ -97,19 +97,22 @@ class Prices:
         return 2 * workers * (item + QUARTERS + 2 * partial) // (item + 2 * partial)
 
 
-def make_lane(units: Sequence[int], workers: int, prices: Prices) -> tuple[tuple[Piece, ...], ...]:
+def make_lane(
+    units: Sequence[int], workers: int, prices: Prices, leftovers: bool = False
+) -> tuple[tuple[Piece, ...], ...]:
     """The cheapest of a few plans for requests of so many units, at least one each.
 
     For each chunk size: every request cut into equal chunks, the longest first to the least loaded worker. And a walk
-    that fills one worker after the other. The first of the cheapest, in this order.
+    that fills one worker after the other. With `leftovers` also, for each chunk size: as many of the longest requests
+    as all workers can have alike stay whole, and only those left over are cut. The first of the cheapest, in this
+    order.
     """
     if not units:
         return ((),)  # a launch has a worker
     best: tuple[int, list[list[tuple[int, int, int]]]] | None = None
-    for chunk in _chunk_sizes(units, workers):
-        if best is not None and _least_cost(units, chunk, workers, prices) >= best[0]:
+    for cuts in _all_cuts(units, workers, leftovers):
+        if best is not None and _least_cost(cuts, workers, prices) >= best[0]:
             continue
-        cuts = [_equal_cuts(count, chunk) for count in units]
         plan = _pack(cuts, workers, prices)
         cost = _cost(plan, workers, prices)
         if best is None or cost < best[0]:
@@ -117,6 +120,17 @@ def make_lane(units: Sequence[int], workers: int, prices: Prices) -> tuple[tuple
     assert best is not None  # there is always a chunk size
     walk = _walk(units, workers, prices)
     return _number_partials(walk if _cost(walk, workers, prices) < best[0] else best[1])
+
+
+def _all_cuts(units: Sequence[int], workers: int, leftovers: bool) -> Iterator[list[list[tuple[int, int]]]]:
+    """The ways in which `make_lane` cuts requests: for each of them the ranges of its pieces."""
+    for chunk in _chunk_sizes(units, workers):
+        yield [_equal_cuts(count, chunk) for count in units]
+    if leftovers and len(units) > workers:
+        longest_first = sorted(range(len(units)), key=lambda request: -units[request])
+        left = set(longest_first[len(units) - len(units) % workers :])
+        for chunk in _chunk_sizes([units[request] for request in left], workers):
+            yield [_equal_cuts(count, chunk if request in left else count) for request, count in enumerate(units)]
 
 
 def cost(lane: tuple[tuple[Piece, ...], ...], workers: int, prices: Prices) -> float:
@@ -127,7 +141,7 @@ def cost(lane: tuple[tuple[Piece, ...], ...], workers: int, prices: Prices) -> f
 
 def _chunk_sizes(units: Sequence[int], workers: int) -> list[int]:
     """Sizes that cut the longest request into 1, 2, ... equal chunks, as long as there are workers for them."""
-    longest = max(units)
+    longest = max(units, default=0)
     return sorted({-(-longest // pieces) for pieces in range(1, min(longest, workers) + 1)}, reverse=True)
 
 
@@ -183,12 +197,12 @@ def _fill(units: Sequence[int], workers: int, item: int, capacity: int) -> list[
     return plan if request == len(units) else None
 
 
-def _least_cost(units: Sequence[int], chunk: int, workers: int, prices: Prices) -> int:
-    """What requests cut into chunks cost if the load could be the same for every worker; as `_cost` gives it."""
+def _least_cost(cuts: list[list[tuple[int, int]]], workers: int, prices: Prices) -> int:
+    """What requests cut like this cost if the load could be the same for every worker; as `_cost` gives it."""
     item, merge, partial = prices.quarters
-    pieces = [-(-count // chunk) for count in units]
+    pieces = [len(ranges) for ranges in cuts]
     partials = sum(count for count in pieces if count > 1)
-    load = QUARTERS * sum(units) + item * sum(pieces)
+    load = QUARTERS * sum(ranges[-1][1] for ranges in cuts) + item * sum(pieces)
     return load + workers * merge * (partials > 0) + partial * partials
 
 
