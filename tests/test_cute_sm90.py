@@ -100,6 +100,26 @@ def test_splitting_must_pay_for_the_merge():
     assert len(make_schedule([65536], 128, 132).merges) == 1
 
 
+def test_only_requests_left_over_are_cut_when_all_workers_have_as_many():
+    """133 alike for 66 workers: two each stay whole, and the last one is cut; the plan made on the card cuts many."""
+    schedule = make_schedule([2000] * 133, 128, 132, 2)
+    assert len(schedule.merges) == 1 and max(len(pieces) for pieces in schedule.lane) == 3
+    assert make_schedule([2000] * 133, 128, 132, 2, on_card=True).partials > 3 * schedule.partials
+    assert make_schedule([2000] * 132, 128, 132, 2).merges == []
+
+
+def test_a_batch_without_keys_has_an_item_for_every_worker_to_look_at():
+    from kernels.mla_decode.operator import Workload, make_inputs, make_outputs
+    from kernels.mla_decode.split_kv import run
+
+    work = Workload(3, 64, heads=128, query_tokens=4)
+    inputs = make_inputs(work, 0, "cpu")
+    schedule = make_schedule([0, 0, 0], 512, 132)
+    arguments = run.arguments(work, inputs, make_outputs(work), schedule, layout.ITEM_COLUMNS)
+    items, offsets = arguments[5], arguments[6]
+    assert len(items) >= len(offsets) - 1 == 8
+
+
 def test_the_contract_is_imported_without_dsl_and_torch():
     code = "import sys; from kernels.mla_decode import cute_sm90; print(*sys.modules)"
     paths = f"{ROOT}:{ROOT / 'workflow' / 'scripts'}"

@@ -23,6 +23,8 @@ PRODUCTS = {"m": 256, "n": 256, "k": 512, "dtype": "fp16"}
 PAIR = Place("tensor_products", "cute_pair", "sm_100a", PRODUCTS)
 SINGLE = Place("tensor_products", "cute_single", "sm_100a", PRODUCTS)
 SM90 = Place("mla_decode", "cute_sm90", "sm_90a", {"batch": 1, "kv_length": 321, "dtype": "bf16"}, "bf16_cluster2")
+SPLIT = {"batch": 1, "kv_length": 700, "heads": 16, "dtype": "bf16"}
+SM90_SPLIT = Place("mla_decode", "cute_sm90", "sm_90a", SPLIT, "bf16_cluster1")
 SM100 = Place("mla_decode", "cute_sm100", "sm_100a", {"batch": 2, "kv_length": 193, "dtype": "fp16", "paged": True})
 RMSNORM = Place("rmsnorm", "cutlass_rmsnorm", "sm_100a", {"rows": 2, "columns": 4096})
 RMSNORM_4 = Place("rmsnorm", "cutlass_rmsnorm", "sm_90a", {"rows": 2, "columns": 65536})
@@ -115,6 +117,9 @@ MUTANTS = {
     ),
     "MLA on Hopper: products are not fenced": Mutant(
         SM90, At(r"wgmma\.fence[^;]*;"), "no wgmma.fence comes before the first product", None
+    ),
+    "MLA on Hopper: warps that merge do not meet": Mutant(
+        SM90_SPLIT, At(BARRIER, code="sync_threads()", nth=1), UNORDERED
     ),
     "MLA on Hopper: mbarriers are not fenced": Mutant(SM90, At(INIT), MADE),
     "MLA on Hopper: a CTA leaves before its peer has arrived": Mutant(

@@ -191,6 +191,10 @@ class MlaDecodeSm90:
         rank = cluster_rank if const_expr(self.cluster > 1) else 0
         half = cluster_rank if const_expr(self.halves) else 0
         worker = cute.arch.block_idx()[0] // self.size
+        # Asked for before anything else. Most often every worker has one item, the one of its own number: it is asked
+        # for before it is known to be the first, since in a lone call each of these loads comes from DRAM.
+        first_item, end_item = item_offsets[worker], item_offsets[worker + 1]
+        likely = tuple(items[worker, column] for column in layout.LOADED_COLUMNS)
 
         storage = SmemAllocator().allocate(self.storage)
         mbarriers = storage.mbarriers.data_ptr()
@@ -235,17 +239,11 @@ class MlaDecodeSm90:
             cute.arch.setmaxregister_decrease(layout.PRODUCER_REGISTERS)
             if warp == 8:
                 loads = (tma_q, q_tma, tma_kv, kv_tma, sQ, sKV, mbarriers, policy, page_table)
-                self.produce(*loads, items, item_offsets[worker], item_offsets[worker + 1], rank, half)
+                self.produce(*loads, items, worker, likely, first_item, end_item, rank, half)
         else:
             cute.arch.setmaxregister_increase(layout.CONSUMER_REGISTERS)
-            work = (
-                items,
-                item_offsets[worker],
-                item_offsets[worker + 1],
-                heads,
-                hidden_tokens,
-                (out, lse, out_partial, lse_partial),
-            )
+            outputs = out, lse, out_partial, lse_partial
+            work = items, first_item, end_item, heads, hidden_tokens, outputs
             mmas = (mma_qk_first, mma_qk, mma_local, mma_remote)
             if warp < 4:
                 consumer = self._consumer(0, storage, sQ, sKV, half_v, mmas, rank, half, scale_log2)
@@ -331,6 +329,8 @@ class MlaDecodeSm90:
         policy,
         page_table,
         items,
+        worker,
+        likely,  # what is needed of item number `worker`
         first_item,
         end_item,
         rank,
@@ -344,9 +344,11 @@ class MlaDecodeSm90:
         loads = (tma_kv, kv_tma, sKV, rank, mbarriers, policy)
         lane = cute.arch.lane_idx()
         q_phase, phase0, phase1 = Int32(1), Int32(1), Int32(1)  # a fresh mbarrier lets a wait for phase 1 pass
-        next_request, next_block = items[first_item, layout.REQUEST], items[first_item, layout.ROW_BLOCK]
-        next_begin, next_end = items[first_item, layout.BEGIN], items[first_item, layout.END]
-        next_length = items[first_item, layout.LENGTH]
+        next_request, next_block, next_begin, next_end, next_length = likely
+        if first_item != worker:
+            next_request, next_block = items[first_item, layout.REQUEST], items[first_item, layout.ROW_BLOCK]
+            next_begin, next_end = items[first_item, layout.BEGIN], items[first_item, layout.END]
+            next_length = items[first_item, layout.LENGTH]
         # All above overlaps the end of the kernel before this one in the stream. What that may have written is read
         # from here on, and the consumers write nothing before they have got something that was loaded here.
         cute.arch.griddepcontrol_wait()

@@ -55,3 +55,4 @@ NEVER = -1.0e30  # running maximum before the first key; finite, so that a wholl
 
 # Columns of a work item (int32), see cute_sm90/schedule.py
 REQUEST, ROW_BLOCK, BEGIN, END, PARTIAL, LENGTH, ITEM_COLUMNS = 0, 1, 2, 3, 4, 5, 8
+LOADED_COLUMNS = REQUEST, ROW_BLOCK, BEGIN, END, LENGTH  # that the loading warp needs

@@ -56,7 +56,7 @@ def arguments(
         inputs.page_table,
         outputs.out.view(w.batch, rows, w.latent),
         outputs.lse.view(w.batch, rows),
-        integers(schedule.items or [[0] * item_columns]),
+        integers(schedule.items or [[0] * item_columns] * (len(schedule.offsets) - 1)),
         integers(schedule.offsets if workers is None else workers),
         integers(schedule.merges or [[0, 0, 0, 0]]),
         workspace(partial_dtype, partials, rows, w.latent),
