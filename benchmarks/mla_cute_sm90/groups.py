@@ -7,7 +7,8 @@ BUILDS is a folder with compile/, as `measure.py build` or the workflow makes it
 `flash_mla`. Whoever names no group gets all of them. A table goes to standard output, every figure to RECORD.json.
 
 warm    a replay of a CUDA graph of several calls, behind another one of the same; L2 as the call before left it
-cold    a CUDA graph of one call after 512 MB were written and the card was busy until the replay stood in its queue
+cold    a CUDA graph of one call after 512 MB were written and the card was busy until the replay stood in its queue;
+        the second of two such calls, so that, as with NVBench, the kernel before it was the same
 plan    warm, of cute_sm90: `plan`, where its runner has one; of FlashMLA: its metadata kernel, by torch's profiler
 
 Kernels take turns, replay by replay, each in every place of the order, forwards and backwards by turns. A turn is a
@@ -155,10 +156,11 @@ def cold_in_turn(bound: dict[str, Timed], stream: Any, turns: int = TURNS) -> No
     for turn in range(turns):
         pairs = {}
         for name in order(list(bound), turn):
-            with torch.cuda.stream(stream):
-                flush.zero_()
-                torch.cuda._sleep(200_000)  # 100 us: the replay is in the queue before the card is free
-            pairs[name] = enqueue(bound[name].single, stream)
+            for _ in range(2):
+                with torch.cuda.stream(stream):
+                    flush.zero_()
+                    torch.cuda._sleep(200_000)  # 100 us: the replay is in the queue before the card is free
+                pairs[name] = enqueue(bound[name].single, stream)
         stream.synchronize()
         for name, (begin, end) in pairs.items():
             bound[name].cold.append(begin.elapsed_time(end) * 1000)

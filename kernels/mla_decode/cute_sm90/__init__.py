@@ -17,7 +17,8 @@ DSL = "cute"
 TARGETS = {"sm_90a": ("TMA", "wgmma")}
 SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm90"
-CLUSTER_BYTES = 100_000_000  # of a cache from which on clusters come before single CTAs
+CLUSTER_BYTES = 100_000_000  # of a cache from which on clusters come before single CTAs, if no request is split
+HALVES_OF_FEW_ROWS = 1.02  # times what their schedule costs, where a request leaves rows of its row block empty
 LEAST_DROPPED_BYTES = 15_000_000  # of a cache whose pages the L2 shall drop first; and the most, where several CTAs
 DROPPED_BYTES, DROPPED_IN_STEP_BYTES = 100_000_000, 400_000_000  # read a page, at any times or about at once
 PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for the card at hand, in `bind`
@@ -42,17 +43,20 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Single CTAs; clusters of two that share page loads, where a request has two row blocks, or halve the keys.
 
     The cheapest schedule first (schedule.py). Sharing loads costs as much as not sharing them: it draws less power, but
-    the two wait for each other. It pays where the L2 cannot hold the cache, and so may drop a page that was read once.
+    the two wait for each other. It pays where the L2 cannot hold the cache, and so may drop a page that was read once,
+    if no request is split.
 
     The last two are the first once more: with padding that TMA fills with zeros, and with a schedule that a kernel on
     the card makes anew for new lengths (`plan`).
     """
-    from kernels.mla_decode.cute_sm90.schedule import cost
+    from kernels.mla_decode.cute_sm90.schedule import cost, splits
 
     rows = workload.query_tokens * workload.heads
     lengths = request_lengths(workload)
     large = sum(lengths) * layout.WIDTH * 2 > CLUSTER_BYTES
-    clusters = (1,) if rows <= layout.ROWS else (2, 1) if large else (1, 2)
+    clusters: tuple[int, ...] = (1,)
+    if rows > layout.ROWS:
+        clusters = (2, 1) if large and not splits(lengths, rows, PROCESSORS, 2) else (1, 2)
     found = [
         Variant(f"{workload.dtype}_cluster{cluster}", {"dtype": workload.dtype, "cluster": cluster})
         for cluster in clusters
@@ -62,6 +66,8 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
         cost(lengths, rows, PROCESSORS, variant.params["cluster"], variant.params.get("halves", False))
         for variant in found
     ]
+    if rows < layout.ROWS:
+        costs[-1] *= HALVES_OF_FEW_ROWS
     found = [variant for _, variant in sorted(zip(costs, found, strict=True), key=lambda pair: pair[0])]
     default = found[0]
     found.append(Variant(f"{default.id}_filled", {**default.params, "padding": layout.FILLED}))

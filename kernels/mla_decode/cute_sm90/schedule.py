@@ -104,6 +104,12 @@ def cost(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, h
     return plan_cost(lane, workers, replace(full, partial=partial))
 
 
+def splits(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False) -> bool:
+    """Whether the schedule cuts any request into pieces."""
+    lane, _ = _make_lane(lengths, rows, processors, cluster, halves, True)
+    return any(piece.partial >= 0 for pieces in lane for piece in pieces)
+
+
 def lanes_and_workers(rows: int, processors: int, cluster: int, halves: bool) -> tuple[int, int]:
     """Lanes, one for each row block or pair of row blocks that a worker takes, and the workers of each."""
     lanes = -(-rows // (ROWS * (1 if halves else cluster)))
