@@ -16,7 +16,7 @@ from .schedule import DEFAULT as DEFAULT_SCHEDULES
 from .schedule import NAMES as SCHEDULES
 from .syntax import Kernel, PtxError
 from .tile import tile_launch
-from .timing import DeviceError, DeviceModel, Prediction, predict
+from .timing import DeviceError, DeviceModel, Prediction, numbers_matter, predict
 
 __all__ = [
     "DEFAULT_CHECKS",
@@ -39,6 +39,7 @@ __all__ = [
     "Tensor",
     "capture",
     "launch",
+    "numbers_matter",
     "predict",
     "run",
     "search_orders",

@@ -49,6 +49,8 @@ class Block:
 class Program:
     """Basic blocks, the constants their code uses, and the registers that may be touched before their wait."""
 
+    watches_divisions = False  # whether generated code tells what divisions are given
+
     def __init__(self, module: Module, kernel: Kernel) -> None:
         self.module, self.kernel = module, kernel
         self.instructions = unguarded(kernel.instructions)

@@ -161,6 +161,25 @@ def flush_dirty_share(results: Results) -> float:
     return statistics.mean(shares)
 
 
+def slow_division(results: Results, warps: int, chains: int) -> float:
+    """What the subroutine adds, one lane of a warp needing it."""
+    name, wanted = "div.rn.f32 and a multiply-add before it", {"lanes": "one", "warps": warps, "chains": chains}
+    return results.value(name, operands="3 / infinity", **wanted) - results.value(name, operands="3 / 1.5", **wanted)
+
+
+def descriptor_latency(results: Results) -> float:
+    acquired, kept = (
+        results.value("a TMA descriptor in global memory", what=what, sms=1) for what in ("acquire_fetch", "fetch")
+    )
+    return acquired - kept
+
+
+def tma_ahead_bytes(results: Results) -> float:
+    """Bytes of an SM's boxes that stand before a load: the others, asked for earlier, have not left the TMA unit."""
+    alone, beside = (results.row("loads from L2 beside copies by TMA", sms="all", copies=x) for x in (False, True))
+    return float((beside["value"] - alone["value"]) * beside["also"]["bytes_per_cycle_of_an_sm"])
+
+
 def shared_gain(results: Results, ctas: int) -> float:
     alone, several = (
         results.value("TMA from L2, the same bytes for several", ctas_that_fetch_the_same=n, box_bytes=32768)
@@ -216,6 +235,12 @@ DERIVATIONS: dict[str, Derivation] = {
         "dependent latency of cvt.rn.bf16x2.f32", lambda r: r.latency("cvt.rn.bf16x2.f32"), 2
     ),
     "double_latency": Derivation("dependent latency of fma.rn.f64", lambda r: r.latency("fma.rn.f64"), 2),
+    "slow_division_latency": Derivation(
+        "div.rn.f32 of 3 by infinity in one lane against 3 by 1.5, 1 warp", lambda r: slow_division(r, 1, 1)
+    ),
+    "slow_division_issue_cycles": Derivation(
+        "the same, 16 warps, cycles of a scheduler", lambda r: slow_division(r, 16, 4)
+    ),
     "shuffle_latency": Derivation("dependent latency of shfl.sync", lambda r: r.latency("shfl.sync.bfly.b32")),
     "fetch_small_bytes": Derivation("loop over straight code, 1 warp", lambda r: code_size(r, 1.5), 6),
     "fetch_large_bytes": Derivation("loop over straight code, 1 warp", lambda r: code_size(r, 3.5), 6),
@@ -344,6 +369,13 @@ DERIVATIONS: dict[str, Derivation] = {
     "tma_box_cycles": Derivation(
         "TMA, 8 boxes of 128 B a barrier, 4 warps: cycles a box, at most",
         lambda r: r.tma("ring_8", 1, 1, 1, warps=4)["also"]["cycles_per_box"] / 32,
+    ),
+    "tma_descriptor_latency": Derivation(
+        "a TMA descriptor in global memory: acquired before each box against not, 1 SM", descriptor_latency
+    ),
+    "tma_ahead_bytes": Derivation(
+        "loads from L2 beside copies by TMA, all SMs: what they wait longer, times the bandwidth of the copies",
+        tma_ahead_bytes,
     ),
     "tma_store_latency": Derivation(
         f"TMA, a lone box stored, 4 and 16 KiB continued to none, less {TMA_ISSUE} cycles of issue", store_latency

@@ -38,6 +38,10 @@ GROUPS = (
     "contention",
     "cold",
     "calls",
+    "divisions",
+    "descriptors",
+    "hot_lines",
+    "small_copies",
 )
 SILENCE_LIMIT_S = 25.0  # without a new row: the benchmark hangs
 CONTEXT_LOST = 3  # exit status of a child whose context cannot be used any more

@@ -2,12 +2,13 @@
 
     python benchmarks/prediction/unmeasured.py RESULTS --out blind_second.json
     python benchmarks/prediction/unmeasured.py RESULTS --sweeps blind_third.yaml --out blind_third.json
+    python benchmarks/prediction/unmeasured.py RESULTS --cases blind_fifth_cases.json --out blind_fifth.json
     python benchmarks/prediction/unmeasured.py --against recorded --out blind_second.jsonl
 
 RESULTS is a results folder with builds for sm_90a. Workloads are those that the recorded set of an H200 has of an
 operator; every build of a kernel in CuTe DSL or cuTile that fits one of them is predicted for each card that has not
 measured it. With --sweeps they are those of a configuration (`snakemake compiled --configfile FILE` makes the builds),
-each kernel in its first variant, least work first.
+each kernel in its first variant, least work first. With --cases they are those that `draw.py` has drawn.
 
 The clock that the card will choose is not known: each case is predicted at two, and once it is measured the time at the
 clock of its samples follows from both (cycles and bytes a second: a + b / clock).
@@ -100,6 +101,15 @@ def swept(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
         yield case, list(CARDS.values())
 
 
+def listed(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
+    """Cases that draw.py has drawn and that were built, in its order, for every card."""
+    for drawn in json.loads(path.read_text()):
+        names = [drawn[key] for key in ("operator", "kernel", "variant", "workload", "parameters")]
+        case = Recorded(*names, TARGET, (), load_kernel(drawn["operator"], drawn["kernel"]).DSL)
+        if (case.folder(results) / "build.json").exists():
+            yield case, list(CARDS.values())
+
+
 def rows(case: Recorded, cards: list[str], results: Path) -> Iterator[dict[str, Any]]:
     """A row per card and kind of sample, with the prediction at each clock or why there is none."""
     captured, error = launches(case, results)
@@ -164,6 +174,7 @@ def main() -> None:
     parser.add_argument("--against", type=Path, help="recorded sets to hold the predictions of --predictions against")
     parser.add_argument("--predictions", type=Path, default=Path(__file__).with_name("blind_second.json"))
     parser.add_argument("--sweeps", type=Path, help="a configuration whose sweeps have the workloads")
+    parser.add_argument("--cases", type=Path, help="what draw.py has drawn")
     parser.add_argument("--operators", nargs="+", default=[])
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
@@ -176,6 +187,8 @@ def main() -> None:
     results = options.results.resolve()
     if options.sweeps:
         cases = list(swept(options.sweeps, results))
+    elif options.cases:
+        cases = list(listed(options.cases, results))
     else:  # what no card at all has measured comes first
         cases = sorted(unmeasured(options.sets, results), key=lambda entry: WORKLOADS[7:] not in entry[1])
     for case, cards in cases:

@@ -70,6 +70,8 @@ def _div(g: Generator, ins: Instruction) -> None:
     if "rz" in mods or kind not in ("f32", "f64"):
         raise g.unknown()
     x, y = float_sources(g, [kind, kind], (a, b), "ftz" in mods)
+    if g.program.watches_divisions and kind == "f32" and "rn" in mods:
+        g.line(f"divided(f, {g.at}, {x}, {y})")
     name = "divide_approximately" if "approx" in mods else "divide"
     float_result(g, dst, kind, f"{name}({x}, {y})", mods)
 

@@ -1,6 +1,7 @@
 """A clock for ptxsim: how long launches take on a card that is not here. See «The clock» in docs/ptxsim.md."""
 
 from .device import DeviceError, DeviceModel, Parameter
+from .divisions import numbers_matter
 from .predict import predict
 from .prediction import LaunchTime, Prediction, Span, Timeline, Track
 
@@ -13,5 +14,6 @@ __all__ = [
     "Span",
     "Timeline",
     "Track",
+    "numbers_matter",
     "predict",
 ]

@@ -56,6 +56,8 @@ class Figures:
     sfu_latency: float
     conversion_latency: float
     double_latency: float
+    slow_division_latency: float
+    slow_division_issue_cycles: float
     shuffle_latency: float
     special_register_latency: float
     constant_latency: float
@@ -104,6 +106,8 @@ class Figures:
     tma_shared_gain_two: float
     tma_shared_gain_four: float
     tma_shared_gain: float
+    tma_descriptor_latency: float
+    tma_ahead_bytes: float
     tma_box_cycles: float
     tma_row_cycles: float
     tma_store_latency: float

@@ -221,6 +221,15 @@ class WarpClock:
             t += stall
         self.time = t
 
+    def divide(self, times: float) -> None:
+        """So many calls of the subroutine for divisions, one after the other, beside what their short way takes."""
+        f, issue, t = self.sm.figures, self.scheduler.issue, self.time
+        count = round(times * f.slow_division_issue_cycles)
+        apart = f.slow_division_latency / max(f.slow_division_issue_cycles, 1.0)
+        for _ in range(count):
+            t = issue.take(t) + apart
+        self.time = t
+
     def _through_banks(self, at: float, passes: float) -> float:
         """Cycles that an access is late because shared memory is busy, by its own passes or those of others."""
         banks, last = self.sm.banks, at

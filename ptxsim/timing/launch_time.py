@@ -5,12 +5,13 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..cluster import Stuck
 from ..launch import Launch
 from ..syntax import PtxError
 from .device import DeviceModel
+from .divisions import numbers_matter, slow_divisions
 from .grid import Placement, place
 from .machine_code import belongs
 from .memory_system import Cache, MemorySystem
@@ -101,21 +102,30 @@ class Setting:
         before this one."""
         self.launch, self.card, self.code, self.clock_mhz, self.cache = launch, card, code, clock_mhz, cache
         self.placement = place(launch, card, code)
-        found = survey or Surveyor(launch).survey()
+        found = survey or surveyed(launch)
         self.survey = found or Survey((1.0,) * self.placement.clusters, {}, {}, {})
         # Of a few waves, those at the edges may be among the last: then they are timed as well.
         self.alike = self.survey.equal or (self.survey.but_for_edges and self.placement.waves > _MANY_WAVES)
         before = [(setting.launch, setting.survey) for setting in earlier]
         self.misses = misses(launch, self.survey, self.placement, cache, before, card.figures)
 
+    @property
+    def competing(self) -> int:
+        """SMs that want bandwidth at a time: as many as the work would keep busy if each had that of the busiest."""
+        work, at_once = self.survey.work, self.placement.groups * self.placement.places
+        busy = sum(work) / max(max(work), 1.0) / min(at_once, len(work))
+        return max(round(self.placement.active_sms * min(busy, 1.0)), self.placement.cluster_size)
+
     def machine(self) -> TimedMachine:
         """A machine that only times: copies and products are not made, and stores are taken back."""
-        return TimedMachine(self.launch, self.card, self.code, numerics=False)
+        return TimedMachine(
+            self.launch, self.card, self.code, numerics=False, slow_divisions=self.survey.slow_divisions
+        )
 
     def simulate(self, machine: TimedMachine, recorder: Recorder, numbers: Sequence[int], most: int) -> Trial:
         """Run clusters on one group of SMs, at most so many of them; the others are taken to go on alike."""
         f, placement = self.card.figures, self.placement
-        memory = MemorySystem(f, self.clock_mhz, placement.cluster_size, placement.active_sms)
+        memory = MemorySystem(f, self.clock_mhz, placement.cluster_size, self.competing)
         found = self.misses
         memory.misses, memory.write_back, memory.displaced = found.reads, found.write_back, found.displaced
         memory.readers = found.readers
@@ -158,6 +168,15 @@ class Setting:
             self.alike,
             self.code is None or not belongs(self.launch.kernel.instructions, self.code),
         )
+
+
+def surveyed(launch: Launch) -> Survey | None:
+    """What the clusters have to do; where time depends on what is computed, one of them is run with its numbers."""
+    found = Surveyor(launch).survey()
+    if found is None or not numbers_matter(launch.kernel):
+        return found
+    clusters = list(launch.clusters())
+    return replace(found, slow_divisions=slow_divisions(launch, clusters[len(clusters) // 2]))
 
 
 def time_launch(setting: Setting) -> Timed:

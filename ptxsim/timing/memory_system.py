@@ -122,22 +122,28 @@ class MemorySystem:
         """From now on so many SMs are at work, `simulated` of them simulated."""
         for server, whole in zip((self.l2, self.l2_writes, self.dram), self._whole, strict=True):
             server.rate = whole * simulated / max(active, simulated)
+        self._ahead = simulated * self.figures.tma_ahead_bytes
 
     def read(self, allocation: int, size: float, at: float, by_tma: bool = False) -> tuple[float, bool]:
         """When bytes leave L2 for the SM, its latency not counted, and whether DRAM had to be asked."""
         self.traffic.read[allocation] = self.traffic.read.get(allocation, 0.0) + size
         readers, f = self.readers.get(allocation, 1.0), self.figures
         gain = together_by_tma(readers, f) if by_tma else together(readers, f.l2_shared_gain)
-        end = self.l2.take(size / gain, at)
+        end = self._served(self.l2, size / gain, at, by_tma)
         owed = self._owed.get(allocation, 0.5 * size) + size * self.misses.get(allocation, 0.0)
         missed = owed >= size
         if missed:
             owed -= size
             self.traffic.dram += size
-            end = max(end, self.dram.take(size, at))
+            end = max(end, self._served(self.dram, size, at, by_tma))
             self._make_room(size, at)
         self._owed[allocation] = owed
         return end, missed
+
+    def _served(self, server: Server, size: float, at: float, by_tma: bool) -> float:
+        """When a request has been served; a load does not wait for boxes that have not left the TMA unit yet."""
+        end = server.take(size, at)
+        return end if by_tma else min(end, at + (self._ahead + size) / server.rate)
 
     def write(self, allocation: int, size: float, at: float, new: float | None = None) -> float:
         """When L2 has taken bytes, of which so many were not written before (None: all) and go on to DRAM."""

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class Scouted:
     pieces: frozenset[tuple[int, int]]
 
 
-class _Witness(Observer):
+class Witness(Observer):
     """Notes which global memory ordinary loads touch, and keeps what ordinary stores overwrite.
 
     A sector that a cluster loads again counts once: its SM or L2 has it.
@@ -59,6 +59,7 @@ class _Witness(Observer):
         self.pieces: set[tuple[int, int]] = set()
         self.sectors: set[tuple[int, int]] = set()
         self.kept: list[tuple[Allocation, np.ndarray, np.ndarray]] = []
+        self.divisions: dict[int, list[int]] = {}  # by instruction: warps that go the long way, warps
 
     def note(self, allocation: Allocation, copy: Copied) -> None:
         """A copy reads or writes an allocation."""
@@ -82,10 +83,10 @@ class _Witness(Observer):
             self.read[allocation.address] = self.read.get(allocation.address, 0.0) + size
 
 
-class _Scout(Cluster):
+class Scout(Cluster):
     """A cluster that skips its copies and products but notes what the copies read."""
 
-    witness: _Witness
+    witness: Witness
 
     def post(self, pipe: Pipe, task: Task) -> None:
         found = copied(task)
@@ -104,10 +105,19 @@ class _Scout(Cluster):
 def scout(launch: Launch, indices: list[Dim3]) -> Scouted | None:
     """What one cluster does; None if it cannot end by itself."""
     machine = Machine(launch, Schedule("eager"))
-    cx, cy, cz = launch.cluster
+    witness = run_alone(Scout, machine, indices)
+    if witness is None:
+        return None
+    machine.counts.finish(machine.program.blocks, machine.visits, machine.memory)
+    return Scouted(float(machine.counts.warp_instructions), witness.read, witness.written, frozenset(witness.pieces))
+
+
+def run_alone(kind: type[Scout], machine: Machine, indices: list[Dim3]) -> Witness | None:
+    """What was noted of one cluster, which leaves ordinary stores undone; None if it cannot end by itself."""
+    launch, (cx, cy, cz) = machine.launch, machine.launch.cluster
     pool = [RegisterFile(launch.kernel.registers, 32 * launch.warps) for _ in range(cx * cy * cz)]
-    cluster = _Scout(machine, indices, pool)
-    cluster.observer = cluster.witness = witness = _Witness()
+    cluster = kind(machine, indices, pool)
+    cluster.observer = cluster.witness = witness = Witness()
     for cta in cluster.ctas:
         cta.shared.fill(0)
     try:
@@ -117,8 +127,7 @@ def scout(launch: Launch, indices: list[Dim3]) -> Scouted | None:
     finally:
         for allocation, cells, before in reversed(witness.kept):
             allocation.bytes[cells] = before
-    machine.counts.finish(machine.program.blocks, machine.visits, machine.memory)
-    return Scouted(float(machine.counts.warp_instructions), witness.read, witness.written, frozenset(witness.pieces))
+    return witness
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +135,8 @@ class Survey:
     """The work of every cluster, the bytes by allocation that all read and write, and of those read the different ones.
 
     `distinct` is, by allocation, the part of the pieces that neighbouring clusters read which is not read by both;
-    `but_for_edges` says that nearly all scouted clusters have the same to do, and none of the others much more.
+    `but_for_edges` says that nearly all scouted clusters have the same to do, and none of the others much more;
+    `slow_divisions` by PTX line what part of a warp's divisions go the long way (divisions.py).
     """
 
     work: tuple[float, ...]
@@ -134,6 +144,7 @@ class Survey:
     written: dict[int, float]
     distinct: dict[int, float]
     but_for_edges: bool = False
+    slow_divisions: dict[int, float] = field(default_factory=dict)
 
     @property
     def equal(self) -> bool:

@@ -17,6 +17,7 @@ from ..work import Pipe, Task
 from .engines import Engines, skip
 from .hardware import SM, WarpClock
 from .l1_cache import Lines
+from .timed_program import ACQUIRE
 from .watcher import Both, Watcher
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class TimedCluster(Cluster):
             self._special(clock, program.instructions[block.first])
         elif following != -2:
             clock.walk(ops, self.latencies, self.passes)
+        if slow := simulation.machine.slow[index]:
+            clock.divide(slow)
         if self.latencies:
             self.latencies = {}
         if self.passes:
@@ -127,10 +130,13 @@ class TimedCluster(Cluster):
         return following
 
     def _special(self, clock: WarpClock, ins: Instruction) -> None:
-        """Arrivals with release semantics; when the grid waits for the one before it or lets the next one start."""
+        """Arrivals with release semantics, acquired descriptors; when the grid waits for the one before it or lets the
+        next one start."""
         simulation = self.simulation
         if ins.parts[:3] == ("barrier", "cluster", "arrive") and "relaxed" not in ins.parts:
             clock.time += self.figures.cluster_release_latency
+        elif ins.op.startswith(ACQUIRE):
+            clock.time += self.figures.tma_descriptor_latency
         elif ins.base != "griddepcontrol":
             return
         elif "wait" not in ins.parts:

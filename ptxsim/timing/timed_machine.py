@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -29,7 +30,10 @@ class OneWarp(Schedule):
 
 
 class TimedMachine(Machine):
-    """The state of one launch. Without `numerics` copies and products are only timed, and stores are taken back."""
+    """The state of one launch. Without `numerics` copies and products are only timed, and stores are taken back.
+
+    `slow_divisions` says by PTX line what part of a warp's divisions go the long way.
+    """
 
     def __init__(
         self,
@@ -40,10 +44,15 @@ class TimedMachine(Machine):
         checks: frozenset[str] = frozenset(),
         trace: Callable[[str], None] | None = None,
         track: bool = False,
+        slow_divisions: Mapping[int, float] = MappingProxyType({}),
     ) -> None:
         self.card, self.code, self.numerics = card, code, numerics
         self.kept: list[tuple[Allocation, np.ndarray, np.ndarray]] = []
         super().__init__(launch, OneWarp(), checks, trace, track, sm_count=int(card.figures.sm_count))
+        self.slow = [0.0] * len(self.program.blocks)  # of a block's divisions, how many go the long way
+        for block in self.program.blocks if slow_divisions else ():
+            lines = (ins.line for ins in self.program.instructions[block.first : block.last] if ins.base == "div")
+            self.slow[block.index] = sum(slow_divisions.get(line, 0.0) for line in lines)
 
     def _program(self) -> Program:
         key = (id(self.launch.kernel), self.card.figures, id(self.code))

@@ -9,7 +9,18 @@ from .device import Figures
 from .machine_code import Op, block_costs
 from .sass import Code
 
-_ALONE = ("mbarrier", "cp", "st.async", "red.async", "tcgen05", "griddepcontrol", "clusterlaunchcontrol", "nanosleep")
+ACQUIRE = "fence.proxy.tensormap::generic.acquire"  # of a TMA descriptor that has been changed
+_ALONE = (
+    ACQUIRE,
+    "mbarrier",
+    "cp",
+    "st.async",
+    "red.async",
+    "tcgen05",
+    "griddepcontrol",
+    "clusterlaunchcontrol",
+    "nanosleep",
+)
 
 
 class TimedProgram(Program):

@@ -17,6 +17,7 @@ from cutesnake.measure.case import Case, make_record
 from cutesnake.predict.band import band
 from cutesnake.predict.bound import bound
 from cutesnake.predict.held import files, read_held
+from cutesnake.predict.passes import Passes
 from cutesnake.simulate.capture import Catcher
 from cutesnake.simulate.simulation import NAME, NotSimulatedError, time_limit
 from cutesnake.targets import TARGETS
@@ -92,19 +93,30 @@ def _metrics(case: Case) -> dict[str, Any]:
 def captured(case: Case) -> tuple[list[Any], dict[str, Path]]:
     """ptxsim's launches of one call of a build, and the cubins of its device functions by name.
 
-    The tensors are those of `make_inputs`, with zeros in place of random numbers: a clock does not look at them, and
-    drawing gigabytes of them would take longer than predicting.
+    The tensors are those of `make_inputs`, with zeros in place of random numbers unless a kernel's time depends on
+    them: else a clock does not look at them, and drawing gigabytes of them would take longer than predicting. What
+    PyTorch launches in the call is among the launches.
     """
+    import ptxsim
+
+    with cheap_numbers():
+        found, cubins = _caught(case)
+    if any(ptxsim.numbers_matter(launch.kernel) for launch in found):
+        found, cubins = _caught(case)
+    return found, cubins
+
+
+def _caught(case: Case) -> tuple[list[Any], dict[str, Path]]:
     found: list[Any] = []
     processors = TARGETS[case.target].simulated_processors
     assert processors is not None  # the plan predicts for no other target
     catcher = Catcher(case, found.extend, processors)
     operator, workload = load_operator(case.operator), case.workload
-    with cheap_numbers():
-        inputs, outputs = operator.make_inputs(workload, 0), operator.make_outputs(workload)
+    inputs, outputs = operator.make_inputs(workload, 0), operator.make_outputs(workload)
     with catcher.opened():
         runner = case.bind(workload, inputs, outputs)
-    runner(0)
+    with Passes(found.extend):
+        runner(0)
     return found, catcher.cubins
 
 

@@ -1,0 +1,110 @@
+"""TMA descriptors that a kernel changes: storing a field, publishing it, and the first box fetched with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.microbenchmarks.card import REPETITIONS, Arguments, Card, Shape
+from benchmarks.microbenchmarks.groups.global_memory import LARGE
+from benchmarks.microbenchmarks.groups.tma import ROW_BYTES
+from benchmarks.microbenchmarks.kernel import timed
+from benchmarks.microbenchmarks.reading import Benchmark, Reading
+
+NAME = "descriptors"
+BOX = 4096
+ROWS = BOX // ROW_BYTES
+TIMES = (64, 192)
+SHARED = 16 * 1024
+# A CTA of one warp has a descriptor of its own, 128 bytes at %a + 1024 * CTA, copied from the launch's parameter.
+SETUP = f"""
+  .reg .b64 %map, %own, %word;  .reg .pred %ready, %chosen;  .reg .b32 %place, %parity, %row;
+  mov.b64 %map, p_map;  cvta.param.u64 %map, %map;
+  mul.wide.u32 %wide, %cta, 1024;  add.u64 %own, %a, %wide;
+  setp.lt.u32 %p, %lane, 16;  mul.wide.u32 %wide, %lane, 8;  add.u64 %map, %map, %wide;  add.u64 %address, %own, %wide;
+  @%p ld.u64 %word, [%map];  @%p st.global.u64 [%address], %word;
+  mov.u32 %parity, 0;  add.u32 %place, %base, 1024;  mul.lo.u32 %row, %cta, {ROWS};
+  setp.ne.u32 %p, %lane, 0;  @%p bra MADE;
+  mbarrier.init.shared.b64 [%base], 1;  fence.mbarrier_init.release.cluster;  fence.proxy.async.shared::cta;
+MADE:
+  bar.warp.sync -1;  fence.acq_rel.gpu;
+  fence.proxy.tensormap::generic.acquire.gpu [%own], 128;
+"""
+REPLACE = """
+  elect.sync %i|%chosen, -1;
+  @%chosen tensormap.replace.tile.global_address.global.b1024.b64 [%own], %b;
+  bar.warp.sync -1;"""
+PUBLISH = """
+  fence.proxy.tensormap::generic.release.gpu;
+  fence.proxy.tensormap::generic.acquire.gpu [%own], 128;"""
+FETCH = f"""
+  elect.sync %i|%chosen, -1;  @!%chosen bra SKIP;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%base], {BOX};  mov.u32 %j, 0;
+  cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%place], [%own, {{%j, %row}}], [%base];
+SKIP:
+WAIT:
+  mbarrier.try_wait.parity.shared.b64 %ready, [%base], %parity;  @!%ready bra WAIT;
+  xor.b32 %parity, %parity, 1;"""
+# The launch's own descriptor: fetched from its parameters by the first box, and there for the next ones.
+OWN_MAP = SETUP.replace("MADE:\n", "MADE:\n  mov.b64 %own, p_map;  cvta.param.u64 %own, %own;\n").replace(
+    "fence.acq_rel.gpu;\n  fence.proxy.tensormap::generic.acquire.gpu [%own], 128;", ""
+)
+KINDS = {  # what a round does
+    "fetch": FETCH,
+    "acquire_fetch": "fence.proxy.tensormap::generic.acquire.gpu [%own], 128;" + FETCH,
+    "publish_fetch": PUBLISH + FETCH,
+    "replace": REPLACE,
+    "replace_publish_fetch": REPLACE + PUBLISH + FETCH,
+}
+
+
+def kernels() -> list[str]:
+    changed = [timed(f"map_{name}", text, setup=SETUP, tensor_map=True) for name, text in KINDS.items()]
+    return [*changed, timed("map_of_launch", FETCH, setup=OWN_MAP, tensor_map=True)]
+
+
+def expected() -> dict[str, tuple[str, int]]:
+    fetching = [f"map_{name}" for name in KINDS if "fetch" in name]
+    return {name: ("UTMALDG", 1) for name in (*fetching, "map_of_launch")} | {"map_acquire_fetch": ("UTMACCTL", 2)}
+
+
+def _round(kind: str, everywhere: bool) -> Benchmark:
+    def measure(card: Card) -> Reading:
+        large = card.buffer("large", LARGE)
+        tensor = card.tensor_map(large, 64, LARGE // ROW_BYTES, ROWS)
+        arguments = Arguments(a=card.buffer("maps", 1 << 20), b=large, tensor_map=tensor)
+        shape = Shape(card.processors if everywhere else 1, 32, SHARED)
+        return card.slope(f"map_{kind}", shape, arguments, TIMES, 1)
+
+    parameters = {"what": kind, "box_bytes": BOX, "sms": "all" if everywhere else 1}
+    return Benchmark("a TMA descriptor in global memory", parameters, "cycles per round", measure)
+
+
+def _first(everywhere: bool) -> Benchmark:
+    """What the first box of a launch takes longer than the ones behind it, with the launch's own descriptor."""
+
+    def measure(card: Card) -> Reading:
+        large = card.buffer("large", LARGE)
+        tensor = card.tensor_map(large, 64, LARGE // ROW_BYTES, ROWS)
+        arguments = Arguments(a=card.buffer("maps", 1 << 20), tensor_map=tensor)
+        shape = Shape(card.processors if everywhere else 1, 32, SHARED)
+
+        def cycles(rounds: int) -> float:
+            return card.run("map_of_launch", shape, arguments, rounds).cycles
+
+        cycles(8)
+        alone, usual = cycles(1), (cycles(40) - cycles(8)) / 32
+        extra = sorted(cycles(1) - usual for _ in range(REPETITIONS))
+        also = {"first": alone, "usual": usual}
+        return Reading(extra[len(extra) // 2], extra[0], extra[-1], REPETITIONS, None, also)
+
+    return Benchmark(
+        "the first box of a launch", {"box_bytes": BOX, "sms": "all" if everywhere else 1}, "cycles", measure
+    )
+
+
+def benchmarks() -> Iterator[Benchmark]:
+    for kind in KINDS:
+        for everywhere in (False, True):
+            yield _round(kind, everywhere)
+    for everywhere in (False, True):
+        yield _first(everywhere)

@@ -1,0 +1,71 @@
+"""Ordinary loads of a few KiB that all SMs ask for at the same time, as weights are that every row needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.groups.global_memory import BLOCK, LARGE, UNROLL, _load
+from benchmarks.microbenchmarks.kernel import timed
+from benchmarks.microbenchmarks.reading import Benchmark, Reading
+
+NAME = "hot_lines"
+KIB = 1024
+WIDTH = 16
+TIMES = (64, 192)
+
+
+def _same() -> str:
+    """As global_memory's sweep, but every CTA goes over the same footprint from its beginning."""
+    text = _load("cg", WIDTH)
+    apart = "mul.lo.u32 %offset, %cta, %step;"
+    assert apart in text and "ld_cg_16" in text
+    return text.replace(apart, "mov.u32 %offset, 0;").replace("ld_cg_16", "ld_same")
+
+
+def _alone() -> str:
+    """A chain of loads of a warp of the same line: what one access waits when all SMs ask for it."""
+    setup = "mul.wide.u32 %wide, %lane, 4;  add.u64 %a, %a, %wide;"
+    one = "cvt.u64.u32 %wide, %sink;  add.u64 %address, %a, %wide;  ld.global.cg.u32 %sink, [%address];"
+    return timed("same_line", "\n  ".join([one] * UNROLL), setup=setup)
+
+
+def kernels() -> list[str]:
+    return [_same(), _alone()]
+
+
+def expected() -> dict[str, tuple[str, int]]:
+    return {"ld_same": ("LDG", UNROLL), "same_line": ("LDG", UNROLL)}
+
+
+def _bandwidth(kib: int, ctas_per_sm: int) -> Benchmark:
+    def measure(card: Card) -> Reading:
+        arguments = Arguments(a=card.buffer("large", LARGE), c=kib * KIB - 1)
+        grid = card.processors * ctas_per_sm
+        per_round = BLOCK * UNROLL * WIDTH
+        shape = Shape(grid, BLOCK)
+        return card.slope(
+            "ld_same", shape, arguments, TIMES, per_round * ctas_per_sm, card_bytes=per_round * grid, rate=True
+        )
+
+    parameters = {"footprint_kib": kib, "ctas_per_sm": ctas_per_sm}
+    return Benchmark("loads of the same bytes by all SMs", parameters, "bytes per cycle of an SM", measure)
+
+
+def _latency(ctas: int) -> Benchmark:
+    def measure(card: Card) -> Reading:
+        zeros = card.buffer("zeros", 4 * KIB)
+        import numpy as np
+
+        card.write(zeros, np.zeros(512, np.uint64))
+        return card.slope("same_line", Shape(ctas or card.processors, 32), Arguments(a=zeros), TIMES, UNROLL)
+
+    return Benchmark("loads of one line", {"sms": ctas or "all"}, "cycles", measure)
+
+
+def benchmarks() -> Iterator[Benchmark]:
+    for kib in (2, 4, 16, 64, 256, 1024, 4096):
+        for ctas_per_sm in (1, 2):
+            yield _bandwidth(kib, ctas_per_sm)
+    for ctas in (1, 0):
+        yield _latency(ctas)

@@ -1,0 +1,153 @@
+"""Draws kernels and sizes to be predicted before a card has timed them, from the catalogue's sweeps by a seed.
+
+    python benchmarks/prediction/draw.py --seed 5 --count 50 --out blind_fifth_cases.json --sweeps blind_fifth.yaml
+
+The rule, written down before anything was predicted by it: operators come in an order drawn by the seed, again and
+again, until there are enough cases. Each time one entry of the operator's sweep is drawn, one of each of its lists, and
+a dtype; sizes are multiplied by a factor drawn for each from FACTORS, down to whole multiples of 64 from 64 on; of the
+kernels in CuTe DSL and cuTile that take the workload on sm_90a one is drawn, and one of its variants there. What
+is refused, was measured already, has been drawn before, or has more than MOST_FLOPS or MOST_BYTES is drawn again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
+
+from benchmarks.prediction.cases import DSLS, recorded  # noqa: E402  (the project's folders have to be found first)
+from cutesnake.catalog import load_kernel, load_operator, make_workload  # noqa: E402
+from cutesnake.plan.sweep import Sweep, make_sweep, read_sweep  # noqa: E402
+
+TARGET = "sm_90a"
+SIZES = ("m", "n", "k", "rows", "columns", "length", "kv_length", "batch")
+FACTORS = (1, 3 / 4, 1 / 2, 3 / 8, 1 / 4, 3 / 16, 1 / 8)
+GRAIN = 64
+MOST_FLOPS, MOST_BYTES = 8e10, 2e8
+TRIES = 200  # of an operator, in a round
+ALSO = {"gemm_epilogue": {"activation": ["identity", "relu", "silu"]}}  # what a sweep leaves at its default
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """One case: of an operator's kernel the variant, and the workload's fields."""
+
+    operator: str
+    kernel: str
+    variant: dict[str, Any]
+    workload: str
+    parameters: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.operator}/{self.kernel}/{self.variant['id']}/{self.workload}"
+
+
+def operators() -> list[str]:
+    """Those with a kernel in CuTe DSL or cuTile for the target."""
+    found = []
+    for path in sorted((ROOT / "kernels").glob("*/sweep.yaml")):
+        sweep = make_sweep(path.parent.name, read_sweep(path.parent.name, {}))
+        if any(_drawable(sweep.operator, kernel) for kernel in sweep.kernels):
+            found.append(sweep.operator)
+    return found
+
+
+def _drawable(operator: str, kernel: str) -> bool:
+    module = load_kernel(operator, kernel)
+    return module.DSL in DSLS and TARGET in module.TARGETS
+
+
+def draw(sweep: Sweep, chance: random.Random) -> Drawn | None:
+    """A case of an operator; None where what was drawn is refused, or is too large."""
+    entry = {**ALSO.get(sweep.operator, {}), **chance.choice(sweep.workload_entries)}
+    one = {key: chance.choice(value) if isinstance(value, list) else value for key, value in entry.items()}
+    for key in SIZES:
+        if isinstance(one.get(key), int):
+            size = int(one[key] * chance.choice(FACTORS))
+            one[key] = max(size // GRAIN * GRAIN if size >= GRAIN else size, 1)
+    one["dtype"] = chance.choice(sweep.dtypes_for(TARGET))
+    kernels = [kernel for kernel in sweep.kernels if _drawable(sweep.operator, kernel)]
+    try:
+        workload = make_workload(sweep.operator, one)
+    except (TypeError, ValueError):
+        return None
+    cost = load_operator(sweep.operator).cost(workload)
+    taking = [kernel for kernel in kernels if load_kernel(sweep.operator, kernel).supports(workload) is None]
+    if not taking or cost.flops > MOST_FLOPS or cost.bytes > MOST_BYTES:
+        return None
+    kernel = chance.choice(taking)
+    variants = load_kernel(sweep.operator, kernel).variants(workload, TARGET)
+    if not variants:
+        return None
+    variant = chance.choice(variants)
+    named = {"id": variant.id, "params": dict(variant.params)}
+    return Drawn(sweep.operator, kernel, named, workload.id, dataclasses.asdict(workload))
+
+
+def cases(seed: int, count: int, known: set[str]) -> Iterator[Drawn]:
+    chance, seen = random.Random(seed), set(known)
+    names = operators()
+    sweeps = {name: make_sweep(name, read_sweep(name, {})) for name in names}
+    chance.shuffle(names)
+    while count:
+        before = count
+        for name in names:
+            for _ in range(TRIES if count else 0):
+                found = draw(sweeps[name], chance)
+                if found is not None and found.name not in seen:
+                    seen.add(found.name)
+                    count -= 1
+                    yield found
+                    break
+        if count == before:
+            raise SystemExit("draw.py: no operator has another case; ask for fewer with --count")
+
+
+def configuration(drawn: list[Drawn]) -> dict[str, Any]:
+    """A configuration whose builds are those of the cases, and others."""
+    sweeps: dict[str, Any] = {}
+    for case in drawn:
+        sweep = sweeps.setdefault(case.operator, {"kernels": [], "dtypes": [], "variants": "all", "workloads": []})
+        for key, value in (("kernels", case.kernel), ("dtypes", case.parameters["dtype"])):
+            if value not in sweep[key]:
+                sweep[key].append(value)
+        entry = {key: value for key, value in case.parameters.items() if key != "dtype"}
+        if entry not in sweep["workloads"]:
+            sweep["workloads"].append(entry)
+    names = list(sweeps)
+    return {"targets": [TARGET], "stages": [], "simulation": {"extent": "none"}, "operators": names, "sweeps": sweeps}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--count", type=int, default=50)
+    parser.add_argument(
+        "--sets", type=Path, nargs="+", default=[ROOT / "recorded", Path(__file__).with_name("measured")]
+    )
+    parser.add_argument("--out", type=Path, required=True, help="the cases, in the order in which they were drawn")
+    parser.add_argument("--sweeps", type=Path, required=True, help="a configuration that builds them")
+    options = parser.parse_args()
+    known = {case.name for path in options.sets for case in recorded(path)}
+    drawn = list(cases(options.seed, options.count, known))
+    lines = ",\n".join(json.dumps(dataclasses.asdict(case)) for case in drawn)
+    options.out.write_text(f"[\n{lines}\n]\n")
+    words = f"# Builds the cases of {options.out.name} (draw.py, seed {options.seed}), and more.\n"
+    options.sweeps.write_text(words + yaml.safe_dump(configuration(drawn), sort_keys=False, default_flow_style=None))
+    for case in drawn:
+        print(case.name)
+
+
+if __name__ == "__main__":
+    main()

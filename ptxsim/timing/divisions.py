@@ -1,0 +1,102 @@
+"""Divisions that take the long way, a subroutine of ptxas's: which of them do is told by a kernel's numbers.
+
+`div.rn.f32` has a short way of some eight instructions for usual operands. One lane of a warp whose divisor or quotient
+lies near the ends of the exponent's range is enough for the warp to call the subroutine. Where a divisor is 1 + e^x, x
+a sum of many products (SiLU, the logistic function), that is the rule and no exception.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..launch import Dim3, Launch
+from ..machine import Machine
+from ..pending import results_and_sources
+from ..program import Program
+from ..registry import runtime
+from ..schedule import Schedule
+from ..store import ReadHalf, WriteHalf
+from ..syntax import Imm, Instruction, Kernel, Reg
+from ..warp import Fragment
+from ..work import Pipe
+from .engines import skip
+from .scout import Scout, run_alone
+
+_HIGHEST = np.float32(2.0**126)  # beyond it 1 / b is no normal number
+_LOWEST = np.float32(2.0**-126)
+_PRODUCTS = ("wgmma", "mma", "tcgen05")
+_CARRY = ("mov", "mul", "neg", "cvt")  # what leaves an exponential one
+
+
+def numbers_matter(kernel: Kernel) -> bool:
+    """Whether sums of products go into divisors of the form 1 + e^x, so that time depends on what is computed."""
+    if not any(ins.base in _PRODUCTS for ins in kernel.instructions):
+        return False
+    powers: set[tuple[int, int]] = set()
+    divisors: set[tuple[int, int]] = set()
+    for ins in kernel.instructions:
+        results, sources = results_and_sources(ins)
+        from_power = any((r.width, r.slot) in powers for r in sources)
+        by = ins.operands[2] if _divides(ins) else None
+        if isinstance(by, Reg) and (by.width, by.slot) in divisors:
+            return True
+        made = {(r.width, r.slot) for r in results}
+        powers -= made
+        divisors -= made
+        if ins.base == "ex2" or (ins.base in _CARRY and from_power):
+            powers |= made
+        elif ins.base in ("add", "fma") and from_power and any(isinstance(x, Imm) for x in ins.operands):
+            divisors |= made
+    return False
+
+
+def _divides(ins: Instruction) -> bool:
+    return ins.base == "div" and "f32" in ins.parts and "rn" in ins.parts
+
+
+def goes_the_long_way(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Which of a / b, float32, do: those whose operands or quotient are no normal numbers, or near them."""
+    a, b = np.broadcast_arrays(np.asarray(a, np.float32), np.asarray(b, np.float32))
+    size, quotient = np.abs(b), np.abs(np.divide(a, b))
+    usual = (size >= _LOWEST) & (size <= _HIGHEST) & np.isfinite(a)
+    return ~usual | ~((quotient >= _LOWEST) | (a == 0)) | (quotient > _HIGHEST)
+
+
+class _Program(Program):
+    watches_divisions = True
+
+
+class _Machine(Machine):
+    def _program(self) -> Program:
+        return _Program(self.launch.module, self.launch.kernel)
+
+
+class _Cluster(Scout):
+    """A cluster that computes but leaves global memory as it is: of its asynchronous work all but stores is done."""
+
+    def complete(self, pipe: Pipe) -> None:
+        task = self.pipes.take(pipe)
+        self.progress += 1
+        if not (isinstance(task, ReadHalf | WriteHalf) and skip(task)):
+            task.run()
+
+
+@runtime
+def divided(f: Fragment, at: int, a: np.ndarray, b: np.ndarray) -> None:
+    """The lanes of a fragment divide a by b."""
+    long = np.broadcast_to(goes_the_long_way(a, b), f.n)
+    if f.mask is not None:
+        long = long & f.mask
+    noted = f.cta.cluster.witness.divisions.setdefault(at, [0, 0])  # type: ignore[attr-defined]  # a _Cluster's
+    noted[0] += int(np.add.reduceat(long, range(0, f.n, 32)).astype(bool).sum())
+    noted[1] += len(f.warps())
+
+
+def slow_divisions(launch: Launch, indices: list[Dim3]) -> dict[int, float]:
+    """PTX line → the part of its divisions, warp by warp, that go the long way, in one cluster with its numbers."""
+    machine = _Machine(launch, Schedule("eager"))
+    witness = run_alone(_Cluster, machine, indices)
+    if witness is None:
+        return {}
+    lines = machine.program.instructions
+    return {lines[at].line: long / every for at, (long, every) in witness.divisions.items() if long}
