@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pytest
 
@@ -63,6 +64,19 @@ def test_without_a_gpu_durations_are_bounds_and_resources_static(none):
     assert found["delta"]["duration_us"]["kind"] == "missing"  # two bounds are no difference
     assert found["delta"]["registers_per_thread"]["value"] == 168 - 255
     assert found["device"]["kind"] == "none"
+
+
+def test_a_build_that_is_not_made_has_the_static_figures_of_the_one_that_stands_for_it(none):
+    build = "blend/cutile/sm_90a/{}"
+    plan = {**none.plan, "stand_ins": {build.format("bf16"): build.format("fp16")}}
+    builds = {path: entry for path, entry in none.builds.items() if build.format("bf16") not in path}
+    found = compare(replace(none, plan=plan, builds=builds))
+    cells = row(found, "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")["cutile"]["cells"]
+    assert cells["registers_per_thread"]["source"] == "results/inspect/blend/cutile/sm_90a/fp16.json"
+    assert "read off the build fp16" in cells["registers_per_thread"]["reason"]
+    assert cells["duration_us"]["kind"] == "static"  # it could be built, so that it has a bound
+    covered = next(c for c in found["coverage"] if (c["kernel"], c["target"]) == ("cutile", "sm_90a"))
+    assert (covered["stood_for"], covered["build"]["expected"], covered["build"]["reason"]) == (1, 1, None)
 
 
 def test_measured_values_come_from_their_records(gpu):

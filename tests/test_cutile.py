@@ -132,6 +132,30 @@ def test_elementwise_add_compiles_without_a_gpu(target, tmp_path) -> None:
     assert {op.line for op in code.ops if op.unit == "global"} & loads, "the machine code's lines are not the PTX's"
 
 
+def test_the_machine_code_is_what_cutile_makes_by_itself(tmp_path, monkeypatch) -> None:
+    """Ours is made from the bytecode that is there, by names of cuTile's own that the pinned one still has."""
+    kernel, taken = load_kernel("elementwise_add", "cutile"), []
+    variant = kernel.variants(ADD(1000, 4096), "sm_90a")[0]
+    assemble = cutile_build._assemble
+    ways = {"ours": lambda *given: taken.append(assemble(*given)) or taken[-1], "its own": lambda *given: False}
+    for way, make in ways.items():
+        (tmp_path / way).mkdir()
+        monkeypatch.setattr(cutile_build, "_assemble", make)
+        kernel.compile(variant, "sm_90a", tmp_path / way)
+    assert taken == [True]
+    made = {path.name: path.read_bytes() for path in (tmp_path / "ours").iterdir()}
+    assert made == {path.name: path.read_bytes() for path in (tmp_path / "its own").iterdir()}
+
+
+def test_what_forked_builds_ask_first_is_known_already(monkeypatch) -> None:
+    from cuda.tile import _compile
+
+    cutile_build.find_compiler()
+    monkeypatch.setattr(_compile, "_find_compiler_bin", lambda: pytest.fail("it looks again"))
+    context = _compile.default_tile_context.config
+    assert _compile._get_max_supported_bytecode_version(context.temp_dir, allow_dev=_compile.dev_features_enabled())
+
+
 def test_the_ptx_of_a_cubin_keeps_the_blank_lines_that_its_line_table_counts() -> None:
     assert cutile_build.ptx_text(b"\0\0.version 9.4\0\0.target sm_90a\0\0") == "\n\n.version 9.4\n\n.target sm_90a\n"
     assert cutile_build.ptx_text(b"\0\0") == cutile_build.ptx_text(b"") == ""

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from cutesnake.catalog import like_no_other
 from cutesnake.contract import Variant
 from cutesnake.places import ROOT
 from cutesnake.plan import matrix
@@ -28,8 +29,9 @@ def experiment(stages: tuple[str, ...] = ("correctness", "timing", "ncu"), **cha
     return Experiment(["sm_90a", "sm_100a"], list(stages), {"elementwise_add": sweep}, [0], None, {})
 
 
-def kernel(targets, supports, variants):
-    return SimpleNamespace(DSL="cute", SOURCE="ours", NEEDS={}, TARGETS=targets, supports=supports, variants=variants)
+def kernel(targets, supports, variants, alike=like_no_other):
+    known = {"DSL": "cute", "SOURCE": "ours", "NEEDS": {}, "TARGETS": targets, "alike": alike}
+    return SimpleNamespace(**known, supports=supports, variants=variants)
 
 
 KERNELS = {
@@ -70,6 +72,30 @@ def test_one_build_serves_all_sizes_of_a_dynamic_kernel(plan) -> None:
     found = plan("none")
     assert builds(found, "dynamic") == [f"{t}/{d}_t64" for t in ("sm_100a", "sm_90a") for d in ("bf16", "fp32")]
     assert builds(found, "baked") == [f"sm_90a/{d}_m{m}" for d in ("bf16", "fp32") for m in (1, 2)]
+
+
+def test_where_no_card_is_one_build_stands_for_those_that_differ_in_baked_sizes_only(plan, monkeypatch) -> None:
+    monkeypatch.setattr(KERNELS["baked"], "alike", lambda variant: variant.id.partition("_")[0])
+    found = plan("none")
+    assert builds(found, "baked") == ["sm_90a/bf16_m1", "sm_90a/fp32_m1"]  # m1 is profiled
+    key = "elementwise_add/baked/sm_90a/{}"
+    assert found.stand_ins == {key.format(f"{d}_m2"): key.format(f"{d}_m1") for d in ("bf16", "fp32")}
+    assert len(found.cases) == 4 * 2 + 4 + 2  # recorded sets may have measured them
+    assert not plan("h200").stand_ins and len(builds(plan("h200"), "baked")) == 4
+
+
+def test_every_baked_size_is_built_on_request(monkeypatch, machine, tmp_path) -> None:
+    monkeypatch.setattr(matrix, "load_kernel", lambda operator, name: KERNELS[name])
+    monkeypatch.setattr(KERNELS["baked"], "alike", lambda variant: "one of a kind")
+    asked = replace(experiment(), every_size=True)
+    assert len(builds(matrix.make_plan(asked, machine("none"), tmp_path), "baked")) == 4
+
+
+def test_what_is_alike_must_be_a_text(plan, monkeypatch) -> None:
+    monkeypatch.setattr(KERNELS["baked"], "alike", lambda variant: 1)
+    found = plan("none")
+    assert "alike() gives 1 for" in found.broken["elementwise_add", "baked"]
+    assert not builds(found, "baked")
 
 
 def test_all_variants_on_request(plan) -> None:

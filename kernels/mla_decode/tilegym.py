@@ -16,6 +16,7 @@ DSL = "cutile"
 SOURCE = upstream.SOURCE
 TARGETS = upstream.TARGETS
 SYMBOL = "tilegym_mla_decoding"
+MANY_TILES = 8  # from here on the compiler makes one loop of any number of tiles
 TILING = {"sm_90a": (16, 64), "sm_100a": (16, 128)}  # heads x keys, as its `_select_tile_config` answers
 
 
@@ -31,6 +32,13 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     tile_h, tile_n = TILING[target]
     params = {"dtype": w.dtype, "kv_length": w.kv_length, "latent": w.latent, "rope": w.rope}
     return (Variant(f"{w.dtype}_s{w.kv_length}", {**params, "tile_h": tile_h, "tile_n": tile_n}),)
+
+
+@not_baked
+def alike(variant: Variant) -> str:
+    """Lengths are baked in; few tiles of keys make another loop, and so does a last one that is not full."""
+    tiles, rest = divmod(variant.params["kv_length"], variant.params["tile_n"])
+    return f"{variant.params['dtype']}, {tiles if tiles < MANY_TILES else 'many'} tiles{', one not full' * bool(rest)}"
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:

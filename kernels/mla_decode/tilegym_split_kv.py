@@ -44,6 +44,14 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return (Variant(f"{w.dtype}_{splits}x{length}{heads}" + ("" if even else "_ragged"), params),)
 
 
+@not_baked
+def alike(variant: Variant) -> str:
+    """Numbers and lengths of splits and the number of heads are baked in; a split of one tile has no loop over them."""
+    p = variant.params
+    loop = "a loop" if p["split_length"] > TILE_N else "one tile"
+    return f"{p['dtype']}, {loop}{'' if p['even'] else ', the last one not full'}"
+
+
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from cutesnake.build.cutile import DeviceFunction, array, build, scalar
 

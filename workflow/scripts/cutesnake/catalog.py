@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, cast
 
-from cutesnake.contract import Kernel, Operator, Workload
+from cutesnake.contract import Kernel, Operator, Variant, Workload
 from cutesnake.dsls import DSLS
 from cutesnake.places import ROOT
 from cutesnake.targets import KNOWN_FEATURES, TARGETS
@@ -256,7 +256,14 @@ def _kernel(operator: str, kernel: str, paths: str) -> ModuleType:
     for name in ("NEEDS", "OUTSIDE"):
         if not hasattr(module, name):
             setattr(module, name, {})
+    if not hasattr(module, "alike"):
+        module.alike = like_no_other  # type: ignore[attr-defined]
     return module
+
+
+def like_no_other(variant: Variant) -> str | None:
+    """The `alike` of a kernel that has none."""
+    return None
 
 
 def _check_constants(module: Any, where: str) -> None:

@@ -180,7 +180,8 @@ class Build(Protocol):
 class Kernel(Protocol):
     """The contract of `kernels/<operator>/<kernel>`, a module or package with these names.
 
-    Names that a kernel may leave out: NEEDS (no packages) and OUTSIDE (no distribution is beyond what it promises).
+    Names that a kernel may leave out: NEEDS (no packages), OUTSIDE (no distribution is beyond what it promises) and
+    `alike` (every build is code of its own).
     """
 
     __file__: str | None  # a module has it by itself
@@ -211,3 +212,7 @@ class Kernel(Protocol):
 
         Raises ValueError where the kernel does not take such inputs (requests of unequal length, say).
         """
+
+    def alike(self, variant: Variant) -> str | None:
+        """What builds have in common that differ in baked sizes only, for those of one target; None for one like no
+        other. Where no card of the target is, few of them are built, and stand for the others."""

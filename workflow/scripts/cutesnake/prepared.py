@@ -53,6 +53,9 @@ def cutile() -> None:
     """Builds with cuTile, for any target."""
     _import("cutesnake.build.cutile")
     _import_for_builds("cuda.tile.compilation")
+    from cutesnake.build.cutile import find_compiler
+
+    find_compiler()
 
 
 def simulator() -> None:

@@ -30,6 +30,7 @@ from cutesnake.build.torch_import import without_torch
 # Read when cuTile is imported. Its own cache would lie outside the build's folder and hide the compiler's time.
 os.environ.setdefault("CUDA_TILE_CACHE_DIR", "0")
 
+FLAGS_AT = 10  # in bytecode: behind eight bytes of magic number and two of version
 COMPILERS = ("cuda-tile", "nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
 
 
@@ -147,17 +148,42 @@ def _export(function: DeviceFunction, target: str, folder: Path) -> str:
     code = gpu_code(target)
     export_kernel(function.kernel, [signature], bytecode, gpu_code=code, output_format="tileir_bytecode")
     _disassemble(bytecode)
+
+    def assemble() -> None:
+        if not _assemble(bytecode, function.kernel, code):
+            export_kernel(function.kernel, [signature], cubin, gpu_code=code, output_format="cubin")
+
     # The bytecode holds the kernel with its constants and hints; tileiras gets nothing else but flags of cuTile's.
     tools = [f"{name}=={importlib.metadata.version(name)}" for name in COMPILERS]
-    reuse(
-        cubin,
-        [bytecode.read_bytes(), code, *tools],
-        lambda: export_kernel(function.kernel, [signature], cubin, gpu_code=code, output_format="cubin"),
-    )
+    reuse(cubin, [bytecode.read_bytes(), code, *tools], assemble)
     ptx = ptx_text(_section(cubin.read_bytes(), b".nv_debug_ptx_txt"))
     if ptx:
         cubin.with_suffix(".ptx").write_text(ptx)
     return ptx
+
+
+def _assemble(bytecode: Path, kernel: Any, code: str) -> bool:
+    """Have `tileiras` write the cubin beside the bytecode, as cuTile does once it has made the same bytecode again.
+
+    False where this cuTile has other functions, or where the bytecode uses what is under trial and needs more flags.
+    """
+    from cuda.tile import _compile
+
+    under_trial = bytecode.read_bytes()[FLAGS_AT] & 1
+    if under_trial or not all(hasattr(_compile, name) for name in ("compile_cubin", "default_tile_context")):
+        return False
+    limit_s = _compile.default_tile_context.config.compiler_timeout_sec
+    _compile.compile_cubin(str(bytecode), kernel._compiler_options, code, limit_s)
+    return True
+
+
+def find_compiler() -> None:
+    """Have cuTile look for `tileiras` and the newest bytecode that it takes: for all processes forked from this one."""
+    from cuda.tile import _compile
+
+    find = getattr(_compile, "_get_max_supported_bytecode_version", None)
+    if find is not None:
+        find(_compile.default_tile_context.config.temp_dir, allow_dev=_compile.dev_features_enabled())
 
 
 def ptx_text(section: bytes) -> str:

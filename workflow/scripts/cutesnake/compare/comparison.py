@@ -27,6 +27,10 @@ from cutesnake.stages import GPU_STAGES
 
 Cell = dict[str, Any]
 DSLS = ("cutile", "cute")
+STOOD_FOR = (
+    "read off the build {}, since no card of the target is here: that of this row differs from it only in sizes that "
+    "are constants of the code, and is not made"
+)
 
 
 def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) -> Record:
@@ -152,7 +156,9 @@ def _side(
         cells = {m.key: _missing(m.unit, reason) for m in METRICS}
         return Side(None, dsl, None, reason, cells)
     variant = _fastest(evidence, source, kernel, target, workload)
-    inspected = evidence.inspect(kernel, target, variant)
+    built = evidence.standing_for(kernel, target, variant)
+    stood_for = None if built == variant else STOOD_FOR.format(built)
+    inspected = evidence.inspect(kernel, target, built)
     found = {s: evidence.case(source, s, kernel, target, variant, workload) for s in GPU_STAGES}
     foreseen = evidence.prediction(kernel, target, variant, workload)
     among = len(evidence.foreseen(kernel, target, workload))
@@ -162,11 +168,11 @@ def _side(
         cells[metric.key] = (
             _measured(metric, source, measured)
             or _predicted(metric, source, foreseen, among)
-            or _static(metric, inspected, floor, evidence, (source, kernel, target, workload))
+            or _static(metric, inspected, floor, evidence, (source, kernel, target, workload), stood_for)
             or _missing(metric.unit, _why_missing(evidence, metric, source, kernel, target, workload, measured))
         )
     served = evidence.served[kernel, target, variant]
-    build = evidence.build(kernel, target, variant)
+    build = evidence.build(kernel, target, built)
     return Side(
         kernel,
         dsl,
@@ -248,6 +254,7 @@ def _static(
     floor: Record | None,
     evidence: Evidence,
     case: tuple[Source, str, str, str],  # source, kernel, target, workload
+    stood_for: str | None,  # that `inspected` is of a build that stands for the case's
 ) -> Cell | None:
     if metric.key == "duration_us":
         source, *where = case
@@ -259,7 +266,9 @@ def _static(
         return _cell(floor["floor_us"], metric.unit, "static", None, reason)
     read = _STATIC.get(metric.key)
     value = read(inspected[1]["functions"][0]) if read and inspected else None
-    return None if value is None or inspected is None else _cell(value, metric.unit, "static", inspected[0])
+    if value is None or inspected is None:
+        return None
+    return _cell(value, metric.unit, "static", inspected[0], stood_for)
 
 
 def shared_kb(function: Record) -> float | None:
@@ -291,7 +300,7 @@ def _why_missing(
     if metric.key in _STATIC and (variants := evidence.variants.get((kernel, target, workload))):
         if reason := evidence.why_no_build(kernel, target, variants[0]):
             return reason
-        inspected = evidence.inspect(kernel, target, variants[0])
+        inspected = evidence.inspect(kernel, target, evidence.standing_for(kernel, target, variants[0]))
         notes = (inspected[1].get("notes") or []) if inspected else []
         what = " ".join(notes) or "the build does not tell"
         return f"not measured, and not known from the build: {what}"

@@ -18,11 +18,13 @@ def coverage(evidence: Evidence, kernel: str, target: str) -> Record:
         **{stage: _ran(evidence, stage, kernel, target) for stage in GPU_STAGES},
         "cards": {stage: _cards(evidence, stage, kernel, target) for stage in GPU_STAGES},
         "not_simulated": _not_simulated(decision),
+        "stood_for": sum(evidence.standing_for(kernel, target, variant) != variant for variant in variants),
         "unsupported": _left_out(evidence, kernel, target),
     }
 
 
 def _built(evidence: Evidence, kernel: str, target: str, variants: set[str]) -> Record:
+    variants = {v for v in variants if evidence.standing_for(kernel, target, v) == v}
     found = [build for v in sorted(variants) if (build := evidence.build(kernel, target, v))]
     failed = [entry for _, entry in found if entry["status"] != "ok"]
     decision = evidence.decisions[kernel, target]["build"]

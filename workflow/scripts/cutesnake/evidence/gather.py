@@ -119,6 +119,11 @@ class Evidence:
     def build(self, kernel: str, target: str, variant: str) -> tuple[str, Record] | None:
         return self._builds.get((kernel, target, variant))
 
+    def standing_for(self, kernel: str, target: str, variant: str) -> str:
+        """The variant itself, or the one that is built in its place, from which it differs in baked sizes only."""
+        found = self.plan.get("stand_ins", {}).get(f"{self.operator}/{kernel}/{target}/{variant}")
+        return found.split("/")[-1] if found else variant
+
     def inspect(self, kernel: str, target: str, variant: str) -> tuple[str, Record] | None:
         """Path and record of a build's static figures, if there is one with at least one device function."""
         found = self._inspected.get((kernel, target, variant))
@@ -196,13 +201,13 @@ class Evidence:
         return min(fitting, key=lambda row: row["floor_us"], default=None)
 
     def why_no_build(self, kernel: str, target: str, variant: str | None) -> str | None:
-        """Why there is no usable build; None if there is one."""
+        """Why there is no usable build; None if there is one, or one that stands for it."""
         decision = self.decisions.get((kernel, target))
         if decision is None:
             return f"{kernel} is not part of this experiment for {target}"
         if not decision["build"]["ok"]:
             return decision["build"]["reason"]
-        found = self.build(kernel, target, variant) if variant else None
+        found = self.build(kernel, target, self.standing_for(kernel, target, variant)) if variant else None
         if found is None:
             return "not built yet: no build record"
         if found[1]["status"] != "ok":

@@ -82,7 +82,8 @@ def can_build(machine: Machine, module: Kernel, target: str, built: bool) -> Ans
     if lacking and not built:
         return Answer(
             False,
-            f"{join(lacking)} is not installed here: build on a machine that has it and copy the folder",
+            f"{join(lacking)} is not installed here: build on a machine that has it, with "
+            "`compile={baked_sizes: all}`, and copy the folder",
         )
     return Answer(True)
 

@@ -44,6 +44,14 @@ def variants(module: Kernel, workload: Workload, target: str) -> tuple[Variant, 
     return found
 
 
+def alike(module: Kernel, variant: Variant) -> str | None:
+    """What a variant has in common with those that differ in baked sizes only; None where it is like no other."""
+    found = module.alike(variant)
+    if found is not None and not isinstance(found, str):
+        raise ContractError(f"alike() gives {found!r} for {variant.id!r}; it must give None, or a text")
+    return found
+
+
 def same(variant: Variant, other: Variant, workload: Workload) -> None:
     """ContractError unless two variants of one id, asked for different workloads, are the same."""
     if dict(variant.params) != dict(other.params):

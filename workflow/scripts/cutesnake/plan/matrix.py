@@ -61,6 +61,7 @@ class Plan:
     axes: dict[str, dict[str, str]] = field(default_factory=dict)  # operator -> field of its Workload, label
     builds: dict[str, Build] = field(default_factory=dict)
     cases: dict[str, PlannedCase] = field(default_factory=dict)  # every supported one, whether or not it can run here
+    stand_ins: dict[str, str] = field(default_factory=dict)  # build that is not made -> one of other baked sizes
     simulated: dict[str, PlannedCase] = field(default_factory=dict)  # checked by ptxsim, for want of the target's card
     unsupported: list[dict[str, str]] = field(default_factory=list)
     profiled: set[str] = field(default_factory=set)
@@ -144,6 +145,7 @@ class Plan:
                 for b in self.builds.values()
                 if b.operator == operator
             ],
+            "stand_ins": {key: other for key, other in self.stand_ins.items() if key.startswith(f"{operator}/")},
             "cases": _named(self.cases, operator),
             "simulated_cases": _named(self.simulated, operator),
             "unsupported": [entry for entry in self.unsupported if entry["operator"] == operator],
@@ -206,7 +208,9 @@ def make_plan(
 
 def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, results: Path) -> None:
     """Everything of one kernel; one that breaks its contract has a row per target that says how, and nothing else."""
-    part = replace(plan, builds={}, cases={}, simulated={}, unsupported=[], sources={}, broken={}, running={})
+    part = replace(
+        plan, builds={}, cases={}, stand_ins={}, simulated={}, unsupported=[], sources={}, broken={}, running={}
+    )
     operator, before = sweep.operator, len(plan.decisions)
     try:
         module = load_kernel(operator, kernel)
@@ -219,7 +223,7 @@ def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, r
     except Exception as error:  # whatever its own functions raise is the kernel's fault, and only its own
         reason = blame(operator, kernel, error)
     else:
-        for name in ("builds", "cases", "simulated", "sources", "running"):
+        for name in ("builds", "cases", "stand_ins", "simulated", "sources", "running"):
             getattr(plan, name).update(getattr(part, name))
         plan.unsupported += part.unsupported
         return
@@ -271,6 +275,32 @@ def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, 
         if decision.simulate.ok and not decision.run.ok and "correctness" in experiment.stages:
             for workload in sweep.simulated(experiment.extent):
                 _add_simulated(plan, operator, kernel, module, target, workload)
+        if not decision.run.ok and not experiment.every_size:
+            _leave_out_sizes(plan, sweep, module, target)
+
+
+def _leave_out_sizes(plan: Plan, sweep: Sweep, module: Kernel, target: str) -> None:
+    """Of builds for a target that differ in baked sizes only, keep those that are simulated or predicted: at least one
+    of each kind, which stands for the others. The anatomy runs small problems; what is profiled is known best."""
+    kinds: dict[str, list[str]] = {}
+    for build in plan.builds.values():
+        kind = asked.alike(module, build.variant) if build.target == target else None
+        if kind is not None:
+            kinds.setdefault(kind, []).append(build.key)
+    if not kinds:
+        return
+    used = {case.build.key for case in (*plan.simulated.values(), *plan.predicted())}
+    small = {workload.id for workloads in sweep.small() for workload in workloads}
+    named = [
+        {case.build.key for case in plan.cases.values() if case.workload.id in ids} for ids in (small, plan.profiled)
+    ]
+    for keys in kinds.values():
+        chosen = min(keys, key=lambda key: [key not in preferred for preferred in named])
+        kept = [key for key in keys if key in used] or [chosen]
+        for key in keys:
+            if key not in kept:
+                del plan.builds[key]
+                plan.stand_ins[key] = kept[0]
 
 
 def _left_out(experiment: Experiment, dsl: str) -> str:

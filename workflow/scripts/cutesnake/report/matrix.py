@@ -9,6 +9,10 @@ from cutesnake.report.words import DSL_NAMES, STAGE_NAMES, Notes, listed, plural
 
 Record = dict[str, Any]
 
+STOOD_FOR = (
+    "they differ from those that are built only in sizes that are constants of the code, and no card of their target "
+    "is here; with --config 'compile={baked_sizes: all}' they are built, too"
+)
 PARTICIPLES = {"nsys": "profiled", "ncu": "profiled"}  # in a sentence both profilers are one
 
 
@@ -98,6 +102,8 @@ def _why(entry: Record, notes: Notes) -> list[Record]:
         if reason := entry[stage]["reason"]:
             reasons.setdefault(built if reason == f"did not compile: {built}" else reason, []).append(stage)
     told = [{"words": _missed(entry, stages, reason), "note": notes.mark(reason)} for reason, stages in reasons.items()]
+    if count := entry.get("stood_for"):
+        told.append({"words": f"{plural(count, 'more build')} not made", "note": notes.mark(STOOD_FOR)})
     if entry["not_simulated"]:
         told.append({"words": "not simulated", "note": notes.mark(entry["not_simulated"])})
     if entry["build"]["expected"]:
