@@ -8,6 +8,7 @@ rule anatomy:
         folder=directory("results/anatomy/{operator}"),
     log:
         "results/log/anatomy/{operator}.log",
+    priority: 2 * BUILDS_FIRST
     conda:
         "../../envs/environment.yaml"
     params:

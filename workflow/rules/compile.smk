@@ -8,6 +8,7 @@ rule compile:
         record="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
     log:
         "results/log/compile/{operator}/{kernel}/{target}/{variant}.log",
+    priority: BUILDS_FIRST
     conda:
         "../../envs/environment.yaml"
     resources:
