@@ -7,9 +7,9 @@
 All work in a copy of the project, on one build of `elementwise_add` with as many workloads as cases. `plan` is a dry
 run of checking and timing each, five times. `run` does it: to measure is to wait for 50 ms, workers import no torch,
 and everything else is real, with as many jobs at once as cards. `restart` kills the main process of such a run when a
-quarter of the records is there, starts it again when its jobs have ended, and says after how many seconds the next
-record is written; it ends there. What counts is processor time, so that other work on
-the machine does not. Nothing that comes out is a measurement of a kernel, and nothing is kept.
+quarter of the records is there, starts it again when its jobs have ended, says after how many seconds the next record
+is written, and goes on to the end. What counts is processor time, so that other work on the machine does not. Nothing
+that comes out is a measurement of a kernel, and nothing is kept.
 """
 
 from __future__ import annotations
@@ -76,16 +76,25 @@ def run(cases: int, cards: int) -> None:
         began = time.monotonic()
         with (Path(folder) / "log").open("w") as log:
             process = start(project, cards, log)
-            seconds, peak = 0.0, 0.0
-            while process.poll() is None:
-                seconds, peak = used(process.pid) or (seconds, peak)
-                time.sleep(0.2)
-        made = records(project)
-        wall, each = time.monotonic() - began, 1e3 * seconds / cases
-        print(f"run: {made} of {2 * cases} records, exit {process.returncode}, {wall:.0f} s by the clock")
-        print(f"main process: {seconds:.1f} s of a processor, {each:.1f} ms a case, {peak:.0f} MB at most")
-        if process.returncode:
-            sys.exit((Path(folder) / "log").read_text()[-3000:])
+            seconds, peak = to_the_end(process)
+        told("run", project, cases, process, time.monotonic() - began)
+        print(f"main process: {seconds:.1f} s of a processor, {1e3 * seconds / cases:.1f} ms a case, {peak:.0f} MB")
+
+
+def to_the_end(process: subprocess.Popen[bytes]) -> tuple[float, float]:
+    """Seconds of a processor that a process has used when it ends, without its children, and its most memory in MB."""
+    seconds, peak = 0.0, 0.0
+    while process.poll() is None:
+        seconds, peak = used(process.pid) or (seconds, peak)
+        time.sleep(0.2)
+    return seconds, peak
+
+
+def told(what: str, project: Path, cases: int, process: subprocess.Popen[bytes], wall: float) -> None:
+    """Say how a run ended; ends this process with what it said, where it failed."""
+    print(f"{what}: {records(project)} of {2 * cases} records, exit {process.returncode}, {wall:.0f} s by the clock")
+    if process.returncode:
+        sys.exit((project.parent / "log").read_text()[-3000:])
 
 
 def start(project: Path, cards: int, log: IO[str]) -> subprocess.Popen[bytes]:
@@ -103,7 +112,9 @@ def restart(cases: int, cards: int) -> None:
         project = prepared(Path(folder), cases, cards, 50)
         subprocess.run(command("compiled"), cwd=project, env=environment(project), check=True, capture_output=True)
         first = start(project, cards, log)
+        used_first, peak_first = 0.0, 0.0
         while first.poll() is None and records(project) < cases // 2:
+            used_first, peak_first = used(first.pid) or (used_first, peak_first)
             time.sleep(0.5)
         first.kill()
         first.wait()
@@ -115,11 +126,12 @@ def restart(cases: int, cards: int) -> None:
         while second.poll() is None and records(project) == before:
             time.sleep(0.1)
         wall = time.monotonic() - began
-        seconds, peak = used(second.pid) or (float("nan"), float("nan"))
         print(f"restart: killed at {before} of {2 * cases} records; the next one after {wall:.1f} s by the clock")
-        print(f"main process until then: {seconds:.1f} s of a processor, {peak:.0f} MB at most")
-        second.terminate()
-        second.wait()
+        print(f"main process: {used_first:.1f} s of a processor until it was killed, {peak_first:.0f} MB", flush=True)
+        seconds, peak = to_the_end(second)
+        told("to the end", project, cases, second, time.monotonic() - began)
+        each = 1e3 * (used_first + seconds) / cases
+        print(f"main process: {seconds:.1f} s more, {each:.1f} ms a case in both, {peak:.0f} MB at most")
 
 
 def used(process: int) -> tuple[float, float] | None:
