@@ -9,6 +9,8 @@ rule anatomy:
     log:
         "results/log/anatomy/{operator}.log",
     priority: 2 * BUILDS_FIRST
+    group:
+        grouped("operators")
     conda:
         "../../envs/environment.yaml"
     params:
@@ -35,6 +37,8 @@ rule anatomy_pages:
         ),
     log:
         "results/log/anatomy_pages/{operator}.log",
+    group:
+        grouped("operators")
     conda:
         "../../envs/environment.yaml"
     params:

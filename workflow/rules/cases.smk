@@ -107,6 +107,11 @@ def cards_of(wildcards):
     return int(backend_of(wildcards) == "cuda")
 
 
+def group_of_check(wildcards):
+    """A simulated check goes with its build; those on a card have their jobs, or batches."""
+    return None if cards_of(wildcards) else "builds"
+
+
 def checked_first(wildcards):
     """The case's correctness record where that stage is wanted: what is wrong is not timed."""
     if "correctness" not in EXPERIMENT.stages:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.script import PythonScript
+from snakemake.spawn_jobs import SpawnedJobArgsFactory
 
 from cutesnake import fault, folder, forks, record, turns
 from cutesnake.build import apart
@@ -76,6 +77,11 @@ def take_turns():
         os.environ[turns.VARIABLE] = str(private.private_folder())
 
 
+def grouped(group):
+    """The group of a rule's jobs where jobs go to other nodes: an executor's job does all of a group, see profiles/."""
+    return group if workflow.resource_settings.nodes is not None else None
+
+
 def serve_jobs():
     """Have jobs on this machine forked from processes with the DSLs and PyTorch imported, see cutesnake/forks.py."""
     if workflow.resource_settings.nodes is not None:  # jobs go to other nodes
@@ -118,12 +124,36 @@ def share_out_cards():
     workflow.register_resource("gpu", count + cards.started_ahead(count, workflow.resource_settings.cores or 1))
 
 
+def tell_jobs():
+    """Have Snakemake tell a job what it leaves out: how groups are made, and to go on where a job of a group fails.
+
+    Slurm's plugin has one process start another in a job; both must make the same group of it.
+    """
+    told = SpawnedJobArgsFactory.general_args
+
+    def told_more(factory, *arguments, **named):
+        return f"{told(factory, *arguments, **named)} --keep-going {factory.get_group_args()}"
+
+    SpawnedJobArgsFactory.general_args = told_more
+
+
+def do_group():
+    """Do the jobs of a group as the main process does those of this machine, on as many processors as Slurm gave."""
+    if "--local-groupid" in sys.argv and workflow.resource_settings.nodes is None:
+        given = int(os.environ.get("SLURM_CPUS_PER_TASK", sys.maxsize))
+        workflow.register_resource("_cores", min(given, workflow.resource_settings.cores))
+        serve_jobs()
+
+
+if workflow.resource_settings.nodes is not None:
+    tell_jobs()
 if workflow.is_main_process:
     share_out_cards()
 else:
     take_turns()
     forks.stop()
     os.environ[record.NODE] = platform.node()
+    do_group()
 
 
 def hand_on_plan():

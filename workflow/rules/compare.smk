@@ -17,6 +17,8 @@ rule compare:
         ),
     log:
         "results/log/compare/{operator}.log",
+    group:
+        grouped("operators")
     conda:
         "../../envs/environment.yaml"
     params:

@@ -9,12 +9,13 @@ rule compile:
     log:
         "results/log/compile/{operator}/{kernel}/{target}/{variant}.log",
     priority: BUILDS_FIRST
+    group:
+        grouped("builds")
     conda:
         "../../envs/environment.yaml"
     resources:
         slurm_partition=asked_of_slurm("partition"),
         constraint=asked_of_slurm("constraint"),
-        build_in="results",  # or `scratch`: the node's own disk, where results/ lies on a network file system
     params:
         variant=variant_of,
         code=baked_code_of,

@@ -8,6 +8,8 @@ rule correctness:
         record="results/correctness/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:
         "results/log/correctness/{operator}/{kernel}/{target}/{variant}/{workload}.log",
+    group:
+        grouped(group_of_check)
     conda:
         "../../envs/environment.yaml"
     resources:

@@ -9,6 +9,8 @@ rule inspect:
         record="results/inspect/{operator}/{kernel}/{target}/{variant}.json",
     log:
         "results/log/inspect/{operator}/{kernel}/{target}/{variant}.log",
+    group:
+        grouped("builds")
     conda:
         "../../envs/environment.yaml"
     resources:

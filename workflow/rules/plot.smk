@@ -19,6 +19,8 @@ rule plot:
         ),
     log:
         "results/log/plot/{operator}.log",
+    group:
+        grouped("operators")
     conda:
         "../../envs/environment.yaml"
     params:

@@ -8,8 +8,13 @@ rule predict:
         record="results/predict/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:
         "results/log/predict/{operator}/{kernel}/{target}/{variant}/{workload}.log",
+    group:
+        grouped("builds")
     conda:
         "../../envs/environment.yaml"
+    resources:
+        slurm_partition=asked_of_slurm("partition"),
+        constraint=asked_of_slurm("constraint"),
     params:
         identity=identity_of,
         settings=lambda wildcards: {"device": PLAN.clocks[wildcards.target]},

@@ -65,6 +65,8 @@ rule page:
         "results/log/report/{operator}.log",
     wildcard_constraints:
         operator=r"(?!operations\b)\w+",  # a page of its own: see operations.smk
+    group:
+        grouped("operators")
     conda:
         "../../envs/environment.yaml"
     params:

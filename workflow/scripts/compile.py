@@ -16,6 +16,6 @@ do(
     variant={"id": snakemake.wildcards.variant, "params": snakemake.params.variant},
     folder=str(Path(snakemake.output.record).parent),
     log=snakemake.log[0],
-    scratch=snakemake.resources.tmpdir if snakemake.resources.build_in == "scratch" else None,
+    scratch=snakemake.resources.tmpdir if snakemake.resources.get("build_in") == "scratch" else None,
     **({} if limit is None else {"limit_s": limit}),
 )

@@ -7,6 +7,7 @@ upstream file) are raised, because recording them would make a passing trouble l
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import filecmp
 import functools
@@ -19,7 +20,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ RECORD = "build.json"
 LOG_LINES = 40
 REASON_LENGTH = 4000  # characters; the log holds the rest
 DISASSEMBLY = ("--print-code", "--print-line-info")  # the code, and before each part of it the source line it is from
+FULL = (errno.ENOSPC, errno.EDQUOT)
 SPARE_BYTES = 1 << 20  # with less free than this, a failure is put down to the disk
 PARTIAL = ".partial-"  # folders of builds under way; one that is found at the start is left from a killed job
 SCRATCH = "cutesnake-build-"  # the same on a disk of the node's own, which the node clears after killed jobs
@@ -81,7 +83,7 @@ def compile_build(
     for leftover in folder.glob(f"{PARTIAL}*"):
         shutil.rmtree(leftover, ignore_errors=True)
     os.environ[VARIABLE] = str(folder.parents[3] / STORE)  # for this process and the compiler's
-    with _place_to_build(folder, scratch) as name:
+    with _place_to_build(folder, scratch) as name, _full_disk_named(folder, Path(name).resolve().parent):
         partial = Path(name).resolve()
         build = partial / "build"
         build.mkdir()
@@ -94,9 +96,8 @@ def compile_build(
         if error is None:
             error = _disassemble(build, facts.setdefault("compilers", {}))
         seconds = time.monotonic() - started
-        for place in (folder, partial):
-            if error and shutil.disk_usage(place).free < SPARE_BYTES:
-                raise CompileError(f"{operator}/{kernel} for {target}: no space left on the disk of {place}")
+        if error and _full(folder, partial):
+            raise CompileError(f"{operator}/{kernel} for {target}: it was not built")
         _install_runtime(facts.pop("runtime", []), folder)
         files = _install(build, folder)
     relative = functools.partial(_relative, partial=partial, folder=folder)
@@ -134,6 +135,26 @@ def _place_to_build(folder: Path, scratch: Path | str | None) -> tempfile.Tempor
         return tempfile.TemporaryDirectory(prefix=SCRATCH, dir=scratch)
     except OSError as error:
         raise CompileError(f"{scratch}: builds cannot be made there ({error.strerror}); name another TMPDIR") from None
+
+
+def _full(*places: Path) -> Path | None:
+    """The first of these folders whose disk has no space left."""
+    return next((place for place in places if shutil.disk_usage(place).free < SPARE_BYTES), None)
+
+
+@contextlib.contextmanager
+def _full_disk_named(*places: Path) -> Iterator[None]:
+    """Have a fault of the machine name the folder whose disk is full: where writing fails the system names none."""
+    try:
+        yield
+    except CompileError as error:
+        if full := _full(*places):
+            raise CompileError(f"{error}; no space left on the disk of {full}") from None
+        raise
+    except OSError as error:
+        if error.errno in FULL and error.filename is None:
+            error.filename = str(_full(*places) or places[0])
+        raise
 
 
 def _fitting(entry: dict[str, Any]) -> dict[str, Any]:
