@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.jobs import GroupJob
 from snakemake.script import PythonScript
 from snakemake.spawn_jobs import SpawnedJobArgsFactory
 
@@ -137,6 +138,24 @@ def tell_jobs():
     SpawnedJobArgsFactory.general_args = told_more
 
 
+def keep_what_is_finished():
+    """Have Snakemake keep what was finished of a group that failed; it would remove all that the group makes.
+
+    Files of jobs that were not reached are marked as incomplete, the marks of finished ones were taken away.
+    """
+    end_as_one = GroupJob.postprocess
+
+    async def end(group, error=False, **options):
+        if not error:
+            return await end_as_one(group, **options)
+        for job in group:
+            there = all([await file.exists() for file in job.output])
+            failed = not there or await workflow.persistence.incomplete(job)
+            await job.postprocess(error=bool(failed), check_output_mtime=False)
+
+    GroupJob.postprocess = end
+
+
 def do_group():
     """Do the jobs of a group as the main process does those of this machine, on as many processors as Slurm gave."""
     if "--local-groupid" in sys.argv and workflow.resource_settings.nodes is None:
@@ -147,6 +166,7 @@ def do_group():
 
 if workflow.resource_settings.nodes is not None:
     tell_jobs()
+    keep_what_is_finished()
 if workflow.is_main_process:
     share_out_cards()
 else:
