@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 import sample
-from project import append, copy_project
+from project import ROOT, append, copy_project
 from slurm_cluster import MACHINES, Cluster, Node, missing
 
+SUBMITTED = "has been submitted with SLURM jobid"
 PLUGIN = "snakemake_executor_plugin_slurm"
 NODES = (
     Node("cpu1", "cpu", processors=8),
@@ -66,6 +69,13 @@ def _place_to_build(folder, scratch):
         stream.write(f"{scratch}\\n")
     return _place(folder, scratch)
 """
+# Breaks the job that inspects one of the builds, as long as a file of the tests is there.
+BREAK = """
+import os
+
+if os.path.exists("broken") and snakemake.wildcards.target == "sm_100a":
+    raise SystemExit("inspect: broken by a test")
+"""
 RECORDS = "results/{}/elementwise_add/cute/{}/*/m5_n64_fp32@{}.json"
 
 pytestmark = [
@@ -81,16 +91,18 @@ class Run:
     def __init__(self, project: Path, cluster: Cluster) -> None:
         self.project = project
         self.cluster = cluster
+        self.configured: list[str] = []
 
     def configure(self, rows: str, cases_per_job: int = 1) -> None:
         text = CONFIG.replace("ROWS", rows).replace("cases_per_job: 1", f"cases_per_job: {cases_per_job}")
         (self.project / "run.yaml").write_text(text)
+        self.configured = ["--configfile", "run.yaml"]
 
     def command(self, *arguments: str) -> list[str]:
         quick = ["--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1"]
         here = ["--slurm-status-command", "squeue", "--slurm-no-account", "--latency-wait", "5", *quick]
         command = [sys.executable, "-m", "snakemake", "--workflow-profile", "profiles/slurm", *here]
-        return [*command, *arguments, "--configfile", "run.yaml"]
+        return [*command, *arguments, *self.configured]
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, **self.cluster.environment, "CUTESNAKE_MACHINE": str(MACHINES / "none.json")}
@@ -117,9 +129,9 @@ class Run:
         logs = sorted((self.project / ".snakemake/slurm_logs").rglob("*.log"))
         return "\n".join(path.read_text(errors="replace") for path in (self.project / "run.log", *logs))
 
-    def __call__(self, *arguments: str) -> str:
+    def __call__(self, *arguments: str, seconds: float = 300) -> str:
         run = self.start(*arguments)
-        said = self.end(run)
+        said = self.end(run, seconds)
         assert run.returncode == 0, said[-6000:]
         return said
 
@@ -147,6 +159,7 @@ def run(tmp_path_factory, cluster) -> Run:
     (project / "machines.yaml").write_text(CLASSES)
     pretend(project, 0.05)
     append(project / "workflow/scripts/cutesnake/build/compile.py", TELL)
+    append(project / "workflow/scripts/inspect_build.py", BREAK)
     found = Run(project, cluster)
     found.configure("5")
     found("machines")
@@ -182,7 +195,48 @@ def test_cases_run_on_the_cards_of_their_class_and_no_other(run) -> None:
             assert entry["status"] == "ok" and entry["device"]["name"] == card
 
 
+def test_what_a_failed_group_has_finished_is_kept(run) -> None:
+    """Two builds' figures are one job of Slurm; one of them fails."""
+    paths = [f"results/inspect/elementwise_add/cute/{target}/fp32_t256_v4.json" for target in ("sm_90a", "sm_100a")]
+    (run.project / "broken").touch()
+    started = run.start("--retries", "0", *paths)
+    said = run.end(started)
+    assert started.returncode != 0 and run.made(said)["inspect"] == 2 and said.count(SUBMITTED) == 1
+    assert [(run.project / path).exists() for path in paths] == [True, False]
+    (run.project / "broken").unlink()
+    assert run.made(run(*paths))["inspect"] == 1
+    assert all((run.project / path).exists() for path in paths)
+
+
+def test_the_default_report_and_a_change(tmp_path, cluster) -> None:
+    """All 22 operators, from sources alone, by a dozen jobs of Slurm; then one kernel's source is another one."""
+    project = copy_project(tmp_path / "project")
+    for name in ("docs", "benchmarks/prediction"):
+        shutil.copytree(ROOT / name, project / name)
+    run = Run(project, cluster)
+    said = run(seconds=1500)
+    made = run.made(said)
+    assert sum(made.values()) > 800 and said.count(SUBMITTED) < 20
+    assert len(list(project.glob("results/compile/*/*/*/*/build.json"))) == made["compile"]
+    assert all(f"operator={operator}" in said for operator in operators(project))
+    pages = [project / f"results/report/{operator}.html" for operator in operators(project)[1:]]
+    written = {page: page.stat().st_mtime_ns for page in (*pages, project / "results/mla_report.html")}
+    append(project / "kernels/elementwise_add/cute_tv/kernel.py", "\n# Another source, for all that the workflow knows.\n")
+    again = run.made(run())
+    assert again["compile"] == again["inspect"] == len(list(project.glob("results/compile/elementwise_add/cute_tv/*/*")))
+    assert again["anatomy"] == again["compare"] == again["plot"] == again["page"] == 1
+    redone = {page.stem for page, date in written.items() if page.stat().st_mtime_ns != date}
+    assert redone == {"elementwise_add", "mla_report"}
+
+
+def operators(project: Path) -> list[str]:
+    """Those of the default report; the first one is on the front page."""
+    return yaml.safe_load((project / "config/config.yaml").read_text())["operators"]
+
+
+@pytest.mark.by_hand  # test_batch.py has batches, and the report in whole is made above, without cards
 def test_a_report_over_classes_of_nodes_and_a_change(run) -> None:
+    run.configure("5")
     run()
     page = (run.project / "results/mla_report.html").read_text()
     assert "Cases run on classes of nodes: h200 (NVIDIA H200, sm_90, driver" in page and "NVIDIA B200" in page
