@@ -51,39 +51,50 @@ def launches_of(asked: Asked, modules: Mapping[str, Module]) -> list[Launch]:
     inputs = operator.make_inputs(workload, 0, "cpu", operator.DISTRIBUTIONS[0])
     outputs = operator.make_outputs(workload, "cpu")
     names = {tensor.data_ptr(): name for group in (inputs, outputs) for name, tensor in checker.tensors(group)}
-    found: list[Launch] = []
+    caught = _Caught(asked.processors, modules, names)
+    with ExitStack() as stack:
+        stack.enter_context(cute_load.opened_by(caught.open_object, asked.processors))
+        if load_kernel(asked.operator, asked.kernel).DSL == "cutile":
+            from cutesnake.load import cutile as cutile_load  # which needs cuda-bindings
 
-    def opened(folder: Path, function: str) -> Callable[..., None]:
+            stack.enter_context(cutile_load.opened_by(caught.open_cubin, asked.processors))
+        runner = load_kernel(asked.operator, asked.kernel).bind(LoadedBuild(asked.folder), workload, inputs, outputs)
+    runner(0)
+    if not caught.launches:
+        raise PtxError("the host function launched nothing")
+    caught.launches[0].attributes["kept"] = (inputs, outputs, runner)  # the tensors' memory has to outlive the launches
+    return caught.launches
+
+
+class _Caught:
+    """Stands in for a build's functions: their calls are kept as launches, with `names` of the tensors by address."""
+
+    def __init__(self, processors: int, modules: Mapping[str, Module], names: Mapping[int, str]) -> None:
+        self.processors, self.modules, self.names = processors, modules, names
+        self.launches: list[Launch] = []
+
+    def open_object(self, folder: Path, function: str) -> Callable[..., None]:
+        """The exported function of a CuTe object; its last argument is the stream."""
+        import torch
+
         def call(*arguments: Any) -> None:
-            given = (*(_named(one, names) for one in arguments[:-1]), Pointer(torch.zeros(1), "stream"))
-            place = folder / "kernel.o"
-            found.extend(capture(place, function, given, modules["kernel"], sm_count=asked.processors))
+            given = (*(_named(one, self.names) for one in arguments[:-1]), Pointer(torch.zeros(1), "stream"))
+            place, module = folder / "kernel.o", self.modules["kernel"]
+            self.launches += capture(place, function, given, module, sm_count=self.processors)
 
         return call
 
-    def cubin_opened(path: Path) -> Callable[..., None]:
+    def open_cubin(self, path: Path) -> Callable[..., None]:
+        """A device function of cuTile, whose launches the project's own loader makes."""
         from cutesnake.load import cutile as cutile_load
 
         def call(symbol: str, grid: tuple[int, int, int], values: Sequence[Any], early: bool) -> None:
             parameters = [bytes(parameter) for parameter in cutile_load.flatten(values)]
-            arrays = [_named(tensor, names) for tensor in cutile_load.arrays(values)]
-            module = modules[path.stem]
-            found.append(tile_launch(path, module, symbol, grid, parameters, pointees=arrays, early=early))
+            arrays = [_named(tensor, self.names) for tensor in cutile_load.arrays(values)]
+            module = self.modules[path.stem]
+            self.launches.append(tile_launch(path, module, symbol, grid, parameters, pointees=arrays, early=early))
 
         return call
-
-    with ExitStack() as stack:
-        stack.enter_context(cute_load.opened_by(opened, asked.processors))
-        if load_kernel(asked.operator, asked.kernel).DSL == "cutile":
-            from cutesnake.load import cutile as cutile_load  # which needs cuda-bindings
-
-            stack.enter_context(cutile_load.opened_by(cubin_opened, asked.processors))
-        runner = load_kernel(asked.operator, asked.kernel).bind(LoadedBuild(asked.folder), workload, inputs, outputs)
-    runner(0)
-    if not found:
-        raise PtxError("the host function launched nothing")
-    found[0].attributes["kept"] = (inputs, outputs, runner)  # the tensors' memory has to outlive the launches
-    return found
 
 
 def _named(argument: Any, names: Mapping[int, str]) -> Any:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 
 from cutesnake.evidence.gather import Evidence
 from cutesnake.plot.data import functions, merged
@@ -39,40 +42,19 @@ def draw_instructions(evidence: Evidence) -> Drawing:
     )
     other = pandas.Series([mix.get("other") or 0 for mix in table["instructions"]], index=names)
     counts = counts.loc[:, counts.sum() > 0]
-    share = 100 * counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
     with styled():
         figure, axis = pyplot.subplots(figsize=(WIDTH, 1.3 + 0.34 * len(counts)), layout="constrained")
-        left = pandas.Series(0.0, index=share.index)
-        for column in share:
-            place = PLACES[column]
-            hatch = HATCHES[(place + place // len(SERIES)) % len(HATCHES)]  # a colour comes back with another hatch
-            axis.barh(
-                share.index,
-                share[column],
-                left=left,
-                color=SERIES[place % len(SERIES)],
-                hatch=hatch,
-                label=column,
-                height=0.62,
-                linewidth=0,
-            )
-            left += share[column]
-        for row, name in enumerate(share.index):
-            axis.annotate(
-                f"of {int(counts.loc[name].sum()):,}, beside {int(other[name]):,} other",
-                (100, row),
-                (6, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=8.5,
-                color=SOFT,
-            )
+        _bars(axis, 100 * counts.div(counts.sum(axis=1).clip(lower=1), axis=0))
+        for row, name in enumerate(names):
+            said = f"of {int(counts.loc[name].sum()):,}, beside {int(other[name]):,} other"
+            place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
+            axis.annotate(said, (100, row), fontsize=8.5, color=SOFT, **place)
         axis.invert_yaxis()
         axis.set(xlim=(0, 100), xlabel="percent of the instructions of these classes")
         axis.tick_params(axis="y", length=0, labelcolor=INK)
         axis.spines["left"].set_visible(False)
         figure.legend(loc="outside lower left", ncols=4)
-    said = (
+    said_of_rows = (
         f"{name}: " + ", ".join(f"{kind} {int(count)}" for kind, count in row.items() if count)
         for name, row in counts.iterrows()
     )
@@ -80,4 +62,15 @@ def draw_instructions(evidence: Evidence) -> Drawing:
         "Instructions in the code of each build's main device function, counted once each, however often a loop runs "
         "them. Static figures."
     )
-    return Drawing(figure, "Stacked bars per build. " + ". ".join(said) + ".", caption)
+    return Drawing(figure, "Stacked bars per build. " + ". ".join(said_of_rows) + ".", caption)
+
+
+def _bars(axis: Axes, share: pandas.DataFrame) -> None:
+    """A stacked bar per row of percentages; a colour that comes back has another hatch."""
+    left = pandas.Series(0.0, index=share.index)
+    for column in share:
+        place = PLACES[column]
+        hatch = HATCHES[(place + place // len(SERIES)) % len(HATCHES)]
+        look: dict[str, Any] = {"color": SERIES[place % len(SERIES)], "hatch": hatch, "height": 0.62, "linewidth": 0}
+        axis.barh(share.index, share[column], left=left, label=column, **look)
+        left += share[column]

@@ -20,6 +20,7 @@ NAME, TITLE = "overview", "CuTe DSL against cuTile, best kernel of each"
 NARROW, NARROW_WIDTH = "overview_narrow", 3.9  # inches: 374 px on the page
 TIMES = "\N{MULTIPLICATION SIGN}"
 STYLES = {"warm": (SERIES[0], "o", 0.14), "cold": (SERIES[1], "s", -0.14)}  # colour, marker, place in the row
+LABELS = {"warm": "back to back, warm L2", "cold": "lone call, cold L2"}
 COARSE = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
 FINE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
@@ -68,21 +69,10 @@ def draw_overview(comparisons: list[Record], narrow: bool = False) -> Drawing:
     size = (NARROW_WIDTH, 1.5 + 0.5 * len(rows)) if narrow else (WIDTH * 0.86, 1.25 + 0.42 * len(rows))
     with styled():
         figure, axis = pyplot.subplots(figsize=size, layout="constrained")
-        for place, (name, entry) in enumerate(rows):
-            for key in STYLES:
-                _point(axis, place, entry[key], key)
-            if narrow:
-                said = name.replace("\n", " on ")
-                axis.text(0, place - 0.32, said, transform=axis.get_yaxis_transform(), va="bottom", fontsize=8)
-        axis.axvline(1, color=INK, linewidth=1)
-        axis.set_yticks([] if narrow else range(len(rows)), [] if narrow else [name for name, _ in rows])
-        axis.set_ylim(len(rows) - 0.5, -0.75)
-        _scale(axis, rows, narrow)
+        _rows(axis, rows, narrow)
         handles = [
-            pyplot.Line2D([], [], color=colour, marker=marker, label=label)
-            for (colour, marker, _), label in zip(
-                STYLES.values(), ("back to back, warm L2", "lone call, cold L2"), strict=True
-            )
+            pyplot.Line2D([], [], color=colour, marker=marker, label=LABELS[key])
+            for key, (colour, marker, _) in STYLES.items()
         ]
         figure.legend(handles=handles, loc="outside lower left", ncols=1 if narrow else 2)
     said_of_rows = (
@@ -102,6 +92,19 @@ def _name(comparison: Record, entry: Record, comparisons: list[Record]) -> str:
     card = (entry["device"]["device"] or "").removeprefix("NVIDIA ")
     here = " (here)" if entry["device"]["kind"] == "live" else ""
     return f"{comparison['operator']}\n{card}, {entry['target']}{here}"
+
+
+def _rows(axis: Axes, rows: list[tuple[str, Record]], narrow: bool) -> None:
+    for place, (name, entry) in enumerate(rows):
+        for key in STYLES:
+            _point(axis, place, entry[key], key)
+        if narrow:
+            said = name.replace("\n", " on ")
+            axis.text(0, place - 0.32, said, transform=axis.get_yaxis_transform(), va="bottom", fontsize=8)
+    axis.axvline(1, color=INK, linewidth=1)
+    axis.set_yticks([] if narrow else range(len(rows)), [] if narrow else [name for name, _ in rows])
+    axis.set_ylim(len(rows) - 0.5, -0.75)
+    _scale(axis, rows, narrow)
 
 
 def _point(axis: Axes, place: int, speed: Record, key: str) -> None:

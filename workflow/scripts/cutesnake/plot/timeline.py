@@ -25,37 +25,25 @@ def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
 
     PyTorch's dozen of launches is left out where there is another kernel: its gaps would set the scale for all.
     """
-    cases: dict[str, list[dict]] = {}
-    for entry in evidence.records(source, "nsys"):
-        if entry["case"]["target"] == target and entry["metrics"].get("kernels"):
-            cases.setdefault(entry["case"]["workload"], []).append(entry)
+    cases = _cases(evidence, source, target)
     if not cases:
         raise NothingToShow(f"nsys has no record for {target} on {source.device}")
     left_out = _without_torch(cases)
-    order = list(evidence.workloads)
-    workloads = sorted(cases, key=lambda name: (order.index(name) if name in order else len(order), name))
-    found = kernel_looks(evidence)
-    for entries in cases.values():
-        entries.sort(key=lambda entry: list(found).index(entry["case"]["kernel"]))
-    heights = [len(cases[workload]) for workload in workloads]
+    heights = [len(entries) for entries in cases.values()]
     size = (WIDTH, 0.4 + sum(0.42 * height + 0.62 for height in heights))
     with styled():
+        ratios = [height + 0.6 for height in heights]
         figure, axes = pyplot.subplots(
-            len(workloads),
-            1,
-            figsize=size,
-            squeeze=False,
-            layout="constrained",
-            height_ratios=[h + 0.6 for h in heights],
+            len(cases), figsize=size, squeeze=False, layout="constrained", height_ratios=ratios
         )
-        for axis, workload in zip(axes.flat, workloads, strict=True):
-            _panel(axis, cases[workload], found)
-            axis.set_title(_size(evidence, cases[workload][0]["case"]))
+        for axis, entries in zip(axes.flat, cases.values(), strict=True):
+            _panel(axis, entries, kernel_looks(evidence))
+            axis.set_title(_size(evidence, entries[0]["case"]))
         axes.flat[-1].set_xlabel("µs since the start of the first kernel of the call")
     said = (
         f"{_size(evidence, entry['case'])}, {entry['case']['kernel']}: {_names(_one_call(entry['metrics']))}"
-        for workload in workloads
-        for entry in cases[workload]
+        for entries in cases.values()
+        for entry in entries
     )
     return Drawing(
         figure,
@@ -64,6 +52,19 @@ def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
         "half height one that was launched early and began beside the one before it (programmatic dependent launch). "
         f"Each panel has its own scale.{_which_call(cases)}{left_out}",
     )
+
+
+def _cases(evidence: Evidence, source: Source, target: str) -> dict[str, list[dict]]:
+    """Records with launches by workload, in the order of the sweep; within one in the order of the plan's kernels."""
+    cases: dict[str, list[dict]] = {}
+    for entry in evidence.records(source, "nsys"):
+        if entry["case"]["target"] == target and entry["metrics"].get("kernels"):
+            cases.setdefault(entry["case"]["workload"], []).append(entry)
+    order, kernels = list(evidence.workloads), list(kernel_looks(evidence))
+    return {
+        workload: sorted(cases[workload], key=lambda entry: kernels.index(entry["case"]["kernel"]))
+        for workload in sorted(cases, key=lambda name: (order.index(name) if name in order else len(order), name))
+    }
 
 
 def _which_call(cases: dict[str, list[dict]]) -> str:
