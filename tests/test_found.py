@@ -273,6 +273,19 @@ def test_the_matrix_says_what_was_not_done_here_and_that_a_failed_check_was_made
     assert rows["cutlass_fp16", "sm_100a"][0]["words"] == "failed its check"
 
 
+def test_a_build_that_only_a_simulated_check_asks_for_is_counted() -> None:
+    evidence = sample.evidence()
+    plan = copy.deepcopy(evidence.plan)
+    first = plan["builds"][0]
+    plan["builds"].append({**first, "variant": {"id": "small", "params": {}}})
+    before, after = (
+        {(row["kernel"], row["target"]): row["build"] for row in compare(given)["coverage"]}
+        for given in (evidence, sample.replace(evidence, plan=plan))
+    )
+    key = first["kernel"], first["target"]
+    assert (after[key]["expected"], after[key]["ok"]) == (before[key]["expected"] + 1, before[key]["ok"])
+
+
 def test_the_comparison_is_a_table_for_pandas_too(tmp_path) -> None:
     evidence = sample.evidence(gpu=True)
     write_comparison(evidence, str(tmp_path / "c.json"), str(tmp_path / "c.csv"))
