@@ -86,6 +86,18 @@ def test_what_was_not_run_is_unknown_and_not_denied() -> None:
     assert list(found) == list(RULES) and len(found) == 10
 
 
+def test_mbarriers_that_nobody_arrives_at_are_no_stages_of_a_pipeline() -> None:
+    idle = Group("mbarriers", [0, 8, 16], 1, unused=3)
+    used = Group("mbarriers", [24, 32], 1, {("copy", "load"): Counter({-1: 2})})
+    code = code_of(LOOP.replace("PLAIN", ""))
+
+    def evidence(*groups: Group) -> str:
+        return find_patterns(Function(code, 1, None, None, groups, [], [], None))["multi-stage pipeline"].evidence
+
+    assert evidence(idle, used) == evidence(used) == "2 barriers in turn (load)"
+    assert "barriers in turn" not in evidence(idle)
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [

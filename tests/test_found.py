@@ -123,6 +123,14 @@ def test_several_operators_are_counted_by_who_leads() -> None:
     assert "for 1 neither leads both cold and warm (third)" in text
 
 
+def test_a_mean_that_a_few_workloads_make_is_said_to_be_one() -> None:
+    one = compare(sample.evidence(recorded=True))
+    several = [one, scaled(one, "second", 1.0)]
+    assert "but behind" not in said(several)["Faster"]
+    one["speedups"][0]["warm"] |= {"faster": 3, "equal": 0, "slower": 5}
+    assert said(several)["Faster"].count(" cold, but behind on 5 of 8 workloads") == 1
+
+
 def test_a_second_card_on_which_every_operator_goes_the_same_way_is_not_spelt_out_again() -> None:
     one = compare(sample.evidence(recorded=True))
     other = copy.deepcopy(one)

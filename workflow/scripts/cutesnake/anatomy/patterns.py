@@ -58,7 +58,9 @@ def _multi_stage(f: Function) -> Pattern:
     if f.pipelines is not None:
         deep = [p for p in f.pipelines if p.stages > 1]
         lone = [
-            g for g in f.groups or () if len(g.offsets) > 1 and not any(g in (p.full, p.empty) for p in f.pipelines)
+            g
+            for g in f.groups or ()
+            if len(g.offsets) > 1 and g.arrivers and not any(g in (p.full, p.empty) for p in f.pipelines)
         ]
         if deep:
             told = "; ".join(f"{p.stages} stages ({p.name})" for p in deep)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from cutesnake import html, record
 from cutesnake.job import Files, listed
 from cutesnake.operations.table import make_table, read_builds, read_operations
@@ -48,7 +46,3 @@ def render(table: Record, front: str) -> str:
         ran=len(ran),
         missing=[operation["name"] for operation in table["operations"] if not operation["builds"]],
     )
-
-
-def _variables(colours: dict[str, str]) -> Markup:
-    return Markup("".join(f"--{name}:{value};" for name, value in colours.items()))

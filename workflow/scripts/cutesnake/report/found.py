@@ -91,13 +91,27 @@ def _sides(entries: list[tuple[str, Record]]) -> dict[str, str | None]:
 
 
 def _figures(entries: list[tuple[str, Record]]) -> str:
-    """How many times as fast the leader of each operator is, warm and cold, the clearest first."""
+    """How many times as fast the leader of each operator is, warm and cold, the clearest first.
+
+    A mean that a few workloads make, while the leader is behind on more, is said to be one.
+    """
     ratios = []
     for operator, entry in entries:
         warm, cold = (entry[key]["mean"] for key in ("warm", "cold"))
-        ratios.append((operator, *((1 / warm, 1 / cold) if _leader(entry) == "cutile" else (warm, cold))))
+        lead = _leader(entry)
+        told = (1 / warm, 1 / cold) if lead == "cutile" else (warm, cold)
+        ratios.append((operator, *told, _but(entry, lead) if lead else ""))
     ratios.sort(key=lambda ratio: -abs(1 - ratio[1]))
-    return _first_few([f"{operator} {warm:.2f} times warm, {cold:.2f} cold" for operator, warm, cold in ratios])
+    return _first_few(
+        [f"{operator} {warm:.2f} times warm, {cold:.2f} cold{but}" for operator, warm, cold, but in ratios]
+    )
+
+
+def _but(entry: Record, lead: str) -> str:
+    """On how many workloads the leader is behind, warm, where it is ahead on fewer."""
+    warm = entry["warm"]
+    ahead, behind = (warm[key] for key in (("faster", "slower") if lead == "cute" else ("slower", "faster")))
+    return f", but behind on {behind} of {plural(_rows(warm), 'workload')}" if behind > ahead else ""
 
 
 def _first_few(said: list[str]) -> str:
