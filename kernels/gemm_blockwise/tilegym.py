@@ -63,6 +63,14 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return tuple(Variant(f"{w.id}_{t.id}", {**sizes, **asdict(t)}) for t in tiles)
 
 
+@not_baked
+def alike(variant: Variant) -> str:
+    """All sizes are constants; the number of rows makes other code only where the last tile of them is not full."""
+    others = {name: value for name, value in variant.params.items() if name != "m"}
+    rows = {"rows_left": variant.params["m"] % variant.params["tile_m"]}
+    return ", ".join(f"{name} {value}" for name, value in (others | rows).items())
+
+
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from cutesnake.build.cutile import DeviceFunction, array, build
 

@@ -13,7 +13,7 @@ from kernels.upstream.examples import SOURCE
 if TYPE_CHECKING:
     from kernels.gemm_grouped.operator import Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+__all__ = ["DSL", "SOURCE", "TARGETS", "alike", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
 TARGETS: dict[str, tuple[str, ...]] = {"sm_90a": ("TMA", "wgmma")}
@@ -32,3 +32,9 @@ def supports(workload: Workload) -> str | None:
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return adapter.variants(workload, target, TILINGS)
+
+
+@not_baked
+def alike(variant: Variant) -> str:
+    """The number of tiles of all groups is a constant of the example's scheduler."""
+    return ", ".join(f"{name} {value}" for name, value in variant.params.items() if name != "tiles")
