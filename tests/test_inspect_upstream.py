@@ -2,9 +2,11 @@
 
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 pytest.importorskip("elftools", reason="a GPU machine inspects nothing and need not have pyelftools")
 
@@ -14,6 +16,8 @@ from cutesnake import record
 from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.inspect.build import inspect_build
 from cutesnake.places import ROOT
+from cutesnake.plan import matrix
+from cutesnake.plan.config import check
 
 pytestmark = pytest.mark.slow
 
@@ -87,3 +91,25 @@ def test_tilegyms_mla_decode(built, target, shared, instruction, tensor_core) ->
     assert (main["threads_per_block"], main["cluster_size"]) == (256, 1)
     assert main["pipeline_stages"] is None and any("initialised together" in note for note in entry["notes"])
     assert main["occupancy"]["blocks_per_sm"] == 1 and "registers" in main["occupancy"]["limiter"]
+
+
+def test_builds_that_stand_for_others_have_their_static_figures(machine, tmp_path) -> None:
+    """One of each kernel and target, by its main function, as in tables; a constant may cost an instruction or two."""
+    default = check(yaml.safe_load((ROOT / "config/config.yaml").read_text()))
+    stand_ins = matrix.make_plan(default, machine("none"), tmp_path).stand_ins
+    chosen = {key.rpartition("/")[0]: (key, other) for key, other in reversed(stand_ins.items())}
+    assert len(chosen) >= 4
+    builds = matrix.make_plan(replace(default, every_size=True), machine("none"), tmp_path).builds
+    for pair in chosen.values():
+        one, other = (figures(builds[key], tmp_path) for key in pair)
+        assert abs(one.pop("code_bytes") / other.pop("code_bytes") - 1) < 0.01, pair
+        assert one == other, pair
+
+
+def figures(planned: matrix.Build, folder: Path) -> dict[str, int]:
+    """What tables show of a build, and how long its code is."""
+    made = build(planned.operator, planned.kernel, planned.target, planned.variant)
+    inspect_build(made / "build.json", ROOT / "config/devices.yaml", folder / "inspect.json")
+    main = record.read("inspect", folder / "inspect.json")["functions"][0]
+    shown = ("registers_per_thread", "spill_bytes", "static_shared_bytes", "dynamic_shared_bytes", "code_bytes")
+    return {name: main[name] for name in shown}

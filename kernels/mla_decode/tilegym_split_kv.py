@@ -46,7 +46,10 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def alike(variant: Variant) -> str:
-    """Numbers and lengths of splits and the number of heads are baked in; a split of one tile has no loop over them."""
+    """Numbers and lengths of splits and the number of heads are baked in; a split of one tile has no loop over them.
+
+    The reduction is a function of its own, whose shared memory grows with the number of splits.
+    """
     p = variant.params
     loop = "a loop" if p["split_length"] > TILE_N else "one tile"
     return f"{p['dtype']}, {loop}{'' if p['even'] else ', the last one not full'}"
