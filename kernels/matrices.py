@@ -25,12 +25,16 @@ def beyond_extents(matrix: Matrix) -> str | None:
     return "extents are 32-bit in cuTile" if max(matrix.rows, matrix.columns) >= 2**31 else None
 
 
-def beyond_coordinates(matrix: Matrix) -> str | None:
-    """Why 32 bits cannot count the elements of a matrix, with those of the last tiles that reach past the ends, or
-    None."""
-    if (matrix.rows + TILE[0]) * (matrix.columns + WIDEST) > MOST_ELEMENTS:
+def beyond_count(elements: int) -> str | None:
+    """Why 32 bits cannot count so many elements, with those of a last tile that reaches past the end, or None."""
+    if elements > MOST_ELEMENTS:
         return f"the kernel counts elements in 32 bits and takes up to {MOST_ELEMENTS:,}"
     return None
+
+
+def beyond_coordinates(matrix: Matrix) -> str | None:
+    """The same of a matrix whose tiles reach past the ends of rows and columns."""
+    return beyond_count((matrix.rows + TILE[0]) * (matrix.columns + WIDEST))
 
 
 def tiles(matrix: Matrix, element_bytes: int) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.matrices import beyond_count
 
 if TYPE_CHECKING:
     from kernels.elementwise_add.operator import Inputs, Outputs, Workload
@@ -16,16 +17,13 @@ TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
     ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
 )
 VECTOR_BYTES = 16
-MOST_ELEMENTS = 2**31 - 2**14  # no tile has 2^14 elements
 SHAPES = ((256, 4), (256, 2), (128, 8), (512, 2))  # threads per CTA, vectors per thread
 
 
 @not_baked
 def supports(workload: Workload) -> str | None:
     """All whose elements, with those of a last tile that reaches past the end, 32-bit coordinates can count."""
-    if workload.rows * workload.columns > MOST_ELEMENTS:
-        return f"the kernel counts elements in 32 bits and takes up to {MOST_ELEMENTS:,}"
-    return None
+    return beyond_count(workload.rows * workload.columns)
 
 
 @not_baked
