@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .numeric import TABLES, bf16_to_f32
-from .operand import gather, matrix
+from .operand import Chunks, gather, matrix
 
 _F8F6F4 = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}
 _ELEMENTS = {
@@ -125,10 +125,10 @@ def unpacked(raw: np.ndarray, bits: int) -> np.ndarray:
 
 
 class Values(NamedTuple):
-    """A matrix operand as float32 (extent, k), and the numbers of the 16-byte chunks of shared memory it came from."""
+    """A matrix operand as float32 (extent, k), and the 16-byte chunks of shared memory it came from."""
 
     values: np.ndarray
-    chunks: np.ndarray
+    chunks: Chunks
 
 
 def operand_values(
@@ -139,8 +139,8 @@ def operand_values(
     `mn` says that M or N runs along its rows. Raises ValueError for a descriptor that is not understood, IndexError for
     one that reaches outside the CTA's shared memory.
     """
-    raw, index = gather(shared, matrix(desc, sm100), mn, extent, k, bits)
+    raw, found = gather(shared, matrix(desc, sm100), mn, extent, k, bits)
     if bits == 8 and fmt in PACKED:
         raw = unpacked(raw, PACKED[fmt])
     v = values(raw, "e2m1x2" if bits == 4 else fmt)
-    return Values(v.T if mn else v, index)
+    return Values(v.T if mn else v, found)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .checks.trail import Part
     from .cta import CTA
     from .memory import Access, Allocation
+    from .operand import Chunks
     from .tmem import TensorMemory
     from .warp import Fragment
 
@@ -122,7 +123,7 @@ class Observer:
     def shared_stored(self, source: CTA, start: int, end: int, origin: Origin) -> None:
         """Bytes start..end were read by a bulk store."""
 
-    def operand_read(self, source: CTA, chunks: np.ndarray, origin: Origin, group: int | None = None) -> None:
+    def operand_read(self, source: CTA, chunks: Chunks, origin: Origin, group: int | None = None) -> None:
         """16-byte chunks were read by tcgen05.mma or cp or, with `group`, by that warpgroup's wgmma."""
 
     def tmem_access(

@@ -9,8 +9,7 @@ K-major ((8,n),c):((W,SBO),1 or LBO); MN-major ((W,n),(8,k)):((1,LBO),(W,SBO)), 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -75,12 +74,18 @@ def _chunks(
     return place ^ (place >> 3 & mask)
 
 
-class Chunks(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Chunks:
     """Numbers of 16-byte chunks of shared memory, the least of them and the greatest; the array must not be changed."""
 
     numbers: np.ndarray
     least: int
     greatest: int
+
+    @cached_property
+    def words(self) -> np.ndarray:
+        """Numbers of the 4-byte words that they are made of."""
+        return (self.numbers.reshape(-1, 1) * 4 + np.arange(4)).ravel()
 
 
 @lru_cache(maxsize=2048)
@@ -93,15 +98,14 @@ def chunks(m: Matrix, mn_major: bool, extent: int, k: int, bits: int) -> Chunks:
     return Chunks(index, int(index.min()), int(index.max()))
 
 
-def gather(
-    shared: np.ndarray, m: Matrix, mn_major: bool, extent: int, k: int, bits: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """(bytes, chunk numbers) of an operand: bytes (extent, k*bits/8) K-major, or (k, extent*bits/8) MN-major.
+def gather(shared: np.ndarray, m: Matrix, mn_major: bool, extent: int, k: int, bits: int) -> tuple[np.ndarray, Chunks]:
+    """(bytes, chunks) of an operand: bytes (extent, k*bits/8) K-major, or (k, extent*bits/8) MN-major.
 
     Raises IndexError when it reaches outside the CTA's shared memory.
     """
-    index, least, greatest = chunks(m, mn_major, extent, k, bits)
+    found = chunks(m, mn_major, extent, k, bits)
     words = shared.view(np.uint64).reshape(-1, 2)
-    if least < 0 or greatest >= len(words):
-        raise IndexError(f"operand at shared offset {m.start - SHARED_BASE} reaches chunk {greatest} of {len(words)}")
-    return words[index].reshape(index.shape[0], -1).view(np.uint8), index
+    if found.least < 0 or found.greatest >= len(words):
+        reached = f"reaches chunk {found.greatest} of {len(words)}"
+        raise IndexError(f"operand at shared offset {m.start - SHARED_BASE} {reached}")
+    return words[found.numbers].reshape(len(found.numbers), -1).view(np.uint8), found

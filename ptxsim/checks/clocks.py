@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from ..cluster import Cluster
     from ..cta import CTA
     from ..memory import Access
+    from ..operand import Chunks
     from ..tmem import TensorMemory
     from ..warp import Fragment
 
 FAR = 200  # instructions before a copy among which its wait for room is looked for
-OPERANDS = 512  # of which a cluster remembers the words
 SIDES = {"cp": "cp.async of", "store": "a bulk store of", "st": "tcgen05.st of", "ld": "tcgen05.ld of"}
 
 
@@ -51,7 +51,6 @@ class Clocks(Observer):
         self.unfenced: dict[Warp, list[MBarrier]] = {}  # mbarriers that a warp has made and not fenced
         self.copy_groups: dict[Warp, list[int]] = {}  # serials at which groups of cp.async were closed
         self.wgmma_done: dict[tuple[int, int], int] = {}  # (rank, warpgroup) → serial of the last product begun
-        self.operands: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # identity of chunks → them, their words
         self.meetings = Meetings(self)
         self.freed: dict[TensorMemory, Clock] = {}  # what tcgen05.dealloc hands to the next tcgen05.alloc
         self.lifetimes = Lifetimes(self)
@@ -280,20 +279,10 @@ class Clocks(Observer):
         actor = self._side("store", origin.cta.rank, origin.warp)
         self.shared[source].read(slice(start // 4, -(-end // 4)), self._async_read(actor, origin))
 
-    def operand_read(self, source: CTA, chunks: np.ndarray, origin: Origin, group: int | None = None) -> None:
+    def operand_read(self, source: CTA, chunks: Chunks, origin: Origin, group: int | None = None) -> None:
         rank = origin.cta.rank
         actor = self._pipe(rank) if group is None else self._wgmma(rank, group)
-        self.shared[source].read(self._words_of(chunks), self._async_read(actor, origin))
-
-    def _words_of(self, chunks: np.ndarray) -> np.ndarray:
-        """The words of 16-byte chunks; an operand's chunks are worked out once, and so are its words here."""
-        known = self.operands.get(id(chunks))
-        if known is None:
-            if len(self.operands) >= OPERANDS:
-                self.operands.clear()
-            known = chunks, (chunks.reshape(-1, 1) * 4 + np.arange(4)).ravel()
-            self.operands[id(chunks)] = known  # with the chunks, so that no other array takes their identity
-        return known[1]
+        self.shared[source].read(chunks.words, self._async_read(actor, origin))
 
     def _async_read(self, actor: int, origin: Origin) -> Event:
         """A read of shared memory through the async proxy."""

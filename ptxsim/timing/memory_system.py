@@ -95,6 +95,26 @@ def displaced(allocated: float, f: Figures) -> float:
     return f.flush_dirty_share * ((1.0 - math.exp(-ratio)) / ratio if ratio > 1e-6 else 1.0)
 
 
+class Queue(Server):
+    """A server of copies by TMA and of others, in order; of the boxes that stand before them others wait for `ahead`.
+
+    The rest of those has been asked for but not left the TMA units. What is no box waits for all others that are none.
+    """
+
+    __slots__ = ("_others", "ahead")
+
+    def __init__(self, rate: float) -> None:
+        super().__init__(rate)
+        self.ahead, self._others = 0.0, 0.0  # bytes; when what is no box has been served
+
+    def take(self, amount: float, at: float, box: bool = False) -> float:
+        end = super().take(amount, at)
+        if box:
+            return end
+        self._others = max(self._others, at) + amount / self.rate
+        return min(end, self._others + self.ahead / self.rate)
+
+
 class MemorySystem:
     """L2 and DRAM as seen by the simulated SMs, `simulated` of `active` ones."""
 
@@ -115,35 +135,30 @@ class MemorySystem:
         both = f.dram_read_gb_per_s / f.dram_copy_gb_per_s
         self._dram_write_cost = max(2 * both - 1, f.dram_read_gb_per_s / f.dram_write_gb_per_s)
         self._l2_write_cost = max(2 * f.l2_gb_per_s / f.l2_copy_gb_per_s - 1, 0.0)
-        self.l2, self.l2_writes, self.dram = (Server(rate) for rate in self._whole)
+        self.l2, self.l2_writes, self.dram = (Queue(rate) for rate in self._whole)
         self.share(simulated, active)
 
     def share(self, simulated: int, active: int) -> None:
         """From now on so many SMs are at work, `simulated` of them simulated."""
         for server, whole in zip((self.l2, self.l2_writes, self.dram), self._whole, strict=True):
             server.rate = whole * simulated / max(active, simulated)
-        self._ahead = simulated * self.figures.tma_ahead_bytes
+            server.ahead = simulated * self.figures.tma_ahead_bytes
 
     def read(self, allocation: int, size: float, at: float, by_tma: bool = False) -> tuple[float, bool]:
         """When bytes leave L2 for the SM, its latency not counted, and whether DRAM had to be asked."""
         self.traffic.read[allocation] = self.traffic.read.get(allocation, 0.0) + size
         readers, f = self.readers.get(allocation, 1.0), self.figures
         gain = together_by_tma(readers, f) if by_tma else together(readers, f.l2_shared_gain)
-        end = self._served(self.l2, size / gain, at, by_tma)
+        end = self.l2.take(size / gain, at, by_tma)
         owed = self._owed.get(allocation, 0.5 * size) + size * self.misses.get(allocation, 0.0)
         missed = owed >= size
         if missed:
             owed -= size
             self.traffic.dram += size
-            end = max(end, self._served(self.dram, size, at, by_tma))
+            end = max(end, self.dram.take(size, at, by_tma))
             self._make_room(size, at)
         self._owed[allocation] = owed
         return end, missed
-
-    def _served(self, server: Server, size: float, at: float, by_tma: bool) -> float:
-        """When a request has been served; a load does not wait for boxes that have not left the TMA unit yet."""
-        end = server.take(size, at)
-        return end if by_tma else min(end, at + (self._ahead + size) / server.rate)
 
     def write(self, allocation: int, size: float, at: float, new: float | None = None) -> float:
         """When L2 has taken bytes, of which so many were not written before (None: all) and go on to DRAM."""

@@ -97,3 +97,9 @@ def test_a_descriptor_that_was_changed_is_fetched_anew() -> None:
     launch = launched(body, np.zeros(256, np.uint8))
     short, long = (ptxsim.predict(launch, CARD.changed(tma_descriptor_latency=n)).launches[0].cycles for n in (0, 307))
     assert long - short == 3 * 307
+
+
+def test_loads_by_themselves_get_no_more_than_the_bandwidth() -> None:
+    memory = MemorySystem(CARD.changed(tma_ahead_bytes=1000).figures, 1000, 1, 132)
+    ends = [memory.read(0, 512, 0.0)[0] for _ in range(100)]
+    assert ends[-1] == pytest.approx(100 * 512 / memory.l2.rate)
