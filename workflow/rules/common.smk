@@ -9,8 +9,10 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.jobs import GroupJob
+from snakemake.persistence import PersistenceBase
 from snakemake.script import PythonScript
 from snakemake.spawn_jobs import SpawnedJobArgsFactory
+from snakemake_interface_executor_plugins.settings import ExecMode
 
 from cutesnake import fault, folder, forks, record, turns
 from cutesnake.build import apart
@@ -156,9 +158,28 @@ def keep_what_is_finished():
     GroupJob.postprocess = end
 
 
+def note_what_was_made():
+    """Have Snakemake note, in the process that does a job elsewhere, what its files were made from.
+
+    It leaves that to the main process, which may have been killed by the time the job ends: files of which nothing is
+    noted would count as fresh for ever.
+    """
+    finished = PersistenceBase.finished
+
+    async def noted(persistence, job):
+        settings = workflow.workflow_settings
+        mode, settings.exec_mode = settings.exec_mode, ExecMode.DEFAULT
+        try:
+            await finished(persistence, job)
+        finally:
+            settings.exec_mode = mode
+
+    PersistenceBase.finished = noted
+
+
 def do_group():
     """Do the jobs of a group as the main process does those of this machine, on as many processors as Slurm gave."""
-    if "--local-groupid" in sys.argv and workflow.resource_settings.nodes is None:
+    if "--local-groupid" in sys.argv:
         given = int(os.environ.get("SLURM_CPUS_PER_TASK", sys.maxsize))
         workflow.register_resource("_cores", min(given, workflow.resource_settings.cores))
         serve_jobs()
@@ -173,7 +194,9 @@ else:
     take_turns()
     forks.stop()
     os.environ[record.NODE] = platform.node()
-    do_group()
+    if workflow.resource_settings.nodes is None:  # else this process only starts the one that does the job
+        note_what_was_made()
+        do_group()
 
 
 def hand_on_plan():
