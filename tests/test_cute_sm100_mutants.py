@@ -35,22 +35,22 @@ MUTANTS = {
     ),
     "values are loaded before their place is free": (
         "load.py",
-        "self.wait_for_part(count, part)\n            self.expect(full, self.layout.part_boxes)\n            columns",
-        "self.expect(full, self.layout.part_boxes)\n            columns",
+        "self.wait_for_part(count, part)\n            self.expect(full, [self.layout.part_boxes])\n            columns",
+        "self.expect(full, [self.layout.part_boxes])\n            columns",
     ),
     "the CTA goes before the last products have released its memory": (
         "load.py",
         "                self.wait_for_part(count, part)\n            count += 1",
         "                pass\n            count += 1",
     ),
-    "too few bytes expected": ("load.py", "ctas * boxes * BOX_BYTES", "boxes * BOX_BYTES"),
+    "too few bytes expected": ("load.py", "ctas * boxes[n] * BOX_BYTES", "boxes[n] * BOX_BYTES"),
     "Q is loaded again before the scores have read it": (
         "load.py",
         "cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, phase)",
         "pass",
     ),
     "a page's keys come first in its box": ("load.py", "(row, 0, 0, 0)", "(0, 0, 0, 0)"),
-    "values of the wrong half": ("load.py", "page_parts * self.rank + n %", "page_parts * (1 - self.rank) + n %"),
+    "values of the wrong half": ("load.py", "page_parts * self.rank + n //", "page_parts * (1 - self.rank) + n //"),
     "pages of a tile in the wrong order": (
         "load.py",
         "shuffle_sync(found, lane + page)",
@@ -125,8 +125,8 @@ MUTANTS = {
     ),
     "a result is put into a slot while loads fill it": (
         "epilogue.py",
-        "(is_last, rounds",
-        "(is_last | (lane >= 0), rounds",
+        "select_(is_last, 0, BOX",
+        "select_(is_last | (lane >= 0), 0, BOX",
     ),
     "values replace keys that the scores still read": (
         "in_place.py",
@@ -136,8 +136,8 @@ MUTANTS = {
     "values in place are of the own page": ("in_place.py", "if self.rank == 1", "if self.rank == 0"),
     "values in place are expected from both CTAs": (
         "in_place.py",
-        "self.layout.part_boxes, ctas=1",
-        "self.layout.part_boxes",
+        "* (2 * parts), ctas=1",
+        "* (2 * parts)",
     ),
     "values in place go over the own page's": (
         "in_place.py",
@@ -165,6 +165,32 @@ MUTANTS = {
         "        cute.arch.cluster_wait()\n",
         "",
     ),
+    "scores do not wait for Q": (
+        "product.py",
+        "cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_full + part, q_phase)",
+        "pass",
+    ),
+    "scores wait for the first part of Q alone": ("product.py", "self.layout.q_full + part", "self.layout.q_full"),
+    "half of a result is announced before it is complete": (
+        "product.py",
+        "is_last & (n == 1)",
+        "is_last & (n == 0)",
+    ),
+    "a result is stored before half of it is complete": (
+        "epilogue.py",
+        "cute.arch.mbarrier_wait(self.mbarriers + mbarrier, phase)",
+        "pass",
+    ),
+    "the other half of a result is stored before it is complete": (
+        "epilogue.py",
+        "// 2 // width\n                    self.wait_for_out(count)",
+        "// 2 // width",
+    ),
+    "a result that is not the last is stored while P is read": (
+        "epilogue.py",
+        "mbarrier, phase = Int32(self.layout.out_half), Int32(0)",
+        "mbarrier, phase = Int32(self.layout.out_half), Int32(0)\n            else:\n                phase ^= 1",
+    ),
     "the rope's scores are overwritten": (
         "product.py",
         "q_box, k_box, BOX_STEPS, True",
@@ -185,7 +211,7 @@ MUTANTS = {
     "partial results are merged before they are there": ("combine.py", "cute.arch.griddepcontrol_wait()", "pass"),
 }
 
-STORE = "self.store(request, row_block, partial, factors, turn, number + 1 == end_item)"
+STORE = "self.store(request, row_block, partial, factors, count - 1, turn, is_last)"
 # The same in the variant whose pairs share requests.
 MUTANTS_OF_PAIRS = {
     "blocks are sent over a Q that is still read": (

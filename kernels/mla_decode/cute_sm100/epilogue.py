@@ -22,6 +22,7 @@ from kernels.mla_decode.cute_sm100.layout import (
     OUT_COLUMN,
     OUT_COLUMNS,
     STORE_BYTES,
+    WARP_LANES,
     Layout,
 )
 
@@ -82,6 +83,18 @@ class Epilogue:
     def wait_for_out(self, count: Int32) -> None:
         """The product of tile `count` with its values is done. Of tile -1, too: a fresh mbarrier is in phase 0."""
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.out_full, count & 1)
+        after_thread_sync()
+
+    @cute.jit
+    def wait_for_first_out(self, count: Int32, is_last: cutlass.Boolean) -> None:
+        """What `store_columns` begins with is there: of a CTA's last item a half of the columns, while the products
+        with the other half still read P; else all, of the item's last tile, `count`."""
+        mbarrier, phase = self.layout.out_full, count & 1
+        if cutlass.const_expr(self.layout.early):
+            mbarrier, phase = Int32(mbarrier), Int32(phase)
+            if is_last:
+                mbarrier, phase = Int32(self.layout.out_half), Int32(0)
+        cute.arch.mbarrier_wait(self.mbarriers + mbarrier, phase)
         after_thread_sync()
 
     def columns(self, first: Any, count: int) -> cute.Tensor:
@@ -154,6 +167,7 @@ class Epilogue:
         row_block: Int32,
         partial: Int32,
         factors: list[Float32],
+        count: Int32,
         turn: Int32,
         is_last: cutlass.Boolean,
     ) -> None:
@@ -162,9 +176,9 @@ class Epilogue:
         `factors` are of this pair and of the others of its cluster, whose blocks are received in this turn.
         """
         if partial < 0:
-            self.store_columns(self.tma_out, self.dtype, row_block, request, factors, turn, is_last)
+            self.store_columns(self.tma_out, self.dtype, row_block, request, factors, count, turn, is_last)
         else:
-            self.store_columns(self.tma_partial, self.partial_dtype, row_block, partial, factors, turn, is_last)
+            self.store_columns(self.tma_partial, self.partial_dtype, row_block, partial, factors, count, turn, is_last)
         before_thread_sync()
         # All stores have read the memory that the next tile's P goes to.
         cute.arch.barrier(barrier_id=ALL_WARPS, number_of_threads=self.layout.softmax_threads)
@@ -177,32 +191,41 @@ class Epilogue:
         row_block: Int32,
         index: Int32,
         factors: list[Float32],
+        count: Int32,
         turn: Int32,
         is_last: cutlass.Boolean,
     ) -> None:
         """This warp's 32 rows of its columns by TMA, 64 bytes of each row at a time (or 32), by way of shared memory.
 
-        After the last item each round has memory of its own in the slots, which nobody needs any more; before, all go
-        through 2 KB of P's.
+        After the last item each round has memory of its own in the slots, which nobody needs any more; of the first
+        rounds, which come early, that is where keys were. Before, all go through 2 KB of P's.
         """
         atom, coordinates = tma
         row_bytes = self.layout.store_row_bytes(kind.width // 8)
         width = row_bytes * 8 // kind.width
-        rounds, first = self.layout.stored_columns // width, self.first_stored()
+        rounds = self.layout.stored_columns // width
         warp, lane = cute.arch.make_warp_uniform(self.thread // 32), self.thread % 32
         tiles = cute.local_tile(coordinates, (32, width), (None, None, None))  # (32, width, blocks of rows, columns, n)
         rows = (CTAS * row_block + self.rank) * (CTA_ROWS // 32) + warp % 2
-        box_elements = STORE_BYTES * 8 // kind.width
+        box_elements, warps = STORE_BYTES * 8 // kind.width, self.layout.softmax_threads // WARP_LANES
+        base = cute.recast_ptr(self.slots, dtype=kind)
+        # In boxes: where a round's is in shared memory, and among the columns of half of the lanes.
+        place = warp + Int32(select_(is_last, 0, BOX_BYTES // STORE_BYTES * self.layout.p_box))
+        step = Int32(select_(is_last, warps, 0))
+        column = self.first_stored() // width
         for n in cutlass.range(rounds, unroll=1):
-            values = self.read(OUT_COLUMN + first + width * n, width)
+            if cutlass.const_expr(self.layout.early):
+                is_other_half = n == rounds // 2
+                if is_other_half:
+                    column += (OUT_COLUMNS - self.layout.stored_columns) // 2 // width
+                    self.wait_for_out(count)
+            values = self.read(OUT_COLUMN + width * column, width)
             converted = cute.make_rmem_tensor((width,), kind)
             for i in cutlass.range_constexpr(width):
                 values[i] = values[i] * factors[0]
             self.add_received(values, width * n, factors, turn)
             converted.store(values.load().to(kind))
-            base = cute.recast_ptr(self.slots, dtype=kind)
-            p_place = BOX_BYTES // STORE_BYTES * self.layout.p_box
-            start = base + box_elements * Int32(select_(is_last, rounds * warp + n, p_place + warp))
+            start = base + box_elements * place
             if (lane == 0) & (not is_last):
                 cute.arch.cp_async_bulk_wait_group(0, read=True)
             cute.arch.sync_warp()
@@ -214,15 +237,17 @@ class Epilogue:
                 shared, target = cpasync.tma_partition(
                     atom, 0, cute.make_layout(1), cute.group_modes(box, 0, 2), cute.group_modes(tiles, 0, 2)
                 )
-                column = first + width * n + HALF * (warp // 2 % 2)
-                cute.copy(atom, shared, target[None, rows, column // width, index])
+                cute.copy(atom, shared, target[None, rows, column + HALF // width * (warp // 2 % 2), index])
                 cute.arch.cp_async_bulk_commit_group()
+            place += step
+            column += 1
         if lane == 0:
             cute.arch.cp_async_bulk_wait_group(0, read=True)
 
     def first_stored(self) -> Int32:
         """Where in O's columns of tensor memory those begin that this thread stores."""
-        return self.layout.stored_columns * self.group
+        columns = self.layout.stored_columns // (2 if self.layout.early else 1)  # of each half, if early
+        return columns * self.group
 
     def add_received(self, values: cute.Tensor, first: Any, factors: list[Float32], turn: Int32) -> None:
         """Where the pairs of a cluster merge: see merge.py."""

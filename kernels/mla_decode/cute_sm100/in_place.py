@@ -57,8 +57,7 @@ class InPlaceLoader(Loader):
         cute.arch.mbarrier_wait(self.mbarriers + ready, count // SCORE_STAGES % 2)
         parts = self.layout.page_parts
         full, place = self.layout.values_full + 2 * parts * slot, self.layout.parts * slot + parts * other
-        for part in cutlass.range_constexpr(2 * parts):
-            self.expect(full + part, self.layout.part_boxes, ctas=1)
+        self.expect(full, [self.layout.part_boxes] * (2 * parts), ctas=1)
         for n in cutlass.range_constexpr(parts):
             mbarrier = self.mbarriers + full + parts * other + n
             self.load_part(self.kv, row, Int32(0), parts * self.rank + n, index, self.parts, place + n, mbarrier)

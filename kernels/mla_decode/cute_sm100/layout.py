@@ -143,10 +143,10 @@ class Layout:
         return 3.0 if self.element_bytes == 1 else 8.0
 
     # mbarriers, of which each CTA has its own set; what the leader alone waits for is signalled there alone.
-    q_full = 0
-    q_empty = 1
-    p_full = 2
-    out_full = 3
+    q_empty = 0
+    p_full = 1
+    out_full = 2
+    out_half = 3  # a CTA's last result, the first half of a product's columns: complete while the other is computed
     scores_full = 4
     keys_full = scores_full + SCORE_STAGES
 
@@ -161,9 +161,20 @@ class Layout:
         return self.values_full + 2 * self.page_parts * self.slots
 
     @property
+    def q_full(self) -> int:
+        """Q is there: q_waits of them."""
+        return self.free + self.parts * self.slots
+
+    @property
+    def q_waits(self) -> int:
+        """One per part of Q, as of the keys; one in all where a cluster is large (as many actors as its CTAs would then
+        have, ptxsim's race check has no room for)."""
+        return self.key_parts if self.pairs == 1 else 1
+
+    @property
     def room(self) -> int:
         """What the other pairs send may be written: each of them has said so of its own memory."""
-        return self.free + self.parts * self.slots
+        return self.q_full + self.q_waits
 
     @property
     def sums(self) -> int:
@@ -189,6 +200,12 @@ class Layout:
     def stored_columns(self) -> int:
         """Of a block, by a thread."""
         return self.block_columns // self.groups
+
+    @property
+    def early(self) -> bool:
+        """Whether the first half of a CTA's last result is stored while the other is computed. In place its memory, the
+        slots, is still read by then."""
+        return self.pairs == 1 and not self.in_place
 
     @property
     def chunks(self) -> int:

@@ -111,21 +111,25 @@ class Loader:
 
     @cute.jit
     def expect(self, mbarrier: Any, boxes: cutlass.Constexpr, ctas: cutlass.Constexpr = CTAS) -> None:
-        """The leader expects `boxes` from each CTA. The other CTA's may be counted before, but not two phases ahead."""
+        """The leader expects so many boxes from each CTA, at this mbarrier and those that follow it, `boxes` for each.
+
+        The other CTA's may be counted before, but not two phases ahead."""
         if self.rank == 0:
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(self.mbarriers + mbarrier, ctas * boxes * BOX_BYTES)
+                for n in cutlass.range_constexpr(len(boxes)):
+                    cute.arch.mbarrier_arrive_and_expect_tx(self.mbarriers + mbarrier + n, ctas * boxes[n] * BOX_BYTES)
 
     @cute.jit
     def load_q(self, request: Int32, row_block: Int32, phase: Int32) -> None:
-        """This CTA's 64 rows, once the scores of the item before have read its memory."""
+        """This CTA's 64 rows, once the scores of the item before have read its memory; the rope with the first part."""
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, phase)
-        self.expect(self.layout.q_full, self.layout.boxes)
-        mbarrier = self.mbarriers + self.layout.q_full
         block = CTAS * row_block + self.rank
-        for part in cutlass.range(self.layout.key_parts, unroll=1):
-            self.load_part(self.q, Int32(0), block, part, request, self.q_parts, part, mbarrier)
+        waits, mbarrier = self.layout.q_waits, self.mbarriers + self.layout.q_full
+        boxes = (self.layout.boxes - 1) // waits
+        self.expect(self.layout.q_full, [boxes + 1, *[boxes] * (waits - 1)])
         self.load_rope(self.q, Int32(0), block, request, self.q_rope, mbarrier)
+        for part in cutlass.range(self.layout.key_parts, unroll=1):
+            self.load_part(self.q, Int32(0), block, part, request, self.q_parts, part, mbarrier + part % waits)
 
     @cute.jit
     def load_keys(self, pages: Pages, tile: Int32, length: Int32, count: Int32) -> None:
@@ -140,25 +144,25 @@ class Loader:
             mbarrier = self.mbarriers + full
             self.wait_for_part(count, part)
             if part == 0:
-                self.expect(full, self.layout.part_boxes + 1)
+                self.expect(full, [self.layout.part_boxes + 1])
                 self.load_rope(self.kv, row, Int32(0), index, self.ropes[None, None, slot], mbarrier)
             else:
-                self.expect(full, self.layout.part_boxes)
+                self.expect(full, [self.layout.part_boxes])
             self.load_part(self.kv, row, Int32(0), part, index, self.parts, self.layout.parts * slot + part, mbarrier)
 
     @cute.jit
     def load_values(self, pages: Pages, tile: Int32, length: Int32, count: Int32) -> None:
-        """Both pages of a tile, this CTA's half of the columns."""
+        """Both pages of a tile, this CTA's half of the columns: of each part of them both pages, then the next."""
         slot, page_parts = count % self.layout.slots, self.layout.page_parts
         for n in cutlass.range(2 * page_parts, unroll=1):
-            page = n // page_parts
+            page = n % 2
             index = Int32(select_(page == 0, *pages))
             row = self.first_row(2 * tile + page, length)
             part = self.layout.values_part(0) + n
             full = self.layout.values_full + 2 * page_parts * slot + n
             self.wait_for_part(count, part)
-            self.expect(full, self.layout.part_boxes)
-            columns, place = page_parts * self.rank + n % page_parts, self.layout.parts * slot + part
+            self.expect(full, [self.layout.part_boxes])
+            columns, place = page_parts * self.rank + n // 2, self.layout.parts * slot + part
             self.load_part(self.kv, row, Int32(0), columns, index, self.parts, place, self.mbarriers + full)
 
     def lookup(self, request: Int32, tile: Int32, length: Int32) -> Int32:

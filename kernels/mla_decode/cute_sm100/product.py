@@ -48,18 +48,19 @@ class Multiplier:
         count = Int32(0)  # tiles of the items before
         for number in cutlass.range(first_item, end_item, unroll=1):
             tiles = items[number, END] - items[number, BEGIN]
-            cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_full, q_phase)
-            q_phase ^= 1
             for n in cutlass.range(tiles + 1, unroll=1):
                 if n < tiles:
-                    self.issue_scores(count + n, n == tiles - 1)
+                    self.issue_scores(count + n, n == 0, n == tiles - 1, q_phase)
                 if n > 0:
-                    self.issue_values(count + n - 1, n > 1)
+                    self.issue_values(count + n - 1, n > 1, (n == tiles) & (number + 1 == end_item))
+            q_phase ^= 1
             count += tiles
 
     @cute.jit
-    def issue_scores(self, count: Int32, is_last: cutlass.Boolean) -> None:
+    def issue_scores(self, count: Int32, is_first: cutlass.Boolean, is_last: cutlass.Boolean, q_phase: Int32) -> None:
         """S = Q K^T of the tile, into its stage of tensor memory. After an item's last, the next Q may be loaded.
+
+        An item's first tile waits for Q, too: part by part, so that products run while the rest is under way.
 
         The stage is free: P of the tile before last was waited for, and is made after its scores are read.
         """
@@ -67,6 +68,8 @@ class Multiplier:
         scores = cute.make_tensor(self.scores.iterator + SCORE_COLUMNS * place, self.scores.layout)
         slot, phase = self.slot_of(count)
         for part in cutlass.range(self.layout.key_parts, unroll=1):  # straight code runs short of uniform registers
+            if is_first & (part < self.layout.q_waits):
+                cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_full + part, q_phase)
             full = self.layout.keys_full + self.layout.key_parts * slot + part
             cute.arch.mbarrier_wait(self.mbarriers + full, phase)
             if part == 0:
@@ -88,14 +91,15 @@ class Multiplier:
             qk.set(tcgen05.Field.ACCUMULATE, True)
 
     @cute.jit
-    def issue_values(self, count: Int32, accumulate: cutlass.Boolean) -> None:
-        """O (+)= P V of the tile: two pages times two halves of each CTA's value columns."""
+    def issue_values(self, count: Int32, accumulate: cutlass.Boolean, is_last: cutlass.Boolean) -> None:
+        """O (+)= P V of the tile: two halves of each CTA's value columns times two pages. Of the last tile the first
+        half is announced when it is complete, so that it is stored under the products of the other."""
         slot, phase = self.slot_of(count)
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.p_full, count % 2)
         after_thread_sync()
         page_parts, part_units, steps = self.layout.page_parts, self.layout.part_units, self.layout.unit_steps
         for n in cutlass.range(2 * page_parts, unroll=1):
-            page, columns = n // page_parts, n % page_parts
+            page, columns = n % 2, n // 2
             part = self.layout.values_part(0) + n
             cute.arch.mbarrier_wait(self.mbarriers + self.layout.values_full + 2 * page_parts * slot + n, phase)
             _, pv = self.make_products()
@@ -109,6 +113,10 @@ class Multiplier:
                     p = self.p[None, None, step % BOX_STEPS, step // BOX_STEPS]
                     cute.gemm(pv, out, p, self.v[None, None, k, place], out)
                     pv.set(tcgen05.Field.ACCUMULATE, True)
+                if cutlass.const_expr(unit == 0 and self.layout.early):
+                    is_half = is_last & (n == 1)
+                    if is_half:
+                        self.commit(self.layout.out_half)
             self.commit(self.layout.free + self.layout.parts * slot + part)
         self.commit(self.layout.out_full)
 

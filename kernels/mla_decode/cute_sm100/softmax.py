@@ -56,15 +56,16 @@ class Softmax(Merge):
                 count += 1
             turn = number - first_item
             total = self.add_sums(total, count + turn)
+            is_last = number + 1 == end_item
             if cutlass.const_expr(self.layout.pairs > 1):
                 maximum, total, factors = self.merge(maximum, total, count, turn)
                 self.store_lse(request, row, partial, maximum, total, lses)
-                self.store(request, row_block, partial, factors, turn, number + 1 == end_item)
+                self.store(request, row_block, partial, factors, count - 1, turn, is_last)
                 self.release()
             else:
                 self.store_lse(request, row, partial, maximum, total, lses)
-                self.wait_for_out(count - 1)
-                self.store(request, row_block, partial, [self.inverse(total)], turn, number + 1 == end_item)
+                self.wait_for_first_out(count - 1, is_last)
+                self.store(request, row_block, partial, [self.inverse(total)], count - 1, turn, is_last)
         # The combine kernel may take this SM. Not earlier: it would crowd the idle ones, and wait there.
         cute.arch.griddepcontrol_launch_dependents()
 
