@@ -125,8 +125,8 @@ MUTANTS = {
     ),
     "a result is put into a slot while loads fill it": (
         "epilogue.py",
-        "select_(is_last, 0, BOX",
-        "select_(is_last | (lane >= 0), 0, BOX",
+        "select_(is_last, 0, p_place)",
+        "select_(is_last | (lane >= 0), 0, p_place)",
     ),
     "values replace keys that the scores still read": (
         "in_place.py",

@@ -209,10 +209,9 @@ class Epilogue:
         rows = (CTAS * row_block + self.rank) * (CTA_ROWS // 32) + warp % 2
         box_elements, warps = STORE_BYTES * 8 // kind.width, self.layout.softmax_threads // WARP_LANES
         base = cute.recast_ptr(self.slots, dtype=kind)
-        # In boxes: where a round's is in shared memory, and among the columns of half of the lanes.
-        place = warp + Int32(select_(is_last, 0, BOX_BYTES // STORE_BYTES * self.layout.p_box))
-        step = Int32(select_(is_last, warps, 0))
-        column = self.first_stored() // width
+        p_place = BOX_BYTES // STORE_BYTES * self.layout.p_box
+        place, step = warp + Int32(select_(is_last, 0, p_place)), Int32(select_(is_last, warps, 0))
+        column = self.first_stored() // width  # of this round: in boxes, among those of half of the lanes
         for n in cutlass.range(rounds, unroll=1):
             if cutlass.const_expr(self.layout.early):
                 is_other_half = n == rounds // 2
@@ -225,6 +224,8 @@ class Epilogue:
                 values[i] = values[i] * factors[0]
             self.add_received(values, width * n, factors, turn)
             converted.store(values.load().to(kind))
+            if cutlass.const_expr(not self.layout.early):  # carried on, it would cost uniform registers there
+                place = Int32(select_(is_last, warps * n + warp, p_place + warp))
             start = base + box_elements * place
             if (lane == 0) & (not is_last):
                 cute.arch.cp_async_bulk_wait_group(0, read=True)

@@ -143,10 +143,10 @@ class Layout:
         return 3.0 if self.element_bytes == 1 else 8.0
 
     # mbarriers, of which each CTA has its own set; what the leader alone waits for is signalled there alone.
-    q_empty = 0
-    p_full = 1
-    out_full = 2
-    out_half = 3  # a CTA's last result, the first half of a product's columns: complete while the other is computed
+    out_half = 0  # where it is early: of a CTA's last result, half is complete, while the other half is computed
+    q_empty = 1
+    p_full = 2
+    out_full = 3
     scores_full = 4
     keys_full = scores_full + SCORE_STAGES
 
@@ -161,20 +161,34 @@ class Layout:
         return self.values_full + 2 * self.page_parts * self.slots
 
     @property
+    def early(self) -> bool:
+        """Whether scores begin with the first part of Q, and the first half of a CTA's last result is stored while the
+        other is computed. In 8 bits that would be 128 cycles, and the warp that issues products would run out of
+        uniform registers; in place the slots, where the result goes, are still read by then; and of pairs that share
+        requests each sends columns of both halves."""
+        return self.pairs == 1 and not self.in_place and self.element_bytes == 2
+
+    def page_and_columns(self, number: Any) -> tuple[Any, Any]:
+        """Of a part of the values: a page's parts follow each other, or, to be early with half of the columns, both
+        pages of a part do."""
+        if self.early:
+            return number % 2, number // 2
+        return number // self.page_parts, number % self.page_parts
+
+    @property
     def q_full(self) -> int:
-        """Q is there: q_waits of them."""
-        return self.free + self.parts * self.slots
+        """The first of q_waits."""
+        return self.free + self.parts * self.slots if self.early else 0
 
     @property
     def q_waits(self) -> int:
-        """One per part of Q, as of the keys; one in all where a cluster is large (as many actors as its CTAs would then
-        have, ptxsim's race check has no room for)."""
-        return self.key_parts if self.pairs == 1 else 1
+        """One per part of Q, as of the keys, or one in all."""
+        return self.key_parts if self.early else 1
 
     @property
     def room(self) -> int:
         """What the other pairs send may be written: each of them has said so of its own memory."""
-        return self.q_full + self.q_waits
+        return self.free + self.parts * self.slots + (self.q_waits if self.early else 0)
 
     @property
     def sums(self) -> int:
@@ -200,12 +214,6 @@ class Layout:
     def stored_columns(self) -> int:
         """Of a block, by a thread."""
         return self.block_columns // self.groups
-
-    @property
-    def early(self) -> bool:
-        """Whether the first half of a CTA's last result is stored while the other is computed. In place its memory, the
-        slots, is still read by then."""
-        return self.pairs == 1 and not self.in_place
 
     @property
     def chunks(self) -> int:

@@ -152,17 +152,17 @@ class Loader:
 
     @cute.jit
     def load_values(self, pages: Pages, tile: Int32, length: Int32, count: Int32) -> None:
-        """Both pages of a tile, this CTA's half of the columns: of each part of them both pages, then the next."""
+        """Both pages of a tile, this CTA's half of the columns."""
         slot, page_parts = count % self.layout.slots, self.layout.page_parts
         for n in cutlass.range(2 * page_parts, unroll=1):
-            page = n % 2
+            page, columns = self.layout.page_and_columns(n)
             index = Int32(select_(page == 0, *pages))
             row = self.first_row(2 * tile + page, length)
             part = self.layout.values_part(0) + n
             full = self.layout.values_full + 2 * page_parts * slot + n
             self.wait_for_part(count, part)
             self.expect(full, [self.layout.part_boxes])
-            columns, place = page_parts * self.rank + n // 2, self.layout.parts * slot + part
+            columns, place = page_parts * self.rank + columns, self.layout.parts * slot + part
             self.load_part(self.kv, row, Int32(0), columns, index, self.parts, place, self.mbarriers + full)
 
     def lookup(self, request: Int32, tile: Int32, length: Int32) -> Int32:

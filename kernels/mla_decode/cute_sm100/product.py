@@ -48,12 +48,14 @@ class Multiplier:
         count = Int32(0)  # tiles of the items before
         for number in cutlass.range(first_item, end_item, unroll=1):
             tiles = items[number, END] - items[number, BEGIN]
+            if cutlass.const_expr(not self.layout.early):
+                self.wait_for_q(True, 0, q_phase)
+            q_phase ^= 1
             for n in cutlass.range(tiles + 1, unroll=1):
                 if n < tiles:
-                    self.issue_scores(count + n, n == 0, n == tiles - 1, q_phase)
+                    self.issue_scores(count + n, n == 0, n == tiles - 1, q_phase ^ 1)
                 if n > 0:
                     self.issue_values(count + n - 1, n > 1, (n == tiles) & (number + 1 == end_item))
-            q_phase ^= 1
             count += tiles
 
     @cute.jit
@@ -68,8 +70,8 @@ class Multiplier:
         scores = cute.make_tensor(self.scores.iterator + SCORE_COLUMNS * place, self.scores.layout)
         slot, phase = self.slot_of(count)
         for part in cutlass.range(self.layout.key_parts, unroll=1):  # straight code runs short of uniform registers
-            if is_first & (part < self.layout.q_waits):
-                cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_full + part, q_phase)
+            if cutlass.const_expr(self.layout.early):
+                self.wait_for_q(is_first, part, q_phase)
             full = self.layout.keys_full + self.layout.key_parts * slot + part
             cute.arch.mbarrier_wait(self.mbarriers + full, phase)
             if part == 0:
@@ -81,6 +83,11 @@ class Multiplier:
         self.commit(self.layout.scores_full + place)
         if is_last:
             self.commit(self.layout.q_empty)
+
+    @cute.jit
+    def wait_for_q(self, is_first: cutlass.Boolean, part: Int32, phase: Int32) -> None:
+        if is_first:
+            cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_full + part, phase)
 
     def multiply_keys(self, scores: cute.Tensor, q_box: Any, k_box: Any, steps: int, accumulate: bool) -> None:
         """S (+)= Q K^T over the columns of a box."""
@@ -99,7 +106,7 @@ class Multiplier:
         after_thread_sync()
         page_parts, part_units, steps = self.layout.page_parts, self.layout.part_units, self.layout.unit_steps
         for n in cutlass.range(2 * page_parts, unroll=1):
-            page, columns = n % 2, n // 2
+            page, columns = self.layout.page_and_columns(n)
             part = self.layout.values_part(0) + n
             cute.arch.mbarrier_wait(self.mbarriers + self.layout.values_full + 2 * page_parts * slot + n, phase)
             _, pv = self.make_products()
