@@ -121,6 +121,15 @@ def test_the_budget_fits_an_sm(element_bytes, groups, in_place, pairs):
     assert 2 ** (sizes.offset + sizes.slack) <= 448, "P in e4m3"
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_what_is_stored_early_goes_where_keys_were_and_not_where_values_are_still_read(groups):
+    sizes = layout.make_layout(2, groups)
+    rounds = sizes.stored_columns * 2 // sizes.store_row_bytes(2)
+    early = rounds // 2 * (sizes.softmax_threads // layout.WARP_LANES) * layout.STORE_BYTES
+    assert sizes.early and early <= layout.BOX_BYTES * sizes.first_box(0, sizes.values_part(0))
+    assert [sizes.page_and_columns(n) for n in range(4)] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+
+
 def test_in_place_16_bits_are_refused_since_no_second_tile_fits():
     with pytest.raises(ValueError, match="no room"):
         layout.make_layout(2, 2, in_place=True)

@@ -50,7 +50,11 @@ MUTANTS = {
         "pass",
     ),
     "a page's keys come first in its box": ("load.py", "(row, 0, 0, 0)", "(0, 0, 0, 0)"),
-    "values of the wrong half": ("load.py", "page_parts * self.rank + n //", "page_parts * (1 - self.rank) + n //"),
+    "values of the wrong half": (
+        "load.py",
+        "page_parts * self.rank + columns",
+        "page_parts * (1 - self.rank) + columns",
+    ),
     "pages of a tile in the wrong order": (
         "load.py",
         "shuffle_sync(found, lane + page)",
@@ -167,7 +171,7 @@ MUTANTS = {
     ),
     "scores do not wait for Q": (
         "product.py",
-        "cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_full + part, q_phase)",
+        "cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_full + part, phase)",
         "pass",
     ),
     "scores wait for the first part of Q alone": ("product.py", "self.layout.q_full + part", "self.layout.q_full"),

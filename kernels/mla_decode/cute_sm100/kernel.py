@@ -22,7 +22,7 @@ Budget per CTA (Blackwell: 232,448 bytes of shared memory, 512 columns of tensor
     its rope                                  8,192
     P             2 boxes of  8,192 bytes    16,384
     exchange    2 x 256 fp32                  2,048
-    mbarriers    22 x 8 bytes                   176
+    mbarriers    26 x 8 bytes                   208
     tensor memory  2 x 64 columns of scores, 256 of output
 """
 
