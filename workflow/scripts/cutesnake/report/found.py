@@ -12,7 +12,8 @@ from typing import Any
 
 from cutesnake.compare.insight import NOISE_PERCENT, number
 from cutesnake.contract import OURS
-from cutesnake.report.words import DSL_NAMES, MOST_NAMED, listed, plural, short
+from cutesnake.report.other_cards import other_cards
+from cutesnake.report.words import DSL_NAMES, MOST_NAMED, first_few, listed, plural, short
 
 Record = dict[str, Any]
 
@@ -26,7 +27,7 @@ def found(arch: Record, comparisons: list[Record]) -> list[Record]:
         {"question": "Beside others", "text": _others(comparisons)},
         {"question": "How sure", "text": _sure(comparisons)},
         {"question": "Not run", "text": _not_run(arch, comparisons)},
-        {"question": "Other cards", "text": _cards(comparisons)},
+        {"question": "Other cards", "text": other_cards(comparisons)},
     ]
 
 
@@ -102,7 +103,7 @@ def _figures(entries: list[tuple[str, Record]]) -> str:
         told = (1 / warm, 1 / cold) if lead == "cutile" else (warm, cold)
         ratios.append((operator, *told, _but(entry, lead) if lead else ""))
     ratios.sort(key=lambda ratio: -abs(1 - ratio[1]))
-    return _first_few(
+    return first_few(
         [f"{operator} {warm:.2f} times warm, {cold:.2f} cold{but}" for operator, warm, cold, but in ratios]
     )
 
@@ -112,10 +113,6 @@ def _but(entry: Record, lead: str) -> str:
     warm = entry["warm"]
     ahead, behind = (warm[key] for key in (("faster", "slower") if lead == "cute" else ("slower", "faster")))
     return f", but behind on {behind} of {plural(_rows(warm), 'workload')}" if behind > ahead else ""
-
-
-def _first_few(said: list[str]) -> str:
-    return "; ".join(said[:MOST_NAMED]) + f"; and {len(said) - MOST_NAMED} more" * (len(said) > MOST_NAMED)
 
 
 def _several(card: str, entries: list[tuple[str, Record]]) -> str:
@@ -153,7 +150,7 @@ def _others(comparisons: list[Record]) -> str:
 def _rivals(rivals: list[tuple[str, str, Record]]) -> str:
     """The operators in which the better of the two comes off worst, beside the rival's name."""
     ordered = sorted(rivals, key=lambda rival: _slower_figure(rival[2]))
-    return _first_few(
+    return first_few(
         [
             f"{operator} {other['warm']['mean']:.2f} times {other['kernel']} warm, {other['cold']['mean']:.2f} cold"
             for operator, _, other in ordered
@@ -231,64 +228,6 @@ def _failed(comparisons: list[Record]) -> list[str]:
     more = f" and {plural(left, 'more kernel')}" if (left := len(failed) - len(most)) else ""
     whose = "" if any(row["source"] == OURS for _, row in rows) else ", none of them of a kernel of ours"
     return [f"{failed.total()} failed their check here{whose} ({', '.join(most)}{more})"]
-
-
-def _cards(comparisons: list[Record]) -> str:
-    """One sentence per pair of cards, with every workload about which they disagree, or the first few of many."""
-    pairs: dict[tuple[str, ...], list[tuple[str, Record]]] = {}
-    for comparison in comparisons:
-        for entry in comparison["agreement"]:
-            cards = tuple(sorted(short(card) for card in entry["cards"]))
-            pairs.setdefault(cards, []).append((comparison["operator"], entry))
-    if pairs:
-        return " ".join(f"{_agreeing(cards, entries)}{_variants(entries)}" for cards, entries in pairs.items())
-    timed = {short(t["device"]["device"]) for c in comparisons for t in c["times"]}
-    one = (
-        f"only an {next(iter(timed))} timed anything"
-        if len(timed) == 1
-        else "no two cards timed several kernels of one workload"
-    )
-    return f"Whether another card agrees is not known: {one}." if timed else "No card timed anything."
-
-
-def _agreeing(cards: tuple[str, ...], entries: list[tuple[str, Record]]) -> str:
-    several = [(operator, entry) for operator, entry in entries if entry["workloads"]]
-    if not several:
-        return f"{listed(list(cards))} timed no two kernels of one workload both."
-    count = sum(entry["workloads"] for _, entry in several)
-    other = sum(len({row["workload"] for row in (*entry["warm"], *entry["cold"])}) for _, entry in several)
-    of = several[0][0] if len(several) == 1 else f"{len(several)} operators"
-    named = [said for operator, entry in several for said in _differing(operator, entry)]
-    return (
-        f"{listed(list(cards))} agree about the fastest kernel on {f'{count - other} of' if other else 'all'} "
-        f"{plural(count, 'workload')} of {of} of which both timed several kernels"
-        + (f", but not on {_first_few(named)}." if other else ".")
-    )
-
-
-def _differing(operator: str, entry: Record) -> list[str]:
-    """The workloads on which two cards disagree about the fastest kernel, each with the winners."""
-    kinds: dict[tuple[str, ...], list[str]] = {}
-    for kind in ("warm", "cold"):
-        for row in entry[kind]:
-            kinds.setdefault((row["workload"], *row["winners"]), []).append(kind)
-    return [
-        f"{workload} of {operator}, {listed(found)} ({_winners(winners, entry)})"
-        for (workload, *winners), found in kinds.items()
-    ]
-
-
-def _winners(winners: list[str], entry: Record) -> str:
-    return ", ".join(f"{winner} on the {short(card)}" for winner, card in zip(winners, entry["cards"], strict=True))
-
-
-def _variants(entries: list[tuple[str, Record]]) -> str:
-    rows = [(operator, entry, row) for operator, entry in entries for row in entry["variants"]]
-    if not rows:
-        return ""
-    operator, entry, row = rows[0]
-    example = f"{row['kernel']} on {row['workload']} of {operator}: {_winners(row['winners'], entry)}"
-    return f" They disagree about the fastest variant in {plural(len(rows), 'case')} (such as {example})."
 
 
 def _not_run(arch: Record, comparisons: list[Record]) -> str:

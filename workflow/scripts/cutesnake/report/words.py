@@ -35,6 +35,11 @@ def listed(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
+def first_few(said: list[str]) -> str:
+    """`a; b; c; and 2 more`."""
+    return "; ".join(said[:MOST_NAMED]) + f"; and {len(said) - MOST_NAMED} more" * (len(said) > MOST_NAMED)
+
+
 def signed(value: float, size: str) -> str:
     """`size` is the absolute value as text; gets the sign of `value`, a true minus included."""
     return "±0" if value == 0 else ("+" if value > 0 else "\N{MINUS SIGN}") + size
