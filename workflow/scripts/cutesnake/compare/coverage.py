@@ -11,8 +11,9 @@ from cutesnake.stages import GPU_STAGES
 def coverage(evidence: Evidence, kernel: str, target: str) -> Record:
     """What was asked of a kernel on a target and what came of it, stage by stage, on this machine."""
     decision = evidence.decisions[kernel, target]
+    variants = {v for (k, t, _), found in evidence.variants.items() if (k, t) == (kernel, target) for v in found}
     builds = (b for b in evidence.plan["builds"] if (b["kernel"], b["target"]) == (kernel, target))
-    variants = {b["variant"]["id"] for b in builds}  # those for simulated checks alone, too
+    variants |= {b["variant"]["id"] for b in builds}  # those for simulated checks alone, too
     return {
         **{key: decision[key] for key in ("kernel", "dsl", "source", "target")},
         "build": _built(evidence, kernel, target, variants),
