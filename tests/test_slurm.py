@@ -208,7 +208,6 @@ def test_what_a_failed_group_has_finished_is_kept(run) -> None:
     assert all((run.project / path).exists() for path in paths)
 
 
-@pytest.mark.by_hand  # ten minutes on two processors
 def test_the_default_report_and_a_change(tmp_path, cluster) -> None:
     """All 22 operators, from sources alone, by a dozen jobs of Slurm; then one kernel's source is another one."""
     project = copy_project(tmp_path / "project")
@@ -236,6 +235,7 @@ def operators(project: Path) -> list[str]:
     return yaml.safe_load((project / "config/config.yaml").read_text())["operators"]
 
 
+@pytest.mark.by_hand  # test_batch.py has batches, and the report in whole is made above, without cards
 def test_a_report_over_classes_of_nodes_and_a_change(run) -> None:
     run.configure("5")
     run()
