@@ -102,6 +102,7 @@ def test_every_key_is_explained() -> None:
         ("correctness/seeds", [1.0], ["correctness.seeds.0 is 1.0; it must be a whole number"]),
         ("correctness/seeds", [], ["correctness.seeds is []; it must be a list with at least 1 entry"]),
         ("compile", {"max_seconds": 0}, ["compile.max_seconds is 0; it must be more than 0"]),
+        ("cases_per_job", 0, ["cases_per_job is 0; it must be a whole number (1 or more) or auto"]),
         ("timing/max_seconds", "2", ["timing.max_seconds is '2'; it must be a finite number"]),
         ("operators/0", "elementwise", ["'elementwise'", "did you mean 'elementwise_add'?"]),
         ("sweeps/mla_decod", {}, ["sweeps: unknown operator 'mla_decod'", "did you mean 'mla_decode'?"]),

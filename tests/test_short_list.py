@@ -10,6 +10,7 @@ from cutesnake.plan.sweep import make_sweep, read_sweep
 from cutesnake.simulate.short_list import (
     Candidate,
     candidates,
+    main,
     of_default_builds,
     places,
     reach,
@@ -60,6 +61,21 @@ def test_all_kernels_of_an_operator_that_are_simulated_are_asked() -> None:
     assert {("cutlass_sm90", "sm_90a"), ("tilegym", "sm_100a"), ("cutlass_dense", "sm_100a")} <= set(gemm)
     assert "torch_matmul" not in dict(gemm) and ("tilegym", "sm_90a") not in gemm
     assert ("tilegym", "sm_90a") in places(sweep_of("gemm"), "tilegym", "sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["no_such"], "kernels/no_such/operator.py: there is no such operator"),
+        (["gemm", "tilegim"], "kernels/gemm/tilegim.py: there is no such kernel"),
+        (["gemm", "tilegym", "sm_90"], "there is no target 'sm_90'; one of sm_90a,"),
+    ],
+)
+def test_a_wrong_name_on_the_command_line_is_one_line(monkeypatch, capsys, arguments, words) -> None:
+    monkeypatch.setattr("sys.argv", ["short_list", *arguments])
+    with pytest.raises(SystemExit):
+        main()
+    assert words in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_builds_that_only_the_full_list_needs_are_told_apart() -> None:

@@ -223,9 +223,16 @@ def _explain(error: Any, here: str) -> str:
     if error.validator in LIMITS:
         return f"{here}: {where} is {told}; it must be {LIMITS[error.validator].format(error.validator_value)}"
     if error.validator == "anyOf":
-        kinds = [kind for kind in (kind_in_words(part["type"]) for part in error.validator_value if "type" in part)]
-        return f"{here}: {where} is {told}; it must be {' or '.join(kinds)}"
+        return f"{here}: {where} is {told}; it must be {' or '.join(filter(None, map(_kind, error.validator_value)))}"
     return f"{here}: {where}: {error.message}"
+
+
+def _kind(part: Mapping[str, Any]) -> str:
+    """What one of several schemas asks for, in words; nothing of one that says neither a value nor a type."""
+    if "const" in part:
+        return str(part["const"])
+    limits = [f" ({words.format(part[name])})" for name, words in LIMITS.items() if name in part]
+    return kind_in_words(part["type"]) + "".join(limits) if "type" in part else ""
 
 
 def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:

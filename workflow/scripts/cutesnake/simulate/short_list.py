@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cutesnake.build.compile import RECORD, compile_build
-from cutesnake.catalog import load_kernel
+from cutesnake.catalog import ContractError, load_kernel, load_operator
 from cutesnake.contract import Variant, Workload
 from cutesnake.dsls import DSLS
 from cutesnake.measure.case import Case
@@ -132,6 +132,14 @@ def main() -> None:
     parser.add_argument("kernel", nargs="?")
     parser.add_argument("target", nargs="?")
     asked = parser.parse_args()
+    try:
+        load_operator(asked.operator)
+        if asked.kernel:
+            load_kernel(asked.operator, asked.kernel)
+    except ContractError as error:
+        parser.error(str(error))
+    if asked.target not in (None, *TARGETS):
+        parser.error(f"there is no target {asked.target!r}; one of {', '.join(TARGETS)}")
     sweep = make_sweep(asked.operator, read_sweep(asked.operator, {}))
     lists: dict[str, dict[Candidate, set[tuple[Place, Block]]]] = {extent: {} for extent in EXTENTS}
     beyond = 0
