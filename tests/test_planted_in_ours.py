@@ -139,7 +139,7 @@ MUTANTS = {
         SM90, At(EXPECT), "no mbarrier.arrive.expect_tx has announced them"
     ),
     "MLA on Blackwell: P is not fenced": Mutant(SM100, At(PROXY, code="fence_proxy"), UNFENCED),
-    "MLA on Blackwell: products are not committed": Mutant(SM100, At(COMMIT), "were never committed", 40),
+    "MLA on Blackwell: products are not committed": Mutant(SM100, At(COMMIT), "were never committed", 45),
     "MLA on Blackwell: tensor memory is not given back": Mutant(
         SM100, At(DEALLOC), "ends with tensor memory allocated.*, by PTX.*; the kernel ends behind", 1
     ),
