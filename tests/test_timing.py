@@ -173,6 +173,13 @@ def test_a_skipped_benchmark_is_an_error():
         timing._tags(skipped)
 
 
+def test_a_call_of_which_no_sample_was_kept_says_that_the_clock_was_too_low():
+    found = measured(log="Warn: GPU throttled below threshold (1200 MHz / 1980 MHz) (61% < 75%) on\n" * 3)
+    found["cold"] = {tag: value for tag, value in found["cold"].items() if not tag.startswith("nv/cold/time/gpu")}
+    with pytest.raises(timing.TimingError, match="too low in 3 of them"):
+        timing.summary(found, 1, Replays(260.0, None))
+
+
 def test_summaries_are_read_by_tag():
     data = json.loads('[{"name": "value", "type": "float64", "value": "2.5e-05"}]')
     state = {"summaries": [{"tag": "nv/cold/time/gpu/median", "data": data}, {"tag": "without data"}]}

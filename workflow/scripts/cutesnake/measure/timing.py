@@ -50,6 +50,7 @@ SM_CLOCKS = {
 }
 REPLAYS = 15
 BURST_REPLAYS = 7
+THROTTLED = "throttled below threshold"  # what NVBench logs of a sample that it discards
 HOT_SECONDS = 0.2
 MINIMUM_SECONDS = 0.1  # of device time in cold samples
 STAMP_MICROSECONDS = 10_000.0  # of hot work between two stamps of the clock, which then cost 0.02 % of it
@@ -230,8 +231,17 @@ def _tags(benchmark: dict[str, Any]) -> dict[str, Any]:
 
 
 def summary(measured: dict[str, Any], calls: int, second: Replays) -> dict[str, Any]:
-    """Medians and their spread, times in microseconds. Spread: interquartile range over median."""
+    """Medians and their spread, times in microseconds. Spread: interquartile range over median.
+
+    Raises TimingError where NVBench has discarded every sample of a lone call, as it does below 75 % of the SM clock.
+    """
     cold, hot = measured["cold"], measured["hot"]
+    throttled = measured["log"].count(THROTTLED)
+    if "nv/cold/time/gpu/median" not in cold:
+        raise TimingError(
+            f"NVBench kept no sample of a lone call: the SM clock was too low in {throttled} of them (power or heat); "
+            "it would have to be timed on a card that is cooler, or alone on its host"
+        )
     gpu = {part: cold[f"nv/cold/time/gpu/{part}"] * 1e6 for part in ("min", "q1", "median", "q3", "max")}
     hot_us = hot["nv/batch/time/gpu/mean"] * 1e6 / calls
     return {
@@ -240,7 +250,7 @@ def summary(measured: dict[str, Any], calls: int, second: Replays) -> dict[str, 
         "cold_max_us": gpu["max"],
         "spread_percent": 100 * (gpu["q3"] - gpu["q1"]) / gpu["median"],
         "samples": int(cold["nv/cold/sample_size"]),
-        "throttled_samples": measured["log"].count("throttled below threshold"),
+        "throttled_samples": throttled,
         "hot_us": hot_us,
         "hot_samples": int(hot["nv/batch/sample_size"]) * calls,
         "second_source_us": second.us,
