@@ -34,7 +34,8 @@ def load(operator: str, kernel: str, workload):
     target = "sm_{}{}a".format(*torch.cuda.get_device_capability())
     variant = module.variants(workload, target)[0]
     folder = BUILDS / operator / kernel / target / variant.id
-    assert (folder / "build.json").exists(), f"{folder} is missing; make it with: snakemake --cores 2 compiled"
+    command = "snakemake --cores 2 compiled --config 'compile={baked_sizes: all}'"
+    assert (folder / "build.json").exists(), f"{folder} is missing; make it with: {command}"
     if folder not in _loaded:
         _loaded[folder] = LoadedBuild(folder)
     return _loaded[folder], variant
