@@ -51,14 +51,24 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """A kernel's variant on a workload, and everything that was measured of it."""
+class NamedCase:
+    """A kernel's variant, {"id", "params"}, on a workload, with the workload's fields."""
 
     operator: str
     kernel: str
     variant: dict[str, Any]
     workload: str
     parameters: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.operator}/{self.kernel}/{self.variant['id']}/{self.workload}"
+
+
+@dataclass(frozen=True)
+class Recorded(NamedCase):
+    """A case for a target, and everything that was measured of it."""
+
     target: str
     measured: tuple[Measured, ...]
     dsl: str = "cute"
@@ -85,10 +95,6 @@ class Recorded:
     def by_name(self) -> bool:
         """Whether a record of the case lacks the digest of its machine code."""
         return any(origin.machine_code is None for origin in self.origins)
-
-    @property
-    def name(self) -> str:
-        return f"{self.operator}/{self.kernel}/{self.variant['id']}/{self.workload}"
 
     def folder(self, results: Path) -> Path:
         return results / "compile" / self.operator / self.kernel / self.target / self.variant["id"]

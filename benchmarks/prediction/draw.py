@@ -25,7 +25,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 
-from benchmarks.prediction.cases import DSLS, recorded  # noqa: E402  (the project's folders have to be found first)
+from benchmarks.prediction.cases import DSLS, NamedCase, recorded  # noqa: E402  (the project's folders have to be found first)
 from cutesnake.catalog import load_kernel, load_operator, make_workload  # noqa: E402
 from cutesnake.plan.sweep import Sweep, make_sweep, read_sweep  # noqa: E402
 
@@ -36,21 +36,6 @@ GRAIN = 64
 MOST_FLOPS, MOST_BYTES = 8e10, 2e8
 TRIES = 200  # of an operator, in a round
 ALSO = {"gemm_epilogue": {"activation": ["identity", "relu", "silu"]}}  # what a sweep leaves at its default
-
-
-@dataclasses.dataclass(frozen=True)
-class Drawn:
-    """One case: of an operator's kernel the variant, and the workload's fields."""
-
-    operator: str
-    kernel: str
-    variant: dict[str, Any]
-    workload: str
-    parameters: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        return f"{self.operator}/{self.kernel}/{self.variant['id']}/{self.workload}"
 
 
 def operators() -> list[str]:
@@ -68,7 +53,7 @@ def _drawable(operator: str, kernel: str) -> bool:
     return module.DSL in DSLS and TARGET in module.TARGETS
 
 
-def draw(sweep: Sweep, chance: random.Random) -> Drawn | None:
+def draw(sweep: Sweep, chance: random.Random) -> NamedCase | None:
     """A case of an operator; None where what was drawn is refused, or is too large."""
     entry = {**ALSO.get(sweep.operator, {}), **chance.choice(sweep.workload_entries)}
     one = {key: chance.choice(value) if isinstance(value, list) else value for key, value in entry.items()}
@@ -92,10 +77,10 @@ def draw(sweep: Sweep, chance: random.Random) -> Drawn | None:
         return None
     variant = chance.choice(variants)
     named = {"id": variant.id, "params": dict(variant.params)}
-    return Drawn(sweep.operator, kernel, named, workload.id, dataclasses.asdict(workload))
+    return NamedCase(sweep.operator, kernel, named, workload.id, dataclasses.asdict(workload))
 
 
-def cases(seed: int, count: int, known: set[str]) -> Iterator[Drawn]:
+def cases(seed: int, count: int, known: set[str]) -> Iterator[NamedCase]:
     chance, seen = random.Random(seed), set(known)
     names = operators()
     sweeps = {name: make_sweep(name, read_sweep(name, {})) for name in names}
@@ -114,7 +99,7 @@ def cases(seed: int, count: int, known: set[str]) -> Iterator[Drawn]:
             raise SystemExit("draw.py: no operator has another case; ask for fewer with --count")
 
 
-def configuration(drawn: list[Drawn]) -> dict[str, Any]:
+def configuration(drawn: list[NamedCase]) -> dict[str, Any]:
     """A configuration whose builds are those of the cases, and others."""
     sweeps: dict[str, Any] = {}
     for case in drawn:

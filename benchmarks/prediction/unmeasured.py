@@ -104,8 +104,8 @@ def swept(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
 def listed(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
     """Cases that draw.py has drawn and that were built, in its order, for every card."""
     for drawn in json.loads(path.read_text()):
-        names = [drawn[key] for key in ("operator", "kernel", "variant", "workload", "parameters")]
-        case = Recorded(*names, TARGET, (), load_kernel(drawn["operator"], drawn["kernel"]).DSL)
+        dsl = load_kernel(drawn["operator"], drawn["kernel"]).DSL
+        case = Recorded(**drawn, target=TARGET, measured=(), dsl=dsl)
         if (case.folder(results) / "build.json").exists():
             yield case, list(CARDS.values())
 
