@@ -80,9 +80,18 @@ onstart:
         hand_on_plan()
         take_turns()
         serve_jobs()
-        look_when_jobs_end()
-    except (folder.FolderError, travel.TravelError, private.PrivateError) as error:
+        if workflow.resource_settings.nodes is None:
+            snakemake_patches.look_when_jobs_end(workflow)
+    except AT_START as error:
         raise WorkflowError(str(error)) from None
+    if told := snakemake_patches.other_version():
+        logger.warning(told)
+
+
+# Not where there was nothing to do. A cell that failed is a row of the report, and ends no run.
+onsuccess:
+    if told := failures.line(RECORDS_MADE, PLAN.broken, f"results/{FRONT_PAGE}"):
+        logger.warning(told)
 
 
 rule compiled:

@@ -122,6 +122,11 @@ def test_each_is_a_row_with_its_reason_and_everything_else_goes_on(fresh, newcom
     settings += ["compile={max_seconds: 20}", "simulation={extent: none}"]
     done = snakemake(fresh, "--config", *settings, HOME=str(newcomer))
     assert done.returncode == 0, done.stdout + done.stderr
+    (told,) = [line for line in done.stderr.splitlines() if line.startswith("Failed: ")]
+    assert told.startswith(
+        f"Failed: {len(WRONG_CONTRACTS)} kernels that cannot be loaded, {len(WRONG_BUILDS)} of 12 builds"
+    )
+    assert "results/mla_report.html" in told
     plan = json.loads((fresh / "results/plan/elementwise_add.json").read_text())
     reasons = {decision["kernel"]: decision["build"]["reason"] for decision in plan["decisions"]}
     builds = (fresh / "results/compile/elementwise_add").glob("*/*/*/build.json")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,15 @@ def test_a_path_that_is_not_planned_names_the_nearest_that_is(built, path, words
 
 
 @pytest.mark.slow
+def test_no_processor_is_refused(fresh) -> None:
+    """Snakemake would wait for ever."""
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--cores", "0"], cwd=fresh, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode != 0 and "--cores 0 leaves no processor for any job" in done.stderr
+
+
+@pytest.mark.slow
 def test_the_locale_does_not_matter(project) -> None:
     for name in ("mla_report.html", "compare/elementwise_add.json", "plan/elementwise_add.json"):
         (project / "results" / name).unlink()
@@ -119,6 +129,15 @@ def test_an_option_that_is_there_twice_is_refused(option, tmp_path) -> None:
     value = {"--configfile": str(path), "--config": "targets=[]"}[option]
     with pytest.raises(SystemExit, match=f"{option} is there twice, and Snakemake would take the last one alone"):
         given.check([option, value, "-n", f"{option}={value}"])
+
+
+def test_every_profile_has_the_files_looked_at_in_the_same_way() -> None:
+    """A template can include no other file, so the lines stand in each."""
+    blocks = {
+        re.search(r"^__use_yte__.*?(?=\n\n)", path.read_text(), re.DOTALL | re.MULTILINE).group()
+        for path in (ROOT / "profiles").glob("*/config.yaml")
+    }
+    assert len(blocks) == 1 and "given.check(sys.argv[1:])" in blocks.pop()
 
 
 def test_what_can_be_read_once_only_is_left_to_snakemake() -> None:

@@ -8,13 +8,8 @@ import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
-from snakemake.jobs import GroupJob
-from snakemake.persistence import PersistenceBase
-from snakemake.script import PythonScript
-from snakemake.spawn_jobs import SpawnedJobArgsFactory
-from snakemake_interface_executor_plugins.settings import ExecMode
 
-from cutesnake import fault, folder, forks, record, turns
+from cutesnake import failures, fault, folder, forks, record, snakemake_patches, turns
 from cutesnake.build import apart
 from cutesnake.catalog import load_kernel
 from cutesnake.change import baseline
@@ -31,8 +26,12 @@ FORESEEN = (
     nodes.NodesError,
     travel.TravelError,
 )
+AT_START = (folder.FolderError, travel.TravelError, private.PrivateError, snakemake_patches.OtherSnakemakeError)
 
 fault.use_utf8()
+cores = workflow.resource_settings.cores
+if workflow.is_main_process and workflow.resource_settings.nodes is None and cores is not None and cores < 1:
+    raise WorkflowError(f"--cores {cores} leaves no processor for any job: say --cores 1, more, or all")
 try:
     handed_on = travel.take_name(config) if not workflow.is_main_process else None
     configuration.read_again(config, workflow.configfiles, travel.others(workflow.config_settings.config_args or ()))
@@ -92,7 +91,7 @@ def serve_jobs():
     built_with = {(load_kernel(build.operator, build.kernel).DSL, build.target) for build in PLAN.builds.values()}
     builders = sorted(apart.kind_of(dsl, target) for dsl, target in built_with)
     forks.start(["scripts", "host", "pages", "pictures", "simulator", *builders])
-    PythonScript._execute_cmd = forked_scripts(PythonScript._execute_cmd)
+    snakemake_patches.replace(snakemake_patches.SCRIPT, forked_scripts)
     told_to_end = signal.getsignal(signal.SIGINT)
 
     def end(number, frame):
@@ -101,16 +100,6 @@ def serve_jobs():
 
     if callable(told_to_end):  # else it is ignored, and shall be
         signal.signal(signal.SIGINT, end)
-
-
-def look_when_jobs_end():
-    """Have Snakemake look for jobs to start when one has ended, and at no other time.
-
-    Its limit of jobs a second has it look once more a second after every look: after hundreds of jobs hundreds of times
-    a second, for which it took as much processor time as many jobs. Jobs on this machine need no such limit.
-    """
-    if workflow.resource_settings.nodes is None:
-        workflow.scheduler.job_rate_limiter = None
 
 
 def share_out_cards():
@@ -127,56 +116,6 @@ def share_out_cards():
     workflow.register_resource("gpu", count + cards.started_ahead(count, workflow.resource_settings.cores or 1))
 
 
-def tell_jobs():
-    """Have Snakemake tell a job what it leaves out: how groups are made, and to go on where a job of a group fails.
-
-    Slurm's plugin has one process start another in a job; both must make the same group of it.
-    """
-    told = SpawnedJobArgsFactory.general_args
-
-    def told_more(factory, *arguments, **named):
-        return f"{told(factory, *arguments, **named)} --keep-going {factory.get_group_args()}"
-
-    SpawnedJobArgsFactory.general_args = told_more
-
-
-def keep_what_is_finished():
-    """Have Snakemake keep what was finished of a group that failed; it would remove all that the group makes.
-
-    Files of jobs that were not reached are marked as incomplete, the marks of finished ones were taken away.
-    """
-    end_as_one = GroupJob.postprocess
-
-    async def end(group, error=False, **options):
-        if not error:
-            return await end_as_one(group, **options)
-        for job in group:
-            there = all([await file.exists() for file in job.output])
-            failed = not there or await workflow.persistence.incomplete(job)
-            await job.postprocess(error=bool(failed), check_output_mtime=False)
-
-    GroupJob.postprocess = end
-
-
-def note_what_was_made():
-    """Have Snakemake note, in the process that does a job elsewhere, what its files were made from.
-
-    It leaves that to the main process, which may have been killed by the time the job ends: files of which nothing is
-    noted would count as fresh for ever.
-    """
-    finished = PersistenceBase.finished
-
-    async def noted(persistence, job):
-        settings = workflow.workflow_settings
-        mode, settings.exec_mode = settings.exec_mode, ExecMode.DEFAULT
-        try:
-            await finished(persistence, job)
-        finally:
-            settings.exec_mode = mode
-
-    PersistenceBase.finished = noted
-
-
 def do_group():
     """Do the jobs of a group as the main process does those of this machine, on as many processors as Slurm gave."""
     if "--local-groupid" in sys.argv:
@@ -185,18 +124,21 @@ def do_group():
         serve_jobs()
 
 
-if workflow.resource_settings.nodes is not None:
-    tell_jobs()
-    keep_what_is_finished()
-if workflow.is_main_process:
-    share_out_cards()
-else:
-    take_turns()
-    forks.stop()
-    os.environ[record.NODE] = platform.node()
-    if workflow.resource_settings.nodes is None:  # else this process only starts the one that does the job
-        note_what_was_made()
-        do_group()
+try:
+    if workflow.resource_settings.nodes is not None:
+        snakemake_patches.tell_jobs_of_groups()
+        snakemake_patches.keep_what_is_finished(workflow)
+    if workflow.is_main_process:
+        share_out_cards()
+    else:
+        take_turns()
+        forks.stop()
+        os.environ[record.NODE] = platform.node()
+        if workflow.resource_settings.nodes is None:  # else this process only starts the one that does the job
+            snakemake_patches.note_what_was_made(workflow)
+            do_group()
+except snakemake_patches.OtherSnakemakeError as error:
+    raise WorkflowError(str(error)) from None
 
 
 def hand_on_plan():
