@@ -88,6 +88,9 @@ class Figures:
     l2_latency: float
     dram_latency: float
     l1_bytes_per_cycle: float
+    local_latency: float
+    local_bytes_per_cycle: float
+    local_store_bytes_per_cycle: float
     load_bytes_per_cycle: float
     store_bytes_per_cycle: float
     l2_gb_per_s: float

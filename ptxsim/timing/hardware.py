@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING
 from ..warp import RUNNING
 from .device import Figures
 from .l1_cache import L1Cache
+from .local_memory import LocalMemory
 from .machine_code import Op
+from .slots import Slots
 
 if TYPE_CHECKING:
     from ..barriers import Wait
@@ -36,29 +39,6 @@ class Server:
         self.free = max(self.free, at) + cycles
         self.busy += cycles
         return self.free
-
-
-class Slots:
-    """A pipe that takes one instruction every so many cycles; later requests may fill the gaps earlier ones left."""
-
-    __slots__ = ("cycles", "taken")
-
-    def __init__(self, cycles: float) -> None:
-        self.cycles = max(cycles, 0.25)
-        self.taken: set[int] = set()
-
-    def take(self, at: float) -> float:
-        """The first time from `at` on at which the pipe takes an instruction."""
-        slot = int(at / self.cycles)
-        taken = self.taken
-        if slot not in taken:
-            taken.add(slot)
-            return at
-        slot += 1
-        while slot in taken:
-            slot += 1
-        taken.add(slot)
-        return slot * self.cycles
 
 
 class CodeCache:
@@ -122,8 +102,13 @@ class Scheduler:
 class SM:
     """One multiprocessor."""
 
-    def __init__(self, figures: Figures, sharers: int, l1_bytes: float) -> None:
-        """`sharers` says how many SMs of its pair (a TPC) load by TMA at the same time (1 or 2)."""
+    def __init__(
+        self, figures: Figures, sharers: int, l1_bytes: float, l2_rates: tuple[float, float] = (math.inf, math.inf)
+    ) -> None:
+        """`sharers` says how many SMs of its pair (a TPC) load by TMA at the same time (1 or 2).
+
+        `l2_rates` are its part of L2's bandwidth for reads and writes, in bytes a cycle.
+        """
         f = figures
         self.figures = f
         self.schedulers = [Scheduler(f) for _ in range(int(f.schedulers_per_sm))]
@@ -140,6 +125,7 @@ class SM:
         self.under_way: deque[tuple[float, float]] = deque()  # ordinary loads: when done, bytes
         self.under_way_bytes = 0.0
         self.l1, self.l1_cycles = L1Cache(l1_bytes), Server(1.0)
+        self.local = LocalMemory(f, self.l1, *l2_rates)
         self.network = Server(f.dsm_bytes_per_cycle)
         self.tensor = Server(1.0)  # cycles of the tensor cores as one (tcgen05)
         self.tensor_busy = 0.0  # cycles in which all tensor cores worked, for wgmma counted in quarters
@@ -165,6 +151,7 @@ class WarpClock:
     asleep: tuple[float, Wait | None] | None = None  # since when, at what
     scheduled: bool = False  # whether it stands in the calendar
     began: float = 0.0  # when its present stretch of work began, for the timeline
+    place: int = 0  # the warp's number among those that the SM has places for
 
     def runnable(self) -> Fragment | None:
         """The fragment of this warp that goes next: the one at the lowest block."""
@@ -186,7 +173,7 @@ class WarpClock:
         """
         t, boards, scheduler, pipes = self.time, self.boards, self.scheduler, self.scheduler.pipes
         issue, ready = scheduler.issue, self.ready
-        for unit, pipe, _cycles, latency, stall, waits, sets, frees, line, address, reads, writes in ops:
+        for unit, pipe, _cycles, latency, stall, waits, sets, frees, line, address, reads, writes, slot in ops:
             if address >= 0:
                 if address >> 7 != self.address >> 7:
                     t += self.sm.code.fetch(address >> 7)
@@ -206,7 +193,9 @@ class WarpClock:
                 boards[frees] = t + _OPERANDS_READ
             if sets >= 0 or writes:
                 end = t + latency
-                if line in done and unit in _BY_MEMORY:
+                if slot is not None:
+                    end, t = self.sm.local.access(self.place, slot, t)
+                elif line in done and unit in _BY_MEMORY:
                     end = t + done[line]
                 if unit == "shared" and line in passes:
                     late = self._through_banks(t, passes[line])
@@ -216,6 +205,8 @@ class WarpClock:
                     boards[sets] = end
                 for register in writes:
                     ready[register] = end
+            elif slot is not None:
+                t = self.sm.local.access(self.place, slot, t)[1]
             elif unit == "shared" and line in passes:
                 t += max(self._through_banks(t, passes[line]) - _SHARED_QUEUE, 0.0)
             t += stall
@@ -238,4 +229,4 @@ class WarpClock:
         return last - at
 
 
-_BY_MEMORY = frozenset({"global", "tensor", "local", "shared"})
+_BY_MEMORY = frozenset({"global", "tensor", "shared"})

@@ -15,7 +15,7 @@ from ..pending import results_and_sources
 from ..program import Block
 from ..syntax import Instruction
 from .device import Figures
-from .sass import Code, SassOp
+from .sass import Code, SassOp, Slot
 
 if TYPE_CHECKING:
     from .timed_program import TimedProgram
@@ -49,7 +49,8 @@ class Op(NamedTuple):
     It needs `pipe` for `cycles`, and its result is there after `latency` unless the memory system says when (units
     "shared", "global" and "tensor", told apart by the PTX line). `waits` are scoreboards it waits for, `sets` the one
     for its result and `frees` the one for its operands (-1: none); `reads` and `writes` are PTX registers where there
-    is no machine code. `address` is where it stands, -1 where that is not known.
+    is no machine code. `address` is where it stands, -1 where that is not known; `slot` is the place of an access to
+    local memory, None of others and where there is no machine code.
     """
 
     unit: str
@@ -64,6 +65,7 @@ class Op(NamedTuple):
     address: int
     reads: tuple[Register, ...] = ()
     writes: tuple[Register, ...] = ()
+    slot: Slot | None = None
 
 
 class Costs:
@@ -99,7 +101,7 @@ class Costs:
         pipe, cycles, latency = self.pipes[op.unit]
         waits = tuple(k for k in range(6) if op.waits >> k & 1)
         stall = max(op.stall, 1)
-        return Op(op.unit, pipe, cycles, latency, stall, waits, op.sets, op.frees, op.line, op.address)
+        return Op(op.unit, pipe, cycles, latency, stall, waits, op.sets, op.frees, op.line, op.address, slot=op.slot)
 
     def of_ptx(self, ins: Instruction, unit: str) -> Op:
         pipe, cycles, latency = self.pipes[unit]

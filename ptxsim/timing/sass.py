@@ -20,6 +20,11 @@ SIZE = 16  # bytes of an instruction
 _NO_SCOREBOARD = 7
 _EXIT, _WARPGROUP = 0x14D, 0x1C5  # the latter: WARPGROUP.ARRIVE before products, WARPGROUP.DEPBAR for their end
 _WGMMA = (0x1F0, 0x1F3)  # HGMMA, QGMMA
+_STORE_LOCAL = 0x187
+_STACK, _LAST_USE = (
+    1,
+    3,
+)  # the register with the stack's address; what LDL.LU has where other loads have how L1 keeps it
 _SIZED, _REGISTER_COUNT = 4, 0x2F  # of attributes in .nv.info
 # The units that matter to the clock, and the opcodes (bits 0 to 8) of sm_90 and sm_100 that go to them. What is not
 # listed is an instruction of the ordinary arithmetic pipe.
@@ -47,10 +52,22 @@ _UNITS: dict[str, tuple[int, ...]] = {
 _UNIT_OF = {code: unit for unit, codes in _UNITS.items() for code in codes}
 
 
+class Slot(NamedTuple):
+    """Where on a thread's stack an access to local memory goes: its first 4-byte word and how many.
+
+    Word -1 is a place that is known only when the kernel runs. `last` says that what was stored is not needed any more.
+    """
+
+    word: int
+    words: int
+    store: bool
+    last: bool
+
+
 class SassOp(NamedTuple):
     """One instruction: where it is, its unit, cycles to stall, scoreboards set (-1: none) and waited for, PTX line.
 
-    `predicated` says that it is executed under a predicate.
+    `predicated` says that it is executed under a predicate, `slot` is the place of an access to local memory.
     """
 
     address: int
@@ -62,6 +79,7 @@ class SassOp(NamedTuple):
     waits: int
     line: int
     predicated: bool
+    slot: Slot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +196,19 @@ def _decode(code: bytes, lines: dict[int, int]) -> tuple[SassOp, ...]:
                 control >> 11 & 63,
                 line,
                 low >> 12 & 15 != 7,
+                _slot(opcode, low, high) if _UNIT_OF.get(opcode) == "local" else None,
             )
         )
     return tuple(out)
+
+
+def _slot(opcode: int, low: int, high: int) -> Slot:
+    """The place of an LDL or STL, whose offset is a signed number of 24 bits."""
+    size = max(high >> 9 & 7, 4) - 4  # 4 bytes (or fewer), 8, 16
+    offset = (low >> 40) - (1 << 24) * (low >> 63)
+    on_stack = low >> 24 & 255 == _STACK and not high >> 27 & 1  # not by a uniform register, too
+    last = opcode != _STORE_LOCAL and high >> 20 & 7 == _LAST_USE
+    return Slot(offset >> 2 if on_stack and offset >= 0 else -1, 1 << size, opcode == _STORE_LOCAL, last)
 
 
 def _ptx_lines(data: bytes, sections: list[_Section]) -> dict[str, dict[int, int]]:

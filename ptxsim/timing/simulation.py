@@ -34,6 +34,14 @@ class Ran:
     drained: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """Where on its SMs a cluster runs: the place's number, and registers for each CTA."""
+
+    number: int
+    registers: list[RegisterFile]
+
+
 class Simulation:
     """Clusters that share SMs, a place for each that runs at once; the next takes a place that becomes free."""
 
@@ -43,7 +51,9 @@ class Simulation:
         self.machine, self.memory, self.recorder = machine, memory, recorder
         self.figures = machine.card.figures
         cx, cy, cz = machine.launch.cluster
-        self.sms = [SM(self.figures, sharers, placement.l1_bytes) for _ in range(cx * cy * cz)]
+        size = cx * cy * cz
+        rates = (memory.l2.rate / size, memory.l2_writes.rate / size)
+        self.sms = [SM(self.figures, sharers, placement.l1_bytes, rates) for _ in range(size)]
         if machine.code is not None:
             for sm in self.sms:
                 sm.code.warm(-(-machine.code.size // 128))
@@ -53,10 +63,10 @@ class Simulation:
         self.ran: list[Ran] = []
         kernel, warps = machine.launch.kernel, machine.launch.warps
         self.free = [
-            [RegisterFile(kernel.registers, 32 * warps) for _ in range(cx * cy * cz)]
-            for _ in range(max(placement.places, 1))
+            Place(n, [RegisterFile(kernel.registers, 32 * warps) for _ in range(size)])
+            for n in range(max(placement.places, 1))
         ]
-        self.living: dict[TimedCluster, tuple[int, list[RegisterFile]]] = {}
+        self.living: dict[TimedCluster, tuple[int, Place]] = {}
         self.polls = 0
         self.awaited: float | None = None  # when the first cluster waits for the grid before this one
         self.triggered: float | None = None  # when the last one lets the next grid start
@@ -118,16 +128,16 @@ class Simulation:
         return None
 
     def _start(self, number: int, indices: list[Dim3]) -> None:
-        pool = self.free.pop()
-        cluster = TimedCluster(self, indices, pool, self.sms)
-        self.living[cluster] = (number, pool)
+        place = self.free.pop()
+        cluster = TimedCluster(self, indices, place, self.sms)
+        self.living[cluster] = (number, place)
 
     def _end(self, cluster: TimedCluster) -> None:
-        number, pool = self.living.pop(cluster)
+        number, place = self.living.pop(cluster)
         end = max([clock.time for clock in cluster.clocks.values()])
         for clock in cluster.clocks.values():
             self.recorder.ended(clock, clock.time)
         for cta in cluster.ctas:
             cta.finish()
-        self.free.append(pool)
+        self.free.append(place)
         self.ran.append(Ran(number, cluster.begin, end, max(end, cluster.drained)))

@@ -11,7 +11,6 @@ from ..barriers import MBarrier
 from ..cluster import Cluster
 from ..launch import Dim3
 from ..program import Block
-from ..registers import RegisterFile
 from ..warp import PARTED, RUNNING, WAITING, Fragment
 from ..work import Pipe, Task
 from .engines import Engines, skip
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from ..cta import CTA
     from ..memory import Access, Allocation
     from ..syntax import Instruction
-    from .simulation import Simulation
+    from .simulation import Place, Simulation
 
 _POLL = 16.0  # cycles that a warp which polls lets pass besides its instructions
 
@@ -32,7 +31,7 @@ _POLL = 16.0  # cycles that a warp which polls lets pass besides its instruction
 class TimedCluster(Cluster):
     """CTAs on SMs of their own (`sms`, by rank). `now` is the time of what is being done."""
 
-    def __init__(self, simulation: Simulation, indices: list[Dim3], pool: list[RegisterFile], sms: list[SM]) -> None:
+    def __init__(self, simulation: Simulation, indices: list[Dim3], place: Place, sms: list[SM]) -> None:
         self.simulation, self.sms = simulation, sms
         self.figures = simulation.figures
         self.now = self.begin = self.drained = simulation.now
@@ -43,7 +42,7 @@ class TimedCluster(Cluster):
         self.visible: dict[MBarrier, float] = {}  # when the latest phase of a barrier can be seen
         self.latencies: dict[int, float] = {}  # of the block's accesses, by PTX line
         self.passes: dict[int, float] = {}
-        super().__init__(simulation.machine, indices, pool)
+        super().__init__(simulation.machine, indices, place.registers)
         watcher = Watcher(self)
         self.observer = Both(watcher, self.observer) if simulation.machine.checks else watcher
         self.engines = Engines(self)
@@ -52,11 +51,12 @@ class TimedCluster(Cluster):
             if not simulation.machine.numerics:
                 cta.shared.fill(0)
             for f in cta.fragments:
-                self.clocks[cta.rank, f.lo >> 5] = self._clock(cta, f)
+                self.clocks[cta.rank, f.lo >> 5] = self._clock(cta, f, place.number)
 
-    def _clock(self, cta: CTA, f: Fragment) -> WarpClock:
+    def _clock(self, cta: CTA, f: Fragment, place: int) -> WarpClock:
         sm, warp = self.sms[cta.rank], f.lo >> 5
         clock = WarpClock(sm, sm.schedulers[warp % len(sm.schedulers)], cta, warp, self.now, f)
+        clock.place = place * _MOST_WARPS + warp
         self.simulation.at(clock.time, clock)
         return clock
 
@@ -263,6 +263,7 @@ class TimedCluster(Cluster):
         self.waited = max(self.waited, clock.stored if stores else clock.loaded)
 
 
+_MOST_WARPS = 32  # of a CTA
 _STORE_BUFFER = 8192.0  # bytes of ordinary stores that may be on their way before a warp has to wait
 
 
