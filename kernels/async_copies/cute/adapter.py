@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Variant, not_baked
+from kernels.async_copies.cute.tile import COLUMNS, ROWS
 
 if TYPE_CHECKING:
     from kernels.async_copies.operator import Workload
 
 TARGETS = {target: ("TMA",) for target in ("sm_90a", "sm_100a", "sm_103a")}
 FUNCTION = "async_copies"
-ROWS, COLUMNS = 32, 64  # of a CTA's tile
 
 
 @not_baked

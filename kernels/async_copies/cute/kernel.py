@@ -9,7 +9,7 @@ from cutlass.cute.nvgpu import cpasync
 from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
 from cutlass.utils import SmemAllocator, TensorMapManager, TensorMapUpdateMode
 
-from kernels.async_copies.cute.adapter import COLUMNS, ROWS
+from kernels.async_copies.cute.tile import COLUMNS, ROWS
 
 THREADS = 128
 TILE = (ROWS, COLUMNS)

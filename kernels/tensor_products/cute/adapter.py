@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.tensor_products.cute.tile import COLUMNS, ROWS, STAGE_BYTES
 
 if TYPE_CHECKING:
     from kernels.tensor_products.operator import Inputs, Outputs, Workload
 
 TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
 FUNCTION = "tensor_products"
-ROWS, COLUMNS = 128, 256  # of D, per CTA and of its tile
-STAGE_BYTES = 128  # of K
 
 
 @not_baked

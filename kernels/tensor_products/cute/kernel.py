@@ -11,7 +11,7 @@ from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
 from cutlass.utils import SmemAllocator
 
 from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
-from kernels.tensor_products.cute.adapter import COLUMNS, ROWS, STAGE_BYTES
+from kernels.tensor_products.cute.tile import COLUMNS, ROWS, STAGE_BYTES
 
 THREADS = 128
 TENSOR_MEMORY_COLUMNS = 512  # all: sums in the first half, scales behind them
