@@ -19,7 +19,7 @@ from cutesnake.compare.comparison import compare
 from cutesnake.plot import plot
 from cutesnake.report import Contents, cards, render
 from cutesnake.report.comparison import tables
-from cutesnake.report.ran import summary
+from cutesnake.report.ran import summary, totals
 from cutesnake.report.words import Notes, signed, state, where
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -132,13 +132,24 @@ def test_what_ran_has_counts_and_the_numbers_of_its_reasons(none):
     text = Page(none).text
     assert "No GPU here: no NVIDIA driver is installed." in text
     assert "13 of 15 ✕ builds compiled 2 failed" in text
-    assert "0 of 60 ◐ cases checked on a GPU 1 checked by simulation" in text
+    assert "0 of 60 ◐ cases checked on a GPU 1 right by simulation" in text
     assert "2 of 2 failed" in text
     numbers = {reason: number for number, reason in reasons(none).items()}
     assert f"not checked, timed or profiled {numbers[sample.NO_GPU]}" in text
     assert f"4 workloads left out {numbers[sample.ONLY_FP16]}" in text
     assert f"not built {numbers['not written for sm_90a: it is for sm_100a']}" in text
     assert f"did not compile {numbers['TileError: <b>tile</b> of 512 columns does not fit']}" in text
+
+
+def test_checks_that_failed_by_simulation_are_not_counted_as_failed_on_a_card():
+    compared = compare(sample.evidence())
+    row = next(row for row in compared["coverage"] if row["correctness"]["simulated"])
+    row["correctness"]["failed"] = 2
+    (tile,) = [tile for tile in totals([compared]) if tile["words"] == "cases checked on a GPU"]
+    assert tile["extra"] == "1 right and 2 failed by simulation"
+    row["cards"]["correctness"].append({"kind": "live", "device": "NVIDIA H200", "ok": 0, "failed": 2})
+    (tile,) = [tile for tile in totals([compared]) if tile["words"] == "cases checked on a GPU"]
+    assert tile["extra"] == "2 failed, 1 right by simulation"
 
 
 def test_every_reason_is_said_once_and_every_number_leads_to_one(none, gpu):

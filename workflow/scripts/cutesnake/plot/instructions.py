@@ -49,7 +49,7 @@ def draw_instructions(evidence: Evidence) -> Drawing:
             said = f"of {int(counts.loc[name].sum()):,}, beside {int(other[name]):,} other"
             place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
             axis.annotate(said, (100, row), fontsize=8.5, color=SOFT, **place)
-        axis.invert_yaxis()
+        axis.set_ylim(len(counts) - 0.5, -0.5)
         axis.set(xlim=(0, 100), xlabel="percent of the instructions of these classes")
         axis.tick_params(axis="y", length=0, labelcolor=INK)
         axis.spines["left"].set_visible(False)

@@ -101,22 +101,29 @@ def _rows(axis: Axes, rows: list[tuple[str, Record]], narrow: bool) -> None:
         if narrow:
             said = name.replace("\n", " on ")
             axis.text(0, place - 0.32, said, transform=axis.get_yaxis_transform(), va="bottom", fontsize=8)
-    axis.axvline(1, color=INK, linewidth=1)
+    if narrow:  # not through the names
+        ends = [[place + end for place in range(len(rows))] for end in (-0.3, 0.3)]
+        axis.vlines([1] * len(rows), *ends, color=INK, linewidth=1)
+    else:
+        axis.axvline(1, color=INK, linewidth=1)
     axis.set_yticks([] if narrow else range(len(rows)), [] if narrow else [name for name, _ in rows])
     axis.set_ylim(len(rows) - 0.5, -0.75)
     _scale(axis, rows, narrow)
 
 
 def _point(axis: Axes, place: int, speed: Record, key: str) -> None:
+    """The mean, from the least to the most, with its figure at the end that is away from the line at 1."""
     colour, marker, offset = STYLES[key]
     y = place - offset
+    left = speed["most"] < 1
     axis.plot([speed["least"], speed["most"]], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
     axis.plot([speed["mean"]], [y], marker=marker, markersize=6.5, color=colour, linestyle="none")
     axis.annotate(
         f"{speed['mean']:.2f}",
-        (speed["most"], y),
-        (5, 0),
+        (speed["least" if left else "most"], y),
+        (-5 if left else 5, 0),
         textcoords="offset points",
+        ha="right" if left else "left",
         va="center",
         fontsize=8.5,
         color=colour,
@@ -125,7 +132,7 @@ def _point(axis: Axes, place: int, speed: Record, key: str) -> None:
 
 def _scale(axis: Axes, rows: list[tuple[str, Record]], narrow: bool) -> None:
     speeds = [entry[key][end] for _, entry in rows for key in STYLES for end in ("least", "most")]
-    low, high = min(*speeds, 0.9) / 1.08, max(*speeds, 1.1) * 1.18
+    low, high = min(*speeds, 0.9) / 1.18, max(*speeds, 1.1) * 1.18
     ticks = FINE if high / low < 6 and not narrow else COARSE
     axis.set_xscale("log")
     axis.set_xlim(low, high)
@@ -134,7 +141,8 @@ def _scale(axis: Axes, rows: list[tuple[str, Record]], narrow: bool) -> None:
     axis.xaxis.set_minor_locator(NullLocator())
     parts = ("time of cuTile over time of CuTe;", "left of 1 cuTile is the faster, right of it CuTe DSL")
     axis.set_xlabel(("\n" if narrow else " ").join(parts))
-    axis.grid(True, axis="x", color=LINE)
+    if not narrow:
+        axis.grid(True, axis="x", color=LINE)
     axis.tick_params(axis="y", length=0, labelcolor=INK)
     axis.tick_params(axis="x", labelcolor=SOFT)
     axis.spines["left"].set_visible(False)

@@ -30,6 +30,7 @@ from cutesnake.plot.style import (
 
 STYLES = ("-", "--", ":", "-.")
 APART = 5  # points
+NAMES_HIGH, NAMES_WIDE = 32, 0.25  # the name of a band of workloads: its height in points, its share of a panel's width
 FILLS = {"measured": "full", "predicted": "none"}
 
 
@@ -46,15 +47,16 @@ def draw_roofline(evidence: Evidence) -> Drawing:
     found = kernel_looks(evidence)
     with styled():
         figure, axes = lay_out(len(devices), (5.2, 3.8), (0.6, 0.7), "FLOP per byte of unavoidable traffic", "TFLOP/s")
+        levels = 1
         for axis, device in zip(axes, devices, strict=True):
             mine = table[table["device"] == device]
             _panel(axis, mine, device, _span(table))
-            _name_workloads(axis, mine, evidence)
+            levels = max(levels, _name_workloads(axis, mine, evidence))
             if not points.empty:
                 _measured(axis, points[points["device"] == device], found)
             axis.tick_params(labelbottom=True)
         lowest = min([axes[0].get_ylim()[0], *([] if points.empty else points["y"])])
-        axes[0].set_ylim(bottom=lowest / 4)  # room for the names of the bands
+        axes[0].set_ylim(bottom=lowest / 4**levels)  # room for the names of the bands
         _legend(figure, points, found)
     alt = f"Roofline of {evidence.operator}. " + " ".join(_tell(table[table["device"] == d], d) for d in devices)
     if not points.empty:
@@ -133,24 +135,34 @@ def _panel(axis: Axes, rows: pandas.DataFrame, device: str, span: tuple[float, f
         ticks.set_minor_formatter(NullFormatter())
 
 
-def _name_workloads(axis: Axes, rows: pandas.DataFrame, evidence: Evidence) -> None:
-    """A band from the lowest to the highest intensity of the dtypes that share them, named at the panel's foot."""
+def _name_workloads(axis: Axes, rows: pandas.DataFrame, evidence: Evidence) -> int:
+    """A band from the lowest to the highest intensity of the dtypes that share them, named at the panel's foot.
+
+    Returns how many names stand above each other.
+    """
     bands: dict[tuple[float, float], list[str]] = {}
     for dtype, group in rows.groupby("dtype", sort=False):
         bands.setdefault((group["intensity"].min(), group["intensity"].max()), []).append(dtype)
+    width = NAMES_WIDE * numpy.log(numpy.divide(*axis.get_xlim()[::-1]))
+    middles: list[float] = []
+    levels = 1
     for (low, high), dtypes in bands.items():
+        middles.append(float(numpy.log(low * high)) / 2)
+        above = sum(abs(middle - middles[-1]) < width for middle in middles[:-1])  # names that stand there already
+        levels = max(levels, above + 1)
         axis.axvspan(low / 1.01, high * 1.01, color=LINE, alpha=0.45, linewidth=0, zorder=0)
         ends = [rows[rows["dtype"].eq(dtypes[0]) & rows["intensity"].eq(end)]["workload"] for end in (low, high)]
         axis.annotate(
             "/".join(dtypes) + "\n" + _sizes(evidence, *ends),
             (numpy.sqrt(low * high), 0),
-            (0, 4),
+            (0, 4 + above * NAMES_HIGH),
             xycoords=("data", "axes fraction"),
             textcoords="offset points",
             ha="center",
             fontsize=8,
             color=SOFT,
         )
+    return levels
 
 
 def _sizes(evidence: Evidence, first: pandas.Series, last: pandas.Series) -> str:

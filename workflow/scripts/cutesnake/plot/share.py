@@ -28,5 +28,6 @@ def draw_share(evidence: Evidence, source: Source, target: str) -> Drawing:
         figure,
         f"Share of the roofline on {source.device}, from {table['share'].min():.2f} to {best['share']:.2f}; "
         f"the best is {best['kernel']} at {best['workload']}.",
-        "1.00 is the time that the device's peaks allow. Empty fields were not measured.",
+        "The least time that the device's peaks allow, over the measured one: 1.00 is as fast as can be. Empty fields "
+        "were not measured.",
     )

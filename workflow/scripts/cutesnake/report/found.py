@@ -1,7 +1,7 @@
 """What was found, in five sentences that follow from the comparisons by stated rules; findings about others' kernels.
 
-The sentences answer, in this order: which DSL is faster and by how much; how both stand to everything else that was
-timed; how sure that is; what was not run; whether cards agree.
+The answers stand in this order: which DSL is faster and by how much; how sure that is; what was not run; how both stand
+to everything else that was timed; whether cards agree.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ SIDES = {name: DSL_NAMES[name] for name in ("cute", "cutile")}
 
 
 def found(arch: Record, comparisons: list[Record]) -> list[Record]:
-    """The five sentences, each with the question that it answers."""
+    """The five answers, each with its question."""
     return [
         {"question": "Faster", "text": _faster(comparisons)},
-        {"question": "Beside others", "text": _others(comparisons)},
         {"question": "How sure", "text": _sure(comparisons)},
         {"question": "Not run", "text": _not_run(arch, comparisons)},
+        {"question": "Beside others", "text": _others(comparisons)},
         {"question": "Other cards", "text": other_cards(comparisons)},
     ]
 
@@ -55,16 +55,17 @@ def _faster(comparisons: list[Record]) -> str:
         elif first and _sides(entries) == _sides(first):
             said.append(f"On an {short(card)} each of them goes the same way ({_figures(entries)}).")
         else:
-            said.append(_several(short(card), entries))
+            said.append(_several(short(card), entries, len(comparisons)))
             first = first or entries
     return " ".join(said)
 
 
 def _one_operator(card: str, operator: str, entry: Record) -> str:
     lead = _leader(entry) or ("cute" if entry["warm"]["mean"] >= 1 else "cutile")
-    name = SIDES[lead]
+    other = next(name for side, name in SIDES.items() if side != lead)
+    both = f"the best {SIDES[lead]} kernel of {operator} beside the best {other} one"
     warm, cold = (_said(entry[key], lead) for key in ("warm", "cold"))
-    return f"On an {card}, {operator} in {name} against the other DSL, best kernel of each: warm {warm}; cold {cold}."
+    return f"On an {card} {both}: warm {warm}; cold {cold}."
 
 
 def _said(speed: Record, lead: str) -> str:
@@ -75,7 +76,7 @@ def _said(speed: Record, lead: str) -> str:
     counts = f"ahead on {speed[ahead]} of {plural(_rows(speed), 'workload')}"
     counts += f", equal on {speed['equal']}" * bool(speed["equal"])
     counts += f", behind on {speed[behind]}" * bool(speed[behind])
-    return f"{mean:.2f} times as fast in the geometric mean ({least:.2f} to {most:.2f}; {counts})"
+    return f"{mean:.2f} times as fast ({least:.2f} to {most:.2f}; {counts})"
 
 
 def _leader(entry: Record) -> str | None:
@@ -94,7 +95,7 @@ def _sides(entries: list[tuple[str, Record]]) -> dict[str, str | None]:
 def _figures(entries: list[tuple[str, Record]]) -> str:
     """How many times as fast the leader of each operator is, warm and cold, the clearest first.
 
-    A mean that a few workloads make, while the leader is behind on more, is said to be one.
+    A mean that a few workloads make, while the leader is behind on as many, is said to be one.
     """
     ratios = []
     for operator, entry in entries:
@@ -109,13 +110,17 @@ def _figures(entries: list[tuple[str, Record]]) -> str:
 
 
 def _but(entry: Record, lead: str) -> str:
-    """On how many workloads the leader is behind, warm, where it is ahead on fewer."""
-    warm = entry["warm"]
-    ahead, behind = (warm[key] for key in (("faster", "slower") if lead == "cute" else ("slower", "faster")))
-    return f", but behind on {behind} of {plural(_rows(warm), 'workload')}" if behind > ahead else ""
+    """On how many workloads the leader is ahead and behind, where it is behind on as many as it is ahead on."""
+    for kind in ("warm", "cold"):
+        speed = entry[kind]
+        ahead, behind = (speed[key] for key in (("faster", "slower") if lead == "cute" else ("slower", "faster")))
+        if behind >= ahead:
+            return f", but {kind} ahead on {ahead} and behind on {behind} of {plural(_rows(speed), 'workload')}"
+    return ""
 
 
-def _several(card: str, entries: list[tuple[str, Record]]) -> str:
+def _several(card: str, entries: list[tuple[str, Record]], operators: int) -> str:
+    """Who leads on one card, counted by operator, of which the report has so many."""
     sides = _sides(entries)
     said = []
     for lead, name in SIDES.items():
@@ -123,7 +128,8 @@ def _several(card: str, entries: list[tuple[str, Record]]) -> str:
             said.append(f"{name} is the faster for {len(mine)} ({_figures(mine)})")
     if neither := [operator for operator, lead in sides.items() if lead is None]:
         said.append(f"for {len(neither)} neither leads both cold and warm ({', '.join(neither)})")
-    return f"On an {card}, of {len(entries)} operators timed in both, {listed(said)}."
+    timed = f"{len(entries)} of {operators}" if len(entries) < operators else f"all {operators}"
+    return f"On an {card} {timed} operators were timed in both DSLs: {listed(said)}."
 
 
 def _others(comparisons: list[Record]) -> str:
@@ -135,8 +141,8 @@ def _others(comparisons: list[Record]) -> str:
     said = [
         f"Against the strongest other kernel of {operator}, {other['kernel']} ({DSL_NAMES[other['dsl']]}), the better "
         f"of the two DSLs is, in the geometric mean, {other['warm']['mean']:.2f} times as fast warm and "
-        f"{other['cold']['mean']:.2f} cold ({plural(_rows(other['warm']), 'workload')}, {card}, worst row "
-        f"{min(other['warm']['least'], other['cold']['least']):.2f})."
+        f"{other['cold']['mean']:.2f} cold ({plural(_rows(other['warm']), 'workload')} on an {card}, "
+        f"{min(other['warm']['least'], other['cold']['least']):.2f} at worst)."
     ]
     groups: dict[str, list[tuple[str, str, Record]]] = {"leads": [], "trails": []}
     for rival in rest:
@@ -190,30 +196,29 @@ def _sure(comparisons: list[Record]) -> str:
         spreads = [time["spread_percent"] or 0.0 for time in times]
         flagged = sum(bool(time["flags"]) for time in times)
         equal = sum(entry[key]["equal"] for _, entry in _timed(comparisons) for key in ("cold", "warm"))
-        said.append(
-            f"samples of a time spread by {number(median(spreads))} % in the median and {number(max(spreads))} % at "
-            f"most; times nearer than {number(NOISE_PERCENT)} %, or than their spreads, count as equal ({equal} did); "
-            f"{flagged} of {number(len(times))} times carry a flag, such as clocks held back by power"
-        )
-    said.append(_checked(comparisons))
-    text = "; ".join(said)
-    return f"{text[0].upper()}{text[1:]}."
+        said += [
+            f"The samples of a time spread by {number(median(spreads))} % (median; {number(max(spreads))} % at most)",
+            f"Times that differ by less than {number(NOISE_PERCENT)} %, or than they spread, count as equal "
+            f"({plural(equal, 'comparison')} did)",
+            f"{flagged} of {number(len(times))} times have a flag, such as a clock that the power limit held back",
+        ]
+    return ". ".join([*said, *_checked(comparisons)]) + "."
 
 
-def _checked(comparisons: list[Record]) -> str:
+def _checked(comparisons: list[Record]) -> list[str]:
     rows = [row for c in comparisons for row in c["coverage"]]
     cards: dict[str, Counter[str]] = {}
     for row in rows:
         for card in row["cards"]["correctness"]:
             cards.setdefault(short(card["device"]), Counter()).update({key: card[key] for key in ("ok", "failed")})
-    said = [
-        f"{number(found['ok'])} of {plural(found['ok'] + found['failed'], 'case')} checked on an {card} "
-        f"{'are' if found['ok'] != 1 else 'is'} within tolerance"
+    within = [
+        f"{number(found['ok'])} of {plural(found['ok'] + found['failed'], 'case')} checked on an {card}"
         for card, found in cards.items()
     ]
+    said = [f"Within tolerance are {listed(within)}"] if within else []
     if simulated := sum(row["correctness"]["simulated"] for row in rows):
-        said.append(f"{plural(simulated, 'case')} came out well in simulation, which says nothing of a card")
-    return "; ".join([*said, *_failed(comparisons)]) or "no case was checked"
+        said.append(f"{plural(simulated, 'case')} came out right in simulation, which says nothing of a card")
+    return [*said, *_failed(comparisons)] or ["No case was checked"]
 
 
 def _failed(comparisons: list[Record]) -> list[str]:
@@ -234,24 +239,24 @@ def _not_run(arch: Record, comparisons: list[Record]) -> str:
     rows = [(c["operator"], row) for c in comparisons for row in c["coverage"]]
     here = next((d["name"] for d in arch["devices"] if d["index"] == arch["selected"]), None)
     said = [
-        f"this machine runs its cases on the {short(here)}"
+        f"This machine runs its cases on the {short(here)}"
         if here
-        else "nothing ran on a card here: this machine has no GPU in use"
+        else "Nothing ran on a card here: this machine has no GPU in use"
     ]
     built = [(operator, row) for operator, row in rows if row["build"]["ok"]]
     untimed = Counter(row["target"] for _, row in built if not any(card["ok"] for card in row["cards"]["timing"]))
     if untimed:
         kinds = (f"{count} for {target}" for target, count in untimed.items())
         said.append(
-            f"of {plural(len(built), 'kernel')} built, per target, {listed(list(kinds))} have no time from any card"
+            f"Of {plural(len(built), 'kernel')} built, counted per target, {listed(list(kinds))} have no time from any "
+            "card"
         )
     if unchecked := sum(not _was_checked(row) for _, row in built):
         said.append(f"{unchecked} {'was' if unchecked == 1 else 'were'} checked neither on a card nor by simulation")
     failed = sum(row["build"]["failed"] for _, row in rows)
     if failed:
         said.append(f"{plural(failed, 'build')} did not compile")
-    text = "; ".join(said)
-    return f"{text[0].upper()}{text[1:]}."
+    return ". ".join(said) + "."
 
 
 def _was_checked(row: Record) -> bool:

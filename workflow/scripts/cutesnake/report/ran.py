@@ -103,11 +103,11 @@ def totals(comparisons: list[Record]) -> list[Record]:
     tiles = []
     for stage in STAGE_NAMES:
         total = _sum(comparisons, stage)
-        extra = []
-        if total["failed"]:
-            extra.append(f"{total['failed']} failed")
-        if total["simulated"]:
-            extra.append(f"{total['simulated']} checked by simulation")
+        failed = _failed_here(comparisons, stage)
+        simulated = [f"{total['simulated']} right"] * bool(total["simulated"])
+        simulated += [f"{total['failed'] - failed} failed"] * (stage == "correctness" and total["failed"] > failed)
+        extra = [f"{failed} failed"] * bool(failed)
+        extra += [f"{' and '.join(simulated)} by simulation"] * bool(simulated)
         kept = _recorded(comparisons, stage)
         tiles.append(
             {
@@ -116,6 +116,14 @@ def totals(comparisons: list[Record]) -> list[Record]:
             }
         )
     return tiles
+
+
+def _failed_here(comparisons: list[Record], stage: str) -> int:
+    """How many failed of what the tile of a stage counts: of checks those on this machine's cards."""
+    rows = [row for comparison in comparisons for row in comparison["coverage"]]
+    if stage != "correctness":
+        return sum(row[stage]["failed"] for row in rows)
+    return sum(card["failed"] for row in rows for card in row["cards"][stage] if card["kind"] == "live")
 
 
 def _recorded(comparisons: list[Record], stage: str) -> int:
