@@ -14,6 +14,7 @@ from cutesnake import here, turns
 from cutesnake.measure import cards, gpu_lock
 from cutesnake.measure.cards import one_card
 from cutesnake.places import SCRIPTS
+from cutesnake.plan import gpus
 from cutesnake.plan import machine as machines
 from project import snakemake
 
@@ -113,7 +114,7 @@ def test_a_card_that_was_changed_is_no_longer_taken(four, monkeypatch) -> None:
     card = four().devices[0]
     monkeypatch.delenv(machines.PRETENDED)
     monkeypatch.setitem(sys.modules, "pynvml", test_machine.fake_nvml())
-    with pytest.raises(machines.MachineError, match="card 0 is another one than before"):
+    with pytest.raises(gpus.GpuError, match="card 0 is another one than before"):
         machines.uuid_of(card)
 
 

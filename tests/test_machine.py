@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cutesnake.plan import machine
+from cutesnake.plan import gpus, machine
 
 
 class NVMLError(Exception):
@@ -134,4 +134,4 @@ def test_a_pretended_machine_says_so(monkeypatch, tmp_path) -> None:
 
 
 def test_throttle_reasons_have_names() -> None:
-    assert machine.throttle_reasons(0x4 | 0x40) == ["software power cap", "hardware thermal slowdown"]
+    assert gpus.throttle_reasons(0x4 | 0x40) == ["software power cap", "hardware thermal slowdown"]

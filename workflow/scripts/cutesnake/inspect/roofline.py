@@ -12,7 +12,8 @@ from cutesnake import record
 from cutesnake.catalog import load_operator
 from cutesnake.contract import Cost, Workload
 from cutesnake.plan.devices import DeviceModel, Devices, read_devices
-from cutesnake.plan.machine import Device, Machine
+from cutesnake.plan.gpus import Device
+from cutesnake.plan.machine import Machine
 
 
 def roofline_here(machine: dict[str, Any], **arguments: Any) -> None:

@@ -35,7 +35,7 @@ def one_card(machine: Machine) -> Iterator[Machine]:
     """Have this process, and what it starts, see one card of `machine.alike()`; a lone one is seen anyway.
 
     Yields the machine as it is seen then. Waits until fewer jobs of this run measure than it has cards, and until a
-    card is free. Who has one already need not wait again. Raises MachineError for a card that the driver does not
+    card is free. Who has one already need not wait again. Raises GpuError for a card that the driver does not
     answer for.
     """
     with contextlib.ExitStack() as stack:

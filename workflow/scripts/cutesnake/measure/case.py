@@ -18,7 +18,7 @@ from cutesnake.catalog import load_kernel, make_workload
 from cutesnake.contract import Runner, Workload
 from cutesnake.load.build import LoadedBuild
 from cutesnake.places import ROOT
-from cutesnake.plan.machine import Device
+from cutesnake.plan.gpus import Device
 
 COMMIT = "CUTESNAKE_COMMIT"  # the commit to record where the project was copied without its .git, or with an older one
 

@@ -47,7 +47,7 @@ class Telemetry:
 
     def summary(self) -> dict[str, Any]:
         """Highest power (W) and temperature (deg C) seen, and the throttle reasons that slow a card down."""
-        from cutesnake.plan.machine import throttle_reasons
+        from cutesnake.plan.gpus import throttle_reasons
 
         mask = 0
         for _, _, bits in self._samples:

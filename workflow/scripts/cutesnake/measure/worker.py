@@ -207,6 +207,7 @@ def _answer(connection: socket.socket, request: dict[str, Any]) -> None:
     from cutesnake.here import OtherMachineError, check_card
     from cutesnake.measure.case import Case, device_section
     from cutesnake.measure.gpu_lock import gpu_lock
+    from cutesnake.plan.gpus import GpuError
     from cutesnake.plan.machine import MachineError, probe
     from cutesnake.stages import GPU_STAGES
 
@@ -221,7 +222,7 @@ def _answer(connection: socket.socket, request: dict[str, Any]) -> None:
             with gpu_lock(machine.device.uuid_hash if machine.device else "none"), turns.turn(timing):
                 _measure(connection, request, case, device_section(machine.device))
                 _end(0)  # with the locks, which go when the system has taken back what the process had on the card
-    except (OtherMachineError, MachineError, OSError) as error:
+    except (OtherMachineError, MachineError, GpuError, OSError) as error:
         _send(connection, {"fault": str(error)})
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from cutesnake.contract import Kernel
 from cutesnake.dsls import DSLS
-from cutesnake.plan.machine import Device, Machine
+from cutesnake.plan.gpus import Device
+from cutesnake.plan.machine import Machine
 from cutesnake.stages import GPU_STAGES
 from cutesnake.targets import FEATURES, TARGETS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake import record
-from cutesnake.plan import machine
+from cutesnake.plan import gpus, machine
 
 
 def write_arch(planned: machine.Machine, plan: Mapping[str, Any], output: Path | str) -> None:
@@ -31,8 +31,8 @@ def write_arch(planned: machine.Machine, plan: Mapping[str, Any], output: Path |
         ],
         "selected": planned.selected,
         "fingerprint": planned.fingerprint,
-        "limits": machine.limits(live) if live else {},
-        "readings": machine.readings(live) if live else {},
+        "limits": gpus.limits(live) if live else {},
+        "readings": gpus.readings(live) if live else {},
         "tools": {name: path is not None for name, path in planned.tools.items()},
         "packages": planned.packages,
         "modules": planned.modules,

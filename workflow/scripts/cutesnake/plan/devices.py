@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from cutesnake import record, strict_yaml
-from cutesnake.plan import machine
+from cutesnake.plan.gpus import Device
 
 
 class DeviceError(ValueError):
@@ -83,7 +83,7 @@ class Devices:
         """The device that the driver's name means, or None for one that the file does not list."""
         return next((device for device in self.devices if device.is_named(nvml_name)), None)
 
-    def at_hand(self, found: machine.Device | None) -> DeviceModel | None:
+    def at_hand(self, found: Device | None) -> DeviceModel | None:
         """What is listed of the card that the machine probe found; of a MIG slice its share of the card's figures."""
         card = self.find(found.slice_of or found.name) if found else None
         if card is None or found is None or found.slice_of is None:

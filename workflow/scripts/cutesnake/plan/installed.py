@@ -1,0 +1,61 @@
+"""What is installed on the machine: tools on the PATH, and Python packages, of which none is imported."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import shutil
+from pathlib import Path
+
+NSIGHT_COMPUTE_NSYS = "host/target-linux-x64/nsys"  # Nsight Compute carries an nsys of its own
+PACKAGES = (
+    "nvidia-cutlass-dsl",
+    "cuda-tile",
+    "nvidia-cuda-tileiras",
+    "apache-tvm-ffi",
+    "cuda-bindings",
+    "cuda-bench",
+    "ncu-report",
+    "torch",
+    "snakemake",
+)
+
+
+def tools() -> dict[str, str | None]:
+    """Profilers and C compilers by name, with their paths; None for one that is not there."""
+    found = {tool: shutil.which(tool) for tool in ("ncu", "nsys", "compute-sanitizer", "gcc", "cc", "clang")}
+    if found["nsys"] is None and found["ncu"]:
+        inside = Path(found["ncu"]).resolve().parent
+        for folder in (inside, *inside.parents[:4]):
+            if (folder / NSIGHT_COMPUTE_NSYS).exists():
+                found["nsys"] = str(folder / NSIGHT_COMPUTE_NSYS)
+                break
+        else:  # CUDA's own ncu is a script on the PATH; what it starts is installed apart
+            apart = sorted(Path("/opt/nvidia/nsight-compute").glob(f"*/{NSIGHT_COMPUTE_NSYS}"))
+            found["nsys"] = str(apart[-1]) if apart else None
+    return found
+
+
+def packages() -> dict[str, str | None]:
+    """Versions of the distributions that results depend on; None for one that is not installed."""
+    found: dict[str, str | None] = {}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def module(name: str, distribution: str) -> str | None:
+    """Version of a package that this interpreter would import, without importing it; None if it would not.
+
+    The interpreter is the one that runs the cases: the GPU worker is started with it and with its PYTHONPATH.
+    """
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:  # a mere folder of that name has no origin
+        return None
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "of unknown version"
