@@ -14,14 +14,22 @@ from .work import Kind, Origin, Pipe, Task
 
 @dataclass(slots=True, eq=False)
 class Store:
-    """A bulk store of one thread (its number in the CTA). Its two halves are tasks of a pipe of their own."""
+    """A bulk store of a thread, or of threads of a warp that ask for the very same one; numbers are those in the CTA.
+
+    Its two halves are tasks of a pipe of their own.
+    """
 
     origin: Origin
-    thread: int
+    threads: tuple[int, ...]
     data: np.ndarray | None = field(default=None, init=False)
     pipe: Pipe = field(init=False)
     written: bool = field(default=False, init=False)
-    waited: bool = field(default=False, init=False)  # for its reading at least
+    waiters: set[int] = field(default_factory=set, init=False)  # the threads that have waited, for its reading at least
+
+    @property
+    def waited(self) -> bool:
+        """Whether every thread that asked for it has waited for its reading."""
+        return len(self.waiters) == len(self.threads)
 
     @property
     def label(self) -> str:
@@ -36,12 +44,13 @@ class Store:
         raise NotImplementedError
 
     def begin(self) -> None:
-        """Queue both halves and join the thread's open group."""
+        """Queue both halves and join the open group of each thread."""
         cluster, cta = self.origin.cluster, self.origin.cta
         self.pipe = cluster.pipes.own(cta.rank)
         cluster.post(self.pipe, ReadHalf(self))
         cluster.post(self.pipe, WriteHalf(self))
-        cluster.stores.setdefault((cta.rank, self.thread), [[]])[-1].append(self)
+        for thread in self.threads:
+            cluster.stores.setdefault((cta.rank, thread), [[]])[-1].append(self)
 
 
 @dataclass(slots=True, eq=False)

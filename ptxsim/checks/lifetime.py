@@ -99,7 +99,7 @@ class Lifetimes:
         for (rank, thread), groups in cta.cluster.stores.items():
             for group in groups if rank == cta.rank else ():
                 for store in group:
-                    if not store.waited:
+                    if thread not in store.waiters:
                         wait = "cp.async.bulk.wait_group.read" if group is not groups[-1] else "a commit_group"
                         who = f"thread {thread} of CTA {rank}"
                         message = f"{who} exits without {wait} for this bulk store, which reads shared memory"

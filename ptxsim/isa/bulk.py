@@ -240,7 +240,7 @@ def bulk_store(f: Fragment, spec: BulkStore, to: Place, source: Place, size: np.
         origin = f.issue(spec.at, f.warp_of(lane))
         machine.counts.tma_instructions += 1
         machine.counts.tma_bytes += n
-        BytesStore(origin, f.lo + int(lane), offset, n, end, spec).begin()
+        BytesStore(origin, (f.lo + int(lane),), offset, n, end, spec).begin()
 
 
 @emits("cp.async.bulk.commit_group", "cp.async.bulk.wait_group", results=0)
@@ -261,16 +261,22 @@ def bulk_commit(f: Fragment) -> None:
 
 @runtime
 def bulk_wait(f: Fragment, left: int, read_only: bool) -> None:
-    """Complete the thread's bulk groups but the newest `left`; with .read only their reads of shared memory."""
+    """Complete the thread's bulk groups but the newest `left`; with .read only their reads of shared memory.
+
+    Of a store that several threads asked for the warp knows that it is done when the last of them has waited: until
+    then another one's copy of it might still be under way.
+    """
     cluster = f.cta.cluster
     for lane in f.lanes():
-        groups = cluster.stores.get((f.cta.rank, f.lo + int(lane)))
+        thread = f.lo + int(lane)
+        groups = cluster.stores.get((f.cta.rank, thread))
         if groups is None:
             continue
-        closed = groups[:-1]
-        awaited = [store for group in closed[: max(len(closed) - left, 0)] for store in group]
+        count = max(len(groups) - 1 - left, 0)
+        awaited = [store for group in groups[:count] for store in group]
         for store in awaited:
-            store.waited = True
+            store.waiters.add(thread)
             while store.pipe in cluster.pipes.queues and not (store.data is not None if read_only else store.written):
                 cluster.complete(store.pipe)
-        cluster.observer.stores_waited(f, f.warp_of(lane), [store.origin for store in awaited])
+        cluster.observer.stores_waited(f, f.warp_of(lane), [store.origin for store in awaited if store.waited])
+        groups[:count] = [group for group in groups[:count] if not all(store.written for store in group)]

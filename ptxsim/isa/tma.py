@@ -5,6 +5,7 @@ Every copy is a task the schedule runs when it likes; a wait that needs it runs 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from ..work import Kind, Origin, Task
 from .tensor_map import check_map
 
 Coordinates = tuple[int, ...]  # of a box's first element, innermost first
+StoreOperands = tuple[int, int, Coordinates]  # addresses of the box in shared memory and of the descriptor, and where
 
 
 class Target(NamedTuple):
@@ -96,7 +98,7 @@ class BoxStore(Store):
         return gather_box(cta.shared, self.tensor, self.offset)
 
     def write(self, data: np.ndarray) -> None:
-        put_box(self.origin, self.tensor, self.corner, data, self.op)
+        put_box(self.origin, self.tensor, self.corner, data, self.op, len(self.threads))
 
 
 def _signed(values: list[int]) -> list[int]:
@@ -253,24 +255,42 @@ def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndar
 
 @runtime
 def tma_store(f: Fragment, spec: TensorStore, source: Place, tensor: Place, coords: tuple[np.ndarray, ...]) -> None:
-    counts = f.cta.cluster.machine.counts
     operands = [*zip(f.addresses(source), f.addresses(tensor), _corners(f, coords), strict=True)]
-    if spec.op:  # a box that is stored twice is as good as once: NVIDIA's kernels let all lanes of a warp store it
+    if spec.op:
         f.report_repeats(spec.at, "reduction", operands)
-    for lane, (place, descriptor, corner) in zip(f.lanes(), operands, strict=True):
+        askers = [([int(lane)], asked) for lane, asked in zip(f.lanes(), operands, strict=True)]
+    else:  # a box that is stored twice is as good as once: NVIDIA's kernels let all lanes of a warp store it
+        askers = _askers(f, operands)
+    for lanes, (place, descriptor, corner) in askers:
         found = tensor_map(f, spec.at, descriptor)
         if found is None:
             continue
         if found.padded:
             raise PtxError(f"kernel {f.cta.launch.name[:80]}: a TMA store of elements that are padded")
-        offset = SharedAddress.of(place).offset
-        if not _shared_place(f, spec.at, found, offset, "store", 128):
-            continue
-        counts.tma_instructions += 1
-        counts.tma_bytes += found.box_bytes
-        if _aligned_start(f, spec.at, found, corner):
-            origin = f.issue(spec.at, f.warp_of(lane))
-            BoxStore(origin, int(lane) + f.lo, found, corner, offset, spec.op).begin()
+        _begin_store(f, spec, found, corner, SharedAddress.of(place).offset, lanes)
+
+
+def _askers(f: Fragment, operands: Iterable[StoreOperands]) -> list[tuple[list[int], StoreOperands]]:
+    """The different stores that the lanes of each warp ask for, and for each the lanes that do."""
+    found: dict[tuple[int, StoreOperands], list[int]] = {}
+    for lane, asked in zip(f.lanes(), operands, strict=True):
+        found.setdefault((f.warp_of(lane), asked), []).append(int(lane))
+    return [(lanes, asked) for (_, asked), lanes in found.items()]
+
+
+def _begin_store(
+    f: Fragment, spec: TensorStore, tensor: TensorMap, corner: Coordinates, offset: int, lanes: list[int]
+) -> None:
+    """Queue one store, if its place is right. The counts are of what each lane asks for."""
+    if not _shared_place(f, spec.at, tensor, offset, "store", 128):
+        return
+    counts = f.cta.cluster.machine.counts
+    counts.tma_instructions += len(lanes)
+    counts.tma_bytes += tensor.box_bytes * len(lanes)
+    if _aligned_start(f, spec.at, tensor, corner):
+        origin = f.issue(spec.at, f.warp_of(lanes[0]))
+        threads = tuple(lane + f.lo for lane in lanes)
+        BoxStore(origin, threads, tensor, corner, offset, spec.op).begin()
 
 
 def _outside(origin: Origin, tensor: TensorMap, corner: Coordinates) -> None:
@@ -287,8 +307,10 @@ def _outside(origin: Origin, tensor: TensorMap, corner: Coordinates) -> None:
         origin.report("outside", f"{what} as a whole{which}; it is read as zeros")
 
 
-def put_box(origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndarray, op: str) -> None:
-    """A box into global memory, what lies outside the tensor left out."""
+def put_box(
+    origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndarray, op: str, times: int = 1
+) -> None:
+    """A box into global memory, what lies outside the tensor left out; its bytes count as often as it was asked for."""
     machine = origin.cluster.machine
     inside = window(tensor, corner)
     if inside is None:
@@ -300,7 +322,7 @@ def put_box(origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndar
         return origin.report("out-of-bounds", f"a TMA box at {corner} writes bytes {start:#x} to {end:#x}: {where}")
     target = region(tensor, allocation.bytes, allocation.start, inside)
     data = box.reshape(tensor.box_shape)[inside.in_box]
-    machine.counts.global_write_bytes += data.size
+    machine.counts.global_write_bytes += data.size * times
     if allocation.write_map is not None:
         region(tensor, allocation.write_map, allocation.start, inside)[...] = 1
     part = Part(*strided(tensor, allocation.start, inside))

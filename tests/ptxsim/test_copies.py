@@ -132,6 +132,26 @@ def test_tma_store_and_reduce(op, add, x, y, schedule) -> None:
     np.testing.assert_array_equal(target, want)
 
 
+BY_ALL = """ld.param.u64 %d1, [p0]; mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; mad.lo.u32 %r3, %r2, 4, %r1;
+st.shared.u32 [%r3], %r2; fence.proxy.async.shared::cta; bar.warp.sync -1; setp.ge.u32 %p1, %r2, WAITERS;
+cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d1, {0, 0}], [%r1]; cp.async.bulk.commit_group;
+@%p1 bra END; cp.async.bulk.wait_group.read 0; END: bar.warp.sync -1; st.shared.u32 [%r3], 7;"""
+
+
+@pytest.mark.parametrize("schedule", ["eager", "late", "random"])
+@pytest.mark.parametrize("waiters", [32, 31, 1])
+def test_a_box_that_all_lanes_store_is_read_until_all_of_them_have_waited(waiters, schedule) -> None:
+    target = np.zeros((4, 8), np.uint32)
+    body = BY_ALL.replace("WAITERS", str(waiters))
+    result = run_kernel(body, tensor_map(target, (8, 4)), target, shared=1024, schedule=schedule, checks=("race", "exit"))
+    assert {f.kind for f in result.findings} == (set() if waiters == 32 else {"race", "exit"})
+    assert sum(f.count for f in result.findings if f.kind == "exit") == 32 - waiters
+    if waiters == 32:
+        np.testing.assert_array_equal(target.ravel(), np.arange(32))
+    counts = result.counts[0]
+    assert (counts.tma_instructions, counts.tma_bytes, counts.global_write_bytes) == (32, 4096, 4096)
+
+
 @pytest.mark.parametrize("x,fine", [(4, True), (6, False), (13, False)])
 def test_a_box_must_begin_at_a_multiple_of_16_bytes(x, fine) -> None:
     """An H200 stops with «illegal instruction» where this is not so (docs/ptxsim.md)."""

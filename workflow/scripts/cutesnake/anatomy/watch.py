@@ -198,7 +198,7 @@ def _note_task(seen: Seen, task: Task) -> None:
         store = task.store
         tensor = store.tensor if isinstance(store, BoxStore) else None
         copy = seen.stores.setdefault((store.origin.at, tensor), Copy(store.origin.at, tensor))
-        copy.warps[store.origin.cta.rank, store.origin.warp] += 1
+        copy.warps[store.origin.cta.rank, store.origin.warp] += len(store.threads)
         copy.offsets.add(store.offset)
         copy.size = 0 if isinstance(store, BoxStore) else store.size
     elif isinstance(task, TensorProduct):
