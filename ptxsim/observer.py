@@ -33,8 +33,8 @@ class Observer:
     def issued(self, f: Fragment, at: int, warp: int) -> Token:
         return NO_TOKEN
 
-    def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA) -> None:
-        """A copy into a CTA's shared memory was issued that will signal an mbarrier."""
+    def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA, times: int = 1) -> None:
+        """Copies into a CTA's shared memory were issued, so many in one, that will signal an mbarrier."""
 
     def products_committed(self, bar: MBarrier, origin: Origin) -> None:
         """An mbarrier is signalled by tcgen05.commit: all tensor-core work before it has run."""
@@ -119,6 +119,9 @@ class Observer:
 
     def shared_copied(self, target: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None) -> None:
         """Bytes start..end were written by a copy that signals `bar`, or are about to be by a cp.async (None)."""
+
+    def shared_scattered(self, target: CTA, words: np.ndarray, origin: Origin, bar: MBarrier) -> None:
+        """Words of four bytes, by their numbers, were written by an st.async that signals `bar`."""
 
     def shared_stored(self, source: CTA, start: int, end: int, origin: Origin) -> None:
         """Bytes start..end were read by a bulk store."""

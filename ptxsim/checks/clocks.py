@@ -18,7 +18,7 @@ from ..observer import Observer
 from ..work import Origin, Token
 from .lifetime import Lifetimes
 from .meetings import Meetings
-from .shadow import Event, SharedWords, words_and_bytes
+from .shadow import Event, Index, SharedWords, words_and_bytes
 from .tensor_words import TensorWords, cells
 from .vector import CAPACITY, Clock, Phases, Warp
 
@@ -114,7 +114,7 @@ class Clocks(Observer):
         self._advance(me)
         return token
 
-    def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA) -> None:
+    def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA, times: int = 1) -> None:
         if not bar.fenced and "race" in self.machine.checks:
             message = f"a copy is to signal an mbarrier initialised without fence.mbarrier_init or a proxy fence: {bar}"
             where = self.machine.program.instructions[self.made[bar][2]].place
@@ -267,13 +267,21 @@ class Clocks(Observer):
         self.shared[target].settle(agree)
 
     def shared_copied(self, target: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None) -> None:
-        token = origin.token
+        words = slice(start // 4, -(-end // 4))
         if bar is not None:
-            actor, epoch = self.copies_of(bar), token.phases.get(bar, bar.phase + 1)
+            self._copied_for(target, words, origin, bar)
         else:
-            actor, epoch = self._side("cp", origin.cta.rank, origin.warp), token.serial
-        event = Event(actor, epoch, token.known, origin.at, None, beside=() if bar is None else None)
-        self.shared[target].write(slice(start // 4, -(-end // 4)), event)
+            actor, token = self._side("cp", origin.cta.rank, origin.warp), origin.token
+            self.shared[target].write(words, Event(actor, token.serial, token.known, origin.at, None))
+
+    def shared_scattered(self, target: CTA, words: np.ndarray, origin: Origin, bar: MBarrier) -> None:
+        self._copied_for(target, words, origin, bar)
+
+    def _copied_for(self, target: CTA, words: Index, origin: Origin, bar: MBarrier) -> None:
+        """Words were written by a copy that signals an mbarrier."""
+        token = origin.token
+        epoch = token.phases.get(bar, bar.phase + 1)
+        self.shared[target].write(words, Event(self.copies_of(bar), epoch, token.known, origin.at, None, beside=()))
 
     def shared_stored(self, source: CTA, start: int, end: int, origin: Origin) -> None:
         actor = self._side("store", origin.cta.rank, origin.warp)

@@ -176,11 +176,14 @@ def cp_async_arrive(f: Fragment, at: int, place: Place, noinc: bool) -> None:
 
 @dataclass(slots=True, eq=False)
 class RemoteStore(Task):
-    """st.async of one lane: bytes for the shared memory of a CTA, counted on an mbarrier beside them."""
+    """st.async of lanes of a warp: bytes for the shared memory of a CTA, counted on an mbarrier beside them.
+
+    offsets: of each lane; data: its bytes, (lanes, bytes).
+    """
 
     origin: Origin
     target: CTA
-    offset: int
+    offsets: np.ndarray
     data: np.ndarray
     bar: MBarrier
     kind: Kind = "copy"
@@ -190,12 +193,14 @@ class RemoteStore(Task):
         return f"st.async, line {self.origin.line}"
 
     def brings(self, cta: CTA, offset: int) -> bool:
-        return cta is self.target and self.offset <= offset < self.offset + self.data.size
+        past = offset - self.offsets
+        return cta is self.target and bool(((past >= 0) & (past < self.data.shape[1])).any())
 
     def run(self) -> None:
-        end = self.offset + self.data.size
-        self.target.shared[self.offset : end] = self.data
-        self.origin.cluster.observer.shared_copied(self.target, self.offset, end, self.origin, self.bar)
+        size = self.data.shape[1]
+        words = self.offsets[:, None] // 4 + np.arange(size // 4)
+        self.target.words[4][words] = self.data.view(np.uint32)
+        self.origin.cluster.observer.shared_scattered(self.target, words.ravel(), self.origin, self.bar)
         self.bar.complete_tx(self.data.size, self.origin.at)
 
 
@@ -213,21 +218,32 @@ def _st_async(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def st_async(f: Fragment, at: int, to: Place, bar: Place, item: int, values: tuple[np.ndarray, ...]) -> None:
-    """One task per active lane; `item` is the bytes of each of its values."""
+    """A task per warp, CTA and mbarrier; `item` is the bytes of each of a lane's values."""
     cta, lanes, size = f.cta, f.lanes(), item * len(values)
-    places = zip(f.addresses(to), f.addresses(bar), strict=True)
     columns = np.array([f.values(v) for v in values], np.uint64).astype(f"u{item}").T
-    for n, (place, signal) in enumerate(places):
-        address, own = SharedAddress.of(place), lanes[n : n + 1]
-        target, barrier, offset = cta.peer(address.rank), cta.mbarrier(SharedAddress.of(signal)), address.offset
+    places = [SharedAddress.of(place) for place in f.addresses(to)]
+    found: dict[tuple[int, int, int], list[int]] = {}
+    for n, (address, signal) in enumerate(zip(places, f.addresses(bar), strict=True)):
+        found.setdefault((f.warp_of(lanes[n]), address.rank, signal), []).append(n)
+    for (warp, rank, signal), of in found.items():
+        target, barrier = cta.peer(rank), cta.mbarrier(SharedAddress.of(signal))
         if target is None or barrier is None:
-            f.report(at, "barrier", "st.async names a CTA or an mbarrier that is not there", own)
+            f.report(at, "barrier", "st.async names a CTA or an mbarrier that is not there", lanes[of])
             continue
-        if offset < 0 or offset + size > target.shared_bytes or offset % size:
-            kind = "misaligned" if offset % size else "out-of-bounds"
-            f.report(at, kind, f"st.async of {size} bytes to shared offset {offset}", own)
+        fitting = [n for n in of if _fits(f, at, target, places[n].offset, size, lanes[n : n + 1])]
+        if not fitting:
             continue
-        origin = f.issue(at, f.warp_of(lanes[n]))
-        cta.cluster.observer.copy_expected(barrier, origin, target)
-        data = np.ascontiguousarray(columns[n]).view(np.uint8)
-        cta.cluster.post(cta.cluster.pipes.own(cta.rank), RemoteStore(origin, target, offset, data, barrier))
+        origin = f.issue(at, warp)
+        cta.cluster.observer.copy_expected(barrier, origin, target, len(fitting))
+        offsets = np.array([places[n].offset for n in fitting])
+        data = np.ascontiguousarray(columns[fitting]).view(np.uint8)
+        cta.cluster.post(cta.cluster.pipes.own(cta.rank), RemoteStore(origin, target, offsets, data, barrier))
+
+
+def _fits(f: Fragment, at: int, target: CTA, offset: int, size: int, lane: np.ndarray) -> bool:
+    """Whether what a lane sends lies in the shared memory of a CTA, at a multiple of its size."""
+    if offset >= 0 and offset + size <= target.shared_bytes and offset % size == 0:
+        return True
+    kind = "misaligned" if offset % size else "out-of-bounds"
+    f.report(at, kind, f"st.async of {size} bytes to shared offset {offset}", lane)
+    return False

@@ -119,8 +119,8 @@ class Watcher(Observer):
     def mbarrier_made(self, f: Fragment, bar: MBarrier, at: int) -> None:
         self.seen.bars.setdefault(bar.offset, Bar(bar.expected)).made |= self._here(f, "mbarrier", "init")
 
-    def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA) -> None:
-        self._arrival(bar, "copy", origin.at, origin.cta, origin.warp)
+    def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA, times: int = 1) -> None:
+        self._arrival(bar, "copy", origin.at, origin.cta, origin.warp, times)
 
     def products_committed(self, bar: MBarrier, origin: Origin) -> None:
         self._arrival(bar, "commit", origin.at, origin.cta, origin.warp)
@@ -167,8 +167,8 @@ class Watcher(Observer):
     def _bar(self, bar: MBarrier) -> Bar:
         return self.seen.bars.setdefault(bar.offset, Bar(bar.expected))
 
-    def _arrival(self, bar: MBarrier, kind: str, at: int, cta: CTA, warp: int) -> None:
-        self._bar(bar).arrivals[kind, at, (cta.rank, warp), bar.cta is not cta] += 1
+    def _arrival(self, bar: MBarrier, kind: str, at: int, cta: CTA, warp: int, times: int = 1) -> None:
+        self._bar(bar).arrivals[kind, at, (cta.rank, warp), bar.cta is not cta] += times
 
 
 class WatchedCluster(Cluster):
