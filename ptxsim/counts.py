@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from .program import Block
 
 
+_WIDE = 1 << 16  # words, beyond which those of an access are sorted and not marked
+
+
 @dataclass
 class Counts:
     """Dynamic counts of one launch. Bytes are bytes, FLOPs count a multiply-add as two.
@@ -80,11 +83,19 @@ class Counts:
         """Account an ordinary access of `size` bytes at shared `offsets`, one per lane of a CTA."""
         together = 32 if size <= 4 else max(128 // size, 1)
         words = (offsets.astype(np.int64)[:, None] + np.arange(0, max(size, 4), 4)) // 4
-        for group in np.unique(lanes // together):
-            distinct = np.unique(words[lanes // together == group])
-            passes = int(np.bincount(distinct % 32).max())
-            self.shared_wavefronts = (self.shared_wavefronts or 0) + passes
-            self.bank_conflicts = (self.bank_conflicts or 0) + passes - 1
+        groups, low = lanes // together, int(words.min()) // 32 * 32
+        span = int(words.max()) + 1 - low
+        number, count = groups - groups[0], int(groups[-1] - groups[0]) + 1
+        if count * span > _WIDE:
+            distinct = np.unique(number[:, None] * span + words - low)
+        else:
+            touched = np.zeros(count * span, bool)
+            touched[(number[:, None] * span + words - low).ravel()] = True
+            distinct = np.flatnonzero(touched)
+        banks = distinct // span * 32 + distinct % span % 32
+        passes = np.bincount(banks, minlength=32 * count).reshape(count, 32).max(axis=1)
+        self.shared_wavefronts = (self.shared_wavefronts or 0) + int(passes.sum())
+        self.bank_conflicts = (self.bank_conflicts or 0) + int(passes.sum()) - int(np.count_nonzero(passes))
 
     def finish(self, blocks: list[Block], visits: dict[int, int], memory: Memory) -> None:
         """Fold block visit counts into instruction classes, and the byte maps into unique bytes."""

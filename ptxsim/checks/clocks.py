@@ -9,7 +9,8 @@ ordinary writes it covers. Lanes of one warp count as ordered; global memory is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -242,23 +243,21 @@ class Clocks(Observer):
         self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access
     ) -> None:
         words, size = self.shared[target], access.size
-        own = np.arange(f.n) if lanes is None else np.asarray(lanes)
-        numbers = (own + f.lo) // 32
         index = (offsets >> np.uint64(2)).astype(np.int64)
         if size > 4:
             index = index[:, None] + np.arange(size // 4)[None, :]
         beside: tuple[int, ...] | None = () if access.write and not access.atomic else None
-        for number in np.unique(numbers):
-            warp = Warp(f.cta.rank, int(number))
+        for number, own in by_warp(f, lanes):
+            warp = Warp(f.cta.rank, number)
             me, known = self.ids[warp], self.warps[warp].known
             if target is not f.cta:
                 what = "writes" if access.write else "reads"
                 self.lifetimes.peer_accesses(f, target, me, int(known[me]), access.at, what)
             event = Event(me, int(known[me]), known, access.at, f, atomic=access.atomic, beside=beside)
             if size < 4:
-                touched, event.part = words_and_bytes(offsets[numbers == number], size)
+                touched, event.part = words_and_bytes(offsets[own], size)
             else:
-                touched = index[numbers == number].ravel()
+                touched = index[own].ravel()
             words.touch(touched, event, access.write)
             beside = None if beside is None else (*beside, me)
 
@@ -332,3 +331,16 @@ class Clocks(Observer):
         if tm not in self.tensor:
             self.tensor[tm] = TensorWords(self, tm.cta)
         return self.tensor[tm]
+
+
+def by_warp(f: Fragment, lanes: np.ndarray | None) -> Iterator[tuple[int, slice]]:
+    """The warps that lanes of a fragment's range belong to (None: all), and which of the lanes, which ascend, do."""
+    first = f.lo // 32
+    if lanes is None:
+        yield from ((first + n, slice(32 * n, 32 * n + 32)) for n in range(-(-f.n // 32)))
+    elif f.n <= 32:
+        yield first, slice(None)
+    else:
+        numbers = lanes // 32
+        starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(lanes)]
+        yield from ((first + int(numbers[a]), slice(a, b)) for a, b in itertools.pairwise(starts))

@@ -55,7 +55,8 @@ class Doubt:
     words: np.ndarray
     before: np.ndarray
     within: np.ndarray
-    others: list[str]  # what was done to each, by whom
+    writers: np.ndarray  # of each, before this write
+    what: str | None  # what was done to them, where it was not that they were written
     event: Event
 
 
@@ -178,9 +179,9 @@ class Words:
         again = bad & (self.at[index] == event.at)
         if np.count_nonzero(again):
             words = np.arange(len(self.at))[index][again]
-            within = np.isin(self.writers(words), event.beside or ())
-            others = [what or self._last_deed(n) for n in words.tolist()]
-            self.doubts.append(Doubt(words, self.content()[words].copy(), within, others, event))
+            writers = self.writers(words)
+            within = np.isin(writers, event.beside or ())
+            self.doubts.append(Doubt(words, self.content()[words].copy(), within, writers, what, event))
             self.clocks.doubtful = True
         return bad & ~again
 
@@ -195,7 +196,8 @@ class Words:
             changed = np.where(doubt.within, not agree, self.content()[doubt.words] != doubt.before)
             if changed.any():
                 n = int(changed.argmax())
-                self._race(int(doubt.words[n]), "writes", doubt.others[n], doubt.event.at, doubt.event)
+                other = doubt.what or f"write by {self.clocks.names[int(doubt.writers[n])]}"
+                self._race(int(doubt.words[n]), "writes", other, doubt.event.at, doubt.event)
 
     def _check_fenced(self, index: Index, event: Event, last: np.ndarray) -> None:
         """Ordinary writes have to be made visible to the async proxy before it reads them."""
@@ -282,10 +284,13 @@ class SharedWords(Words):
 
 def words_and_bytes(offsets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """(words, bytes of each) that accesses of one or two bytes touch."""
-    words, which = np.unique((offsets >> np.uint64(2)).astype(np.int64), return_inverse=True)
-    part = np.zeros(len(words), np.uint8)
-    np.bitwise_or.at(part, which, ((1 << size) - 1 << (offsets & np.uint64(3)).astype(np.int64)).astype(np.uint8))
-    return words, part
+    all_words = (offsets >> np.uint64(2)).astype(np.int64)
+    bits = ((1 << size) - 1 << (offsets & np.uint64(3)).astype(np.int64)).astype(np.uint8)
+    low = int(all_words[all_words.argmin()])
+    part = np.zeros(int(all_words[all_words.argmax()]) - low + 1, np.uint8)
+    np.bitwise_or.at(part, all_words - low, bits)
+    found = np.flatnonzero(part)
+    return found + low, part[found]
 
 
 def _first(index: Index, bad: np.ndarray) -> int:
