@@ -307,9 +307,7 @@ def _outside(origin: Origin, tensor: TensorMap, corner: Coordinates) -> None:
         origin.report("outside", f"{what} as a whole{which}; it is read as zeros")
 
 
-def put_box(
-    origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndarray, op: str, times: int = 1
-) -> None:
+def put_box(origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndarray, op: str, times: int = 1) -> None:
     """A box into global memory, what lies outside the tensor left out; its bytes count as often as it was asked for."""
     machine = origin.cluster.machine
     inside = window(tensor, corner)

@@ -143,7 +143,9 @@ cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d1, {0, 0}], [%r1];
 def test_a_box_that_all_lanes_store_is_read_until_all_of_them_have_waited(waiters, schedule) -> None:
     target = np.zeros((4, 8), np.uint32)
     body = BY_ALL.replace("WAITERS", str(waiters))
-    result = run_kernel(body, tensor_map(target, (8, 4)), target, shared=1024, schedule=schedule, checks=("race", "exit"))
+    result = run_kernel(
+        body, tensor_map(target, (8, 4)), target, shared=1024, schedule=schedule, checks=("race", "exit")
+    )
     assert {f.kind for f in result.findings} == (set() if waiters == 32 else {"race", "exit"})
     assert sum(f.count for f in result.findings if f.kind == "exit") == 32 - waiters
     if waiters == 32:
