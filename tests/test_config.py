@@ -1,13 +1,14 @@
 """The configuration: what is right passes, what is wrong is named with what would be right."""
 
 import copy
+import dataclasses
 import json
 
 import pytest
 import yaml
 
 from cutesnake import strict_yaml
-from cutesnake.catalog import make_workload
+from cutesnake.catalog import load_operator, make_workload
 from cutesnake.places import ROOT, SCHEMAS
 from cutesnake.plan.config import ConfigError, check, read_again
 from cutesnake.plan.sweep import is_named
@@ -84,6 +85,17 @@ def test_every_key_is_explained() -> None:
     for name in ("config", "sweep"):
         for key in keys(json.loads((SCHEMAS / f"{name}.schema.json").read_text())):
             assert f"`{key}`" in text, f"config/README.md does not explain {key}"
+
+
+@pytest.mark.parametrize("name", DEFAULT["operators"])
+def test_every_field_of_a_workload_is_explained_with_its_default(name) -> None:
+    operator = load_operator(name)
+    fields = [field for field in dataclasses.fields(operator.Workload) if field.name != "dtype"]
+    needed = ", ".join(f"`{field.name}`" for field in fields if field.default is dataclasses.MISSING)
+    defaults = [(f"`{field.name}`", field.default) for field in fields if field.default is not dataclasses.MISSING]
+    said = ", ".join(f"{key} {str(value).lower() if isinstance(value, bool) else value}" for key, value in defaults)
+    row = f"| `{name}` | {needed} | {said}{' ' * bool(said)}| {', '.join(operator.DTYPES)} |"
+    assert row in (ROOT / "config" / "README.md").read_text().splitlines()
 
 
 @pytest.mark.parametrize(
