@@ -180,6 +180,15 @@ def tma_ahead_bytes(results: Results) -> float:
     return float((beside["value"] - alone["value"]) * beside["also"]["bytes_per_cycle_of_an_sm"])
 
 
+def local_store(results: Results) -> float:
+    """GB/s of spilled registers' stores, half of what moves: the mean over how many are spilled, warps, and L1."""
+    name = "registers spilled by ptxas"
+    moved = [r["also"]["gb_per_s"] for r in results.rows if r["name"] == name and r["parameters"]["sms"] == "all"]
+    if not moved:
+        raise KeyError(f"no {name}")
+    return statistics.mean(moved) / 2
+
+
 def shared_gain(results: Results, ctas: int) -> float:
     alone, several = (
         results.value("TMA from L2, the same bytes for several", ctas_that_fetch_the_same=n, box_bytes=32768)
@@ -335,6 +344,27 @@ DERIVATIONS: dict[str, Derivation] = {
     ),
     "dram_write_gb_per_s": Derivation(
         "st.global.v4 over 4 GiB, all SMs", lambda r: r.sweep("st_16", "DRAM", sms="all")["also"]["gb_per_s"]
+    ),
+    "local_latency": Derivation(
+        "a chain of loads of local memory from L1",
+        lambda r: r.value("local memory latency", what="a chain of loads", threads=32),
+    ),
+    "local_l2_latency": Derivation(
+        "a chain of loads of local memory, 8 warps of 32 KiB each where L1 has 28",
+        lambda r: r.value("local memory latency", what="a chain of loads", threads=256),
+    ),
+    "local_bytes_per_cycle": Derivation(
+        "loads of local memory from L1, 16 warps",
+        lambda r: r.value("local memory bandwidth", what="loads", bytes_a_lane=4, threads=512, sms="all"),
+    ),
+    "local_miss_bytes_per_cycle": Derivation(
+        "loads of local memory, 8 warps of 32 KiB each where L1 has 28, one SM",
+        lambda r: r.value("local memory bandwidth", what="loads", threads=256, shared_kib=220, sms=1),
+    ),
+    "local_store_gb_per_s": Derivation(
+        "registers spilled by ptxas, all SMs: half of what moves, mean over numbers of registers and of warps and two "
+        "sizes of L1",
+        local_store,
     ),
     "load_outstanding_bytes": Derivation(
         "ld.global.cg.v4 over 4 GiB, one SM: bandwidth times latency; at least this", outstanding

@@ -42,6 +42,7 @@ GROUPS = (
     "descriptors",
     "hot_lines",
     "small_copies",
+    "local_memory",
 )
 SILENCE_LIMIT_S = 25.0  # without a new row: the benchmark hangs
 CONTEXT_LOST = 3  # exit status of a child whose context cannot be used any more

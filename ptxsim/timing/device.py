@@ -90,7 +90,9 @@ class Figures:
     l1_bytes_per_cycle: float
     local_latency: float
     local_bytes_per_cycle: float
-    local_store_bytes_per_cycle: float
+    local_l2_latency: float
+    local_miss_bytes_per_cycle: float
+    local_store_gb_per_s: float
     load_bytes_per_cycle: float
     store_bytes_per_cycle: float
     l2_gb_per_s: float

@@ -103,11 +103,15 @@ class SM:
     """One multiprocessor."""
 
     def __init__(
-        self, figures: Figures, sharers: int, l1_bytes: float, l2_rates: tuple[float, float] = (math.inf, math.inf)
+        self,
+        figures: Figures,
+        sharers: int,
+        l1_bytes: float,
+        l2_rates: tuple[float, float, float] = (math.inf, math.inf, 0.0),
     ) -> None:
         """`sharers` says how many SMs of its pair (a TPC) load by TMA at the same time (1 or 2).
 
-        `l2_rates` are its part of L2's bandwidth for reads and writes, in bytes a cycle.
+        `l2_rates` are its part of L2's bandwidth for local memory (MemorySystem.local_rates).
         """
         f = figures
         self.figures = f

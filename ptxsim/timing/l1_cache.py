@@ -28,9 +28,8 @@ class L1Cache:
     def __init__(self, size: float) -> None:
         """`size` in bytes."""
         self.capacity = int(size) // LINE_BYTES
-        self.lines: dict[int, list[float | None]] = {}  # the least recently used stands first
+        self.lines: dict[int, list[float | None]] = {}  # the least recently used stands first; local ones are negative
         self.fetched: Lines = {}  # everything that was ever asked for, kept or not
-        self.dirty: set[int] = set()  # of local memory, whose lines have negative numbers
 
     def look(self, wanted: Lines) -> tuple[Lines, float]:
         """The sectors that have to be fetched, and when the last of the others is there (0: all are)."""
@@ -52,44 +51,33 @@ class L1Cache:
                         there = since
         return missing, there
 
-    def fill(self, lines: Lines, at: float) -> int:
-        """Sectors will be there at a time. Returns how many dirty lines have to leave for them."""
+    def fill(self, lines: Lines, at: float) -> None:
+        """Sectors will be there at a time."""
         for line, mask in lines.items():
             sectors = self.lines.setdefault(line, [None] * len(_SECTORS))
             for k in _SECTORS:
                 if mask >> k & 1:
                     sectors[k] = at
-        return self._make_room()
+        self._make_room()
 
-    def put(self, line: int, at: float, dirty: bool) -> int:
-        """A whole line of local memory is there from a time on; how many dirty ones have to leave for it."""
+    def put(self, line: int, at: float) -> None:
+        """A whole line is there from a time on."""
         self.lines.pop(line, None)
         self.lines[line] = [at] * len(_SECTORS)
-        if dirty:
-            self.dirty.add(line)
-        return self._make_room()
+        self._make_room()
 
     def took(self, line: int, keep: bool) -> float | None:
-        """When a line of local memory that is read is there, None if it has to be fetched; one need not be kept."""
+        """When a whole line that is read is there, None if it has to be fetched; it may be the last time."""
         sectors = self.lines.pop(line, None)
         if sectors is None:
             return None
         if keep:
             self.lines[line] = sectors
-        else:
-            self.dirty.discard(line)
         return sectors[0]
 
-    def _make_room(self) -> int:
-        """Lines that were used the longest ago go; how many of them are dirty."""
-        dirty = 0
+    def _make_room(self) -> None:
         while len(self.lines) > self.capacity:
-            line = next(iter(self.lines))
-            del self.lines[line]
-            if line in self.dirty:
-                self.dirty.remove(line)
-                dirty += 1
-        return dirty
+            del self.lines[next(iter(self.lines))]
 
     def drop(self, lines: Lines) -> None:
         """Atomics are done in L2, and the line is no longer valid here."""

@@ -1,7 +1,8 @@
 """Local memory under the clock: registers that ptxas has spilled, and arrays of a thread.
 
 It lies so that the same word of a warp's 32 lanes is one line of L1 (CUDA programming guide, local memory). L1 keeps
-what is stored there until it needs the place, and then L2 gets it; by a last load (LDL.LU) it is no longer needed.
+what is stored, but passes all of it on to L2 at once, and there loads that miss L1 compete with stores (both measured,
+group `local_memory` of benchmarks/microbenchmarks/).
 """
 
 from __future__ import annotations
@@ -12,21 +13,27 @@ from .sass import Slot
 from .slots import Slots
 
 WORDS = 1 << 22  # more than a thread can have
-_QUEUE = 64.0  # cycles that accesses may be late before the next has to wait
+_QUEUE = 64.0  # cycles that loads may be late before the next access has to wait
+_STORE_BUFFER = 8192.0  # bytes of stores that may be on their way
+_TURNS = 4  # of an SM's port for a line that is loaded
+_FAR_TURNS = 2  # of L2
 
 
 class LocalMemory:
-    """The way of an SM's warps to it; `read_rate` and `write_rate` are the SM's part of L2, bytes a cycle."""
+    """The way of an SM's warps to it."""
 
-    def __init__(self, figures: Figures, l1: L1Cache, read_rate: float, write_rate: float) -> None:
+    def __init__(self, figures: Figures, l1: L1Cache, read_rate: float, write_rate: float, write_cost: float) -> None:
+        """The rates are the SM's part of L2 in bytes a cycle; a byte written counts for `write_cost` bytes read."""
         f = figures
-        self.latency, self.miss_latency, self.l1 = f.local_latency, f.l2_latency + f.local_latency - f.l1_latency, l1
-        self.data = Slots(1.0)  # L1's, which loads and stores share
-        rates = (f.local_bytes_per_cycle, f.local_store_bytes_per_cycle)
-        self.load_turns, self.store_turns = (max(round(LINE_BYTES / rate), 1) for rate in rates)
-        self.fetches = Slots(LINE_BYTES / min(f.load_bytes_per_cycle, read_rate))
-        self.evictions = Slots(LINE_BYTES / min(f.store_bytes_per_cycle, write_rate))
-        self.fetched = self.evicted = 0.0  # bytes
+        self.latency, self.miss_latency, self.l1 = f.local_latency, f.local_l2_latency, l1
+        store = min(f.store_bytes_per_cycle, write_rate)
+        self.near = Slots(LINE_BYTES / f.local_bytes_per_cycle)
+        self.port = Slots(LINE_BYTES / f.local_miss_bytes_per_cycle / _TURNS)
+        self.far, self.out = Slots(LINE_BYTES / read_rate / _FAR_TURNS), Slots(LINE_BYTES / store)
+        self.port_turns = round(_TURNS * f.local_miss_bytes_per_cycle / f.store_bytes_per_cycle)
+        self.far_turns = round(_FAR_TURNS * write_cost)
+        self.buffer = _STORE_BUFFER / store  # cycles
+        self.loaded = self.stored = 0.0  # bytes that L2 has moved
 
     def access(self, warp: int, slot: Slot, at: float) -> tuple[float, float]:
         """When an access of a warp (a number of its own on the SM) has its data, and when the next one can be made."""
@@ -34,38 +41,34 @@ class LocalMemory:
         end = taken = at
         for line in range(first, first - slot.words, -1):
             if slot.store:
-                taken = max(taken, self._store(line, slot.word < 0, at))
+                taken = max(taken, self._store(line, slot, at) - self.buffer)
             else:
-                done, began = self._load(line, slot, at)
-                end, taken = max(end, done), max(taken, began)
-        return end, max(taken - _QUEUE, at)
+                done, begun = self._load(line, slot, at)
+                end, taken = max(end, done), max(taken, begun - _QUEUE)
+        return end, taken
 
-    def _turns(self, count: int, at: float) -> float:
-        for _ in range(count):
-            at = self.data.take(at)
-        return at
-
-    def _store(self, line: int, unknown: bool, at: float) -> float:
-        taken = self._turns(self.store_turns, at)
-        return taken if unknown else max(taken, self._evict(self.l1.put(line, taken, dirty=True), taken))
+    def _store(self, line: int, slot: Slot, at: float) -> float:
+        begun = self.near.take(at)
+        if slot.word >= 0:
+            self.l1.put(line, begun)
+        self.stored += LINE_BYTES
+        begun = _take(self.port, self.port_turns, begun)
+        return max(self.out.take(begun), _take(self.far, self.far_turns, begun))
 
     def _load(self, line: int, slot: Slot, at: float) -> tuple[float, float]:
-        taken = self._turns(self.load_turns, at)
-        if slot.word < 0:
-            return taken + self.latency, taken
-        there = self.l1.took(line, keep=not slot.last)
+        begun = self.near.take(at)
+        there = begun if slot.word < 0 else self.l1.took(line, keep=not slot.last)
         if there is not None:
-            return max(taken + self.latency, there), taken
-        begun = self.fetches.take(taken)
-        self.fetched += LINE_BYTES
+            return max(begun + self.latency, there), begun
+        self.loaded += LINE_BYTES
+        begun = _take(self.far, _FAR_TURNS, _take(self.port, _TURNS, begun))
         end = begun + self.miss_latency
         if not slot.last:
-            self._evict(self.l1.put(line, end, dirty=False), begun)
+            self.l1.put(line, end)
         return end, begun
 
-    def _evict(self, dirty: int, at: float) -> float:
-        """When so many lines have left L1."""
-        for _ in range(dirty):
-            at = self.evictions.take(at)
-            self.evicted += LINE_BYTES
-        return at
+
+def _take(slots: Slots, turns: int, at: float) -> float:
+    for _ in range(turns):
+        at = slots.take(at)
+    return at

@@ -138,6 +138,12 @@ class MemorySystem:
         self.l2, self.l2_writes, self.dram = (Queue(rate) for rate in self._whole)
         self.share(simulated, active)
 
+    def local_rates(self, simulated: int) -> tuple[float, float, float]:
+        """Bytes a cycle of local memory that L2 gives and takes of one of the simulated SMs, and how many bytes read
+        one that is written counts for."""
+        read, f = self.l2.rate / simulated, self.figures
+        return read, read * f.local_store_gb_per_s / f.l2_gb_per_s, self._l2_write_cost
+
     def share(self, simulated: int, active: int) -> None:
         """From now on so many SMs are at work, `simulated` of them simulated."""
         for server, whole in zip((self.l2, self.l2_writes, self.dram), self._whole, strict=True):

@@ -52,7 +52,7 @@ class Simulation:
         self.figures = machine.card.figures
         cx, cy, cz = machine.launch.cluster
         size = cx * cy * cz
-        rates = (memory.l2.rate / size, memory.l2_writes.rate / size)
+        rates = memory.local_rates(size)
         self.sms = [SM(self.figures, sharers, placement.l1_bytes, rates) for _ in range(size)]
         if machine.code is not None:
             for sm in self.sms:
