@@ -57,9 +57,18 @@ def test_five_sentences_answer_five_questions() -> None:
 
 def test_nothing_timed_is_said_to_be_so() -> None:
     sentences = said([compare(sample.evidence())])
-    assert "which is faster is not known" in sentences["Faster"]
+    assert sentences["Faster"].startswith("Which is faster is not known: no workload was timed in both DSLs")
+    assert sentences["Faster"].endswith("Neither has a measured time.")
     assert sentences["Other cards"] == "No card timed anything."
     assert "no GPU in use" in sentences["Not run"] and "2 builds did not compile" in sentences["Not run"]
+
+
+def test_where_one_dsl_alone_was_timed_it_is_named() -> None:
+    compared = compare(sample.evidence(recorded=True))
+    compared["speedups"] = []
+    for table in compared["times"]:
+        table["kernels"] = {name: dsl for name, dsl in table["kernels"].items() if dsl != "cute"}
+    assert said([compared])["Faster"].endswith("in both DSLs on one card. Only cuTile was timed, on H200.")
 
 
 def test_the_speed_is_that_of_the_fastest_kernels_of_each_side() -> None:

@@ -40,10 +40,8 @@ def _timed(comparisons: list[Record]) -> list[tuple[str, Record]]:
 def _faster(comparisons: list[Record]) -> str:
     timed = _timed(comparisons)
     if not timed:
-        return (
-            "No workload was timed in both DSLs, here or on a recorded card, so which is faster is not known: every "
-            "time on this page is a lower bound."
-        )
+        why = "no workload was timed in both DSLs on one card"
+        return f"Which is faster is not known: {why}. {_timed_alone(comparisons)}."
     places: dict[tuple[str, str], list[tuple[str, Record]]] = {}
     for operator, entry in timed:
         places.setdefault((entry["device"]["device"], entry["target"]), []).append((operator, entry))
@@ -58,6 +56,19 @@ def _faster(comparisons: list[Record]) -> str:
             said.append(_several(short(card), entries, len(comparisons)))
             first = first or entries
     return " ".join(said)
+
+
+def _timed_alone(comparisons: list[Record]) -> str:
+    """Which of the two was timed, and where, if no workload was timed in both."""
+    cards: dict[str, list[str]] = {}
+    for table in (table for c in comparisons for table in c["times"]):
+        for side in set(SIDES) & set(table["kernels"].values()):
+            cards.setdefault(side, []).append(short(table["device"]["device"]))
+    if not cards:
+        return "Neither has a measured time"
+    alone = "Only " * (len(cards) == 1)
+    said = {side: listed(sorted(set(on))) for side, on in sorted(cards.items())}
+    return listed([f"{alone}{SIDES[side]} was timed, on {on}" for side, on in said.items()])
 
 
 def _one_operator(card: str, operator: str, entry: Record) -> str:
