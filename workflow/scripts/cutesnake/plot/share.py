@@ -14,7 +14,7 @@ def draw_share(evidence: Evidence, source: Source, target: str) -> Drawing:
     """A heat map: lower bound over measured time, workloads down, kernels and dtypes across."""
     table = times(evidence, source, target).dropna(subset=["floor_us"])
     if table.empty:
-        raise NothingToShow(f"devices.yaml has no peaks for {source.device}")
+        raise NothingToShow(f"config/devices.yaml has no peak of {source.device} for these element types")
     table["share"] = table["floor_us"] / table["cold_us"]
     names = labels(evidence)
     table["size"] = table["workload"].map(names)
