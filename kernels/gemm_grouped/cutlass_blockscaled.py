@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cutesnake.contract import Variant, not_baked
 from kernels.gemm_grouped.cutlass import adapter
 from kernels.upstream.examples import SOURCE
+from kernels.upstream.gemm import Tiling
 
 if TYPE_CHECKING:
     from kernels.gemm_grouped.operator import Workload
@@ -19,9 +20,9 @@ DSL = "cute"
 TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
 EXAMPLE = adapter.Example("blackwell.grouped_blockscaled_gemm", "Sm100GroupedBlockScaledGemmKernel", takes="scaled")
 TILINGS = (
-    adapter.Tiling(128, 128, (1, 1)),
-    adapter.Tiling(256, 128, (2, 1), pair=True),
-    adapter.Tiling(256, 256, (2, 1), pair=True),
+    Tiling(128, 128, (1, 1)),
+    Tiling(256, 128, (2, 1), pair=True),
+    Tiling(256, 256, (2, 1), pair=True),
 )
 
 compile = partial(adapter.compile, EXAMPLE)

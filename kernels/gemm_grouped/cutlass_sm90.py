@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cutesnake.contract import Variant, not_baked
 from kernels.gemm_grouped.cutlass import adapter
 from kernels.upstream.examples import SOURCE
+from kernels.upstream.gemm import Tiling
 
 if TYPE_CHECKING:
     from kernels.gemm_grouped.operator import Workload
@@ -18,7 +19,7 @@ __all__ = ["DSL", "SOURCE", "TARGETS", "alike", "bind", "compile", "supports", "
 DSL = "cute"
 TARGETS: dict[str, tuple[str, ...]] = {"sm_90a": ("TMA", "wgmma")}
 EXAMPLE = adapter.Example("hopper.grouped_gemm", "HopperGroupedGemmPersistentKernel", takes="hopper")
-TILINGS = (adapter.Tiling(128, 128, (1, 1)), adapter.Tiling(128, 256, (1, 1)), adapter.Tiling(128, 128, (2, 1)))
+TILINGS = (Tiling(128, 128, (1, 1)), Tiling(128, 256, (1, 1)), Tiling(128, 128, (2, 1)))
 
 compile = partial(adapter.compile, EXAMPLE)
 bind = partial(adapter.bind, EXAMPLE)

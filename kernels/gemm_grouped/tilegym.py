@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.cards import MULTIPROCESSORS
 from kernels.upstream import tilegym as upstream
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """A build per configuration serves every list of sizes; how many blocks stay is a constant of TileGym's kernel."""
     dtype = workload.dtype
     return tuple(
-        Variant(
-            f"{dtype}_{t.id}", {"dtype": dtype, **asdict(t), "blocks": upstream.MULTIPROCESSORS[target] // t.num_ctas}
-        )
+        Variant(f"{dtype}_{t.id}", {"dtype": dtype, **asdict(t), "blocks": MULTIPROCESSORS[target] // t.num_ctas})
         for t in TILES
     )
 

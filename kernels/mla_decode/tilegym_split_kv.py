@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.cards import MULTIPROCESSORS
 from kernels.mla_decode import tilegym_inputs
 from kernels.upstream import tilegym as upstream
 
@@ -35,7 +36,7 @@ def split_length(batch: int, kv_length: int, multiprocessors: int) -> int:
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Number and length of the splits are constants of TileGym's kernels: a build for each pair in use."""
     w = workload
-    length = split_length(w.batch, w.kv_length, upstream.MULTIPROCESSORS[target])
+    length = split_length(w.batch, w.kv_length, MULTIPROCESSORS[target])
     splits = -(-w.kv_length // length)
     even = w.kv_length % TILE_N == 0
     params = {"dtype": w.dtype, "splits": splits, "split_length": length, "even": even}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.cards import MULTIPROCESSORS
 from kernels.matrices import beyond_extents
 from kernels.upstream import tilegym as upstream
 
@@ -43,7 +44,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     persistent = {**known, "mode": "persistent", "tile_m": tile_m, "tile_n": padded}
     reload = {**known, "mode": "reload", "columns": w.columns, "tile_n": min(RELOAD_BYTES // size, padded)}
     cached = {**known, "mode": "cached", "columns": w.columns, "tile_n": padded}
-    few = w.rows <= 2 * upstream.MULTIPROCESSORS[target]
+    few = w.rows <= 2 * MULTIPROCESSORS[target]
     modes = [reload, persistent, cached] if few else [persistent, reload, cached]
     return tuple(
         Variant(_name(mode), mode)

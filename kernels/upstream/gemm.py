@@ -6,7 +6,10 @@ batch. Their `major` is the mode whose elements lie next to each other.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from kernels.cards import MULTIPROCESSORS
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +27,27 @@ ELEMENTS = {
     "int32": "Int32",
 }
 ALIGNMENT = 16  # bytes: what TMA asks of the address and of every stride but the contiguous one
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Elements of C that a CTA computes, or a pair of CTAs together where `pair`; CTAs of a cluster along M and N."""
+
+    m: int
+    n: int
+    cluster: tuple[int, int]
+    pair: bool = False
+
+    @property
+    def id(self) -> str:
+        return f"{self.m}x{self.n}_c{self.cluster[0]}x{self.cluster[1]}"
+
+
+def cluster_params(target: str, cluster: tuple[int, int]) -> dict[str, int]:
+    """A variant's parameters for clusters of so many CTAs along M and N: these, and how many clusters a card holds."""
+    along_m, along_n = cluster
+    most = MULTIPROCESSORS[target] // (along_m * along_n)
+    return {"cluster_m": along_m, "cluster_n": along_n, "most_clusters": most}
 
 
 def element(name: str) -> Any:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from kernels.cards import MULTIPROCESSORS
+
 SOURCE = "tilegym"
 TARGETS = {"sm_90a": ("TMA", "wgmma"), "sm_100a": ("tcgen05", "tensor memory")}
-MULTIPROCESSORS = {"sm_90a": 132, "sm_100a": 148}  # of H100 SXM and H200, of B200: TileGym asks the device
 CAPABILITY = {"sm_90a": (9, 0), "sm_100a": (10, 0)}  # what torch.cuda.get_device_capability would say there
 
 

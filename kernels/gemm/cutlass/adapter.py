@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
 from kernels.upstream import gemm as upstream
+from kernels.upstream.gemm import Tiling
 
 if TYPE_CHECKING:
     from kernels.gemm.operator import Inputs, Outputs, Workload
 
 SM90 = {"sm_90a": ("TMA", "wgmma")}
 SM100 = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
-MULTIPROCESSORS = {"sm_90a": 132, "sm_100a": 148, "sm_103a": 148}  # NVIDIA's runners ask the device
 FUNCTION = "gemm"
 
 
@@ -62,20 +62,6 @@ class Example:
         if self.scheduler == "static":
             return upstream.persistent_grid(w.m, w.n, w.batch, cta_tile, cluster, p["most_clusters"])
         return upstream.tile_grid(w.m, w.n, w.batch, cta_tile, cluster)
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """Elements of C that a CTA computes, or a pair of CTAs together where `pair`; CTAs of a cluster along M and N."""
-
-    m: int
-    n: int
-    cluster: tuple[int, int]
-    pair: bool = False
-
-    @property
-    def id(self) -> str:
-        return f"{self.m}x{self.n}_c{self.cluster[0]}x{self.cluster[1]}"
 
 
 TILINGS = {
@@ -129,6 +115,5 @@ def variant(workload: Workload, tiling: Tiling, target: str) -> Variant:
     params: dict[str, Any] = {"dtype": w.dtype, "output": OUTPUT[w.dtype], "sums": "fp32"}
     params |= {"a_major": w.a_major, "b_major": w.b_major}
     params |= {"tile_m": tiling.m, "tile_n": tiling.n, "pair": tiling.pair, "tma_store": True}
-    params |= {"cluster_m": tiling.cluster[0], "cluster_n": tiling.cluster[1]}
-    params |= {"most_clusters": MULTIPROCESSORS[target] // (tiling.cluster[0] * tiling.cluster[1])}
+    params |= upstream.cluster_params(target, tiling.cluster)
     return Variant(f"{w.dtype}{layout}_{tiling.id}", params)

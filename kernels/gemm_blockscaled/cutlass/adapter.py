@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.upstream.gemm import cluster_params
 
 if TYPE_CHECKING:
     from kernels.gemm_blockscaled.operator import Inputs, Outputs, Workload
 
 TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
-MULTIPROCESSORS = 148  # of a B200; NVIDIA's runners ask the device
 FUNCTION = "gemm"
 ALIGNED = 32  # elements: what the examples assume of M, N and K
 TUTORIAL_K = 256  # elements of K in a tile of the tutorials
@@ -113,6 +113,5 @@ def only_variant(tiling: Tiling, workload: Workload, target: str) -> tuple[Varia
 @not_baked
 def variant(dtype: str, tiling: Tiling) -> Variant:
     params: dict[str, Any] = {"dtype": dtype, "tile_m": tiling.m, "tile_n": tiling.n}
-    params |= {"cluster_m": tiling.cluster[0], "cluster_n": tiling.cluster[1]}
-    params |= {"most_clusters": MULTIPROCESSORS // (tiling.cluster[0] * tiling.cluster[1])}
+    params |= cluster_params("sm_100a", tiling.cluster)  # an sm_103a card has as many multiprocessors
     return Variant(f"{dtype}_{tiling.id}", params)

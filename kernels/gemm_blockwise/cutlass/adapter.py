@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import torch
 
 TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
-MULTIPROCESSORS = 148  # of a B200 or B300; NVIDIA's runner asks the device
 FUNCTION = "gemm"
 TILE_N = 128  # all that the examples take: a block of B's scales
 
@@ -60,9 +59,7 @@ def variants(dtype: str, tilings: tuple[Tiling, ...]) -> tuple[Variant, ...]:
                 "dtype": dtype,
                 "tile_m": tiling.m,
                 "pair": tiling.pair,
-                "cluster_m": tiling.cluster[0],
-                "cluster_n": tiling.cluster[1],
-                "most_clusters": MULTIPROCESSORS // (tiling.cluster[0] * tiling.cluster[1]),
+                **upstream.cluster_params("sm_100a", tiling.cluster),  # an sm_103a card has as many multiprocessors
             },
         )
         for tiling in tilings

@@ -20,7 +20,6 @@ __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"
 
 DSL = "cute"
 TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
-MULTIPROCESSORS = 148  # of a B200 or B300; NVIDIA's runner asks the device
 TILES = ((256, 128, 2), (256, 256, 2), (128, 128, 1))  # elements of D that the CTAs of a cluster compute, CTAs
 
 
@@ -43,9 +42,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
                 "tile_m": m,
                 "tile_n": n,
                 "pair": ctas == 2,
-                "cluster_m": ctas,
-                "cluster_n": 1,
-                "most_clusters": MULTIPROCESSORS // ctas,
+                **upstream.cluster_params(target, (ctas, 1)),
             },
         )
         for m, n, ctas in TILES

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.cards import MULTIPROCESSORS
 
 if TYPE_CHECKING:
     from kernels.gemm_grouped.operator import Inputs, Outputs, Workload
@@ -19,7 +20,7 @@ DSL = "cutile"
 SOURCE = "ours"
 TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
 SYMBOL = "gemm_grouped"
-MULTIPROCESSORS = 148  # of a B200 or B300
+MOST_BLOCKS = MULTIPROCESSORS["sm_100a"]  # an sm_103a card has as many
 ROW_BYTES = 128  # of a tile of codes: what a swizzled row of shared memory holds
 SCALE_TILE_BYTES = 512  # 128 rows by 4 scales
 
@@ -55,7 +56,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     p = variant.params
     per_byte = 8 // BITS[p["dtype"]]
     arrays = [*[array("uint8", 2)] * 2, *[array("uint8", 3)] * 2, array("fp16", 2)]
-    constants = [p["tile_m"], p["tile_n"], ROW_BYTES * per_byte, per_byte, BLOCK[p["dtype"]], MULTIPROCESSORS]
+    constants = [p["tile_m"], p["tile_n"], ROW_BYTES * per_byte, per_byte, BLOCK[p["dtype"]], MOST_BLOCKS]
     parameters = [*map(array_list, arrays), *constants]
     return build([DeviceFunction("kernel", SYMBOL, grouped_products, parameters)], target, folder)
 
@@ -70,5 +71,5 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     flat = [[x.view(*x.shape[:2], SCALE_TILE_BYTES) for x in kind] for kind in scales]
     values = [ArrayList(kind) for kind in (a, b, *flat, results(outputs, workload))]
     p = build.params
-    grid = (min(MULTIPROCESSORS, workload.tiles(p["tile_m"], p["tile_n"])), 1, 1)
+    grid = (min(MOST_BLOCKS, workload.tiles(p["tile_m"], p["tile_n"])), 1, 1)
     return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))

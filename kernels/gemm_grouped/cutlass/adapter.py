@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.cards import MULTIPROCESSORS
 from kernels.upstream import gemm as upstream
+from kernels.upstream.gemm import Tiling
 
 if TYPE_CHECKING:
     import torch
 
     from kernels.gemm_grouped.operator import Inputs, Outputs, Workload
 
-MULTIPROCESSORS = {"sm_90a": 132, "sm_100a": 148, "sm_103a": 148}  # NVIDIA's runner asks the device
 FUNCTION = "gemm"
 DESCRIPTOR_WORDS = 16  # of 8 bytes: a TMA descriptor
 TEMPLATE = 32  # rows and columns of the tensors that give descriptors their element type and majors
@@ -42,23 +43,11 @@ class Example:
         return 5 if self.takes == "scaled" else 3
 
 
-@dataclass(frozen=True)
-class Tiling:
-    """Elements of C that a CTA computes, or a pair of CTAs together where `pair`; CTAs of a cluster along M and N."""
-
-    m: int
-    n: int
-    cluster: tuple[int, int]
-    pair: bool = False
-
-    @property
-    def id(self) -> str:
-        return f"{self.m}x{self.n}_c{self.cluster[0]}x{self.cluster[1]}"
-
-    def clusters(self, workload: Workload) -> int:
-        """Clusters that cover C of all groups."""
-        cta_tile = (self.m // 2 if self.pair else self.m, self.n)
-        return sum(math.prod(upstream.clusters(p.m, p.n, 1, cta_tile, self.cluster)) for p in workload.problems)
+@not_baked
+def clusters(tiling: Tiling, workload: Workload) -> int:
+    """Clusters that cover C of all groups."""
+    cta_tile = (tiling.m // 2 if tiling.pair else tiling.m, tiling.n)
+    return sum(math.prod(upstream.clusters(p.m, p.n, 1, cta_tile, tiling.cluster)) for p in workload.problems)
 
 
 @not_baked
@@ -74,11 +63,9 @@ def variants(workload: Workload, target: str, tilings: tuple[Tiling, ...]) -> tu
                 "tile_m": tiling.m,
                 "tile_n": tiling.n,
                 "pair": tiling.pair,
-                "cluster_m": tiling.cluster[0],
-                "cluster_n": tiling.cluster[1],
+                **upstream.cluster_params(target, tiling.cluster),
                 "processors": MULTIPROCESSORS[target],
-                "most_clusters": MULTIPROCESSORS[target] // (tiling.cluster[0] * tiling.cluster[1]),
-                "tiles": tiling.clusters(w) if counted else 0,  # 0: as many clusters as fit on the card
+                "tiles": clusters(tiling, w) if counted else 0,  # 0: as many clusters as fit on the card
             },
         )
         for tiling in tilings
@@ -121,7 +108,7 @@ def bind(example: Example, build: Build, workload: Workload, inputs: Inputs, out
     w, p = workload, build.params
     if w.groups != p["groups"]:
         raise ValueError(f"this build is for {p['groups']} groups, not {w.groups}")
-    if p["tiles"] and p["tiles"] != (tiles := _tiling(p).clusters(w)):
+    if p["tiles"] and p["tiles"] != (tiles := clusters(_tiling(p), w)):
         raise ValueError(f"this build is for {p['tiles']} clusters' tiles, not {tiles}")
     sizes, strides, addresses, scales = tables(inputs, outputs, w)
     arguments: tuple[Any, ...] = (inputs.a, inputs.b, outputs.c)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kernels.gemm_mixed_grouped.operator import Workload as Grouped
 
 TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
-MULTIPROCESSORS = 148  # of a B200 or B300; NVIDIA's runner asks the device
 FUNCTION = "gemm"
 
 
@@ -79,9 +78,7 @@ def variants(dtype: str, groups: int, tilings: tuple[Tiling, ...]) -> tuple[Vari
                 "tile_n": tiling.n,
                 "tile_k": tiling.k,
                 "pair": tiling.pair,
-                "cluster_m": tiling.cluster[0],
-                "cluster_n": tiling.cluster[1],
-                "most_clusters": MULTIPROCESSORS // (tiling.cluster[0] * tiling.cluster[1]),
+                **upstream.cluster_params("sm_100a", tiling.cluster),  # an sm_103a card has as many multiprocessors
             },
         )
         for tiling in tilings

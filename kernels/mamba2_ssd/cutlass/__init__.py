@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Build, Runner, Variant, not_baked
+from kernels.cards import MULTIPROCESSORS
 from kernels.upstream.examples import SOURCE
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ DSL = "cute"
 TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
 FUNCTION = "mamba2_ssd"
 CHUNK, WIDTH, STATE = 128, 64, 128  # tokens, elements of a head and of a state: all that its epilogue is written for
-MULTIPROCESSORS = 148  # of a B200 or B300; NVIDIA's runner asks the device
 
 
 @not_baked
@@ -46,7 +46,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
         "chunk": CHUNK,
         "head_dim": w.head_dim,
         "state": w.state,
-        "most_blocks": MULTIPROCESSORS,
+        "most_blocks": MULTIPROCESSORS[target],
     }
     return (Variant(f"{w.dtype}_c{CHUNK}_d{w.head_dim}_n{w.state}", params),)
 
