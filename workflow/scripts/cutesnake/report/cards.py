@@ -163,7 +163,8 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
     kinds = ", ".join(dict.fromkeys(check["distribution"] for check in checks))
     workloads = {entry["case"]["workload"] for entry in entries}
     worst = f"; largest relative error {max(errors):.1e}" if errors else ""
-    done = f"{good} of {plural(len(checks), 'check')} within tolerance, {plural(len(workloads), 'workload')}{worst}"
+    within = "within tolerance" + " and without a finding" * (backend == "ptxsim")
+    done = f"{good} of {plural(len(checks), 'check')} {within}, {plural(len(workloads), 'workload')}{worst}"
     if backend == "ptxsim":
         names = list(dict.fromkeys(name for check in checks for name in check.get("schedules", [])))
         schedules = f"{plural(len(names), 'schedule')}: {', '.join(names)}" if names else "schedules not stated"
@@ -174,7 +175,7 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
         how = f"{kind}checked on {device} (seeds {seeds})"
     failed = [
         {
-            "text": f"{entry['case']['workload']}: {entry['reason']}",
+            "text": _named(entry["case"]["workload"], entry["reason"]),
             "again": f"snakemake --cores 1 --force {path}" if backend == "ptxsim" else None,
         }
         for path, entry in records.items()
@@ -190,6 +191,11 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
         "counted": counted,
         "untested": untested(entries),
     }
+
+
+def _named(workload: str, reason: str) -> str:
+    """A reason with the workload that it is about, which most name themselves."""
+    return reason if reason.startswith(f"{workload}, ") else f"{workload}: {reason}"
 
 
 def untested(entries: list[Record]) -> list[str]:
