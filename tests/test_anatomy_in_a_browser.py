@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from browser import CHROMIUM, FRAME, chromium
 from cutesnake.anatomy import page
 from cutesnake.learn.page import Asked, render
 from test_anatomy import record_of
 from test_learn import GOALS
-from test_pages_in_a_browser import CHROMIUM, FRAME
 
 SCRIPT = """
 <script>
@@ -46,19 +46,6 @@ def pages() -> dict[str, str]:
         "anatomy": page.render([found, other], Path("nowhere")),
         "learn": render(asked, {"tutorial_gemm/cutlass_0": found}, "learn"),
     }
-
-
-def chromium(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [
-            *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-            *(f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=20000", *options),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
 
 
 @pytest.mark.slow

@@ -7,16 +7,13 @@ import html
 import io
 import json
 import re
-import shutil
-import subprocess
 
 import pytest
 
 import sample
+from browser import CHROMIUM, FRAME, chromium
 from cutesnake.report import render
 from test_report import contents
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 SCRIPT = """
 <script>
@@ -77,11 +74,6 @@ SCRIPT = """
 })();
 </script>
 </body>"""
-# Headless Chromium makes no window narrower than 500 pixels, so the page is put into a frame of the wanted width.
-FRAME = """<!doctype html><meta name="color-scheme" content="light dark"><body style="margin:0">
-<script>window.onmessage = function (m) { document.title = "DONE" + m.data; };</script>
-<iframe src="page.html" style="border:0;width:%dpx;height:900px"></iframe>"""
-
 
 PAGED = """
 <script>
@@ -115,18 +107,9 @@ def shown(page: str, folder, width: int, dark: bool, script: str = SCRIPT) -> di
     text = page.replace("</head>", watch, 1).replace("</body>", script, 1)
     (folder / "page.html").write_text(text)
     (folder / "frame.html").write_text(FRAME % width)
-    done = subprocess.run(
-        [
-            *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-            *(f"--user-data-dir={folder / 'profile'}", "--window-size=1300,950", "--virtual-time-budget=20000"),
-            *(f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--enable-logging=stderr"),
-            *("--dump-dom", (folder / "frame.html").as_uri()),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
+    logged = ("--window-size=1300,950", scheme, "--enable-logging=stderr", "--dump-dom")
+    done = chromium(folder, *logged, (folder / "frame.html").as_uri())
     found = re.search(r"<title>DONE(.*?)</title>", done.stdout)
     assert found, done.stderr[-2000:]
     assert "CONSOLE" not in done.stderr

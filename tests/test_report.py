@@ -7,7 +7,6 @@ import dataclasses
 import html
 import json
 import re
-import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from cutesnake.report.words import Notes, signed, state, where
 
 ROOT = Path(__file__).resolve().parents[1]
 VOID = {"meta", "link", "br", "input", "img", "hr"}
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def contents(evidence, folder, draw=False, front=True, **more):
