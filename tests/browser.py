@@ -20,15 +20,7 @@ def chromium(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     quiet += ("--disable-component-update", "--disable-sync")
     for start in range(STARTS):
         profile = f"--user-data-dir={folder / f'profile{start}'}"
-        command = [
-            str(CHROMIUM),
-            "--headless",
-            "--no-sandbox",
-            *quiet,
-            profile,
-            "--virtual-time-budget=20000",
-            *options,
-        ]
+        command = [str(CHROMIUM), "--headless", "--no-sandbox", *quiet, profile, "--virtual-time-budget=20000"]
         try:
             return subprocess.run([*command, *options], capture_output=True, text=True, timeout=SECONDS)
         except subprocess.TimeoutExpired:
