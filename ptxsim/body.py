@@ -29,6 +29,7 @@ class _Scope:
     registers: dict[str, Reg] = field(default_factory=dict)
     ranges: dict[str, int] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
+    operands: dict[str, Operand] = field(default_factory=dict)  # those that have been read, by their text
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +50,7 @@ class Body:
         self.counts = {w: 0 for w in (1, 16, 32, 64, 128)}  # registers by width
         self.source: str | None = None
         self.jumps: list[_Jump] = []
+        self.parts: dict[str, tuple[str, ...]] = {}  # of opcodes
 
     def read(self) -> None:
         """Read from the opening brace to past the closing one."""
@@ -62,19 +64,28 @@ class Body:
         """Read one brace, label, directive or instruction; False after the last brace."""
         scanner = self.scanner
         rest = scanner.ahead(8)
-        if rest[0] == "{":
+        if rest[0] == ".":
+            self._directive(rest)
+        elif rest[0] == "{":
             self.scope = _Scope(self.scope)
             scanner.advance(1)
         elif rest[0] == "}":
             self.scope = self.scope.parent or self.outermost
             scanner.advance(1)
             return self.scope is not self.outermost
-        elif re.match(r"\.loc\s", rest):
-            _, file, number, *_ = scanner.rest_of_line().replace(",", " ").split()
-            self.source = f"{scanner.files.get(int(file), file)}:{number}"
-        elif m := _LABEL.match(scanner.text, scanner.pos):
+        elif rest[0] != "@" and (m := _LABEL.match(scanner.text, scanner.pos)):
             self.scope.labels[m[1]] = len(self.kernel.instructions)
             scanner.advance(m.end() - scanner.pos)
+        else:
+            line = scanner.line
+            self._instruction(" ".join(scanner.statement().split()), line)
+        return True
+
+    def _directive(self, rest: str) -> None:
+        scanner = self.scanner
+        if rest.startswith(".loc") and rest[4:5].isspace():
+            _, file, number, *_ = scanner.rest_of_line().replace(",", " ").split()
+            self.source = f"{scanner.files.get(int(file), file)}:{number}"
         elif rest.startswith(".reg"):
             self._declare(scanner.statement())
         elif rest.startswith(".pragma"):
@@ -82,12 +93,8 @@ class Body:
         elif rest.startswith(_SPACES):
             variable = scanner.variable(scanner.statement())
             self.kernel.variables[variable.name] = variable
-        elif rest[0] == ".":
-            raise scanner.fail(f"unknown directive «{scanner.ahead(40).split(chr(10))[0]}»")
         else:
-            line = scanner.line
-            self._instruction(" ".join(scanner.statement().split()), line)
-        return True
+            raise scanner.fail(f"unknown directive «{scanner.ahead(40).split(chr(10))[0]}»")
 
     def _resolve(self, jump: _Jump) -> None:
         scope: _Scope | None = jump.scope
@@ -103,6 +110,7 @@ class Body:
         if m is None or m[1] not in WIDTHS:
             raise self.scanner.fail(f"unknown register type .{m[1] if m else ''}")
         width = 1 if m[1] == "pred" else max(WIDTHS[m[1]], 16)
+        self.scope.operands.clear()  # a name may stand for another register from here on
         for name in (x.strip() for x in m[2].split(",")):
             if found := _RANGE.match(name):
                 self.scope.ranges[found[1]] = width
@@ -137,7 +145,10 @@ class Body:
                 raise self.scanner.fail(f"unknown guard in «{text[:60]}»")
             guard = Reg(reg.slot, 1, reg.name, name.startswith("!"))
         op, _, args = rest.partition(" ")
-        ins = Instruction(op, tuple(op.split(".")), (), guard, line, self.source, text)
+        parts = self.parts.get(op)
+        if parts is None:
+            parts = self.parts[op] = tuple(op.split("."))
+        ins = Instruction(op, parts, (), guard, line, self.source, text)
         if ins.base == "bra":
             self.jumps.append(_Jump(ins, args.strip(), self.scope))
         else:
@@ -145,8 +156,15 @@ class Body:
         self.kernel.instructions.append(ins)
 
     def _operand(self, a: str) -> Operand:
-        if a.startswith("%") and (known := self._lookup(a)) is not None:  # most of them
-            return known
+        """An operand; one that stands in the same braces again is read once."""
+        known = self.scope.operands
+        if a not in known:
+            known[a] = self._read_operand(a)
+        return known[a]
+
+    def _read_operand(self, a: str) -> Operand:
+        if a.startswith("%") and (register := self._lookup(a)) is not None:  # most of them
+            return register
         if a.startswith("["):
             return self._memory(a)
         if a.startswith("{"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,10 +40,9 @@ class Generator:
             known = opcode(ins.op)
             if known is None:
                 raise self.unknown()
-            kind = instruction_class(ins)
+            kind = instruction_class(ins.parts)
             block.counts[kind] = block.counts.get(kind, 0) + 1
-            written = ".".join(ins.parts)
-            block.opcodes[written] = block.opcodes.get(written, 0) + 1
+            block.opcodes[ins.op] = block.opcodes.get(ins.op, 0) + 1
             if self.at in self.program.pending:
                 self.line(f"touch(f, {self.at})")
             if self.at in self.program.unwritten:
@@ -62,14 +62,14 @@ class Generator:
         if self.views:
             head.append(" v = f.views")
         head += [f" {view} = v.{view}" for view in sorted(self.views)]
-        uses = Counter(x for line in self.lines for x in _REGISTER.findall(line))
-        often = {x for x, n in uses.items() if n > 1}
+        body = "\n".join([" " + line for line in self.lines])
+        often = {x for x, n in Counter(_REGISTER.findall(body)).items() if n > 1}
         head += [f" {view}_{slot} = {view}[{slot}]" for view, slot in sorted(often)]
 
         def short(found: re.Match[str]) -> str:
             return f"{found[1]}_{found[2]}" if found.groups() in often else found[0]
 
-        return "\n".join(head + [" " + _REGISTER.sub(short, x) for x in self.lines])
+        return "\n".join([*head, _REGISTER.sub(short, body) if often else body])
 
     # what emitters use
     def line(self, text: str) -> None:
@@ -240,15 +240,16 @@ class Generator:
         return found, kinds
 
 
-def instruction_class(ins: Instruction) -> str:
+@lru_cache(maxsize=4096)
+def instruction_class(parts: tuple[str, ...]) -> str:
     """The class an instruction is counted under: its opcode, and for memory accesses the state space."""
-    base = ins.base
+    base = parts[0]
     if base in ("tcgen05", "wgmma"):
-        return ".".join(ins.parts[:2])
+        return ".".join(parts[:2])
     if base in ("ld", "st", "atom", "red", "ldmatrix", "stmatrix", "prefetch"):
-        spaces = (p.split("::")[0] for p in ins.parts)
+        spaces = (p.split("::")[0] for p in parts)
         space = next((p for p in spaces if p in ("global", "shared", "local", "param", "const")), "generic")
         return f"{base}.{space}"
     if base == "cp":
-        return ".".join(p.split("::")[0] for p in ins.parts[:3])
-    return ".".join(ins.parts[:2]) if base in ("mbarrier", "fence", "bar", "barrier") else base
+        return ".".join(p.split("::")[0] for p in parts[:3])
+    return ".".join(parts[:2]) if base in ("mbarrier", "fence", "bar", "barrier") else base

@@ -80,8 +80,11 @@ def results_and_sources(ins: Instruction) -> tuple[list[Reg], list[Reg]]:
     results: list[Reg] = []
     sources: list[Reg] = []
     for n, operand in enumerate(ins.operands):
-        written = n < count and not isinstance(operand, Mem)
-        (results if written else sources).extend(registers(operand))
+        if type(operand) is Reg:
+            (results if n < count else sources).append(operand)
+        elif operand is not None:
+            written = n < count and not isinstance(operand, Mem)
+            (results if written else sources).extend(registers(operand))
     return results, sources
 
 

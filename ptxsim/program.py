@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .coverage import outer_loops
 from .fences import unfenced
 from .generator import Generator
-from .parser import Module
+from .parser import Module, without_collection
 from .pending import Touch, touches
 from .registry import RUNTIME, opcode
 from .syntax import Instruction, Kernel, PtxError, Reg
@@ -44,6 +44,7 @@ class Block:
     full: BlockFunction | None = None
     masked: BlockFunction | None = None
     collective: bool = False
+    source: str = ""  # of `full`, until it is compiled
 
 
 class Program:
@@ -51,6 +52,7 @@ class Program:
 
     watches_divisions = False  # whether generated code tells what divisions are given
 
+    @without_collection
     def __init__(self, module: Module, kernel: Kernel) -> None:
         self.module, self.kernel = module, kernel
         self.instructions = unguarded(kernel.instructions)
@@ -65,7 +67,7 @@ class Program:
         self.noted = {first for uses in self.unfenced.values() for first in uses}  # writes that such a product asks for
         self.unwritten = unwritten(self)
         for block in self.blocks:
-            Generator(self, block, masked=True).source()
+            block.source = Generator(self, block, masked=False).source(f"b{block.index}")
 
     def fail(self, ins: Instruction, what: str) -> PtxError:
         return PtxError(f"{self.module.path}:{ins.line}: kernel {self.kernel.name[:80]}: {what}: «{ins.text[:160]}»")
@@ -114,13 +116,13 @@ class Program:
     def compile(self, block: Block, masked: bool) -> BlockFunction:
         """The function of a block; `masked` selects the version for a partly active range."""
         name = f"b{block.index}{'m' if masked else ''}"
-        source = Generator(self, block, masked).source(name)
+        source = Generator(self, block, masked).source(name) if masked or not block.source else block.source
         exec(compile(source, f"<ptx {self.kernel.name[:40]}>", "exec"), self.namespace)
         function: BlockFunction = self.namespace[name]  # type: ignore[assignment]  # what exec has just put there
         if masked:
             block.masked = function
         else:
-            block.full = function
+            block.full, block.source = function, ""
         return function
 
 

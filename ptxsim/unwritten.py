@@ -41,7 +41,7 @@ class Uses:
 class _Plain:
     """What one instruction reads, writes and copies."""
 
-    __slots__ = ("copy", "reads", "writes")
+    __slots__ = ("copied", "copy", "reads", "writes", "written")
 
     def __init__(self, ins: Instruction) -> None:
         results, sources = results_and_sources(ins)
@@ -55,19 +55,38 @@ class _Plain:
             sources = []
         self.writes = [_key(r) for r in results]
         self.reads = [] if ins.base == "mov" else [(_key(r), r.name) for r in sources]
+        self.copied: tuple[int, int] | None = None  # the bits of `copy`
+        self.written = 0  # those of `writes`
+
+    def number(self, bits: dict[Key, int]) -> None:
+        """Give every register that it uses a bit."""
+        if self.copy is not None:
+            self.copied = _bit(bits, self.copy[0]), _bit(bits, self.copy[1])
+        for key in self.writes:
+            self.written |= _bit(bits, key)
 
 
 def _key(r: Reg) -> Key:
     return r.width, r.slot
 
 
+def _bit(bits: dict[Key, int], key: Key) -> int:
+    bit = bits.get(key)
+    if bit is None:
+        bit = bits[key] = 1 << len(bits)
+    return bit
+
+
 def unwritten(program: Program) -> dict[int, Uses]:
     """Instruction → what it does with the registers that may be read unwritten; empty where there are none."""
     plain = [_Plain(ins) for ins in program.instructions]
-    always = _Flow(program, plain, every_path=True).unwritten_reads()
+    bits: dict[Key, int] = {}
+    for own in plain:
+        own.number(bits)
+    always = _Flow(program, plain, bits, every_path=True).unwritten_reads()
     if not always:
         return {}
-    never = _Flow(program, plain, every_path=False).unwritten_reads()
+    never = _Flow(program, plain, bits, every_path=False).unwritten_reads()
     risky = _with_copies(plain, {key for reads in always.values() for key, _ in reads})
     found = {}
     for at, own in enumerate(plain):
@@ -98,9 +117,8 @@ def _watched(plain: _Plain, risky: set[Key], never: tuple[str, ...]) -> Uses | N
 class _Flow:
     """The registers that every path to a block, or any path, has written, as bits of an integer."""
 
-    def __init__(self, program: Program, plain: list[_Plain], every_path: bool) -> None:
-        self.program, self.plain = program, plain
-        self.bits: dict[Key, int] = {}
+    def __init__(self, program: Program, plain: list[_Plain], bits: dict[Key, int], every_path: bool) -> None:
+        self.program, self.plain, self.bits = program, plain, bits
         self.before: dict[int, int] = {0: 0}
         work = [0]
         while work:
@@ -122,22 +140,15 @@ class _Flow:
 
     def _step(self, block: Block, written: int, found: dict[int, list[tuple[Key, str]]] | None = None) -> int:
         """What is written after a block."""
-        for at in range(block.first, block.last):
-            plain = self.plain[at]
-            if found is not None and (bad := [x for x in plain.reads if not written & self._bit(x[0])]):
+        for at, plain in enumerate(self.plain[block.first : block.last], block.first):
+            if found is not None and (bad := [x for x in plain.reads if not written & self.bits.get(x[0], 0)]):
                 found[at] = bad
-            if plain.copy is not None and not written & self._bit(plain.copy[1]):
-                written &= ~self._bit(plain.copy[0])
+            if plain.copied is None:
+                written |= plain.written
             else:
-                for key in plain.writes:
-                    written |= self._bit(key)
+                to, source = plain.copied
+                written = written | to if written & source else written & ~to
         return written
-
-    def _bit(self, key: Key) -> int:
-        bit = self.bits.get(key)
-        if bit is None:
-            bit = self.bits[key] = 1 << len(self.bits)
-        return bit
 
 
 @runtime
