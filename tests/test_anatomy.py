@@ -271,7 +271,7 @@ def test_a_cutile_build_is_watched_too() -> None:
     found = record_of("elementwise_add/cutile/sm_100a/fp32_4x1024")
     assert found["watched"] and found["grids"]
     assert [role["tasks"] for role in found["functions"][0]["roles"]] == [["load", "store"]]
-    assert "keep each CTA busy for more than one" in page.render([found], Path("nowhere"))
+    assert "so few that each CTA has more than one tile" in page.render([found], Path("nowhere"))
     part = record_of("elementwise_add/cutile/sm_100a/fp32_4x1024", most_clusters=2)
     record.check("anatomy", part, "part")
     assert part["watched"]["most_clusters"] == 2 and part["watched"]["processors"] == 148
