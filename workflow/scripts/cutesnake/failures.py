@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+
+from cutesnake.contract import OURS
 
 NOUNS = {
     **{"compile": "builds", "inspect": "readings of a build", "correctness": "checks", "timing": "timings"},
@@ -14,12 +16,14 @@ NOUNS = {
 SHOWN = 4  # kernels that the line names
 
 
-def line(records: Iterable[str], broken: Collection[tuple[str, str]], page: str) -> str | None:
+def line(
+    records: Iterable[str], broken: Collection[tuple[str, str]], sources: Mapping[tuple[str, str], str], page: str
+) -> str | None:
     """One line on the records that say `failed`, stage by stage, and where their reasons are; None if there is none.
 
     `records` are paths below results/ of which some may not exist yet, `broken` the kernels (operator, kernel) that
-    break their contract and have no build at all, `page` where all reasons are. What follows from a build that failed
-    is not counted: the build is.
+    break their contract and have no build at all, `sources` where kernels are from, `page` where all reasons are. What
+    follows from a build that failed is not counted: the build is.
     """
     made: Counter[str] = Counter()
     failed: dict[str, list[str]] = {stage: [] for stage in NOUNS}
@@ -39,9 +43,11 @@ def line(records: Iterable[str], broken: Collection[tuple[str, str]], page: str)
         said.insert(0, f"{len(broken)} {'kernels' if len(broken) > 1 else 'kernel'} that cannot be loaded")
     if not said:
         return None
-    kernels = {"/".join(key): None for key in sorted(broken)}
-    kernels |= {"/".join(cell.split("/")[:2]): None for cells in counted.values() for cell in cells}
-    return f"Failed: {', '.join(said)} ({_named(list(kernels))}). The reasons are in {page} and in each record."
+    kernels = dict.fromkeys(sorted(broken))
+    kernels |= {(cell.split("/")[0], cell.split("/")[1]): None for cells in counted.values() for cell in cells}
+    whose = "" if any(sources.get(kernel, OURS) == OURS for kernel in kernels) else ", all of kernels by others"
+    named = _named(["/".join(kernel) for kernel in kernels])
+    return f"Failed: {', '.join(said)}{whose} ({named}). The reasons are in {page} and in each record."
 
 
 def _status(path: str) -> str | None:
