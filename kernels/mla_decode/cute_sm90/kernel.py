@@ -192,9 +192,11 @@ class MlaDecodeSm90:
         half = cluster_rank if const_expr(self.halves) else 0
         worker = cute.arch.block_idx()[0] // self.size
         # Asked for before anything else. Most often every worker has one item, the one of its own number: it is asked
-        # for before it is known to be the first, since in a lone call each of these loads comes from DRAM.
-        first_item, end_item = item_offsets[worker], item_offsets[worker + 1]
-        likely = tuple(items[worker, column] for column in layout.LOADED_COLUMNS)
+        # for before it is known to be the first, since in a lone call each of these loads comes from DRAM. Each lane
+        # loads one word: what a whole warp loads alike ptxas waits for at once, for the sake of uniform registers.
+        lane = cute.arch.lane_idx()
+        offsets = item_offsets[worker + lane % 2]
+        likely = items[worker, lane % layout.ITEM_COLUMNS]
 
         storage = SmemAllocator().allocate(self.storage)
         mbarriers = storage.mbarriers.data_ptr()
@@ -220,10 +222,13 @@ class MlaDecodeSm90:
                     cute.arch.mbarrier_init(mbarriers + layout.RECEIVED + part, 1)
             cute.arch.mbarrier_init_fence()
         if const_expr(self.size > 1):
-            cute.arch.cluster_arrive()
+            # Relaxed: mbarriers are all that it orders, and those are fenced. Else each thread waits for a fence of the
+            # whole device, with what it has just asked for behind it.
+            cute.arch.cluster_arrive_relaxed()
             cute.arch.cluster_wait()
         else:
             cute.arch.sync_threads()
+        first_item, end_item = (cute.arch.shuffle_sync(offsets, offset=n) for n in (0, 1))
         # Set once, outside every branch and loop: the field is rebound in the place where it is set.
         mma_qk_first.set(warpgroup.Field.ACCUMULATE, False)
         for mma in (mma_qk, mma_local, mma_remote):
@@ -330,7 +335,7 @@ class MlaDecodeSm90:
         page_table,
         items,
         worker,
-        likely,  # what is needed of item number `worker`
+        likely,  # item number `worker`, a column in each lane
         first_item,
         end_item,
         rank,
@@ -344,7 +349,9 @@ class MlaDecodeSm90:
         loads = (tma_kv, kv_tma, sKV, rank, mbarriers, policy)
         lane = cute.arch.lane_idx()
         q_phase, phase0, phase1 = Int32(1), Int32(1), Int32(1)  # a fresh mbarrier lets a wait for phase 1 pass
-        next_request, next_block, next_begin, next_end, next_length = likely
+        next_request, next_block, next_begin, next_end, next_length = (
+            cute.arch.shuffle_sync(likely, offset=column) for column in layout.LOADED_COLUMNS
+        )
         if first_item != worker:
             next_request, next_block = items[first_item, layout.REQUEST], items[first_item, layout.ROW_BLOCK]
             next_begin, next_end = items[first_item, layout.BEGIN], items[first_item, layout.END]

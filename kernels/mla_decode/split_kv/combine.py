@@ -13,6 +13,7 @@ from kernels.mla_decode.split_kv.plan import MOST_COMBINE_CTAS
 
 LATENT = 512
 LOADS = LATENT // (4 * 32)  # 16-byte loads of a lane for one partial result
+AHEAD = 2  # partial results that a warp asks for before it knows their weights
 LN_2 = 0.6931471805599453
 
 
@@ -71,7 +72,8 @@ class Combine:
         if const_expr(self.padded):
             merge, block = task // blocks, task % blocks
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
-        row, share = (block * WARPS + warp) // row_warps, warp % row_warps
+        shift = cute.arch.popc(row_warps - 1)  # a power of two: no division, which would come after the wait below
+        row, share = (block * WARPS + warp) >> shift, warp & (row_warps - 1)
         # The schedule was written before the split kernel; its partial results only exist once it has ended.
         request, first, partials = merges[merge, 0], merges[merge, 1], merges[merge, 2]
         if const_expr(self.padded):
@@ -87,7 +89,7 @@ class Combine:
                 self.merge(request, first, partials, row, share, row_warps, sums, weights, *tensors)
                 cute.arch.sync_threads()  # `sums` and `weights` have been read
                 task = task + cute.arch.grid_dim()[0]
-                merge, row = cutlass.min(task, tasks - 1) // blocks, (task % blocks * WARPS + warp) // row_warps
+                merge, row = cutlass.min(task, tasks - 1) // blocks, (task % blocks * WARPS + warp) >> shift
                 request, first, partials = merges[merge, 0], merges[merge, 1], merges[merge, 2]
                 if task >= tasks:
                     partials = Int32(-1)
@@ -109,13 +111,29 @@ class Combine:
         total = cute.make_rmem_tensor((4, LOADS), Float32)
         total.fill(0.0)
         if inside:
+            gO = cute.local_tile(out_partial, (1, 1, 4), (None, row, None))  # (1, 1, 4, partials, 128)
+            # The first few are asked for before their weights are known, which hang on a load of their own.
+            ahead = cute.make_rmem_tensor((4, LOADS, AHEAD), Float32)
+            weights_log2 = cute.make_rmem_tensor((AHEAD,), Float32)
+            ahead.fill(0.0)
+            weights_log2.fill(-Float32.inf)
+            for k in cutlass.range_constexpr(AHEAD):
+                i = share + k * row_warps
+                if i < partials:
+                    weights_log2[k] = lse_partial[first + i, row]
+                    for n in cutlass.range_constexpr(LOADS):
+                        cute.autovec_copy(gO[0, 0, None, first + i, lane + 32 * n], ahead[None, n, k])
             for i in cutlass.range(lane, partials, 32):
                 top = cute.arch.fmax(top, lse_partial[first + i, row])
             top = cute.arch.warp_reduction_max(top)
             if top == -Float32.inf:
                 top = Float32(0.0)  # no partial result has seen a key: their weights are 0, not NaN
-            gO = cute.local_tile(out_partial, (1, 1, 4), (None, row, None))  # (1, 1, 4, partials, 128)
-            for i in cutlass.range(share, partials, row_warps, unroll=4):
+            for k in cutlass.range_constexpr(AHEAD):
+                weight = cute.math.exp2(weights_log2[k] - top, fastmath=True)
+                for n in cutlass.range_constexpr(4 * LOADS):
+                    total[n] = total[n] + weight * ahead[n % 4, n // 4, k]
+                weight_sum += weight
+            for i in cutlass.range(share + AHEAD * row_warps, partials, row_warps, unroll=4):
                 weight = cute.math.exp2(lse_partial[first + i, row] - top, fastmath=True)
                 part = cute.make_rmem_tensor((4, LOADS), Float32)
                 for n in cutlass.range_constexpr(LOADS):
