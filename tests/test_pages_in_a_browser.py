@@ -67,6 +67,9 @@ SCRIPT = """
   out.paper = getComputedStyle(document.body).backgroundColor;
   var found = document.querySelector("#found dd").getBoundingClientRect();
   out.answer = found.bottom + window.scrollY;
+  var asked = Array.from(document.querySelectorAll("#found dt"));
+  var left = asked.find(function (t) { return t.textContent === "Not run"; });
+  out.notRun = left.nextElementSibling.getBoundingClientRect().bottom + window.scrollY;
   out.errors = window.seen;
   document.querySelectorAll("details").forEach(function (d) { d.open = true; });
   out.wideUnfolded = document.documentElement.scrollWidth > document.documentElement.clientWidth;
@@ -151,6 +154,7 @@ def test_in_a_browser(pages, tmp_path, width, dark, front):
     assert not out["cut"] or width < 1280  # the whole table, insights too, fits a laptop's window
     assert out["paper"] == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
     assert out["answer"] < 900  # which DSL is faster stands within the first screen
+    assert out["notRun"] < 900 or width < 1280  # and so does how sure that is, and what was not run
     assert out["folded"] == 0 and out["one"] == out["lines"] > 5
     assert out["all"] == out["parts"] > 50 and out["none"] == 0
     assert out["keyboard"] and (out["ariaUp"], out["ariaDown"]) == ("ascending", "descending")
