@@ -12,7 +12,7 @@ import pytest
 import sample
 from cutesnake.palette import DARK, LIGHT, look, looks
 from cutesnake.plot import plot, style, thinned
-from cutesnake.plot.data import functions, kernel_looks, labels, merged, sizes, times
+from cutesnake.plot.data import functions, kernel_looks, labels, merged, sizes, times, unsaid
 from cutesnake.plot.speedup import draw_speedup
 from cutesnake.plot.style import WIDTH, NothingToShow, lay_out, short_sizes, to_svg
 from cutesnake.plot.timeline import LONGEST_NAME, draw_timeline, short_name
@@ -161,8 +161,21 @@ def test_sizes_and_labels():
     evidence = sample.evidence()
     assert sizes(evidence) == ["length", "batch"]
     assert labels(evidence)["b32_s8192_bf16"] == "batch 32, length 8192"
+    assert labels(evidence, brief=True) == labels(evidence) and unsaid(evidence) == ""
     evidence.plan["axis"]["label"] = "Length (tokens)"  # the unit is for the axis
     assert labels(evidence)["b32_s8192_bf16"] == "batch 32, Length 8192"
+
+
+def test_brief_labels_leave_out_a_number_that_nearly_all_workloads_have():
+    evidence = sample.evidence()
+    for name, parameters in evidence.workloads.items():
+        parameters |= {"heads": 16 if name == "b32_s8192_bf16" else 128}
+    full, brief = labels(evidence), labels(evidence, brief=True)
+    assert (
+        full["b1_s8192_bf16"] == "batch 1, length 8192, heads 128" and brief["b1_s8192_bf16"] == "batch 1, length 8192"
+    )
+    assert brief["b32_s8192_bf16"] == "batch 32, length 8192, heads 16"
+    assert unsaid(evidence) == " Unless a name says otherwise: heads 128."
 
 
 @pytest.mark.parametrize(

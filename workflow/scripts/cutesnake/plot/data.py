@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import pandas
@@ -12,6 +13,7 @@ from cutesnake.evidence.gather import Evidence, Source
 from cutesnake.palette import Look, looks
 from cutesnake.plot.style import NothingToShow
 
+NEARLY_ALL = 0.8  # of the workloads
 NUMBERS = ("registers_per_thread", "spill_bytes", "static_shared_bytes", "dynamic_shared_bytes")
 
 
@@ -48,25 +50,47 @@ def kernel_looks(evidence: Evidence) -> dict[str, Look]:
     return looks({kernel: decision["dsl"] for (kernel, _), decision in evidence.decisions.items()})
 
 
-def labels(evidence: Evidence) -> dict[str, str]:
+def labels(evidence: Evidence, brief: bool = False) -> dict[str, str]:
     """Each workload by what varies besides its dtype: `batch 32, kv length 4096, causal`. No two of a dtype are alike.
 
-    Of what is no number only what is true, or differs from most workloads, is named.
+    Of what is no number only what is true, or differs from most workloads, is named. Where labels are to be `brief`, so
+    it is with numbers that nearly all have; `unsaid` says which.
     """
     varying = [key for key in differing(evidence) if key != "dtype"]
-    usual = {key: Counter(str(w[key]) for w in evidence.workloads.values()).most_common(1)[0][0] for key in varying}
+    usual = _usual(evidence, varying)
 
     def words(key: str, value: Any) -> list[str]:
         name = short_name_of(evidence, key)
         if isinstance(value, bool):
             return [name] if value else []
-        return [f"{name} {value}"] if isinstance(value, int) or str(value) != usual[key] else []
+        common, share = usual[key]
+        told = value != common or (isinstance(value, int) and not (brief and share >= NEARLY_ALL))
+        return [f"{name} {value}"] if told else []
 
     return {
         workload: ", ".join(word for key in parameters if key in varying for word in words(key, parameters[key]))
         or workload
         for workload, parameters in evidence.workloads.items()
     }
+
+
+def unsaid(evidence: Evidence) -> str:
+    """A sentence on the numbers that brief labels leave out, with a space before it; empty where there are none."""
+    usual = _usual(evidence, [key for key in differing(evidence) if key != "dtype"])
+    left_out = [
+        f"{short_name_of(evidence, key)} {value}"
+        for key, (value, share) in usual.items()
+        if isinstance(value, int) and not isinstance(value, bool) and share >= NEARLY_ALL
+    ]
+    return f" Unless a name says otherwise: {', '.join(left_out)}." if left_out else ""
+
+
+def _usual(evidence: Evidence, keys: Iterable[str]) -> dict[str, tuple[Any, float]]:
+    """Parameter -> its value in most workloads, and the share of them that have it; the axis is never usual."""
+    workloads = list(evidence.workloads.values())
+    most = {key: Counter(w[key] for w in workloads).most_common(1)[0] for key in keys}
+    axis = evidence.plan["axis"]["field"]
+    return {key: (value, 0.0 if key == axis else count / len(workloads)) for key, (value, count) in most.items()}
 
 
 def times(evidence: Evidence, source: Source, target: str) -> pandas.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas
 
 from cutesnake.evidence.gather import Evidence, Source
-from cutesnake.plot.data import labels, times
+from cutesnake.plot.data import labels, times, unsaid
 from cutesnake.plot.heat import heat_map
 from cutesnake.plot.style import Drawing, NothingToShow, styled
 
@@ -16,7 +16,7 @@ def draw_share(evidence: Evidence, source: Source, target: str) -> Drawing:
     if table.empty:
         raise NothingToShow(f"config/devices.yaml has no peak of {source.device} for these element types")
     table["share"] = table["floor_us"] / table["cold_us"]
-    names = labels(evidence)
+    names = labels(evidence, brief=True)
     table["size"] = table["workload"].map(names)
     table["column"] = table["kernel"] + " " + table["dtype"]
     grid = pandas.pivot_table(table, index="size", columns="column", values="share")
@@ -29,5 +29,5 @@ def draw_share(evidence: Evidence, source: Source, target: str) -> Drawing:
         f"Share of the roofline on {source.device}, from {table['share'].min():.2f} to {best['share']:.2f}; "
         f"the best is {best['kernel']} at {best['workload']}.",
         "The least time that the device's peaks allow, over the measured one: 1.00 is as fast as can be. Empty fields "
-        "were not measured.",
+        f"were not measured.{unsaid(evidence)}",
     )

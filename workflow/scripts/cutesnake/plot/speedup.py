@@ -6,7 +6,7 @@ import numpy
 import pandas
 
 from cutesnake.evidence.gather import Evidence, Source
-from cutesnake.plot.data import labels, times
+from cutesnake.plot.data import labels, times, unsaid
 from cutesnake.plot.heat import heat_map
 from cutesnake.plot.style import Drawing, NothingToShow, styled
 
@@ -19,7 +19,7 @@ def draw_speedup(evidence: Evidence, source: Source, target: str) -> Drawing:
     if pairs.empty:
         raise NothingToShow(f"no workload was timed in both DSLs on {source.device}")
     pairs["speedup"] = pairs["cold_us_cutile"] / pairs["cold_us_cute"]
-    names = labels(evidence)
+    names = labels(evidence, brief=True)
     pairs["size"] = pairs["workload"].map(names)
     pairs["column"] = pairs["kernel_cute"] + " over " + pairs["kernel_cutile"] + " " + pairs["dtype"]
     grid = pandas.pivot_table(pairs, index="size", columns="column", values="speedup")
@@ -32,5 +32,5 @@ def draw_speedup(evidence: Evidence, source: Source, target: str) -> Drawing:
         f"Speedup of CuTe over cuTile on {source.device}: geometric mean {mean:.2f}, "
         f"from {pairs['speedup'].min():.2f} to {pairs['speedup'].max():.2f}.",
         "Time of the cuTile kernel over that of the CuTe kernel: above 1.00 (purple) CuTe is faster, below (orange) "
-        "cuTile is. Empty fields were not measured in both.",
+        f"cuTile is. Empty fields were not measured in both.{unsaid(evidence)}",
     )
