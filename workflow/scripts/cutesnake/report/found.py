@@ -207,10 +207,10 @@ def _sure(comparisons: list[Record]) -> str:
         spreads = [time["spread_percent"] or 0.0 for time in times]
         flagged = sum(bool(time["flags"]) for time in times)
         equal = sum(entry[key]["equal"] for _, entry in _timed(comparisons) for key in ("cold", "warm"))
+        did = f" ({plural(equal, 'comparison')} did)" if equal else ""
         said += [
             f"The samples of a time spread by {number(median(spreads))} % (median; {number(max(spreads))} % at most)",
-            f"Times that differ by less than {number(NOISE_PERCENT)} %, or than they spread, count as equal "
-            f"({plural(equal, 'comparison')} did)",
+            f"Times that differ by less than {number(NOISE_PERCENT)} %, or than they spread, count as equal{did}",
             f"{flagged} of {number(len(times))} times have a flag, such as a clock that the power limit held back",
         ]
     return ". ".join([*said, *_checked(comparisons)]) + "."
