@@ -31,6 +31,11 @@ def _cut(x: np.ndarray, bits: int) -> np.ndarray:
     return out.astype(np.float32)
 
 
+def _power(exponents: np.ndarray) -> np.ndarray:
+    """2 to the power of integers that float64 has as exponents; multiplying by it takes a tenth of np.ldexp."""
+    return (exponents.astype(np.int64) + 1023 << 52).view(np.float64)
+
+
 def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, accumulator: str) -> np.ndarray:
     """a (m, k) times b (n, k) transposed plus c (m, n), all float32 values; returns float32, or float16 for f16.
 
@@ -41,12 +46,14 @@ def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, a
     ea, eb = _exponents(a, least), _exponents(b, least)
     ec = None if c is None else _exponents(c, -14 if accumulator == "f16" else -126)
     top = np.full((len(a), len(b)), -400, np.int32) if ec is None else np.maximum(ec, -400)
+    ebt, both = np.ascontiguousarray(eb.T), np.empty_like(top)
     for k in range(a.shape[1]):
-        np.maximum(top, ea[:, k, None] + eb[None, :, k], out=top)
+        np.add(ea[:, k, None], ebt[k], out=both)
+        np.maximum(top, both, out=top)
     finite = np.isfinite(a).all() and np.isfinite(b).all() and (c is None or np.isfinite(c).all())
     with np.errstate(all="ignore"):
         total = _aligned_sum(a, b, c, bits - top, max(_span(ea), _span(eb)) < 60)
-        exact = np.ldexp(total.astype(np.float64), top - bits)
+        exact = total.astype(np.float64) * _power(top - bits)
         out = exact.astype(np.float16) if accumulator == "f16" else _cut(exact, kept)
         if not finite:
             plain = a.astype(np.float64) @ b.T.astype(np.float64) + (0 if c is None else c)
@@ -66,19 +73,21 @@ def _aligned_sum(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, shift: np.n
 
     Products are exact in float32 where the exponents are `narrow`; what is cut off then is below one.
     """
-    dtype = np.float32 if narrow and int(np.abs(shift).max()) < 120 else np.float64
-    scale = np.ldexp(dtype(1), shift)
-    a, b = a.astype(dtype), b.astype(dtype)
+    scale = _power(shift)
+    if narrow and int(np.abs(shift).max()) < 120:
+        scale = scale.astype(np.float32)
+    dtype = scale.dtype
+    a, bt = a.astype(dtype), np.ascontiguousarray(b.T.astype(dtype))
     total = np.zeros(shift.shape, np.int64)
     term, whole, part = np.empty(shift.shape, dtype), np.empty(shift.shape, np.int32), np.empty(shift.shape, np.int32)
     for first in range(0, a.shape[1], 8):  # a term is below 2**27: eight fit in 32 bits
         part[:] = 0
         for k in range(first, min(first + 8, a.shape[1])):
-            np.multiply(a[:, k, None], b[None, :, k], out=term)
+            np.multiply(a[:, k, None], bt[k], out=term)
             np.multiply(term, scale, out=term)
             np.copyto(whole, term, casting="unsafe")
             np.add(part, whole, out=part)
         total += part
     if c is not None:
-        total += np.trunc(np.ldexp(c.astype(np.float64), shift)).astype(np.int64)
+        total += np.trunc(c.astype(np.float64) * _power(shift)).astype(np.int64)
     return total
