@@ -123,7 +123,14 @@ class Code:
 
     def places(self, *kinds: str) -> list[int]:
         """Instructions of these kinds."""
-        return [at for at, kind in enumerate(self.kinds) if kind in kinds]
+        return sorted(at for kind in set(kinds) for at in self._of_kind.get(kind, ()))
+
+    @cached_property
+    def _of_kind(self) -> dict[str | None, list[int]]:
+        found: dict[str | None, list[int]] = {}
+        for at, kind in enumerate(self.kinds):
+            found.setdefault(kind, []).append(at)
+        return found
 
     def source(self, at: int) -> str | None:
         """File and line of the source, as the line table has it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -105,9 +106,7 @@ def _tensor_memory(entry: Entry | None, seen: Seen | None) -> dict[str, Any]:
 def _registers(folder: Path, code: Code) -> dict[str, Any]:
     per_thread = None
     for cubin in folder.glob("*.cubin"):
-        per_thread = next(
-            (k.registers_per_thread for k in read_cubin(cubin).kernels if k.symbol == code.kernel.name), per_thread
-        )
+        per_thread = _per_thread(cubin, cubin.stat().st_mtime_ns).get(code.kernel.name, per_thread)
     shares = [number(code.instructions[at].operands[0]) for at in code.places("setmaxnreg")]
     kept = ("reqntid", "maxntid", "minnctapersm", "maxnreg", "reqnctapercluster")
     return {
@@ -115,6 +114,12 @@ def _registers(folder: Path, code: Code) -> dict[str, Any]:
         "setmaxnreg": sorted({share for share in shares if share is not None}),
         "directives": {key: list(value) for key, value in code.kernel.directives.items() if key in kept},
     }
+
+
+@functools.lru_cache(maxsize=32)
+def _per_thread(cubin: Path, _changed: int) -> dict[str, int]:
+    """Symbol -> registers per thread, of the functions of a cubin, which each of its functions asks for."""
+    return {kernel.symbol: kernel.registers_per_thread for kernel in reversed(read_cubin(cubin).kernels)}
 
 
 def _role(code: Code, role: Role) -> dict[str, Any]:
