@@ -6,6 +6,7 @@ rule arch:
         record="results/arch.json",
     log:
         "results/log/arch.log",
+    priority: 2 * BUILDS_FIRST
     conda:
         "../../envs/environment.yaml"
     params:

@@ -50,8 +50,9 @@ try:
 except FORESEEN as error:
     raise WorkflowError(str(error)) from None
 
-# Without a card, an operator's builds go before its simulations: its anatomy, one long job, then runs beside these and
-# not after them. A card gets its first case as soon as that is built and checked.
+# Without a card, builds and predictions go before simulated checks: anatomy and pictures of an operator, long jobs on
+# one processor each, then run beside these and not after them. A card gets its first case as soon as that is built
+# and checked.
 BUILDS_FIRST = int(not any(place.device for place in PLAN.places.values()))
 
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.

@@ -44,6 +44,9 @@ def files_of(records):
 RECORDS = {operator: {} for operator in PLAN.workloads}  # operator -> its records, or the batches that they are in
 for path in RECORDS_MADE:
     RECORDS[Path(path).parts[2]][BATCH_OF.get(path, path)] = None
+# No picture shows a simulated check: pictures are drawn while those still run.
+BY_SIMULATION = set(SIMULATED)
+DRAWN = {operator: [path for path in paths if path not in BY_SIMULATION] for operator, paths in RECORDS.items()}
 RECORDS = {operator: list(paths) for operator, paths in RECORDS.items()}
 COMPARISONS = [f"results/compare/{operator}.json" for operator in PLAN.workloads]
 CHANGES = [f"results/change/{operator}.json" for operator in PLAN.workloads if BASELINE]

@@ -9,6 +9,7 @@ rule inspect:
         record="results/inspect/{operator}/{kernel}/{target}/{variant}.json",
     log:
         "results/log/inspect/{operator}/{kernel}/{target}/{variant}.log",
+    priority: BUILDS_FIRST
     group:
         grouped("builds")
     conda:
@@ -29,6 +30,7 @@ rule roofline:
         record="results/inspect/{operator}/roofline.json",
     log:
         "results/log/inspect/{operator}/roofline.log",
+    priority: BUILDS_FIRST
     conda:
         "../../envs/environment.yaml"
     params:

@@ -6,6 +6,7 @@ rule plan:
         record="results/plan/{operator}.json",
     log:
         "results/log/plan/{operator}.log",
+    priority: 2 * BUILDS_FIRST
     conda:
         "../../envs/environment.yaml"
     params:

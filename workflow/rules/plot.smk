@@ -4,7 +4,7 @@
 rule plot:
     input:
         plan="results/plan/{operator}.json",
-        records=lambda wildcards: records_of(wildcards.operator),
+        records=lambda wildcards: planned(DRAWN, wildcards.operator),
         roofline="results/inspect/{operator}/roofline.json",
         recorded=lambda wildcards: recorded_of(wildcards.operator),
         held=validation_of,
@@ -19,6 +19,7 @@ rule plot:
         ),
     log:
         "results/log/plot/{operator}.log",
+    priority: 2 * BUILDS_FIRST
     group:
         grouped("operators")
     conda:

@@ -8,6 +8,7 @@ rule predict:
         record="results/predict/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:
         "results/log/predict/{operator}/{kernel}/{target}/{variant}/{workload}.log",
+    priority: BUILDS_FIRST
     group:
         grouped("builds")
     conda:
