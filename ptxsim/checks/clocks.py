@@ -271,7 +271,7 @@ class Clocks(Observer):
             self._copied_for(target, words, origin, bar)
         else:
             actor, token = self._side("cp", origin.cta.rank, origin.warp), origin.token
-            self.shared[target].write(words, Event(actor, token.serial, token.known, origin.at, None))
+            self.shared[target].write(words, Event(actor, token.serial, token.known, origin.at, None, beside=()))
 
     def shared_scattered(self, target: CTA, words: np.ndarray, origin: Origin, bar: MBarrier) -> None:
         self._copied_for(target, words, origin, bar)
@@ -280,7 +280,7 @@ class Clocks(Observer):
         """Words were written by a copy that signals an mbarrier."""
         token = origin.token
         epoch = token.phases.get(bar, bar.phase + 1)
-        self.shared[target].write(words, Event(self.copies_of(bar), epoch, token.known, origin.at, None, beside=()))
+        self.shared[target].write(words, Event(self.copies_of(bar), epoch, token.known, origin.at, None))
 
     def shared_stored(self, source: CTA, start: int, end: int, origin: Origin) -> None:
         actor = self._side("store", origin.cta.rank, origin.warp)

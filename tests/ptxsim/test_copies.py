@@ -258,6 +258,22 @@ def test_cp_async_fills_with_zeros(size, rng) -> None:
     np.testing.assert_array_equal(y, np.where(np.arange(16) < size, x, 0))
 
 
+# Both warps of a CTA copy to the same words, each from its own half of x.
+TWICE = """ld.param.u64 %d1, [p0]; mov.u32 %r1, %tid.x; mov.u32 %r2, dyn; and.b32 %r4, %r1, 31;
+mad.lo.u32 %r3, %r4, 16, %r2; mad.wide.u32 %d3, %r1, 16, %d1;
+cp.async.cg.shared.global [%r3], [%d3], 16; cp.async.commit_group; cp.async.wait_group 0;"""
+
+
+@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize("schedule", ["eager", "late", "warps"])
+def test_two_warps_may_copy_the_same_values_to_the_same_words_and_no_others(schedule, alike, rng) -> None:
+    x = rng.integers(1, 255, (64, 16)).astype(np.uint8)
+    if alike:
+        x[32:] = x[:32]
+    found = run_kernel(TWICE, x, shared=1024, threads=64, schedule=schedule, checks=("race",)).findings
+    assert bool(found) is not alike and all(f.kind == "race" for f in found)
+
+
 def test_cp_async_without_a_wait_is_noticed(rng) -> None:
     x, y = rng.integers(1, 255, (32, 16)).astype(np.uint8), np.zeros((32, 16), np.uint8)
     for schedule in ("eager", "late"):
