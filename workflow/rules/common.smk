@@ -1,6 +1,7 @@
 """The plan of this run, and what is set up before its jobs."""
 
 import difflib
+import gc
 import os
 import platform
 import signal
@@ -29,6 +30,9 @@ FORESEEN = (
 AT_START = (folder.FolderError, travel.TravelError, private.PrivateError, snakemake_patches.OtherSnakemakeError)
 
 fault.use_utf8()
+# What the plan and the graph are made of stays: looking among it for garbage as often as Python does takes a tenth of a
+# run that finds nothing to do.
+gc.set_threshold(50_000, 20, 100)
 cores = workflow.resource_settings.cores
 if workflow.is_main_process and workflow.resource_settings.nodes is None and cores is not None and cores < 1:
     raise WorkflowError(f"--cores {cores} leaves no processor for any job: say --cores 1, more, or all")
