@@ -17,6 +17,7 @@ from .fences import unfenced
 from .generator import Generator
 from .parser import Module, without_collection
 from .pending import Touch, touches
+from .recent import Recent
 from .registry import RUNTIME, opcode
 from .syntax import Instruction, Kernel, PtxError, Reg
 from .unwritten import unwritten
@@ -151,12 +152,9 @@ def unguarded(code: list[Instruction]) -> list[Instruction]:
     return out
 
 
-_PROGRAMS: dict[int, Program] = {}
+_PROGRAMS: Recent[Program] = Recent()
 
 
 def program_of(module: Module, kernel: Kernel) -> Program:
-    """The translated kernel, made once."""
-    kept = _PROGRAMS.get(id(kernel))
-    if kept is None or kept.kernel is not kernel:
-        kept = _PROGRAMS[id(kernel)] = Program(module, kernel)
-    return kept
+    """The translated kernel, made once as long as it is among the recent ones."""
+    return _PROGRAMS.get(id(kernel), lambda kept: kept.kernel is kernel, lambda: Program(module, kernel))

@@ -11,12 +11,13 @@ from ..launch import Launch
 from ..machine import Machine
 from ..memory import Allocation
 from ..program import Program
+from ..recent import Recent
 from ..schedule import Schedule
-from .device import DeviceModel, Figures
+from .device import DeviceModel
 from .sass import Code
 from .timed_program import TimedProgram
 
-_PROGRAMS: dict[tuple[int, Figures, int], TimedProgram] = {}
+_PROGRAMS: Recent[TimedProgram] = Recent()
 
 
 class OneWarp(Schedule):
@@ -55,13 +56,13 @@ class TimedMachine(Machine):
             self.slow[block.index] = sum(slow_divisions.get(line, 0.0) for line in lines)
 
     def _program(self) -> Program:
-        key = (id(self.launch.kernel), self.card.figures, id(self.code))
-        found = _PROGRAMS.get(key)
-        if found is None or found.kernel is not self.launch.kernel or found.code is not self.code:
-            found = TimedProgram(self.launch.module, self.launch.kernel, self.code, self.card.figures)
-            _PROGRAMS[key] = found
-        self.timed_program = found
-        return found
+        kernel, code, figures = self.launch.kernel, self.code, self.card.figures
+        self.timed_program = _PROGRAMS.get(
+            (id(kernel), figures, id(code)),
+            lambda kept: kept.kernel is kernel and kept.code is code,
+            lambda: TimedProgram(self.launch.module, kernel, code, figures),
+        )
+        return self.timed_program
 
     def keep(self, allocation: Allocation, offsets: np.ndarray, size: int) -> None:
         """Remember what stands where a block is about to store, to put it back in the end."""
