@@ -1,0 +1,147 @@
+"""Every combination of sizes that `cute_sm100` is to be right in, under every schedule, in the simulator.
+
+    python benchmarks/mla_cute_sm100/combinations.py BUILDS OUT.jsonl [seconds]
+    python benchmarks/mla_cute_sm100/combinations.py --summary OUT.jsonl [more.jsonl …] > combinations.json
+
+405 combinations: kv 1, 63, 64, 65, 127, 257, 1,024 and 4,096; batch 1, 2 and 7; 1, 16 and 128 heads; 1 and 4 query
+tokens (4 only where there are as many keys); bf16, fp16 and fp8. Each is paged with pages shuffled, in the variant that
+comes first for it, with ragged lengths, empty requests, wild page-table entries or NaN padding by turns, and in all of
+them with NaN in memory that no request owns. Schedules are ptxsim's seven default ones and twenty of `warps`: 10,935
+launches in all, some four hours of one processor.
+
+First comes a sample that a time limit does not spoil: of each combination two schedules, then those that its neighbours
+lack which have the same plan; then kv 4,096 once; then what is left, small sizes first. OUT gets a line of JSON for
+every handful of launches, and what stands there is not run again. BUILDS is a folder like
+results/compile/mla_decode/cute_sm100/sm_100a that has all variants. Exits with 1 if anything is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts"), str(ROOT / "tests")]
+
+import ptxsim  # noqa: E402
+from kernels.mla_decode import cute_sm100  # noqa: E402
+from kernels.mla_decode.operator import Workload  # noqa: E402
+from sm100_runs import faults  # noqa: E402
+
+LENGTHS = (1, 63, 64, 65, 127, 257, 1024, 4096)
+BATCHES, HEADS, TOKENS = (1, 2, 7), (1, 16, 128), (1, 4)
+DISTRIBUTIONS = ("ragged", "empty_requests", "bad_table", "nan_padding")
+WARPS = 20  # seeds
+ROWS = 128  # of a block; 128 heads with four tokens have four blocks, all others one
+TOGETHER = 7  # launches of one line
+LONG, FEW, ALL = 1024, 32, 148  # from this length on the plan is for few multiprocessors, so that they share requests
+
+Order = tuple[str, int]
+SCHEDULES: tuple[Order, ...] = (*ptxsim.DEFAULT_SCHEDULES, *(("warps", seed) for seed in range(WARPS)))
+
+
+class Combination(NamedTuple):
+    """What is varied."""
+
+    kv_length: int
+    batch: int
+    heads: int
+    tokens: int
+    dtype: str
+
+    @property
+    def workload(self) -> Workload:
+        return Workload(self.batch, self.kv_length, self.dtype, self.tokens, self.heads, paged=True)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.heads * self.tokens // ROWS)
+
+    @property
+    def processors(self) -> int:
+        return FEW if self.kv_length >= LONG else ALL
+
+    @property
+    def distribution(self) -> str:
+        place = LENGTHS.index(self.kv_length) + BATCHES.index(self.batch) + self.blocks
+        return DISTRIBUTIONS[(place + cute_sm100.DTYPES.index(self.dtype)) % len(DISTRIBUTIONS)]
+
+
+def combinations() -> Iterator[tuple[Combination, tuple[Order, ...]]]:
+    """Each with its part of the schedules: those of one plan, or the three dtypes of four blocks, have all together."""
+    for length in LENGTHS:
+        for batch in BATCHES:
+            shapes = [(heads, tokens) for heads in HEADS for tokens in TOKENS if tokens <= length]
+            for number, dtype in enumerate(cute_sm100.DTYPES):
+                alike: dict[int, list[Combination]] = {}
+                for heads, tokens in shapes:
+                    found = Combination(length, batch, heads, tokens, dtype)
+                    alike.setdefault(found.blocks, []).append(found)
+                for blocks, members in alike.items():
+                    parts = len(members) if blocks == 1 else len(cute_sm100.DTYPES)
+                    for place, member in enumerate(members):
+                        yield member, SCHEDULES[(place + number if blocks == 1 else number) % parts :: parts]
+
+
+def to_run(done: dict[Combination, set[Order]]) -> Iterator[tuple[Combination, list[Order]]]:
+    """Launches that are not done, the sample first."""
+    order = list(combinations())
+    random.Random(5).shuffle(order)
+    rounds = [(one, part[:2]) for one, part in order if one.kv_length < LENGTHS[-1]]
+    rounds += [(one, part[2:]) for one, part in order if one.kv_length < LENGTHS[-1]]
+    rounds += [(one, part[:1]) for one, part in order if one.kv_length == LENGTHS[-1]]
+    small_first = sorted((one for one, _ in order), key=lambda one: (one.kv_length >= LONG, one.kv_length, one.blocks))
+    rounds += [(one, SCHEDULES[at : at + TOGETHER]) for one in small_first for at in range(0, len(SCHEDULES), TOGETHER)]
+    for one, part in rounds:
+        if left := [order for order in part if order not in done.setdefault(one, set())]:
+            done[one].update(left)
+            yield one, left
+
+
+def read(paths: Iterable[Path]) -> dict[Combination, tuple[set[Order], list[str]]]:
+    """What lines of OUT tell: by combination the schedules that it was run under, and what was wrong."""
+    found: dict[Combination, tuple[set[Order], list[str]]] = {}
+    for path in paths:
+        for line in path.read_text().splitlines() if path.exists() else ():
+            entry = json.loads(line)
+            orders, wrong = found.setdefault(Combination(*entry["combo"]), (set(), []))
+            orders.update((name, seed) for name, seed in entry["schedules"])
+            wrong.extend(entry["faults"])
+    return found
+
+
+def run(builds: Path, out: Path, seconds: float) -> int:
+    end, wrong = time.monotonic() + seconds, 0
+    for one, orders in to_run({one: set(ran) for one, (ran, _) in read([out]).items()}):
+        if time.monotonic() > end:
+            break
+        variant = cute_sm100.variants(one.workload, "sm_100a")[0].id
+        found = list(faults(builds / variant, one.workload, orders, None, one.processors, one.distribution))
+        entry = {"combo": one, "variant": variant, "distribution": one.distribution, "schedules": orders}
+        with out.open("a") as file:
+            file.write(json.dumps({**entry, "faults": found}) + "\n")
+        wrong += len(found)
+    return wrong
+
+
+def summary(paths: Iterable[Path]) -> str:
+    """Combinations with the numbers of the schedules that they were run under, a line each, and what was wrong."""
+    rows = []
+    for one, (ran, wrong) in sorted(read(paths).items()):
+        numbers = sorted(SCHEDULES.index(order) for order in ran)
+        rows.append(json.dumps({"combo": one, "schedules": numbers, "faults": wrong}))
+    names = json.dumps([f"{name} {seed}" for name, seed in SCHEDULES])
+    return f'{{"schedules": {names},\n "combinations": [\n' + ",\n".join(rows) + "\n]}"
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--summary":
+        print(summary(map(Path, sys.argv[2:])))
+    else:
+        limit = float(sys.argv[3]) if len(sys.argv) > 3 else float("inf")
+        sys.exit(bool(run(Path(sys.argv[1]), Path(sys.argv[2]), limit)))

@@ -1,0 +1,43 @@
+"""The list of combinations that `cute_sm100` is simulated in: it is the issue's, whole, and can be gone on with."""
+
+import json
+import sys
+from collections import Counter
+
+from cutesnake.places import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks/mla_cute_sm100"))
+
+import combinations as listed
+
+
+def test_every_combination_comes_under_every_schedule_once() -> None:
+    launches = Counter((one, order) for one, orders in listed.to_run({}) for order in orders)
+    assert len({one for one, _ in launches}) == 405
+    assert set(launches.values()) == {1} and len(launches) == 405 * len(listed.SCHEDULES) == 10_935
+
+
+def test_combinations_of_one_plan_have_all_schedules_between_them() -> None:
+    alike: dict[tuple[int, int, str], set[listed.Order]] = {}
+    for one, part in listed.combinations():
+        if one.blocks == 1:
+            alike.setdefault((one.kv_length, one.batch, one.dtype), set()).update(part)
+    assert all(found == set(listed.SCHEDULES) for found in alike.values())
+
+
+def test_what_was_run_is_not_run_again_and_is_told_in_a_line(tmp_path) -> None:
+    out = tmp_path / "out.jsonl"
+    (one, orders), *_ = listed.to_run({})
+    out.write_text(json.dumps({"combo": one, "schedules": orders, "faults": ["late 0: race"]}) + "\n")
+    again = listed.to_run({done: set(ran) for done, (ran, _) in listed.read([out]).items()})
+    assert not any(set(left) & set(orders) for other, left in again if other == one)
+    told = json.loads(listed.summary([out]))
+    assert told["combinations"] == [
+        {"combo": list(one), "schedules": sorted(map(listed.SCHEDULES.index, orders)), "faults": ["late 0: race"]}
+    ]
+
+
+def test_the_recorded_run_found_nothing_wrong() -> None:
+    told = json.loads((ROOT / "benchmarks/mla_cute_sm100/combinations.json").read_text())
+    assert len(told["combinations"]) == 405 and all(row["schedules"] for row in told["combinations"])
+    assert not any(row["faults"] for row in told["combinations"])
