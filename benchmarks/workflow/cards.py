@@ -41,6 +41,7 @@ CHANGES: dict[str, Any] = {"targets": ["sm_90a"], "stages": list(STAGES), "cases
 FIGURES = ("cold_us", "hot_us", "second_source_us", "burst_us")
 ALIKE_PERCENT = 1.5
 WARM_UP = 4  # cases
+Times = dict[tuple[str, str], float]  # by case and figure: microseconds, or percent
 SPARE = 1.15  # what a run may take longer than the one before it, for the limit
 
 
@@ -112,16 +113,29 @@ def told(project: Path, began: float, seconds: float) -> dict[str, Any]:
     }
 
 
+def times(*runs: dict[str, Any]) -> Times:
+    """Every figure of every case that the runs have timed."""
+    jobs = [job for run in runs for job in run["each"] if job["stage"] == "timing"]
+    return {(job["case"], figure): job[figure] for job in jobs for figure in FIGURES if job.get(figure)}
+
+
+def percent(run: Times, other: Times) -> Times:
+    """By how many percent each figure that both have differs from the other's."""
+    return {key: 100 * (run[key] / other[key] - 1) for key in run if key in other}
+
+
 def differences(run: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Percent by which times of a run differ from those of another one, by whether it was the same card."""
-    timed = {job["case"]: job for job in other["each"] if job["stage"] == "timing"}
+    here, there = (
+        {job["case"]: job["card"] for job in one["each"] if job["stage"] == "timing"} for one in (run, other)
+    )
+    each = percent(times(run), times(other))
     found: dict[str, Any] = {}
     for figure, same in itertools.product(FIGURES, (True, False)):
         values = [
-            round(100 * (job[figure] / timed[job["case"]][figure] - 1), 2)
-            for job in run["each"]
-            if job["stage"] == "timing" and job.get(figure) and timed.get(job["case"], {}).get(figure)
-            if (job["card"] == timed[job["case"]]["card"]) is same
+            round(value, 2)
+            for (case, of), value in each.items()
+            if of == figure and (here[case] == there[case]) is same
         ]
         outside = sum(abs(value) > ALIKE_PERCENT for value in values)
         median = round(statistics.median(values), 2) if values else None

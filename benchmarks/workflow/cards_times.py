@@ -26,7 +26,6 @@ import cards
 from cutesnake.plan import machine
 
 CASES = Path(__file__).parent / "cards_times.txt"
-Times = dict[tuple[str, str], float]  # microseconds by case and figure
 
 
 def by_card(run: dict[str, Any]) -> dict[str, list[str]]:
@@ -38,17 +37,7 @@ def by_card(run: dict[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def times(*runs: dict[str, Any]) -> Times:
-    jobs = [job for run in runs for job in run["each"] if job["stage"] == "timing"]
-    return {(job["case"], figure): job[figure] for job in jobs for figure in cards.FIGURES if job.get(figure)}
-
-
-def percent(run: Times, other: Times) -> Times:
-    """By how many percent each figure that both have differs from the other's."""
-    return {key: 100 * (run[key] / other[key] - 1) for key in run if key in other}
-
-
-def said(differences: Times) -> dict[str, Any]:
+def said(differences: cards.Times) -> dict[str, Any]:
     """How many of the differences, in percent, are beyond what counts as alike, which, and how far they lie apart."""
     beyond = {f"{case}, {figure}": round(value, 2) for (case, figure), value in sorted(differences.items())}
     beyond = {key: value for key, value in beyond.items() if abs(value) > cards.ALIKE_PERCENT}
@@ -62,16 +51,16 @@ def said(differences: Times) -> dict[str, Any]:
 
 
 def compared(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    both = [times(one["together"]) for one in rounds]
-    alone = [times(*one["alone"].values()) for one in rounds]
-    each = [percent(*pair) for pair in zip(both, alone, strict=True)]
+    both = [cards.times(one["together"]) for one in rounds]
+    alone = [cards.times(*one["alone"].values()) for one in rounds]
+    each = [cards.percent(*pair) for pair in zip(both, alone, strict=True)]
     keys = set.intersection(*(set(one) for one in each))
     found = {"median of the rounds": said({key: statistics.median(one[key] for one in each) for key in keys})}
     found |= {f"round {number}": said(one) for number, one in enumerate(each, 1)}
     where = [{case: card for card, cases in by_card(one["together"]).items() for case in cases} for one in rounds]
     for first, second in itertools.combinations(range(len(rounds)), 2):
         moved = {case for case in where[first] if where[first][case] != where[second].get(case)}
-        same = {key: value for key, value in percent(alone[second], alone[first]).items() if key[0] not in moved}
+        same = {key: value for key, value in cards.percent(alone[second], alone[first]).items() if key[0] not in moved}
         if same:
             found[f"alone, round {second + 1} against round {first + 1}, the same card"] = said(same)
     return found
