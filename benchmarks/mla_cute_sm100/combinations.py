@@ -30,6 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts"), str(ROOT / "tests")]
 
 import ptxsim  # noqa: E402
 from kernels.mla_decode import cute_sm100  # noqa: E402
+from kernels.mla_decode.cute_sm100 import layout  # noqa: E402
 from kernels.mla_decode.operator import Workload  # noqa: E402
 from sm100_runs import faults  # noqa: E402
 
@@ -37,9 +38,8 @@ LENGTHS = (1, 63, 64, 65, 127, 257, 1024, 4096)
 BATCHES, HEADS, TOKENS = (1, 2, 7), (1, 16, 128), (1, 4)
 DISTRIBUTIONS = ("ragged", "empty_requests", "bad_table", "nan_padding")
 WARPS = 20  # seeds
-ROWS = 128  # of a block; 128 heads with four tokens have four blocks, all others one
 TOGETHER = 7  # launches of one line
-LONG, FEW, ALL = 1024, 32, 148  # from this length on the plan is for few multiprocessors, so that they share requests
+LONG, FEW = 1024, 32  # from this length on the plan is for few multiprocessors, so that they share requests
 
 Order = tuple[str, int]
 SCHEDULES: tuple[Order, ...] = (*ptxsim.DEFAULT_SCHEDULES, *(("warps", seed) for seed in range(WARPS)))
@@ -60,11 +60,11 @@ class Combination(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        return -(-self.heads * self.tokens // ROWS)
+        return -(-self.heads * self.tokens // layout.ROWS)
 
     @property
     def processors(self) -> int:
-        return FEW if self.kv_length >= LONG else ALL
+        return FEW if self.kv_length >= LONG else cute_sm100.PROCESSORS
 
     @property
     def distribution(self) -> str:
