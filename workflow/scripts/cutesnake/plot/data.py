@@ -57,14 +57,13 @@ def labels(evidence: Evidence, brief: bool = False) -> dict[str, str]:
     it is with numbers that nearly all have; `unsaid` says which.
     """
     varying = [key for key in differing(evidence) if key != "dtype"]
-    usual = _usual(evidence, varying)
+    usual, left_out = _usual(evidence, varying), _left_out(evidence) if brief else {}
 
     def words(key: str, value: Any) -> list[str]:
         name = short_name_of(evidence, key)
         if isinstance(value, bool):
             return [name] if value else []
-        common, share = usual[key]
-        told = value != common or (isinstance(value, int) and not (brief and share >= NEARLY_ALL))
+        told = value != usual[key] or (isinstance(value, int) and key not in left_out)
         return [f"{name} {value}"] if told else []
 
     return {
@@ -76,21 +75,25 @@ def labels(evidence: Evidence, brief: bool = False) -> dict[str, str]:
 
 def unsaid(evidence: Evidence) -> str:
     """A sentence on the numbers that brief labels leave out, with a space before it; empty where there are none."""
-    usual = _usual(evidence, [key for key in differing(evidence) if key != "dtype"])
-    left_out = [
-        f"{short_name_of(evidence, key)} {value}"
-        for key, (value, share) in usual.items()
-        if isinstance(value, int) and not isinstance(value, bool) and share >= NEARLY_ALL
-    ]
+    left_out = [f"{short_name_of(evidence, key)} {value}" for key, value in _left_out(evidence).items()]
     return f" Unless a name says otherwise: {', '.join(left_out)}." if left_out else ""
 
 
-def _usual(evidence: Evidence, keys: Iterable[str]) -> dict[str, tuple[Any, float]]:
-    """Parameter -> its value in most workloads, and the share of them that have it; the axis is never usual."""
-    workloads = list(evidence.workloads.values())
-    most = {key: Counter(w[key] for w in workloads).most_common(1)[0] for key in keys}
-    axis = evidence.plan["axis"]["field"]
-    return {key: (value, 0.0 if key == axis else count / len(workloads)) for key, (value, count) in most.items()}
+def _left_out(evidence: Evidence) -> dict[str, int]:
+    """Parameter -> the number that nearly all workloads have of it; not the axis."""
+    keys = [key for key in differing(evidence) if key not in ("dtype", evidence.plan["axis"]["field"])]
+    workloads = evidence.workloads.values()
+    return {
+        key: value
+        for key, value in _usual(evidence, keys).items()
+        if isinstance(value, int) and not isinstance(value, bool)
+        if sum(w[key] == value for w in workloads) / len(workloads) >= NEARLY_ALL
+    }
+
+
+def _usual(evidence: Evidence, keys: Iterable[str]) -> dict[str, Any]:
+    """Parameter -> its value in most workloads."""
+    return {key: Counter(w[key] for w in evidence.workloads.values()).most_common(1)[0][0] for key in keys}
 
 
 def times(evidence: Evidence, source: Source, target: str) -> pandas.DataFrame:
