@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import gc
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 from .body import Body
+from .garbage import without_collection
 from .scanner import Scanner
 from .syntax import WIDTHS, Kernel, Param, Variable
-
-Made = TypeVar("Made")
 
 _PARAM = re.compile(
     r"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>\w+)(?:\s+\.ptr(?:\s+\.\w+)?(?:\s+\.align\s+\d+)?)?\s+"
@@ -27,22 +22,6 @@ _FUNCTION = re.compile(_LINKAGE + r"\.func\b")
 _NAME_AND_PARAMETERS = re.compile(r"([\w$]+)\s*(\((.*?)\))?", re.S)
 _DIRECTIVE = re.compile(r"\.(\w+)\s*([\d, ]*)")
 _DEBUG_SECTIONS = (".section", ".nv_intermediate_source_section")  # cuTile's holds its source text
-
-
-def without_collection(make: Callable[..., Made]) -> Callable[..., Made]:
-    """A function during which Python does not look for garbage: what it makes by the ten thousand is all kept."""
-
-    @functools.wraps(make)
-    def made(*args: Any, **kwargs: Any) -> Made:
-        was_on = gc.isenabled()
-        gc.disable()
-        try:
-            return make(*args, **kwargs)
-        finally:
-            if was_on:
-                gc.enable()
-
-    return made
 
 
 @dataclass(slots=True)

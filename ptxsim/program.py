@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from .coverage import outer_loops
 from .fences import unfenced
+from .garbage import without_collection
 from .generator import Generator
-from .parser import Module, without_collection
+from .parser import Module
 from .pending import Touch, touches
 from .recent import Recent
 from .registry import RUNTIME, opcode

@@ -21,10 +21,8 @@ _NO_SCOREBOARD = 7
 _EXIT, _WARPGROUP = 0x14D, 0x1C5  # the latter: WARPGROUP.ARRIVE before products, WARPGROUP.DEPBAR for their end
 _WGMMA = (0x1F0, 0x1F3)  # HGMMA, QGMMA
 _STORE_LOCAL = 0x187
-_STACK, _LAST_USE = (
-    1,
-    3,
-)  # the register with the stack's address; what LDL.LU has where other loads have how L1 keeps it
+_STACK = 1  # the register with the stack's address
+_LAST_USE = 3  # what LDL.LU has where other loads have how L1 keeps it
 _SIZED, _REGISTER_COUNT = 4, 0x2F  # of attributes in .nv.info
 # The units that matter to the clock, and the opcodes (bits 0 to 8) of sm_90 and sm_100 that go to them. What is not
 # listed is an instruction of the ordinary arithmetic pipe.
