@@ -11,7 +11,6 @@ from cutlass import Float32, Int32
 from cutlass.cute.nvgpu import cpasync, tcgen05
 from cutlass.cutlass_dsl import select_
 
-from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
 from kernels.mla_decode.cute_sm100.layout import (
     BOX_BYTES,
     CHUNK,
@@ -25,6 +24,7 @@ from kernels.mla_decode.cute_sm100.layout import (
     WARP_LANES,
     Layout,
 )
+from kernels.tcgen05.fence import after_thread_sync, before_thread_sync
 
 LANE_STRIDE = 1 << 16  # of a tensor-memory address
 ALL_WARPS = 3  # named barrier of all softmax warps; 1 and 2 are of those that share rows

@@ -41,7 +41,6 @@ from cutlass.utils import SmemAllocator
 
 from kernels.mla_decode.cute_sm100.combine import Combine
 from kernels.mla_decode.cute_sm100.epilogue import ALLOCATED
-from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
 from kernels.mla_decode.cute_sm100.in_place import InPlaceLoader
 from kernels.mla_decode.cute_sm100.layout import (
     BEGIN,
@@ -69,6 +68,7 @@ from kernels.mla_decode.cute_sm100.layout import (
 from kernels.mla_decode.cute_sm100.load import Loader, Source
 from kernels.mla_decode.cute_sm100.product import Multiplier
 from kernels.mla_decode.cute_sm100.softmax import Softmax
+from kernels.tcgen05.fence import after_thread_sync, before_thread_sync
 
 
 class MlaDecodeSm100:

@@ -11,7 +11,6 @@ import cutlass.cute as cute
 from cutlass import Int32
 from cutlass.cute.nvgpu import tcgen05
 
-from kernels.mla_decode.cute_sm100.fence import after_thread_sync
 from kernels.mla_decode.cute_sm100.layout import (
     BEGIN,
     BOX_STEPS,
@@ -22,6 +21,7 @@ from kernels.mla_decode.cute_sm100.layout import (
     SCORE_STAGES,
     Layout,
 )
+from kernels.tcgen05.fence import after_thread_sync
 
 BOTH = (1 << CTAS) - 1  # CTAs of the pair, as a mask
 

@@ -11,7 +11,6 @@ from cutlass import Float32, Int32
 from cutlass._mlir.dialects import nvvm
 from cutlass.cutlass_dsl import select_
 
-from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
 from kernels.mla_decode.cute_sm100.layout import (
     BEGIN,
     CTA_ROWS,
@@ -28,6 +27,7 @@ from kernels.mla_decode.cute_sm100.layout import (
     SCORE_STAGES,
 )
 from kernels.mla_decode.cute_sm100.merge import Merge
+from kernels.tcgen05.fence import after_thread_sync, before_thread_sync
 
 PIECE_BYTES = 16  # what the swizzle moves, and a thread stores at once
 

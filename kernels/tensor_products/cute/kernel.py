@@ -10,7 +10,7 @@ from cutlass.cute.nvgpu import cpasync, tcgen05
 from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
 from cutlass.utils import SmemAllocator
 
-from kernels.mla_decode.cute_sm100.fence import after_thread_sync, before_thread_sync
+from kernels.tcgen05.fence import after_thread_sync, before_thread_sync
 from kernels.tensor_products.cute.tile import COLUMNS, ROWS, STAGE_BYTES
 
 THREADS = 128
