@@ -43,6 +43,9 @@ GROUPS = (
     "hot_lines",
     "small_copies",
     "local_memory",
+    "graphs",
+    "first_use",
+    "bursts",
 )
 SILENCE_LIMIT_S = 25.0  # without a new row: the benchmark hangs
 CONTEXT_LOST = 3  # exit status of a child whose context cannot be used any more

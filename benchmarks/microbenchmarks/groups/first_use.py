@@ -1,0 +1,218 @@
+"""What a kernel does once: code that runs once, descriptors used once, the first load, the last store. Warm (in a graph
+of launches back to back) and cold (alone, behind a flush of L2)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.groups import instruction_fetch
+from benchmarks.microbenchmarks.groups.cold import _flush
+from benchmarks.microbenchmarks.groups.global_memory import LARGE
+from benchmarks.microbenchmarks.groups.launches import HOLD_CYCLES, HOLD_PLACE, PLACE, PROCESSORS, SPIN
+from benchmarks.microbenchmarks.groups.tma import ROW_BYTES
+from benchmarks.microbenchmarks.kernel import STAMPS, lines, registers, timed
+from benchmarks.microbenchmarks.reading import Benchmark, Reading, Run
+
+NAME = "first_use"
+CODE_KIB = (4, 16, 32, 64, 96)  # straight code
+HOPS = (8, 32, 64, 128)  # pieces of code with as many branches between them
+PIECE, SKIPPED = 8, 23  # instructions that a piece runs and that it jumps over: 512 bytes with the branch
+MAPS = (1, 2, 4)
+BOX = 4096
+NODES = 16  # launches in a graph
+REPETITIONS = 5
+COLD_REPETITIONS = 11
+FLUSHES = ("none", "memset")
+
+# Which threads go on is told by a number that has been loaded: the clock is read behind the load.
+USED = "setp.eq.u32 %p, {value}, 0x7fedcba9;  @%p bra END;"
+
+
+def _hops(count: int) -> str:
+    """Pieces of straight code, each of which ends with a branch over code that never runs."""
+    chains = instruction_fetch.CHAINS
+    setup = registers("f32", "%x", chains) + " .reg .f32 %y, %z; .reg .pred %on;\n  "
+    setup += lines("add.u32 %i, %thread, {i}; cvt.rn.f32.u32 %x{i}, %i;", chains)
+    setup += "\n  cvt.rn.f32.u32 %y, %c; cvt.rn.f32.u32 %z, %d; setp.ne.u32 %on, %c, 12345;"
+    xs = [f"%x{i}" for i in range(chains)]
+    piece = lines("fma.rn.f32 {x}, {x}, %y, %z;", PIECE, x=xs)
+    skipped = lines("fma.rn.f32 {x}, {x}, %z, %y;", SKIPPED, x=xs)
+    body = "\n  ".join(f"{piece}\n  @%on bra HOP{n};\n  {skipped}\nHOP{n}:" for n in range(count))
+    after = lines("mov.b32 %i, %x{i}; xor.b32 %sink, %sink, %i;", chains)
+    return timed(f"hops{count}", body, setup=setup, after=after)
+
+
+def _maps(count: int, mapped: bool) -> str:
+    """One box (or one copy without a map) by each of so many descriptors out of the parameters, all at once."""
+    setup = f"""
+  .reg .b64 %map, %from;  .reg .pred %ready, %chosen;  .reg .b32 %place, %row;
+  mul.lo.u32 %row, %cta, {BOX // ROW_BYTES};  add.u32 %place, %base, 1024;  mov.u32 %j, 0;
+  mul.wide.u32 %wide, %cta, {BOX};  add.u64 %from, %a, %wide;
+  {"mov.b64 %map, p_map;  cvta.param.u64 %map, %map;" if mapped else ""}
+  setp.ne.u32 %p, %lane, 0;  @%p bra MADE;
+  mbarrier.init.shared.b64 [%base], 1;  fence.mbarrier_init.release.cluster;  fence.proxy.async.shared::cta;
+MADE:"""
+    copies = []
+    for n in range(count):
+        if mapped:
+            copies.append(f"""
+  add.u64 %wide, %map, {128 * n};
+  cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%place], [%wide, {{%j, %row}}], [%base];
+  add.u32 %place, %place, {BOX};""")
+        else:
+            copies.append(f"""
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%place], [%from], {BOX}, [%base];
+  add.u64 %from, %from, {4 << 20};  add.u32 %place, %place, {BOX};""")
+    body = f"""
+  elect.sync %i|%chosen, -1;  @!%chosen bra SKIP;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%base], {BOX * count};{"".join(copies)}
+SKIP:
+WAIT:
+  mbarrier.try_wait.parity.shared.b64 %ready, [%base], 0;  @!%ready bra WAIT;"""
+    text = timed(f"{'maps' if mapped else 'bulk'}{count}", body, setup=setup, tensor_map=mapped, keep=False)
+    return text.replace("p_map[128]", f"p_map[{128 * count}]")
+
+
+def _loads() -> list[str]:
+    """One load; a second of the next line, of another page, of a place that the kernel before has stored to."""
+    setup = "mul.wide.u32 %wide, %cta, 4096;  add.u64 %a, %a, %wide;  add.u64 %b, %b, %wide;"
+    first = "ld.global.u32 %i, [%a];"
+    out = [timed("load_one", first + USED.format(value="%i"), setup=setup, keep=False)]
+    zero = "and.b32 %i, %i, %e;  mul.wide.u32 %wide, %i, 1;  "  # %e is 0, which ptxas does not know
+    for name, second in (
+        ("load_next", "add.u64 %wide, %a, %wide;  ld.global.u32 %j, [%wide+128];"),
+        ("load_other", "add.u64 %wide, %b, %wide;  ld.global.u32 %j, [%wide];"),
+    ):
+        out.append(timed(name, first + zero + second + USED.format(value="%j"), setup=setup, keep=False))
+    return out
+
+
+def _moves() -> list[str]:
+    """Each thread loads 16 bytes, or stores them, or both, and the kernel ends."""
+    setup = """.reg .b32 %v<4>;
+  mad.lo.u32 %i, %cta, %threads, %thread;  mul.wide.u32 %wide, %i, 16;
+  add.u64 %a, %a, %wide;  add.u64 %b, %b, %wide;  mov.u32 %v0, %i; mov.u32 %v1, %i; mov.u32 %v2, %i; mov.u32 %v3, %i;"""
+    load = "ld.global.v4.u32 {%v0, %v1, %v2, %v3}, [%a];"
+    store = "st.global.v4.u32 [%b], {%v0, %v1, %v2, %v3};"
+    both = {"move_load": load + USED.format(value="%v3"), "move_store": store, "move_copy": load + store}
+    return [timed(name, body, setup=setup, keep=False) for name, body in both.items()]
+
+
+def kernels() -> list[str]:
+    return [
+        timed("spin", SPIN, setup=PLACE, keep=False),
+        *(instruction_fetch._kernel(size) for size in CODE_KIB),
+        *(_hops(count) for count in HOPS),
+        *(_maps(count, True) for count in MAPS),
+        *(_maps(count, False) for count in MAPS),
+        *_loads(),
+        *_moves(),
+    ]
+
+
+def expected() -> dict[str, tuple[str, int]]:
+    found = {f"fetch{size}": ("FFMA", size * 1024 // 16) for size in CODE_KIB}
+    found |= {f"hops{count}": ("BRA", count) for count in HOPS}
+    found |= {f"maps{count}": ("UTMALDG", count) for count in MAPS}
+    found |= {f"bulk{count}": ("UBLKCP", count) for count in MAPS}
+    found |= {"load_one": ("LDG", 1), "load_next": ("LDG", 2), "load_other": ("LDG", 2)}
+    return found | {"move_copy": ("LDG|STG", 2)}
+
+
+class Maps:
+    """Tensor maps one behind the other, as a kernel's first parameter."""
+
+    def __init__(self, card: Card, count: int) -> None:
+        large = card.buffer("large", LARGE)
+        rows = (4 << 20) // ROW_BYTES
+        made = [card.tensor_map(large + (n * 4 << 20), 64, rows, BOX // ROW_BYTES) for n in range(count)]
+        raw = b"".join(ctypes.string_at(int(one.getPtr()), 128) for one in made)
+        self._space = (ctypes.c_uint8 * (len(raw) + 64))()
+        self._at = -(-ctypes.addressof(self._space) // 64) * 64
+        ctypes.memmove(self._at, raw, len(raw))
+
+    def getPtr(self) -> int:
+        return self._at
+
+
+def _arguments(card: Card, kernel: str) -> Arguments:
+    tensor_map = Maps(card, int(kernel[4:])) if kernel.startswith("maps") else None
+    return Arguments(a=card.buffer("large", LARGE), b=card.buffer("other", LARGE // 4), c=1, d=1, tensor_map=tensor_map)
+
+
+def _inside(card: Card, shape: Shape) -> tuple[float, float]:
+    """Cycles between the stamps of the launch that wrote them last: of the median CTA and of the slowest."""
+    warps = max(1, shape.block // 32)
+    run = Run.of(card.read(card.out, shape.grid * warps * STAMPS), shape.grid, warps)
+    slowest = max(float(rows[:, 1].max() - rows[:, 0].min()) for rows in run.stamps)
+    return run.cycles, slowest
+
+
+def _hold(card: Card) -> None:
+    card.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 16, e=HOLD_PLACE), 1)
+
+
+def _warm(kernel: str, shape: Shape) -> Benchmark:
+    """Microseconds from launch to launch of the same kernel in a graph, and the cycles inside one."""
+
+    def measure(card: Card) -> Reading:
+        arguments = _arguments(card, kernel)
+        replay: Callable[[], None] = card.graph([lambda: card.launch(kernel, shape, arguments, 1)] * NODES)
+        replays = {count: (lambda count=count: [replay() for _ in range(count)] and None) for count in (1, 9)}
+        replay()
+        values = []
+        for _ in range(REPETITIONS):
+            few, many = (card.microseconds(replays[count], lambda: _hold(card)) for count in (1, 9))
+            values.append((many - few) / 8 / NODES)
+        values.sort()
+        inside, slowest = _inside(card, shape)
+        also = {"cycles_inside": inside, "cycles_of_the_slowest": slowest}
+        return Reading(values[REPETITIONS // 2], values[0], values[-1], REPETITIONS, None, also)
+
+    return Benchmark("once in a launch, warm", _named(kernel, shape), "µs per launch, a sixteenth of a graph", measure)
+
+
+def _cold(flush: str, kernel: str, shape: Shape) -> Benchmark:
+    """Event to event around a graph of the one launch, behind the flush, and the cycles inside it."""
+
+    def measure(card: Card) -> Reading:
+        arguments = _arguments(card, kernel)
+        replay = card.graph([lambda: card.launch(kernel, shape, arguments, 1)])
+        hold = _flush(card, flush)
+        card.microseconds(replay, hold)
+        values, inside, slowest = [], [], []
+        for _ in range(COLD_REPETITIONS):
+            values.append(card.microseconds(replay, hold))
+            here = _inside(card, shape)
+            inside.append(here[0])
+            slowest.append(here[1])
+        values.sort()
+        also = {"cycles_inside": float(np.median(inside)), "cycles_of_the_slowest": float(np.median(slowest))}
+        middle = COLD_REPETITIONS // 2
+        return Reading(values[middle], values[1], values[-2], COLD_REPETITIONS, None, also)
+
+    return Benchmark("once in a launch, alone", {"flush": flush} | _named(kernel, shape), "µs", measure)
+
+
+def _named(kernel: str, shape: Shape) -> dict[str, object]:
+    return {"kernel": kernel, "ctas": shape.grid, "threads": shape.block}
+
+
+def benchmarks() -> Iterator[Benchmark]:
+    code = [f"fetch{size}" for size in CODE_KIB] + [f"hops{count}" for count in HOPS]
+    maps = [f"{kind}{count}" for kind in ("maps", "bulk") for count in MAPS]
+    single = Shape(PROCESSORS, 32, 32 * 1024)
+    planned = [(kernel, Shape(PROCESSORS, 128)) for kernel in code]
+    planned += [(kernel, Shape(1, 128)) for kernel in ("fetch16", "hops32")]
+    planned += [(kernel, single) for kernel in (*maps, "load_one", "load_next", "load_other")]
+    planned += [(kernel, Shape(1, 32, 32 * 1024)) for kernel in ("maps1", "bulk1", "load_one", "load_other")]
+    for grid in (8, PROCESSORS, 4 * PROCESSORS, 8 * PROCESSORS):
+        planned += [(kernel, Shape(grid, 128)) for kernel in ("move_load", "move_store", "move_copy")]
+    for kernel, shape in planned:
+        yield _warm(kernel, shape)
+        for flush in FLUSHES:
+            yield _cold(flush, kernel, shape)

@@ -1,0 +1,123 @@
+"""Graphs of few launches: what one after the other costs beyond its launches, at the card's pace and at the host's; and
+what a lone one of one to three launches costs between two events.
+
+Calls are timed in such graphs (docs/measuring: a graph of some ten calls, replayed back to back, or of one, behind a
+flush of L2).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.groups.cold import Parameters, _flush
+from benchmarks.microbenchmarks.groups.launches import HOLD_CYCLES, HOLD_PLACE, PLACE, PROCESSORS, SPIN, _parameters
+from benchmarks.microbenchmarks.kernel import timed
+from benchmarks.microbenchmarks.reading import Benchmark, Reading
+
+NAME = "graphs"
+CALLS = (1, 2, 4, 8, 16, 32)  # launches in a graph
+MOST_NODES = 320  # of all graphs behind one hold
+REPETITIONS = 5
+LONE_REPETITIONS = 11
+PARAMETER_BYTES = 512  # of a call with four tensor maps
+
+
+def kernels() -> list[str]:
+    many = timed("nothing_many", "", setup=PLACE, keep=False, tensor_map=True)
+    return [
+        timed("spin", SPIN, setup=PLACE, keep=False),
+        timed("nothing", "", setup=PLACE, keep=False),
+        many.replace("p_map[128]", f"p_map[{PARAMETER_BYTES}]"),
+    ]
+
+
+def expected() -> dict[str, tuple[str, int]]:
+    return {"spin": ("CS2R", 1), "nothing": ("CS2R|S2UR|S2R", 1)}
+
+
+def _graph(card: Card, kernel: str, shape: Shape, spin: int, calls: int) -> Callable[[], None]:
+    """A graph of so many launches of the kernel; calling the result replays it."""
+    tensor_map = Parameters(PARAMETER_BYTES) if kernel == "nothing_many" else None
+    arguments = Arguments(c=spin, tensor_map=tensor_map)
+    return card.graph([lambda: card.launch(kernel, shape, arguments, 1)] * calls)
+
+
+def _hold(card: Card) -> None:
+    card.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 2, e=HOLD_PLACE), 1)
+
+
+def _replayed(shape: Shape, kernel: str, spin: int, calls: int) -> Benchmark:
+    """Microseconds of a graph among many back to back that the host has enqueued beforehand."""
+
+    def measure(card: Card) -> Reading:
+        replay, count = _graph(card, kernel, shape, spin, calls), max(MOST_NODES // calls, 8)
+
+        def work() -> None:
+            for _ in range(count):
+                replay()
+
+        work()
+        values = sorted(card.microseconds(work, lambda: _hold(card)) / count for _ in range(REPETITIONS))
+        return Reading(values[REPETITIONS // 2], values[0], values[-1], REPETITIONS, None)
+
+    named = _parameters(shape, kernel) | {"kernel": kernel, "spin_cycles": spin, "launches": calls}
+    return Benchmark("graph after graph", named, "µs per graph", measure)
+
+
+def _at_hosts_pace(shape: Shape, spin: int, calls: int) -> Benchmark:
+    """The same without a hold: the host launches one graph after the other, in a loop of Python."""
+
+    def measure(card: Card) -> Reading:
+        replay, count = _graph(card, "spin", shape, spin, calls), 200
+        values, host = [], []
+
+        def work() -> None:
+            began = time.perf_counter()
+            for _ in range(count):
+                replay()
+            host.append((time.perf_counter() - began) / count * 1e6)
+
+        for _ in range(REPETITIONS):
+            values.append(card.microseconds(work) / count)
+        values.sort()
+        also = {"host_us": sorted(host)[REPETITIONS // 2]}
+        return Reading(values[REPETITIONS // 2], values[0], values[-1], REPETITIONS, None, also)
+
+    named = _parameters(shape, "spin") | {"spin_cycles": spin, "launches": calls}
+    return Benchmark("graph after graph, at the host's pace", named, "µs per graph", measure)
+
+
+def _lone(flush: str, shape: Shape, kernel: str, spin: int, calls: int, graph: bool = True) -> Benchmark:
+    """Event to event around one replay, or one launch through the stream, behind the flush."""
+
+    def measure(card: Card) -> Reading:
+        work = _graph(card, kernel, shape, spin, calls)
+        if not graph:
+            work = lambda: card.launch(kernel, shape, Arguments(c=spin), 1)  # noqa: E731
+        hold = _flush(card, flush)
+        card.microseconds(work, hold)
+        values = sorted(card.microseconds(work, hold) for _ in range(LONE_REPETITIONS))
+        return Reading(values[LONE_REPETITIONS // 2], values[1], values[-2], LONE_REPETITIONS, None)
+
+    named = {"flush": flush} | _parameters(shape, kernel) | {"kernel": kernel, "spin_cycles": spin, "launches": calls}
+    return Benchmark("events around a lone graph", named | {"through": "graph" if graph else "stream"}, "µs", measure)
+
+
+def benchmarks() -> Iterator[Benchmark]:
+    one, plain, full = Shape(1, 128), Shape(PROCESSORS, 128), Shape(PROCESSORS, 384, 200 * 1024)
+    for calls in CALLS:
+        for shape in (one, full):
+            for spin in (2000, 8000):
+                yield _replayed(shape, "spin", spin, calls)
+        yield _replayed(plain, "nothing", 0, calls)
+        yield _replayed(plain, "nothing_many", 0, calls)
+        yield _at_hosts_pace(plain, 4000, calls)
+    for flush in ("none", "memset"):
+        for shape in (one, plain, full):
+            yield _lone(flush, shape, "nothing", 0, 1, graph=False)
+            for calls in (1, 2, 3):
+                yield _lone(flush, shape, "nothing", 0, calls)
+                yield _lone(flush, shape, "spin", 4000, calls)
+            yield _lone(flush, shape, "nothing_many", 0, 1)
