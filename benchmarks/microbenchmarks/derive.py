@@ -23,10 +23,12 @@ from typing import Any
 HAND_OVER = (
     14  # instructions between two barrier operations of the ping-pong kernels, cycles (estimated from their SASS)
 )
+AHEAD = 1.1  # times as long as alone, up to which a burst is taken not to wait for others
 KEPT = 1.1  # times as fast as DRAM, from which what is read again is taken to have stayed in L2
 DRAM_SWEEPS = (("ld_cg_16", {"sms": "all"}), ("copy", {"footprint_bytes": 1 << 30}))
 ARRIVE = 20  # of a hop, what is counted as the arrival (assumed; only the sum with the wake-up is measured)
 TMA_ISSUE = 60  # from a wake-up to the TMA instruction in the ring kernels, cycles (estimated from their SASS)
+HOP = 8 + 6  # issue slots and encoded stalls of a piece of code and its branch, cycles (from their SASS)
 CTA_START = 300  # assumed; only its sum with the interval is measured
 FRAME = (
     150  # what the timed kernels do before their first and behind their last stamp, cycles (estimated from their SASS)
@@ -208,8 +210,77 @@ def wave(results: Results, cluster: int) -> float:
     return found * results.card["largest_sm_clock_mhz"] / 1000 - 2000 - FRAME
 
 
+def lone_graph(results: Results, threads: int = 128, **more: Any) -> float:
+    """Between two events around a graph behind the flush; one launch of one CTA unless something else is said."""
+    wanted = {"flush": "memset", "kernel": "nothing", "through": "graph", "ctas": 1, "launches": 1} | more
+    return results.value("events around a lone graph", threads=threads, **wanted)
+
+
 def lone_launch(results: Results) -> float:
-    return results.value("events around a lone launch", flush="memset", ctas=1, parameter_bytes=0)
+    """That of a launch through the stream, and what one in a graph took longer on the same host: hosts differ more."""
+    launched = results.value("events around a lone launch", flush="memset", ctas=1, parameter_bytes=0)
+    return launched + lone_graph(results) - lone_graph(results, through="stream")
+
+
+def graph_gap(results: Results) -> float:
+    """What graphs of 8 take beyond 8 launches at the pace of longer ones, the mean over kernels and grids."""
+    found = []
+    for row in (r for r in results.rows if r["name"] == "graph after graph" and r["parameters"]["launches"] == 8):
+        some, many = (results.value(row["name"], **(row["parameters"] | {"launches": n})) for n in (16, 32))
+        found.append(row["value"] - (many - some) / 2)
+    if not found:
+        raise KeyError("no graph after graph")
+    return statistics.mean(found)
+
+
+def once(results: Results, kernel: str, ctas: int) -> float:
+    """Microseconds of a launch that are not between the stamps of its median CTA."""
+    row = results.row("once in a launch, warm", kernel=kernel, ctas=ctas)
+    return float(row["value"] - row["also"]["cycles_inside"] / results.card["largest_sm_clock_mhz"])
+
+
+def launch_map(results: Results) -> float:
+    pairs = (("1", 1), ("1", 132), ("2", 132), ("4", 132))
+    return statistics.mean(once(results, f"maps{n}", ctas) - once(results, f"bulk{n}", ctas) for n, ctas in pairs)
+
+
+def dram_first(results: Results) -> float:
+    slowest = [
+        results.row("once in a launch, alone", kernel="load_one", ctas=132, flush=flush)["also"]["cycles_of_the_slowest"]
+        for flush in ("none", "memset")
+    ]
+    places = {"L2": 4 << 20, "DRAM": 256 << 20}
+    l2, dram = (results.value("global latency", **{"from": x}, footprint_bytes=size) for x, size in places.items())
+    return float(slowest[1] - slowest[0] - (dram - l2))
+
+
+def jump(results: Results) -> float:
+    """Of 32 pieces of 8 instructions with a branch behind each, in 16 KiB."""
+    row = results.row("once in a launch, warm", kernel="hops32", ctas=1)
+    return float(row["also"]["cycles_inside"] / 32 - HOP)
+
+
+def cta_fill(results: Results) -> float:
+    """Of 1,056 CTAs on 132 SMs against 132, in a graph."""
+    many, one = (
+        results.row("launch period", ctas=ctas, threads=128, spin_cycles=0, through="graph", dependent_launch="no")
+        for ctas in (1056, 132)
+    )
+    apart = many["also"]["first_to_last_start_ns"] - one["also"]["first_to_last_start_ns"]
+    return float(apart * results.card["largest_sm_clock_mhz"] / 1000 / 7)
+
+
+def ahead(results: Results) -> float:
+    """The largest burst that takes a tenth longer at most than on one SM alone, in the median over what is asked for."""
+    kept = []
+    rows = [r for r in results.rows if r["name"] == "burst" and r["parameters"]["what"] == "burst_copy"]
+    for row in (r for r in rows if r["parameters"]["sms"] == 1):
+        size = row["parameters"]["burst_kib"]
+        times = [r["value"] for r in rows if r["parameters"]["sms"] == "all" and r["parameters"]["burst_kib"] == size]
+        kept += [size * 1024] if statistics.median(times) <= AHEAD * row["value"] else []
+    if not kept:
+        raise KeyError("no bursts")
+    return float(max(kept))
 
 
 def launch(results: Results, dependent: str) -> float:
@@ -251,6 +322,7 @@ DERIVATIONS: dict[str, Derivation] = {
         "the same, 16 warps, cycles of a scheduler", lambda r: slow_division(r, 16, 4)
     ),
     "shuffle_latency": Derivation("dependent latency of shfl.sync", lambda r: r.latency("shfl.sync.bfly.b32")),
+    "jump_cycles": Derivation("once in a launch, warm: 32 pieces of code in 16 KiB, less what their instructions take", jump),
     "fetch_small_bytes": Derivation("loop over straight code, 1 warp", lambda r: code_size(r, 1.5), 6),
     "fetch_large_bytes": Derivation("loop over straight code, 1 warp", lambda r: code_size(r, 3.5), 6),
     "fetch_small_cycles": Derivation("loop over 16 KiB of straight code, 4 warps, all SMs", lambda r: fetch(r, 16)),
@@ -428,13 +500,42 @@ DERIVATIONS: dict[str, Derivation] = {
     ),
     "mma_sync_latency": Derivation("mma.sync, dependent chain", lambda r: r.value("mma.sync", independent=1)),
     "launch_gap_us": Derivation("launch period in a graph, 1 CTA that does nothing", lambda r: launch(r, "no")),
-    "launch_lone_us": Derivation("events around a lone launch behind a flush, 1 CTA that does nothing", lone_launch),
+    "launch_graph_us": Derivation(
+        "graph after graph: 8 launches beyond half the difference of 32 and 16, mean over kernels and grids",
+        graph_gap,
+    ),
+    "launch_map_us": Derivation(
+        "once in a launch, warm: copies by descriptors against copies without, what is not inside, mean of four",
+        launch_map,
+    ),
+    "launch_lone_us": Derivation(
+        "events around a lone launch behind a flush, 1 CTA that does nothing, and around a lone graph of it against that",
+        lone_launch,
+    ),
+    "launch_lone_full_us": Derivation(
+        "events around a lone graph behind a flush, 132 CTAs of 384 threads and 200 KB against 1 CTA",
+        lambda r: lone_graph(r, 384, ctas=132) - lone_graph(r),
+    ),
+    "launch_lone_gap_us": Derivation(
+        "events around a lone graph behind a flush, 1 CTA that does nothing: half of 3 launches against 1",
+        lambda r: (lone_graph(r, launches=3) - lone_graph(r)) / 2,
+    ),
     "launch_early_us": Derivation(
         "launch period in a graph, dependent launch, trigger at start", lambda r: launch(r, "trigger at start")
     ),
     "cta_interval_cycles": Derivation(
         f"wave of CTAs: beyond their work, {FRAME} cycles of the kernel's frame and {CTA_START} (assumed) of the start",
         lambda r: wave(r, 1) - CTA_START,
+    ),
+    "cta_fill_cycles": Derivation(
+        "launch period in a graph: first to last start of 1,056 CTAs against 132, a seventh", cta_fill, 2
+    ),
+    "l2_ahead_bytes": Derivation(
+        "burst: the largest copy that takes a tenth longer at most while all SMs pause and copy in turns", ahead, 6
+    ),
+    "dram_first_cycles": Derivation(
+        "once in a launch, alone: load_one, the slowest of 132 CTAs behind a flush against none, beyond DRAM's latency",
+        dram_first,
     ),
     "cluster_start_cycles": Derivation("wave of CTAs: clusters of 2 against none", lambda r: wave(r, 2) - wave(r, 1)),
 }

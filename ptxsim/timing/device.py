@@ -62,6 +62,7 @@ class Figures:
     special_register_latency: float
     constant_latency: float
     branch_cycles: float
+    jump_cycles: float
     fetch_small_bytes: float
     fetch_large_bytes: float
     fetch_small_cycles: float
@@ -87,6 +88,7 @@ class Figures:
     l1_latency: float
     l2_latency: float
     dram_latency: float
+    dram_first_cycles: float
     l1_bytes_per_cycle: float
     local_latency: float
     local_bytes_per_cycle: float
@@ -113,6 +115,7 @@ class Figures:
     tma_shared_gain: float
     tma_descriptor_latency: float
     tma_ahead_bytes: float
+    l2_ahead_bytes: float
     tma_box_cycles: float
     tma_row_cycles: float
     tma_store_latency: float
@@ -131,11 +134,16 @@ class Figures:
     tmem_load_bytes_per_cycle: float
     tmem_store_bytes_per_cycle: float
     launch_gap_us: float
+    launch_graph_us: float
+    launch_map_us: float
     launch_lone_us: float
+    launch_lone_full_us: float
+    launch_lone_gap_us: float
     launch_early_us: float
     launch_full_us: float
     cta_start_cycles: float
     cta_interval_cycles: float
+    cta_fill_cycles: float
     cluster_start_cycles: float
 
 

@@ -182,7 +182,7 @@ class WarpClock:
                 if address >> 7 != self.address >> 7:
                     t += self.sm.code.fetch(address >> 7)
                 if self.branched and not self.address < address <= self.address + _NEXT:
-                    t += self.sm.figures.branch_cycles
+                    t += self.sm.figures.jump_cycles if address > self.address else self.sm.figures.branch_cycles
                 self.address, self.branched = address, unit == "branch"
             for k in waits:
                 if boards[k] > t:

@@ -128,7 +128,7 @@ class Setting:
         memory = MemorySystem(f, self.clock_mhz, placement.cluster_size, self.competing)
         found = self.misses
         memory.misses, memory.write_back, memory.displaced = found.reads, found.write_back, found.displaced
-        memory.readers = found.readers
+        memory.readers, memory.cold = found.readers, self.cache == "cold"
         sharers = 2 if placement.active_sms > f.sm_count / 2 else 1
         simulation = Simulation(machine, memory, placement, sharers, recorder)
         clusters = list(self.launch.clusters())

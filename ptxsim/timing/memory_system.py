@@ -99,20 +99,28 @@ class Queue(Server):
     """A server of copies by TMA and of others, in order; of the boxes that stand before them others wait for `ahead`.
 
     The rest of those has been asked for but not left the TMA units. What is no box waits for all others that are none.
+    The rate is an even share: what was not asked for in a pause, up to `saved` bytes, may be had at once after it. No
+    pause is before the first request, which all SMs make at the same time.
     """
 
-    __slots__ = ("_others", "ahead")
+    __slots__ = ("_others", "ahead", "saved")
 
     def __init__(self, rate: float) -> None:
         super().__init__(rate)
         self.ahead, self._others = 0.0, 0.0  # bytes; when what is no box has been served
+        self.saved = 0.0
 
     def take(self, amount: float, at: float, box: bool = False) -> float:
-        end = super().take(amount, at)
+        if not self.busy:
+            self.free = self._others = at
+        since, cycles = at - self.saved / self.rate, amount / self.rate
+        self.free = max(self.free, since) + cycles
+        self.busy += cycles
+        end = max(self.free, at)
         if box:
             return end
-        self._others = max(self._others, at) + amount / self.rate
-        return min(end, self._others + self.ahead / self.rate)
+        self._others = max(self._others, since) + cycles
+        return min(end, max(self._others, at) + self.ahead / self.rate)
 
 
 class MemorySystem:
@@ -125,6 +133,8 @@ class MemorySystem:
         self.readers: dict[int, float] = {}  # allocation → how many CTAs ask for the same of it at a time
         self.write_back = 0.0  # share of stored bytes that go on to DRAM while the launch runs
         self.displaced = 0.0  # bytes of others that go to DRAM for each byte that comes into L2
+        self.cold = False
+        self._dram_begins = math.inf  # before that nothing comes out of DRAM, in a cold launch; not asked yet: never
         self.traffic = Traffic()
         self._owed: dict[int, float] = {}
         self._dirty: Lines = {}  # what ordinary stores have written
@@ -149,6 +159,7 @@ class MemorySystem:
         for server, whole in zip((self.l2, self.l2_writes, self.dram), self._whole, strict=True):
             server.rate = whole * simulated / max(active, simulated)
             server.ahead = simulated * self.figures.tma_ahead_bytes
+        self.l2.saved = self.l2_writes.saved = simulated * self.figures.l2_ahead_bytes
 
     def read(self, allocation: int, size: float, at: float, by_tma: bool = False) -> tuple[float, bool]:
         """When bytes leave L2 for the SM, its latency not counted, and whether DRAM had to be asked."""
@@ -161,10 +172,17 @@ class MemorySystem:
         if missed:
             owed -= size
             self.traffic.dram += size
-            end = max(end, self.dram.take(size, at, by_tma))
+            end = max(end, self.dram.take(size, at, by_tma), self._first(at))
             self._make_room(size, at)
         self._owed[allocation] = owed
         return end, missed
+
+    def _first(self, at: float) -> float:
+        """When DRAM answers at the earliest: behind a flush the first load of a launch takes longer."""
+        if not self.cold:
+            return 0.0
+        self._dram_begins = min(self._dram_begins, at + self.figures.dram_first_cycles)
+        return self._dram_begins
 
     def write(self, allocation: int, size: float, at: float, new: float | None = None) -> float:
         """When L2 has taken bytes, of which so many were not written before (None: all) and go on to DRAM."""

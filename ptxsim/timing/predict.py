@@ -27,6 +27,7 @@ def predict(
     cache: Cache = "warm",
     code: Mapping[str, Path] | Path | None = None,
     surveys: dict[int, Survey] | None = None,
+    calls_per_graph: int | None = None,
 ) -> Prediction:
     """How long a call takes that makes these launches one after the other.
 
@@ -36,6 +37,8 @@ def predict(
     instruction counts and stalls are read; without it they are estimated from the PTX. surveys: what the grids of
     these launches have to do, by the launch's `id`. It takes half of the time to find out and depends neither on the
     card nor on the cache: with one dict for several calls, between which launches and memory stay, it is done once.
+    calls_per_graph: how many warm calls stand in each of the graphs that are replayed one after the other, as calls are
+    timed; they share what lies between two graphs. None: there are no such gaps.
     Memory is left as it was. Raises DeviceError for a device or cubin that cannot be used, PtxError for what cannot be
     simulated, and for kernels whose clusters share out their work while they run (cluster launch control, a counter).
     """
@@ -53,15 +56,18 @@ def predict(
             if surveys is not None:
                 surveys[id(launch)] = settings[-1].survey
         timed = [time_launch(setting) for setting in settings]
-    return prediction(timed, card, clock, cache)
+    return prediction(timed, card, clock, cache, calls_per_graph)
 
 
-def prediction(timed: Sequence[Timed], card: DeviceModel, clock_mhz: float, cache: Cache) -> Prediction:
+def prediction(
+    timed: Sequence[Timed], card: DeviceModel, clock_mhz: float, cache: Cache, calls_per_graph: int | None = None
+) -> Prediction:
     """The launches of a call put together."""
-    spans = times([timed], card, clock_mhz)
+    spans = times([timed], card, clock_mhz, cache)
     parts = tuple(x.at(start, end, clock_mhz) for x, (start, end) in zip(timed, spans, strict=True))
     assumed = tuple(name for name in card.assumed() if any(_matters(name, x.launch) for x in timed))
-    return Prediction(call_us(timed, card, clock_mhz, cache), card.name, clock_mhz, parts, assumed, _notes(timed))
+    whole = call_us(timed, card, clock_mhz, cache, calls_per_graph)
+    return Prediction(whole, card.name, clock_mhz, parts, assumed, _notes(timed))
 
 
 _ABOUT = {  # the beginning of a parameter's name → opcodes without one of which it does not matter

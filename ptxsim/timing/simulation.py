@@ -85,10 +85,11 @@ class Simulation:
     def run(self, clusters: list[tuple[int, list[Dim3]]]) -> list[Ran]:
         """Run clusters (number and CTA indices) in order. Raises Stuck after a deadlock has been reported."""
         waiting = deque(clusters)
-        places, interval = len(self.free), self.figures.cta_interval_cycles
-        refill = interval + self.figures.cta_start_cycles  # from the end of a CTA to the next one's first instruction
+        f, places = self.figures, len(self.free)
+        fill = f.cta_fill_cycles
+        refill = f.cta_interval_cycles + f.cta_start_cycles  # from the end of a CTA to the next one's first instruction
         for n in range(min(places, len(waiting))):
-            self.now = n * interval
+            self.now = n * fill
             self._start(*waiting.popleft())
         while self.calendar:
             time, _, clock, cluster, pipe, task = heapq.heappop(self.calendar)

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from .device import DeviceModel
 from .launch_time import Timed
 from .memory_system import Cache
 
+_BY_DESCRIPTOR = ("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor")
 
-def times(calls: Sequence[Sequence[Timed]], card: DeviceModel, clock_mhz: float) -> list[tuple[float, float]]:
-    """Start and end of each launch of calls made back to back, in microseconds from the first start."""
+
+def times(
+    calls: Sequence[Sequence[Timed]], card: DeviceModel, clock_mhz: float, cache: Cache = "warm"
+) -> list[tuple[float, float]]:
+    """Start and end of each launch of calls made back to back, in microseconds from the first start.
+
+    Among the first launches of a graph gaps are longer; a cold call is a graph by itself.
+    """
     f, out = card.figures, list[tuple[float, float]]()
+    gap = f.launch_lone_gap_us if cache == "cold" else f.launch_gap_us
     before: Timed | None = None
     for timed in [timed for call in calls for timed in call]:
         if before is None:
             start, end = 0.0, timed.cycles / clock_mhz
         elif not timed.early:
-            start = out[-1][1] + f.launch_gap_us + filling(timed, card)
+            start = out[-1][1] + gap + descriptors(timed, card) + filling(timed, card)
             end = start + timed.cycles / clock_mhz
         else:
             start, end = _early(timed, before, out[-1], card, clock_mhz)
@@ -30,7 +39,7 @@ def _early(
     timed: Timed, before: Timed, last: tuple[float, float], card: DeviceModel, clock_mhz: float
 ) -> tuple[float, float]:
     """A launch that may start when all of the grid before it has said so, and where its SMs have room for it."""
-    gap = card.figures.launch_early_us + filling(timed, card)
+    gap = card.figures.launch_early_us + descriptors(timed, card) + filling(timed, card)
     start = last[0] + before.triggered / clock_mhz
     if not _together(timed, before, card):
         start = last[1] + gap
@@ -42,7 +51,18 @@ def _early(
 
 def filling(timed: Timed, card: DeviceModel) -> float:
     """What the start of a grid takes longer because it has many CTAs, in microseconds."""
-    return card.figures.launch_full_us * min(timed.placement.active_sms / card.figures.sm_count, 1.0)
+    return card.figures.launch_full_us * _filled(timed, card)
+
+
+def _filled(timed: Timed, card: DeviceModel) -> float:
+    """How much of that a grid has to bear: a few CTAs, on as many SMs, nearly half as much as a full grid."""
+    return min(math.log(max(timed.placement.active_sms, 1)) / math.log(max(card.figures.sm_count, 2)), 1.0)
+
+
+def descriptors(timed: Timed, card: DeviceModel) -> float:
+    """What the start of a grid takes longer that has TMA descriptors among its parameters, in microseconds."""
+    described = any(ins.op.startswith(_BY_DESCRIPTOR) for ins in timed.launch.kernel.instructions)
+    return card.figures.launch_map_us if described else 0.0
 
 
 def _together(timed: Timed, before: Timed, card: DeviceModel) -> bool:
@@ -55,10 +75,18 @@ def _together(timed: Timed, before: Timed, card: DeviceModel) -> bool:
     return shared <= f.shared_bytes_per_sm and threads <= f.threads_per_sm
 
 
-def call_us(call: Sequence[Timed], card: DeviceModel, clock_mhz: float, cache: Cache) -> float:
-    """Microseconds of a call: of one among many back to back (warm), or of a lone one between two events (cold)."""
+def call_us(
+    call: Sequence[Timed], card: DeviceModel, clock_mhz: float, cache: Cache, calls_per_graph: int | None = None
+) -> float:
+    """Microseconds of a call: of one among many back to back (warm), or of a lone one between two events (cold).
+
+    `calls_per_graph` is how many stand in each of the graphs that follow each other; None: all in one.
+    """
     if cache == "cold":
-        return times([call], card, clock_mhz)[-1][1] + card.figures.launch_lone_us + filling(call[0], card)
+        f, first = card.figures, call[0]
+        start = f.launch_lone_us + f.launch_lone_full_us * _filled(first, card) + descriptors(first, card)
+        return times([call], card, clock_mhz, cache)[-1][1] + start
     ends = times([call, call, call], card, clock_mhz)
     n = len(call)
-    return ends[-1][1] - ends[-1 - n][1]
+    between = card.figures.launch_graph_us / calls_per_graph if calls_per_graph else 0.0
+    return ends[-1][1] - ends[-1 - n][1] + between
