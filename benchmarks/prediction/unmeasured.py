@@ -11,7 +11,8 @@ measured it. With --sweeps they are those of a configuration (`snakemake compile
 each kernel in its first variant, least work first. With --cases they are those that `draw.py` has drawn.
 
 The clock that the card will choose is not known: each case is predicted at two, and once it is measured the time at the
-clock of its samples follows from both (cycles and bytes a second: a + b / clock).
+clock of its samples follows from both (cycles and bytes a second: a + b / clock). How many calls will stand in a graph
+is not known either: warm rows have what lies between two graphs as `graph_us`, and the calls of a graph share it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from benchmarks.prediction.cases import (  # noqa: E402  (the project's folders 
 from benchmarks.prediction.predict import launches, predicted  # noqa: E402
 from cutesnake.catalog import load_kernel, load_operator  # noqa: E402
 from cutesnake.plan.sweep import make_sweep, read_sweep  # noqa: E402
+from ptxsim.timing.device import DeviceModel  # noqa: E402
 
 TARGET = "sm_90a"
 CLOCKS_MHZ = (1980.0, 1500.0)
@@ -118,6 +120,8 @@ def rows(case: Recorded, cards: list[str], results: Path) -> Iterator[dict[str, 
         for kind in KINDS:
             names = (card, case.operator, case.kernel, case.variant["id"], case.workload, kind)
             row: dict[str, Any] = dict(zip(NAMES, names, strict=True)) | {"error": error, "predicted": {}}
+            if kind == "warm":
+                row["graph_us"] = DeviceModel.load(card).figures.launch_graph_us
             for clock in CLOCKS_MHZ if error is None else ():
                 found = predicted(captured, Measured(card, kind, 0.0, clock), surveys)
                 if found.get("error"):

@@ -7,6 +7,8 @@ group `local_memory` of benchmarks/microbenchmarks/).
 
 from __future__ import annotations
 
+import math
+
 from .device import Figures
 from .l1_cache import LINE_BYTES, L1Cache
 from .sass import Slot
@@ -34,6 +36,10 @@ class LocalMemory:
         self.far_turns = round(_FAR_TURNS * write_cost)
         self.buffer = _STORE_BUFFER / store  # cycles
         self.loaded = self.stored = 0.0  # bytes that L2 has moved
+        # L2's share that was not asked for in a pause may be had after it, as of other traffic; no pause is before the
+        # first access.
+        self.saved = f.l2_ahead_bytes / store  # cycles
+        self.first = math.inf
 
     def access(self, warp: int, slot: Slot, at: float) -> tuple[float, float]:
         """When an access of a warp (a number of its own on the SM) has its data, and when the next one can be made."""
@@ -53,7 +59,13 @@ class LocalMemory:
             self.l1.put(line, begun)
         self.stored += LINE_BYTES
         begun = _take(self.port, self.port_turns, begun)
-        return max(self.out.take(begun), _take(self.far, self.far_turns, begun))
+        since = self._since(begun)
+        return max(self.out.take(since), _take(self.far, self.far_turns, since), begun)
+
+    def _since(self, at: float) -> float:
+        """From when on L2 may have had time for an access."""
+        self.first = min(self.first, at)
+        return max(self.first, at - self.saved)
 
     def _load(self, line: int, slot: Slot, at: float) -> tuple[float, float]:
         begun = self.near.take(at)
@@ -61,7 +73,8 @@ class LocalMemory:
         if there is not None:
             return max(begun + self.latency, there), begun
         self.loaded += LINE_BYTES
-        begun = _take(self.far, _FAR_TURNS, _take(self.port, _TURNS, begun))
+        begun = _take(self.port, _TURNS, begun)
+        begun = max(_take(self.far, _FAR_TURNS, self._since(begun)), begun)
         end = begun + self.miss_latency
         if not slot.last:
             self.l1.put(line, end)
