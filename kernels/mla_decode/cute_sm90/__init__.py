@@ -95,7 +95,7 @@ def _program(
         return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=16)
 
     element = {"bf16": cutlass.BFloat16, "fp16": cutlass.Float16}[dtype]
-    batch, rows, pages, table, items, workers, merges, partials = (cute.sym_int32() for _ in range(8))
+    batch, rows, pages, table, items, workers, merges, partials, slots = (cute.sym_int32() for _ in range(9))
     arguments = (
         tensor(element, batch, rows, layout.WIDTH),
         tensor(element, pages, layout.PAGE, layout.WIDTH),
@@ -110,6 +110,8 @@ def _program(
         cutlass.Float32(1.0),
         *(cutlass.Int32(1) for _ in range(3)),
         cutlass.Int64(layout.KEEP),
+        tensor(cutlass.Int32, slots, layout.MEETING_WARPS, layout.COUNTERS),
+        tensor(cutlass.Float32, slots, layout.MEETING_WARPS, layout.LEFT_CHUNKS, 32, 4),
     )
     if not planned:
         return MlaDecodeSm90(element, cluster, halves, padding=padding), (*arguments, make_fake_stream())
@@ -136,6 +138,16 @@ def page_policy(cache_bytes: int, readers: int, in_step: bool) -> int:
 
 
 @not_baked
+def meetings(slots: int, device: Any) -> tuple[Any, Any]:
+    """Counters, 0, and room for what pieces leave there, of requests that the attention kernel merges itself."""
+    import torch
+
+    counters = torch.zeros((slots, layout.MEETING_WARPS, layout.COUNTERS), dtype=torch.int32, device=device)
+    left = torch.empty((slots, layout.MEETING_WARPS, layout.LEFT_CHUNKS, 32, 4), device=device)
+    return counters, left
+
+
+@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Make the workspace, and the schedule for these kv lengths: other lengths need another bind, or a `plan`."""
     from cutesnake.load.cute import Call, multiprocessors
@@ -155,6 +167,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     values = (
         *run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS),
         page_policy(sum(lengths) * layout.WIDTH * 2, lanes, in_step),
+        *meetings(max(1, schedule.slots), inputs.q.device),
     )
     launches = run.launches(build, schedule, rows, cluster)
     if not planned:

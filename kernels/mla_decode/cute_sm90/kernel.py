@@ -77,6 +77,7 @@ class MlaDecodeSm90:
         self.size = cluster
         self.cluster = 1 if halves else cluster  # CTAs that share page loads
         self.halves = halves
+        self.meets = halves and not padded
 
     @cute.jit
     def __call__(
@@ -96,6 +97,8 @@ class MlaDecodeSm90:
         hidden_tokens: Int32,  # query tokens - 1 if they are causal among themselves, else 0
         row_warps: Int32,  # of the combine kernel; 0 if no request was split
         policy: Int64,  # layout.KEEP or EVICT_FIRST: of the pages, in the L2
+        counters: cute.Tensor,  # [slots, 16, 2] int32, 0: of the meetings where pieces are merged (`Epilogue.meet`)
+        left: cute.Tensor,  # [slots, 16, 17, 32, 4] fp32: what is left there
         stream: cuda.CUstream,
     ):
         atom_k = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, self.dtype)
@@ -128,7 +131,7 @@ class MlaDecodeSm90:
         self.storage = SharedStorage
         self.split_kernel(
             *(tma_q, q_tma, tma_kv, kv_tma, page_table, items, item_offsets),
-            *(out, lse, out_partial, lse_partial),
+            *(out, lse, out_partial, lse_partial, counters, left),
             *(scale_log2, heads, hidden_tokens, row_warps, policy, merges),
             *self._products(),
             *(tiles_q, tiles_kv, half_v),
@@ -172,6 +175,8 @@ class MlaDecodeSm90:
         lse: cute.Tensor,
         out_partial: cute.Tensor,
         lse_partial: cute.Tensor,
+        counters: cute.Tensor,
+        left: cute.Tensor,
         scale_log2: Float32,
         heads: Int32,
         hidden_tokens: Int32,
@@ -247,7 +252,7 @@ class MlaDecodeSm90:
                 self.produce(*loads, items, worker, likely, first_item, end_item, rank, half)
         else:
             cute.arch.setmaxregister_increase(layout.CONSUMER_REGISTERS)
-            outputs = out, lse, out_partial, lse_partial
+            outputs = out, lse, out_partial, lse_partial, counters, left
             work = items, first_item, end_item, heads, hidden_tokens, outputs
             mmas = (mma_qk_first, mma_qk, mma_local, mma_remote)
             if warp < 4:
@@ -288,6 +293,7 @@ class MlaDecodeSm90:
             index=index,
             cluster=self.cluster,
             halves=self.halves,
+            meets=self.meets,
             padding=self.padding,
             thread=thread,
             rank=rank,

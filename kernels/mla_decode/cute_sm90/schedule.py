@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kernels.mla_decode.cute_sm90.layout import ITEM_COLUMNS, PAGE, ROWS
+from kernels.mla_decode.cute_sm90.layout import ITEM_COLUMNS, MOST_PIECES_MET, PAGE, ROWS
 from kernels.mla_decode.split_kv.plan import (
     MOST_COMBINE_CTAS,
     QUARTERS,
@@ -30,7 +30,15 @@ HALVES = Prices(item=2.75, merge=1.5, partial=3.0)  # of two pages, which take a
 
 
 @dataclass(frozen=True)
-class PaddedSchedule(Schedule):
+class Sm90Schedule(Schedule):
+    """`slots`: pieces of a row block that the attention kernel merges itself (`Epilogue.meet`), with no partial result;
+    0 where the combine kernel merges what is split."""
+
+    slots: int
+
+
+@dataclass(frozen=True)
+class PaddedSchedule(Sm90Schedule):
     """A schedule in tables that any lengths' schedule fits in: grids and workspace do not depend on the lengths.
 
     Behind `items` stand rows of zeros, behind `offsets` the last one again, behind `merges` rows with -1 partials.
@@ -63,13 +71,14 @@ def pad(
         schedule.offsets + schedule.offsets[-1:] * (lanes * workers + 1 - len(schedule.offsets)),
         schedule.merges + [[0, 0, -1, 0]] * (batch - len(schedule.merges)),
         most.most_partials(workers),
+        0,
         -(-workers // batch),
     )
 
 
 def make_schedule(
     lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False, on_card: bool = False
-) -> Schedule:
+) -> Sm90Schedule:
     """Split requests of these kv lengths (tokens), each with `rows` query rows, over the device's multiprocessors.
 
     With `halves` a worker takes two pages in the time of one, and items begin at even pages. `on_card`: what the kernel
@@ -78,18 +87,28 @@ def make_schedule(
     blocks = 1 if halves else cluster  # row blocks of a worker
     lane, _ = _make_lane(lengths, rows, processors, cluster, halves, not on_card)
     empty = [request for request, length in enumerate(lengths) if length == 0]
-    unit = 2 if halves else 1
+    unit, row_blocks = 2 if halves else 1, -(-rows // ROWS)
+    merges = merges_of(lane)
+    # All or none: the combine kernel takes as long for one request as for a few.
+    meet = halves and not on_card and not empty and all(count <= MOST_PIECES_MET for _, _, count, _ in merges)
+    met = {request: (first, count) for request, first, count, _ in merges} if meet else {}
     items, offsets = [], [0]
     for pieces in lane:
-        for row_block in range(0, -(-rows // ROWS), blocks):
+        for row_block in range(0, row_blocks, blocks):
             for piece in pieces:
                 length = lengths[piece.request]
                 begin, end = unit * piece.begin, min(unit * piece.end, -(-length // PAGE))
                 values = [piece.request, row_block, begin, end, piece.partial, length]
+                if piece.request in met:
+                    first, count = met[piece.request]
+                    slot = first * row_blocks + row_block * count
+                    values = [*values[:4], slot + piece.partial - first, length, slot, count]
                 items.append(values + [0] * (ITEM_COLUMNS - len(values)))
             offsets.append(len(items))
-    merges = merges_of(lane) + [[request, 0, 0, 0] for request in empty]
-    return Schedule(lane, items, offsets, merges, sum(merge[2] for merge in merges))
+    partials = sum(merge[2] for merge in merges)
+    if meet:
+        return Sm90Schedule(lane, items, offsets, [], 0, partials * row_blocks)
+    return Sm90Schedule(lane, items, offsets, merges + [[request, 0, 0, 0] for request in empty], partials, 0)
 
 
 def cost(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False) -> float:
