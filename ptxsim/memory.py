@@ -35,6 +35,7 @@ class Access:
     write: bool
     atomic: bool
     ordered: bool  # by acquire, release, relaxed or volatile, as atomics always are
+    releases: bool  # what the thread did before; a relaxed write only does that behind a fence
 
     @classmethod
     def of(
@@ -49,10 +50,11 @@ class Access:
         write: bool = False,
         atomic: bool = False,
         ordered: bool = False,
+        releases: bool = False,
     ) -> Access:
         """`packed` elements make one word."""
         item = dtype.itemsize * packed
-        return cls(at, space, dtype, count, offset, item, item * count, write, atomic, ordered or atomic)
+        return cls(at, space, dtype, count, offset, item, item * count, write, atomic, ordered or atomic, releases)
 
     @property
     def verb(self) -> str:

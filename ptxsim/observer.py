@@ -73,6 +73,9 @@ class Observer:
     def init_fenced(self, f: Fragment) -> None:
         """A fence after which copies may signal the mbarriers that these warps made."""
 
+    def memory_fenced(self, f: Fragment) -> None:
+        """A fence of the whole device or system: what these warps did before is released by what they write next."""
+
     def mbarrier_made(self, f: Fragment, bar: MBarrier, at: int) -> None: ...
 
     def mbarrier_met(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:

@@ -37,20 +37,27 @@ class GlobalClocks(Clocks):
         self.before = self.actor(("launch before",), "the launch before")
         self.stored: dict[Allocation, Stored] = {}  # by ordinary stores of this cluster
         self.storing: tuple[Fragment, int]  # who stored last, at which instruction
+        self.unreleased: set[int] = set()  # warps that have stored since their last fence of the device
         self.told: dict[tuple[int, int], Clock] = {}  # ordered word → what its writers have published there
 
     def dependency_waited(self, f: Fragment) -> None:
         for warp in self._warps(f):
             self.warps[warp].cover(self.before, 1)
 
+    def memory_fenced(self, f: Fragment) -> None:
+        self.unreleased.difference_update(self._warps(f))
+
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
         trail = self.trail
         if access.ordered:
             words = [(allocation.address, int(x)) for x in np.unique(offsets)]
-            trail.meet(words, write=access.write, read=access.atomic or not access.write)
+            released = access.releases or self.unreleased.isdisjoint(self._warps(f))
+            trail.meet(words, write=access.write, read=access.atomic or not access.write, released=released)
             self._meet(f, words, access)
         elif access.write or allocation in self.stored:
             self._among_warps(f, allocation, offsets, access)
+        if access.write and not access.ordered:
+            self.unreleased.update(self._warps(f))
         waited = trail.before is None or all(self.warps[warp].known[self.before] for warp in self._warps(f))
         trail.touch(f, allocation, Lanes(offsets, access.size), access, waited)
 

@@ -1,9 +1,11 @@
 """Global memory: who has read and written which bytes, and accesses that nothing orders.
 
 Clusters run one after another here, on a card in any order and at once: what two of them do to the same bytes, one of
-them writing, is a race unless one has learnt of the other by atomics or acquire and release on a third word. Such an
-access orders all that its cluster did, before and after. A launch that may begin early (programmatic dependent launch)
-races with the launch before it until griddepcontrol.wait. Bytes are noted by cluster, numbered modulo 254.
+them writing, is a race unless one has learnt of the other by atomics or acquire and release on a third word. Such a
+write tells of all that its cluster did before, and not of what it does after; one that is relaxed does not tell of what
+its warp has stored since its last fence of the device. Such a read lets the cluster know for all that follows. A launch that may begin early (programmatic dependent launch)
+races with the launch before it until griddepcontrol.wait. Bytes are noted by number, modulo 254: a cluster has one, and another for what it writes after it
+has told of what it had written.
 """
 
 from __future__ import annotations
@@ -119,22 +121,34 @@ class Trail:
     def __init__(self, machine: Machine, before: Trail | None) -> None:
         self.machine, self.before = machine, before
         self.touched: dict[Allocation, Bytes] = {}
-        self.number = 0  # of the cluster that runs
-        self.known: set[int] = set()  # numbers of those whose work it has learnt of
+        self.last = 0  # number that was given
+        self.cluster = self.number = 0  # number of the cluster that runs, and of what it writes now
+        self.own: set[int] = set()  # all its numbers
+        self.known: set[int] = set()  # and those of others whose work it has learnt of
+        self.untold = False  # whether it has written anything since it told of that last
         self.words: dict[tuple[int, int], set[int]] = {}  # address of an ordered word → the clusters it tells of
 
     def begin_cluster(self) -> None:
-        self.number = self.number % NUMBERS + 1
-        self.known = {self.number}
+        self.cluster = self._new_number()
+        self.own, self.known, self.untold = {self.number}, {self.number}, False
 
-    def meet(self, addresses: Iterable[tuple[int, int]], write: bool, read: bool) -> None:
+    def _new_number(self) -> int:
+        self.last = self.number = self.last % NUMBERS + 1
+        return self.number
+
+    def meet(self, addresses: Iterable[tuple[int, int]], write: bool, read: bool, released: bool) -> None:
         """An ordered access of words, each an allocation's address and an offset."""
         for word in addresses:
             there = self.words.setdefault(word, set())
             if read:
                 self.known |= there
             if write:
-                there |= self.known
+                there |= self.known if released or not self.untold else self.known - {self.number}
+        if write and released and self.untold:
+            number = self._new_number()
+            self.own.add(number)
+            self.known.add(number)
+            self.untold = False
 
     def touch(
         self,
@@ -150,13 +164,13 @@ class Trail:
         mine = self.touched.get(allocation)
         if mine is None:
             mine = self.touched[allocation] = Bytes(len(allocation.bytes))
-        mine.places[self.number, access.write] = access.at
+        mine.places[self.number if access.write else self.cluster, access.write] = access.at
         if mine.writer is not None:
             self._with_writers(f, allocation, mine, where, access)
         if access.write:
             self._write(f, allocation, mine, where, access)
         else:
-            mine.list_read(self.number, where)
+            mine.list_read(self.cluster, where)
 
     def _with_writers(
         self, f: Fragment | None, allocation: Allocation, mine: Bytes, where: Selection, access: Access | Copy
@@ -176,10 +190,11 @@ class Trail:
             mine.writer = np.zeros(mine.size, np.uint8)
         if mine.offsets or mine.boxes or mine.reader is not None:
             readers = where.of(mine.readers())
-            others = (readers != 0) & (readers != self.number)
+            others = (readers != 0) & (readers != self.cluster)
             if np.count_nonzero(others):
                 self._report(f, allocation, mine, readers[others], access, False)
         where.put(mine.writer, self.number)
+        self.untold = self.untold or not access.ordered
         if access.ordered and mine.atomic is None:
             mine.atomic = np.zeros(mine.size, np.uint8)
         if mine.atomic is not None:
@@ -196,7 +211,7 @@ class Trail:
     ) -> None:
         """A race with other clusters of this launch, unless this one has learnt of them."""
         strangers = [int(x) for x in np.unique(who) if int(x) not in self.known]
-        if not strangers or (strangers == [SEVERAL] and len(self.known) > 1):
+        if not strangers or (strangers == [SEVERAL] and self.known != self.own):
             return
         at = mine.places.get((strangers[0], written), -1)
         if at < 0:

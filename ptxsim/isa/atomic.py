@@ -15,7 +15,7 @@ from ..reach import reach
 from ..registry import emits, runtime
 from ..syntax import Instruction, Vec
 from ..warp import Fragment
-from .memory import state_space, value_type
+from .memory import is_release, state_space, value_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,13 @@ def _atom(g: Generator, ins: Instruction) -> None:
     addr, offset = g.address(mem)
     for j, values in enumerate(operands):
         at = offset + j * fmt.bits // 8
-        access = Access.of(g.at, state_space(ins), fmt.dtype, 1, at, packed=fmt.elements, write=True, atomic=True)
+        access = Access.of(
+            *(g.at, state_space(ins), fmt.dtype, 1, at),
+            packed=fmt.elements,
+            write=True,
+            atomic=True,
+            releases=is_release(ins),
+        )
         spec = g.bind(Atomic(access, fmt, kind.startswith("bf16"), op))
         g.write(dst, fmt, f"atomic(f, {spec}, {addr}, {g.reads(tuple(values), fmt)})")
 

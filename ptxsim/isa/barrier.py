@@ -123,6 +123,8 @@ def _fence(g: Generator, ins: Instruction) -> None:
         g.line("f.cta.cluster.observer.proxy_fenced(f)")
     if proxy or "mbarrier_init" in ins.parts:
         g.line("f.cta.cluster.observer.init_fenced(f)")
+    if not {"gpu", "sys", "gl"}.isdisjoint(ins.parts) and "proxy" not in ins.parts:
+        g.line("f.cta.cluster.observer.memory_fenced(f)")
 
 
 @emits("setmaxnreg", "griddepcontrol", "nanosleep", "pmevent", results=0)

@@ -43,6 +43,11 @@ def is_ordered(ins: Instruction) -> bool:
     return not {"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"}.isdisjoint(ins.parts)
 
 
+def is_release(ins: Instruction) -> bool:
+    """Whether whoever reads what this writes, and acquires, learns what the thread did before."""
+    return not {"release", "acq_rel"}.isdisjoint(ins.parts)
+
+
 def value_type(g: Generator, ins: Instruction, extra: frozenset[str] = frozenset()) -> str:
     """The PTX type of a load, store or atomic whose other modifiers are all known."""
     known = _ORDER | set(_SPACES) | {"v2", "v4", "v8"} | extra
@@ -104,8 +109,10 @@ def _st(g: Generator, ins: Instruction) -> None:
         fmt = fmt.unsigned
         values = g.reads(items(src), fmt)
     addr, offset = g.address(mem)
-    count, ordered = each * len(items(src)), is_ordered(ins)
-    access = Access.of(g.at, state_space(ins), fmt.dtype, count, offset, write=True, ordered=ordered)
+    count, ordered, releases = each * len(items(src)), is_ordered(ins), is_release(ins)
+    access = Access.of(
+        g.at, state_space(ins), fmt.dtype, count, offset, write=True, ordered=ordered, releases=releases
+    )
     g.line(f"store(f, {g.bind(access)}, {addr}, {values})")
 
 

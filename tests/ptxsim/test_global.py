@@ -46,6 +46,34 @@ def test_the_last_cta_may_read_what_the_others_wrote_before_they_counted(ordered
     assert [f.kind for f in result.findings] == ([] if ordered else ["race"]) and out[1] == 1
 
 
+@pytest.mark.parametrize(
+    ("fence", "order", "races"),
+    [
+        ("", "release", False),
+        ("fence.acq_rel.gpu;", "relaxed", False),
+        ("membar.gl;", "relaxed", False),
+        ("fence.acq_rel.cta;", "relaxed", True),
+        ("", "relaxed", True),
+    ],
+)
+def test_a_relaxed_count_tells_the_last_cta_of_nothing_that_no_fence_came_behind(fence, order, races) -> None:
+    count = f"{fence} atom.global.{order}.gpu.add.u32 %r3, [%d1], 1;"
+    result = run_kernel(LAST.replace("COUNT", count), np.zeros(8, np.uint32), grid=(2,), checks=("global",))
+    assert [f.kind for f in result.findings] == (["race"] if races else [])
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_what_a_cta_writes_after_it_has_told_of_itself_needs_to_be_told_of_again(again) -> None:
+    """Both take a number first, which orders nothing of what they store later."""
+    second = "red.global.release.gpu.add.u32 [%d1+8], 1;" if again else ""
+    body = f"""{OWN} setp.ne.u32 %p1, %r2, 0; @%p1 bra E; mul.wide.u32 %d2, %r1, 4; add.u64 %d2, %d1, %d2;
+    st.global.u32 [%d2+24], %r1; atom.global.acq_rel.gpu.add.u32 %r3, [%d1], 1; setp.ne.u32 %p2, %r3, 1; @%p2 bra F;
+    ld.global.acquire.gpu.u32 %r4, [%d1+8]; ld.global.u32 %r5, [%d1+16]; bra.uni E;
+    F: st.global.u32 [%d2+16], %r1; {second} E:"""
+    found = run_kernel(body, np.zeros(16, np.uint32), grid=(2,), checks=("global",)).findings
+    assert [f.kind for f in found] == ([] if again else ["race"])
+
+
 # Warp 0 and warp 1 of a CTA store at words that `stride` keeps apart, or to one word.
 WARPS = f"""{OWN} shr.u32 %r3, %r2, 5; mad.lo.u32 %r4, %r3, STRIDE, 0; and.b32 %r5, %r2, 31; shl.b32 %r5, %r5, 2;
 add.u32 %r4, %r4, %r5; cvt.u64.u32 %d2, %r4; add.u64 %d2, %d1, %d2; setp.ne.u32 %p1, %r3, 0; @%p1 bra B;

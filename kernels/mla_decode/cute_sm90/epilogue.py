@@ -83,21 +83,35 @@ class Epilogue:
                 factor[r] = 1.0 / total[r]
                 natural[r] = (m[r] + cute.math.log2(total[r], fastmath=True)) * LN_2
         first = (self.lane % 4 == 0) & (self.index == 0) & (self.half == 0)
-        split = partial >= 0
-        if partial == WHOLE if self.meets else partial < 0:
-            for r in cutlass.range_constexpr(2):
-                row = first_row + self.row(r)
-                inside = row < out.shape[1]
-                self.store_row(r, out[request, row, None], inside)
-                if first & inside:
-                    lse[request, row] = natural[r]
-        elif split if self.meets else True:
-            for r in cutlass.range_constexpr(2):
-                row = first_row + self.row(r)
-                inside = row < out.shape[1]
-                self.store_row(r, out_partial[partial, row, None], inside)
-                if first & inside:
-                    lse_partial[partial, row] = m[r] + cute.math.log2(total[r], fastmath=True)
+        if const_expr(self.meets):
+            split = partial >= 0
+            if partial == WHOLE:
+                self.store_whole(out, lse, request, first_row, natural, first)
+            elif split:
+                self.store_partial(out_partial, lse_partial, partial, first_row, out.shape[1], first)
+        elif partial < 0:
+            self.store_whole(out, lse, request, first_row, natural, first)
+        else:
+            self.store_partial(out_partial, lse_partial, partial, first_row, out.shape[1], first)
+
+    @cute.jit
+    def store_whole(self, out, lse, request, first_row, natural, first) -> None:
+        for r in cutlass.range_constexpr(2):
+            row = first_row + self.row(r)
+            inside = row < out.shape[1]
+            self.store_row(r, out[request, row, None], inside)
+            if first & inside:
+                lse[request, row] = natural[r]
+
+    @cute.jit
+    def store_partial(self, out_partial, lse_partial, partial, first_row, rows, first) -> None:
+        total, m = self.l, self.m
+        for r in cutlass.range_constexpr(2):
+            row = first_row + self.row(r)
+            inside = row < rows
+            self.store_row(r, out_partial[partial, row, None], inside)
+            if first & inside:
+                lse_partial[partial, row] = m[r] + cute.math.log2(total[r], fastmath=True)
 
     @cute.jit
     def add_sums(self, parity: Int32) -> None:
