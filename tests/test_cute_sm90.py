@@ -84,6 +84,38 @@ def test_partial_results_are_numbered_without_gaps_and_merged_once(lengths):
     assert not whole & {request for request, _ in split}
 
 
+MET = {"two pieces": [4096] * 16, "three": [4096] * 11, "four": [4096] * 8, "some whole": [1024] * 5 + [3, 900] * 9}
+
+
+@pytest.mark.parametrize("lengths", MET.values(), ids=MET)
+@pytest.mark.parametrize("rows", [16, 128, 192])
+def test_pieces_that_meet_have_slots_of_their_own_side_by_side_and_nothing_is_left_to_combine(lengths, rows):
+    """Else two requests, or two row blocks of one, would count in one place."""
+    schedule = make_schedule(lengths, rows, 132, 2, True)
+    plain = make_schedule(lengths, rows, 132, 2, True, on_card=True)
+    assert schedule.row_warps == schedule.partials == 0 and schedule.merges == []
+    slots: dict[tuple[int, int, int, int], list[int]] = {}
+    for item, same in zip(schedule.items, plain.items, strict=True):
+        assert (item[layout.PIECES] > 0) == (same[layout.PARTIAL] >= 0) and item[: layout.PARTIAL] == same[: layout.PARTIAL]
+        if item[layout.PIECES]:
+            key = item[layout.REQUEST], item[layout.ROW_BLOCK], item[layout.FIRST], item[layout.PIECES]
+            slots.setdefault(key, []).append(item[layout.PARTIAL])
+        else:
+            assert item[layout.PARTIAL] == layout.WHOLE
+    assert len({key[:2] for key in slots}) == len(slots) > 0, "one meeting for each request and row block"
+    for (_, _, first, pieces), found in slots.items():
+        assert sorted(found) == list(range(first, first + pieces))
+    assert sorted(slot for found in slots.values() for slot in found) == list(range(schedule.slots))
+
+
+@pytest.mark.parametrize("lengths", [[65536], [4096] * 3 + [0], [131_072] + [4096] * 9])
+def test_many_pieces_and_requests_without_keys_are_left_to_the_combine_kernel(lengths):
+    schedule = make_schedule(lengths, 128, 132, 2, True)
+    assert schedule.merges and schedule.row_warps and schedule.slots == 0
+    assert not any(item[layout.PIECES] for item in schedule.items)
+    assert make_schedule([4096] * 16, 128, 132, 2, True, on_card=True).merges, "the card's own schedule has no slots"
+
+
 @pytest.mark.parametrize("lengths", BATCHES.values(), ids=BATCHES)
 def test_the_load_is_balanced(lengths):
     """No worker has more than the mean load and one item's overhead, or than the plan without any split."""
@@ -253,7 +285,9 @@ def test_the_build_spills_nothing_and_fits_its_stated_budget(built):
     assert registers <= layout.THREADS * 168  # what a launch of 384 threads gets: setmaxnreg only moves it around
 
 
-def simulated(folder: Path, parameters: dict, distributions: list[str], schedule: str) -> dict:
+def simulated(
+    folder: Path, parameters: dict, distributions: list[str], schedule: str, processors: int | None = None
+) -> dict:
     """The record of a build run by ptxsim, all requests in shuffled pages."""
     from cutesnake.measure.case import Case
     from cutesnake.simulate.simulation import simulate
@@ -267,7 +301,10 @@ def simulated(folder: Path, parameters: dict, distributions: list[str], schedule
         variant=variant,
         parameters={"dtype": variant["params"]["dtype"], "paged": True, **parameters},
         build=str(folder),
-        settings={"seeds": [0], "distributions": distributions, "schedules": [schedule]},
+        settings={
+            **{"seeds": [0], "distributions": distributions, "schedules": [schedule]},
+            **({"processors": processors} if processors else {}),
+        },
     )
     return simulate(case)
 
@@ -278,6 +315,56 @@ def test_results_and_races_in_the_simulator(built, schedule):
     """Full pairs of pages, an odd last page, a split request, rows past the end: right, and nothing unordered."""
     found = simulated(built, {"batch": 2, "kv_length": 330, "heads": 40, "query_tokens": 2}, ["nan_padding"], schedule)
     assert found["status"] == "ok", found["reason"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", ["eager", "late", "random", "warps"])
+@pytest.mark.parametrize("processors", [4, 132])  # two pieces for each of two workers of a row block; three and four
+def test_pieces_that_meet_are_merged_under_every_schedule_of_the_simulator(processors, schedule):
+    """Padding, a row block with rows past the end, which some warps then have alone, and another that is full."""
+    folder = build("mla_decode", "cute_sm90", "sm_90a", make_variant("bf16_halves"))
+    for values in ({"heads": 24}, {"heads": 37, "query_tokens": 2}):
+        work = {"batch": 2, "kv_length": 400, **values} if processors > 4 else {"batch": 1, "kv_length": 500, **values}
+        rows = values["heads"] * values.get("query_tokens", 1)
+        planned = make_schedule([work["kv_length"]] * work["batch"], rows, processors, 2, True)
+        assert planned.slots or (processors == 4 and rows > 64)
+        found = simulated(folder, work, ["nan_padding"], schedule, processors)
+        assert found["status"] == "ok", found["reason"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most", [2, 4])
+def test_a_meeting_leaves_its_counters_as_it_found_them_and_the_next_call_gives_the_same_bits(most):
+    """Two calls of one binding, of which the second finds the workers' order reversed."""
+    import numpy as np
+    import torch
+
+    import ptxsim
+    from kernels.mla_decode import operator
+    from kernels.mla_decode.split_kv import run
+
+    work = Workload(1, 128 * most, heads=16)
+    inputs, outputs = operator.make_inputs(work, 3, "cpu"), operator.make_outputs(work, "cpu")
+    lengths = inputs.kv_lengths.tolist()
+    schedule = make_schedule(lengths, 16, 132, 2, True)
+    assert [item[layout.PIECES] for item in schedule.items] == [most] * most
+    counters, left = cute_sm90.meetings(schedule.slots, "cpu")
+    folder = build("mla_decode", "cute_sm90", "sm_90a", make_variant("bf16_halves"))
+    module = ptxsim.Module.from_file(folder / "kernel.ptx")
+    seen = []
+    for items in (schedule.items, schedule.items[::-1]):
+        left.fill_(float("nan"))
+        outputs.out.fill_(float("nan"))
+        values = (*run.arguments(work, inputs, outputs, schedule, layout.ITEM_COLUMNS), layout.KEEP, counters, left)
+        values = (*values[:5], torch.tensor(items, dtype=torch.int32), *values[6:])
+        call = (*values, ptxsim.Pointer(np.zeros(1, np.int32), "stream"))
+        launches = ptxsim.capture(folder / "kernel.o", cute_sm90.FUNCTION, call, module, sm_count=132)
+        assert len(launches) == 1, "no combine kernel"
+        result = ptxsim.run(launches, "random")
+        assert not result.findings, str(result.findings[0])
+        assert not counters.any()
+        seen.append(outputs.out.clone())
+    assert not seen[0].isnan().any() and torch.equal(*seen), "who comes last changes no bit"
 
 
 # A sample of what an engine hands over: heads, query tokens, causal, kv length, batch.

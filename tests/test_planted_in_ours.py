@@ -25,6 +25,9 @@ SINGLE = Place("tensor_products", "cute_single", "sm_100a", PRODUCTS)
 SM90 = Place("mla_decode", "cute_sm90", "sm_90a", {"batch": 1, "kv_length": 321, "dtype": "bf16"}, "bf16_cluster2")
 SPLIT = {"batch": 1, "kv_length": 700, "heads": 16, "dtype": "bf16"}
 SM90_SPLIT = Place("mla_decode", "cute_sm90", "sm_90a", SPLIT, "bf16_cluster1")
+SM90_MET = Place(
+    "mla_decode", "cute_sm90", "sm_90a", {"batch": 1, "kv_length": 500, "heads": 16, "dtype": "bf16"}, "bf16_halves"
+)
 SM100 = Place("mla_decode", "cute_sm100", "sm_100a", {"batch": 2, "kv_length": 193, "dtype": "fp16", "paged": True})
 RMSNORM = Place("rmsnorm", "cutlass_rmsnorm", "sm_100a", {"rows": 2, "columns": 4096})
 RMSNORM_4 = Place("rmsnorm", "cutlass_rmsnorm", "sm_90a", {"rows": 2, "columns": 65536})
@@ -120,6 +123,21 @@ MUTANTS = {
     ),
     "MLA on Hopper: warps that merge do not meet": Mutant(
         SM90_SPLIT, At(BARRIER, code="sync_threads()", nth=1), UNORDERED
+    ),
+    "MLA on Hopper: what is left for the last is not released": Mutant(
+        SM90_MET, At(r"red\.release", "red.relaxed"), "after another cluster's write"
+    ),
+    "MLA on Hopper: the last to come does not wait": Mutant(
+        SM90_MET,
+        At(r"ld\.acquire\S*\s+(%r\d+),[^;]*;", r"mov.u32 \1, 9;"),
+        "after another cluster's write",
+        None,
+    ),
+    "MLA on Hopper: one comes too few for a last": Mutant(
+        SM90_MET, At(r"(atom\.global\.add\.u32[^;]*), 1;", r"\1, 0;"), "is NaN|are NaN|error of", None
+    ),
+    "MLA on Hopper: nobody says that something is left": Mutant(
+        SM90_MET, At(r"red\.release[^;]*;"), "no finding: ", None
     ),
     "MLA on Hopper: mbarriers are not fenced": Mutant(SM90, At(INIT), MADE),
     "MLA on Hopper: a CTA leaves before its peer has arrived": Mutant(

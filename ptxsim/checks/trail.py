@@ -126,11 +126,13 @@ class Trail:
         self.own: set[int] = set()  # all its numbers
         self.known: set[int] = set()  # and those of others whose work it has learnt of
         self.untold = False  # whether it has written anything since it told of that last
+        self.begins_anew = False  # whether what it writes next gets another number
         self.words: dict[tuple[int, int], set[int]] = {}  # address of an ordered word → the clusters it tells of
 
     def begin_cluster(self) -> None:
         self.cluster = self._new_number()
-        self.own, self.known, self.untold = {self.number}, {self.number}, False
+        self.own, self.known = {self.number}, {self.number}
+        self.untold = self.begins_anew = False
 
     def _new_number(self) -> int:
         self.last = self.number = self.last % NUMBERS + 1
@@ -145,10 +147,7 @@ class Trail:
             if write:
                 there |= self.known if released or not self.untold else self.known - {self.number}
         if write and released and self.untold:
-            number = self._new_number()
-            self.own.add(number)
-            self.known.add(number)
-            self.untold = False
+            self.untold, self.begins_anew = False, True
 
     def touch(
         self,
@@ -161,6 +160,10 @@ class Trail:
         """Note an access and report what it races with; `waited` says that the launch before is over for it."""
         if self.before is not None and not waited:
             self.before.against(f, allocation, where, access, self.machine)
+        if self.begins_anew and access.write and not access.ordered:
+            self.begins_anew = False
+            self.own.add(self._new_number())
+            self.known.add(self.number)
         mine = self.touched.get(allocation)
         if mine is None:
             mine = self.touched[allocation] = Bytes(len(allocation.bytes))

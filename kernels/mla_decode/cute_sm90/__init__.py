@@ -46,8 +46,11 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     the two wait for each other. It pays where the L2 cannot hold the cache, and so may drop a page that was read once,
     if no request is split.
 
+    Where that is cheaper than halves alone, also halves that cut some requests in two, and no request in more, and whose
+    pieces meet (`make_met_schedule`).
+
     The last two are the first once more: with padding that TMA fills with zeros, and with a schedule that a kernel on
-    the card makes anew for new lengths (`plan`).
+    the card makes anew for new lengths (`plan`); both with a combine kernel.
     """
     from kernels.mla_decode.cute_sm90.schedule import cost, splits
 
@@ -61,15 +64,21 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
         Variant(f"{workload.dtype}_cluster{cluster}", {"dtype": workload.dtype, "cluster": cluster})
         for cluster in clusters
     ]
-    found.append(Variant(f"{workload.dtype}_halves", {"dtype": workload.dtype, "cluster": 2, "halves": True}))
-    costs = [
-        cost(lengths, rows, PROCESSORS, variant.params["cluster"], variant.params.get("halves", False))
-        for variant in found
-    ]
-    if rows < layout.ROWS:
-        costs[-1] *= HALVES_OF_FEW_ROWS
-    found = [variant for _, variant in sorted(zip(costs, found, strict=True), key=lambda pair: pair[0])]
+    halves = {"dtype": workload.dtype, "cluster": 2, "halves": True}
+    found.append(Variant(f"{workload.dtype}_halves", halves))
+
+    def price(variant: Variant) -> float:
+        kind = (variant.params.get(name, False) for name in ("halves", "meets"))
+        few = HALVES_OF_FEW_ROWS if rows < layout.ROWS and variant.params["cluster"] == 2 else 1.0
+        return few * cost(lengths, rows, PROCESSORS, variant.params["cluster"], *kind)
+
+    met = Variant(f"{workload.dtype}_halves_met", {**halves, "meets": True})
+    if splits(lengths, rows, PROCESSORS, 2, halves=True, meets=True) and price(met) < price(found[-1]):
+        found.append(met)
+    found.sort(key=price)
     default = found[0]
+    if "meets" in default.params:
+        default = Variant(f"{workload.dtype}_halves", halves)
     found.append(Variant(f"{default.id}_filled", {**default.params, "padding": layout.FILLED}))
     if workload.batch <= plan_layout.MOST_REQUESTS and workload.kv_length <= plan_layout.MOST_LENGTH:
         found.append(Variant(f"{default.id}_planned", {**default.params, "planned": True}))
@@ -82,7 +91,12 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 
 def _program(
-    dtype: str, cluster: int, halves: bool = False, planned: bool = False, padding: str = layout.CLEARED
+    dtype: str,
+    cluster: int,
+    halves: bool = False,
+    planned: bool = False,
+    padding: str = layout.CLEARED,
+    meets: bool = False,
 ) -> tuple[Any, tuple[Any, ...]]:
     import cutlass
     from cutlass import cute
@@ -95,7 +109,7 @@ def _program(
         return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=16)
 
     element = {"bf16": cutlass.BFloat16, "fp16": cutlass.Float16}[dtype]
-    batch, rows, pages, table, items, workers, merges, partials, slots = (cute.sym_int32() for _ in range(9))
+    batch, rows, pages, table, items, workers, merges, partials, places = (cute.sym_int32() for _ in range(9))
     arguments = (
         tensor(element, batch, rows, layout.WIDTH),
         tensor(element, pages, layout.PAGE, layout.WIDTH),
@@ -110,9 +124,15 @@ def _program(
         cutlass.Float32(1.0),
         *(cutlass.Int32(1) for _ in range(3)),
         cutlass.Int64(layout.KEEP),
-        tensor(cutlass.Int32, slots, layout.MEETING_WARPS, layout.COUNTERS),
-        tensor(cutlass.Float32, slots, layout.MEETING_WARPS, layout.LEFT_CHUNKS, 32, 4),
     )
+    if meets:
+        from kernels.mla_decode.cute_sm90.met import MetMlaDecodeSm90
+
+        meeting = (
+            tensor(cutlass.Int32, places, layout.MEETING_WARPS, layout.COUNTERS),
+            tensor(cutlass.Float32, places, layout.MEETING_WARPS, layout.LEFT_CHUNKS, 32, 4),
+        )
+        return MetMlaDecodeSm90(element), (*arguments, *meeting, make_fake_stream())
     if not planned:
         return MlaDecodeSm90(element, cluster, halves, padding=padding), (*arguments, make_fake_stream())
     from kernels.mla_decode.cute_sm90.planned import PlannedMlaDecodeSm90
@@ -138,12 +158,12 @@ def page_policy(cache_bytes: int, readers: int, in_step: bool) -> int:
 
 
 @not_baked
-def meetings(slots: int, device: Any) -> tuple[Any, Any]:
-    """Counters, 0, and room for what pieces leave there, of requests that the attention kernel merges itself."""
+def meetings(number: int, device: Any) -> tuple[Any, Any]:
+    """Counters, 0, and room for what is left at so many meetings of two pieces."""
     import torch
 
-    counters = torch.zeros((slots, layout.MEETING_WARPS, layout.COUNTERS), dtype=torch.int32, device=device)
-    left = torch.empty((slots, layout.MEETING_WARPS, layout.LEFT_CHUNKS, 32, 4), device=device)
+    counters = torch.zeros((number, layout.MEETING_WARPS, layout.COUNTERS), dtype=torch.int32, device=device)
+    left = torch.empty((number, layout.MEETING_WARPS, layout.LEFT_CHUNKS, 32, 4), device=device)
     return counters, left
 
 
@@ -159,7 +179,11 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     card = rows, multiprocessors(inputs.q.device), cluster, halves
     lengths = inputs.kv_lengths.tolist()
     planned = build.params.get("planned", False)
-    schedule = schedules.make_schedule(lengths, *card, on_card=planned)
+    meets = build.params.get("meets", False)
+    if meets:
+        schedule = schedules.make_met_schedule(lengths, *card[:2])
+    else:
+        schedule = schedules.make_schedule(lengths, *card, on_card=planned)
     lanes, _ = schedules.lanes_and_workers(*card)
     in_step = all(len(pieces) == 1 for pieces in schedule.lane)
     if planned:
@@ -167,7 +191,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     values = (
         *run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS),
         page_policy(sum(lengths) * layout.WIDTH * 2, lanes, in_step),
-        *meetings(max(1, schedule.slots), inputs.q.device),
+        *(meetings(max(1, schedule.meetings), inputs.q.device) if meets else ()),
     )
     launches = run.launches(build, schedule, rows, cluster)
     if not planned:

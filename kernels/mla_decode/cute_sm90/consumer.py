@@ -18,7 +18,6 @@ from kernels.mla_decode.cute_sm90.layout import (
     CLEARED,
     END,
     FILLED,
-    FIRST,
     HALF,
     KV_EMPTY,
     KV_FULL,
@@ -29,7 +28,6 @@ from kernels.mla_decode.cute_sm90.layout import (
     P1_READY,
     PAGE,
     PARTIAL,
-    PIECES,
     Q_EMPTY,
     Q_FULL,
     Q_READ,
@@ -69,7 +67,7 @@ class Consumer(Epilogue):
     index: int  # 0: even pages and O_L; 1: odd pages and O_R
     cluster: int  # CTAs that share page loads, one per row block
     halves: bool  # two CTAs have one half of an item's pages each
-    meets: bool  # the pieces of a request may be merged here
+    meets: bool  # two pieces of a request are merged here: an item's partial result is then the number of a meeting
     padding: str  # CLEARED, FILLED or TRUSTED
     thread: Int32  # in the warpgroup
     rank: Int32  # of the CTA among those that share page loads
@@ -300,10 +298,7 @@ class Consumer(Epilogue):
                 kv_phase, p_phase = self.run_even(begin, end, length, visible - hidden_tokens, kv_phase, p_phase)
             else:
                 kv_phase, p_phase = self.run_odd(begin, end, length, visible - hidden_tokens, kv_phase, p_phase)
-            first, pieces = Int32(0), Int32(0)
-            if const_expr(self.meets):  # not before: the loops above have no register to spare
-                first, pieces = items[number, FIRST], items[number, PIECES]
-            self.finish(q_phase, request, first_row, partial, first, pieces, number + 1 == end_item, outputs)
+            self.finish(q_phase, request, first_row, partial, number + 1 == end_item, outputs)
             q_phase ^= 1
         # The combine kernel may take this SM. Not earlier: it would crowd the few idle SMs, and wait there.
         cute.arch.griddepcontrol_launch_dependents()

@@ -11,7 +11,6 @@ from cutlass.cutlass_dsl import select_
 
 from kernels.mla_decode.cute_sm90.layout import (
     HALF,
-    LEFT,
     LEFT_CHUNKS,
     LN_2,
     PART_BYTES,
@@ -19,7 +18,6 @@ from kernels.mla_decode.cute_sm90.layout import (
     RECEIVED,
     SENT_CHUNKS,
     SUMS_READY,
-    WHOLE,
 )
 
 
@@ -47,28 +45,24 @@ class Epilogue:
 
     @cute.jit
     def finish(
-        self,
-        parity: Int32,
-        request: Int32,
-        first_row: Int32,
-        partial: Int32,
-        first: Int32,
-        pieces: Int32,
-        is_last: Any,
-        outputs: Any,
+        self, parity: Int32, request: Int32, first_row: Int32, partial: Int32, is_last: Any, outputs: Any
     ) -> None:
         """An item is summed up: merge what the consumers, and the halves of the keys, have of it; and store."""
         out, lse, out_partial, lse_partial, counters, left = outputs
         if const_expr(self.halves):
-            ticket = self.merge_halves(parity, first, pieces, counters)
+            ticket = self.merge_halves(parity, partial, counters)
             if not is_last:  # the last time nobody waits
                 self.release_q()
-            if const_expr(self.meets):
-                if pieces > 0:
-                    partial = self.meet(ticket, first_row, partial, first, pieces, out.shape[1], counters, left)
         else:
             self.add_sums(parity)
-        self.store(request, first_row, partial, (out, lse, out_partial, lse_partial))
+        if const_expr(self.meets):
+            stores = Int32(1)
+            if partial >= 0:
+                stores = self.meet(ticket, first_row, partial, out.shape[1], counters, left)
+            if stores == 1:
+                self.store(request, first_row, Int32(-1), (out, lse, None, None))
+        else:
+            self.store(request, first_row, partial, (out, lse, out_partial, lse_partial))
 
     @cute.jit
     def store(self, request: Int32, first_row: Int32, partial: Int32, outputs: Any) -> None:
@@ -84,11 +78,7 @@ class Epilogue:
                 natural[r] = (m[r] + cute.math.log2(total[r], fastmath=True)) * LN_2
         first = (self.lane % 4 == 0) & (self.index == 0) & (self.half == 0)
         if const_expr(self.meets):
-            split = partial >= 0
-            if partial == WHOLE:
-                self.store_whole(out, lse, request, first_row, natural, first)
-            elif split:
-                self.store_partial(out_partial, lse_partial, partial, first_row, out.shape[1], first)
+            self.store_whole(out, lse, request, first_row, natural, first)
         elif partial < 0:
             self.store_whole(out, lse, request, first_row, natural, first)
         else:
@@ -129,7 +119,7 @@ class Epilogue:
             self.l[r] = self.l[r] + sums[parity, 1 - self.index, self.row(r)]
 
     @cute.jit
-    def merge_halves(self, parity: Int32, first: Int32, pieces: Int32, counters: cute.Tensor) -> Int32:
+    def merge_halves(self, parity: Int32, meeting: Int32, counters: Any) -> Int32:
         """Give the CTA with the other half of the keys the columns that it stores, and merge what it gives.
 
         Thread t of a consumer there holds the rows of thread t here. Both have the columns that they store in O[:64]
@@ -155,8 +145,8 @@ class Epilogue:
 
         ticket = Int32(0)
         if const_expr(self.meets):
-            if (pieces > 0) & (self.lane == 0):
-                ticket = cute.arch.atomic_add(self.counter(counters, first, 0), Int32(1), sem="relaxed", scope="gpu")
+            if (meeting >= 0) & (self.lane == 0):
+                ticket = cute.arch.atomic_add(self.counter(counters, meeting, 0), Int32(1), sem="relaxed", scope="gpu")
         cute.arch.mbarrier_wait(bar, parity)
         their_m = self.receive(0)
         for r in cutlass.range_constexpr(2):
@@ -180,11 +170,11 @@ class Epilogue:
             total[r] = total[r] * here[r] + their_l[r] * there[r]
         return ticket
 
-    def counter(self, counters: cute.Tensor, first: Int32, which: int) -> Any:
-        return cute.local_tile(counters, (1, 1, 1), (first, self.meeting_place(), which)).iterator
+    def counter(self, counters: cute.Tensor, meeting: Int32, which: int) -> Any:
+        return cute.local_tile(counters, (1, 1, 1), (meeting, self.meeting_place(), which)).iterator
 
     def meeting_place(self) -> Int32:
-        """This warp's number among those of a pair of halves: it meets the same warp of the request's other pieces."""
+        """This warp's number among those of a pair of halves: it meets the same warp of the request's other piece."""
         return 8 * self.half + 4 * self.index + self.thread // 32
 
     @cute.jit
@@ -192,95 +182,68 @@ class Epilogue:
         self,
         ticket: Int32,
         first_row: Int32,
-        mine: Int32,
-        first: Int32,
-        pieces: Int32,
+        meeting: Int32,
         rows: Int32,
         counters: cute.Tensor,
         left: cute.Tensor,
     ) -> Int32:
-        """Merge a request's pieces `first`, ..., of which this one is `mine`; returns WHOLE where the output is to be
-        stored, else LEFT.
+        """Merge both pieces of a request. Returns 1 where the output is to be stored.
 
-        A warp that draws the last ticket waits for those that have drawn one before, and so are at work here or done:
-        nobody waits for what has not begun. It adds up in the order of the pieces, whoever is last, so that a call
-        gives the same bits every time, and leaves the counters as it found them.
+        The warp with the second ticket waits for the one that drew the first, and so is at work here or done: nobody
+        waits for what has not begun. It leaves the counters as it found them. Who comes second changes no bit.
         """
-        stored = Int32(LEFT)
+        stores = Int32(0)
         place = self.meeting_place()
-        counted = self.counter(counters, first, 1)
+        something = self.counter(counters, meeting, 1)
         ticket = cute.arch.make_warp_uniform(ticket)
         inside = first_row + self.thread // 32 * 16 < rows  # else the warp has no row
-        if ticket + 1 < pieces:
+        if ticket == 0:
             if inside:
-                self.leave(left, mine, place)
+                self.leave(left, meeting, place)
             cute.arch.sync_warp()
             if self.lane == 0:  # a release, of what the other lanes have stored as well
-                cute.arch.red(counted, Int32(1), op="add", dtype="s32", sem="release", scope="gpu")
+                cute.arch.red(something, Int32(1), op="add", dtype="s32", sem="release", scope="gpu")
         else:
-            there = cute.arch.load(counted, Int32, sem="acquire", scope="gpu")
-            while there + 1 < pieces:
-                there = cute.arch.load(counted, Int32, sem="acquire", scope="gpu")
+            there = cute.arch.load(something, Int32, sem="acquire", scope="gpu")
+            while there == 0:
+                there = cute.arch.load(something, Int32, sem="acquire", scope="gpu")
             cute.arch.sync_warp()
             if self.lane == 0:
                 zero = Int32(0)
-                cute.arch.store(self.counter(counters, first, 0), zero)
-                cute.arch.store(counted, zero)
+                cute.arch.store(self.counter(counters, meeting, 0), zero)
+                cute.arch.store(something, zero)
             if inside:
-                self.add_left(left, mine, first, pieces, place)
-                stored = Int32(WHOLE)
-        return stored
+                self.add_left(left, meeting, place)
+                stores = Int32(1)
+        return stores
 
-    @cute.jit
-    def leave(self, left: cute.Tensor, mine: Int32, place: Int32) -> None:
-        value = cute.make_rmem_tensor((4,), Float32)
-        for r in cutlass.range_constexpr(2):
-            value[r] = self.m[r]
-            value[2 + r] = self.l[r]
-        cute.autovec_copy(value, left[mine, place, 0, self.lane, None])
-        for chunk in cutlass.range_constexpr(1, LEFT_CHUNKS):
-            for n in cutlass.range_constexpr(4):
-                value[n] = self.O[4 * (chunk - 1) + n]
-            cute.autovec_copy(value, left[mine, place, chunk, self.lane, None])
+    def leave(self, left: cute.Tensor, meeting: Int32, place: Int32) -> None:
+        values = [self.m[0], self.m[1], self.l[0], self.l[1], *(self.O[n] for n in range(64))]
+        chunk = cute.make_rmem_tensor((4,), Float32)
+        for number in range(LEFT_CHUNKS):
+            for n in range(4):
+                chunk[n] = values[4 * number + n]
+            cute.autovec_copy(chunk, left[meeting, place, number, self.lane, None])
 
-    @cute.jit
-    def add_left(self, left: cute.Tensor, mine: Int32, first: Int32, pieces: Int32, place: Int32) -> None:
-        """O[:64], m and l become those of all pieces."""
-        acc = self.O
-        whole = cute.make_rmem_tensor((4 * LEFT_CHUNKS,), Float32)  # two maxima, two sums, 64 values
-        part = cute.make_rmem_tensor((4 * LEFT_CHUNKS,), Float32)
-        self.piece(whole, left, mine, first, place)
-        for number in cutlass.range(first + 1, first + pieces, unroll=1):
-            self.piece(part, left, mine, number, place)
-            factor = cute.make_rmem_tensor((4,), Float32)
-            for r in cutlass.range_constexpr(2):
-                top = cute.arch.fmax(whole[r], part[r])
-                factor[r] = cute.math.exp2(whole[r] - top, fastmath=True)
-                factor[2 + r] = cute.math.exp2(part[r] - top, fastmath=True)
-                whole[r] = top
-                whole[2 + r] = whole[2 + r] * factor[r] + part[2 + r] * factor[2 + r]
-            for n in cutlass.range_constexpr(64):
-                r = n // 2 % 2
-                whole[4 + n] = whole[4 + n] * factor[r] + part[4 + n] * factor[2 + r]
-        for r in cutlass.range_constexpr(2):
-            self.m[r] = whole[r]
-            self.l[r] = whole[2 + r]
-        for n in cutlass.range_constexpr(64):
-            acc[n] = whole[4 + n]
+    def add_left(self, left: cute.Tensor, meeting: Int32, place: Int32) -> None:
+        """O[:64], m and l become those of both pieces: what has the smaller maximum is scaled and added to the other."""
+        theirs = cute.make_rmem_tensor((4, LEFT_CHUNKS), Float32)
+        for number in range(LEFT_CHUNKS):
+            cute.autovec_copy(left[meeting, place, number, self.lane, None], theirs[None, number])
+        for r in range(2):
+            mine_is_top = self.m[r] >= theirs[r]
+            top = cute.arch.fmax(self.m[r], theirs[r])
+            factor = cute.math.exp2(cute.arch.fmin(self.m[r], theirs[r]) - top, fastmath=True)
 
-    @cute.jit
-    def piece(self, values: cute.Tensor, left: cute.Tensor, mine: Int32, number: Int32, place: Int32) -> None:
-        """One of the pieces: from registers if it is this warp's own, else as it was left."""
-        if number == mine:
-            for r in cutlass.range_constexpr(2):
-                values[r] = self.m[r]
-                values[2 + r] = self.l[r]
-            for n in cutlass.range_constexpr(64):
-                values[4 + n] = self.O[n]
-        else:
-            chunks = cute.local_tile(values, (4,), (None,))
-            for chunk in cutlass.range_constexpr(LEFT_CHUNKS):
-                cute.autovec_copy(left[number, place, chunk, self.lane, None], chunks[None, chunk])
+            def both(mine: Float32, other: Float32, mine_is_top=mine_is_top, factor=factor) -> Float32:
+                low, high = select_(mine_is_top, other, mine), select_(mine_is_top, mine, other)
+                return Float32(low) * factor + Float32(high)
+
+            self.m[r] = top
+            self.l[r] = both(self.l[r], theirs[2 + r])
+            for n in range(2 * r, 64, 4):
+                for column in (n, n + 1):
+                    self.O[column] = both(self.O[column], theirs[4 + column])
 
     def send(self, chunk: int, words: list[Uint32], partner: Int32) -> None:
         """16 bytes to the same thread of CTA `partner`; asynchronous, an mbarrier there counts them."""

@@ -70,6 +70,7 @@ class MlaDecodeSm90:
         halves: bool = False,
         padded: bool = False,
         padding: str = layout.CLEARED,
+        meets: bool = False,
     ):
         self.dtype = dtype
         self.padded = padded
@@ -77,7 +78,7 @@ class MlaDecodeSm90:
         self.size = cluster
         self.cluster = 1 if halves else cluster  # CTAs that share page loads
         self.halves = halves
-        self.meets = halves and not padded
+        self.meets = meets
 
     @cute.jit
     def __call__(
@@ -97,9 +98,34 @@ class MlaDecodeSm90:
         hidden_tokens: Int32,  # query tokens - 1 if they are causal among themselves, else 0
         row_warps: Int32,  # of the combine kernel; 0 if no request was split
         policy: Int64,  # layout.KEEP or EVICT_FIRST: of the pages, in the L2
-        counters: cute.Tensor,  # [slots, 16, 2] int32, 0: of the meetings where pieces are merged (`Epilogue.meet`)
-        left: cute.Tensor,  # [slots, 16, 17, 32, 4] fp32: what is left there
         stream: cuda.CUstream,
+    ):
+        self.launch(
+            *(q, kv, page_table, out, lse, items, item_offsets, merges, out_partial, lse_partial),
+            *(scale_log2, heads, hidden_tokens, row_warps, policy, None, None, stream),
+        )
+
+    @cute.jit
+    def launch(
+        self,
+        q,
+        kv,
+        page_table,
+        out,
+        lse,
+        items,
+        item_offsets,
+        merges,
+        out_partial,
+        lse_partial,
+        scale_log2,
+        heads,
+        hidden_tokens,
+        row_warps,
+        policy,
+        counters,  # [meetings, 16, 2] int32, 0; or None: the pieces of a request do not meet (`Epilogue.meet`)
+        left,  # [meetings, 16, 17, 32, 4] fp32: what is left there; or None
+        stream,
     ):
         atom_k = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, self.dtype)
         atom_mn = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.MN_SW128, self.dtype)
@@ -131,8 +157,9 @@ class MlaDecodeSm90:
         self.storage = SharedStorage
         self.split_kernel(
             *(tma_q, q_tma, tma_kv, kv_tma, page_table, items, item_offsets),
-            *(out, lse, out_partial, lse_partial, counters, left),
+            *(out, lse, out_partial, lse_partial),
             *(scale_log2, heads, hidden_tokens, row_warps, policy, merges),
+            *(counters, left),
             *self._products(),
             *(tiles_q, tiles_kv, half_v),
         ).launch(
@@ -175,14 +202,14 @@ class MlaDecodeSm90:
         lse: cute.Tensor,
         out_partial: cute.Tensor,
         lse_partial: cute.Tensor,
-        counters: cute.Tensor,
-        left: cute.Tensor,
         scale_log2: Float32,
         heads: Int32,
         hidden_tokens: Int32,
         row_warps: Int32,
         policy: Int64,
         merges: cute.Tensor,
+        counters: cute.Tensor | None,
+        left: cute.Tensor | None,
         mma_qk_first: cute.TiledMma,
         mma_qk: cute.TiledMma,
         mma_local: cute.TiledMma,

@@ -53,15 +53,14 @@ SLACK = 8.0  # growth of the running maximum (base 2) up to which O is not resca
 LN_2 = 0.6931471805599453
 NEVER = -1.0e30  # running maximum before the first key; finite, so that a wholly masked row gives 2^-inf and no NaN
 
-# Where a request has few pieces, those who compute them merge what they have themselves, warp by warp: all but the last
-# to come leave it in global memory, in the order of their registers, and the last adds it up and stores the output. For
+# Where a request is in two pieces, the two workers may merge them themselves, warp by warp: the first to come leaves what
+# it has in global memory, in the order of its registers, and the second adds it to its own and stores the output. For
 # each warp of a pair of halves: 64 values of O, behind two rows' maxima and sums, in chunks of 16 bytes a lane.
 MEETING_WARPS = 2 * 8
 LEFT_CHUNKS = 64 // 4 + 1
-COUNTERS = 2  # of a warp's meeting: who has come, and who has left something; 0 before and after a call
-MOST_PIECES_MET = 4
-WHOLE, LEFT = -1, -2  # in the place of a partial result: the output is stored; nothing is, the last to come does it
+COUNTERS = 2  # of a warp's meeting: who has come, and whether something is left there; 0 before and after a call
+PIECES_MET = 2
 
 # Columns of a work item (int32), see cute_sm90/schedule.py
-REQUEST, ROW_BLOCK, BEGIN, END, PARTIAL, LENGTH, FIRST, PIECES, ITEM_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7, 8
+REQUEST, ROW_BLOCK, BEGIN, END, PARTIAL, LENGTH, ITEM_COLUMNS = 0, 1, 2, 3, 4, 5, 8
 LOADED_COLUMNS = REQUEST, ROW_BLOCK, BEGIN, END, LENGTH  # that the loading warp needs

@@ -37,8 +37,6 @@ class PlannedMlaDecodeSm90:
         hidden_tokens: Int32,
         row_warps: Int32,
         policy: Int64,
-        counters: cute.Tensor,
-        left: cute.Tensor,
         lengths: cute.Tensor,  # [batch] int32
         lanes: Int32,
         plans: Int32,  # other than 0: make the schedule for `lengths`; 0: compute by the one that is there
@@ -47,7 +45,7 @@ class PlannedMlaDecodeSm90:
         if plans == 0:  # first: the first kernel of a build counts as its main one
             self.decode(
                 *(q, kv, page_table, out, lse, items, item_offsets, merges, out_partial, lse_partial),
-                *(scale_log2, heads, hidden_tokens, row_warps, policy, counters, left, stream),
+                *(scale_log2, heads, hidden_tokens, row_warps, policy, stream),
             )
         else:
             self.planner(lengths, items, item_offsets, merges, lanes, stream)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kernels.mla_decode.cute_sm90.layout import ITEM_COLUMNS, MOST_PIECES_MET, PAGE, ROWS
+from kernels.mla_decode.cute_sm90.layout import ITEM_COLUMNS, PAGE, PARTIAL, PIECES_MET, ROW_BLOCK, ROWS
 from kernels.mla_decode.split_kv.plan import (
     MOST_COMBINE_CTAS,
     QUARTERS,
@@ -27,18 +27,11 @@ from kernels.mla_decode.split_kv.plan import cost as plan_cost
 # Fitted to the times of some 300 plans on the H200 (benchmarks/mla_cute_sm90/README.md).
 CLUSTERS = Prices(item=2.0, merge=2.0, partial=4.0)  # in units of a page
 HALVES = Prices(item=2.75, merge=1.5, partial=3.0)  # of two pages, which take as long
+MET = Prices(item=2.75, merge=0.75, partial=3.0)  # the same, without a combine kernel
 
 
 @dataclass(frozen=True)
-class Sm90Schedule(Schedule):
-    """`slots`: pieces of a row block that the attention kernel merges itself (`Epilogue.meet`), with no partial result;
-    0 where the combine kernel merges what is split."""
-
-    slots: int
-
-
-@dataclass(frozen=True)
-class PaddedSchedule(Sm90Schedule):
+class PaddedSchedule(Schedule):
     """A schedule in tables that any lengths' schedule fits in: grids and workspace do not depend on the lengths.
 
     Behind `items` stand rows of zeros, behind `offsets` the last one again, behind `merges` rows with -1 partials.
@@ -54,8 +47,16 @@ class PaddedSchedule(Sm90Schedule):
         return min(combine_blocks(rows, self.row_warps) * len(self.merges), MOST_COMBINE_CTAS), 1, 1
 
 
-def prices(halves: bool) -> Prices:
-    return HALVES if halves else CLUSTERS
+@dataclass(frozen=True)
+class MetSchedule(Schedule):
+    """`meetings`: of a row block's two pieces, which the attention kernel merges (`Epilogue.meet`); an item's partial
+    result is the number of its meeting. `merges` has the requests without keys alone."""
+
+    meetings: int
+
+
+def prices(halves: bool, meets: bool = False) -> Prices:
+    return MET if meets else HALVES if halves else CLUSTERS
 
 
 def pad(
@@ -71,14 +72,13 @@ def pad(
         schedule.offsets + schedule.offsets[-1:] * (lanes * workers + 1 - len(schedule.offsets)),
         schedule.merges + [[0, 0, -1, 0]] * (batch - len(schedule.merges)),
         most.most_partials(workers),
-        0,
         -(-workers // batch),
     )
 
 
 def make_schedule(
     lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False, on_card: bool = False
-) -> Sm90Schedule:
+) -> Schedule:
     """Split requests of these kv lengths (tokens), each with `rows` query rows, over the device's multiprocessors.
 
     With `halves` a worker takes two pages in the time of one, and items begin at even pages. `on_card`: what the kernel
@@ -86,12 +86,31 @@ def make_schedule(
     """
     blocks = 1 if halves else cluster  # row blocks of a worker
     lane, _ = _make_lane(lengths, rows, processors, cluster, halves, not on_card)
-    empty = [request for request, length in enumerate(lengths) if length == 0]
-    unit, row_blocks = 2 if halves else 1, -(-rows // ROWS)
-    merges = merges_of(lane)
-    # All or none: the combine kernel takes as long for one request as for a few.
-    meet = halves and not on_card and not empty and all(count <= MOST_PIECES_MET for _, _, count, _ in merges)
-    met = {request: (first, count) for request, first, count, _ in merges} if meet else {}
+    items, offsets = _tables(lane, lengths, -(-rows // ROWS), blocks, 2 if halves else 1)
+    merges = merges_of(lane) + _empty(lengths)
+    return Schedule(lane, items, offsets, merges, sum(merge[2] for merge in merges))
+
+
+def make_met_schedule(lengths: Sequence[int], rows: int, processors: int) -> MetSchedule:
+    """The same with halves, of requests in one or two pieces, which meet."""
+    lane, _ = _make_lane(lengths, rows, processors, 2, True, True, meets=True)
+    row_blocks = -(-rows // ROWS)
+    items, offsets = _tables(lane, lengths, row_blocks, 1, 2)
+    for item in items:
+        if item[PARTIAL] >= 0:  # of the pieces of one lane
+            item[PARTIAL] = item[PARTIAL] // PIECES_MET * row_blocks + item[ROW_BLOCK]
+    meetings = len(merges_of(lane)) * row_blocks
+    return MetSchedule(lane, items, offsets, _empty(lengths), 0, meetings)
+
+
+def _empty(lengths: Sequence[int]) -> list[list[int]]:
+    return [[request, 0, 0, 0] for request, length in enumerate(lengths) if length == 0]
+
+
+def _tables(
+    lane: tuple[tuple[Piece, ...], ...], lengths: Sequence[int], row_blocks: int, blocks: int, unit: int
+) -> tuple[list[list[int]], list[int]]:
+    """Items and offsets of a lane for each `blocks` row blocks, in pieces of `unit` pages."""
     items, offsets = [], [0]
     for pieces in lane:
         for row_block in range(0, row_blocks, blocks):
@@ -99,33 +118,40 @@ def make_schedule(
                 length = lengths[piece.request]
                 begin, end = unit * piece.begin, min(unit * piece.end, -(-length // PAGE))
                 values = [piece.request, row_block, begin, end, piece.partial, length]
-                if piece.request in met:
-                    first, count = met[piece.request]
-                    slot = first * row_blocks + row_block * count
-                    values = [*values[:4], slot + piece.partial - first, length, slot, count]
                 items.append(values + [0] * (ITEM_COLUMNS - len(values)))
             offsets.append(len(items))
-    partials = sum(merge[2] for merge in merges)
-    if meet:
-        return Sm90Schedule(lane, items, offsets, [], 0, partials * row_blocks)
-    return Sm90Schedule(lane, items, offsets, merges + [[request, 0, 0, 0] for request in empty], partials, 0)
+    return items, offsets
 
 
-def cost(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False) -> float:
+def cost(
+    lengths: Sequence[int],
+    rows: int,
+    processors: int,
+    cluster: int = 1,
+    halves: bool = False,
+    meets: bool = False,
+) -> float:
     """What the schedule costs, in the time of a page. Of two builds the one whose schedule costs less is faster.
 
     Here, though not where a schedule is made, partial results of fewer rows than a row block has cost less: priced so,
     more would be split, and that was slower.
     """
-    lane, workers = _make_lane(lengths, rows, processors, cluster, halves, True)
-    full = prices(halves)
+    lane, workers = _make_lane(lengths, rows, processors, cluster, halves, True, meets)
+    full = prices(halves, meets)
     partial = round(QUARTERS * full.partial * min(rows, ROWS) / ROWS) / QUARTERS
     return plan_cost(lane, workers, replace(full, partial=partial))
 
 
-def splits(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False) -> bool:
+def splits(
+    lengths: Sequence[int],
+    rows: int,
+    processors: int,
+    cluster: int = 1,
+    halves: bool = False,
+    meets: bool = False,
+) -> bool:
     """Whether the schedule cuts any request into pieces."""
-    lane, _ = _make_lane(lengths, rows, processors, cluster, halves, True)
+    lane, _ = _make_lane(lengths, rows, processors, cluster, halves, True, meets)
     return any(piece.partial >= 0 for pieces in lane for piece in pieces)
 
 
@@ -136,12 +162,18 @@ def lanes_and_workers(rows: int, processors: int, cluster: int, halves: bool) ->
 
 
 def _make_lane(
-    lengths: Sequence[int], rows: int, processors: int, cluster: int, halves: bool, leftovers: bool
+    lengths: Sequence[int],
+    rows: int,
+    processors: int,
+    cluster: int,
+    halves: bool,
+    leftovers: bool,
+    meets: bool = False,
 ) -> tuple[tuple[tuple[Piece, ...], ...], int]:
     """The lane, in units of pages or of two, and how many workers it may have."""
     _, workers = lanes_and_workers(rows, processors, cluster, halves)
     unit = PAGE * (2 if halves else 1)
     occupied = [request for request, length in enumerate(lengths) if length]
     units = [-(-lengths[request] // unit) for request in occupied]
-    lane = make_lane(units, workers, prices(halves), leftovers)
+    lane = make_lane(units, workers, prices(halves, meets), leftovers, PIECES_MET if meets else None)
     return tuple(tuple(replace(piece, request=occupied[piece.request]) for piece in pieces) for pieces in lane), workers

@@ -98,19 +98,21 @@ class Prices:
 
 
 def make_lane(
-    units: Sequence[int], workers: int, prices: Prices, leftovers: bool = False
+    units: Sequence[int], workers: int, prices: Prices, leftovers: bool = False, most: int | None = None
 ) -> tuple[tuple[Piece, ...], ...]:
     """The cheapest of a few plans for requests of so many units, at least one each.
 
     For each chunk size: every request cut into equal chunks, the longest first to the least loaded worker. And a walk
     that fills one worker after the other. With `leftovers` also, for each chunk size: as many of the longest requests
     as all workers can have alike stay whole, and only those left over are cut. The first of the cheapest, in this
-    order.
+    order. With `most` none of a plan that cuts a request into more pieces.
     """
     if not units:
         return ((),)  # a launch has a worker
     best: tuple[int, list[list[tuple[int, int, int]]]] | None = None
     for cuts in _all_cuts(units, workers, leftovers):
+        if most is not None and max(map(len, cuts)) > most:
+            continue
         if best is not None and _least_cost(cuts, workers, prices) >= best[0]:
             continue
         plan = _pack(cuts, workers, prices)
@@ -119,7 +121,8 @@ def make_lane(
             best = (cost, plan)
     assert best is not None  # there is always a chunk size
     walk = _walk(units, workers, prices)
-    return _number_partials(walk if _cost(walk, workers, prices) < best[0] else best[1])
+    walks = most is None or max(Counter(request for pieces in walk for request, _, _ in pieces).values()) <= most
+    return _number_partials(walk if walks and _cost(walk, workers, prices) < best[0] else best[1])
 
 
 def _all_cuts(units: Sequence[int], workers: int, leftovers: bool) -> Iterator[list[list[tuple[int, int]]]]:
