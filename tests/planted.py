@@ -27,13 +27,13 @@ SCHEDULES = ("random", "tma_late")  # of the short list
 
 @dataclass(frozen=True)
 class Place:
-    """A kernel and the workload that it runs; without the name of a variant, the first one."""
+    """A kernel and the workload that it runs; without a variant or the name of one, the first one."""
 
     operator: str
     kernel: str
     target: str
     values: dict[str, Any]
-    variant: str | None = None
+    variant: str | Variant | None = None
     distribution: str = "randn"
 
     @property
@@ -41,6 +41,8 @@ class Place:
         return load_operator(self.operator).Workload(**self.values)
 
     def chosen(self) -> Variant:
+        if isinstance(self.variant, Variant):
+            return self.variant
         found = load_kernel(self.operator, self.kernel).variants(self.workload, self.target)
         return next(v for v in found if self.variant in (None, v.id))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from cutesnake.contract import Variant
 from planted import At, Place, check
 
 ADD = Place("elementwise_add", "cute", "sm_100a", {"rows": 3, "columns": 1000})
@@ -25,9 +26,8 @@ SINGLE = Place("tensor_products", "cute_single", "sm_100a", PRODUCTS)
 SM90 = Place("mla_decode", "cute_sm90", "sm_90a", {"batch": 1, "kv_length": 321, "dtype": "bf16"}, "bf16_cluster2")
 SPLIT = {"batch": 1, "kv_length": 700, "heads": 16, "dtype": "bf16"}
 SM90_SPLIT = Place("mla_decode", "cute_sm90", "sm_90a", SPLIT, "bf16_cluster1")
-SM90_MET = Place(
-    "mla_decode", "cute_sm90", "sm_90a", {"batch": 1, "kv_length": 500, "heads": 16, "dtype": "bf16"}, "bf16_halves"
-)
+MET = Variant("bf16_halves_met", {"dtype": "bf16", "cluster": 2, "halves": True, "meets": True})
+SM90_MET = Place("mla_decode", "cute_sm90", "sm_90a", {"batch": 1, "kv_length": 1400, "heads": 16}, MET)
 SM100 = Place("mla_decode", "cute_sm100", "sm_100a", {"batch": 2, "kv_length": 193, "dtype": "fp16", "paged": True})
 RMSNORM = Place("rmsnorm", "cutlass_rmsnorm", "sm_100a", {"rows": 2, "columns": 4096})
 RMSNORM_4 = Place("rmsnorm", "cutlass_rmsnorm", "sm_90a", {"rows": 2, "columns": 65536})
@@ -135,9 +135,6 @@ MUTANTS = {
     ),
     "MLA on Hopper: one comes too few for a last": Mutant(
         SM90_MET, At(r"(atom\.global\.add\.u32[^;]*), 1;", r"\1, 0;"), "is NaN|are NaN|error of", None
-    ),
-    "MLA on Hopper: nobody says that something is left": Mutant(
-        SM90_MET, At(r"red\.release[^;]*;"), "no finding: ", None
     ),
     "MLA on Hopper: mbarriers are not fenced": Mutant(SM90, At(INIT), MADE),
     "MLA on Hopper: a CTA leaves before its peer has arrived": Mutant(

@@ -3,9 +3,10 @@
 Clusters run one after another here, on a card in any order and at once: what two of them do to the same bytes, one of
 them writing, is a race unless one has learnt of the other by atomics or acquire and release on a third word. Such a
 write tells of all that its cluster did before, and not of what it does after; one that is relaxed does not tell of what
-its warp has stored since its last fence of the device. Such a read lets the cluster know for all that follows. A launch that may begin early (programmatic dependent launch)
-races with the launch before it until griddepcontrol.wait. Bytes are noted by number, modulo 254: a cluster has one, and another for what it writes after it
-has told of what it had written.
+its warp has stored since its last fence of the device. Such a read lets the cluster know for all that follows. A launch
+that may begin early (programmatic dependent launch) races with the launch before it until griddepcontrol.wait. Bytes
+are noted by number, modulo 254: a cluster has one, and another for what it writes after it has told of what it had
+written.
 """
 
 from __future__ import annotations

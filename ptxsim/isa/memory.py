@@ -110,9 +110,7 @@ def _st(g: Generator, ins: Instruction) -> None:
         values = g.reads(items(src), fmt)
     addr, offset = g.address(mem)
     count, ordered, releases = each * len(items(src)), is_ordered(ins), is_release(ins)
-    access = Access.of(
-        g.at, state_space(ins), fmt.dtype, count, offset, write=True, ordered=ordered, releases=releases
-    )
+    access = Access.of(g.at, state_space(ins), fmt.dtype, count, offset, write=True, ordered=ordered, releases=releases)
     g.line(f"store(f, {g.bind(access)}, {addr}, {values})")
 
 

@@ -19,6 +19,7 @@ SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm90"
 CLUSTER_BYTES = 100_000_000  # of a cache from which on clusters come before single CTAs, if no request is split
 HALVES_OF_FEW_ROWS = 1.02  # times what their schedule costs, where a request leaves rows of its row block empty
+MEETING_SAVES = 1.3  # pages' time beside single CTAs, where two pieces are merged by those who compute them
 LEAST_DROPPED_BYTES = 15_000_000  # of a cache whose pages the L2 shall drop first; and the most, where several CTAs
 DROPPED_BYTES, DROPPED_IN_STEP_BYTES = 100_000_000, 400_000_000  # read a page, at any times or about at once
 PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for the card at hand, in `bind`
@@ -46,8 +47,8 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     the two wait for each other. It pays where the L2 cannot hold the cache, and so may drop a page that was read once,
     if no request is split.
 
-    Where that is cheaper than halves alone, also halves that cut some requests in two, and no request in more, and whose
-    pieces meet (`make_met_schedule`).
+    Where cutting some requests in two, and none in more, costs no more than what halves would do else, also halves
+    whose two pieces meet (`make_met_schedule`): they save the combine kernel, which tells against single CTAs as well.
 
     The last two are the first once more: with padding that TMA fills with zeros, and with a schedule that a kernel on
     the card makes anew for new lengths (`plan`); both with a combine kernel.
@@ -73,9 +74,11 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
         return few * cost(lengths, rows, PROCESSORS, variant.params["cluster"], *kind)
 
     met = Variant(f"{workload.dtype}_halves_met", {**halves, "meets": True})
-    if splits(lengths, rows, PROCESSORS, 2, halves=True, meets=True) and price(met) < price(found[-1]):
+    costs = {variant.id: price(variant) for variant in found}
+    if splits(lengths, rows, PROCESSORS, 2, halves=True, meets=True) and price(met) <= price(found[-1]):
         found.append(met)
-    found.sort(key=price)
+        costs[met.id] = price(met) - MEETING_SAVES
+    found.sort(key=lambda variant: costs[variant.id])
     default = found[0]
     if "meets" in default.params:
         default = Variant(f"{workload.dtype}_halves", halves)

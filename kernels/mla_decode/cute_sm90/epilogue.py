@@ -77,12 +77,13 @@ class Epilogue:
                 factor[r] = 1.0 / total[r]
                 natural[r] = (m[r] + cute.math.log2(total[r], fastmath=True)) * LN_2
         first = (self.lane % 4 == 0) & (self.index == 0) & (self.half == 0)
-        if const_expr(self.meets):
-            self.store_whole(out, lse, request, first_row, natural, first)
-        elif partial < 0:
-            self.store_whole(out, lse, request, first_row, natural, first)
+        if const_expr(not self.meets):
+            if partial < 0:
+                self.store_whole(out, lse, request, first_row, natural, first)
+            else:
+                self.store_partial(out_partial, lse_partial, partial, first_row, out.shape[1], first)
         else:
-            self.store_partial(out_partial, lse_partial, partial, first_row, out.shape[1], first)
+            self.store_whole(out, lse, request, first_row, natural, first)
 
     @cute.jit
     def store_whole(self, out, lse, request, first_row, natural, first) -> None:
@@ -143,10 +144,7 @@ class Epilogue:
         self.add_sums(parity)
         self.send(SENT_CHUNKS - 1, [l_bits[r % 2] for r in range(4)], partner)
 
-        ticket = Int32(0)
-        if const_expr(self.meets):
-            if (meeting >= 0) & (self.lane == 0):
-                ticket = cute.arch.atomic_add(self.counter(counters, meeting, 0), Int32(1), sem="relaxed", scope="gpu")
+        ticket = self.draw(meeting, counters) if self.meets else Int32(0)
         cute.arch.mbarrier_wait(bar, parity)
         their_m = self.receive(0)
         for r in cutlass.range_constexpr(2):
@@ -168,6 +166,14 @@ class Epilogue:
         their_l = self.receive(SENT_CHUNKS - 1)
         for r in cutlass.range_constexpr(2):
             total[r] = total[r] * here[r] + their_l[r] * there[r]
+        return ticket
+
+    @cute.jit
+    def draw(self, meeting: Int32, counters: cute.Tensor) -> Int32:
+        """Lane 0's ticket: 0 or 1, whether this warp is the first or the second of two pieces."""
+        ticket = Int32(0)
+        if (meeting >= 0) & (self.lane == 0):
+            ticket = cute.arch.atomic_add(self.counter(counters, meeting, 0), Int32(1), sem="relaxed", scope="gpu")
         return ticket
 
     def counter(self, counters: cute.Tensor, meeting: Int32, which: int) -> Any:
@@ -226,7 +232,10 @@ class Epilogue:
             cute.autovec_copy(chunk, left[meeting, place, number, self.lane, None])
 
     def add_left(self, left: cute.Tensor, meeting: Int32, place: Int32) -> None:
-        """O[:64], m and l become those of both pieces: what has the smaller maximum is scaled and added to the other."""
+        """O[:64], m and l become those of both pieces: what has the smaller maximum is scaled, and added to the other.
+
+        So both would get the same bits, whoever is the second.
+        """
         theirs = cute.make_rmem_tensor((4, LEFT_CHUNKS), Float32)
         for number in range(LEFT_CHUNKS):
             cute.autovec_copy(left[meeting, place, number, self.lane, None], theirs[None, number])

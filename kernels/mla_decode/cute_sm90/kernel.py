@@ -25,6 +25,9 @@ With few requests for the card, two CTAs of a cluster take one half each of a re
 other, through the link between their SMs, the half of the output columns that the other stores. No partial results in
 global memory and no second kernel.
 
+Where a request is then in two pieces, these may meet (`meets`): the warps that come first leave what they have in
+global memory, and the same warps of the other piece add it to theirs and store the output. No second kernel either.
+
 Consumers signal each other on mbarriers: compute-sanitizer's racecheck does not follow named barriers on which one
 side only arrives.
 
@@ -60,7 +63,8 @@ class MlaDecodeSm90:
 
     In a cluster of 2 the CTAs work on neighbouring row blocks of one request, and each loads half of every page tile
     for both: half the traffic between L2 and the SMs. Or, with `halves`, on one row block and half of the keys each.
-    With `padded` the schedule's tables may have entries that ask for nothing; for `padding` see layout.py.
+    With `padded` the schedule's tables may have entries that ask for nothing; for `padding` see layout.py. With `meets`
+    no request is in more than two pieces, and those meet (met.py has the function that is exported then).
     """
 
     def __init__(

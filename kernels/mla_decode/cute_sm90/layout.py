@@ -53,9 +53,9 @@ SLACK = 8.0  # growth of the running maximum (base 2) up to which O is not resca
 LN_2 = 0.6931471805599453
 NEVER = -1.0e30  # running maximum before the first key; finite, so that a wholly masked row gives 2^-inf and no NaN
 
-# Where a request is in two pieces, the two workers may merge them themselves, warp by warp: the first to come leaves what
-# it has in global memory, in the order of its registers, and the second adds it to its own and stores the output. For
-# each warp of a pair of halves: 64 values of O, behind two rows' maxima and sums, in chunks of 16 bytes a lane.
+# Where a request is in two pieces, the two workers may merge them themselves, warp by warp: the first to come leaves
+# what it has in global memory, in the order of its registers, and the second adds it to its own and stores the output.
+# For each warp of a pair of halves: 64 values of O, behind two rows' maxima and sums, in chunks of 16 bytes a lane.
 MEETING_WARPS = 2 * 8
 LEFT_CHUNKS = 64 // 4 + 1
 COUNTERS = 2  # of a warp's meeting: who has come, and whether something is left there; 0 before and after a call

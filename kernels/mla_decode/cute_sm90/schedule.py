@@ -27,7 +27,6 @@ from kernels.mla_decode.split_kv.plan import cost as plan_cost
 # Fitted to the times of some 300 plans on the H200 (benchmarks/mla_cute_sm90/README.md).
 CLUSTERS = Prices(item=2.0, merge=2.0, partial=4.0)  # in units of a page
 HALVES = Prices(item=2.75, merge=1.5, partial=3.0)  # of two pages, which take as long
-MET = Prices(item=2.75, merge=0.75, partial=3.0)  # the same, without a combine kernel
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,8 @@ class MetSchedule(Schedule):
     meetings: int
 
 
-def prices(halves: bool, meets: bool = False) -> Prices:
-    return MET if meets else HALVES if halves else CLUSTERS
+def prices(halves: bool) -> Prices:
+    return HALVES if halves else CLUSTERS
 
 
 def pad(
@@ -137,7 +136,7 @@ def cost(
     more would be split, and that was slower.
     """
     lane, workers = _make_lane(lengths, rows, processors, cluster, halves, True, meets)
-    full = prices(halves, meets)
+    full = prices(halves)
     partial = round(QUARTERS * full.partial * min(rows, ROWS) / ROWS) / QUARTERS
     return plan_cost(lane, workers, replace(full, partial=partial))
 
@@ -175,5 +174,5 @@ def _make_lane(
     unit = PAGE * (2 if halves else 1)
     occupied = [request for request, length in enumerate(lengths) if length]
     units = [-(-lengths[request] // unit) for request in occupied]
-    lane = make_lane(units, workers, prices(halves, meets), leftovers, PIECES_MET if meets else None)
+    lane = make_lane(units, workers, prices(halves), leftovers, PIECES_MET if meets else None)
     return tuple(tuple(replace(piece, request=occupied[piece.request]) for piece in pieces) for pieces in lane), workers
