@@ -327,7 +327,7 @@ def met():
 
 @pytest.mark.slow
 def test_the_build_in_which_pieces_meet_stays_in_the_instruction_caches(met):
-    """131,072 bytes, as measured (fetch_large_bytes of ptxsim's cards). One of 140,288 was 1 to 6 % slower on an H100."""
+    """131,072 bytes, as measured (fetch_large_bytes of the cards). One of 140,288 was 1 to 6 % slower on an H100."""
     sass = (met / "kernel.sass").read_text()
     assert not {"LDL", "STL"} & {word.split(".")[0] for word in sass.split()}
     assert sass.count("WARPGROUP.DEPBAR") < 30 and "WARPSYNC" not in sass and sass.count("R2UR") < 300

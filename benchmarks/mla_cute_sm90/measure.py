@@ -59,7 +59,8 @@ def build(root: Path, only: list[str]) -> None:
     from cutesnake.build.compile import compile_build
 
     for dtype in ("bf16", "fp16"):
-        for variant in cute_sm90.variants(Workload(1, 64, dtype), "sm_90a"):
+        few, some = (cute_sm90.variants(Workload(*size, dtype), "sm_90a") for size in ((1, 64), (16, 4096)))
+        for variant in {one.id: one for one in (*few, *some)}.values():
             if only and variant.id not in only:
                 continue
             compile_build("mla_decode", "cute_sm90", "sm_90a", variant, folder(root, variant.id))

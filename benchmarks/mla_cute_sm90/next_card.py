@@ -53,12 +53,14 @@ PADDED += [Workload(4, 4096), Workload(7, 333), Workload(16, 4096), Workload(32,
 
 
 def variants() -> list[Variant]:
-    """Every build of this script: three kinds, each plain, planned on the card, filled and trusted."""
-    return [
+    """Every build of this script: three kinds, each plain, planned on the card, filled and trusted; and halves that
+    meet, of which there is the plain one alone."""
+    every = [
         Variant(f"bf16_{kind}{end}", {"dtype": "bf16", **params, **more})
         for kind, params in KINDS.items()
         for end, more in MORE.items()
     ]
+    return [*every, Variant("bf16_halves_met", {"dtype": "bf16", **KINDS["halves"], "meets": True})]
 
 
 def folder(root: Path, name: str) -> Path:
@@ -145,7 +147,7 @@ def measure_plan(root: Path) -> Iterator[dict[str, Any]]:
         for work in CHECKED:
             check_plan(root, work, f"bf16_{kind}_planned")
     for work in PLANS:
-        plain = cute_sm90.variants(work, "sm_90a")[0].id
+        plain = next(one.id for one in cute_sm90.variants(work, "sm_90a") if "meets" not in one.params)
         found = times(root, work, [plain, f"{plain}_planned"])
         by_host, by_card = found[plain], found[f"{plain}_planned"]
         yield {
@@ -161,7 +163,7 @@ def measure_plan(root: Path) -> Iterator[dict[str, Any]]:
 
 def measure_padding(root: Path) -> Iterator[dict[str, Any]]:
     for work in PADDED:
-        plain = cute_sm90.variants(work, "sm_90a")[0].id
+        plain = next(one.id for one in cute_sm90.variants(work, "sm_90a") if "meets" not in one.params)
         names = [plain, f"{plain}_{FILLED}", f"{plain}_{TRUSTED}", f"{plain}_{TRUSTED}{AGAIN}"]
         found = times(root, work, names, PADDED_TURNS, alike=True)
         trusted = found[f"{plain}_{TRUSTED}"]["warm_us"]
@@ -196,7 +198,7 @@ def measure_all(root: Path) -> Iterator[dict[str, Any]]:
 
 
 def plain_names() -> set[str]:
-    return {f"bf16_{kind}" for kind in KINDS}
+    return {f"bf16_{kind}" for kind in (*KINDS, "halves_met")}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
