@@ -37,7 +37,7 @@ class GlobalClocks(Clocks):
         self.before = self.actor(("launch before",), "the launch before")
         self.stored: dict[Allocation, Stored] = {}  # by ordinary stores of this cluster
         self.storing: tuple[Fragment, int]  # who stored last, at which instruction
-        self.unreleased: set[int] = set()  # warps that have stored since their last fence of the device
+        self.unreleased: set[Warp] = set()  # warps that have stored since their last fence of the device
         self.told: dict[tuple[int, int], Clock] = {}  # ordered word → what its writers have published there
 
     def dependency_waited(self, f: Fragment) -> None:

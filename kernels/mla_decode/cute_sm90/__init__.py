@@ -12,6 +12,7 @@ from kernels.mla_decode.operator import request_lengths
 
 if TYPE_CHECKING:
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
+    from kernels.mla_decode.split_kv.plan import Schedule
 
 DSL = "cute"
 TARGETS = {"sm_90a": ("TMA", "wgmma")}
@@ -182,9 +183,11 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     card = rows, multiprocessors(inputs.q.device), cluster, halves
     lengths = inputs.kv_lengths.tolist()
     planned = build.params.get("planned", False)
-    meets = build.params.get("meets", False)
-    if meets:
-        schedule = schedules.make_met_schedule(lengths, *card[:2])
+    schedule: Schedule
+    met: tuple[Any, ...] = ()
+    if build.params.get("meets", False):
+        schedule = with_meetings = schedules.make_met_schedule(lengths, *card[:2])
+        met = meetings(max(1, with_meetings.meetings), inputs.q.device)
     else:
         schedule = schedules.make_schedule(lengths, *card, on_card=planned)
     lanes, _ = schedules.lanes_and_workers(*card)
@@ -194,7 +197,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     values = (
         *run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS),
         page_policy(sum(lengths) * layout.WIDTH * 2, lanes, in_step),
-        *(meetings(max(1, schedule.meetings), inputs.q.device) if meets else ()),
+        *met,
     )
     launches = run.launches(build, schedule, rows, cluster)
     if not planned:
