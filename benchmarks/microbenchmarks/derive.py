@@ -245,10 +245,10 @@ def launch_map(results: Results) -> float:
 
 
 def dram_first(results: Results) -> float:
-    slowest = [
-        results.row("once in a launch, alone", kernel="load_one", ctas=132, flush=flush)["also"]["cycles_of_the_slowest"]
-        for flush in ("none", "memset")
-    ]
+    rows = (
+        results.row("once in a launch, alone", kernel="load_one", ctas=132, flush=flush) for flush in ("none", "memset")
+    )
+    slowest = [row["also"]["cycles_of_the_slowest"] for row in rows]
     places = {"L2": 4 << 20, "DRAM": 256 << 20}
     l2, dram = (results.value("global latency", **{"from": x}, footprint_bytes=size) for x, size in places.items())
     return float(slowest[1] - slowest[0] - (dram - l2))
@@ -271,7 +271,7 @@ def cta_fill(results: Results) -> float:
 
 
 def ahead(results: Results) -> float:
-    """The largest burst that takes a tenth longer at most than on one SM alone, in the median over what is asked for."""
+    """The largest burst that takes a tenth longer at most than on one SM alone, the median over average demands."""
     kept = []
     rows = [r for r in results.rows if r["name"] == "burst" and r["parameters"]["what"] == "burst_copy"]
     for row in (r for r in rows if r["parameters"]["sms"] == 1):
@@ -322,7 +322,9 @@ DERIVATIONS: dict[str, Derivation] = {
         "the same, 16 warps, cycles of a scheduler", lambda r: slow_division(r, 16, 4)
     ),
     "shuffle_latency": Derivation("dependent latency of shfl.sync", lambda r: r.latency("shfl.sync.bfly.b32")),
-    "jump_cycles": Derivation("once in a launch, warm: 32 pieces of code in 16 KiB, less what their instructions take", jump),
+    "jump_cycles": Derivation(
+        "once in a launch, warm: 32 pieces of code in 16 KiB, less what their instructions take", jump
+    ),
     "fetch_small_bytes": Derivation("loop over straight code, 1 warp", lambda r: code_size(r, 1.5), 6),
     "fetch_large_bytes": Derivation("loop over straight code, 1 warp", lambda r: code_size(r, 3.5), 6),
     "fetch_small_cycles": Derivation("loop over 16 KiB of straight code, 4 warps, all SMs", lambda r: fetch(r, 16)),
@@ -509,7 +511,7 @@ DERIVATIONS: dict[str, Derivation] = {
         launch_map,
     ),
     "launch_lone_us": Derivation(
-        "events around a lone launch behind a flush, 1 CTA that does nothing, and around a lone graph of it against that",
+        "events around a lone launch behind a flush, 1 CTA that does nothing, and what a graph of it adds",
         lone_launch,
     ),
     "launch_lone_full_us": Derivation(

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.microbenchmarks.card import Arguments, Card, Shape
 from benchmarks.microbenchmarks.groups import instruction_fetch
-from benchmarks.microbenchmarks.groups.cold import Parameters, _flush
+from benchmarks.microbenchmarks.groups.cold import _flush
 from benchmarks.microbenchmarks.groups.global_memory import LARGE
 from benchmarks.microbenchmarks.groups.launches import HOLD_CYCLES, HOLD_PLACE, PLACE, PROCESSORS, SPIN
 from benchmarks.microbenchmarks.groups.tma import ROW_BYTES
@@ -22,8 +22,6 @@ CODE_KIB = (4, 16, 32, 64, 96)  # straight code
 HOPS = (8, 32, 64, 128)  # pieces of code with as many branches between them
 PIECE, SKIPPED = 8, 23  # instructions that a piece runs and that it jumps over: 512 bytes with the branch
 MAPS = (1, 2, 4)
-WORDS = ((1, 64), (2, 64), (4, 64), (8, 64), (2, 256), (4, 256), (8, 256))  # of the parameters that are read; bytes apart
-WORDS_BYTES = 2048  # of parameters
 BOX = 4096
 NODES = 16  # launches in a graph
 REPETITIONS = 5
@@ -79,15 +77,6 @@ WAIT:
     return text.replace("p_map[128]", f"p_map[{128 * count}]")
 
 
-def _words(count: int, apart: int) -> str:
-    """Words of the parameters, one after the other, each at a place that depends on the one before."""
-    setup = ".reg .b64 %map;  mov.b64 %map, p_map;"
-    step = "and.b32 %i, %i, %e;  mul.wide.u32 %wide, %i, 1;  add.u64 %map, %map, %wide;  "  # %e is 0
-    body = "mov.u32 %i, 0;\n  " + "\n  ".join(f"{step}ld.param.u32 %i, [%map+{n * apart}];" for n in range(count))
-    text = timed(f"words{count}_{apart}", body + USED.format(value="%i"), setup=setup, tensor_map=True, keep=False)
-    return text.replace("p_map[128]", f"p_map[{WORDS_BYTES}]")
-
-
 def _loads() -> list[str]:
     """One load; a second of the next line, of another page, of a place that the kernel before has stored to."""
     setup = "mul.wide.u32 %wide, %cta, 4096;  add.u64 %a, %a, %wide;  add.u64 %b, %b, %wide;"
@@ -120,7 +109,6 @@ def kernels() -> list[str]:
         *(_hops(count) for count in HOPS),
         *(_maps(count, True) for count in MAPS),
         *(_maps(count, False) for count in MAPS),
-        *(_words(*one) for one in WORDS),
         *_loads(),
         *_moves(),
     ]
@@ -131,7 +119,6 @@ def expected() -> dict[str, tuple[str, int]]:
     found |= {f"hops{count}": ("BRA", count) for count in HOPS}
     found |= {f"maps{count}": ("UTMALDG", count) for count in MAPS}
     found |= {f"bulk{count}": ("UBLKCP", count) for count in MAPS}
-    found |= {f"words{count}_{apart}": ("ULDC|LDC", count) for count, apart in WORDS}
     found |= {"load_one": ("LDG", 1), "load_next": ("LDG", 2), "load_other": ("LDG", 2)}
     return found | {"move_copy": ("LDG|STG", 2)}
 
@@ -153,11 +140,7 @@ class Maps:
 
 
 def _arguments(card: Card, kernel: str) -> Arguments:
-    tensor_map: Maps | Parameters | None = None
-    if kernel.startswith("maps"):
-        tensor_map = Maps(card, int(kernel[4:]))
-    elif kernel.startswith("words"):
-        tensor_map = Parameters(WORDS_BYTES)
+    tensor_map = Maps(card, int(kernel[4:])) if kernel.startswith("maps") else None
     return Arguments(a=card.buffer("large", LARGE), b=card.buffer("other", LARGE // 4), c=1, d=1, tensor_map=tensor_map)
 
 
@@ -226,7 +209,6 @@ def benchmarks() -> Iterator[Benchmark]:
     planned = [(kernel, Shape(PROCESSORS, 128)) for kernel in code]
     planned += [(kernel, Shape(1, 128)) for kernel in ("fetch16", "hops32")]
     planned += [(kernel, single) for kernel in (*maps, "load_one", "load_next", "load_other")]
-    planned += [(f"words{count}_{apart}", Shape(PROCESSORS, 32)) for count, apart in WORDS]
     planned += [(kernel, Shape(1, 32, 32 * 1024)) for kernel in ("maps1", "bulk1", "load_one", "load_other")]
     for grid in (8, PROCESSORS, 4 * PROCESSORS, 8 * PROCESSORS):
         planned += [(kernel, Shape(grid, 128)) for kernel in ("move_load", "move_store", "move_copy")]

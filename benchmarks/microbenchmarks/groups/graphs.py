@@ -1,8 +1,7 @@
 """Graphs of few launches: what one after the other costs beyond its launches, at the card's pace and at the host's; and
 what a lone one of one to three launches costs between two events.
 
-Calls are timed in such graphs (docs/measuring: a graph of some ten calls, replayed back to back, or of one, behind a
-flush of L2).
+Calls are timed in such graphs: one of some ten calls, replayed back to back, or one of one call behind a flush of L2.
 """
 
 from __future__ import annotations
