@@ -91,6 +91,19 @@ def test_what_was_predicted_before_it_was_measured_is_held_against_the_record(tm
     assert (held["measured_us"], held["predicted_us"]) == (round(figure.microseconds, 3), 5.0)
 
 
+def test_warm_calls_share_what_lies_between_two_of_their_graphs_where_they_are_held_against_a_record(tmp_path) -> None:
+    found = ((c, f) for c in cases.recorded(ROOT / "recorded") for f in c.measured if f.kind == "warm")
+    case, figure = next((c, f) for c, f in found if f.calls_per_graph and f.calls_per_graph > 4)
+    names = (figure.device, case.operator, case.kernel, case.variant["id"], case.workload, figure.kind)
+    given = dict(zip(unmeasured.NAMES, names, strict=True)) | {
+        "error": None,
+        "predicted": {"1980": 5.0},
+        "graph_us": 2.0,
+    }
+    (held,) = unmeasured.held_against([given], ROOT / "recorded")
+    assert held["predicted_us"] == round(5.0 + 2.0 / figure.calls_per_graph, 3)
+
+
 def test_the_ninetieth_percentile_is_the_nearest_rank() -> None:
     assert table.percentile([float(i) for i in range(1, 11)], 0.9) == 9.0
     assert table.percentile([3.0], 0.9) == 3.0

@@ -34,12 +34,16 @@ CARDS = {"nvidia_h200": "h200", "nvidia_h100_80gb_hbm3": "h100"}  # folder of a 
 
 @dataclass(frozen=True)
 class Measured:
-    """One recorded figure: how long a call took, warm or cold, at which SM clock (MHz)."""
+    """One recorded figure: how long a call took, warm or cold, at which SM clock (MHz).
+
+    `calls_per_graph` is how many warm calls stood in each of the graphs that were replayed; None where there were none.
+    """
 
     device: str
     kind: str
     microseconds: float
     clock_mhz: float
+    calls_per_graph: int | None = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,8 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
                 origins.setdefault(key, set()).add(Origin(made.get("commit"), made.get("machine_code")))
                 for kind, (time, clock) in KINDS.items():
                     if row["metrics"].get(clock):
-                        entry[1].append(Measured(device, kind, row["metrics"][time], row["metrics"][clock]))
+                        calls = row["metrics"].get("calls_per_graph") if kind == "warm" else None
+                        entry[1].append(Measured(device, kind, row["metrics"][time], row["metrics"][clock], calls))
     return [
         Recorded(
             case["operator"],

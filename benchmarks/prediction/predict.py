@@ -106,6 +106,7 @@ def predicted(captured: Captured, figure: Measured, surveys: dict[int, Any]) -> 
                 cache=figure.kind,  # type: ignore[arg-type]
                 code=captured.code,
                 surveys=surveys,
+                calls_per_graph=figure.calls_per_graph,
             )
     except Exception as failure:
         return {"error": f"{type(failure).__name__}: {failure}"}

@@ -9,9 +9,12 @@ from snippets import kernel_text, run_kernel
 
 import ptxsim
 from ptxsim.timing import DeviceModel
+from ptxsim.timing.hardware import SM, Scheduler, WarpClock
 from ptxsim.timing.launch_time import Setting, dispatched, possible, time_launch
+from ptxsim.timing.machine_code import Op
 from ptxsim.timing.memory_system import displaced
 from ptxsim.timing.scout import Surveyor
+from ptxsim.timing.stream import descriptors
 
 # Round numbers, and nothing that these tests do not ask about.
 CARD = DeviceModel.load("h200").changed(
@@ -347,3 +350,82 @@ def test_a_counter_in_shared_memory_is_a_cluster_s_own() -> None:
 
 def test_a_grid_of_one_cluster_may_count_its_tiles() -> None:
     assert cycles(TILES, np.zeros(64, np.uint32)) > 0
+
+
+STARTS = {
+    "launch_graph_us": 2.0,
+    "launch_map_us": 0.5,
+    "launch_full_us": 0.4,
+    "launch_lone_us": 5.0,
+    "launch_lone_full_us": 0.8,
+    "launch_lone_gap_us": 3.0,
+}
+
+
+def test_calls_of_a_graph_share_what_lies_between_two_graphs() -> None:
+    card, launch = CARD.changed(**STARTS), launched(CHAIN * 100)
+    alone, shared = (ptxsim.predict(launch, card, calls_per_graph=calls).microseconds for calls in (None, 8))
+    assert shared - alone == pytest.approx(2.0 / 8)
+
+
+def test_launches_of_a_lone_call_have_longer_gaps_than_calls_back_to_back() -> None:
+    card, launch = CARD.changed(**STARTS), launched(CHAIN * 100)
+    one, two = (ptxsim.predict([launch] * n, card, cache="cold") for n in (1, 2))
+    cycles_us = one.launches[0].cycles / 1000
+    assert one.microseconds == pytest.approx(5.0 + cycles_us)
+    assert two.microseconds - one.microseconds == pytest.approx(3.0 + cycles_us)
+    assert ptxsim.predict([launch] * 2, card).microseconds == pytest.approx(2 * (1.0 + cycles_us))
+
+
+def test_a_few_ctas_bear_nearly_half_of_what_filling_a_card_costs_and_one_bears_none() -> None:
+    card = CARD.changed(**STARTS)
+    found = {}
+    for ctas in (1, 8, 132):
+        prediction = ptxsim.predict(launched(CHAIN * 100, grid=(ctas,), shared=200_000), card)
+        found[ctas] = prediction.microseconds - prediction.launches[0].cycles / 1000
+    assert found[1] == pytest.approx(1.0)
+    assert found[132] == pytest.approx(1.4)
+    assert 1.0 + 0.4 * 0.35 < found[8] < 1.2
+
+
+def test_only_a_launch_with_tma_descriptors_pays_for_them() -> None:
+    box = (
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%d1, {%r1, %r1}], [%r3];\n"
+    )
+    card = CARD.changed(**STARTS)
+    launch = launched("ld.param.u64 %d1, [p0];\n" + box + CHAIN * 10, np.zeros(256, np.uint8))
+    timed = [time_launch(Setting(x, card, None, 1000.0, "warm")) for x in (launched(CHAIN * 10),)]
+    assert descriptors(timed[0], card) == 0.0
+    assert descriptors(dataclasses.replace(timed[0], launch=launch), card) == 0.5
+
+
+def test_ctas_that_begin_a_grid_together_on_an_sm_start_so_many_cycles_apart() -> None:
+    card = CARD.changed(cta_fill_cycles=50)
+    one, four = (cycles(CHAIN * 100, grid=(132 * n,), card=card) for n in (1, 4))
+    assert four - one == pytest.approx(3 * 50, abs=20)
+
+
+def test_the_first_load_of_a_lone_call_comes_later_out_of_dram() -> None:
+    load = "ld.param.u64 %d1, [p0]; ld.global.u32 %r1, [%d1]; add.u32 %r1, %r1, 1; st.global.u32 [%d1], %r1;\n"
+    data = np.zeros(256, np.uint8)
+    extra = {}
+    for cache in ("warm", "cold"):
+        soon, late = (cycles(load, data, card=CARD.changed(dram_first_cycles=n), cache=cache) for n in (0, 5000))
+        extra[cache] = late - soon
+    assert extra == {"warm": 0, "cold": pytest.approx(5000, abs=10)}
+
+
+def test_a_branch_forward_over_code_costs_more_than_one_back() -> None:
+    """By the addresses of machine code: 512 bytes on, 512 back, and the next instruction."""
+    sm = SM(CARD.changed(jump_cycles=100, branch_cycles=10).figures, 1, 0)
+    sm.code.warm(64)
+
+    def taken(address: int, target: int) -> float:
+        clock = WarpClock(sm, Scheduler(CARD.figures), None, 0, 0.0, None)
+        ops = [Op("branch", "", 1, 0, 1, (), -1, -1, 0, address), Op("alu", "", 1, 0, 1, (), -1, -1, 0, target)]
+        clock.walk(tuple(ops), {}, {})
+        return clock.time
+
+    near = taken(1024, 1040)
+    assert taken(1024, 1536) - near == 100
+    assert taken(1024, 512) - near == 10

@@ -56,6 +56,14 @@ def test_what_l1_has_no_place_for_comes_from_l2_beside_what_is_stored() -> None:
     assert local.access(0, load(1), 0.0)[0] == pytest.approx(16 * 6 + 300, abs=8)  # a store counts for 1.5 loads
 
 
+def test_stores_after_a_pause_go_on_to_l2_at_the_speed_of_the_sms_own_port() -> None:
+    local = memory(lines=64)
+    busy = [local.access(0, store(word), 0.0) and local.out.take(0.0) for word in range(2)]
+    assert busy[-1] > 8  # from the first access on L2 takes 16 bytes a cycle
+    ends = [local._store(-1 - word, store(word), 10_000.0) for word in range(16)]
+    assert ends[-1] - 10_000 <= 16 * 128 / 32 + 8
+
+
 def test_a_last_load_gives_its_place_up() -> None:
     local = memory(lines=8)
     for word in range(8):

@@ -177,3 +177,19 @@ def test_l1_has_what_all_ctas_of_an_sm_together_leave() -> None:
     launch = loading(*PART)
     placed = place(launch, CARD, None)
     assert placed.l1_bytes == l1_bytes(placed.places * placed.shared_bytes, CARD) < 256 * 1024
+
+
+def test_a_burst_after_a_pause_takes_what_its_sm_did_not_ask_for_before() -> None:
+    """Bursts of SMs that copy in turns take as long as on one alone: benchmarks/microbenchmarks, group «bursts»."""
+    memory = MemorySystem(CARD.changed(l2_ahead_bytes=10_000).figures, 1000, 1, 132)
+    share = memory.l2.rate
+    assert memory.l2.take(5_000, 1000.0) == pytest.approx(1000 + 5_000 / share)  # no pause is before the first
+    after = 1000 + 100_000 / share
+    assert memory.l2.take(10_000, after) == after
+    assert memory.l2.take(5_000, after) == pytest.approx(after + 5_000 / share)
+
+
+def test_an_sm_that_never_pauses_gets_its_even_share_and_no_more() -> None:
+    memory = MemorySystem(CARD.changed(l2_ahead_bytes=10_000).figures, 1000, 1, 132)
+    ends = [memory.l2.take(1_000, 0.0) for _ in range(100)]
+    assert ends[-1] == pytest.approx(100_000 / memory.l2.rate)
