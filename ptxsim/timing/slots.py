@@ -6,21 +6,23 @@ from __future__ import annotations
 class Slots:
     """A pipe that takes one instruction every so many cycles; later requests may fill the gaps earlier ones left."""
 
-    __slots__ = ("cycles", "taken")
+    __slots__ = ("cycles", "following")
 
     def __init__(self, cycles: float) -> None:
         self.cycles = max(cycles, 0.25)
-        self.taken: set[int] = set()
+        self.following: dict[int, int] = {}  # of each slot that is taken, a later one before which none is free
 
     def take(self, at: float) -> float:
         """The first time from `at` on at which the pipe takes an instruction."""
         slot = int(at / self.cycles)
-        taken = self.taken
-        if slot not in taken:
-            taken.add(slot)
+        following = self.following
+        if slot not in following:
+            following[slot] = slot + 1
             return at
-        slot += 1
-        while slot in taken:
-            slot += 1
-        taken.add(slot)
-        return slot * self.cycles
+        free = following[slot]
+        while free in following:
+            free = following[free]
+        following[free] = free + 1
+        while slot != free:  # who asks for one of these again is led here at once
+            following[slot], slot = free + 1, following[slot]
+        return free * self.cycles
