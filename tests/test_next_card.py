@@ -26,7 +26,7 @@ def command(monkeypatch):
 
 def test_every_variant_that_is_measured_is_built(command):
     built = {variant.id: dict(variant.params) for variant in command.variants()}
-    assert len(built) == 12
+    assert len(built) == 13
     for work in (Workload(1, 8192), Workload(128, 4096), Workload(1, 64, heads=16)):
         for variant in cute_sm90.variants(work, "sm_90a"):
             assert built[variant.id] == dict(variant.params)
