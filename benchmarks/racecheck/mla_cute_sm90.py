@@ -1,0 +1,98 @@
+"""What compute-sanitizer's racecheck says of both kernels of `cute_sm90`, in MLA decode.
+
+    python benchmarks/racecheck/mla_cute_sm90.py FILE BUILD …        such as bf16_cluster2 fp16_cluster2
+
+One call of each build on one small workload (two requests of 600 tokens, 128 heads, so that clusters of two share the
+loads of a request's row blocks) under the tool, which watches our kernels alone, first both, then the attention kernel
+by itself. The outputs are held against the reference all the same. FILE gets what it found, as JSON. It needs a card of
+sm_90a, the builds in `results/compile` or in the folder that CUTESNAKE_BUILDS names, and compute-sanitizer on the PATH
+or in /usr/local/cuda.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts")]
+
+BUILDS = Path(os.environ.get("CUTESNAKE_BUILDS", ROOT / "results/compile"))
+BATCH, LENGTH, HEADS, LIMIT_SECONDS = 2, 600, 128, 150.0
+WATCHED = {"both kernels": "kernel_cutlass", "the attention kernel": "kernel_cutlass_split"}
+
+
+def run(name: str) -> None:
+    """One call, under the tool. Inputs and reference are made on the host: PyTorch's kernels are not the question."""
+    import torch
+
+    from cutesnake.load.build import LoadedBuild
+    from cutesnake.measure import checker
+    from kernels.mla_decode import cute_sm90, operator
+
+    work = operator.Workload(BATCH, LENGTH, name.split("_")[0], heads=HEADS)
+    inputs = operator.make_inputs(work, 0)
+    expected, yardstick = operator.reference(inputs, work), operator.same_precision(inputs, work)
+    there = {field.name: getattr(inputs, field.name) for field in fields(inputs)}
+    there = {key: value.cuda() if isinstance(value, torch.Tensor) else value for key, value in there.items()}
+    outputs = operator.make_outputs(work, "cuda")
+    build = LoadedBuild(BUILDS / "mla_decode/cute_sm90/sm_90a" / name)
+    runner = cute_sm90.bind(build, work, operator.Inputs(**there), outputs)
+    runner(torch.cuda.current_stream().cuda_stream)
+    torch.cuda.synchronize()
+    host = operator.Outputs(outputs.out.cpu(), outputs.lse.cpu())
+    errors = checker.compare_outputs(host, expected, yardstick, operator.tolerance(work.dtype))
+    if not all(error.passed for error in errors.values()):
+        raise RuntimeError(f"{name}: the outputs are wrong: {errors}")
+    print("right after", len(runner.launches), "launches", flush=True)
+
+
+def racecheck(tool: str, name: str, what: str) -> dict[str, Any]:
+    command = [tool, "--tool", "racecheck", "--kernel-name", f"kernel_substring={WATCHED[what]}", "--print-limit", "4"]
+    began = time.monotonic()
+    try:
+        done = subprocess.run(
+            [*command, sys.executable, __file__, "--one", name],
+            **{"capture_output": True, "text": True, "timeout": LIMIT_SECONDS, "check": False},
+        )
+        said = done.stdout + done.stderr
+    except subprocess.TimeoutExpired as late:
+        parts = [part.decode() if isinstance(part, bytes) else part or "" for part in (late.stdout, late.stderr)]
+        said = "".join(parts) + f"\nnot done after {LIMIT_SECONDS:g} s"
+    summary = re.search(r"RACECHECK SUMMARY: (\d+) hazards? displayed \((\d+) errors?, (\d+) warnings?\)", said)
+    numbers = dict(zip(("hazards", "errors", "warnings"), map(int, summary.groups()), strict=True)) if summary else {}
+    launches = re.search(r"right after (\d+) launches", said)
+    found = {"build": name, "watched": what, "right": launches is not None, **numbers}
+    found |= {"launches": int(launches[1]) if launches else None, "seconds": round(time.monotonic() - began, 1)}
+    first = [line.strip("= ") for line in said.splitlines() if "hazard" in line][:3]
+    return found | ({"first": first} if numbers else {"end": said[-600:]})
+
+
+def main(file: str, *names: str) -> None:
+    import torch
+
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    version = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()
+    found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "date": datetime.now(UTC).date().isoformat()}
+    found |= {"tool": version[-1].strip(), "batch": BATCH, "kv_length": LENGTH, "heads": HEADS, "rows": []}
+    for name in names:
+        for what in WATCHED:
+            found["rows"].append(racecheck(tool, name, what))
+            Path(file).write_text(json.dumps(found, indent=1) + "\n")
+            print(json.dumps(found["rows"][-1]), flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--one":
+        run(sys.argv[2])
+    else:
+        main(*sys.argv[1:])
