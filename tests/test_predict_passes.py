@@ -1,9 +1,13 @@
 """What PyTorch launches in a call, as the predict stage counts it."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
 import ptxsim
+from cutesnake.places import ROOT, SCRIPTS
 from cutesnake.predict.passes import Passes
 
 
@@ -54,3 +58,17 @@ def test_the_clock_takes_a_pass_for_as_long_as_its_bytes_need() -> None:
         times.append(ptxsim.predict(launch, "h200").launches[0])
     assert times[1].end_us == pytest.approx(2 * large.nbytes / 8.67e6, rel=0.3)
     assert times[0].end_us < times[1].end_us / 4
+
+
+def test_looking_at_what_pytorch_launches_does_not_import_its_compiler() -> None:
+    code = """
+import sys, torch
+from cutesnake.predict.passes import Passes
+found = []
+with Passes(found.extend):
+    torch.zeros(4).add_(1.0)
+print(len(found), "torch._dynamo" in sys.modules)
+"""
+    paths = f"{SCRIPTS}:{ROOT}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": paths})
+    assert done.stdout.split() == ["1", "False"], done.stderr

@@ -24,6 +24,14 @@ class Passes(TorchDispatchMode):
         super().__init__()
         self._sink = sink
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Not hidden from `torch.compile`, which nobody calls here: to be so it would import all of PyTorch's compiler.
+
+        PyTorch asks for it once the class is there; one that does not ask takes a second longer.
+        """
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         read, written = _moved(func._schema, args, kwargs or {}, made)
