@@ -43,6 +43,9 @@ def prmt(a: np.ndarray, b: np.ndarray, sel: np.ndarray, mode: str = "") -> np.nd
     """Byte permute of two 32-bit words; modes f4e, b4e, rc8, ecl, ecr, rc16."""
     ab = a.astype(_U8) | (b.astype(_U8) << np.uint64(32))
     sel = sel.astype(_U4)
+    if mode == "" and not sel.ndim and ab.ndim and not int(sel) & 0x8888:  # what compilers write: bytes are moved
+        taken = [int(sel) >> 4 * i & 7 for i in range(4)]
+        return np.ascontiguousarray(ab.view(np.uint8).reshape(-1, 8)[:, taken]).view(_U4)[:, 0]
     out = np.zeros(np.broadcast(ab, sel).shape, _U4)
     s3 = sel & _U4(3)
     for i in range(4):

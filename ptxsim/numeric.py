@@ -11,6 +11,7 @@ import numpy as np
 _U4, _U8, _F4, _F8 = np.uint32, np.uint64, np.float32, np.float64
 _HALFWAY, _LOW29 = np.uint64(0x10000000), np.uint64(0x1FFFFFFF)
 _MIN_NORMAL = np.float64(2.0**-126)
+_MAGNITUDE, _ONE, _SUBNORMALS = np.uint32(0x7FFFFFFF), np.uint32(1), np.uint32(0x7FFFFF)
 
 
 def to_odd(s: np.ndarray, err: np.ndarray) -> np.ndarray:
@@ -112,7 +113,12 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 def ftz(x: np.ndarray) -> np.ndarray:
     """Subnormal float32 flushed to a zero of the same sign."""
     x = np.asarray(x, _F4)
-    return np.where(np.abs(x) < _F4(2.0**-126), np.copysign(_F4(0), x), x)
+    if not x.ndim:
+        return np.where(np.abs(x) < _MIN_NORMAL, np.copysign(_F4(0), x), x)
+    below = x.view(_U4) & _MAGNITUDE
+    below -= _ONE  # the bits of a zero are then the largest
+    small = below < _SUBNORMALS
+    return np.where(small, np.copysign(_F4(0), x), x) if np.count_nonzero(small) else x
 
 
 def minmax(a: np.ndarray, b: np.ndarray, largest: bool, nan: bool) -> np.ndarray:

@@ -12,12 +12,12 @@ class _Lazy(dict[int, np.ndarray]):
 
     def __init__(self, array: np.ndarray, fmt: Format, lo: int, hi: int) -> None:
         super().__init__()
-        self.array, self.fmt, self.lo, self.hi = array, fmt, lo, hi
+        seen = array if fmt.bits in (1, 128) else array.view(fmt.dtype)
+        elements = seen.shape[1] // max(array.shape[1], 1)  # of a packed format, in a register of a lane
+        self.array, self.lanes = seen, slice(elements * lo, elements * hi)
 
     def __missing__(self, slot: int) -> np.ndarray:
-        row = self.array[slot, self.lo : self.hi]
-        view = row if self.fmt.bits in (1, 128) else row.view(self.fmt.dtype)
-        self[slot] = view
+        view = self[slot] = self.array[slot, self.lanes]
         return view
 
 

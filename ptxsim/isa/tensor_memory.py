@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,15 @@ class Transfer:
     @property
     def verb(self) -> str:
         return "store" if self.write else "load"
+
+    @lru_cache(maxsize=1024)  # noqa: B019  # few kernels have more such places, and nothing but numbers is kept
+    def cells(self, lane: int, column: int) -> tuple[np.ndarray, np.ndarray, int]:
+        """Row and column of each cell for a place in tensor memory, and how many columns that spans. Not to be changed.
+
+        A kernel asks for the same few places in every one of its steps.
+        """
+        rows, cols = self.index()
+        return (rows + lane) % LANES, (cols + column) % COLUMNS, int(cols.max()) + 1
 
     def index(self) -> tuple[np.ndarray, np.ndarray]:
         """(row, column) of each cell, (cells per lane, 32); packed registers have two."""
@@ -148,7 +158,6 @@ class Part(NamedTuple):
 def _parts(f: Fragment, spec: Transfer, addr: np.ndarray) -> Iterator[Part]:
     """Warp by warp; lanes and columns it may not reach are reported."""
     addr = np.asarray(addr)
-    rows, cols = spec.index()
     for warp in f.warps():
         first = 32 * warp - f.lo
         place = (int(addr[first]) if addr.ndim else int(addr)) + spec.offset
@@ -159,8 +168,9 @@ def _parts(f: Fragment, spec: Transfer, addr: np.ndarray) -> Iterator[Part]:
                 f"which owns lanes {32 * quarter} to {32 * quarter + 31}"
             )
             f.report(spec.at, "tensor-memory lanes", what)
-        f.cta.tensor_memory.check(f, spec.at, column, column + int(cols.max()) + 1, spec.verb)
-        yield Part(warp, slice(first, first + 32), (rows + lane) % LANES, (cols + column) % COLUMNS)
+        rows, cols, columns = spec.cells(lane, column)
+        f.cta.tensor_memory.check(f, spec.at, column, column + columns, spec.verb)
+        yield Part(warp, slice(first, first + 32), rows, cols)
 
 
 @runtime

@@ -5,6 +5,7 @@ Only modules that take long matter, and none of `kernels`: those are the job's t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import importlib
@@ -27,7 +28,9 @@ def scripts() -> None:
 
 def host() -> None:
     """Jobs that need neither a DSL nor PyTorch."""
-    _import("cutesnake.build.apart", "cutesnake.inspect.build", "cutesnake.inspect.roofline")
+    _import("cutesnake.build.compile", "cutesnake.inspect.build", "cutesnake.inspect.roofline")
+    with contextlib.suppress(ImportError):  # a machine without compilers has static figures all the same
+        _import("cuda.pathfinder")
 
 
 def pages() -> None:
