@@ -17,6 +17,7 @@ from .schedule import NAMES as SCHEDULES
 from .syntax import Kernel, PtxError
 from .tile import tile_launch
 from .timing import DeviceError, DeviceModel, Prediction, numbers_matter, predict
+from .translations import Translations
 
 __all__ = [
     "DEFAULT_CHECKS",
@@ -37,6 +38,7 @@ __all__ = [
     "PtxError",
     "Result",
     "Tensor",
+    "Translations",
     "capture",
     "launch",
     "numbers_matter",

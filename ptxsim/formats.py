@@ -17,6 +17,10 @@ class Format:
     bits: int
     elements: int = 1
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Code asks whether a format is this one or that: there is one of each, in a copy from a file, too."""
+        return _format_named, (self.name,)
+
     @property
     def register_bits(self) -> int:
         """Width of the register that holds a value: bytes live in 16-bit registers."""
@@ -51,6 +55,10 @@ class Format:
         return (SIGNED if self.is_signed else UNSIGNED)[2 * self.bits]
 
 
+def _format_named(name: str) -> Format:
+    return _NAMED[name]
+
+
 def _format(name: str, numpy: str, bits: int, elements: int = 1) -> Format:
     return Format(name, np.dtype(numpy), bits, elements)
 
@@ -64,6 +72,7 @@ F16X2, U16X2, F32X2 = _format("f16x2", "f2", 32, 2), _format("u16x2", "u2", 32, 
 B128 = _format("b128", "u8", 128, 2)
 
 FORMATS = (PRED, U8, S8, U16, S16, F16, U32, S32, F32, U64, S64, F64, F16X2, U16X2, F32X2, B128)
+_NAMED = {fmt.name: fmt for fmt in FORMATS}
 UNSIGNED = {1: PRED, 8: U8, 16: U16, 32: U32, 64: U64, 128: B128}
 SIGNED = {8: S8, 16: S16, 32: S32, 64: S64}
 

@@ -7,10 +7,12 @@ each is compiled when first run.
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from types import CodeType
+from typing import TYPE_CHECKING, Any
 
 from .coverage import outer_loops
 from .fences import unfenced
@@ -60,6 +62,7 @@ class Program:
         self.instructions = unguarded(kernel.instructions)
         self.namespace: dict[str, object] = dict(RUNTIME)
         self.bound: dict[object, str] = {}
+        self.codes: dict[str, CodeType] = {}  # of the functions that have been compiled
         self.blocks = self._split()
         self.block_of = {b.first: b.index for b in self.blocks}
         self.pending: dict[int, list[Touch]] = touches(self)
@@ -70,6 +73,17 @@ class Program:
         self.unwritten = unwritten(self)
         for block in self.blocks:
             block.source = Generator(self, block, masked=False).source(f"b{block.index}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For translations.py: functions are made again out of their code."""
+        constants = {name: self.namespace[name] for name in self.bound.values()}
+        blocks = [replace(block, full=None, masked=None) for block in self.blocks]
+        return {**self.__dict__, "namespace": constants, "blocks": blocks, "codes": marshal.dumps(self.codes)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.namespace = {**RUNTIME, **state["namespace"]}
+        self.codes = marshal.loads(state["codes"])
 
     def fail(self, ins: Instruction, what: str) -> PtxError:
         return PtxError(f"{self.module.path}:{ins.line}: kernel {self.kernel.name[:80]}: {what}: «{ins.text[:160]}»")
@@ -118,8 +132,11 @@ class Program:
     def compile(self, block: Block, masked: bool) -> BlockFunction:
         """The function of a block; `masked` selects the version for a partly active range."""
         name = f"b{block.index}{'m' if masked else ''}"
-        source = Generator(self, block, masked).source(name) if masked or not block.source else block.source
-        exec(compile(source, f"<ptx {self.kernel.name[:40]}>", "exec"), self.namespace)
+        code = self.codes.get(name)
+        if code is None:
+            source = Generator(self, block, masked).source(name) if masked or not block.source else block.source
+            code = self.codes[name] = compile(source, f"<ptx {self.kernel.name[:40]}>", "exec")
+        exec(code, self.namespace)
         function: BlockFunction = self.namespace[name]  # type: ignore[assignment]  # what exec has just put there
         if masked:
             block.masked = function
@@ -159,3 +176,13 @@ _PROGRAMS: Recent[Program] = Recent()
 def program_of(module: Module, kernel: Kernel) -> Program:
     """The translated kernel, made once as long as it is among the recent ones."""
     return _PROGRAMS.get(id(kernel), lambda kept: kept.kernel is kernel, lambda: Program(module, kernel))
+
+
+def remembered(kernel: Kernel) -> Program | None:
+    """The translated kernel, where it is among the recent ones."""
+    return _PROGRAMS.find(id(kernel), lambda kept: kept.kernel is kernel)
+
+
+def remember(program: Program) -> None:
+    """Have a kernel that was translated elsewhere among the recent ones."""
+    _PROGRAMS.get(id(program.kernel), lambda kept: kept is program, lambda: program)

@@ -20,6 +20,11 @@ class Recent(Generic[Made]):
     def __len__(self) -> int:
         return len(self._made)
 
+    def find(self, key: Hashable, fits: Callable[[Made], bool]) -> Made | None:
+        """What was made for `key`, None where there is nothing that `fits`."""
+        found = self._made.get(key)
+        return found if found is not None and fits(found) else None
+
     def get(self, key: Hashable, fits: Callable[[Made], bool], make: Callable[[], Made]) -> Made:
         """What was made for `key`, made anew unless it `fits`: a key may be the id of something that is gone."""
         found = self._made.get(key)

@@ -128,7 +128,7 @@ class Fragment:
         """An operand in each active lane."""
         operand = np.asarray(operand)
         if operand.ndim:
-            return (operand if self.mask is None else operand[self.lanes()]).tolist()  # type: ignore[no-any-return]
+            return (operand if self.mask is None else operand[self.lanes()]).tolist()
         return [int(operand)] * self.count
 
     def value(self, operand: np.ndarray) -> int:

@@ -18,6 +18,7 @@ from cutesnake.job import forked_scripts
 from cutesnake.measure import cards, private
 from cutesnake.plan import config as configuration
 from cutesnake.plan import machine, matrix, nodes, travel
+from cutesnake.simulate import translated
 
 FORESEEN = (
     configuration.ConfigError,
@@ -95,6 +96,7 @@ def serve_jobs():
         return
     built_with = {(load_kernel(build.operator, build.kernel).DSL, build.target) for build in PLAN.builds.values()}
     builders = sorted(apart.kind_of(dsl, target) for dsl, target in built_with)
+    translated.share()
     forks.start(["scripts", "host", "pages", "pictures", "simulator", *builders])
     snakemake_patches.replace(snakemake_patches.SCRIPT, forked_scripts)
     told_to_end = signal.getsignal(signal.SIGINT)

@@ -18,7 +18,8 @@ from cutesnake.dsls import DSLS
 from cutesnake.fault import describe as plain
 from cutesnake.inspect.ptx import read_ptx
 from cutesnake.simulate.simulation import time_limit
-from ptxsim import Module
+from cutesnake.simulate.translated import shared_translations
+from ptxsim import Module, Translations
 from ptxsim.syntax import Kernel
 
 FEW_PROCESSORS = 4  # so that a small problem gives each CTA several tiles
@@ -95,6 +96,8 @@ def _body(
         if most_clusters is not None:
             watched["most_clusters"] = most_clusters
         break
+    for module in modules.values():
+        _translations().keep(module)
     functions = _functions(folder, build, modules, seen)
     grids = _grids(folder, build, modules, workloads, processors) if processors else []
     return {"functions": functions, "watched": watched, "not_watched": why or None, "grids": grids}
@@ -103,7 +106,12 @@ def _body(
 @functools.cache
 def _module(content: bytes, name: str) -> Module:
     """PTX, read once however many builds hold the same: TileGym's splits share their kernels."""
-    return Module.from_text(content.decode(), name)
+    return _translations().module(content.decode(), name)
+
+
+@functools.cache
+def _translations() -> Translations:
+    return shared_translations()
 
 
 def _functions(

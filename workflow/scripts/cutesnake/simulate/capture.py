@@ -11,6 +11,7 @@ from typing import Any
 from cutesnake.catalog import load_kernel
 from cutesnake.load import cute as cute_load
 from cutesnake.measure.case import Case
+from cutesnake.simulate.translated import shared_translations
 
 
 class Catcher:
@@ -30,6 +31,7 @@ class Catcher:
         self._processors, self._sink, self._names = processors, sink, names
         self._folder = Path(case.build)
         self._tiles = load_kernel(case.operator, case.kernel).DSL == "cutile"
+        self._translations = shared_translations()
         self._modules: dict[str, Any] = {}  # the PTX of the build by its file's stem, as it is wanted
         self.cubins: dict[str, Path] = {}  # name of a caught device function -> what ptxas made of its PTX
 
@@ -59,11 +61,15 @@ class Catcher:
 
     def module(self, stem: str) -> Any:
         """The PTX that is simulated for a file of the build."""
-        import ptxsim
-
         if stem not in self._modules:
-            self._modules[stem] = ptxsim.Module.from_file(self._folder / f"{stem}.ptx")
+            path = self._folder / f"{stem}.ptx"
+            self._modules[stem] = self._translations.module(path.read_text(), str(path))
         return self._modules[stem]
+
+    def keep_translations(self) -> None:
+        """Leave what was made of the build's PTX to other jobs of the run."""
+        for module in self._modules.values():
+            self._translations.keep(module)
 
     def _of_object(self, function: str, arguments: tuple[Any, ...]) -> list[Any]:
         """The launches of a CuTe build's function."""

@@ -63,6 +63,12 @@ class SimulatorBackend:
         self.processors: int = processors
         self._folder = Path(case.build)
         self._say = say
+        self._caught: Catcher | None = None
+
+    def keep_translations(self) -> None:
+        """Leave what was made of the case's PTX to other jobs of the run."""
+        if self._caught is not None:
+            self._caught.keep_translations()
 
     def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Bound:
         import ptxsim
@@ -72,7 +78,8 @@ class SimulatorBackend:
         module = load_kernel(case.operator, case.kernel)
         more = MORE_CHECKS if module.DSL == "cute" and module.SOURCE == OURS else ()
         checks = tuple(c for c in (*ptxsim.DEFAULT_CHECKS, *more) if c not in DSLS[module.DSL].unchecked)
-        with self.catcher(case, lambda launches: self._run(launches, order, checks), self.processors, names).opened():
+        self._caught = self.catcher(case, lambda launches: self._run(launches, order, checks), self.processors, names)
+        with self._caught.opened():
             runner = case.bind(workload, inputs, outputs)
 
         def simulated(call: Callable[[int], Any]) -> None:
@@ -150,6 +157,7 @@ def simulate(case: Case, log: Path | str | None = None, limit_s: float = LIMIT_S
                 metrics, reason = check_case(case, backend)
         except NotSimulatedError as error:
             metrics, reason = None, str(error)
+        backend.keep_translations()
         seconds = time.monotonic() - began
         if metrics is not None:
             metrics["simulated"] = _simulated(case, backend)

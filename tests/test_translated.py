@@ -1,0 +1,75 @@
+"""The folder in which the jobs of a run leave each other what ptxsim has made of PTX."""
+
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from builds import build, simulate
+from cutesnake.anatomy import record_of
+from cutesnake.catalog import load_kernel, make_workload
+from cutesnake.places import SCRIPTS
+from cutesnake.simulate import translated
+from cutesnake.targets import TARGETS
+
+WORKLOAD = make_workload("elementwise_add", {"rows": 37, "columns": 1024, "dtype": "fp32"})
+VARIANT = load_kernel("elementwise_add", "cute").variants(WORKLOAD, "sm_90a")[0]
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def check() -> dict:
+    found = simulate("elementwise_add", "cute", "sm_90a", VARIANT, asdict(WORKLOAD))
+    assert found["status"] == "ok", found["reason"]
+    return {key: found["metrics"]["simulated"][key] for key in ("launches_run", "launches", "coverage")}
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+def test_a_check_and_the_anatomy_take_what_a_check_has_left(tmp_path, monkeypatch) -> None:
+    alone = check()
+    monkeypatch.setenv(translated.VARIABLE, str(tmp_path))
+    first = check()
+    left = files(tmp_path)
+    assert len(left) == 1
+    monkeypatch.setattr("ptxsim.Module.from_text", lambda *_: pytest.fail("it was read again"))
+    assert first == check() == alone
+    record_of._module.cache_clear()
+    record_of._translations.cache_clear()
+    monkeypatch.setattr("ptxsim.program.Program.__init__", lambda *_: pytest.fail("it was translated again"))
+    folder = build("elementwise_add", "cute", "sm_90a", VARIANT)
+    found = record_of.anatomy_of(folder, [asdict(WORKLOAD)], TARGETS["sm_90a"].simulated_processors)
+    record_of._module.cache_clear()
+    record_of._translations.cache_clear()
+    assert found["watched"], found["not_watched"]
+    assert set(files(tmp_path)) == set(left)
+
+
+def test_the_folder_is_there_as_long_as_the_run_and_nothing_of_a_killed_one_is_used(tmp_path) -> None:
+    leftover = tmp_path / translated.FOLDER / "of a run that was killed"
+    leftover.parent.mkdir(parents=True)
+    leftover.touch()
+    code = """
+import os
+from cutesnake.simulate import translated
+translated.share()
+print(os.environ[translated.VARIABLE], os.listdir(os.environ[translated.VARIABLE]))
+"""
+    env = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.stdout.split("\n")[0] == f"{(tmp_path / translated.FOLDER).resolve()} []", done.stderr
+    assert not (tmp_path / translated.FOLDER).exists()
+
+
+def test_where_no_folder_can_be_made_every_job_translates_for_itself(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(translated.VARIABLE, raising=False)
+    (tmp_path / ".snakemake").touch()
+    translated.share()
+    assert translated.VARIABLE not in os.environ
+    assert check()
