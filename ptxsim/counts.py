@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .counting import count_nonzero, flatnonzero
+
 if TYPE_CHECKING:
     from .memory import Allocation, Memory
     from .program import Block
@@ -91,11 +93,11 @@ class Counts:
         else:
             touched = np.zeros(count * span, bool)
             touched[(number[:, None] * span + words - low).ravel()] = True
-            distinct = np.flatnonzero(touched)
+            distinct = flatnonzero(touched)
         banks = distinct // span * 32 + distinct % span % 32
         passes = np.bincount(banks, minlength=32 * count).reshape(count, 32).max(axis=1)
         self.shared_wavefronts = (self.shared_wavefronts or 0) + int(passes.sum())
-        self.bank_conflicts = (self.bank_conflicts or 0) + int(passes.sum()) - int(np.count_nonzero(passes))
+        self.bank_conflicts = (self.bank_conflicts or 0) + int(passes.sum()) - int(count_nonzero(passes))
 
     def finish(self, blocks: list[Block], visits: dict[int, int], memory: Memory) -> None:
         """Fold block visit counts into instruction classes, and the byte maps into unique bytes."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from .address import SharedAddress
 from .barriers import MBarrier, NamedBarrier
+from .counting import count_nonzero
 from .launch import Dim3, Launch
 from .memory import word_views
 from .registers import RegisterFile
@@ -66,7 +67,7 @@ class CTA:
     @property
     def living(self) -> int:
         """How many threads have not exited."""
-        return int(np.count_nonzero(self.alive))
+        return int(count_nonzero(self.alive))
 
     @property
     def tensor_memory(self) -> TensorMemory:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from .counting import count_nonzero
+
 _U4, _U8, _F4, _F8 = np.uint32, np.uint64, np.float32, np.float64
 _HALFWAY, _LOW29 = np.uint64(0x10000000), np.uint64(0x1FFFFFFF)
 _MIN_NORMAL = np.float64(2.0**-126)
@@ -37,7 +39,7 @@ def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """
     p = np.multiply(a, b, dtype=_F8)
     s = np.add(p, c, dtype=_F8)
-    if np.count_nonzero(((s.view(_U8) & _LOW29) == _HALFWAY) | (np.abs(s) < _MIN_NORMAL)):
+    if count_nonzero(((s.view(_U8) & _LOW29) == _HALFWAY) | (np.abs(s) < _MIN_NORMAL)):
         c = np.broadcast_to(c, s.shape).astype(_F8)
         s = to_odd(s, two_sum_error(p, c, s))
     return s.astype(_F4)
@@ -118,14 +120,14 @@ def ftz(x: np.ndarray) -> np.ndarray:
     below = x.view(_U4) & _MAGNITUDE
     below -= _ONE  # the bits of a zero are then the largest
     small = below < _SUBNORMALS
-    return np.where(small, np.copysign(_F4(0), x), x) if np.count_nonzero(small) else x
+    return np.where(small, np.copysign(_F4(0), x), x) if count_nonzero(small) else x
 
 
 def minmax(a: np.ndarray, b: np.ndarray, largest: bool, nan: bool) -> np.ndarray:
     """min or max of floats: -0 below +0; with `nan` any NaN wins, without it the other operand does."""
     r = (np.maximum if nan else np.fmax)(a, b) if largest else (np.minimum if nan else np.fmin)(a, b)
     zero = (a == b) & (a == 0)
-    if np.count_nonzero(zero):
+    if count_nonzero(zero):
         negative = np.signbit(a) & np.signbit(b) if largest else np.signbit(a) | np.signbit(b)
         r = np.where(zero, np.where(negative, r.dtype.type(-0.0), r.dtype.type(0.0)), r)
     return r

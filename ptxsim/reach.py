@@ -16,6 +16,7 @@ from .address import (
     SHARED_WINDOW,
     WINDOW_SHIFT,
 )
+from .counting import count_nonzero, flatnonzero
 from .memory import Access, Cells
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def reach(f: Fragment, access: Access, addr: np.ndarray) -> Iterator[Cells]:
         addr = np.full(f.n, addr)
     lanes = None
     if f.mask is not None:
-        lanes = np.flatnonzero(f.mask)
+        lanes = flatnonzero(f.mask)
         addr = addr[lanes]
     addr = addr.astype(np.uint64)
     if access.offset:
@@ -54,7 +55,7 @@ def _index(offsets: np.ndarray, item: int) -> np.ndarray:
 def _groups(f: Fragment, key: np.ndarray, addr: np.ndarray, lanes: Lanes) -> list[tuple[int, np.ndarray, Lanes]]:
     """(key, addresses, lanes) for each value of a per-lane key."""
     first = key[0]
-    if not np.count_nonzero(key != first):
+    if not count_nonzero(key != first):
         return [(int(first), addr, lanes)]
     own = _own(f, lanes)
     return [(int(x), addr[key == x], own[key == x]) for x in np.unique(key)]
@@ -96,12 +97,12 @@ def _global_anywhere(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes
     """Lanes in several allocations, or outside all, or misaligned."""
     memory, size, own = f.cta.cluster.machine.memory, access.size, _own(f, lanes)
     misaligned = addr & np.uint64(size - 1) != 0
-    if np.count_nonzero(misaligned):
+    if count_nonzero(misaligned):
         bad = int(addr[misaligned][0])
         what = f"{size}-byte {'store to' if access.write else 'load from'} global address {bad:#x}"
         f.report(access.at, "misaligned", f"{what} ({memory.place(bad)})", own[misaligned])
     todo = ~misaligned
-    while np.count_nonzero(todo):
+    while count_nonzero(todo):
         first = int(addr[todo][0])
         allocation = memory.find(first, size)
         if allocation is None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .counting import count_nonzero
+
 if TYPE_CHECKING:
     from .cta import CTA
     from .warp import Fragment
@@ -60,7 +62,7 @@ class TensorMemory:
 
     def check(self, f: Fragment, at: int, first: int, end: int, what: str) -> None:
         """Report columns that are not allocated."""
-        if first < 0 or end > COLUMNS or np.count_nonzero(self.owned[first:end]) < end - first:
+        if first < 0 or end > COLUMNS or count_nonzero(self.owned[first:end]) < end - first:
             message = f"{what} tensor-memory columns {first} to {end}, not all of them allocated"
             message += self.fate(first, end)
             f.report(at, "out-of-bounds", message)
@@ -70,7 +72,7 @@ class TensorMemory:
         if "uninitialised" not in self.cta.cluster.machine.checks:
             return False
         written = self.written[rows, cols]
-        return bool(np.count_nonzero(written) < written.size)
+        return bool(count_nonzero(written) < written.size)
 
     def write(self, rows: Index, cols: Index, words: np.ndarray) -> None:
         self.words[rows, cols] = words

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .counting import count_nonzero, flatnonzero
 from .work import Origin
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Fragment:
     # who is here
     def set_mask(self, mask: np.ndarray | None) -> None:
         self.mask = mask
-        self.count = self.n if mask is None else int(np.count_nonzero(mask))
+        self.count = self.n if mask is None else int(count_nonzero(mask))
         self._lanes: np.ndarray | None = None
         self._mask_of_pairs: np.ndarray | None = None
 
@@ -93,7 +94,7 @@ class Fragment:
     def lanes(self) -> np.ndarray:
         """Indices, within the range, of the active lanes."""
         if self._lanes is None:
-            self._lanes = np.arange(self.n) if self.mask is None else np.flatnonzero(self.mask)
+            self._lanes = np.arange(self.n) if self.mask is None else flatnonzero(self.mask)
         return self._lanes
 
     def warps(self) -> range | list[int]:
@@ -101,7 +102,7 @@ class Fragment:
         if self.mask is None:
             return range(self.lo // 32, -(-self.hi // 32))
         m = self.mask
-        return [self.lo // 32 + w for w in range(-(-self.n // 32)) if np.count_nonzero(m[32 * w : 32 * w + 32])]
+        return [self.lo // 32 + w for w in range(-(-self.n // 32)) if count_nonzero(m[32 * w : 32 * w + 32])]
 
     def warp_of(self, lane: int) -> int:
         """Number, within the CTA, of the warp of a lane of the range."""
@@ -119,7 +120,7 @@ class Fragment:
         if self.mask is None:
             return True
         missing = self.cta.alive[self.lo : self.hi] & ~self.mask
-        if not np.count_nonzero(missing):
+        if not count_nonzero(missing):
             return True
         return all(not missing[32 * w - self.lo : 32 * w - self.lo + 32].any() for w in self.warps())
 
@@ -186,7 +187,7 @@ class Fragment:
     # control flow
     def branch(self, p: np.ndarray, target: int, fall: int, negated: bool) -> int:
         """The block to go on with; splits the fragment where its lanes disagree."""
-        taken = int(np.count_nonzero(p if self.mask is None else p & self.mask))
+        taken = int(count_nonzero(p if self.mask is None else p & self.mask))
         if negated:
             taken = self.count - taken
         if taken == 0:
@@ -279,7 +280,7 @@ def _runs(p: np.ndarray) -> list[_Run]:
     runs: list[_Run] = []
     for start in range(0, len(p), 32):
         warp = p[start : start + 32]
-        count = np.count_nonzero(warp)
+        count = count_nonzero(warp)
         taken = None if 0 < count < len(warp) else bool(count)
         end = start + len(warp)
         if runs and runs[-1].taken is taken:

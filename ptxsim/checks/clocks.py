@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..counting import flatnonzero
 from ..observer import Observer
 from ..work import Origin, Token
 from .lifetime import Lifetimes
@@ -342,5 +343,5 @@ def by_warp(f: Fragment, lanes: np.ndarray | None) -> Iterator[tuple[int, slice]
         yield first, slice(None)
     else:
         numbers = lanes // 32
-        starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(lanes)]
+        starts = [0, *(flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(lanes)]
         yield from ((first + int(numbers[a]), slice(a, b)) for a, b in itertools.pairwise(starts))

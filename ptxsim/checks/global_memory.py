@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..counting import count_nonzero
 from ..work import Origin
 from .clocks import Clocks
 from .stored import Doubt, Store, Stored
@@ -82,7 +83,7 @@ class GlobalClocks(Clocks):
             stored = self.stored[allocation] = Stored(allocation, access.size)
         units = stored.units(offsets, access.size)
         last = stored.last[units]
-        if np.count_nonzero(last):
+        if count_nonzero(last):
             self._against(f, stored, units, last, numbers, access)
         if access.write:
             self._store(f, stored, units, numbers, access)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..counting import count_nonzero, flatnonzero
 from .vector import CAPACITY
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class Words:
             return
         if "race" in self.checks:
             raced = not self._in_order(last, event) and self._after_writer(index, event, last, "writes")
-            if np.count_nonzero(self.read_since[index]):
+            if count_nonzero(self.read_since[index]):
                 raced = self._after_readers(index, event, "writes") or raced
                 # whoever comes after this write comes after the reads before it, too
                 if not (raced or event.atomic or event.own >= 0) and event.beside is None and event.part is WHOLE:
@@ -141,7 +142,7 @@ class Words:
     def _in_order(self, last: np.ndarray, event: Event) -> bool:
         """Whether all words were written by one access, which comes before this one, and for its proxy."""
         one = int(last[0])
-        if np.count_nonzero(last != one):
+        if count_nonzero(last != one):
             return False
         writer, epoch = one & ACTOR, one >> EPOCH
         if writer != event.actor and epoch > event.known[writer]:
@@ -150,7 +151,7 @@ class Words:
 
     def _check_written(self, index: Index, event: Event, writer: np.ndarray) -> None:
         nobody = writer == 0
-        if np.count_nonzero(nobody):
+        if count_nonzero(nobody):
             n, who = _first(index, nobody), self.clocks.names[event.actor]
             message = f"{who} reads {self.place(n)}, which nobody wrote{self.under_way(n)}"
             self._report("uninitialised", message, event)
@@ -159,13 +160,13 @@ class Words:
         """Report a race with the last writer; whether there is one."""
         writer = last & ACTOR
         bad = (last >> EPOCH > event.known[writer]) & (writer != event.actor)
-        if np.count_nonzero(bad):
+        if count_nonzero(bad):
             bad &= (self.how[index] & event.part) != 0
             if event.atomic:
                 bad &= self.how[index] & ATOMIC == 0
-        if np.count_nonzero(bad) and event.beside is not None:
+        if count_nonzero(bad) and event.beside is not None:
             bad = self._sure(index, bad, event)
-        if not np.count_nonzero(bad):
+        if not count_nonzero(bad):
             return False
         n = _first(index, bad)
         self._race(n, verb, self._last_deed(n), int(self.at[n]), event)
@@ -177,7 +178,7 @@ class Words:
     def _sure(self, index: Index, bad: np.ndarray, event: Event, what: str | None = None) -> np.ndarray:
         """Those of the bad words that are a race whatever is written; of the others a doubt is kept."""
         again = bad & (self.at[index] == event.at)
-        if np.count_nonzero(again):
+        if count_nonzero(again):
             words = np.arange(len(self.at))[index][again]
             writers = self.writers(words)
             within = np.isin(writers, event.beside or ())
@@ -205,7 +206,7 @@ class Words:
             return
         writer = last & ACTOR
         bad = (last >> EPOCH > event.proxied[writer]) & self.clocks.generic[writer]
-        if np.count_nonzero(bad):
+        if count_nonzero(bad):
             n = _first(index, bad)
             why = ": no fence.proxy.async lies between them"
             self._race(n, "reads", self._last_deed(n), int(self.at[n]), event, why)
@@ -221,12 +222,12 @@ class Words:
             if high < first or end < low:
                 continue
             bad = rows[index] > event.known[reader]
-            if np.count_nonzero(bad) and reader in self.read_bytes:
+            if count_nonzero(bad) and reader in self.read_bytes:
                 bad &= (self.read_bytes[reader][index] & event.part) != 0
             what = f"read by {self.clocks.names[reader]}"
-            if np.count_nonzero(bad) and event.beside is not None:
+            if count_nonzero(bad) and event.beside is not None:
                 bad = self._sure(index, bad, event, what)
-            if np.count_nonzero(bad):
+            if count_nonzero(bad):
                 why = self.clocks.let_in_by(self.cta, event.at) if event.fragment is None else ""
                 self._race(_first(index, bad), verb, what, self.read_at[reader], event, why)
                 raced = True
@@ -289,7 +290,7 @@ def words_and_bytes(offsets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndar
     low = int(all_words[all_words.argmin()])
     part = np.zeros(int(all_words[all_words.argmax()]) - low + 1, np.uint8)
     np.bitwise_or.at(part, all_words - low, bits)
-    found = np.flatnonzero(part)
+    found = flatnonzero(part)
     return found + low, part[found]
 
 

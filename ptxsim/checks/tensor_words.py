@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..counting import flatnonzero
 from .shadow import WHOLE, Event, Index, Words
 
 if TYPE_CHECKING:
@@ -74,4 +75,4 @@ def _join(blocks: np.ndarray, columns: np.ndarray) -> Index:
 
 def _distinct(numbers: np.ndarray) -> np.ndarray:
     """The different ones among small numbers, in order; np.unique takes three times as long."""
-    return np.flatnonzero(np.bincount(np.asarray(numbers).ravel()))
+    return flatnonzero(np.bincount(np.asarray(numbers).ravel()))

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..counting import count_nonzero
+
 if TYPE_CHECKING:
     from ..machine import Machine
     from ..memory import Access, Allocation
@@ -184,7 +186,7 @@ class Trail:
         others = (writers != 0) & (writers != self.number)
         if access.ordered and mine.atomic is not None:
             others &= where.of(mine.atomic) == 0
-        if np.count_nonzero(others):
+        if count_nonzero(others):
             self._report(f, allocation, mine, writers[others], access, True)
 
     def _write(
@@ -195,7 +197,7 @@ class Trail:
         if mine.offsets or mine.boxes or mine.reader is not None:
             readers = where.of(mine.readers())
             others = (readers != 0) & (readers != self.cluster)
-            if np.count_nonzero(others):
+            if count_nonzero(others):
                 self._report(f, allocation, mine, readers[others], access, False)
         where.put(mine.writer, self.number)
         self.untold = self.untold or not access.ordered

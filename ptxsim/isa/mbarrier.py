@@ -9,6 +9,7 @@ import numpy as np
 
 from ..address import SharedAddress
 from ..barriers import MBarrier, Wait
+from ..counting import count_nonzero
 from ..formats import PRED, U32, U64
 from ..generator import Generator
 from ..registry import emits, runtime
@@ -53,7 +54,7 @@ def located(f: Fragment, at: int, place: Place) -> Iterator[tuple[MBarrier, np.n
     if addr.ndim:
         own = addr[lanes]
         groups = [(own[0], lanes)]
-        if np.count_nonzero(own != own[0]):
+        if count_nonzero(own != own[0]):
             groups = [(x, lanes[own == x]) for x in np.unique(own)]
     for x, where in groups:
         address = SharedAddress.of(int(x) + offset)
@@ -194,7 +195,7 @@ def mbarrier_wait(f: Fragment, spec: Test, place: Place, value: np.ndarray) -> n
             f.report(spec.at, "barrier", f"wait on a remote {bar}", lanes)
         done = bar.passed(_in_lanes(value, lanes), spec.parity)
         out[lanes] = done
-        if np.count_nonzero(done) < len(lanes):
+        if count_nonzero(done) < len(lanes):
             failed = bar
             continue
         bar.waits[spec.at] = bar.waits.get(spec.at, 0) + 1
@@ -209,7 +210,7 @@ def mbarrier_wait(f: Fragment, spec: Test, place: Place, value: np.ndarray) -> n
         return out
     poll = Poll(spec.at, failed.offset, failed.phase)
     in_vain = f.poll == poll and f.stamp == cluster.progress
-    if found == 1 and not np.count_nonzero(out) and (spec.spins or in_vain):
+    if found == 1 and not count_nonzero(out) and (spec.spins or in_vain):
         f.sleep(Wait(failed, spec.at, f.value(value) if spec.parity else None))
         failed.sleepers.append(f)
         failed.sleeps[spec.at] = failed.sleeps.get(spec.at, 0) + 1
