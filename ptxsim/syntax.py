@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 
 class PtxError(Exception):
@@ -32,8 +32,17 @@ WIDTHS = {
 }
 
 
+class _Written:
+    """What is pickled by its fields, in a quarter of the time that frozen data classes take by themselves."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, name) for name in self.__slots__)
+
+
 @dataclass(frozen=True, slots=True)
-class Reg:
+class Reg(_Written):
     """A virtual register: slot in its width's register file, declared width in bits (1 for predicates)."""
 
     slot: int
@@ -43,7 +52,7 @@ class Reg:
 
 
 @dataclass(frozen=True, slots=True)
-class Imm:
+class Imm(_Written):
     """An immediate: an int, or a float given as its value and, when written in hex, its exact bits."""
 
     value: int | float
@@ -51,7 +60,7 @@ class Imm:
 
 
 @dataclass(frozen=True, slots=True)
-class Sym:
+class Sym(_Written):
     """The address of a variable or parameter, plus a byte offset."""
 
     name: str
@@ -59,14 +68,14 @@ class Sym:
 
 
 @dataclass(frozen=True, slots=True)
-class Special:
+class Special(_Written):
     """A special register such as %tid.x."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Mem:
+class Mem(_Written):
     """[base+offset], with the coordinate operands of a tensor access where it has some."""
 
     base: Operand
@@ -75,14 +84,14 @@ class Mem:
 
 
 @dataclass(frozen=True, slots=True)
-class Vec:
+class Vec(_Written):
     """{a, b, ...}; None stands for the sink _."""
 
     items: tuple[Operand, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(_Written):
     """a|b, two destinations of one instruction."""
 
     first: Operand
