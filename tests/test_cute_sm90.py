@@ -459,7 +459,7 @@ def check_on_gpu(folder: Path, work: Workload, inputs) -> None:
 def test_results_on_the_gpu(on_gpu, distribution):
     from kernels.mla_decode import operator
 
-    dtype, kind = on_gpu.name.split("_")
+    dtype, kind = on_gpu.name.split("_", 1)
     for seed, work in enumerate(shapes(dtype)):
         if kind == "cluster2" and work.query_tokens * work.heads <= layout.ROWS:
             continue  # no candidate of that workload
@@ -474,7 +474,7 @@ def test_a_serving_engines_cache_on_the_gpu(on_gpu, heads, tokens, distribution)
     """The shapes of FlashMLA's own test of its dense decode, and what that test fills the cache with."""
     from kernels.mla_decode import operator
 
-    dtype, kind = on_gpu.name.split("_")
+    dtype, kind = on_gpu.name.split("_", 1)
     if kind == "cluster2" and tokens * heads <= layout.ROWS:
         pytest.skip("a request has one row block: no loads to share")
     for length, batch in ((20, 64), (140, 1), (140, 6), (4096, 3)):
@@ -507,7 +507,7 @@ def test_a_cache_of_more_than_two_to_the_31_elements(on_gpu):
 def test_the_largest_batch_and_the_longest_request(on_gpu, batch, length, heads):
     from kernels.mla_decode import operator
 
-    dtype, kind = on_gpu.name.split("_")
+    dtype, kind = on_gpu.name.split("_", 1)
     if kind == "cluster2" and heads <= layout.ROWS:
         pytest.skip("a request has one row block: no loads to share")
     work = Workload(batch, length, dtype, heads=heads, paged=True)

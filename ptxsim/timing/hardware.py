@@ -176,7 +176,8 @@ class WarpClock:
         `passes` those that it takes through the banks of shared memory.
         """
         t, boards, scheduler, pipes = self.time, self.boards, self.scheduler, self.scheduler.pipes
-        ready, issued, cycle = self.ready, scheduler.issue.taken, scheduler.issue.cycles
+        ready, issue = self.ready, scheduler.issue
+        issued, cycle = issue.following, issue.cycles
         for unit, pipe, _cycles, latency, stall, waits, sets, frees, line, address, reads, writes, slot in ops:
             if address >= 0:
                 if address >> 7 != self.address >> 7:
@@ -192,13 +193,13 @@ class WarpClock:
                     t = ready[register]
             if pipe:
                 t = pipes[pipe].take(t)
-            turn = int(t / cycle)  # as scheduler.issue.take(t) does: calling it would take longer than what it does
+            turn = int(
+                t / cycle
+            )  # as issue.take(t) does where the slot is free: calling it would take longer than that
             if turn in issued:
-                turn += 1
-                while turn in issued:
-                    turn += 1
-                t = turn * cycle
-            issued.add(turn)
+                t = issue.take(t)
+            else:
+                issued[turn] = turn + 1
             if frees >= 0 and boards[frees] < t + _OPERANDS_READ:
                 boards[frees] = t + _OPERANDS_READ
             if sets >= 0 or writes:
