@@ -195,7 +195,7 @@ class WarpClock:
                 t = pipes[pipe].take(t)
             turn = int(
                 t / cycle
-            )  # as issue.take(t) does where the slot is free: calling it would take longer than that
+            )  # as issue.take(t) does where the slot is free, without the call
             if turn in issued:
                 t = issue.take(t)
             else:
