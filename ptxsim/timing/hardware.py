@@ -193,9 +193,7 @@ class WarpClock:
                     t = ready[register]
             if pipe:
                 t = pipes[pipe].take(t)
-            turn = int(
-                t / cycle
-            )  # as issue.take(t) does where the slot is free, without the call
+            turn = int(t / cycle)  # as issue.take(t) does where the slot is free, without the call
             if turn in issued:
                 t = issue.take(t)
             else:
