@@ -66,23 +66,21 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
         Variant(f"{workload.dtype}_cluster{cluster}", {"dtype": workload.dtype, "cluster": cluster})
         for cluster in clusters
     ]
-    halves = {"dtype": workload.dtype, "cluster": 2, "halves": True}
-    found.append(Variant(f"{workload.dtype}_halves", halves))
+    halves = Variant(f"{workload.dtype}_halves", {"dtype": workload.dtype, "cluster": 2, "halves": True})
+    met = Variant(f"{halves.id}_met", {**halves.params, "meets": True})
+    found.append(halves)
 
     def price(variant: Variant) -> float:
         kind = (variant.params.get(name, False) for name in ("halves", "meets"))
         few = HALVES_OF_FEW_ROWS if rows < layout.ROWS and variant.params["cluster"] == 2 else 1.0
         return few * cost(lengths, rows, PROCESSORS, variant.params["cluster"], *kind)
 
-    met = Variant(f"{workload.dtype}_halves_met", {**halves, "meets": True})
     costs = {variant.id: price(variant) for variant in found}
-    if splits(lengths, rows, PROCESSORS, 2, halves=True, meets=True) and price(met) <= price(found[-1]):
+    if splits(lengths, rows, PROCESSORS, 2, halves=True, meets=True) and (met_cost := price(met)) <= costs[halves.id]:
         found.append(met)
-        costs[met.id] = price(met) - MEETING_SAVES
+        costs[met.id] = met_cost - MEETING_SAVES
     found.sort(key=lambda variant: costs[variant.id])
-    default = found[0]
-    if "meets" in default.params:
-        default = Variant(f"{workload.dtype}_halves", halves)
+    default = halves if found[0] is met else found[0]
     found.append(Variant(f"{default.id}_filled", {**default.params, "padding": layout.FILLED}))
     if workload.batch <= plan_layout.MOST_REQUESTS and workload.kv_length <= plan_layout.MOST_LENGTH:
         found.append(Variant(f"{default.id}_planned", {**default.params, "planned": True}))
@@ -133,8 +131,8 @@ def _program(
         from kernels.mla_decode.cute_sm90.met import MetMlaDecodeSm90
 
         meeting = (
-            tensor(cutlass.Int32, places, layout.MEETING_WARPS, layout.COUNTERS),
-            tensor(cutlass.Float32, places, layout.MEETING_WARPS, layout.LEFT_CHUNKS, 32, 4),
+            tensor(cutlass.Int32, places, *layout.COUNTERS_SHAPE),
+            tensor(cutlass.Float32, places, *layout.LEFT_SHAPE),
         )
         return MetMlaDecodeSm90(element), (*arguments, *meeting, make_fake_stream())
     if not planned:
@@ -166,8 +164,8 @@ def meetings(number: int, device: Any) -> tuple[Any, Any]:
     """Counters, 0, and room for what is left at so many meetings of two pieces."""
     import torch
 
-    counters = torch.zeros((number, layout.MEETING_WARPS, layout.COUNTERS), dtype=torch.int32, device=device)
-    left = torch.empty((number, layout.MEETING_WARPS, layout.LEFT_CHUNKS, 32, 4), device=device)
+    counters = torch.zeros((number, *layout.COUNTERS_SHAPE), dtype=torch.int32, device=device)
+    left = torch.empty((number, *layout.LEFT_SHAPE), device=device)
     return counters, left
 
 

@@ -58,7 +58,8 @@ NEVER = -1.0e30  # running maximum before the first key; finite, so that a wholl
 # For each warp of a pair of halves: 64 values of O, behind two rows' maxima and sums, in chunks of 16 bytes a lane.
 MEETING_WARPS = 2 * 8
 LEFT_CHUNKS = 64 // 4 + 1
-COUNTERS = 2  # of a warp's meeting: who has come, and whether something is left there; 0 before and after a call
+COUNTERS_SHAPE = MEETING_WARPS, 2  # who has come, and whether something is left there; 0 before and after a call
+LEFT_SHAPE = MEETING_WARPS, LEFT_CHUNKS, 32, 4  # of a meeting: chunks of each lane
 PIECES_MET = 2
 
 # Columns of a work item (int32), see cute_sm90/schedule.py
