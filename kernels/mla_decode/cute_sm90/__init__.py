@@ -18,11 +18,12 @@ DSL = "cute"
 TARGETS = {"sm_90a": ("TMA", "wgmma")}
 SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm90"
-CLUSTER_BYTES = 100_000_000  # of a cache from which on clusters come before single CTAs, if no request is split
+CLUSTER_BYTES = 60_000_000  # of a cache from which on clusters come before single CTAs, if they cost as much
 HALVES_OF_FEW_ROWS = 1.02  # times what their schedule costs, where a request leaves rows of its row block empty
 MEETING_SAVES = 1.3  # pages' time beside single CTAs, where two pieces are merged by those who compute them
 LEAST_DROPPED_BYTES = 15_000_000  # of a cache whose pages the L2 shall drop first; and the most, where several CTAs
 DROPPED_BYTES, DROPPED_IN_STEP_BYTES = 100_000_000, 400_000_000  # read a page, at any times or about at once
+AHEAD_BYTES = 400_000_000  # of a cache from which on clusters ask for pages ahead
 PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for the card at hand, in `bind`
 DTYPES = ("bf16", "fp16")
 
@@ -45,8 +46,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Single CTAs; clusters of two that share page loads, where a request has two row blocks, or halve the keys.
 
     The cheapest schedule first (schedule.py). Sharing loads costs as much as not sharing them: it draws less power, but
-    the two wait for each other. It pays where the L2 cannot hold the cache, and so may drop a page that was read once,
-    if no request is split.
+    the two wait for each other. It pays where the L2 cannot hold the cache, and so may drop what was read once.
 
     Where cutting some requests in two, and none in more, costs no more than what halves would do else, also halves
     whose two pieces meet (`make_met_schedule`): they save the combine kernel, which tells against single CTAs as well.
@@ -61,7 +61,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     large = sum(lengths) * layout.WIDTH * 2 > CLUSTER_BYTES
     clusters: tuple[int, ...] = (1,)
     if rows > layout.ROWS:
-        clusters = (2, 1) if large and not splits(lengths, rows, PROCESSORS, 2) else (1, 2)
+        clusters = (2, 1) if large else (1, 2)
     found = [
         Variant(f"{workload.dtype}_cluster{cluster}", {"dtype": workload.dtype, "cluster": cluster})
         for cluster in clusters
@@ -125,7 +125,8 @@ def _program(
         tensor(cutlass.Float32, partials, rows),
         cutlass.Float32(1.0),
         *(cutlass.Int32(1) for _ in range(3)),
-        cutlass.Int64(layout.KEEP),
+        *(cutlass.Int64(layout.KEEP) for _ in range(2)),
+        cutlass.Int32(1),
     )
     if meets:
         from kernels.mla_decode.cute_sm90.met import MetMlaDecodeSm90
@@ -157,6 +158,16 @@ def page_policy(cache_bytes: int, readers: int, in_step: bool) -> int:
         return layout.KEEP
     most = DROPPED_IN_STEP_BYTES if in_step else DROPPED_BYTES
     return layout.EVICT_FIRST if readers == 1 or cache_bytes <= most else layout.KEEP
+
+
+@not_baked
+def q_policy(pages: int, in_step: bool) -> int:
+    """KEEP or EVICT_FIRST: how the L2 shall treat Q in clusters that share page loads; `pages`: how it treats these.
+
+    Of workers with one item each Q may still be there when the same call comes again; of others it takes the place of
+    what is read next. Measured on both cards: benchmarks/mla_cute_sm90/README.md.
+    """
+    return layout.KEEP if in_step else pages
 
 
 @not_baked
@@ -192,9 +203,11 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     in_step = all(len(pieces) == 1 for pieces in schedule.lane)
     if planned:
         schedule = schedules.pad(schedule, workload.batch, *card)
+    cache_bytes = sum(lengths) * layout.WIDTH * 2
+    policy = page_policy(cache_bytes, lanes, in_step)
     values = (
         *run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS),
-        page_policy(sum(lengths) * layout.WIDTH * 2, lanes, in_step),
+        *(policy, q_policy(policy, in_step), int(cache_bytes > AHEAD_BYTES)),
         *met,
     )
     launches = run.launches(build, schedule, rows, cluster)

@@ -49,13 +49,21 @@ import cutlass
 import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90
 from cutlass import Float32, Int32, Int64, const_expr
+from cutlass._mlir.dialects import nvvm
 from cutlass.cute.nvgpu import cpasync, warpgroup
+from cutlass.cutlass_dsl import dsl_user_op
 from cutlass.utils import SmemAllocator
 
 from kernels.mla_decode.cute_sm90 import layout
 from kernels.mla_decode.cute_sm90.consumer import Consumer, half_of
 from kernels.mla_decode.cute_sm90.layout import HALF, PAGE, ROWS, TILE, TILES
 from kernels.mla_decode.split_kv.combine import Combine
+
+
+@dsl_user_op
+def prefetch_l2(source, size, *, loc=None, ip=None):
+    """Ask `size` bytes from pointer `source` on into the L2, by one instruction of one thread."""
+    nvvm.cp_async_bulk_prefetch(source.llvm_ptr, Int32(size).ir_value(loc=loc, ip=ip), loc=loc, ip=ip)
 
 
 class MlaDecodeSm90:
@@ -102,11 +110,13 @@ class MlaDecodeSm90:
         hidden_tokens: Int32,  # query tokens - 1 if they are causal among themselves, else 0
         row_warps: Int32,  # of the combine kernel; 0 if no request was split
         policy: Int64,  # layout.KEEP or EVICT_FIRST: of the pages, in the L2
+        q_policy: Int64,  # the same of Q; of clusters that share page loads, as is the next
+        ahead: Int32,  # other than 0: pages are asked into the L2 ahead (`load_ahead`)
         stream: cuda.CUstream,
     ):
         self.launch(
             *(q, kv, page_table, out, lse, items, item_offsets, merges, out_partial, lse_partial),
-            *(scale_log2, heads, hidden_tokens, row_warps, policy, None, None, stream),
+            *(scale_log2, heads, hidden_tokens, row_warps, policy, q_policy, ahead, None, None, stream),
         )
 
     @cute.jit
@@ -127,6 +137,8 @@ class MlaDecodeSm90:
         hidden_tokens,
         row_warps,
         policy,
+        q_policy,
+        ahead,
         counters,  # [meetings, 16, 2] int32, 0; or None: the pieces of a request do not meet (`Epilogue.meet`)
         left,  # [meetings, 16, 17, 32, 4] fp32: what is left there; or None
         stream,
@@ -166,6 +178,7 @@ class MlaDecodeSm90:
             *(counters, left),
             *self._products(),
             *(tiles_q, tiles_kv, half_v),
+            *((kv, q_policy, ahead) if const_expr(self.cluster > 1) else (None, None, None)),
         ).launch(
             grid=[self.size * (item_offsets.shape[0] - 1), 1, 1],
             block=[layout.THREADS, 1, 1],
@@ -221,6 +234,9 @@ class MlaDecodeSm90:
         tiles_q: cute.ComposedLayout,
         tiles_kv: cute.ComposedLayout,
         half_v: cute.ComposedLayout,
+        kv: cute.Tensor | None,
+        q_policy: Int64 | None,
+        ahead: Int32 | None,
     ):
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         cluster_rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
@@ -280,7 +296,7 @@ class MlaDecodeSm90:
             cute.arch.setmaxregister_decrease(layout.PRODUCER_REGISTERS)
             if warp == 8:
                 loads = (tma_q, q_tma, tma_kv, kv_tma, sQ, sKV, mbarriers, policy, page_table)
-                self.produce(*loads, items, worker, likely, first_item, end_item, rank, half)
+                self.produce(*loads, items, worker, likely, first_item, end_item, rank, half, kv, q_policy, ahead)
         else:
             cute.arch.setmaxregister_increase(layout.CONSUMER_REGISTERS)
             outputs = out, lse, out_partial, lse_partial, counters, left
@@ -292,10 +308,6 @@ class MlaDecodeSm90:
             else:
                 consumer = self._consumer(1, storage, sQ, sKV, half_v, mmas, rank, half, scale_log2)
                 consumer.consume(*work)
-
-        if const_expr(self.cluster > 1):  # the peer may still multicast into this CTA or arrive on its mbarriers
-            cute.arch.cluster_arrive()
-            cute.arch.cluster_wait()
 
     @cute.jit
     def _launch_early(self, warp: Int32, merges: cute.Tensor) -> None:
@@ -377,6 +389,9 @@ class MlaDecodeSm90:
         end_item,
         rank,
         half,
+        kv,
+        q_policy,
+        ahead,
     ):
         """One warp: every load of this CTA's work items, each as soon as the memory it goes to has been read."""
         gQ = cute.local_tile(q_tma, (ROWS, TILE), (None, None, None))  # (64, 64, row blocks, 9, batch)
@@ -411,6 +426,7 @@ class MlaDecodeSm90:
                     tQg[None, row_block, self.source(q_tile, half), request],
                     tQs[None, q_tile],
                     tma_bar_ptr=mbarriers + layout.Q_FULL,
+                    **({"cache_policy": q_policy} if const_expr(self.cluster > 1) else {}),
                 )
             if lane == 0:
                 cute.arch.mbarrier_arrive_and_expect_tx(mbarriers + layout.Q_FULL, TILES * layout.TILE_BYTES)
@@ -418,18 +434,67 @@ class MlaDecodeSm90:
             next_request, next_block = items[following, layout.REQUEST], items[following, layout.ROW_BLOCK]
             next_begin, next_end = items[following, layout.BEGIN], items[following, layout.END]
             next_length = items[following, layout.LENGTH]
-            for index in cutlass.range(begin, end, 2, unroll=1):
-                missing = cutlass.max(PAGE * (index + 1) - length, 0)
-                self.load_half(0, 0, page0, missing, phase0, lane, half, *loads)
-                self.load_half(0, 1, page0, missing, phase0, lane, half, *loads)
-                phase0 ^= 1
-                page0 = page_table[request, cutlass.min(index + 2, end - 1)]
-                if index + 1 < end:
-                    missing = cutlass.max(PAGE * (index + 2) - length, 0)
-                    self.load_half(1, 1, page1, missing, phase1, lane, half, *loads)
-                    self.load_half(1, 0, page1, missing, phase1, lane, half, *loads)
-                    phase1 ^= 1
-                    page1 = page_table[request, cutlass.min(index + 3, end - 1)]
+            if const_expr(self.cluster > 1):
+                pages = request, row_block, begin, end, length, page_table, kv, ahead
+                phase0, phase1 = self.load_ahead(*pages, phase0, phase1, lane, half, *loads)
+            else:
+                for index in cutlass.range(begin, end, 2, unroll=1):
+                    missing = cutlass.max(PAGE * (index + 1) - length, 0)
+                    self.load_half(0, 0, page0, missing, phase0, lane, half, *loads)
+                    self.load_half(0, 1, page0, missing, phase0, lane, half, *loads)
+                    phase0 ^= 1
+                    page0 = page_table[request, cutlass.min(index + 2, end - 1)]
+                    if index + 1 < end:
+                        missing = cutlass.max(PAGE * (index + 2) - length, 0)
+                        self.load_half(1, 1, page1, missing, phase1, lane, half, *loads)
+                        self.load_half(1, 0, page1, missing, phase1, lane, half, *loads)
+                        phase1 ^= 1
+                        page1 = page_table[request, cutlass.min(index + 3, end - 1)]
+        if const_expr(self.cluster > 1):
+            # The peer's consumers arrive here for every page, the last one too. This warp waits for that, and keeps the
+            # CTA's memory until then; so the others need not meet the peer's behind a fence of what they have stored.
+            # (What the peer has sent is here: our consumers wait for it.)
+            for slot_half, phase in ((0, phase0), (1, phase0), (2, phase1), (3, phase1)):
+                cute.arch.mbarrier_wait(mbarriers + layout.KV_EMPTY + slot_half, phase)
+
+    @cute.jit
+    def load_ahead(
+        self, request, row_block, begin, end, length, page_table, kv, ahead, phase0, phase1, lane, half, *loads
+    ) -> tuple[Int32, Int32]:
+        """Pages [begin, end) of an item; with `ahead` each is asked into the L2 while its slot holds the one before.
+
+        A slot that has been read is then filled from the L2, and not after a walk to DRAM. Not so the first pages: they
+        would come between others that are waited for. Each lane holds a page's number. Of a cluster either CTA asks for
+        half of a page, and of several clusters that read it the first.
+        """
+        asking, first_key = (ahead != 0) & (row_block < 2), PAGE // 2 * row_block
+        window = begin
+        numbers = page_table[request, cutlass.min(window + lane, end - 1)]
+        following = page_table[request, cutlass.min(window + layout.WINDOW + lane, end - 1)]
+        for index in cutlass.range(begin, end, 2, unroll=1):
+            if index - window >= layout.WINDOW:
+                window += layout.WINDOW
+                numbers = following
+                following = page_table[request, cutlass.min(window + layout.WINDOW + lane, end - 1)]
+            page0, page1, next0, next1 = (cute.arch.shuffle_sync(numbers, index - window + n) for n in range(4))
+            early = asking & (index - begin >= layout.ASKED_FROM)
+            missing = cutlass.max(PAGE * (index + 1) - length, 0)
+            self.load_half(0, 0, page0, missing, phase0, lane, half, *loads)
+            self.load_half(0, 1, page0, missing, phase0, lane, half, *loads)
+            phase0 ^= 1
+            self.ask(kv, next0, first_key, early & (index + 2 < end), lane)
+            if index + 1 < end:
+                missing = cutlass.max(PAGE * (index + 2) - length, 0)
+                self.load_half(1, 1, page1, missing, phase1, lane, half, *loads)
+                self.load_half(1, 0, page1, missing, phase1, lane, half, *loads)
+                phase1 ^= 1
+                self.ask(kv, next1, first_key, early & (index + 3 < end), lane)
+        return phase0, phase1
+
+    @cute.jit
+    def ask(self, kv, page, first_key, wanted, lane):
+        if wanted & (lane == 0):
+            prefetch_l2(kv[page, first_key, None].iterator, layout.TILES * layout.TILE_BYTES // 2)
 
     @cute.jit
     def load_half(

@@ -40,6 +40,10 @@ ALL_TILES = (*LEFT_TILES, *RIGHT_TILES, ROPE_TILE)
 SENT_CHUNKS = 64 * 3 // 16 + 2
 PART_BYTES = SENT_CHUNKS // 2 * 128 * 16
 
+# Pages of an item before the first that asks for one ahead; and of how many pages a warp's lanes hold the numbers, less
+# what is asked for ahead of the last.
+ASKED_FROM, WINDOW = 2, 30
+
 # What keeps values past a request's end, which may be NaN, from its results: the consumer that owns the page writes
 # zeros over them; or the last page's box begins as many rows earlier as the page lacks keys, and TMA fills what lies
 # before the page with zeros; or nothing does (only to see what that costs).

@@ -35,11 +35,13 @@ class MetMlaDecodeSm90:
         hidden_tokens: Int32,
         row_warps: Int32,
         policy: Int64,
+        q_policy: Int64,
+        ahead: Int32,
         counters: cute.Tensor,  # [meetings, 16, 2] int32, 0
         left: cute.Tensor,  # [meetings, 16, 17, 32, 4] fp32
         stream: cuda.CUstream,
     ):
         self.decode.launch(
             *(q, kv, page_table, out, lse, items, item_offsets, merges, out_partial, lse_partial),
-            *(scale_log2, heads, hidden_tokens, row_warps, policy, counters, left, stream),
+            *(scale_log2, heads, hidden_tokens, row_warps, policy, q_policy, ahead, counters, left, stream),
         )

@@ -37,6 +37,8 @@ class PlannedMlaDecodeSm90:
         hidden_tokens: Int32,
         row_warps: Int32,
         policy: Int64,
+        q_policy: Int64,
+        ahead: Int32,
         lengths: cute.Tensor,  # [batch] int32
         lanes: Int32,
         plans: Int32,  # other than 0: make the schedule for `lengths`; 0: compute by the one that is there
@@ -45,7 +47,7 @@ class PlannedMlaDecodeSm90:
         if plans == 0:  # first: the first kernel of a build counts as its main one
             self.decode(
                 *(q, kv, page_table, out, lse, items, item_offsets, merges, out_partial, lse_partial),
-                *(scale_log2, heads, hidden_tokens, row_warps, policy, stream),
+                *(scale_log2, heads, hidden_tokens, row_warps, policy, q_policy, ahead, stream),
             )
         else:
             self.planner(lengths, items, item_offsets, merges, lanes, stream)
