@@ -138,11 +138,11 @@ MUTANTS = {
     ),
     "MLA on Hopper: mbarriers are not fenced": Mutant(SM90, At(INIT), MADE),
     "MLA on Hopper: a CTA leaves before its peer has arrived": Mutant(
-        SM90, At(CLUSTER, code="cluster_wait", nth=1), "nothing makes CTA 1 wait for that before it exits", 1
+        SM90, At(WAIT, PASSED, code="KV_EMPTY + slot_half, phase"), "nothing makes CTA 1 wait for that before it exits", 1
     ),
     "MLA on Hopper: page numbers past the cache": Mutant(
         SM90,
-        At(r"ld\.(\S+)\s+(%r\d+),([^;]*);", r"ld.\1 \2,\3; add.s32 \2, \2, 1000000;", "page0 = page_table"),
+        At(r"ld\.(\S+)\s+(%r\d+),([^;]*);", r"ld.\1 \2,\3; add.s32 \2, \2, 1000000;", "numbers = page_table"),
         "its index 1000000 is none of the",
         40,
     ),
