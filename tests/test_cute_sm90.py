@@ -335,6 +335,20 @@ def test_results_and_races_in_the_simulator(built, schedule):
     assert found["status"] == "ok", found["reason"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("ahead", [False, True])
+def test_an_item_of_more_pages_than_a_warps_lanes_hold_the_numbers_of(monkeypatch, ahead):
+    """One cluster, one item of 71 pages, in two windows and a part of a third."""
+    import cutesnake.load.cute as loading
+
+    monkeypatch.setattr(loading, "multiprocessors", lambda device: 2)
+    monkeypatch.setattr(cute_sm90, "AHEAD_BYTES", 0 if ahead else 1 << 40)
+    folder = build("mla_decode", "cute_sm90", "sm_90a", make_variant("bf16_cluster2"))
+    assert 2 * layout.WINDOW < 71 < 3 * layout.WINDOW
+    found = simulated(folder, {"batch": 1, "kv_length": 64 * 70 + 5}, ["nan_padding"], "late")
+    assert found["status"] == "ok", found["reason"]
+
+
 @pytest.fixture(scope="module")
 def met():
     """The build in which pieces meet."""

@@ -138,13 +138,13 @@ MUTANTS = {
     ),
     "MLA on Hopper: mbarriers are not fenced": Mutant(SM90, At(INIT), MADE),
     "MLA on Hopper: a CTA leaves before its peer has arrived": Mutant(
-        SM90, At(WAIT, PASSED, code="KV_EMPTY + slot_half, phase"), "nothing makes CTA 1 wait for that before it exits", 1
+        SM90, At(WAIT, PASSED, nth=2), "nothing makes CTA [01] wait for that before it exits", None
     ),
     "MLA on Hopper: page numbers past the cache": Mutant(
         SM90,
         At(r"ld\.(\S+)\s+(%r\d+),([^;]*);", r"ld.\1 \2,\3; add.s32 \2, \2, 1000000;", "numbers = page_table"),
         "its index 1000000 is none of the",
-        40,
+        60,
     ),
     "MLA on Hopper: stages are not released": Mutant(
         SM90, At(ARRIVE, code="mbarrier_arrive(bar"), "nobody has ever arrived there.*has to release it there", None
