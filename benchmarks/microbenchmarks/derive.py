@@ -191,6 +191,12 @@ def local_store(results: Results) -> float:
     return statistics.mean(moved) / 2
 
 
+def neighbours(results: Results, ctas: int) -> float:
+    """Bytes a cycle of TMA that each of so many CTAs gets from L2 which the card puts where it likes."""
+    wanted = {"box_bytes": 16384, "boxes_in_flight": 8, "row_pitch_bytes": 2048}
+    return results.value("TMA along long rows", ctas=ctas, **wanted)
+
+
 def shared_gain(results: Results, ctas: int) -> float:
     alone, several = (
         results.value("TMA from L2, the same bytes for several", ctas_that_fetch_the_same=n, box_bytes=32768)
@@ -214,12 +220,6 @@ def lone_graph(results: Results, threads: int = 128, **more: Any) -> float:
     """Between two events around a graph behind the flush; one launch of one CTA unless something else is said."""
     wanted = {"flush": "memset", "kernel": "nothing", "through": "graph", "ctas": 1, "launches": 1} | more
     return results.value("events around a lone graph", threads=threads, **wanted)
-
-
-def lone_launch(results: Results) -> float:
-    """That of a launch through the stream, and what one in a graph took longer on the same host: hosts differ more."""
-    launched = results.value("events around a lone launch", flush="memset", ctas=1, parameter_bytes=0)
-    return launched + lone_graph(results) - lone_graph(results, through="stream")
 
 
 def graph_gap(results: Results) -> float:
@@ -419,6 +419,13 @@ DERIVATIONS: dict[str, Derivation] = {
     "dram_write_gb_per_s": Derivation(
         "st.global.v4 over 4 GiB, all SMs", lambda r: r.sweep("st_16", "DRAM", sms="all")["also"]["gb_per_s"]
     ),
+    **{
+        f"l2_bytes_per_cycle_of_{n}": Derivation(
+            f"TMA along long rows, boxes of 16 KiB, 8 in flight, a grid of {n} CTAs, the slowest of them",
+            lambda r, n=n: neighbours(r, n),
+        )
+        for n in (8, 32, 64)
+    },
     "local_latency": Derivation(
         "a chain of loads of local memory from L1",
         lambda r: r.value("local memory latency", what="a chain of loads", threads=32),
@@ -511,8 +518,8 @@ DERIVATIONS: dict[str, Derivation] = {
         launch_map,
     ),
     "launch_lone_us": Derivation(
-        "events around a lone launch behind a flush, 1 CTA that does nothing, and what a graph of it adds",
-        lone_launch,
+        "events around a lone graph behind a flush, 1 CTA that does nothing; another host's share may be 1.8 more",
+        lone_graph,
     ),
     "launch_lone_full_us": Derivation(
         "events around a lone graph behind a flush, 132 CTAs of 384 threads and 200 KB against 1 CTA",

@@ -98,6 +98,9 @@ class Figures:
     load_bytes_per_cycle: float
     store_bytes_per_cycle: float
     l2_gb_per_s: float
+    l2_bytes_per_cycle_of_8: float
+    l2_bytes_per_cycle_of_32: float
+    l2_bytes_per_cycle_of_64: float
     l2_shared_gain: float
     l2_write_gb_per_s: float
     l2_copy_gb_per_s: float

@@ -89,7 +89,7 @@ class Engines:
         cluster, origin = self.cluster, task.origin
         in_l1 = "ca" in cluster.program.instructions[origin.at].parts
         sm, allocation = cluster.sms[origin.cta.rank], self._allocation(task.moves[0].source)
-        return cluster.simulation.memory.load(sm, allocation, lines, task.size * len(task.moves), at, in_l1)
+        return cluster.simulation.memory.load(sm, allocation, lines, task.size * len(task.moves), at, in_l1)[0]
 
     def _remote_store(self, task: cp_async.RemoteStore, pipe: Pipe, at: float) -> float:
         sm = self.cluster.sms[task.origin.cta.rank]

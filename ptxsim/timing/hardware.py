@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..warp import RUNNING
 from .device import Figures
@@ -135,6 +135,13 @@ class SM:
         self.tensor_busy = 0.0  # cycles in which all tensor cores worked, for wgmma counted in quarters
 
 
+class Found(NamedTuple):
+    """Cycles from the beginning of a block to a result, and from its issue where nothing else is under way."""
+
+    cycles: float
+    least: float
+
+
 @dataclass(slots=True)
 class WarpClock:
     """Where a warp is in time: its clock, its scoreboards, and when its PTX registers are ready."""
@@ -169,12 +176,13 @@ class WarpClock:
         self.fragment = min(ready, key=lambda x: x.pc)
         return self.fragment
 
-    def walk(self, ops: tuple[Op, ...], done: dict[int, float], passes: dict[int, float]) -> None:
+    def walk(self, ops: tuple[Op, ...], done: dict[int, Found], passes: dict[int, float]) -> None:
         """Issue instructions in order.
 
-        `done` has, per PTX line, cycles from issue to result that the memory system has found for its accesses, and
-        `passes` those that it takes through the banks of shared memory.
+        `done` has, per PTX line, what the memory system has found for its accesses, all of which were asked for at the
+        beginning; `passes` has the cycles that it takes through the banks of shared memory.
         """
+        begun = self.time
         t, boards, scheduler, pipes = self.time, self.boards, self.scheduler, self.scheduler.pipes
         ready, issue = self.ready, scheduler.issue
         issued, cycle = issue.following, issue.cycles
@@ -205,7 +213,8 @@ class WarpClock:
                 if slot is not None:
                     end, t = self.sm.local.access(self.place, slot, t)
                 elif line in done and unit in _BY_MEMORY:
-                    end = t + done[line]
+                    cycles, least = done[line]
+                    end = max(begun + cycles, t + least)
                 if unit == "shared" and line in passes:
                     late = self._through_banks(t, passes[line])
                     end += late

@@ -95,6 +95,15 @@ def displaced(allocated: float, f: Figures) -> float:
     return f.flush_dirty_share * ((1.0 - math.exp(-ratio)) / ratio if ratio > 1e-6 else 1.0)
 
 
+def of_its_neighbours(active: int, f: Figures) -> float:
+    """Bytes a cycle that L2 gives each of so many SMs at most, which share the ways of their GPCs to it.
+
+    What was measured for grids of 8, 32 and 64 CTAs. One SM alone has what it can take.
+    """
+    rates = (f.tma_bytes_per_cycle, f.l2_bytes_per_cycle_of_8, f.l2_bytes_per_cycle_of_32, f.l2_bytes_per_cycle_of_64)
+    return float(np.interp(math.log2(max(active, 1)), (0.0, 3.0, 5.0, 6.0), rates))
+
+
 class Queue(Server):
     """A server of copies by TMA and of others, in order; of the boxes that stand before them others wait for `ahead`.
 
@@ -159,6 +168,8 @@ class MemorySystem:
         for server, whole in zip((self.l2, self.l2_writes, self.dram), self._whole, strict=True):
             server.rate = whole * simulated / max(active, simulated)
             server.ahead = simulated * self.figures.tma_ahead_bytes
+        near = simulated * of_its_neighbours(max(active, simulated), self.figures)
+        self.l2.rate = min(self.l2.rate, near)
         self.l2.saved = self.l2_writes.saved = simulated * self.figures.l2_ahead_bytes
 
     def read(self, allocation: int, size: float, at: float, by_tma: bool = False) -> tuple[float, bool]:
@@ -202,21 +213,26 @@ class MemorySystem:
             self.dram.take(back * self._dram_write_cost, at)
 
     # what SMs do
-    def load(self, sm: SM, allocation: int, lines: Lines, asked: float, at: float, in_l1: bool = True) -> float:
-        """An ordinary load of a warp of `asked` bytes, through L1 or past it; returns when its data are there."""
+    def load(
+        self, sm: SM, allocation: int, lines: Lines, asked: float, at: float, in_l1: bool = True
+    ) -> tuple[float, float]:
+        """An ordinary load of a warp of `asked` bytes, through L1 or past it.
+
+        Returns when its data are there, and the cycles it takes where nothing else is under way.
+        """
         f = self.figures
         missing, there = sm.l1.look(lines) if in_l1 else (lines, 0.0)
         cycles = max(asked / f.l1_bytes_per_cycle, len(lines) / LINES_PER_CYCLE)
         end = max(sm.l1_cycles.take(cycles, at) + f.l1_latency, there)
         if not missing:
-            return end
-        fetched = self._fetch(sm, allocation, missing, at)
+            return end, f.l1_latency
+        fetched, latency = self._fetch(sm, allocation, missing, at)
         if in_l1:
             sm.l1.fill(missing, fetched)
-        return max(end, fetched)
+        return max(end, fetched), latency
 
-    def _fetch(self, sm: SM, allocation: int, lines: Lines, at: float) -> float:
-        """When sectors that L1 does not have come from L2 or DRAM; an SM can have only so many under way."""
+    def _fetch(self, sm: SM, allocation: int, lines: Lines, at: float) -> tuple[float, float]:
+        """When sectors that L1 does not have come from L2 or DRAM, with the latency; an SM has only so many under way."""
         f, wanted, start = self.figures, bytes_of(lines), at
         while sm.under_way and (sm.under_way[0][0] <= start or sm.under_way_bytes + wanted > f.load_outstanding_bytes):
             done, size = sm.under_way.popleft()
@@ -226,10 +242,11 @@ class MemorySystem:
         end, missed = self.read(allocation, wanted - again, start) if wanted > again else (start, False)
         if again:
             end = max(end, self.l2.take(again, start))
-        end = max(end, sm.loads.take(wanted, start)) + (f.dram_latency if missed else f.l2_latency)
+        latency = f.dram_latency if missed else f.l2_latency
+        end = max(end, sm.loads.take(wanted, start)) + latency
         sm.under_way.append((end, wanted))
         sm.under_way_bytes += wanted
-        return end
+        return end, latency
 
     def store(self, sm: SM, allocation: int, lines: Lines, size: float, at: float) -> float:
         """An ordinary store of a warp of `size` bytes; returns when L2 has it.

@@ -14,7 +14,7 @@ from ..program import Block
 from ..warp import PARTED, RUNNING, WAITING, Fragment
 from ..work import Pipe, Task
 from .engines import Engines, skip
-from .hardware import SM, WarpClock
+from .hardware import SM, Found, WarpClock
 from .l1_cache import Lines
 from .timed_program import ACQUIRE
 from .watcher import Both, Watcher
@@ -40,7 +40,7 @@ class TimedCluster(Cluster):
         self.posted: list[tuple[Pipe, Task]] = []
         self.finish: dict[Task, float] = {}
         self.visible: dict[MBarrier, float] = {}  # when the latest phase of a barrier can be seen
-        self.latencies: dict[int, float] = {}  # of the block's accesses, by PTX line
+        self.latencies: dict[int, Found] = {}  # of the block's accesses, by PTX line
         self.passes: dict[int, float] = {}
         super().__init__(simulation.machine, indices, place.registers)
         watcher = Watcher(self)
@@ -84,6 +84,8 @@ class TimedCluster(Cluster):
                 self.begin_task(pipe, task, self.now)
             self.posted.clear()
             self._special(clock, program.instructions[block.first])
+            if index in program.afterwards:
+                clock.walk(program.afterwards[index], {}, {})
         elif following != -2:
             clock.walk(ops, self.latencies, self.passes)
         if slow := simulation.machine.slow[index]:
@@ -229,10 +231,16 @@ class TimedCluster(Cluster):
             return
         if access.atomic:
             sm.l1.drop(lines)
-        end = memory.load(sm, allocation.address, lines, asked, self.now, in_l1=not access.ordered)
+        end, least = memory.load(sm, allocation.address, lines, asked, self.now, in_l1=not access.ordered)
         if access.atomic:
-            end += self.figures.atomic_cycles * len(offsets)
-        self.latencies[ins.line] = max(self.latencies.get(ins.line, 0.0), end - self.now)
+            atomic = self.figures.atomic_cycles * len(offsets)
+            end, least = end + atomic, least + atomic
+        self._found(ins.line, end, least)
+
+    def _found(self, line: int, end: float, least: float) -> None:
+        """When an access of this block has its result; of several of one line the last one counts."""
+        before = self.latencies.get(line, _NOTHING)
+        self.latencies[line] = Found(max(before.cycles, end - self.now), max(before.least, least))
 
     def touched_shared(self, target: CTA, f: Fragment, offsets: np.ndarray, access: Access) -> None:
         ins = self.program.instructions[access.at]
@@ -241,18 +249,19 @@ class TimedCluster(Cluster):
             passes /= 2  # transposed ones come in halves of a word
         if target is not f.cta:
             end = self.sms[f.cta.rank].network.take(access.size * len(offsets), self.now) + self.figures.dsm_latency
-            self.latencies[line] = max(self.latencies.get(line, 0.0), end - self.now)
+            self._found(line, end, self.figures.dsm_latency)
             self.drained = max(self.drained, end)
         else:
             self.passes[line] = self.passes.get(line, 0) + passes
         if access.atomic:
-            self.latencies[line] = self.figures.shared_atomic_latency + passes
+            cycles = self.figures.shared_atomic_latency + passes
+            self.latencies[line] = Found(cycles, cycles)
 
     def touched_tensor_memory(self, f: Fragment, at: int, warp: int, size: int, write: bool) -> None:
         clock, line = self.clock_of(f), self.program.instructions[at].line
         port = clock.scheduler.tensor_memory_stores if write else clock.scheduler.tensor_memory_loads
         end = port.take(size, self.now) + self.figures.tmem_load_latency
-        self.latencies[line] = end - self.now
+        self.latencies[line] = Found(end - self.now, self.figures.tmem_load_latency)
         if write:
             clock.stored = max(clock.stored, end)
         else:
@@ -263,6 +272,7 @@ class TimedCluster(Cluster):
         self.waited = max(self.waited, clock.stored if stores else clock.loaded)
 
 
+_NOTHING = Found(0.0, 0.0)
 _MOST_WARPS = 32  # of a CTA
 _STORE_BUFFER = 8192.0  # bytes of ordinary stores that may be on their way before a warp has to wait
 

@@ -31,9 +31,22 @@ class TimedProgram(Program):
         self.code = code
         self.costs: list[tuple[Op, ...]] = block_costs(self, code, figures)
         self.asynchronous = [self._acts(self.instructions[b.first]) for b in self.blocks]
+        self.afterwards: dict[int, tuple[Op, ...]] = {}  # block → what its warp issues when its product is done
+        if code is not None and code.one_product_at_a_time:
+            self._put_off()
 
     def stands_alone(self, ins: Instruction) -> bool:
         return super().stands_alone(ins) or self._acts(ins)
+
+    def _put_off(self) -> None:
+        """Where ptxas waits for each product, what it has put behind one is issued after that, not before.
+
+        Mostly that is the storing of registers that have no place.
+        """
+        for index, ops in enumerate(self.costs):
+            if self.instructions[self.blocks[index].first].base == "wgmma":
+                upto = 1 + max((n for n, op in enumerate(ops) if op.unit == "product"), default=len(ops))
+                self.costs[index], self.afterwards[index] = ops[:upto], ops[upto:]
 
     @staticmethod
     def _acts(ins: Instruction) -> bool:

@@ -11,6 +11,8 @@ from benchmarks.microbenchmarks.reading import Benchmark, Reading
 NAME = "local_memory"
 KIB = 1024
 PLACE_BYTES = 1024  # local memory of a thread, of which a benchmark uses a part
+FAR_BYTES = 8192  # the same of kernels whose threads have more of it together than L2 holds
+SOME_SMS = (1, 12, 24, 48, 66, 96)  # of which each has a CTA, where others have none
 ROUND_BYTES = 64  # that a thread loads or stores in a round of a loop
 CHASE_UNROLL = 16
 REGISTERS = 64  # of a thread, where registers are spilled
@@ -80,6 +82,11 @@ def _both(width: int) -> str:
     return timed(f"local_both_{width}", body, setup=PLACE, after=READ_BACK)
 
 
+def _far(text: str) -> str:
+    """A kernel with more local memory."""
+    return text.replace("local_", "local_far_", 1).replace(f"place[{PLACE_BYTES}]", f"place[{FAR_BYTES}]")
+
+
 def _spilling(values: int) -> str:
     """More values than there are registers for: ptxas spills some of them and loads each of these once a round.
 
@@ -108,6 +115,7 @@ def _there_and_back() -> str:
 
 def kernels() -> list[str]:
     moved = [make(width) for make in (_load, _store, _both) for width in WIDTHS]
+    moved += [_far(_store(4)), _far(_both(4))]
     return [*moved, *(_spilling(values) for values in SPILLED), _chain(), _there_and_back()]
 
 
@@ -120,33 +128,36 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _bandwidth(
-    kind: str, width: int, used: int, threads: int, shared_kib: int = 0, everywhere: bool = True
+    kind: str, width: int, used: int, threads: int, shared_kib: int = 0, sms: int | None = None
 ) -> Benchmark:
-    """Bytes a cycle of an SM with one CTA; `used` bytes of each thread's local memory are gone over again and again."""
+    """Bytes a cycle of an SM with one CTA; `used` bytes of each thread's local memory are gone over again and again.
+
+    `sms`: how many have a CTA (None: all).
+    """
 
     def measure(card: Card) -> Reading:
-        grid = card.processors if everywhere else 1
+        grid = sms or card.processors
         shape = Shape(grid, threads, shared_kib * KIB)
         arguments = Arguments(c=used - 1, d=used // 2)
         per_round = threads * ROUND_BYTES
-        kernel = f"local_{kind}_{width}"
+        kernel = f"local_{'far_' if used > PLACE_BYTES else ''}{kind}_{width}"
         return card.slope(kernel, shape, arguments, TIMES, per_round, card_bytes=per_round * grid, rate=True)
 
     parameters = {"what": KINDS[kind], "bytes_a_lane": width, "bytes_in_use_of_a_thread": used, "threads": threads}
-    parameters |= {"shared_kib": shared_kib, "sms": "all" if everywhere else 1}
+    parameters |= {"shared_kib": shared_kib, "sms": sms or "all"}
     return Benchmark("local memory bandwidth", parameters, "bytes per cycle of an SM", measure)
 
 
-def _spills(values: int, threads: int, shared_kib: int, everywhere: bool = True) -> Benchmark:
+def _spills(values: int, threads: int, shared_kib: int, sms: int | None = None) -> Benchmark:
     def measure(card: Card) -> Reading:
-        grid = card.processors if everywhere else 1
+        grid = sms or card.processors
         shape = Shape(grid, threads, shared_kib * KIB)
         moved = 2 * 4 * SPILLED[values] * threads
         name = f"spilling_{values}"
         return card.slope(name, shape, Arguments(d=3, e=5), TIMES, moved, card_bytes=moved * grid, rate=True)
 
     parameters = {"values": values, "registers": REGISTERS, "spilled": SPILLED[values], "threads": threads}
-    parameters |= {"shared_kib": shared_kib, "sms": "all" if everywhere else 1}
+    parameters |= {"shared_kib": shared_kib, "sms": sms or "all"}
     return Benchmark("registers spilled by ptxas", parameters, "bytes per cycle of an SM", measure)
 
 
@@ -164,7 +175,7 @@ def benchmarks() -> Iterator[Benchmark]:
         for threads in (128, 256, 384):
             for shared_kib in (0, 220):
                 yield _spills(values, threads, shared_kib)
-        yield _spills(values, 128, 220, everywhere=False)
+        yield _spills(values, 128, 220, sms=1)
     yield _latency("local_chain", "a chain of loads", 64)
     yield _latency("local_chain", "a chain of loads", 1024, 256, 220)  # 256 KiB where L1 has 28
     yield _latency("local_again", "a store and its load", 64)
@@ -172,13 +183,24 @@ def benchmarks() -> Iterator[Benchmark]:
         for width in WIDTHS:
             for threads in (128, 512):
                 yield _bandwidth(kind, width, 64, threads)
-            yield _bandwidth(kind, width, 64, 512, everywhere=False)
+            yield _bandwidth(kind, width, 64, 512, sms=1)
     for kind in KINDS:
         for shared_kib in (0, 96, 160, 220):  # what an SM has for L1 is 256 KiB less the next larger carve-out
             for used in (64, 128, 256, 512, 1024):
                 yield _bandwidth(kind, 4, used, 256, shared_kib)
         for used in (256, 512, 1024):
             yield _bandwidth(kind, 16, used, 256, 220)
-        yield _bandwidth(kind, 4, 1024, 256, 220, everywhere=False)
+        yield _bandwidth(kind, 4, 1024, 256, 220, sms=1)
         for threads in (64, 128, 384):  # the same way, by warps
             yield _bandwidth(kind, 4, 1024, threads, 220)
+    for sms in SOME_SMS:
+        for values in SPILLED:
+            yield _spills(values, 256, 220, sms)
+        yield _spills(128, 256, 0, sms)
+        for kind in KINDS:
+            if sms > 1:
+                yield _bandwidth(kind, 4, 1024, 256, 220, sms)
+    for used in (2048, 4096, 8192):  # 69, 138 and 277 MB
+        for kind in ("st", "both"):
+            yield _bandwidth(kind, 4, used, 256, 220)
+            yield _bandwidth(kind, 4, used, 256, 220, sms=48)

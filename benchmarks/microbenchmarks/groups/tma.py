@@ -277,6 +277,48 @@ def _bandwidth(setting: Setting) -> Benchmark:
     return Benchmark("TMA", setting.parameters(), "bytes per cycle of an SM", measure)
 
 
+def _tall(box: int, slots: int, ctas: int, pitch: int, lowest: bool = False) -> Benchmark:
+    """Boxes of a matrix whose rows are longer than a box's, each CTA along its own rows.
+
+    It is what products of a few rows do whose other matrix is in L2. The CTAs are on SMs as the card gives them, or on
+    those of the `lowest` numbers. With rows of 128 bytes each CTA goes over 128 KiB that lie together.
+    """
+
+    def measure(card: Card) -> Reading:
+        columns, rows = pitch // 2, box // ROW_BYTES
+        own = rows if pitch > ROW_BYTES else RESIDENT_ROWS
+        passes = own // rows * columns // (ROW_BYTES // 2)
+        of_all = card.tensor_map(card.buffer("large", LARGE), columns, LARGE // pitch, rows)
+        arguments = Arguments(a=columns, b=ctas if lowest else 0, c=box, d=slots, e=own, tensor_map=of_all)
+        times, shape = (2 * passes, 8 * passes), Shape(card.processors if lowest else ctas, 32, SHARED)
+        card.run("ring_tensor", shape, arguments, passes)
+        pairs = [tuple(card.run("ring_tensor", shape, arguments, count) for count in times) for _ in range(5)]
+        reading = _by_global_timer(pairs, times, box * ctas, ctas)
+        cycles = sorted((many.cycles - few.cycles) / (times[1] - times[0]) for few, many in pairs)
+        reading.also["cycles_per_box"] = cycles[len(cycles) // 2]
+        return reading
+
+    parameters = {"box_bytes": box, "boxes_in_flight": slots, "ctas": ctas, "row_pitch_bytes": pitch}
+    parameters |= {"sms": "lowest" if lowest else "any"}
+    return Benchmark("TMA along long rows", parameters, "bytes per cycle of an SM", measure)
+
+
+def _outside(rows: int, inside: int, wide: int, ctas: int = 1) -> Benchmark:
+    """Boxes of which only the first rows are inside of the matrix: those outside are filled with zeros."""
+
+    def measure(card: Card) -> Reading:
+        columns, box, slots = 4096, rows * wide, 8
+        of_all = card.tensor_map(card.buffer("large", LARGE), columns, inside, rows, wide // 2)
+        arguments = Arguments(a=columns, c=box, d=slots, e=1, tensor_map=of_all)
+        shape, times = Shape(ctas, 32, SHARED), (256, 1024)
+        pairs = [tuple(card.run("ring_tensor", shape, arguments, count) for count in times) for _ in range(5)]
+        values = sorted((many.cycles - few.cycles) / (times[1] - times[0]) for few, many in pairs)
+        return Reading(values[2], values[0], values[-1], len(values), pairs[0][1].clock_mhz)
+
+    parameters = {"rows": rows, "rows_inside": inside, "row_bytes": wide, "boxes_in_flight": 8, "ctas": ctas}
+    return Benchmark("TMA, boxes partly outside", parameters, "cycles per box", measure)
+
+
 def settings() -> Iterator[Setting]:
     kib = 1024
     for dram in (False, True):
@@ -314,3 +356,15 @@ def settings() -> Iterator[Setting]:
 def benchmarks() -> Iterator[Benchmark]:
     for setting in settings():
         yield _bandwidth(setting)
+    for box, slots in ((8192, 8), (16384, 8), (16384, 2)):
+        for ctas in (1, 8, 32, 64):
+            for pitch in (128, 2048, 6144, 12288):
+                yield _tall(box, slots, ctas, pitch)
+    for ctas in (8, 32, 64):
+        for pitch in (128, 2048, 6144):
+            yield _tall(16384, 8, ctas, pitch, lowest=True)
+    for rows, wide in ((128, 128), (128, 64), (256, 64), (64, 128)):
+        for inside in (rows, rows // 2, rows // 4, 8):
+            yield _outside(rows, inside, wide)
+    yield _outside(128, 32, 128, 8)
+    yield _outside(128, 128, 128, 8)

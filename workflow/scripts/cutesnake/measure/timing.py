@@ -4,6 +4,7 @@ What is timed is a CUDA graph that holds the whole operator, captured from the s
 of its kernel nodes proves that the launches are on the timed stream. Host time to enqueue launches is thereby left out.
 
 - cold: NVBench's isolated samples, L2 flushed before each; throttled samples are discarded by NVBench and counted.
+- lone: the same of a kernel that does nothing, which the host has a part in; a prediction of cold samples takes it.
 - hot: NVBench's batches of a graph that holds `calls_per_graph` operators one after the other, per call.
 - burst: a few replays of that graph before anything else has run, so before power or heat can hold the card back: what
   a short benchmark reports. The other figures are of a card that works on and on.
@@ -32,6 +33,7 @@ from cutesnake.contract import Cost, Runner
 from cutesnake.measure import checker
 from cutesnake.measure.case import Case
 from cutesnake.measure.clock import Span, Stamper
+from cutesnake.measure.lone import Nothing
 from cutesnake.measure.plan_time import time_plan
 from cutesnake.measure.replay import Replays, calls_per_graph, capture, kernel_nodes, replay
 from cutesnake.measure.telemetry import Telemetry
@@ -53,6 +55,7 @@ BURST_REPLAYS = 7
 THROTTLED = "throttled below threshold"  # what NVBench logs of a sample that it discards
 HOT_SECONDS = 0.2
 MINIMUM_SECONDS = 0.1  # of device time in cold samples
+LONE_SAMPLES = 200  # some 15 ms
 STAMP_MICROSECONDS = 10_000.0  # of hot work between two stamps of the clock, which then cost 0.02 % of it
 TIMING_SLACK = 1.02  # clocks may exceed the boost clock that data-sheet peaks are stated at by about this
 
@@ -95,7 +98,7 @@ def _samples(runner: Any, single: Any, stream: Any, stamper: Stamper, settings: 
     burst = replay(hot, stream, calls, BURST_REPLAYS, stamper)
     hot_clock = HotClock(stamper.span(), burst.us * calls)
     with Telemetry() as telemetry:
-        measured = run_nvbench(single, hot, settings, hot_clock)
+        measured = run_nvbench(single, hot, capture(Nothing(), stream, 1), settings, hot_clock)
         more = calls + max(1, calls // 2)
         second = replay(capture(runner, stream, more), stream, more, REPLAYS, stamper)
     return {
@@ -162,11 +165,11 @@ def require_kernels(found: int, runner: Runner) -> None:
         )
 
 
-def run_nvbench(single: Any, hot: Any, settings: Any, hot_clock: HotClock) -> dict[str, Any]:
-    """NVBench's summaries of the benchmarks `cold` (one call) and `hot` (batches of the larger graph).
+def run_nvbench(single: Any, hot: Any, nothing: Any, settings: Any, hot_clock: HotClock) -> dict[str, Any]:
+    """NVBench's summaries of the benchmarks `cold` (a call), `hot` (batches of the larger graph), `lone` (nothing).
 
     NVBench runs once per process; `hot_clock` is called before every hot launch. Returns {"cold": {tag: value}, "hot":
-    {…}, "log": its output}.
+    {…}, "lone": {…}, "log": its output}.
     """
     import cuda.bench as bench
     from cuda.bindings import driver
@@ -186,6 +189,7 @@ def run_nvbench(single: Any, hot: Any, settings: Any, hot_clock: HotClock) -> di
 
     register("cold", single, False)
     register("hot", hot, True, hot_clock)
+    register("lone", nothing, False)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "nvbench.json"
         with _captured_stdout(Path(folder) / "log") as log:
@@ -201,7 +205,9 @@ def nvbench_arguments(report: Path, settings: Any) -> list[str]:
     # The isolated part of `hot` is not used: let it end at once.
     hot = ["--min-samples", "1", "--min-time", "0.000001", "--max-noise", "100000", "--timeout", timeout]
     hot += ["--batch-target-time", str(HOT_SECONDS)]
-    return ["--json", str(report), "--devices", "0", "--benchmark", "cold", *cold, "--benchmark", "hot", *hot]
+    lone = ["--min-samples", str(LONE_SAMPLES), "--min-time", "0.000001", "--max-noise", "100000", "--timeout", timeout]
+    named = ["--benchmark", "cold", *cold, "--benchmark", "hot", *hot, "--benchmark", "lone", *lone]
+    return ["--json", str(report), "--devices", "0", *named]
 
 
 @contextlib.contextmanager
@@ -244,6 +250,7 @@ def summary(measured: dict[str, Any], calls: int, second: Replays) -> dict[str, 
         )
     gpu = {part: cold[f"nv/cold/time/gpu/{part}"] * 1e6 for part in ("min", "q1", "median", "q3", "max")}
     hot_us = hot["nv/batch/time/gpu/mean"] * 1e6 / calls
+    lone = measured["lone"].get("nv/cold/time/gpu/median")
     return {
         "cold_us": gpu["median"],
         "cold_min_us": gpu["min"],
@@ -251,6 +258,7 @@ def summary(measured: dict[str, Any], calls: int, second: Replays) -> dict[str, 
         "spread_percent": 100 * (gpu["q3"] - gpu["q1"]) / gpu["median"],
         "samples": int(cold["nv/cold/sample_size"]),
         "throttled_samples": throttled,
+        "lone_us": None if lone is None else lone * 1e6,
         "hot_us": hot_us,
         "hot_samples": int(hot["nv/batch/sample_size"]) * calls,
         "second_source_us": second.us,
