@@ -160,10 +160,10 @@ def test_an_unknown_device_has_no_peak_to_hold_against():
     assert timing.impossible(Cost(10**15, 1, 1), "bf16", row(), None) is None
 
 
-def test_nvbench_is_told_one_device_and_both_benchmarks(tmp_path):
+def test_nvbench_is_told_one_device_and_its_benchmarks(tmp_path):
     words = timing.nvbench_arguments(tmp_path / "r.json", SETTINGS)
     assert words[words.index("--devices") + 1] == "0"
-    assert [words[i + 1] for i, word in enumerate(words) if word == "--benchmark"] == ["cold", "hot"]
+    assert [words[i + 1] for i, word in enumerate(words) if word == "--benchmark"] == ["cold", "hot", "lone"]
     assert words[words.index("--max-noise") + 1] == "0.5"
 
 

@@ -37,6 +37,7 @@ class Measured:
     """One recorded figure: how long a call took, warm or cold, at which SM clock (MHz).
 
     `calls_per_graph` is how many warm calls stood in each of the graphs that were replayed; None where there were none.
+    `lone_us` is what a lone launch of nothing took on the same host, of a cold figure; None where nobody measured it.
     """
 
     device: str
@@ -44,6 +45,7 @@ class Measured:
     microseconds: float
     clock_mhz: float
     calls_per_graph: int | None = None
+    lone_us: float | None = None
 
 
 @dataclass(frozen=True)
@@ -130,8 +132,10 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
                 origins.setdefault(key, set()).add(Origin(made.get("commit"), made.get("machine_code")))
                 for kind, (time, clock) in KINDS.items():
                     if row["metrics"].get(clock):
-                        calls = row["metrics"].get("calls_per_graph") if kind == "warm" else None
-                        entry[1].append(Measured(device, kind, row["metrics"][time], row["metrics"][clock], calls))
+                        metrics = row["metrics"]
+                        calls = metrics.get("calls_per_graph") if kind == "warm" else None
+                        lone = metrics.get("lone_us") if kind == "cold" else None
+                        entry[1].append(Measured(device, kind, metrics[time], metrics[clock], calls, lone))
     return [
         Recorded(
             case["operator"],

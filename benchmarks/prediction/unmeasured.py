@@ -12,7 +12,9 @@ each kernel in its first variant, least work first. With --cases they are those 
 
 The clock that the card will choose is not known: each case is predicted at two, and once it is measured the time at the
 clock of its samples follows from both (cycles and bytes a second: a + b / clock). How many calls will stand in a graph
-is not known either: warm rows have what lies between two graphs as `graph_us`, and the calls of a graph share it.
+is not known either: warm rows have what lies between two graphs as `graph_us`, and the calls of a graph share it. Nor
+is the host: cold rows have as `lone_us` what the card's table takes a lone launch of nothing for, in whose place comes
+what the timing stage has measured of one on the host beside the case.
 """
 
 from __future__ import annotations
@@ -104,12 +106,16 @@ def swept(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
 
 
 def listed(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
-    """Cases that draw.py has drawn and that were built, in its order, for every card."""
+    """Cases that draw.py has drawn and that were built, those of least work first, for every card."""
+    found = []
     for drawn in json.loads(path.read_text()):
         dsl = load_kernel(drawn["operator"], drawn["kernel"]).DSL
         case = Recorded(**drawn, target=TARGET, measured=(), dsl=dsl)
         if (case.folder(results) / "build.json").exists():
-            yield case, list(CARDS.values())
+            workload = load_operator(case.operator).Workload(**case.parameters)
+            found.append((load_operator(case.operator).cost(workload).flops, case))
+    for _, case in sorted(found, key=lambda entry: entry[0]):
+        yield case, list(CARDS.values())
 
 
 def rows(case: Recorded, cards: list[str], results: Path) -> Iterator[dict[str, Any]]:
@@ -120,8 +126,8 @@ def rows(case: Recorded, cards: list[str], results: Path) -> Iterator[dict[str, 
         for kind in KINDS:
             names = (card, case.operator, case.kernel, case.variant["id"], case.workload, kind)
             row: dict[str, Any] = dict(zip(NAMES, names, strict=True)) | {"error": error, "predicted": {}}
-            if kind == "warm":
-                row["graph_us"] = DeviceModel.load(card).figures.launch_graph_us
+            figures = DeviceModel.load(card).figures
+            row |= {"graph_us": figures.launch_graph_us} if kind == "warm" else {"lone_us": figures.launch_lone_us}
             for clock in CLOCKS_MHZ if error is None else ():
                 found = predicted(captured, Measured(card, kind, 0.0, clock), surveys)
                 if found.get("error"):
@@ -155,6 +161,8 @@ def held_against(predictions: list[dict[str, Any]], sets: Path) -> Iterator[dict
         found = at_clock(row["predicted"], figure.clock_mhz) if row["predicted"] else None
         if found is not None and figure.calls_per_graph:
             found += row.get("graph_us", 0.0) / figure.calls_per_graph
+        if found is not None and figure.lone_us and "lone_us" in row:
+            found += figure.lone_us - row["lone_us"]
         yield {name: row[name] for name in NAMES} | {
             "sm_clock_mhz": round(figure.clock_mhz),
             "measured_us": round(figure.microseconds, 3),

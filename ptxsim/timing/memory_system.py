@@ -160,14 +160,15 @@ class MemorySystem:
     def local_rates(self, simulated: int) -> tuple[float, float, float]:
         """Bytes a cycle of local memory that L2 gives and takes of one of the simulated SMs, and how many bytes read
         one that is written counts for."""
-        read, f = self.l2.rate / simulated, self.figures
-        return read, read * f.local_store_gb_per_s / f.l2_gb_per_s, self._l2_write_cost
+        f = self.figures
+        return self.l2.rate / simulated, self._even * f.local_store_gb_per_s / f.l2_gb_per_s, self._l2_write_cost
 
     def share(self, simulated: int, active: int) -> None:
         """From now on so many SMs are at work, `simulated` of them simulated."""
         for server, whole in zip((self.l2, self.l2_writes, self.dram), self._whole, strict=True):
             server.rate = whole * simulated / max(active, simulated)
             server.ahead = simulated * self.figures.tma_ahead_bytes
+        self._even = self.l2.rate / simulated
         near = simulated * of_its_neighbours(max(active, simulated), self.figures)
         self.l2.rate = min(self.l2.rate, near)
         self.l2.saved = self.l2_writes.saved = simulated * self.figures.l2_ahead_bytes
@@ -232,7 +233,7 @@ class MemorySystem:
         return max(end, fetched), latency
 
     def _fetch(self, sm: SM, allocation: int, lines: Lines, at: float) -> tuple[float, float]:
-        """When sectors that L1 does not have come from L2 or DRAM, with the latency; an SM has only so many under way."""
+        """When sectors that L1 lacks come from L2 or DRAM, and its latency; an SM can have only so many under way."""
         f, wanted, start = self.figures, bytes_of(lines), at
         while sm.under_way and (sm.under_way[0][0] <= start or sm.under_way_bytes + wanted > f.load_outstanding_bytes):
             done, size = sm.under_way.popleft()

@@ -28,6 +28,7 @@ def predict(
     code: Mapping[str, Path] | Path | None = None,
     surveys: dict[int, Survey] | None = None,
     calls_per_graph: int | None = None,
+    lone_us: float | None = None,
 ) -> Prediction:
     """How long a call takes that makes these launches one after the other.
 
@@ -38,7 +39,9 @@ def predict(
     these launches have to do, by the launch's `id`. It takes half of the time to find out and depends neither on the
     card nor on the cache: with one dict for several calls, between which launches and memory stay, it is done once.
     calls_per_graph: how many warm calls stand in each of the graphs that are replayed one after the other, as calls are
-    timed; they share what lies between two graphs. None: there are no such gaps.
+    timed; they share what lies between two graphs. None: there are no such gaps. lone_us: what a lone launch of a
+    kernel that does nothing takes between two events on the host that is meant, which cold calls begin with; None: what
+    the card's table has, from the host of its micro-benchmarks.
     Memory is left as it was. Raises DeviceError for a device or cubin that cannot be used, PtxError for what cannot be
     simulated, and for kernels whose clusters share out their work while they run (cluster launch control, a counter).
     """
@@ -56,17 +59,22 @@ def predict(
             if surveys is not None:
                 surveys[id(launch)] = settings[-1].survey
         timed = [time_launch(setting) for setting in settings]
-    return prediction(timed, card, clock, cache, calls_per_graph)
+    return prediction(timed, card, clock, cache, calls_per_graph, lone_us)
 
 
 def prediction(
-    timed: Sequence[Timed], card: DeviceModel, clock_mhz: float, cache: Cache, calls_per_graph: int | None = None
+    timed: Sequence[Timed],
+    card: DeviceModel,
+    clock_mhz: float,
+    cache: Cache,
+    calls_per_graph: int | None = None,
+    lone_us: float | None = None,
 ) -> Prediction:
     """The launches of a call put together."""
     spans = times([timed], card, clock_mhz, cache)
     parts = tuple(x.at(start, end, clock_mhz) for x, (start, end) in zip(timed, spans, strict=True))
     assumed = tuple(name for name in card.assumed() if any(_matters(name, x.launch) for x in timed))
-    whole = call_us(timed, card, clock_mhz, cache, calls_per_graph)
+    whole = call_us(timed, card, clock_mhz, cache, calls_per_graph, lone_us)
     return Prediction(whole, card.name, clock_mhz, parts, assumed, _notes(timed))
 
 

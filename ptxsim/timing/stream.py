@@ -76,15 +76,22 @@ def _together(timed: Timed, before: Timed, card: DeviceModel) -> bool:
 
 
 def call_us(
-    call: Sequence[Timed], card: DeviceModel, clock_mhz: float, cache: Cache, calls_per_graph: int | None = None
+    call: Sequence[Timed],
+    card: DeviceModel,
+    clock_mhz: float,
+    cache: Cache,
+    calls_per_graph: int | None = None,
+    lone_us: float | None = None,
 ) -> float:
     """Microseconds of a call: of one among many back to back (warm), or of a lone one between two events (cold).
 
-    `calls_per_graph` is how many stand in each of the graphs that follow each other; None: all in one.
+    `calls_per_graph` is how many stand in each of the graphs that follow each other; None: all in one. `lone_us` is
+    what a lone launch of nothing takes on the host; None: what the table has.
     """
     if cache == "cold":
         f, first = card.figures, call[0]
-        start = f.launch_lone_us + f.launch_lone_full_us * _filled(first, card) + descriptors(first, card)
+        lone = f.launch_lone_us if lone_us is None else lone_us
+        start = lone + f.launch_lone_full_us * _filled(first, card) + descriptors(first, card)
         return times([call], card, clock_mhz, cache)[-1][1] + start
     ends = times([call, call, call], card, clock_mhz)
     n = len(call)

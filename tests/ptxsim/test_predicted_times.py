@@ -412,7 +412,7 @@ def test_the_first_load_of_a_lone_call_comes_later_out_of_dram() -> None:
     for cache in ("warm", "cold"):
         soon, late = (cycles(load, data, card=CARD.changed(dram_first_cycles=n), cache=cache) for n in (0, 5000))
         extra[cache] = late - soon
-    assert extra == {"warm": 0, "cold": pytest.approx(5000, abs=10)}
+    assert extra == {"warm": 0, "cold": pytest.approx(5000, abs=50)}
 
 
 def test_a_branch_forward_over_code_costs_more_than_one_back() -> None:

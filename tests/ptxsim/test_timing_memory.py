@@ -162,9 +162,9 @@ def test_later_launches_of_a_lone_call_find_what_earlier_ones_left() -> None:
 def test_a_cold_load_waits_for_its_own_bytes_and_dram_works_for_those_that_go() -> None:
     sm, memory = SM(CARD.figures, 1, 65536), MemorySystem(CARD.figures, 1000, 1, 132)
     memory.misses[0] = 1.0
-    alone = memory.load(sm, 0, {0: 0b1111}, 128, 0.0)
+    alone, _ = memory.load(sm, 0, {0: 0b1111}, 128, 0.0)
     memory.displaced = 0.5
-    assert memory.load(sm, 0, {5: 0b1111}, 128, 10_000.0) == 10_000 + alone
+    assert memory.load(sm, 0, {5: 0b1111}, 128, 10_000.0)[0] == 10_000 + alone
     assert memory.traffic.dram == 128 + 128 + 64
 
 
