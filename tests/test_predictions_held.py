@@ -104,6 +104,22 @@ def test_warm_calls_share_what_lies_between_two_of_their_graphs_where_they_are_h
     assert held["predicted_us"] == round(5.0 + 2.0 / figure.calls_per_graph, 3)
 
 
+def test_cold_calls_are_held_with_what_a_lone_launch_took_on_their_host(tmp_path) -> None:
+    path = next((ROOT / "recorded" / "nvidia_h200").glob("timing-reduce.jsonl"))
+    old = next(json.loads(line) for line in path.read_text().splitlines() if '"ok"' in line and '"cutile"' in line)
+    folder = tmp_path / "nvidia_h200"
+    folder.mkdir()
+    held = []
+    for lone in (None, 3.0, 5.0):
+        old["metrics"]["lone_us"] = lone
+        (folder / "timing-one.jsonl").write_text(json.dumps(old) + "\n")
+        ((case, figure),) = [(c, f) for c in cases.recorded(tmp_path) for f in c.measured if f.kind == "cold"]
+        names = (figure.device, case.operator, case.kernel, case.variant["id"], case.workload, figure.kind)
+        given = dict(zip(unmeasured.NAMES, names, strict=True)) | {"error": None, "predicted": {"1980": 9.0}}
+        held += [row["predicted_us"] for row in unmeasured.held_against([given | {"lone_us": 3.5}], tmp_path)]
+    assert held == [9.0, 8.5, 10.5]
+
+
 def test_the_ninetieth_percentile_is_the_nearest_rank() -> None:
     assert table.percentile([float(i) for i in range(1, 11)], 0.9) == 9.0
     assert table.percentile([3.0], 0.9) == 3.0

@@ -25,12 +25,13 @@ COLD = {
     "nv/cold/time/gpu/max": 0.00027366399765014647,
     "nv/cold/sm_clock_rate/mean": 1884331660.0,
 }
+LONE = {"nv/cold/time/gpu/median": 3.4880000054836274e-06}  # of a kernel that does nothing
 HOT = {"nv/batch/sample_size": 1077.0, "nv/batch/time/gpu/mean": 0.00026052822442439936}
 IDLE = {"power_w": 307.4, "median_power_w": 300.0, "temperature_c": 53.0, "throttle_reasons": []}
 
 
 def measured(log="", cold=None):
-    return {"cold": {**COLD, **(cold or {})}, "hot": HOT, "log": log}
+    return {"cold": {**COLD, **(cold or {})}, "hot": HOT, "lone": LONE, "log": log}
 
 
 def row(second_us=260.9568119049072, calls=1, **changes):
@@ -74,6 +75,18 @@ def test_a_row_has_medians_in_microseconds():
     assert metrics["difference_percent"] == pytest.approx(0.1645, abs=1e-3)
     assert metrics["tflops"] == pytest.approx(1e11 / 267.776e-6 / 1e12, rel=1e-4)
     assert metrics["bandwidth_gb_per_s"] == pytest.approx(1.1e8 / 267.776e-6 / 1e9, rel=1e-4)
+
+
+def test_a_row_has_what_a_lone_launch_of_nothing_took_unless_nvbench_kept_no_sample_of_it():
+    assert row()["lone_us"] == pytest.approx(3.488, abs=1e-3)
+    found = timing.summary(measured() | {"lone": {}}, 1, Replays(260.0, None))
+    assert found["lone_us"] is None and found["cold_us"] == pytest.approx(267.776, abs=0.001)
+
+
+def test_a_record_from_before_lone_launches_were_timed_is_a_whole_one():
+    old = {key: value for key, value in row().items() if key != "lone_us"}
+    old |= {"kernels_per_call": 4, "calls_per_graph": 1, "measuring_seconds": 0.4, "flags": []}
+    record.check("timing", {**make_record(small_case(), old, seconds=1.0), "stage": "timing"}, "an old row")
 
 
 def test_hot_time_is_per_call_of_the_graph():

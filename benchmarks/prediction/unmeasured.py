@@ -190,6 +190,7 @@ def main() -> None:
     parser.add_argument("--sweeps", type=Path, help="a configuration whose sweeps have the workloads")
     parser.add_argument("--cases", type=Path, help="what draw.py has drawn")
     parser.add_argument("--operators", nargs="+", default=[])
+    parser.add_argument("--resume", action="store_true", help="keep what an earlier run left in OUT, a list")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     if options.against:
@@ -197,7 +198,8 @@ def main() -> None:
         return
     if options.results is None:
         parser.error("RESULTS, a folder with builds for sm_90a, or --against SETS")
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = json.loads(options.out.read_text()) if options.resume else []
+    done = {tuple(row[name] for name in NAMES[1:5]) for row in found}
     results = options.results.resolve()
     if options.sweeps:
         cases = list(swept(options.sweeps, results))
@@ -207,6 +209,8 @@ def main() -> None:
         cases = sorted(unmeasured(options.sets, results), key=lambda entry: WORKLOADS[7:] not in entry[1])
     for case, cards in cases:
         if options.operators and case.operator not in options.operators:
+            continue
+        if (case.operator, case.kernel, case.variant["id"], case.workload) in done:
             continue
         began = time.process_time()
         for row in rows(case, cards, results):

@@ -9,7 +9,7 @@ from snippets import kernel_text, run_kernel
 
 import ptxsim
 from ptxsim.timing import DeviceModel
-from ptxsim.timing.hardware import SM, Scheduler, WarpClock
+from ptxsim.timing.hardware import SM, Found, Scheduler, WarpClock
 from ptxsim.timing.launch_time import Setting, dispatched, possible, time_launch
 from ptxsim.timing.machine_code import Op
 from ptxsim.timing.memory_system import displaced
@@ -368,12 +368,15 @@ def test_calls_of_a_graph_share_what_lies_between_two_graphs() -> None:
     assert shared - alone == pytest.approx(2.0 / 8)
 
 
-def test_launches_of_a_lone_call_have_longer_gaps_than_calls_back_to_back() -> None:
+def test_a_lone_call_begins_with_its_host_s_share_and_has_longer_gaps_than_calls_back_to_back() -> None:
     card, launch = CARD.changed(**STARTS), launched(CHAIN * 100)
     one, two = (ptxsim.predict([launch] * n, card, cache="cold") for n in (1, 2))
     cycles_us = one.launches[0].cycles / 1000
     assert one.microseconds == pytest.approx(5.0 + cycles_us)
     assert two.microseconds - one.microseconds == pytest.approx(3.0 + cycles_us)
+    elsewhere = ptxsim.predict(launch, card, cache="cold", lone_us=3.5)
+    assert one.microseconds - elsewhere.microseconds == pytest.approx(5.0 - 3.5)
+    assert ptxsim.predict(launch, card, lone_us=3.5).microseconds == ptxsim.predict(launch, card).microseconds
     assert ptxsim.predict([launch] * 2, card).microseconds == pytest.approx(2 * (1.0 + cycles_us))
 
 
@@ -413,6 +416,23 @@ def test_the_first_load_of_a_lone_call_comes_later_out_of_dram() -> None:
         soon, late = (cycles(load, data, card=CARD.changed(dram_first_cycles=n), cache=cache) for n in (0, 5000))
         extra[cache] = late - soon
     assert extra == {"warm": 0, "cold": pytest.approx(5000, abs=50)}
+
+
+def test_what_a_load_waits_for_those_before_it_in_its_block_is_counted_once() -> None:
+    """The second is issued when the first is there, by which time the bytes of both have come."""
+    sm = SM(CARD.figures, 1, 0)
+    clock = WarpClock(sm, Scheduler(CARD.figures), None, 0, 0.0, None)
+    first, second, register = (32, 1), (32, 2), (32, 3)
+    ops = [
+        Op("global", "", 1, 0, 1, (), -1, -1, 1, -1, (), (first,)),
+        Op("global", "", 1, 0, 1, (), -1, -1, 2, -1, (first,), (second,)),
+        Op("alu", "", 1, 0, 1, (), -1, -1, 3, -1, (second,), (register,)),
+    ]
+    clock.walk(tuple(ops), {1: Found(1000.0, 300.0), 2: Found(1100.0, 300.0)}, {})
+    assert clock.time == pytest.approx(1300, abs=5)
+    late = WarpClock(sm, Scheduler(CARD.figures), None, 0, 5000.0, None)
+    late.walk(tuple(ops), {1: Found(1000.0, 300.0), 2: Found(2000.0, 300.0)}, {})
+    assert late.time == pytest.approx(5000 + 2000, abs=5)
 
 
 def test_a_branch_forward_over_code_costs_more_than_one_back() -> None:

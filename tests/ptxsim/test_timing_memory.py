@@ -15,6 +15,7 @@ from ptxsim.timing.memory_system import (
     MemorySystem,
     displaced,
     evicted,
+    of_its_neighbours,
     together,
     together_by_tma,
     written_back,
@@ -193,3 +194,17 @@ def test_an_sm_that_never_pauses_gets_its_even_share_and_no_more() -> None:
     memory = MemorySystem(CARD.changed(l2_ahead_bytes=10_000).figures, 1000, 1, 132)
     ends = [memory.l2.take(1_000, 0.0) for _ in range(100)]
     assert ends[-1] == pytest.approx(100_000 / memory.l2.rate)
+
+
+def test_few_ctas_share_the_ways_of_their_gpcs_to_l2_and_many_all_of_it() -> None:
+    card = CARD.changed(l2_bytes_per_cycle_of_8=80, l2_bytes_per_cycle_of_32=60, l2_bytes_per_cycle_of_64=50)
+    f = card.figures
+    assert [of_its_neighbours(n, f) for n in (1, 8, 16, 32, 64)] == [f.tma_bytes_per_cycle, 80, 70, 60, 50]
+    rates = {n: MemorySystem(f, 1000.0, 1, n).l2.rate for n in (8, 32, 132)}
+    assert rates == {8: 80, 32: 60, 132: pytest.approx(min(f.l2_gb_per_s / 132, 50))}
+
+
+def test_local_memory_s_stores_have_their_even_share_of_l2_whoever_the_neighbours_are() -> None:
+    spread = CARD.changed(l2_bytes_per_cycle_of_8=30, l2_bytes_per_cycle_of_32=20)
+    (near, stored, _), (far, same, _) = (MemorySystem(c.figures, 1000.0, 1, 16).local_rates(1) for c in (spread, CARD))
+    assert near == 25 < far and stored == same

@@ -1,0 +1,24 @@
+"""The kernel that does nothing, by which the timing stage tells what a lone launch costs on this host."""
+
+import subprocess
+
+import pytest
+
+import ptxsim
+import tiny_build
+from cutesnake.measure import lone
+from cutesnake.targets import TARGETS
+
+
+@pytest.mark.parametrize("target", ["sm_80", *TARGETS])
+def test_the_kernel_that_does_nothing_assembles(tmp_path, target):
+    source = tmp_path / "nothing.ptx"
+    source.write_text(lone.PTX)
+    command = [tiny_build.tool("ptxas"), f"-arch={target}", "-o", str(tmp_path / "nothing.cubin"), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_kernel_runs_to_its_end_without_parameters():
+    result = ptxsim.run(ptxsim.launch(ptxsim.Module.from_text(lone.PTX), lone.SYMBOL, (1,), (lone.THREADS,), ()))
+    assert not result.findings
