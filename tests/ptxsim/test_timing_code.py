@@ -1,12 +1,15 @@
 """The clock reads machine code: stall counts, registers and PTX lines out of a cubin that ptxas has made."""
 
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
 import ptxsim
 from ptxsim.timing import DeviceError, DeviceModel
+from ptxsim.timing.machine_code import Op
 from ptxsim.timing.sass import Code, SassOp, read_cubin
+from ptxsim.timing.timed_program import TimedProgram
 
 tiny_build = pytest.importorskip("tiny_build", reason="ptxas comes with the repository's environment, not with ptxsim")
 
@@ -110,6 +113,19 @@ def test_ptxas_waiting_for_each_product_is_seen_in_the_machine_code(waited, alon
     product, warpgroup = sass_op(0x1F0), sass_op(0x1C5)
     order = {"one": [warpgroup, product, warpgroup], "three": [warpgroup, product, product, product, warpgroup]}[waited]
     assert Code("k", tuple(order * 4)).one_product_at_a_time is alone
+
+
+def test_what_stands_behind_a_product_that_ptxas_waits_for_is_issued_when_it_is_done() -> None:
+    """Blocks of a product and of something else, each with an instruction before it and one that stores a register."""
+    program = TimedProgram.__new__(TimedProgram)
+    program.blocks = [SimpleNamespace(first=n) for n in (0, 1)]
+    program.instructions = [SimpleNamespace(base="wgmma"), SimpleNamespace(base="add")]
+    before, product, behind = (Op(unit, "", 1, 0, 1, (), -1, -1, 0, 0) for unit in ("alu", "product", "local"))
+    program.costs = [(before, product, behind), (before, behind)]
+    program.afterwards = {}
+    program._put_off()
+    assert program.costs == [(before, product), (before, behind)]
+    assert program.afterwards == {0: (behind,)}
 
 
 def sass_op(opcode: int) -> SassOp:
