@@ -288,14 +288,17 @@ def test_the_build_spills_nothing_and_fits_its_stated_budget(built):
     # How the L2 treats them is an argument of the call for all loads of pages, and one for those of Q in clusters that
     # share loads; else for none of Q.
     policies = re.findall(r"cp\.async\.bulk\.tensor\.3d\S+ [^;]*, (%rd\d+);", ptx)
-    given = Counter(register for register in policies if re.search(rf"ld\.param\.b64\s+{register},", ptx))
+    loads = dict(re.findall(r"ld\.param\.b64\s+(%rd\d+), \[(\w+)\]", ptx))
+    given = Counter(loads[register] for register in policies if register in loads)
     shared = build["variant"]["params"].get("cluster", 1) > 1 and not build["variant"]["params"].get("halves")
     assert sorted(given.values()) == ([layout.TILES] if shared else []) + [2 * layout.TILES]
     assert len(policies) == 3 * layout.TILES
     # Their CTAs meet at the start alone, where nothing has been stored; at the end the loading warp waits.
     code = sass[sass.index(".text.kernel_cutlass_split_kernel") :]
     assert code.count("UCGABAR_ARV") == (1 if build["variant"]["params"].get("cluster", 1) > 1 else 0)
-    assert "MEMBAR.ALL.GPU" not in code
+    assert "MEMBAR.ALL.GPU" not in code or build["variant"]["params"].get(
+        "meets"
+    )  # a lane's, before it says that something is left
     # Pages are asked for ahead in such clusters alone: elsewhere that was up to 30 % slower.
     assert code.count("UBLKPF.L2") == (2 if shared else 0)
     # A warning of ptxas that reaches no record: it then waits after every product. Four waits a page are in the source.
