@@ -295,7 +295,7 @@ def test_the_build_spills_nothing_and_fits_its_stated_budget(built):
     shared = clusters and not params.get("halves")
     assert sorted(given.values()) == ([layout.TILES] if shared else []) + [2 * layout.TILES]
     assert len(policies) == 3 * layout.TILES
-    # Their CTAs meet at the start alone, where nothing has been stored; at the end the loading warp waits. A fence of the
+    # Their CTAs meet at the start alone, where nothing is stored yet; at the end the loading warp waits. A fence of the
     # whole device there is for each consumer that may leave something for another CTA, and no other.
     code = sass[sass.index(".text.kernel_cutlass_split_kernel") :]
     assert code.count("UCGABAR_ARV") == (1 if clusters else 0)
