@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import random
 import re
 import subprocess
@@ -80,13 +81,15 @@ def test_the_pairs_of_a_cluster_have_every_tile_once_and_at_least_one_each(lengt
     assert len(of_pairs) % pairs == 0 and layout.CTAS * len(of_pairs) <= CLUSTERED_PROCESSORS
 
 
-def test_pairs_share_requests_where_a_batch_is_small_and_divides_the_card():
+@pytest.mark.parametrize("dtype", ["fp16", "fp8"])
+def test_pairs_share_requests_where_no_second_kernel_is_needed_then(dtype):
     def default(batch: int, kv_length: int) -> str:
-        return cute_sm100.variants(Workload(batch, kv_length, "fp16"), "sm_100a")[0].id
+        return cute_sm100.variants(Workload(batch, kv_length, dtype), "sm_100a")[0].id
 
-    assert default(16, 4096) == "fp16_pairs4"
-    assert default(32, 4096) == "fp16_pairs2"
-    assert default(1, 4096) == default(64, 4096) == default(128, 4096) == "fp16_softmax8"
+    assert default(16, 1024) == default(16, 4096) == default(16, 16384) == f"{dtype}_pairs4"
+    assert default(32, 1024) == default(32, 4096) == default(32, 16384) == f"{dtype}_pairs2"
+    for batch, kv_length in itertools.product((1, 4, 8, 64, 128), (1024, 4096, 16384)):
+        assert default(batch, kv_length) == f"{dtype}_softmax8"
 
 
 def test_some_of_what_is_simulated_is_split():
@@ -284,6 +287,53 @@ def test_what_clusters_have_merged_the_combine_kernel_merges():
     assert make_schedule([length], 16, processors, pairs=2).partials == 2
     workload = Workload(1, length, "fp16", heads=16, paged=True)
     assert list(faults(make("fp16_pairs2"), workload, [("random", 0)], processors=processors)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partials", [2, 5, 33, 70])
+@pytest.mark.parametrize("name", EIGHT)
+def test_the_combine_kernel_by_itself_is_right_under_every_schedule(name, partials):
+    """Of any partial results, one of which has seen no key: by as many warps to a row as it may have."""
+    import torch
+
+    import ptxsim
+    from kernels.mla_decode.operator import make_inputs, make_outputs
+
+    built, rows = make(name), 12
+    workload = Workload(1, 300, dtype_of(built), heads=rows)
+    inputs, outputs = make_inputs(workload, 0, "cpu"), make_outputs(workload)
+    values = list(cute_sm100.arguments(workload, inputs, outputs, make_schedule([300], rows, PROCESSORS)))
+    kind, draw = values[8].dtype, torch.Generator().manual_seed(partials)
+    parts = torch.randn(partials, rows, layout.LATENT, generator=draw).to(kind)
+    sums = 9 * torch.randn(partials, rows, generator=draw)
+    parts[1], sums[1] = 0, -math.inf
+    weights = (sums.double() - sums.double().max(0).values).exp2()
+    expected = (weights[..., None] * parts.double()).sum(0) / weights.sum(0)[:, None]
+    natural = (sums.double().max(0).values + weights.sum(0).log2()) * math.log(2)
+    module, stream = ptxsim.Module.from_file(built / "kernel.ptx"), ptxsim.Pointer(torch.zeros(1), "stream")
+    schedules = (*ptxsim.DEFAULT_SCHEDULES, *(("warps", seed) for seed in range(20)))
+    for number, (order, seed) in enumerate(schedules):
+        values[7:10] = torch.tensor([[0, 0, partials, 0]], dtype=torch.int32), parts, sums
+        values[13] = (1, 2, 4, 8)[number % 4]
+        outputs.out.zero_()
+        outputs.lse.zero_()
+        arguments = (*values, stream)
+        launches = ptxsim.capture(built / "kernel.o", cute_sm100.FUNCTION, arguments, module, sm_count=PROCESSORS)
+        assert ptxsim.run(launches[1], order, seed).findings == []
+        out = outputs.out.view(rows, layout.LATENT).double()
+        assert (out - expected).norm() / expected.norm() < (4e-2 if name.startswith("fp8") else 4e-3)
+        assert (outputs.lse.view(rows).double() - natural).abs().max() < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [EIGHT[1], EIGHT[2]])
+def test_more_partial_results_than_a_warp_has_lanes_are_merged(name):
+    from sm100_runs import faults
+
+    built = make(name)
+    workload = Workload(1, 4500, dtype_of(built), heads=16, paged=True)
+    assert make_schedule([workload.kv_length], 16, PROCESSORS, 1 if name.startswith("fp8") else 2).partials > 32
+    assert list(faults(built, workload, [("random", 0)], [workload.kv_length])) == []
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from builds import served
 from cutesnake import forks
 from cutesnake.build.apart import kind_of
 from cutesnake.places import ROOT
+from kernels.mla_decode.cute_sm100 import PROCESSORS
 from kernels.mla_decode.operator import Workload
 
 SOURCE = ROOT / "kernels" / "mla_decode" / "cute_sm100"
@@ -23,6 +24,7 @@ PAIRS = "bf16_pairs4"
 LENGTHS = (900, 100, 90, 120, 60)
 OF_CLUSTER = (600, 0, 90)  # items that one cluster of pairs has after each other
 LONG = (18 * 128,)
+LONGER = (35 * 128 + 20,)  # more pieces than a warp has lanes
 VALUES_FULL = "cute.arch.mbarrier_wait(self.mbarriers + self.layout.values_full + 2 * page_parts * slot + n, phase)"
 # name: file, what stands there, what is put in its place
 MUTANTS = {
@@ -204,13 +206,18 @@ MUTANTS = {
     "page numbers are replaced a turn too early": ("load.py", "if turn % 2 == 0", "if turn % 2 == 1"),
     "partial results are added with one weight": (
         "combine.py",
-        "shuffle_sync(weight, i)",
-        "shuffle_sync(weight, 0)",
+        "shuffle_sync(weight, n % WARP_LANES + i)",
+        "shuffle_sync(weight, n % WARP_LANES)",
     ),
     "a partial result past the last one counts": (
         "combine.py",
-        "if n + lane < partials",
-        "if n < partials",
+        "if n < partials:",
+        "if n <= partials:",
+    ),
+    "partial results past a warp's lanes have the weights of those before": (
+        "combine.py",
+        "n % WARP_LANES == 0",
+        "n % WARP_LANES > 0",
     ),
     "partial results are merged before they are there": ("combine.py", "cute.arch.griddepcontrol_wait()", "pass"),
 }
@@ -287,12 +294,15 @@ def tried(file: str, variant: str = "") -> list[tuple[tuple[int, ...], int]]:
     """Lengths of a batch's requests, and multiprocessors, with which a build with an edit of this file is run.
 
     Requests of one tile follow each other in a pair, so that nothing but its own mbarrier keeps Q. For what loads, one
-    pair has a request of more tiles than it looks up pages of at once. Where partial results are merged, that is in
-    nine pieces, more than are loaded at once. Where pairs share requests, one cluster has items after each other.
+    pair has a request of more tiles than it looks up pages of at once. Where partial results are merged, there are 36
+    of them, more than are loaded at once and than a warp has lanes. Where pairs share requests, one cluster has items
+    after each other.
     """
     if variant == PAIRS:
         return [(OF_CLUSTER, 8)]
-    return [(LONG, 40)] if file == "combine.py" else [(LENGTHS, 4), *[(LONG, 2)] * (file == "load.py")]
+    if file == "combine.py":
+        return [(LONGER, PROCESSORS)]
+    return [(LENGTHS, 4), *[(LONG, 2)] * (file == "load.py")]
 
 
 def caught(folder: Path, file: str, variant: str = "") -> str | None:

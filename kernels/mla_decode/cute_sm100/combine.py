@@ -55,27 +55,39 @@ class Combine:
         lse: cute.Tensor,
         row_warps: Int32,
     ):
-        warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+        # The schedule was written before the split kernel, under whose end all comes that needs nothing else.
         block, merge, _ = cute.arch.block_idx()
-        row = (block * COMBINE_WARPS + warp) // row_warps
-        share = warp % row_warps
+        number = block * COMBINE_WARPS + cute.arch.make_warp_uniform(cute.arch.warp_idx())  # of the warp
         request, first, partials = merges[merge, 0], merges[merge, 1], merges[merge, 2]
-        # The schedule was written before the split kernel; its partial results only exist once it has ended.
-        cute.arch.griddepcontrol_wait()
-        cute.arch.griddepcontrol_launch_dependents()
-        if row < out.shape[1]:
-            work = (out_partial, lse_partial, out, lse, request, first, partials, row, share)
-            if row_warps == 8:
-                self._merge(8, *work)
-            elif row_warps == 4:
-                self._merge(4, *work)
-            elif row_warps == 2:
-                self._merge(2, *work)
-            else:
-                self._merge(1, *work)
+        work = (out_partial, lse_partial, out, lse, request, first, partials, number)
+        if row_warps == 8:
+            self._merge(8, *work)
+        elif row_warps == 4:
+            self._merge(4, *work)
+        elif row_warps == 2:
+            self._merge(2, *work)
+        else:
+            self._merge(1, *work)
 
     @cute.jit
     def _merge(
+        self,
+        row_warps: cutlass.Constexpr,
+        out_partial: cute.Tensor,
+        lse_partial: cute.Tensor,
+        out: cute.Tensor,
+        lse: cute.Tensor,
+        request: Int32,
+        first: Int32,
+        partials: Int32,
+        number: Int32,
+    ) -> None:
+        row, share = number // row_warps, number % row_warps  # by a shift, once it is known
+        if row < out.shape[1]:
+            self._merge_row(row_warps, out_partial, lse_partial, out, lse, request, first, partials, row, share)
+
+    @cute.jit
+    def _merge_row(
         self,
         row_warps: cutlass.Constexpr,
         out_partial: cute.Tensor,
@@ -94,49 +106,63 @@ class Combine:
         depth = IN_FLIGHT * 32 // (columns * self.element.width)  # partial results that are loaded at once
         place = WARP_LANES * share + lane
         parts = cute.local_tile(out_partial, (1, 1, columns), (None, row, None))[0, 0, None, None, place]
-        found = self._load(parts, first, Int32(0), partials, depth, columns)
-        top = -Float32.inf
-        for i in cutlass.range(lane, partials, WARP_LANES):
+        target = cute.local_tile(out, (1, 1, columns), (request, row, None))[0, 0, None, place]
+        # The partial results only exist once the split kernel has ended.
+        cute.arch.griddepcontrol_wait()
+        cute.arch.griddepcontrol_launch_dependents()
+        own = self._lse(lse_partial, first, lane, partials, row)  # of the partial result that has the lane's number
+        found = cute.make_rmem_tensor((columns, depth), self.element)
+        self._load(found, parts, first, Int32(0), partials)
+        top = own
+        for i in cutlass.range(lane + WARP_LANES, partials, WARP_LANES):
             top = cute.arch.fmax(top, lse_partial[first + i, row])
         top = cute.arch.warp_reduction_max(top)
         if top == -Float32.inf:
             top = Float32(0.0)  # no partial result has seen a key: their weights are 0, not NaN
+        weight = cute.math.exp2(own - top, fastmath=True)
         total = Float32(0.0)
         sums = cute.make_rmem_tensor((columns,), Float32)
         sums.fill(0.0)
         for n in cutlass.range(0, partials, depth, unroll=1):
-            weight = Float32(0.0)  # of partial result n + lane
-            if n + lane < partials:
-                weight = cute.math.exp2(lse_partial[first + n + lane, row] - top, fastmath=True)
-            following = self._load(parts, first, n + depth, partials, depth, columns)
-            weights = [cute.arch.shuffle_sync(weight, i) for i in range(depth)]  # all at once: each has a latency
+            if (n > 0) & (n % WARP_LANES == 0):
+                weight = cute.math.exp2(self._lse(lse_partial, first, n + lane, partials, row) - top, fastmath=True)
+            values = cute.make_rmem_tensor((columns, depth), self.element)
+            values.store(found.load())
+            if n + depth < partials:
+                self._load(found, parts, first, n + depth, partials)
+            # All at once: each has a latency.
+            weights = [cute.arch.shuffle_sync(weight, n % WARP_LANES + i) for i in range(depth)]
             for i in cutlass.range_constexpr(depth):
-                values = found[None, i].load().to(Float32)
+                added = values[None, i].load().to(Float32)
                 total = total + weights[i]
                 for c in cutlass.range_constexpr(columns):
-                    sums[c] = sums[c] + weights[i] * values[c]
-            found.store(following.load())
-        inverse, natural = Float32(0.0), Float32.inf
+                    sums[c] = sums[c] + weights[i] * added[c]
+        inverse = Float32(0.0)
         if total > 0.0:
-            inverse = 1.0 / total
-            natural = (top + cute.math.log2(total, fastmath=True)) * LN_2
+            inverse = cute.arch.rcp_approx(total)
         result = cute.make_rmem_tensor((columns,), self.dtype)
         for c in cutlass.range_constexpr(columns):
             sums[c] = sums[c] * inverse
         result.store(sums.load().to(self.dtype))
-        target = cute.local_tile(out, (1, 1, columns), (request, row, None))[0, 0, None, place]
         cute.autovec_copy(result, target)
         if (share == 0) & (lane == 0):
+            natural = Float32.inf
+            if total > 0.0:
+                natural = (top + cute.math.log2(total, fastmath=True)) * LN_2
             lse[request, row] = natural
 
-    def _load(
-        self, parts: cute.Tensor, first: Int32, n: Int32, partials: Int32, depth: int, columns: int
-    ) -> cute.Tensor:
+    @cute.jit
+    def _lse(self, lse_partial: cute.Tensor, first: Int32, n: Int32, partials: Int32, row: Int32) -> Float32:
+        """Of the row in partial result number n; -inf, whose weight is 0, past the last one."""
+        found = -Float32.inf
+        if n < partials:
+            found = lse_partial[first + n, row]
+        return found
+
+    def _load(self, found: cute.Tensor, parts: cute.Tensor, first: Int32, n: Int32, partials: Int32) -> None:
         """This lane's columns of the partial results from number n on: registers (columns, depth).
 
         Past the last one it is loaded again, from L1, and its weight is 0.
         """
-        found = cute.make_rmem_tensor((columns, depth), self.element)
-        for i in range(depth):
+        for i in range(cute.size(found, mode=[1])):
             cute.autovec_copy(parts[None, first + cutlass.min(n + i, partials - 1)], found[None, i])
-        return found

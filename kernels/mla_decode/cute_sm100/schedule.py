@@ -8,26 +8,38 @@ keys has one tile, all hidden, so that its output is written.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kernels.mla_decode.cute_sm100.layout import CTAS, FIRST_ITEM, ITEM_COLUMNS, KEYS, ROWS
-from kernels.mla_decode.split_kv.plan import COMBINE_WARPS, QUARTERS, Piece, Prices, Schedule, make_lane, merges_of
+from kernels.mla_decode.split_kv.plan import COMBINE_WARPS, Piece, Prices, Schedule, make_lane, merges_of
 from kernels.mla_decode.split_kv.plan import cost as plan_cost
 
-# By bytes of an element, in units of the time that a pair takes for a tile: 1.25 and 0.57 us by ptxsim's clock of a
-# B200, and about twice that where all pairs have many tiles and DRAM binds. So partial results cost more beside little
-# work, of up to LITTLE tiles a pair. Chosen by predictions (README.md): no card of this kind was at hand.
-PRICES = {2: Prices(item=3.0, merge=3.5, partial=1.0), 1: Prices(item=4.0, merge=5.0, partial=2.0)}
-PRICES_OF_LITTLE = {2: Prices(item=3.0, merge=3.5, partial=2.5), 1: Prices(item=4.0, merge=5.0, partial=4.0)}
-LITTLE = 2
-# Where the pairs of a cluster merge, an item takes longer, and the combine kernel has fewer partial results to read.
-PRICES_OF_CLUSTERS = {2: Prices(item=4.25, merge=1.75, partial=1.0), 1: Prices(item=6.0, merge=2.5, partial=2.0)}
-PRICES_OF_LITTLE_OF_CLUSTERS = {
-    2: Prices(item=6.75, merge=1.75, partial=2.5),
-    1: Prices(item=8.5, merge=2.5, partial=4.0),
+# By bytes of an element and pairs of a cluster, in units of the time that a pair takes for a tile: 1.25 and 0.57 us by
+# ptxsim's clock of a B200, and about twice that where all pairs have many tiles and DRAM binds. So partial results cost
+# more beside little work, of up to LITTLE tiles a pair. Where the pairs of a cluster merge, an item takes longer, and
+# the combine kernel has fewer partial results to read. Chosen by predictions (README.md): no card of this kind was at
+# hand.
+PRICES = {
+    (2, 1): Prices(item=3.0, merge=3.25, partial=1.0),
+    (2, 2): Prices(item=5.5, merge=1.75, partial=0.5),
+    (2, 4): Prices(item=5.75, merge=1.75, partial=0.25),
+    (1, 1): Prices(item=4.0, merge=4.0, partial=2.0),
+    (1, 2): Prices(item=7.5, merge=2.25, partial=1.0),
+    (1, 4): Prices(item=8.5, merge=2.25, partial=0.5),
 }
+PRICES_OF_LITTLE = {
+    (2, 1): Prices(item=3.0, merge=3.25, partial=2.5),
+    (2, 2): Prices(item=6.25, merge=1.75, partial=1.25),
+    (2, 4): Prices(item=7.75, merge=1.75, partial=0.75),
+    (1, 1): Prices(item=4.0, merge=4.0, partial=3.0),
+    (1, 2): Prices(item=9.5, merge=2.25, partial=1.5),
+    (1, 4): Prices(item=9.75, merge=2.25, partial=0.75),
+}
+LITTLE = 2
+PARTIALS_OF_ROUND = 16  # of a request, which the combine kernel reads in about one latency
+ROUND = {2: 0.25, 1: 0.5}  # and what as many more take it longer, in the same units
+FED = 64  # pairs that DRAM keeps busy where all have much to do: more of them are done no sooner
 CLUSTERED_PROCESSORS = 128  # of a B200's 148: its clusters of four and of eight do not divide all of its GPCs evenly
 COMBINE_CTAS = 3  # of the combine kernel on a multiprocessor, by their registers
 
@@ -84,7 +96,10 @@ def cost(lengths: Sequence[int], rows: int, processors: int, element_bytes: int,
     schedule is the faster one."""
     tiles = [max(1, -(-length // KEYS)) for length in lengths]
     lane, workers, prices = _make_lane(tiles, -(-rows // ROWS), processors, element_bytes, pairs)
-    return plan_cost(lane, workers, prices)
+    busiest = max(sum(piece.end - piece.begin for piece in pieces) for pieces in lane)
+    late = 0.0 if _is_little(tiles, workers, pairs) else max(sum(tiles) / FED - busiest, 0.0)
+    most = max((count for _, _, count, _ in merges_of(lane)), default=1)
+    return plan_cost(lane, workers, prices) + late + ROUND[element_bytes] * ((most - 1) // PARTIALS_OF_ROUND)
 
 
 def _make_lane(
@@ -94,19 +109,16 @@ def _make_lane(
     if pairs > 1:
         processors = min(processors, CLUSTERED_PROCESSORS)
     workers = max(1, processors // (CTAS * pairs * row_blocks))
-    units = [-(-count // pairs) for count in tiles]
-    little = sum(units) <= LITTLE * workers
-    if pairs == 1:
-        prices = (PRICES_OF_LITTLE if little else PRICES)[element_bytes]
-    else:
-        prices = (PRICES_OF_LITTLE_OF_CLUSTERS if little else PRICES_OF_CLUSTERS)[element_bytes]
-        # Of as many partial results as there are workers, which are fewer by so many times.
-        prices = replace(prices, partial=_quarters(prices.partial / pairs))
-    return make_lane(units, workers, prices), workers, prices
+    prices = (PRICES_OF_LITTLE if _is_little(tiles, workers, pairs) else PRICES)[element_bytes, pairs]
+    return make_lane(_units(tiles, pairs), workers, prices), workers, prices
 
 
-def _quarters(price: float) -> float:
-    return math.ceil(QUARTERS * price) / QUARTERS
+def _units(tiles: Sequence[int], pairs: int) -> list[int]:
+    return [-(-count // pairs) for count in tiles]
+
+
+def _is_little(tiles: Sequence[int], workers: int, pairs: int) -> bool:
+    return sum(_units(tiles, pairs)) <= LITTLE * workers
 
 
 def _share(piece: Piece, tiles: int, pair: int, pairs: int) -> tuple[int, int]:
