@@ -4,6 +4,8 @@ import json
 import sys
 from collections import Counter
 
+import pytest
+
 from cutesnake.places import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks/mla_cute_sm100"))
@@ -37,7 +39,8 @@ def test_what_was_run_is_not_run_again_and_is_told_in_a_line(tmp_path) -> None:
     ]
 
 
-def test_the_recorded_run_found_nothing_wrong() -> None:
-    told = json.loads((ROOT / "benchmarks/mla_cute_sm100/combinations.json").read_text())
+@pytest.mark.parametrize("name", ["combinations.json", "combinations_v11.json"])
+def test_the_recorded_run_found_nothing_wrong(name) -> None:
+    told = json.loads((ROOT / "benchmarks/mla_cute_sm100" / name).read_text())
     assert len(told["combinations"]) == 405 and all(row["schedules"] for row in told["combinations"])
     assert not any(row["faults"] for row in told["combinations"])

@@ -1,0 +1,188 @@
+"""`cute_sm100` beside NVIDIA's MLA decode for Blackwell, both predicted for a B200: nobody has timed them.
+
+    python benchmarks/mla_cute_sm100/beside_nvidia.py RESULTS OUT.jsonl
+    python benchmarks/mla_cute_sm100/beside_nvidia.py --table OUT.jsonl
+
+RESULTS is a results folder with builds of both for sm_100a (the default variants of the default sweep's rows). OUT gets
+a line of JSON a row, and what stands there by this model is not predicted again. Beside both times a row has what no
+kernel can do without: `start_us`, what the clock adds to a lone call before its first launch (of a grid like ours), and
+`bytes_us`, cache, queries and results at the card's bandwidth. `dram_busy_us` of a launch also has what it makes DRAM
+write back of what lay in the L2 before.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts")]
+
+import ptxsim  # noqa: E402
+from benchmarks.prediction.cases import capture  # noqa: E402
+from cutesnake.catalog import load_operator  # noqa: E402
+from cutesnake.measure.case import Case  # noqa: E402
+from kernels.mla_decode import cute_sm100, cutlass_fp8, cutlass_fp16  # noqa: E402
+from kernels.mla_decode.operator import Workload  # noqa: E402
+from ptxsim.timing.device import DeviceModel  # noqa: E402
+
+TARGET, DEVICE = "sm_100a", "b200"
+SMALL = 16  # batches that are to be AIM times as fast
+SIZES = (
+    *((1, length) for length in (1024, 4096, 8192, 16384)),
+    *((4, length) for length in (1024, 4096, 8192, 16384)),
+    *((16, length) for length in (1024, 4096, 16384)),
+    *((32, length) for length in (1024, 4096)),
+    (64, 1024),
+)
+RAGGED = (24, 4096)
+DTYPES = ("fp16", "fp8")
+NVIDIAS = {"fp16": cutlass_fp16, "fp8": cutlass_fp8}
+AIM = 1.3
+
+
+def workloads() -> list[Workload]:
+    """The least work first."""
+    sizes = sorted(SIZES, key=math.prod)
+    return [
+        *(Workload(*size, dtype) for size in sizes for dtype in DTYPES),
+        *(Workload(*RAGGED, dtype, lengths="ragged") for dtype in DTYPES),
+    ]
+
+
+def predicted(kernel: str, module: Any, workload: Workload, results: Path) -> dict[str, Any]:
+    """Cold and warm microseconds of the default variant, and where a cold call's go."""
+    variant = module.variants(workload, TARGET)[0]
+    folder = results / "compile/mla_decode" / kernel / TARGET / variant.id
+    chosen = {"id": variant.id, "params": variant.params}
+    case = Case("predict", "mla_decode", kernel, TARGET, chosen, asdict(workload), str(folder))
+    captured, surveys = capture(case), dict[int, Any]()
+    warm, cold = (
+        ptxsim.predict(captured.launches, DEVICE, cache=cache, code=captured.code, surveys=surveys)
+        for cache in ("warm", "cold")
+    )
+    return {
+        "variant": variant.id,
+        "warm_us": round(warm.microseconds, 3),
+        "cold_us": round(cold.microseconds, 3),
+        "launches": [
+            {
+                "ctas": math.prod(launch.grid),
+                "begin_us": round(part.start_us, 3),
+                "end_us": round(part.end_us, 3),
+                "dram_busy_us": round(part.dram_percent / 100 * part.cycles / cold.sm_clock_mhz, 3),
+            }
+            for launch, part in zip(captured.launches, cold.launches, strict=True)
+        ],
+    }
+
+
+def row(workload: Workload, results: Path, model: str) -> dict[str, Any]:
+    began = time.process_time()
+    ours = predicted("cute_sm100", cute_sm100, workload, results)
+    nvidias = predicted(f"cutlass_{workload.dtype}", NVIDIAS[workload.dtype], workload, results)
+    need = load_operator("mla_decode").cost(workload)
+    gb_per_s = DeviceModel.load(DEVICE).figures.dram_read_gb_per_s
+    return {
+        "workload": workload.id,
+        "batch": workload.batch,
+        "kv_length": workload.kv_length,
+        "lengths": workload.lengths,
+        "dtype": workload.dtype,
+        "model": model,
+        "ours": ours,
+        "nvidias": nvidias,
+        "start_us": round(ours["cold_us"] - ours["launches"][-1]["end_us"], 3),
+        "bytes_us": round((need.bytes_read + need.bytes_written) / gb_per_s / 1e3, 3),
+        "cpu_seconds": round(time.process_time() - began, 1),
+    }
+
+
+def model_commit() -> str:
+    """The last commit that changed the clock, marked where the checkout differs from it."""
+    places = ["ptxsim"]
+    commit = _git("log", "-1", "--format=%h", "--", *places)
+    return commit + ("+changes" if _git("status", "--porcelain", "--", *places) else "")
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def main(results: Path, out: Path) -> None:
+    model = model_commit()
+    done = {(entry["workload"], entry["model"]) for entry in read(out)}
+    for workload in workloads():
+        if (workload.id, model) not in done:
+            entry = row(workload, results, model)
+            with out.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+            print(entry["workload"], entry["ours"]["cold_us"], entry["nvidias"]["cold_us"], flush=True)
+
+
+def table(entries: list[dict[str, Any]]) -> str:
+    """A line of Markdown for each size, with both dtypes; and what the small batches come to."""
+    by_size: dict[tuple[int, int, str], dict[str, dict[str, Any]]] = {}
+    for entry in entries:
+        by_size.setdefault((entry["batch"], entry["kv_length"], entry["lengths"]), {})[entry["dtype"]] = entry
+    lines = ["| batch, kv | " + " | ".join(f"NVIDIA's {dtype} | ours | warm" for dtype in DTYPES) + " |"]
+    lines.append("|" + "---|" * (1 + 3 * len(DTYPES)))
+    for (batch, length, lengths), found in sorted(by_size.items(), key=lambda one: (one[0][2] != "full", *one[0][:2])):
+        cells = [f"{batch}, {length:,}" + (" ragged" if lengths == "ragged" else "")]
+        for dtype in DTYPES:
+            cells += _cells(found[dtype])
+        lines.append("| " + " | ".join(cells) + " |")
+    small = [entry for entry in entries if entry["batch"] <= SMALL]
+    return "\n".join([*lines, "", *(_small(small, kind) for kind in ("cold_us", "warm_us")), "", *_bounds(small)])
+
+
+def ratio(entry: dict[str, Any], kind: str) -> float:
+    return entry["nvidias"][kind] / entry["ours"][kind]
+
+
+def _cells(entry: dict[str, Any]) -> list[str]:
+    cold, mark = entry["ours"]["cold_us"], {"2": "²", "4": "⁴"}.get(entry["ours"]["variant"].partition("_pairs")[2], "")
+    first = f"{entry['nvidias']['cold_us']:.2f}"
+    return [first, f"{cold:.2f}{mark} ({ratio(entry, 'cold_us'):.2f})", f"{ratio(entry, 'warm_us'):.2f}"]
+
+
+def _small(entries: list[dict[str, Any]], kind: str) -> str:
+    ratios = [ratio(entry, kind) for entry in entries]
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    below = [entry["workload"] for entry, found in zip(entries, ratios, strict=True) if found < AIM]
+    return (
+        f"{kind}: {len(ratios)} rows of batches up to {SMALL}, geometric mean {mean:.3f}, least {min(ratios):.3f}; "
+        f"{len(below)} under {AIM}: {', '.join(below)}"
+    )
+
+
+def _bounds(entries: list[dict[str, Any]]) -> list[str]:
+    """Per row what a call that only starts and moves its bytes would come to, and one that only keeps DRAM busy as
+    ours does."""
+    lines = []
+    for entry in entries:
+        nvidias, start = entry["nvidias"]["cold_us"], entry["start_us"]
+        busy = sum(launch["dram_busy_us"] for launch in entry["ours"]["launches"])
+        lines.append(
+            f"{entry['workload']}: {ratio(entry, 'cold_us'):.2f} cold; start {start:.2f} us, bytes "
+            f"{entry['bytes_us']:.2f}: {nvidias / (start + entry['bytes_us']):.2f} at most; DRAM busy {busy:.2f}: "
+            f"{nvidias / (start + busy):.2f}; {AIM} leaves {nvidias / AIM - start - busy:.2f} us beside these"
+        )
+    return lines
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--table":
+        print(table(read(Path(sys.argv[2]))))
+    else:
+        main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]))

@@ -1,0 +1,27 @@
+"""What `cute_sm100` is predicted to take beside NVIDIA's kernel: the document has what the record has."""
+
+import sys
+
+from cutesnake.places import ROOT
+
+FOLDER = ROOT / "benchmarks/mla_cute_sm100"
+sys.path.insert(0, str(FOLDER))
+
+import beside_nvidia  # noqa: E402
+
+
+def test_the_kernels_document_has_the_table_of_the_record() -> None:
+    told = beside_nvidia.table(beside_nvidia.read(FOLDER / "beside_nvidia.jsonl"))
+    rows = [line for line in told.splitlines() if line.startswith("|")]
+    text = (ROOT / "kernels/mla_decode/README.md").read_text()
+    assert len(rows) == 2 + len(beside_nvidia.SIZES) + 1 and "\n".join(rows) in text
+
+
+def test_every_row_is_of_one_model_and_both_versions_were_held_against_the_same_times() -> None:
+    now, before = (
+        {entry["workload"]: entry for entry in beside_nvidia.read(FOLDER / name)}
+        for name in ("beside_nvidia.jsonl", "beside_nvidia_v11.jsonl")
+    )
+    assert now.keys() == {workload.id for workload in beside_nvidia.workloads()} and before.keys() <= now.keys()
+    assert len({entry["model"] for entry in (*now.values(), *before.values())}) == 1
+    assert all(before[name]["nvidias"] == now[name]["nvidias"] for name in before)
