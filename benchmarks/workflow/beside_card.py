@@ -38,7 +38,7 @@ SCRIPTS = ROOT / "workflow/scripts"
 sys.path[:0] = [str(ROOT), str(SCRIPTS)]
 
 from cutesnake.measure import timing, worker  # noqa: E402
-from cutesnake.measure.case import Case  # noqa: E402
+from cutesnake.measure.case import Case, commit, provenance  # noqa: E402
 from cutesnake.plan.machine import probe  # noqa: E402
 from cutesnake.stages import GPU_STAGES  # noqa: E402
 
@@ -64,14 +64,13 @@ KEPT_ALIVE_SECONDS = 600.0  # a worker's server would end, and import torch anew
 STEPS = 1_500_000  # of a loop in Python: how fast the host's processor runs
 
 
-def case_of(name: str, **settings: Any) -> Case:
+def case_of(name: str, stage: str = "timing", **settings: Any) -> Case:
     folder, parameters = CASES[name]
     operator, kernel, target, variant = folder.split("/")
     params = json.loads((BUILDS / folder / "build.json").read_text())["variant"]["params"]
     build = str((BUILDS / folder).resolve())
-    return Case(
-        "timing", operator, kernel, target, {"id": variant, "params": params}, parameters, build, SETTINGS | settings
-    )
+    settings = (SETTINGS if stage == "timing" else {}) | settings
+    return Case(stage, operator, kernel, target, {"id": variant, "params": params}, parameters, build, settings)
 
 
 def unwatched(case: Case) -> tuple[dict[str, Any], str | None]:
@@ -99,10 +98,14 @@ def work(case: Case) -> tuple[dict[str, Any], str | None]:
 
 
 @contextlib.contextmanager
-def server() -> Iterator[None]:
-    """A worker's server for the card that CUDA_VISIBLE_DEVICES names, which stays for as long as this lasts."""
+def server(holds_driver: bool = True) -> Iterator[None]:
+    """A worker's server for the card that CUDA_VISIBLE_DEVICES names, which stays for as long as this lasts.
+
+    `holds_driver`: a process beside it keeps the driver initialized, as the workflow's have since 2026-11-23.
+    """
     path = worker.socket_path()
-    code = "import sys; from cutesnake.measure import worker; worker.IDLE_SECONDS = float(sys.argv[2]); "
+    code = "import contextlib, sys; from cutesnake.measure import worker; worker.IDLE_SECONDS = float(sys.argv[2]); "
+    code += "" if holds_driver else "worker.held_driver = contextlib.nullcontext; "
     command = [sys.executable, "-c", code + "worker.main(sys.argv[1])", str(path), str(KEPT_ALIVE_SECONDS)]
     process = subprocess.Popen(command, start_new_session=True)
     try:
@@ -234,6 +237,7 @@ def measure(file: Path, seconds: float) -> dict[str, Any]:
             found = {"rounds": number, "seconds": round(time.monotonic() - began, 1), "processors": os.cpu_count()}
             device = probe().device
             found |= {"device": device.name if device else None, "driver": device.driver if device else None}
+            found |= {"date": provenance()["created"], "commit": commit()}
             file.write_text(json.dumps({**found, "compared": compared(rows), "rows": rows}, indent=1))
     return {**found, "compared": compared(rows)}
 

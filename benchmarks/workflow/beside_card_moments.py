@@ -1,10 +1,10 @@
 """When a card that does the same thing on and on does it faster, and what another process does at that moment.
 
-    python benchmarks/workflow/beside_card_moments.py FILE [seconds]
+    python benchmarks/workflow/beside_card_moments.py FILE [seconds [ACT;ACT]]
 
 `beside_card.py` found a short kernel faster by 4 to 8 % for a part of a second, at the same SM clock, and only while
-cases were timed on another card. Here the first card replays a graph of the dependent launch over and over, and every
-ten milliseconds it is noted how long a call took and at which SM clock. Meanwhile, one after the other and round after
+cases were timed on another card. Here the first card replays a graph of the dependent launch over and over, without a
+pause, and every few milliseconds it is noted how long a call took. Meanwhile, one after the other and round after
 round, until `seconds` (75) are over:
 
 nothing         for comparison
@@ -15,13 +15,22 @@ same card       as `context`, but on the first card
 nvml            it asks NVML every ten milliseconds for the other card's power, temperature and clocks
 nvml same card  the same of the first card
 case            a case is timed on the other card, as the workflow does it
+large case      another one, of causal attention, which needs more memory and more of PyTorch
+check           that one is checked there, which needs more of both again
 
-FILE gets every act's moments and every ten milliseconds; what is said counts per act and part of it how much of the
-time was fast, which is FAST_PERCENT below the median of the whole run. Needs what `beside_card.py` needs.
+Behind an act may stand `, held`: then a process has the driver initialized for the other card already, and only has it
+(`cutesnake.measure.held_driver`), as it does beside the worker's server. The cases of the others are asked of a server
+that lacks it.
+
+FILE gets every act's moments, every row, and the episodes: when rows became FAST_PERCENT faster than the median of the
+whole run, for how long, and behind which moment of which act. Needs what `beside_card.py` needs.
 """
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import functools
 import itertools
 import json
 import os
@@ -29,25 +38,33 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import beside_card
 
+from cutesnake.measure.case import Case, commit, provenance
+from cutesnake.measure.held_driver import held_driver
+from cutesnake.plan.machine import probe
+
 FAST_PERCENT = 2.0
-CASE = "dependent launch"
-REPLAYS, WAIT_SECONDS, BETWEEN_SECONDS = 45, 0.5, 0.7
+CASE, LARGE_CASE = "dependent launch", "causal attention"
+REPLAYS, WAIT_SECONDS, BETWEEN_SECONDS = 25, 0.5, 0.7  # a batch takes 5 ms
 GIGABYTE = 1 << 30
-ACTS = ("nothing", "driver", "context", "memory", "same card", "nvml", "nvml same card", "case")
+ACTS = ("nothing", "driver", "context", "memory", "same card", "nvml", "nvml same card", "case", "large case", "check")
+HELD = ", held"
+UNDER_WAY = 2  # batches of replays, so that the card never waits for the host
+SLOWEST_AMONG_FAST = 3  # rows of an episode may have as many of the usual time between them
 
 
 def watch(until: str) -> None:
-    """On the first card, until a file is there: [moment, microseconds a call, MHz] of every ten milliseconds."""
+    """On the first card, until a file is there: [moment, microseconds a call] of a batch of replays each."""
     import torch
 
     from cutesnake.catalog import load_operator
     from cutesnake.measure.clock import Stamper
-    from cutesnake.measure.replay import calls_per_graph, capture, replay
+    from cutesnake.measure.replay import capture, filled, replay
 
     case = beside_card.case_of(CASE)
     operator, workload = load_operator(case.operator), case.workload
@@ -57,14 +74,24 @@ def watch(until: str) -> None:
     torch.cuda.synchronize()
     for _ in range(3):
         runner(stream.cuda_stream)
-    calls = calls_per_graph(replay(capture(runner, stream, 1), stream, 1, 5, stamper).us)
-    graph = capture(runner, stream, calls)
+    graph, calls = filled(runner, capture(runner, stream, 1), stream, stamper)
     replay(graph, stream, calls, 500, stamper)
     Path(until).with_name("ready").touch()
+    batches: collections.deque[tuple[Any, Any]] = collections.deque()
     while not Path(until).exists():
-        began = time.monotonic()
-        found = replay(graph, stream, calls, REPLAYS, stamper)
-        rows.append([round((began + time.monotonic()) / 2, 4), round(found.us, 3), round(found.sm_clock_mhz or 0.0, 1)])
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        with torch.cuda.stream(stream):
+            begin.record()
+            for _ in range(REPLAYS):
+                graph.replay()
+            end.record()
+        batches.append((begin, end))
+        if len(batches) > UNDER_WAY:
+            begin, end = batches.popleft()
+            end.synchronize()
+            took_ms = begin.elapsed_time(end)
+            rows.append([round(time.monotonic() - took_ms / 2e3, 4), round(took_ms * 1e3 / REPLAYS / calls, 3)])
+    stream.synchronize()
     Path(until).with_name("rows.json").write_text(json.dumps(rows))
 
 
@@ -113,27 +140,49 @@ def act(what: str) -> None:
     print(json.dumps(moments))
 
 
-def done(what: str) -> dict[str, float]:
+@functools.cache
+def cases() -> dict[str, Case]:
+    """What is asked of the worker's server of the other card, by the name of the act."""
+    check = beside_card.case_of(LARGE_CASE, "correctness", seeds=[0], distributions=["randn"])
+    return {"case": beside_card.case_of(CASE), "large case": beside_card.case_of(LARGE_CASE), "check": check}
+
+
+@contextlib.contextmanager
+def driver_held(held: bool) -> Iterator[None]:
+    """For the other card, by a process that has begun long enough ago; what it costs to begin is not of the act."""
+    if not held:
+        yield
+        return
+    with held_driver() as process:
+        if process.stdout is None or process.stdout.readline().strip() != "0":
+            sys.exit("the driver could not be held")
+        time.sleep(BETWEEN_SECONDS)
+        yield
+
+
+def done(act: str) -> dict[str, float]:
     """Moments of an act, from before its process began until after it ended."""
-    began = time.monotonic()
-    if what == "nothing":
-        time.sleep(2 * WAIT_SECONDS)
-        moments = {"begins": began}
-    elif what == "case":
-        beside_card.ask(beside_card.case_of(CASE))
-        moments = {"begins": began}
-    else:
-        seen = "0" if what == "same card" else "1"
-        command = [sys.executable, __file__, "act", what]
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": seen}
-        told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-        moments = {"starts": began, **json.loads(told)}
-    moments["is over"] = time.monotonic()
-    time.sleep(BETWEEN_SECONDS)
-    return moments | {"afterwards": time.monotonic()}
+    what = act.removesuffix(HELD)
+    with driver_held(act.endswith(HELD)):
+        began = time.monotonic()
+        if what == "nothing":
+            time.sleep(2 * WAIT_SECONDS)
+            moments = {"begins": began}
+        elif what in cases():
+            took = beside_card.ask(cases()[what])["seconds"]
+            moments = {"asks": began, "begins": time.monotonic() - took}
+        else:
+            seen = "0" if what == "same card" else "1"
+            command = [sys.executable, __file__, "act", what]
+            environment = {**os.environ, "CUDA_VISIBLE_DEVICES": seen}
+            told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+            moments = {"starts": began, **json.loads(told)}
+        moments["is over"] = time.monotonic()
+        time.sleep(BETWEEN_SECONDS)
+        return moments | {"afterwards": time.monotonic()}
 
 
-def measure(file: Path, seconds: float) -> dict[str, Any]:
+def measure(file: Path, seconds: float, wanted: list[str]) -> dict[str, Any]:
     folder, acts, began = file.parent / "moments", [], time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     watcher = subprocess.Popen(
@@ -141,16 +190,17 @@ def measure(file: Path, seconds: float) -> dict[str, Any]:
     )
     os.environ["CUDA_VISIBLE_DEVICES"] = "1"
     try:
-        with beside_card.server():
-            beside_card.ask(beside_card.case_of(CASE))
+        with beside_card.server(holds_driver=False):
+            for what in cases().keys() & {act.removesuffix(HELD) for act in wanted}:
+                done(what)
             while not (folder / "ready").exists():
                 if watcher.poll() is not None:
                     sys.exit("the first card's process ended")
                 time.sleep(0.05)
             for number in itertools.count():
-                turned = ACTS[number % len(ACTS) :] + ACTS[: number % len(ACTS)]
-                for what in turned:
-                    acts.append({"round": number + 1, "act": what, "moments": done(what)})
+                first = number % len(wanted)
+                for act in wanted[first:] + wanted[:first]:
+                    acts.append({"round": number + 1, "act": act, "moments": done(act)})
                     if time.monotonic() - began > seconds:
                         break
                 else:
@@ -160,39 +210,83 @@ def measure(file: Path, seconds: float) -> dict[str, Any]:
         (folder / "end").touch()
         watcher.wait()
     rows = json.loads((folder / "rows.json").read_text())
-    return {"acts": acts, "counted": counted(acts, rows), "rows": rows}
+    device = probe().device
+    found = {"device": device and device.name, "driver": device and device.driver, "commit": commit()}
+    found |= {"date": provenance()["created"], "processors": os.cpu_count()}
+    return {**found, "counted": counted(acts, rows), "episodes": episodes(acts, rows), "acts": acts, "rows": rows}
+
+
+def usual_and_fast(rows: list[list[float]]) -> tuple[float, float]:
+    """The median of all rows, and what a row must be below to be fast."""
+    usual = statistics.median(us for _, us, *_ in rows)
+    return usual, usual * (1 - FAST_PERCENT / 100)
+
+
+def episodes(acts: list[dict[str, Any]], rows: list[list[float]]) -> list[dict[str, Any]]:
+    """Runs of fast rows, in order: how long, how fast, and behind which moment of which act they began."""
+    usual, fast = usual_and_fast(rows)
+    groups: list[list[int]] = []
+    for number, (_, us, *_) in enumerate(rows):
+        if us < fast:
+            if groups and number - groups[-1][-1] <= SLOWEST_AMONG_FAST:
+                groups[-1].append(number)
+            else:
+                groups.append([number])
+    moments = sorted((at, one["act"], one["round"], name) for one in acts for name, at in one["moments"].items())
+    found = []
+    for group in groups:
+        begin, end = rows[group[0]][0], rows[group[-1]][0]
+        width = (end - begin) / max(1, len(group) - 1)  # a row's moment is the middle of its batch
+        at, act, number, behind = max((m for m in moments if m[0] <= begin), default=(begin, None, None, None))
+        then, _, _, before = min((m for m in moments if m[0] > begin), default=(end, None, None, None))
+        found.append(
+            {
+                "seconds": round(end - begin + width, 4),
+                "rows": len(group),
+                "percent": round(100 * (statistics.median(rows[n][1] for n in group) / usual - 1), 2),
+                "act": act,
+                "round": number,
+                "behind": behind,
+                "by_seconds": round(begin - at, 4),
+                "before": before,
+                "ahead_by_seconds": round(then - begin, 4),
+            }
+        )
+    return found
 
 
 def counted(acts: list[dict[str, Any]], rows: list[list[float]]) -> dict[str, Any]:
     """Per act and part of it, over all rounds: how long it took, its rows, how many were fast, and their median."""
-    usual = statistics.median(us for _, us, _ in rows)
-    fast = usual * (1 - FAST_PERCENT / 100)
+    usual, fast = usual_and_fast(rows)
     parts: dict[str, list[tuple[float, float]]] = {}
     for one in acts:
         for (name, begin), (_, end) in itertools.pairwise(one["moments"].items()):
             parts.setdefault(f"{one['act']}: {name}", []).append((begin, end))
-    found: dict[str, Any] = {"usual_us": usual, "rows": len(rows), "fast": sum(us < fast for _, us, _ in rows)}
+    found: dict[str, Any] = {"usual_us": usual, "rows": len(rows), "fast": sum(us < fast for _, us, *_ in rows)}
     for part, spans in parts.items():
-        inside = [row for row in rows if any(begin <= row[0] < end for begin, end in spans)]
+        inside = [row[1] for row in rows if any(begin <= row[0] < end for begin, end in spans)]
         found[part] = {
+            "times": len(spans),
             "seconds": round(sum(end - begin for begin, end in spans), 2),
             "rows": len(inside),
-            "fast": sum(us < fast for _, us, _ in inside),
-            "median_us": statistics.median([us for _, us, _ in inside]) if inside else None,
-            "least_us": min((us for _, us, _ in inside), default=None),
+            "fast": sum(us < fast for us in inside),
+            "median_us": statistics.median(inside) if inside else None,
+            "least_us": min(inside, default=None),
         }
     return found
 
 
-def main(file: str, seconds: str = "75") -> None:
+def main(file: str, seconds: str = "75", acts: str = "") -> None:
     if file == "watch":
         watch(seconds)
     elif file == "act":
         act(seconds)
     else:
-        found = measure(Path(file).resolve(), float(seconds))
+        found = measure(Path(file).resolve(), float(seconds), acts.split(";") if acts else list(ACTS))
         Path(file).write_text(json.dumps(found))
         print(json.dumps(found["counted"], indent=1))
+        for one in found["episodes"]:
+            print(json.dumps(one))
 
 
 if __name__ == "__main__":

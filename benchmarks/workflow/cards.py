@@ -31,6 +31,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "workflow/scripts")]
 
+from cutesnake.measure.timing import SM_CLOCKS  # noqa: E402
 from cutesnake.plan import config as configuration  # noqa: E402
 from cutesnake.plan import machine, matrix  # noqa: E402
 from cutesnake.strict_yaml import read  # noqa: E402
@@ -39,6 +40,10 @@ from project import copy_project  # noqa: E402
 STAGES = ("correctness", "timing")
 CHANGES: dict[str, Any] = {"targets": ["sm_90a"], "stages": list(STAGES), "cases_per_job": 1}
 FIGURES = ("cold_us", "hot_us", "second_source_us", "burst_us")
+# Figure -> where the SM clock of its samples stands.
+CLOCKS = dict(zip(FIGURES, (SM_CLOCKS[kind] for kind in ("cold", "hot", "graph", "burst")), strict=True))
+KEPT = (*FIGURES, *CLOCKS.values(), "throttle_reasons", "burst_range_percent", "second_source_range_percent")
+AT_LIMIT = "software power cap"
 ALIKE_PERCENT = 1.5
 WARM_UP = 4  # cases
 Times = dict[tuple[str, str], float]  # by case and figure: microseconds, or percent
@@ -94,7 +99,7 @@ def told(project: Path, began: float, seconds: float) -> dict[str, Any]:
             jobs.append(
                 {"stage": stage, "case": case, "status": record["status"], "card": card}
                 | {"began": round(end - took, 3), "ended": round(end, 3)}
-                | {key: record["metrics"].get(key) for key in FIGURES if stage == "timing" and record["metrics"]}
+                | {key: record["metrics"].get(key) for key in KEPT if stage == "timing" and record["metrics"]}
             )
     jobs.sort(key=lambda job: job["began"])
     by_card = [[job for job in jobs if job["card"] == card] for card in sorted({str(job["card"]) for job in jobs})]
@@ -117,6 +122,18 @@ def times(*runs: dict[str, Any]) -> Times:
     """Every figure of every case that the runs have timed."""
     jobs = [job for run in runs for job in run["each"] if job["stage"] == "timing"]
     return {(job["case"], figure): job[figure] for job in jobs for figure in FIGURES if job.get(figure)}
+
+
+def cycles(*runs: dict[str, Any]) -> Times:
+    """Every figure times the SM clock of its samples, of cases that the power limit held back: their clock differs from
+    one minute to the next, and their time with it."""
+    jobs = [job for run in runs for job in run["each"] if AT_LIMIT in (job.get("throttle_reasons") or ())]
+    return {
+        (job["case"], figure): job[figure] * job[clock]
+        for job in jobs
+        for figure, clock in CLOCKS.items()
+        if job.get(figure) and job.get(clock)
+    }
 
 
 def percent(run: Times, other: Times) -> Times:

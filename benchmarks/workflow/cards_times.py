@@ -7,7 +7,8 @@ the first card has had on the first alone, and those of the second on the second
 itself on the same card, minutes apart, and what two cards of one make differ by does not come in. The cases are those
 six of `cards_h200.json` that differed by more than 1.5 % in something, and twelve of the others. Of each figure of
 each case it takes the median of the rounds' ratios. How far two lone measurements of a case on one card lie apart in
-two of the rounds stands beside it: no ratio can be nearer to 1 than that.
+two of the rounds stands beside it: no ratio can be nearer to 1 than that. Where the power limit holds a case back its
+time follows the clock that the card has in that minute; of these time times clock is compared as well.
 
 It needs what `cards.py` needs. FOLDER gets `times.json`, what is said below, and the logs and records of all runs.
 """
@@ -44,18 +45,23 @@ def said(differences: cards.Times) -> dict[str, Any]:
     return {
         "figures": len(differences),
         f"beyond {cards.ALIKE_PERCENT} %": len(beyond),
-        "median": round(statistics.median(differences.values()), 3),
-        "largest": round(max(map(abs, differences.values())), 2),
+        "median": round(statistics.median(differences.values()), 3) if differences else None,
+        "largest": round(max(map(abs, differences.values()), default=0.0), 2),
         "which": beyond,
     }
 
 
 def compared(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Times beside the other card against those alone, by the median of the rounds and in each; where the power limit
+    held a case back in both, its time by its clock too."""
     both = [cards.times(one["together"]) for one in rounds]
     alone = [cards.times(*one["alone"].values()) for one in rounds]
     each = [cards.percent(*pair) for pair in zip(both, alone, strict=True)]
-    keys = set.intersection(*(set(one) for one in each))
-    found = {"median of the rounds": said({key: statistics.median(one[key] for one in each) for key in keys})}
+    by_clock = [cards.percent(cards.cycles(one["together"]), cards.cycles(*one["alone"].values())) for one in rounds]
+    found = {"median of the rounds": said(medians(each))}
+    if limited := medians(by_clock):
+        there = {key: value for key, value in medians(each).items() if key in limited}
+        found |= {"at the power limit": said(there), "at the power limit, time times clock": said(limited)}
     found |= {f"round {number}": said(one) for number, one in enumerate(each, 1)}
     where = [{case: card for card, cases in by_card(one["together"]).items() for case in cases} for one in rounds]
     for first, second in itertools.combinations(range(len(rounds)), 2):
@@ -64,6 +70,12 @@ def compared(rounds: list[dict[str, Any]]) -> dict[str, Any]:
         if same:
             found[f"alone, round {second + 1} against round {first + 1}, the same card"] = said(same)
     return found
+
+
+def medians(rounds: list[cards.Times]) -> cards.Times:
+    """Of what all rounds have."""
+    keys = set.intersection(*(set(one) for one in rounds))
+    return {key: statistics.median(one[key] for one in rounds) for key in keys}
 
 
 def one_round(folder: Path, devices: dict[str, str], keys: list[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cutesnake.measure.clock import Stamper
-from cutesnake.measure.replay import calls_per_graph, capture, kernel_nodes, replay, replay_cold
+from cutesnake.measure.replay import at_moments, capture, filled, kernel_nodes, replay, replay_cold, sustained
 
 REPLAYS = 15
 FLUSH_BYTES = 512 << 20  # written before each cold plan: several times any L2 cache
@@ -35,11 +35,11 @@ def time_plan(runner: Any, stream: Any, stamper: Stamper) -> dict[str, Any]:
             "plan_cold_us": host_us(plan, stream, before=flush),
             "plan_kind": "host",
         }
-    calls = calls_per_graph(replay(single, stream, 1, 5, stamper).us)
-    graph = single if calls == 1 else capture(plan, stream, calls)
+    graph, calls = filled(plan, single, stream, stamper)
+    about_us = replay(graph, stream, calls, REPLAYS, stamper).us
     return {
-        "plan_us": replay(graph, stream, calls, REPLAYS, stamper).us,
-        "plan_cold_us": replay_cold(single, stream, REPLAYS, flush),
+        "plan_us": sustained(graph, stream, calls, about_us, stamper).us,
+        "plan_cold_us": at_moments(lambda: replay_cold(single, stream, REPLAYS, flush)).us,
         "plan_kind": "graph",
     }
 

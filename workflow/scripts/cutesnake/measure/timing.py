@@ -7,8 +7,10 @@ of its kernel nodes proves that the launches are on the timed stream. Host time 
 - lone: the same of a kernel that does nothing, which the host has a part in; a prediction of cold samples takes it.
 - hot: NVBench's batches of a graph that holds `calls_per_graph` operators one after the other, per call.
 - burst: a few replays of that graph before anything else has run, so before power or heat can hold the card back: what
-  a short benchmark reports. The other figures are of a card that works on and on.
-- second source: CUDA events around replays of a graph with another number of operators, on a stream of our own.
+  a short benchmark reports; the median of three, taken at moments apart. The other figures are of a card that works on
+  and on.
+- second source: CUDA events around replays of a graph with another number of operators, on a stream of our own, for
+  longer than the card may be in another mode (`replay.MODE_SECONDS`).
 
 Each kind has the SM clock of its own samples: at its power limit a card may run them up to 15 % apart.
 
@@ -35,13 +37,14 @@ from cutesnake.measure.case import Case
 from cutesnake.measure.clock import Span, Stamper
 from cutesnake.measure.lone import Nothing
 from cutesnake.measure.plan_time import time_plan
-from cutesnake.measure.replay import Replays, calls_per_graph, capture, kernel_nodes, replay
+from cutesnake.measure.replay import MOMENTS, Replays, at_moments, capture, filled, kernel_nodes, replay, sustained
 from cutesnake.measure.telemetry import Telemetry
 from cutesnake.places import ROOT
 from cutesnake.plan.devices import DeviceModel, read_devices
 from cutesnake.plan.machine import probe
 
 DIFFERENCE_LIMIT_PERCENT = 5.0
+RANGE_LIMIT_PERCENT = 2.5  # how far bursts may lie apart; the other mode that was seen is 2.6 to 7.9 % faster
 CLOCK_LIMIT_PERCENT = 5.0  # from which kinds of samples that ran at different SM clocks are said to have
 # Kind of samples -> where its SM clock stands. Records from before 2026-11-22 have the cold one alone.
 SM_CLOCKS = {
@@ -50,7 +53,6 @@ SM_CLOCKS = {
     "graph": "second_source_sm_clock_mhz",
     "burst": "burst_sm_clock_mhz",
 }
-REPLAYS = 15
 BURST_REPLAYS = 7
 THROTTLED = "throttled below threshold"  # what NVBench logs of a sample that it discards
 HOT_SECONDS = 0.2
@@ -93,17 +95,17 @@ def measure(case: Case) -> tuple[dict[str, Any], str | None]:
 
 def _samples(runner: Any, single: Any, stream: Any, stamper: Stamper, settings: Any) -> dict[str, Any]:
     """All kinds of samples of a call, the burst first; `single` is the graph of one call."""
-    calls = calls_per_graph(replay(single, stream, 1, 5, stamper).us)
-    hot = single if calls == 1 else capture(runner, stream, calls)
-    burst = replay(hot, stream, calls, BURST_REPLAYS, stamper)
+    hot, calls = filled(runner, single, stream, stamper)
+    burst = at_moments(lambda: replay(hot, stream, calls, BURST_REPLAYS, stamper))
     hot_clock = HotClock(stamper.span(), burst.us * calls)
     with Telemetry() as telemetry:
         measured = run_nvbench(single, hot, capture(Nothing(), stream, 1), settings, hot_clock)
         more = calls + max(1, calls // 2)
-        second = replay(capture(runner, stream, more), stream, more, REPLAYS, stamper)
+        second = sustained(capture(runner, stream, more), stream, more, burst.us, stamper)
     return {
         **summary(measured, calls, second),
         "burst_us": burst.us,
+        "burst_range_percent": burst.range_percent,
         "burst_sm_clock_mhz": burst.sm_clock_mhz,
         "hot_sm_clock_mhz": hot_clock.span.mhz(),
         **telemetry.summary(),
@@ -262,6 +264,7 @@ def summary(measured: dict[str, Any], calls: int, second: Replays) -> dict[str, 
         "hot_us": hot_us,
         "hot_samples": int(hot["nv/batch/sample_size"]) * calls,
         "second_source_us": second.us,
+        "second_source_range_percent": second.range_percent,
         "second_source_sm_clock_mhz": second.sm_clock_mhz,
         "difference_percent": 100 * abs(second.us - hot_us) / hot_us,
         "sm_clock_mhz": cold["nv/cold/sm_clock_rate/mean"] / 1e6,
@@ -292,6 +295,8 @@ def flags(metrics: dict[str, Any], settings: Any) -> list[str]:
         found.append(f"{metrics['throttled_samples']} throttled samples were discarded")
     if metrics["throttle_reasons"]:
         found.append(f"the card reported: {', '.join(metrics['throttle_reasons'])}")
+    if (metrics.get("burst_range_percent") or 0.0) > RANGE_LIMIT_PERCENT:
+        found.append(f"bursts at {MOMENTS} moments lie {metrics['burst_range_percent']:.1f} % apart")
     if metrics["spread_percent"] > 10 * settings["max_noise_percent"]:
         found.append(f"cold samples spread by {metrics['spread_percent']:.1f} %")
     return found

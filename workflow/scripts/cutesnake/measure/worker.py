@@ -1,8 +1,9 @@
 """A case in a clean process without paying for its start: a server that has torch imported and forks for every case.
 
 The server never touches CUDA, so every child makes a context of its own: a kernel that corrupts it or hangs takes only
-its own case along, and the next case starts clean. A child waits for a card, with what it needs imported, and has it
-until it has ended, so that no two measure at once and the next one begins when a card is free, not when a job has.
+its own case along, and the next case starts clean. A process beside it keeps the driver initialized (`held_driver`). A
+child waits for a card, with what it needs imported, and has it until it has ended, so that no two measure at once and
+the next one begins when a card is free, not when a job has.
 The first client starts the server; it ends by itself when it has been idle. Nothing is kept in it: killing it, or the
 workflow, at any moment costs only the cases under way.
 
@@ -33,6 +34,7 @@ from typing import Any, NoReturn
 from cutesnake import fork_server, turns
 from cutesnake.fork_server import ForkServer
 from cutesnake.measure import cards
+from cutesnake.measure.held_driver import held_driver
 from cutesnake.measure.private import PrivateError, is_ours, open_private, private_folder
 from cutesnake.places import SCRIPTS
 
@@ -278,7 +280,8 @@ def main(path: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C on the workflow ends its clients; their children follow
     with contextlib.suppress(ImportError):
         import torch  # noqa: F401 - the point of the server: forked children have it at no cost
-    Server(Path(path), IDLE_SECONDS).serve()
+    with held_driver():
+        Server(Path(path), IDLE_SECONDS).serve()
 
 
 if __name__ == "__main__":
