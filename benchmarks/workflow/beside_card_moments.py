@@ -169,7 +169,7 @@ def done(act: str) -> dict[str, float]:
             time.sleep(2 * WAIT_SECONDS)
             moments = {"begins": began}
         elif what in cases():
-            took = beside_card.ask(cases()[what])["seconds"]
+            took = beside_card.ask(cases()[what])["seconds"] or 0.0
             moments = {"asks": began, "begins": time.monotonic() - took}
         else:
             seen = "0" if what == "same card" else "1"

@@ -126,7 +126,7 @@ def middle_range_percent(times: Sequence[float]) -> float | None:
     """How far the middle four fifths lie apart, in per cent of the median; None for fewer than LEAST_REPLAYS."""
     if len(times) < LEAST_REPLAYS:
         return None
-    tenths = statistics.quantiles(times, n=10)
+    tenths = statistics.quantiles(times, n=10, method="inclusive")
     return 100 * (tenths[-1] - tenths[0]) / statistics.median(times)
 
 
