@@ -22,8 +22,13 @@ Behind an act may stand `, held`: then a process has the driver initialized for 
 (`cutesnake.measure.held_driver`), as it does beside the worker's server. The cases of the others are asked of a server
 that lacks it.
 
-FILE gets every act's moments, every row, and the episodes: when rows became FAST_PERCENT faster than the median of the
-whole run, for how long, and behind which moment of which act. Needs what `beside_card.py` needs.
+FILE gets every act's moments and the episodes: when rows became FAST_PERCENT faster than the median of the whole run,
+for how long, and behind which moment of which act; per part of an act how many rows it had and how many were fast; and
+the rows around each episode. Needs what `beside_card.py` needs.
+
+    python benchmarks/workflow/beside_card_moments.py short FILE < ROWS
+
+makes such a FILE of ROWS, a JSON file with `acts` and all rows, as the run of 2026-11-23, 02:40 UTC, wrote them.
 """
 
 from __future__ import annotations
@@ -55,6 +60,7 @@ GIGABYTE = 1 << 30
 ACTS = ("nothing", "driver", "context", "memory", "same card", "nvml", "nvml same card", "case", "large case", "check")
 HELD = ", held"
 UNDER_WAY = 2  # batches of replays, so that the card never waits for the host
+ROWS_AROUND = 3  # each side of an episode
 SLOWEST_AMONG_FAST = 3  # rows of an episode may have as many of the usual time between them
 
 
@@ -213,7 +219,24 @@ def measure(file: Path, seconds: float, wanted: list[str]) -> dict[str, Any]:
     device = probe().device
     found = {"device": device and device.name, "driver": device and device.driver, "commit": commit()}
     found |= {"date": provenance()["created"], "processors": os.cpu_count()}
-    return {**found, "counted": counted(acts, rows), "episodes": episodes(acts, rows), "acts": acts, "rows": rows}
+    return {**found, **told(acts, rows)}
+
+
+def told(acts: list[dict[str, Any]], rows: list[list[float]]) -> dict[str, Any]:
+    """What FILE gets of a run's acts and rows."""
+    _, fast = usual_and_fast(rows)
+    near = {
+        place
+        for number, (_, us, *_) in enumerate(rows)
+        if us < fast
+        for place in range(number - ROWS_AROUND, number + ROWS_AROUND + 1)
+    }
+    return {
+        "counted": counted(acts, rows),
+        "episodes": episodes(acts, rows),
+        "acts": acts,
+        "rows around episodes": [row for number, row in enumerate(rows) if number in near],
+    }
 
 
 def usual_and_fast(rows: list[list[float]]) -> tuple[float, float]:
@@ -281,6 +304,10 @@ def main(file: str, seconds: str = "75", acts: str = "") -> None:
         watch(seconds)
     elif file == "act":
         act(seconds)
+    elif file == "short":
+        found = json.load(sys.stdin)
+        about = {key: value for key, value in found.items() if key not in ("counted", "episodes", "acts", "rows")}
+        Path(seconds).write_text(json.dumps({**about, **told(found["acts"], found["rows"])}))
     else:
         found = measure(Path(file).resolve(), float(seconds), acts.split(";") if acts else list(ACTS))
         Path(file).write_text(json.dumps(found))

@@ -1,0 +1,96 @@
+"""The process that keeps the driver initialized beside a worker's server: what it says, and that it never stays."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cutesnake.measure import held_driver, worker
+from cutesnake.places import SCRIPTS
+
+
+@pytest.fixture
+def driver(tmp_path, monkeypatch):
+    """A pretended driver that notes which cards it was initialized for."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    source, notes = tmp_path / "driver.c", tmp_path / "cards"
+    source.write_text(
+        "#include <stdio.h>\n#include <stdlib.h>\n"
+        f'int cuInit(unsigned flags) {{ FILE *f = fopen("{notes}", "a");\n'
+        '  fprintf(f, "%s\\n", getenv("CUDA_VISIBLE_DEVICES")); fclose(f); return 0; }\n'
+    )
+    subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(tmp_path / held_driver.DRIVER)], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    return notes
+
+
+def is_there(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/stat") as stream:
+            return stream.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until(condition) -> bool:
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_it_has_the_driver_for_the_visible_cards_until_its_time_is_over(driver, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,1")
+    with held_driver.held_driver() as process:
+        assert process.stdout.readline() == "0\n"
+        assert driver.read_text() == "3,1\n"
+        assert process.poll() is None
+    assert process.poll() == -signal.SIGKILL
+
+
+def test_without_a_driver_it_ends_at_once_and_nobody_notices(tmp_path, monkeypatch):
+    (tmp_path / held_driver.DRIVER).write_text("no library")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    with held_driver.held_driver() as process:
+        assert process.wait(20) == 0
+
+
+def test_it_ends_with_whoever_started_it_however_that_ends(driver):
+    code = (
+        "import time\nfrom cutesnake.measure.held_driver import held_driver\n"
+        "with held_driver() as one:\n one.stdout.readline(); print(one.pid, flush=True); time.sleep(60)"
+    )
+    starter = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
+    )
+    with starter:
+        held = int(starter.stdout.readline())
+        assert is_there(held)
+        starter.kill()
+    assert until(lambda: not is_there(held))
+
+
+def test_a_workers_server_has_it_held_before_it_serves_and_lets_it_go(driver, tmp_path, monkeypatch):
+    def serve(server):
+        assert until(driver.exists)
+
+    monkeypatch.setattr(worker.Server, "serve", serve)
+    monkeypatch.setattr(signal, "signal", lambda *what: None)
+    ended = []
+    real = held_driver.subprocess.Popen.communicate
+    monkeypatch.setattr(
+        held_driver.subprocess.Popen, "communicate", lambda process: (ended.append(process.pid), real(process))
+    )
+    worker.main(str(tmp_path / "worker.sock"))
+    assert ended and not is_there(ended[0])
