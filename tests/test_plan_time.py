@@ -6,6 +6,7 @@ import pytest
 
 from cutesnake.contract import Runner
 from cutesnake.measure import plan_time
+from cutesnake.measure import replay as replays_of_graphs
 from cutesnake.measure.replay import Replays
 
 
@@ -39,13 +40,19 @@ def graphs(monkeypatch):
         return [call(stream.cuda_stream) for _ in range(calls)]
 
     def replay(graph, stream, calls, replays, stamper):
-        replayed.append((len(graph), calls))
+        replayed.append((len(graph), calls, replays))
         return Replays(20.0 if calls == 1 else 12.5, 1900.0)
 
-    monkeypatch.setattr(plan_time, "capture", capture)
+    def replay_cold(graph, stream, replays, flush):
+        flush()
+        return Replays(14.5 * len(graph), None)
+
+    for module in (plan_time, replays_of_graphs):
+        monkeypatch.setattr(module, "capture", capture)
+        monkeypatch.setattr(module, "replay", replay)
     monkeypatch.setattr(plan_time, "kernel_nodes", len)
-    monkeypatch.setattr(plan_time, "replay", replay)
-    monkeypatch.setattr(plan_time, "replay_cold", lambda graph, stream, replays, flush: (flush(), 14.5 * len(graph))[1])
+    monkeypatch.setattr(plan_time, "replay_cold", replay_cold)
+    monkeypatch.setattr(replays_of_graphs, "MODE_SECONDS", 0.001)
     return replayed
 
 
@@ -62,11 +69,13 @@ def test_a_runner_without_a_plan_has_no_time_of_it():
     assert found == {"plan_us": None, "plan_cold_us": None, "plan_kind": None}
 
 
-def test_a_plan_on_the_card_is_replayed_in_a_graph_of_several(graphs):
+def test_a_plan_on_the_card_is_replayed_in_a_graph_of_several(graphs, flushes):
     planner = Planner()
     found = plan_time.time_plan(planner, Stream(), None)
     assert found == {"plan_us": 12.5, "plan_cold_us": 14.5, "plan_kind": "graph"}  # cold: a graph of one plan
-    assert graphs == [(1, 1), (10, 10)]  # one plan takes 20 us: ten of them for 200 us
+    # One plan takes 20 us, launch included: ten of them for 200 us, which then are 16. Sustained: 3 ms of 200 us.
+    assert graphs == [(1, 1, 5), (10, 10, 5), (16, 16, 15), (16, 16, 15)]
+    assert len(flushes) == replays_of_graphs.MOMENTS
     assert set(planner.planned) == {Stream.cuda_stream}
 
 
