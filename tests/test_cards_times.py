@@ -44,3 +44,19 @@ def test_two_lone_measurements_are_compared_on_the_same_card_only() -> None:
     }
     found = cards_times.compared([one_round({"x": 100.0, "y": 50.0}, {"x": 100.0, "y": 50.0}), swapped])
     assert not any(name.startswith("alone") for name in found)
+
+
+def test_where_the_power_limit_holds_a_case_back_its_time_times_clock_is_compared_as_well() -> None:
+    """Of a case that it held back in all of its timings; of others the time alone counts."""
+
+    def limited(us: float, mhz: float, reason: str = "software power cap") -> dict:
+        timing = {"stage": "timing", "case": "x", "card": "a", "hot_us": us, "hot_sm_clock_mhz": mhz}
+        return {"each": [timing | {"throttle_reasons": [reason] if reason else []}]}
+
+    rounds = [{"together": limited(950.0, 1740.0), "alone": {"a": limited(1020.0, 1620.0)}}]
+    found = cards_times.compared(rounds)
+    assert found["median of the rounds"]["which"] == {"x, hot_us": -6.86}
+    assert found["at the power limit"]["which"] == {"x, hot_us": -6.86}
+    assert found["at the power limit, time times clock"]["largest"] == 0.04
+    cooler = [{"together": limited(950.0, 1740.0, ""), "alone": {"a": limited(1020.0, 1620.0)}}]
+    assert "at the power limit" not in cards_times.compared(cooler)

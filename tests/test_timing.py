@@ -97,7 +97,7 @@ def test_a_row_fits_the_schema():
     metrics = row()
     metrics |= {"burst_us": 259.0, "kernels_per_call": 4, "calls_per_graph": 1, "measuring_seconds": 0.4}
     metrics |= {"hot_sm_clock_mhz": 1880.0, "burst_sm_clock_mhz": None, "plan_us": 3.1}
-    metrics |= {"plan_cold_us": 4.2, "plan_kind": "graph"}
+    metrics |= {"plan_cold_us": 4.2, "plan_kind": "graph", "burst_range_percent": 0.4}
     metrics["flags"] = timing.flags(metrics, SETTINGS)
     entry = make_record(small_case(), metrics, seconds=1.0)
     record.check("timing", {**entry, "stage": "timing"}, "a row")
@@ -109,7 +109,8 @@ def test_a_quiet_row_has_no_flags():
 
 def test_recorded_rows_have_clocks_of_the_kinds_that_were_read_when_they_were_made():
     """Records from before the other clocks were read are still whole ones."""
-    old = {key: value for key, value in row().items() if key not in ("second_source_sm_clock_mhz",)}
+    newer = ("second_source_sm_clock_mhz", "second_source_range_percent")
+    old = {key: value for key, value in row().items() if key not in newer}
     assert timing.differing_clocks(old) is None
     old |= {"kernels_per_call": 4, "calls_per_graph": 1, "measuring_seconds": 0.4, "flags": []}
     record.check("timing", {**make_record(small_case(), old, seconds=1.0), "stage": "timing"}, "an old row")
@@ -122,6 +123,7 @@ def test_recorded_rows_have_clocks_of_the_kinds_that_were_read_when_they_were_ma
         ({"throttled_samples": 3}, "3 throttled samples were discarded"),
         ({"throttle_reasons": ["software power cap"]}, "the card reported: software power cap"),
         ({"spread_percent": 6.0}, "cold samples spread by 6.0 %"),
+        ({"burst_range_percent": 4.3}, "bursts at 3 moments lie 4.3 % apart"),
         (
             {"hot_sm_clock_mhz": 1571.2, "burst_sm_clock_mhz": 1902.0},
             "the SM clock was not the same: cold 1884 MHz, hot 1571 MHz, graph 1890 MHz, burst 1902 MHz",
