@@ -3,8 +3,8 @@
     python benchmarks/workflow/beside_card_moments.py FILE [seconds [ACT;ACT]]
 
 `beside_card.py` found a short kernel faster by 4 to 8 % for a part of a second, at the same SM clock, and only while
-cases were timed on another card. Here the first card replays a graph of the dependent launch over and over, without a
-pause, and every few milliseconds it is noted how long a call took. Meanwhile, one after the other and round after
+cases were timed on another card. Here the first card replays a graph of the dependent launch over and over, with a
+pause of 0.4 ms every 15, and every five milliseconds it is noted how long a call took. Meanwhile, one after the other and round after
 round, until `seconds` (75) are over:
 
 nothing         for comparison
@@ -18,7 +18,7 @@ case            a case is timed on the other card, as the workflow does it
 large case      another one, of causal attention, which needs more memory and more of PyTorch
 check           that one is checked there, which needs more of both again
 
-Behind an act may stand `, held`: then a process has the driver initialized for the other card already, and only has it
+Behind an act may stand `, no pause`: then the first card is never idle until the act is over. And `, held`: a process has the driver initialized for the other card already, and only has it
 (`cutesnake.measure.held_driver`), as it does beside the worker's server. The cases of the others are asked of a server
 that lacks it.
 
@@ -58,14 +58,18 @@ CASE, LARGE_CASE = "dependent launch", "causal attention"
 REPLAYS, WAIT_SECONDS, BETWEEN_SECONDS = 25, 0.5, 0.7  # a batch takes 5 ms
 GIGABYTE = 1 << 30
 ACTS = ("nothing", "driver", "context", "memory", "same card", "nvml", "nvml same card", "case", "large case", "check")
-HELD = ", held"
+HELD, NO_PAUSE = "held", "no pause"  # behind the name of an act
 UNDER_WAY = 2  # batches of replays, so that the card never waits for the host
+BATCHES, PAUSE_SECONDS = 3, 0.0004  # between two pauses; how long one is
 ROWS_AROUND = 3  # each side of an episode
 SLOWEST_AMONG_FAST = 3  # rows of an episode may have as many of the usual time between them
 
 
 def watch(until: str) -> None:
-    """On the first card, until a file is there: [moment, microseconds a call] of a batch of replays each."""
+    """On the first card, until a file is there: [moment, microseconds a call] of a batch of replays each.
+
+    Without a pause while there is a file `no pause` beside it.
+    """
     import torch
 
     from cutesnake.catalog import load_operator
@@ -84,6 +88,7 @@ def watch(until: str) -> None:
     replay(graph, stream, calls, 500, stamper)
     Path(until).with_name("ready").touch()
     batches: collections.deque[tuple[Any, Any]] = collections.deque()
+    no_pause, begun = Path(until).with_name(NO_PAUSE), 0
     while not Path(until).exists():
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         with torch.cuda.stream(stream):
@@ -92,11 +97,15 @@ def watch(until: str) -> None:
                 graph.replay()
             end.record()
         batches.append((begin, end))
-        if len(batches) > UNDER_WAY:
+        begun += 1
+        pauses = begun % BATCHES == 0 and not no_pause.exists()
+        while len(batches) > (0 if pauses else UNDER_WAY):
             begin, end = batches.popleft()
             end.synchronize()
             took_ms = begin.elapsed_time(end)
             rows.append([round(time.monotonic() - took_ms / 2e3, 4), round(took_ms * 1e3 / REPLAYS / calls, 3)])
+        if pauses:
+            time.sleep(PAUSE_SECONDS)
     stream.synchronize()
     Path(until).with_name("rows.json").write_text(json.dumps(rows))
 
@@ -166,10 +175,22 @@ def driver_held(held: bool) -> Iterator[None]:
         yield
 
 
-def done(act: str) -> dict[str, float]:
+@contextlib.contextmanager
+def paused(flag: Path, pauses: bool) -> Iterator[None]:
+    """The first card's process pauses, or does not for as long as this lasts."""
+    if not pauses:
+        flag.touch()
+        time.sleep(BETWEEN_SECONDS)
+    yield
+    if not pauses:
+        flag.unlink()
+        time.sleep(BETWEEN_SECONDS)
+
+
+def done(act: str, folder: Path) -> dict[str, float]:
     """Moments of an act, from before its process began until after it ended."""
-    what = act.removesuffix(HELD)
-    with driver_held(act.endswith(HELD)):
+    what, *how = act.split(", ")
+    with paused(folder / NO_PAUSE, NO_PAUSE not in how), driver_held(HELD in how):
         began = time.monotonic()
         if what == "nothing":
             time.sleep(2 * WAIT_SECONDS)
@@ -197,8 +218,8 @@ def measure(file: Path, seconds: float, wanted: list[str]) -> dict[str, Any]:
     os.environ["CUDA_VISIBLE_DEVICES"] = "1"
     try:
         with beside_card.server(holds_driver=False):
-            for what in cases().keys() & {act.removesuffix(HELD) for act in wanted}:
-                done(what)
+            for what in cases().keys() & {act.split(", ")[0] for act in wanted}:
+                done(what, folder)
             while not (folder / "ready").exists():
                 if watcher.poll() is not None:
                     sys.exit("the first card's process ended")
@@ -206,7 +227,7 @@ def measure(file: Path, seconds: float, wanted: list[str]) -> dict[str, Any]:
             for number in itertools.count():
                 first = number % len(wanted)
                 for act in wanted[first:] + wanted[:first]:
-                    acts.append({"round": number + 1, "act": act, "moments": done(act)})
+                    acts.append({"round": number + 1, "act": act, "moments": done(act, folder)})
                     if time.monotonic() - began > seconds:
                         break
                 else:
