@@ -71,10 +71,33 @@ def test_sustained_replays_are_not_decided_by_a_twentieth_of_a_second(monkeypatc
     assert found.range_percent > 3.0 or one_us > 1000.0  # the record tells that it was there
 
 
+def test_a_mode_that_stays_while_the_card_has_work_is_left_in_a_pause(monkeypatch):
+    """Seen: without a pause a card stayed in the faster mode for as long as it had work, 25 s."""
+    begins, mode = 0.04, {"until": None}
+
+    def fast(now):
+        if now >= begins and mode["until"] is None:
+            mode["until"] = float("inf")
+        return mode["until"] is not None and now < mode["until"]
+
+    card = Card(monkeypatch, 8.0, fast)
+    monkeypatch.setattr(
+        time,
+        "sleep",
+        lambda seconds: (
+            mode.update(until=0.0) if card.now > begins + replay.MODE_SECONDS else None,
+            card.wait(seconds),
+        ),
+    )
+    found = replay.sustained(card.capture(None, None, 20), card.stream, 20, 8.0, card.stamper)
+    assert found.us == pytest.approx(8.0 + LAUNCH_US / 20)
+    assert found.range_percent > 3.0
+
+
 def test_sustained_replays_are_as_many_as_fit_and_fifteen_at_least(monkeypatch):
     card = Card(monkeypatch, 20_000.0)
     replay.sustained(card.capture(None, None, 1), card.stream, 1, 20_000.0, card.stamper)
-    assert card.now == pytest.approx((3 + replay.LEAST_REPLAYS) * 0.02, rel=1e-3)
+    assert card.now == pytest.approx((3 + replay.LEAST_REPLAYS) * 0.02 + 2 * replay.PAUSE_SECONDS, rel=1e-3)
 
 
 @pytest.mark.parametrize("begins", [0.0, 0.001, 0.03, 0.06, 0.1])

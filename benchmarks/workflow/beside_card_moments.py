@@ -4,8 +4,8 @@
 
 `beside_card.py` found a short kernel faster by 4 to 8 % for a part of a second, at the same SM clock, and only while
 cases were timed on another card. Here the first card replays a graph of the dependent launch over and over, with a
-pause of 0.4 ms every 15, and every five milliseconds it is noted how long a call took. Meanwhile, one after the other and round after
-round, until `seconds` (75) are over:
+pause of 0.4 ms every 15, and every five milliseconds it is noted how long a call took. Meanwhile, one after the other
+and round after round, until `seconds` (75) are over:
 
 nothing         for comparison
 driver          a process initializes the driver for the other card, waits, and ends
@@ -18,9 +18,9 @@ case            a case is timed on the other card, as the workflow does it
 large case      another one, of causal attention, which needs more memory and more of PyTorch
 check           that one is checked there, which needs more of both again
 
-Behind an act may stand `, no pause`: then the first card is never idle until the act is over. And `, held`: a process has the driver initialized for the other card already, and only has it
-(`cutesnake.measure.held_driver`), as it does beside the worker's server. The cases of the others are asked of a server
-that lacks it.
+Behind an act may stand `, no pause`: then the first card is never idle until the act is over. And `, held`: a process
+has the driver initialized for the other card already, and only has it (`cutesnake.measure.held_driver`), as it does
+beside the worker's server. The cases of the others are asked of a server that lacks it.
 
 FILE gets every act's moments and the episodes: when rows became FAST_PERCENT faster than the median of the whole run,
 for how long, and behind which moment of which act; per part of an act how many rows it had and how many were fast; and

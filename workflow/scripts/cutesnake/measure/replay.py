@@ -1,9 +1,10 @@
 """CUDA graphs of calls, and the time of their replays by events.
 
-A card may do short kernels some 4 % faster for MODE_SECONDS, at the same clocks, while another process begins to use
-a card of the same machine (`docs/scale.md`). Seven replays, or fifteen, fit into that whole. So samples that are to be
-sustained go on for three times as long, and short ones are taken at three moments so far apart: the median of either
-is not of those MODE_SECONDS. How far the samples lie apart is told with it.
+A card may do short kernels some 4 % faster for MODE_SECONDS, at the same clocks, when another process begins to use a
+card of the same machine (`docs/scale.md`); if it has work on and on it stays so until it has none for a moment. Seven
+replays, or fifteen, fit into that whole. So samples that are to be sustained go on for three times as long, with short
+pauses, and short ones are taken at three moments so far apart: the median of either is not of those MODE_SECONDS. How
+far the samples lie apart is told with it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from cutesnake.measure.clock import Stamper
 GRAPH_MICROSECONDS = 200.0  # of work in a graph of several calls, so that the gap between two graphs (1 us) vanishes
 MODE_SECONDS = 0.05  # seen on H200: 0.038 to 0.047 s
 MOMENTS = 3
+PIECE_SECONDS, PAUSE_SECONDS = 0.015, 0.0004  # sustained replays have a pause after every piece, too short to cool
+PIECE_REPLAYS = 5  # of a piece at least: the first one of it waits for its launch
 LEAST_REPLAYS = 15
 SIZING_REPLAYS = 5
 
@@ -83,9 +86,10 @@ def filled(call: Callable[[int], None], single: Any, stream: Any, stamper: Stamp
 
 
 def sustained(graph: Any, stream: Any, calls: int, one_us: float, stamper: Stamper) -> Replays:
-    """Replays without a pause for MOMENTS * MODE_SECONDS, if a call takes `one_us`, LEAST_REPLAYS of them at least."""
-    replays = math.ceil(MOMENTS * MODE_SECONDS * 1e6 / (calls * one_us))
-    return replay(graph, stream, calls, max(LEAST_REPLAYS, replays), stamper)
+    """Replays for MOMENTS * MODE_SECONDS, if a call takes `one_us`, LEAST_REPLAYS of them at least, in pieces."""
+    in_a_second = 1e6 / (calls * one_us)
+    replays = max(LEAST_REPLAYS, math.ceil(MOMENTS * MODE_SECONDS * in_a_second))
+    return replay(graph, stream, calls, replays, stamper, max(PIECE_REPLAYS, math.ceil(PIECE_SECONDS * in_a_second)))
 
 
 def at_moments(sample: Callable[[], Replays]) -> Replays:
@@ -100,8 +104,8 @@ def at_moments(sample: Callable[[], Replays]) -> Replays:
     return Replays(middle.us, middle.sm_clock_mhz, 100 * (max(times) - min(times)) / middle.us)
 
 
-def replay(graph: Any, stream: Any, calls: int, replays: int, stamper: Stamper) -> Replays:
-    """Time `replays` replays of a graph of `calls` calls, with CUDA events around each."""
+def replay(graph: Any, stream: Any, calls: int, replays: int, stamper: Stamper, piece: int | None = None) -> Replays:
+    """Time `replays` replays of a graph of `calls` calls, with CUDA events around each, and a pause every `piece`."""
     import torch
 
     times = []
@@ -110,7 +114,10 @@ def replay(graph: Any, stream: Any, calls: int, replays: int, stamper: Stamper) 
         for _ in range(3):
             graph.replay()
         span.begin(stream.cuda_stream)
-        for _ in range(replays):
+        for number in range(replays):
+            if piece and number and number % piece == 0:
+                stream.synchronize()
+                time.sleep(PAUSE_SECONDS)
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()
             graph.replay()
