@@ -31,6 +31,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "workflow/scripts")]
 
+from cutesnake.measure.telemetry import POWER_CAP  # noqa: E402
 from cutesnake.measure.timing import SM_CLOCKS  # noqa: E402
 from cutesnake.plan import config as configuration  # noqa: E402
 from cutesnake.plan import machine, matrix  # noqa: E402
@@ -43,7 +44,6 @@ FIGURES = ("cold_us", "hot_us", "second_source_us", "burst_us")
 # Figure -> where the SM clock of its samples stands.
 CLOCKS = dict(zip(FIGURES, (SM_CLOCKS[kind] for kind in ("cold", "hot", "graph", "burst")), strict=True))
 KEPT = (*FIGURES, *CLOCKS.values(), "throttle_reasons", "burst_range_percent", "second_source_range_percent")
-AT_LIMIT = "software power cap"
 ALIKE_PERCENT = 1.5
 WARM_UP = 4  # cases
 Times = dict[tuple[str, str], float]  # by case and figure: microseconds, or percent
@@ -127,7 +127,7 @@ def times(*runs: dict[str, Any]) -> Times:
 def cycles(*runs: dict[str, Any]) -> Times:
     """Every figure times the SM clock of its samples, of cases that the power limit held back: their clock differs from
     one minute to the next, and their time with it."""
-    jobs = [job for run in runs for job in run["each"] if AT_LIMIT in (job.get("throttle_reasons") or ())]
+    jobs = [job for run in runs for job in run["each"] if POWER_CAP in (job.get("throttle_reasons") or ())]
     return {
         (job["case"], figure): job[figure] * job[clock]
         for job in jobs

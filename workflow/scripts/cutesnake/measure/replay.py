@@ -21,6 +21,7 @@ from cutesnake.measure.clock import Stamper
 GRAPH_MICROSECONDS = 200.0  # of work in a graph of several calls, so that the gap between two graphs (1 us) vanishes
 MODE_SECONDS = 0.05  # seen on H200: 0.038 to 0.047 s
 MOMENTS = 3
+SUSTAINED_SECONDS = MOMENTS * MODE_SECONDS
 PIECE_SECONDS, PAUSE_SECONDS = 0.015, 0.0004  # sustained replays have a pause after every piece, too short to cool
 PIECE_REPLAYS = 5  # of a piece at least: the first one of it waits for its launch
 LEAST_REPLAYS = 15
@@ -85,10 +86,12 @@ def filled(call: Callable[[int], None], single: Any, stream: Any, stamper: Stamp
     return graph, calls
 
 
-def sustained(graph: Any, stream: Any, calls: int, one_us: float, stamper: Stamper) -> Replays:
-    """Replays for MOMENTS * MODE_SECONDS, if a call takes `one_us`, LEAST_REPLAYS of them at least, in pieces."""
+def sustained(
+    graph: Any, stream: Any, calls: int, one_us: float, stamper: Stamper, seconds: float = SUSTAINED_SECONDS
+) -> Replays:
+    """Replays for so many seconds, if a call takes `one_us`, LEAST_REPLAYS of them at least, in pieces."""
     in_a_second = 1e6 / (calls * one_us)
-    replays = max(LEAST_REPLAYS, math.ceil(MOMENTS * MODE_SECONDS * in_a_second))
+    replays = max(LEAST_REPLAYS, math.ceil(seconds * in_a_second))
     return replay(graph, stream, calls, replays, stamper, max(PIECE_REPLAYS, math.ceil(PIECE_SECONDS * in_a_second)))
 
 

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 PERIOD_SECONDS = 0.01
+POWER_CAP = "software power cap"  # as `plan.gpus.throttle_reasons` names it
 
 
 class Telemetry:
@@ -44,6 +45,10 @@ class Telemetry:
                     pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
                 )
             )
+
+    def is_limited(self) -> bool:
+        """Whether the power limit has held the card back until now."""
+        return POWER_CAP in self.summary()["throttle_reasons"]
 
     def summary(self) -> dict[str, Any]:
         """Highest power (W) and temperature (deg C) seen, and the throttle reasons that slow a card down."""

@@ -37,7 +37,17 @@ from cutesnake.measure.case import Case
 from cutesnake.measure.clock import Span, Stamper
 from cutesnake.measure.lone import Nothing
 from cutesnake.measure.plan_time import time_plan
-from cutesnake.measure.replay import MOMENTS, Replays, at_moments, capture, filled, kernel_nodes, replay, sustained
+from cutesnake.measure.replay import (
+    MOMENTS,
+    SUSTAINED_SECONDS,
+    Replays,
+    at_moments,
+    capture,
+    filled,
+    kernel_nodes,
+    replay,
+    sustained,
+)
 from cutesnake.measure.telemetry import Telemetry
 from cutesnake.places import ROOT
 from cutesnake.plan.devices import DeviceModel, read_devices
@@ -54,6 +64,9 @@ SM_CLOCKS = {
     "burst": "burst_sm_clock_mhz",
 }
 BURST_REPLAYS = 7
+LIMITED_SECONDS = (
+    0.5  # of replays at the power limit, where the clock swings by a tenth and more for a tenth of a second
+)
 THROTTLED = "throttled below threshold"  # what NVBench logs of a sample that it discards
 HOT_SECONDS = 0.2
 MINIMUM_SECONDS = 0.1  # of device time in cold samples
@@ -101,7 +114,8 @@ def _samples(runner: Any, single: Any, stream: Any, stamper: Stamper, settings: 
     with Telemetry() as telemetry:
         measured = run_nvbench(single, hot, capture(Nothing(), stream, 1), settings, hot_clock)
         more = calls + max(1, calls // 2)
-        second = sustained(capture(runner, stream, more), stream, more, burst.us, stamper)
+        seconds = LIMITED_SECONDS if telemetry.is_limited() else SUSTAINED_SECONDS
+        second = sustained(capture(runner, stream, more), stream, more, burst.us, stamper, seconds)
     return {
         **summary(measured, calls, second),
         "burst_us": burst.us,

@@ -1,0 +1,16 @@
+"""What is read of the card beside a measurement: what it makes of the driver's answers."""
+
+import pytest
+
+from cutesnake.measure.telemetry import Telemetry
+
+
+@pytest.mark.parametrize("bits, limited, reasons", [(0x1, False, []), (0x5, True, ["software power cap"])])
+def test_the_power_limit_is_told_as_soon_as_it_was_seen(bits, limited, reasons):
+    telemetry = Telemetry()
+    assert not telemetry.is_limited()
+    telemetry._samples += [(100.0, 40.0, 0x1), (700.0, 60.0, bits), (650.0, 61.0, 0x1)]
+    assert telemetry.is_limited() is limited
+    found = telemetry.summary()
+    assert found["throttle_reasons"] == reasons
+    assert (found["power_w"], found["median_power_w"], found["temperature_c"]) == (700.0, 650.0, 61.0)
