@@ -39,6 +39,7 @@ sys.path[:0] = [str(ROOT), str(SCRIPTS)]
 
 from cutesnake.measure import timing, worker  # noqa: E402
 from cutesnake.measure.case import Case, commit, provenance  # noqa: E402
+from cutesnake.measure.telemetry import POWER_CAP  # noqa: E402
 from cutesnake.plan.machine import probe  # noqa: E402
 from cutesnake.stages import GPU_STAGES  # noqa: E402
 
@@ -56,7 +57,7 @@ STATES = ("alone", "after work", "after a pause", "beside cases", "beside work",
 RARE = "PyTorch's attention"  # only its bursts had differed, once: it is timed in three states
 RARE_STATES = ("alone", "after a pause", "beside cases")
 FIGURES = ("cold_us", "hot_us", "second_source_us", "burst_us")
-CLOCKS = tuple(timing.SM_CLOCKS.values())
+CLOCKS = tuple(timing.SM_CLOCKS[kind] for kind in ("cold", "hot", "graph", "burst"))  # of the figures, in their order
 KEPT = (*FIGURES, *CLOCKS, "spread_percent", "samples", "throttled_samples", "hot_samples", "calls_per_graph")
 KEPT += ("power_w", "median_power_w", "temperature_c", "throttle_reasons", "measuring_seconds", "flags")
 WORK_SECONDS, PAUSE_SECONDS, SETTLE_SECONDS = 1.0, 2.0, 0.7
@@ -245,22 +246,35 @@ def measure(file: Path, seconds: float) -> dict[str, Any]:
 def compared(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Per case and figure: `alone` in its own unit, and by how many per cent each state differs from it, over rounds.
 
-    A clock stands beside the figure whose samples ran at it.
+    A clock stands beside the figure whose samples ran at it. Of a case that the power limit held back in every state
+    time times clock is compared, too: such a card's clock differs from one minute to the next, and its time with it.
     """
     at = {(row["round"], row["case"], row["state"]): row for row in rows}
     rounds, found = sorted({row["round"] for row in rows}), {}
     for case in CASES:
-        for key in (*FIGURES, *CLOCKS, "median_power_w", "temperature_c"):
-            alone = {n: us for n in rounds if (us := at.get((n, case, "alone"), {}).get(key))}
+        mine = [row for row in rows if row["case"] == case and row["status"] == "ok"]
+        limited = all(POWER_CAP in (row["throttle_reasons"] or ()) for row in mine)
+        by_clock = {f"{key} times clock": (key, clock) for key, clock in zip(FIGURES, CLOCKS, strict=True) if limited}
+        plain = {key: (key, None) for key in (*FIGURES, *CLOCKS, "median_power_w", "temperature_c")}
+        for name, keys in {**plain, **by_clock}.items():
+            alone = {n: value for n in rounds if (value := _value(at.get((n, case, "alone")), *keys))}
             if not alone:
                 continue
             entry: dict[str, Any] = {"alone": spread(list(alone.values()))}
             for state in STATES[1:]:
-                here = {number: at.get((number, case, state), {}).get(key) for number in alone}
-                if values := [100 * (us / alone[number] - 1) for number, us in here.items() if us]:
+                here = {number: _value(at.get((number, case, state)), *keys) for number in alone}
+                if values := [100 * (value / alone[number] - 1) for number, value in here.items() if value]:
                     entry[state] = spread(values)
-            found[f"{case}, {key}"] = entry
+            found[f"{case}, {name}"] = entry
     return found
+
+
+def _value(row: dict[str, Any] | None, key: str, clock: str | None) -> float | None:
+    """A figure of a row, or it times the clock of its samples."""
+    value = (row or {}).get(key)
+    if row is None or clock is None or value is None:
+        return value
+    return value * row[clock] if row.get(clock) else None
 
 
 def spread(values: list[float]) -> dict[str, float]:
