@@ -247,13 +247,14 @@ def compared(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Per case and figure: `alone` in its own unit, and by how many per cent each state differs from it, over rounds.
 
     A clock stands beside the figure whose samples ran at it. Of a case that the power limit held back in every state
-    time times clock is compared, too: such a card's clock differs from one minute to the next, and its time with it.
+    in which it was watched time times clock is compared, too: such a card's clock differs from one minute to the next,
+    and its time with it.
     """
     at = {(row["round"], row["case"], row["state"]): row for row in rows}
     rounds, found = sorted({row["round"] for row in rows}), {}
     for case in CASES:
         mine = [row for row in rows if row["case"] == case and row["status"] == "ok"]
-        limited = all(POWER_CAP in (row["throttle_reasons"] or ()) for row in mine)
+        limited = all(POWER_CAP in (row["throttle_reasons"] or ()) for row in mine if row["state"] != "unwatched")
         by_clock = {f"{key} times clock": (key, clock) for key, clock in zip(FIGURES, CLOCKS, strict=True) if limited}
         plain = {key: (key, None) for key in (*FIGURES, *CLOCKS, "median_power_w", "temperature_c")}
         for name, keys in {**plain, **by_clock}.items():
