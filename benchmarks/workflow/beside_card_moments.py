@@ -3,9 +3,9 @@
     python benchmarks/workflow/beside_card_moments.py FILE [seconds [ACT;ACT]]
 
 `beside_card.py` found a short kernel faster by 4 to 8 % for a part of a second, at the same SM clock, and only while
-cases were timed on another card. Here the first card replays a graph of the dependent launch over and over, with a
-pause of 0.4 ms every 15, and every five milliseconds it is noted how long a call took. Meanwhile, one after the other
-and round after round, until `seconds` (75) are over:
+cases were timed on another card. Here the first card replays a graph of the dependent launch over and over, with events
+around each replay, and every ten milliseconds it is noted how long a call took and at which SM clock. Meanwhile, one
+after the other and round after round, until `seconds` (75) are over:
 
 nothing         for comparison
 driver          a process initializes the driver for the other card, waits, and ends
@@ -18,9 +18,10 @@ case            a case is timed on the other card, as the workflow does it
 large case      another one, of causal attention, which needs more memory and more of PyTorch
 check           that one is checked there, which needs more of both again
 
-Behind an act may stand `, no pause`: then the first card is never idle until the act is over. And `, held`: a process
-has the driver initialized for the other card already, and only has it (`cutesnake.measure.held_driver`), as it does
-beside the worker's server. The cases of the others are asked of a server that lacks it.
+Behind an act may stand `, held`: a process has the driver initialized for the other card already, and only has it
+(`cutesnake.measure.held_driver`), as it does beside the worker's server. The cases of the others are asked of a server
+that lacks it. And `, close`: then replays follow each other without events in between and without a copy from the card
+for the clock, 25 at a time, with a pause of 0.4 ms every 75. So they do without the other acts' end of a row.
 
 FILE gets every act's moments and the episodes: when rows became FAST_PERCENT faster than the median of the whole run,
 for how long, and behind which moment of which act; per part of an act how many rows it had and how many were fast; and
@@ -33,7 +34,6 @@ makes such a FILE of ROWS, a JSON file with `acts` and all rows, as the run of 2
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import functools
 import itertools
@@ -55,20 +55,19 @@ from cutesnake.plan.machine import probe
 
 FAST_PERCENT = 2.0
 CASE, LARGE_CASE = "dependent launch", "causal attention"
-REPLAYS, WAIT_SECONDS, BETWEEN_SECONDS = 25, 0.5, 0.7  # a batch takes 5 ms
+REPLAYS, WAIT_SECONDS, BETWEEN_SECONDS = 45, 0.5, 0.7
 GIGABYTE = 1 << 30
 ACTS = ("nothing", "driver", "context", "memory", "same card", "nvml", "nvml same card", "case", "large case", "check")
-HELD, NO_PAUSE = "held", "no pause"  # behind the name of an act
-UNDER_WAY = 2  # batches of replays, so that the card never waits for the host
-BATCHES, PAUSE_SECONDS = 3, 0.0004  # between two pauses; how long one is
+HELD, CLOSE = "held", "close"  # behind the name of an act
+CLOSE_REPLAYS, CLOSE_BATCHES, PAUSE_SECONDS = 25, 3, 0.0004
 ROWS_AROUND = 3  # each side of an episode
 SLOWEST_AMONG_FAST = 3  # rows of an episode may have as many of the usual time between them
 
 
 def watch(until: str) -> None:
-    """On the first card, until a file is there: [moment, microseconds a call] of a batch of replays each.
+    """On the first card, until a file is there: [moment, microseconds a call, MHz] of every row.
 
-    Without a pause while there is a file `no pause` beside it.
+    While there is a file `close` beside it replays are close to each other; rows then have no clock.
     """
     import torch
 
@@ -87,27 +86,39 @@ def watch(until: str) -> None:
     graph, calls = filled(runner, capture(runner, stream, 1), stream, stamper)
     replay(graph, stream, calls, 500, stamper)
     Path(until).with_name("ready").touch()
-    batches: collections.deque[tuple[Any, Any]] = collections.deque()
-    no_pause, begun = Path(until).with_name(NO_PAUSE), 0
+    close = Path(until).with_name(CLOSE)
     while not Path(until).exists():
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        with torch.cuda.stream(stream):
-            begin.record()
-            for _ in range(REPLAYS):
-                graph.replay()
-            end.record()
-        batches.append((begin, end))
-        begun += 1
-        pauses = begun % BATCHES == 0 and not no_pause.exists()
-        while len(batches) > (0 if pauses else UNDER_WAY):
-            begin, end = batches.popleft()
-            end.synchronize()
-            took_ms = begin.elapsed_time(end)
-            rows.append([round(time.monotonic() - took_ms / 2e3, 4), round(took_ms * 1e3 / REPLAYS / calls, 3)])
-        if pauses:
-            time.sleep(PAUSE_SECONDS)
-    stream.synchronize()
+        began = time.monotonic()
+        if close.exists():
+            rows += close_rows(graph, stream, calls)
+        else:
+            found = replay(graph, stream, calls, REPLAYS, stamper)
+            rows.append(
+                [round((began + time.monotonic()) / 2, 4), round(found.us, 3), round(found.sm_clock_mhz or 0, 1)]
+            )
     Path(until).with_name("rows.json").write_text(json.dumps(rows))
+
+
+def close_rows(graph: Any, stream: Any, calls: int) -> list[list[float]]:
+    import torch
+
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(CLOSE_BATCHES + 1)]
+    began = time.monotonic()
+    with torch.cuda.stream(stream):
+        marks[0].record()
+        for mark in marks[1:]:
+            for _ in range(CLOSE_REPLAYS):
+                graph.replay()
+            mark.record()
+    stream.synchronize()
+    each_ms = [begin.elapsed_time(end) for begin, end in itertools.pairwise(marks)]
+    middles = itertools.accumulate(each_ms)
+    rows = [
+        [round(began + (after - ms / 2) / 1e3, 4), round(ms * 1e3 / CLOSE_REPLAYS / calls, 3), 0.0]
+        for ms, after in zip(each_ms, middles, strict=True)
+    ]
+    time.sleep(PAUSE_SECONDS)
+    return rows
 
 
 def act(what: str) -> None:
@@ -176,13 +187,13 @@ def driver_held(held: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def paused(flag: Path, pauses: bool) -> Iterator[None]:
-    """The first card's process pauses, or does not for as long as this lasts."""
-    if not pauses:
+def watched(flag: Path, closely: bool) -> Iterator[None]:
+    """The first card's replays are close to each other for as long as this lasts, or are not."""
+    if closely:
         flag.touch()
         time.sleep(BETWEEN_SECONDS)
     yield
-    if not pauses:
+    if closely:
         flag.unlink()
         time.sleep(BETWEEN_SECONDS)
 
@@ -190,7 +201,7 @@ def paused(flag: Path, pauses: bool) -> Iterator[None]:
 def done(act: str, folder: Path) -> dict[str, float]:
     """Moments of an act, from before its process began until after it ended."""
     what, *how = act.split(", ")
-    with paused(folder / NO_PAUSE, NO_PAUSE not in how), driver_held(HELD in how):
+    with watched(folder / CLOSE, CLOSE in how), driver_held(HELD in how):
         began = time.monotonic()
         if what == "nothing":
             time.sleep(2 * WAIT_SECONDS)
