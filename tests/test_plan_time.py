@@ -74,7 +74,8 @@ def test_a_plan_on_the_card_is_replayed_in_a_graph_of_several(graphs, flushes):
     found = plan_time.time_plan(planner, Stream(), None)
     assert found == {"plan_us": 12.5, "plan_cold_us": 14.5, "plan_kind": "graph"}  # cold: a graph of one plan
     # One plan takes 20 us, launch included: ten of them for 200 us, which then are 16. Sustained: 0.15 s of 200 us.
-    assert graphs == [(1, 1, 5), (10, 10, 5), (16, 16, 15), (16, 16, 750)]
+    assert graphs[:3] == [(1, 1, 5), (10, 10, 5), (16, 16, 15)]
+    assert graphs[3][:2] == (16, 16) and graphs[3][2] == pytest.approx(750, abs=1)
     assert len(flushes) == replays_of_graphs.MOMENTS
     assert set(planner.planned) == {Stream.cuda_stream}
 
