@@ -72,7 +72,7 @@ def test_sustained_replays_are_not_decided_by_a_twentieth_of_a_second(monkeypatc
 
 
 def test_a_mode_that_stays_while_the_card_has_work_is_left_in_a_pause(monkeypatch):
-    """Seen: without a pause a card stayed in the faster mode for as long as it had work, 25 s."""
+    """Whether a card does so is not known: two batches of half a second without a pause were faster as a whole."""
     begins, mode = 0.04, {"until": None}
 
     def fast(now):
