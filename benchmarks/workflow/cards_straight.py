@@ -125,7 +125,7 @@ def processes(keys: list[str]) -> Iterator[list[Process]]:
 
 def one_round(both: list[Process]) -> dict[str, Any]:
     with ThreadPoolExecutor(2) as pool:
-        runs = list(pool.map(Process.times, both))
+        runs = list(pool.map(lambda one: one.times(), both))
     alone = [one.times() for one in both]
     return {
         "together": {"each": [job for run in runs for job in run["each"]], "seconds": [run["seconds"] for run in runs]},
