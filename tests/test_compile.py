@@ -16,7 +16,7 @@ import pytest
 from builds import served
 from cutesnake import catalog, forks, record
 from cutesnake.build import cute as cute_build
-from cutesnake.build.compile import CompileError, compile_build
+from cutesnake.build.compile import RUNTIME, CompileError, _install_runtime, compile_build
 from cutesnake.catalog import load_kernel, load_operator
 from cutesnake.contract import Variant
 from cutesnake.fault import describe
@@ -345,6 +345,24 @@ def test_no_path_of_this_machine_in_the_record_or_in_what_was_built(add: Path) -
 def test_library_names_no_other(add: Path) -> None:
     """So that it loads wherever the results folder is copied to."""
     assert b"libcute_dsl_runtime" not in (add / "kernel.so").read_bytes()
+
+
+def test_a_runtime_library_that_is_there_is_told_by_its_date_and_replaced_where_it_is_another(tmp_path: Path) -> None:
+    """Reading both, 43 MB, would take a part of every build."""
+    folder = tmp_path / "compile/add/cute/sm_90a/fp32"
+    library, copy = tmp_path / "lib/libruntime.so", tmp_path / "compile" / RUNTIME / "libruntime.so"
+    folder.mkdir(parents=True)
+    library.parent.mkdir()
+    library.write_bytes(b"first")
+    _install_runtime([str(library)], folder)
+    assert copy.read_bytes() == b"first"
+    made = copy.stat().st_ino
+    _install_runtime([str(library)], folder)
+    assert copy.stat().st_ino == made
+    library.write_bytes(b"other")  # as long, and of another date
+    os.utime(library, (0, 0))
+    _install_runtime([str(library)], folder)
+    assert copy.read_bytes() == b"other"
 
 
 def test_runtime_library_is_shared_by_all_builds(add: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import warnings
@@ -337,6 +338,24 @@ def test_long_names_and_many_launches_leave_room_for_the_timeline():
         to_svg(drawing, "timeline", "a title")
     assert {text.get_text() for axis in drawing.figure.axes for text in axis.texts} == {"12 launches, 1080.0 µs in all"}
     assert len(drawing.alt) < 2000
+
+
+def test_a_picture_is_what_matplotlib_makes_of_it_when_it_draws_twice(monkeypatch):
+    """Once into nothing, only to lay it out: that drawing is left out."""
+
+    def picture() -> str:
+        figure, axes = lay_out(4, (3.0, 2.0), (1.0, 1.0), "kv length", "µs")
+        for number, axis in enumerate(axes):
+            axis.plot([1, 10 ** (number + 3)], [0, 7.25], label=f"kernel {number}")
+            axis.set_title("a title that takes a line of its own")
+        axes[0].set_xscale("log")
+        figure.legend(loc="outside lower center")
+        return to_svg(style.Drawing(figure, "alt", "caption"), "name", "title")
+
+    once = picture()
+    monkeypatch.setattr(style, "_laid_out_only", contextlib.nullcontext)
+    assert once == picture()
+    assert once.count("kernel 3") == 1
 
 
 def test_pictures_are_no_wider_than_the_page(drawn):

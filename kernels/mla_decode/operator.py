@@ -189,7 +189,8 @@ def _cache(
         elif distribution == "dominant":
             keys *= 0.1
             keys[int(lengths[request]) // 2] = q[request, 0, 0] * 2.0
-        keys = torch.where(position[:, None] < lengths[request], keys, garbage)
+        past = position >= lengths[request]
+        keys[past] = garbage[past].expand(-1, width)
         cache[page_table[request].long()] = keys.view(-1, PAGE, width).to(cache.dtype)
     return cache
 

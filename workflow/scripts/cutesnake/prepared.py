@@ -18,7 +18,7 @@ from cutesnake.places import ROOT
 
 # How many objects more than were freed make Python look for garbage (700 unless told otherwise), and how many such
 # looks make it look among older ones. A build makes millions that live until its end, a few seconds later.
-RARELY = (100_000, 20, 100)
+RARELY = (1_000_000, 20, 100)
 
 
 def scripts() -> None:

@@ -254,14 +254,17 @@ def _move(path: Path, to: Path) -> None:
 
 def _copy(path: Path, to: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=to.parent) as name:
-        shutil.copyfile(path, Path(name) / to.name).replace(to)
+        shutil.copy2(path, Path(name) / to.name).replace(to)
 
 
 def _install_runtime(libraries: list[str], folder: Path) -> None:
-    """Copy libraries that loading needs, and that all builds share, once to results/compile/runtime/."""
+    """Copy libraries that loading needs, and that all builds share, once to results/compile/runtime/.
+
+    A copy has its library's date, by which it is told at a glance: reading both, 43 MB, takes 40 ms of every build.
+    """
     for library in map(Path, libraries):
         copy = folder.parents[3] / RUNTIME / library.name
-        if copy.exists() and filecmp.cmp(library, copy, shallow=False):
+        if copy.exists() and filecmp.cmp(library, copy):  # of another date: by content
             continue
         copy.parent.mkdir(exist_ok=True)
         _copy(library, copy)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib
 
@@ -17,6 +18,7 @@ import seaborn
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import PlaceHolderLayoutEngine
 
 from cutesnake.dsls import DSLS
 from cutesnake.palette import DARK, LIGHT
@@ -120,7 +122,7 @@ def lay_out(
 def to_svg(drawing: Drawing, name: str, title: str) -> str:
     """The figure as SVG text: same input, same bytes; ids follow from `name` so that one page can hold many."""
     stream = io.StringIO()
-    with pyplot.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+    with pyplot.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}), _laid_out_only(drawing.figure):
         drawing.figure.savefig(
             stream,
             format="svg",
@@ -143,6 +145,28 @@ def to_svg(drawing: Drawing, name: str, title: str) -> str:
     _, head, body = re.split(r"<svg([^>]*)>", text, maxsplit=1)
     about = f"<title>{html.escape(title)}</title><desc>{html.escape(drawing.alt)}</desc>"
     return f'<svg class="picture" role="img"{head}>{about}{_css(body)}{body}'
+
+
+@contextmanager
+def _laid_out_only(figure: Figure) -> Iterator[None]:
+    """Within the block a figure that still has to be laid out is not drawn as well.
+
+    To save a figure matplotlib draws it twice, the first time into nothing, only so that it is laid out.
+    """
+    draw = figure.draw
+
+    def lay_out_or_draw(renderer: Any) -> None:
+        engine = figure.get_layout_engine()
+        if engine is None or isinstance(engine, PlaceHolderLayoutEngine):  # which it is given once it is laid out
+            draw(renderer)
+        else:
+            engine.execute(figure)
+
+    figure.draw = lay_out_or_draw  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del figure.draw
 
 
 def _own_ids(text: str, name: str) -> str:
