@@ -8,12 +8,14 @@ import re
 import warnings
 from xml.etree import ElementTree
 
+import pandas
 import pytest
 
 import sample
 from cutesnake.palette import DARK, LIGHT, look, looks
 from cutesnake.plot import plot, style, thinned
 from cutesnake.plot.data import functions, kernel_looks, labels, merged, sizes, times, unsaid
+from cutesnake.plot.heat import heat_map
 from cutesnake.plot.speedup import draw_speedup
 from cutesnake.plot.style import WIDTH, NothingToShow, lay_out, short_sizes, to_svg
 from cutesnake.plot.timeline import LONGEST_NAME, draw_timeline, short_name
@@ -356,6 +358,17 @@ def test_a_picture_is_what_matplotlib_makes_of_it_when_it_draws_twice(monkeypatc
     monkeypatch.setattr(style, "_laid_out_only", contextlib.nullcontext)
     assert once == picture()
     assert once.count("kernel 3") == 1
+
+
+def test_a_heat_map_of_one_kernel_fits_a_phone_and_breaks_names_between_sizes():
+    name = "batch 4, sequence length 4096, heads 32, kv heads 8, causal"
+    values = pandas.DataFrame({"cutlass_sm90 over tilegym bf16": [1.5]}, index=[name])
+    figure = heat_map(values, values)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
+        "batch 4, sequence length 4096,\nheads 32, kv heads 8, causal"
+    ]
+    root = ElementTree.fromstring(to_svg(style.Drawing(figure, "alt", "caption"), "name", "title"))
+    assert float(root.get("width").removesuffix("pt")) / 72 * 96 <= 368
 
 
 def test_pictures_are_no_wider_than_the_page(drawn):
