@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from snippets import run_kernel
 
+from ptxsim.product import multiply, roughly
+
 N = 64
 EDGES32 = np.array(
     [0, 1, 2, 3, 31, 32, 33, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFF, 0xFFFF, 0x10000, 0x12345678], np.uint32
@@ -407,3 +409,16 @@ def test_setp_combines_and_complements() -> None:
     )
     want = ((a < b) & (a > 0)).astype(np.uint32) + 2 * (~(a < b) & (a > 0))
     np.testing.assert_array_equal(got, want)
+
+
+def test_products_are_summed_roughly_only_where_that_was_asked_for() -> None:
+    """And then they are near: what looks at who does what, and not at numbers, needs no more."""
+    numbers = np.random.default_rng(1)
+    a, b = (numbers.standard_normal((rows, 16)).astype(np.float32) for rows in (16, 24))
+    c = numbers.standard_normal((16, 24)).astype(np.float32)
+    exact = multiply(a, b, c, "bf16", "f32")
+    with roughly():
+        near = multiply(a, b, c, "bf16", "f32")
+        assert multiply(a, b, None, "f16", "f16").dtype == np.float16
+    assert not np.array_equal(near, exact) and np.allclose(near, exact, atol=1e-4)
+    assert np.array_equal(multiply(a, b, c, "bf16", "f32"), exact)

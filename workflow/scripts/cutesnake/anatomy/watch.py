@@ -27,6 +27,7 @@ from ptxsim.launch import Launch
 from ptxsim.machine import Machine, one_thread
 from ptxsim.memory import Access
 from ptxsim.observer import Observer
+from ptxsim.product import roughly
 from ptxsim.program import Block
 from ptxsim.registers import RegisterFile
 from ptxsim.schedule import Schedule
@@ -111,13 +112,14 @@ class Watcher(Observer):
     def __init__(self, seen: Seen) -> None:
         self.seen = seen
         self._serial = 1
+        self._found: dict[tuple[int, tuple[str, ...]], set[int]] = {}
 
     def issued(self, f: Fragment, at: int, warp: int) -> Token:
         self._serial += 1
         return Token(np.zeros(0, np.int64), np.zeros(0, np.int64), self._serial, {})
 
     def mbarrier_made(self, f: Fragment, bar: MBarrier, at: int) -> None:
-        self.seen.bars.setdefault(bar.offset, Bar(bar.expected)).made |= self._here(f, "mbarrier", "init")
+        self._bar(bar).made |= self._here(f, "mbarrier", "init")
 
     def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA, times: int = 1) -> None:
         self._arrival(bar, "copy", origin.at, origin.cta, origin.warp, times)
@@ -153,7 +155,10 @@ class Watcher(Observer):
     def shared_access(
         self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access
     ) -> None:
-        note = self.seen.shared.setdefault((access.at, target is not f.cta), Copy(access.at, None, size=access.size))
+        key = (access.at, target is not f.cta)
+        note = self.seen.shared.get(key)
+        if note is None:
+            note = self.seen.shared[key] = Copy(access.at, None, size=access.size)
         for warp in f.warps():
             note.warps[f.cta.rank, warp] += 1
         if len(note.offsets) < 64:
@@ -161,11 +166,18 @@ class Watcher(Observer):
 
     def _here(self, f: Fragment, *parts: str) -> set[int]:
         """Instructions of the fragment's block whose opcode begins so."""
-        block = self.seen.blocks[f.pc]
-        return {at for at in range(block.first, block.last) if self.seen.code[at].parts[: len(parts)] == parts}
+        found = self._found.get((f.pc, parts))
+        if found is None:
+            block = self.seen.blocks[f.pc]
+            found = {at for at in range(block.first, block.last) if self.seen.code[at].parts[: len(parts)] == parts}
+            self._found[f.pc, parts] = found
+        return found
 
     def _bar(self, bar: MBarrier) -> Bar:
-        return self.seen.bars.setdefault(bar.offset, Bar(bar.expected))
+        note = self.seen.bars.get(bar.offset)
+        if note is None:
+            note = self.seen.bars[bar.offset] = Bar(bar.expected)
+        return note
 
     def _arrival(self, bar: MBarrier, kind: str, at: int, cta: CTA, warp: int, times: int = 1) -> None:
         self._bar(bar).arrivals[kind, at, (cta.rank, warp), bar.cta is not cta] += times
@@ -217,7 +229,9 @@ def _note_load(
     targets: Iterable[tuple[CTA, MBarrier]],
     size: int,
 ) -> Copy:
-    copy = seen.loads.setdefault((origin.at, tensor), Copy(origin.at, tensor))
+    copy = seen.loads.get((origin.at, tensor))
+    if copy is None:
+        copy = seen.loads[origin.at, tensor] = Copy(origin.at, tensor)
     who = (origin.cta.rank, origin.warp)
     copy.warps[who] += 1
     copy.offsets.add(offset)
@@ -301,7 +315,7 @@ def _run(machine: Machine, note: Seen, most_clusters: int) -> None:
     kernel, warps = machine.launch.kernel, machine.launch.warps
     pool = [RegisterFile(kernel.registers, 32 * warps) for _ in range(x * y * z)]
     machine.trace = lambda line: None  # or blocks are not told of
-    with np.errstate(all="ignore"), one_thread(), contextlib.suppress(Stuck):
+    with np.errstate(all="ignore"), one_thread(), roughly(), contextlib.suppress(Stuck):
         for indices in itertools.islice(machine.waiting, most_clusters):
             watched = WatchedCluster(machine, indices, pool)
             watched.seen, watched.observer = note, Watcher(note)
