@@ -254,7 +254,9 @@ def _move(path: Path, to: Path) -> None:
 
 def _copy(path: Path, to: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=to.parent) as name:
-        shutil.copy2(path, Path(name) / to.name).replace(to)
+        copy = Path(name) / to.name
+        shutil.copy2(path, copy)
+        copy.replace(to)
 
 
 def _install_runtime(libraries: list[str], folder: Path) -> None:
