@@ -231,12 +231,10 @@ def test_pages_are_dropped_first_where_the_l2_cannot_hold_the_cache_and_no_later
     assert cute_sm90.page_policy(megabytes * 1_000_000, readers, in_step) == policy
 
 
-def test_q_is_dropped_first_where_the_pages_are_but_for_workers_with_one_item_of_a_large_cache():
-    small, large = 76_000_000, 302_000_000
-    assert cute_sm90.q_policy(layout.EVICT_FIRST, large, in_step=False) == layout.EVICT_FIRST
-    assert cute_sm90.q_policy(layout.EVICT_FIRST, small, in_step=True) == layout.EVICT_FIRST
-    assert cute_sm90.q_policy(layout.EVICT_FIRST, large, in_step=True) == layout.KEEP
-    assert cute_sm90.q_policy(layout.KEEP, small, in_step=False) == layout.KEEP
+def test_q_is_dropped_first_where_the_pages_are_and_workers_have_more_than_one_item():
+    assert cute_sm90.q_policy(layout.EVICT_FIRST, in_step=False) == layout.EVICT_FIRST
+    assert cute_sm90.q_policy(layout.EVICT_FIRST, in_step=True) == layout.KEEP
+    assert cute_sm90.q_policy(layout.KEEP, in_step=False) == layout.KEEP
 
 
 def test_a_costlier_price_of_partial_results_splits_fewer_requests():

@@ -161,14 +161,13 @@ def page_policy(cache_bytes: int, readers: int, in_step: bool) -> int:
 
 
 @not_baked
-def q_policy(pages: int, cache_bytes: int, in_step: bool) -> int:
+def q_policy(pages: int, in_step: bool) -> int:
     """KEEP or EVICT_FIRST: how the L2 shall treat Q in clusters that share page loads; `pages`: how it treats these.
 
-    It takes the place of what is read next, or of lines whose writing back costs as much as a load. Kept, Q of workers
-    with one item each is still there when the same call comes again; beside a small cache, of which it is a large part,
-    it is dropped all the same, for the sake of lone calls. Measured on both cards: benchmarks/mla_cute_sm90/README.md.
+    Of workers with one item each Q may still be there when the same call comes again; of others it takes the place of
+    what is read next. Measured on both cards: benchmarks/mla_cute_sm90/README.md.
     """
-    return layout.KEEP if in_step and cache_bytes > DROPPED_BYTES else pages
+    return layout.KEEP if in_step else pages
 
 
 @not_baked
@@ -208,7 +207,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     policy = page_policy(cache_bytes, lanes, in_step)
     values = (
         *run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS),
-        *(policy, q_policy(policy, cache_bytes, in_step), int(cache_bytes > AHEAD_BYTES)),
+        *(policy, q_policy(policy, in_step), int(cache_bytes > AHEAD_BYTES)),
         *met,
     )
     launches = run.launches(build, schedule, rows, cluster)
