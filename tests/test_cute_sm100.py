@@ -290,7 +290,7 @@ def test_what_clusters_have_merged_the_combine_kernel_merges():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("partials", [2, 5, 33, 70])
+@pytest.mark.parametrize("partials", [2, 5, 33, pytest.param(70, marks=pytest.mark.by_hand)])
 @pytest.mark.parametrize("name", EIGHT)
 def test_the_combine_kernel_by_itself_is_right_under_every_schedule(name, partials):
     """Of any partial results, one of which has seen no key: by as many warps to a row as it may have."""
@@ -347,7 +347,7 @@ def test_a_pair_looks_up_the_pages_of_a_long_request_three_times(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kv_length", [1, 63, 64, 65, 127, 257, 1024, 4096])
+@pytest.mark.parametrize("kv_length", [1, 63, 64, 65, 127, 257, 1024, pytest.param(4096, marks=pytest.mark.by_hand)])
 @pytest.mark.parametrize("dtype", cute_sm100.DTYPES)
 def test_sizes_drawn_at_random_are_right(dtype, kv_length):
     from sm100_runs import faults
