@@ -27,8 +27,9 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "workflow/scripts")]
 
+from cutesnake import record  # noqa: E402
 from project import copy_project  # noqa: E402
 
 PR_SET_CHILD_SUBREAPER = 36  # of prctl(2): processes whose parent has ended become ours, and so does their time
@@ -100,9 +101,7 @@ def main(path: Path, names: list[str]) -> None:
     for name in names or operators:
         results[name] = run(name)
         print(name, results[name], flush=True)
-        unfinished = path.with_name(f".{path.name}")
-        unfinished.write_text(json.dumps(results, indent=1) + "\n")
-        unfinished.replace(path)
+        record.write_text(path, json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ import beside_card
 import cards
 import cards_times
 
+from cutesnake import record
 from cutesnake.measure.case import Case, commit, provenance
 from cutesnake.plan.machine import probe
 
@@ -146,7 +147,7 @@ def main(folder: str, rounds: str = "2", seconds: str = "600") -> None:
             found = {"device": device and device.name, "driver": device and device.driver, "commit": commit()}
             found |= {"date": provenance()["created"], "processors": os.cpu_count()}
             found |= {"compared": cards_times.compared(done), "rounds": done}
-            (out / "times.json").write_text(json.dumps(found, indent=1))
+            record.write_text(out / "times.json", json.dumps(found, indent=1))
     print(json.dumps(found["compared"], indent=1))
 
 

@@ -64,9 +64,7 @@ SM_CLOCKS = {
     "burst": "burst_sm_clock_mhz",
 }
 BURST_REPLAYS = 7
-LIMITED_SECONDS = (
-    0.5  # of replays at the power limit, where the clock swings by a tenth and more for a tenth of a second
-)
+LIMITED_SECONDS = 0.5  # of replays at the power limit: the clock swings by a tenth there, for a tenth of a second
 THROTTLED = "throttled below threshold"  # what NVBench logs of a sample that it discards
 HOT_SECONDS = 0.2
 MINIMUM_SECONDS = 0.1  # of device time in cold samples
