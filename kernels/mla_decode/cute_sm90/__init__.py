@@ -99,6 +99,7 @@ def _program(
     planned: bool = False,
     padding: str = layout.CLEARED,
     meets: bool = False,
+    single: bool = False,
 ) -> tuple[Any, tuple[Any, ...]]:
     import cutlass
     from cutlass import cute
@@ -137,11 +138,12 @@ def _program(
         )
         return MetMlaDecodeSm90(element), (*arguments, *meeting, make_fake_stream())
     if not planned:
-        return MlaDecodeSm90(element, cluster, halves, padding=padding), (*arguments, make_fake_stream())
+        kernel = MlaDecodeSm90(element, cluster, halves, padding=padding, single=single)
+        return kernel, (*arguments, make_fake_stream())
     from kernels.mla_decode.cute_sm90.planned import PlannedMlaDecodeSm90
 
     step = tensor(cutlass.Int32, batch), cutlass.Int32(1), cutlass.Int32(1)
-    return PlannedMlaDecodeSm90(element, cluster, halves), (*arguments, *step, make_fake_stream())
+    return PlannedMlaDecodeSm90(element, cluster, halves, single), (*arguments, *step, make_fake_stream())
 
 
 @not_baked

@@ -67,10 +67,11 @@ def prefetch_l2(source, size, *, loc=None, ip=None):
 
 
 class MlaDecodeSm90:
-    """Compile-time choices: `dtype` (cutlass.BFloat16 or cutlass.Float16), `cluster` (CTAs in one), `halves`.
+    """Compile-time choices: `dtype` (cutlass.BFloat16 or cutlass.Float16), `cluster` (CTAs in one), `halves`, `single`.
 
     In a cluster of 2 the CTAs work on neighbouring row blocks of one request, and each loads half of every page tile
     for both: half the traffic between L2 and the SMs. Or, with `halves`, on one row block and half of the keys each.
+    With `single` CTAs are launched without the attribute of a cluster, and so are spread over the card in another order.
     With `padded` the schedule's tables may have entries that ask for nothing; for `padding` see layout.py. With `meets`
     no request is in more than two pieces, and those meet (met.py has the function that is exported then).
     """
@@ -83,6 +84,7 @@ class MlaDecodeSm90:
         padded: bool = False,
         padding: str = layout.CLEARED,
         meets: bool = False,
+        single: bool = False,
     ):
         self.dtype = dtype
         self.padded = padded
@@ -91,6 +93,8 @@ class MlaDecodeSm90:
         self.cluster = 1 if halves else cluster  # CTAs that share page loads
         self.halves = halves
         self.meets = meets
+        self.single = single
+        self.drops_q = self.cluster > 1 or single  # the L2 is told how to treat Q
 
     @cute.jit
     def __call__(
@@ -110,8 +114,8 @@ class MlaDecodeSm90:
         hidden_tokens: Int32,  # query tokens - 1 if they are causal among themselves, else 0
         row_warps: Int32,  # of the combine kernel; 0 if no request was split
         policy: Int64,  # layout.KEEP or EVICT_FIRST: of the pages, in the L2
-        q_policy: Int64,  # the same of Q; of clusters that share page loads, as is the next
-        ahead: Int32,  # other than 0: pages are asked into the L2 ahead (`load_ahead`)
+        q_policy: Int64,  # the same of Q; of single CTAs and of clusters that share page loads
+        ahead: Int32,  # other than 0: pages are asked into the L2 ahead (`load_ahead`), in such clusters
         stream: cuda.CUstream,
     ):
         self.launch(
@@ -178,11 +182,13 @@ class MlaDecodeSm90:
             *(counters, left),
             *self._products(),
             *(tiles_q, tiles_kv, half_v),
-            *((kv, q_policy, ahead) if const_expr(self.cluster > 1) else (None, None, None)),
+            kv if const_expr(self.cluster > 1) else None,
+            q_policy if const_expr(self.drops_q) else None,
+            ahead if const_expr(self.cluster > 1) else None,
         ).launch(
             grid=[self.size * (item_offsets.shape[0] - 1), 1, 1],
             block=[layout.THREADS, 1, 1],
-            cluster=[self.size, 1, 1],
+            cluster=None if self.single else [self.size, 1, 1],
             stream=stream,
             min_blocks_per_mp=1,
             use_pdl=True,
@@ -426,7 +432,7 @@ class MlaDecodeSm90:
                     tQg[None, row_block, self.source(q_tile, half), request],
                     tQs[None, q_tile],
                     tma_bar_ptr=mbarriers + layout.Q_FULL,
-                    **({"cache_policy": q_policy} if const_expr(self.cluster > 1) else {}),
+                    **({"cache_policy": q_policy} if const_expr(self.drops_q) else {}),
                 )
             if lane == 0:
                 cute.arch.mbarrier_arrive_and_expect_tx(mbarriers + layout.Q_FULL, TILES * layout.TILE_BYTES)

@@ -15,8 +15,8 @@ from kernels.mla_decode.cute_sm90.schedule import prices
 class PlannedMlaDecodeSm90:
     """`MlaDecodeSm90` on tables that `Planner` writes; the choices are those of the former."""
 
-    def __init__(self, dtype: type[cutlass.Numeric], cluster: int = 1, halves: bool = False):
-        self.decode = MlaDecodeSm90(dtype, cluster, halves, padded=True)
+    def __init__(self, dtype: type[cutlass.Numeric], cluster: int = 1, halves: bool = False, single: bool = False):
+        self.decode = MlaDecodeSm90(dtype, cluster, halves, padded=True, single=single)
         self.planner = Planner(prices(halves), 2 if halves else 1, 1 if halves else cluster)
 
     @cute.jit
