@@ -19,13 +19,14 @@ from cutesnake.contract import Variant
 from cutesnake.load.build import LoadedBuild
 from cutesnake.places import ROOT
 from kernels.mla_decode import cute_sm90
-from kernels.mla_decode.cute_sm90 import layout
+from kernels.mla_decode.cute_sm90 import l2, layout
 from kernels.mla_decode.cute_sm90.schedule import make_met_schedule, make_schedule
 from kernels.mla_decode.operator import DISTRIBUTIONS, Workload
 from kernels.mla_decode.split_kv.plan import Prices, make_lane
 
 BUILDS = Path(os.environ.get("CUTESNAKE_BUILDS", ROOT / "results" / "compile"))
-KINDS = ("cluster1", "cluster2", "halves")
+# A workload that each kind of build is a variant of.
+KINDS = {"cluster1": (1, 64), "single": (64, 1024), "cluster2": (1, 64), "halves": (1, 64), "halves_met": (16, 4096)}
 RAGGED = random.Random(7)
 BATCHES = {
     "one token": [1],
@@ -228,13 +229,13 @@ def test_the_default_is_within_3_percent_of_what_was_fastest(workload, kind):
 def test_pages_are_dropped_first_where_the_l2_cannot_hold_the_cache_and_no_later_reader_is_far(
     megabytes, readers, in_step, policy
 ):
-    assert cute_sm90.page_policy(megabytes * 1_000_000, readers, in_step) == policy
+    assert l2.page_policy(megabytes * 1_000_000, readers, in_step) == policy
 
 
 def test_q_is_dropped_first_where_the_pages_are_and_workers_have_more_than_one_item():
-    assert cute_sm90.q_policy(layout.EVICT_FIRST, in_step=False) == layout.EVICT_FIRST
-    assert cute_sm90.q_policy(layout.EVICT_FIRST, in_step=True) == layout.KEEP
-    assert cute_sm90.q_policy(layout.KEEP, in_step=False) == layout.KEEP
+    assert l2.q_policy(layout.EVICT_FIRST, in_step=False) == layout.EVICT_FIRST
+    assert l2.q_policy(layout.EVICT_FIRST, in_step=True) == layout.KEEP
+    assert l2.q_policy(layout.KEEP, in_step=False) == layout.KEEP
 
 
 def test_a_costlier_price_of_partial_results_splits_fewer_requests():
@@ -246,14 +247,23 @@ def test_a_costlier_price_of_partial_results_splits_fewer_requests():
 
 
 def make_variant(name: str):
-    work = Workload(16 if name.endswith("met") else 1, 4096 if name.endswith("met") else 64, name.split("_")[0])
+    dtype, kind = name.split("_", 1)
+    work = Workload(*KINDS[kind], dtype)
     return next(variant for variant in cute_sm90.variants(work, "sm_90a") if variant.id == name)
 
 
-NAMES = [f"{dtype}_{kind}" for dtype in cute_sm90.DTYPES for kind in (*KINDS, "halves_met")]
+NAMES = [f"{dtype}_{kind}" for dtype in cute_sm90.DTYPES for kind in KINDS]
 
 
-BY_HAND = ["fp16_halves", "bf16_cluster1", "fp16_cluster2", "bf16_halves_met", "fp16_halves_met"]
+BY_HAND = [
+    "fp16_halves",
+    "bf16_cluster1",
+    "bf16_single",
+    "fp16_single",
+    "fp16_cluster2",
+    "bf16_halves_met",
+    "fp16_halves_met",
+]
 # In CI the two that differ most, which the default report has built; CONTRIBUTING.md says when all were run.
 SIMULATED = ["bf16_halves", "bf16_cluster2", *(pytest.param(x, marks=pytest.mark.by_hand) for x in BY_HAND)]
 
@@ -284,14 +294,15 @@ def test_the_build_spills_nothing_and_fits_its_stated_budget(built):
     ptx = (built / "kernel.ptx").read_text()
     assert "wgmma.mma_async.sync.aligned.m64n256k16" in ptx
     # How the L2 treats them is an argument of the call for all loads of pages, and one for those of Q in clusters that
-    # share loads; else for none of Q.
+    # share loads and in single CTAs without clusters; else for none of Q.
     policies = re.findall(r"cp\.async\.bulk\.tensor\.3d\S+ [^;]*, (%rd\d+);", ptx)
     loads = dict(re.findall(r"ld\.param\.b64\s+(%rd\d+), \[(\w+)\]", ptx))
     given = Counter(loads[register] for register in policies if register in loads)
     params = build["variant"]["params"]
     clusters = params.get("cluster", 1) > 1
     shared = clusters and not params.get("halves")
-    assert sorted(given.values()) == ([layout.TILES] if shared else []) + [2 * layout.TILES]
+    of_q = [layout.TILES] if shared or params.get("single") else []
+    assert sorted(given.values()) == [*of_q, 2 * layout.TILES]
     assert len(policies) == 3 * layout.TILES
     # Their CTAs meet at the start alone, where nothing is stored yet; at the end the loading warp waits. A fence of the
     # whole device there is for each consumer that may leave something for another CTA, and no other.
@@ -346,7 +357,7 @@ def test_an_item_of_more_pages_than_a_warps_lanes_hold_the_numbers_of(monkeypatc
     import cutesnake.load.cute as loading
 
     monkeypatch.setattr(loading, "multiprocessors", lambda device: 2)
-    monkeypatch.setattr(cute_sm90, "AHEAD_BYTES", 0 if ahead else 1 << 40)
+    monkeypatch.setattr(l2, "AHEAD_BYTES", 0 if ahead else 1 << 40)
     folder = build("mla_decode", "cute_sm90", "sm_90a", make_variant("bf16_cluster2"))
     assert 2 * layout.WINDOW < 71 < 3 * layout.WINDOW
     found = simulated(folder, {"batch": 1, "kv_length": 64 * 70 + 5}, ["nan_padding"], "late")

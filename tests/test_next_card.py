@@ -26,8 +26,8 @@ def command(monkeypatch):
 
 def test_every_variant_that_is_measured_is_built(command):
     built = {variant.id: dict(variant.params) for variant in command.variants()}
-    assert len(built) == 13
-    for work in (Workload(1, 8192), Workload(128, 4096), Workload(1, 64, heads=16)):
+    assert len(built) == 14
+    for work in (Workload(1, 8192), Workload(64, 1024), Workload(128, 4096), Workload(1, 64, heads=16)):
         for variant in cute_sm90.variants(work, "sm_90a"):
             assert built[variant.id] == dict(variant.params)
 

@@ -59,8 +59,9 @@ def build(root: Path, only: list[str]) -> None:
     from cutesnake.build.compile import compile_build
 
     for dtype in ("bf16", "fp16"):
-        few, some = (cute_sm90.variants(Workload(*size, dtype), "sm_90a") for size in ((1, 64), (16, 4096)))
-        for variant in {one.id: one for one in (*few, *some)}.values():
+        sizes = (1, 64), (16, 4096), (64, 1024)
+        found = [one for size in sizes for one in cute_sm90.variants(Workload(*size, dtype), "sm_90a")]
+        for variant in {one.id: one for one in found}.values():
             if only and variant.id not in only:
                 continue
             compile_build("mla_decode", "cute_sm90", "sm_90a", variant, folder(root, variant.id))

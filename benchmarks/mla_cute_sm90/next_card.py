@@ -42,6 +42,7 @@ from kernels.mla_decode.cute_sm90.layout import FILLED, TRUSTED  # noqa: E402
 from kernels.mla_decode.operator import Workload, make_inputs, make_outputs  # noqa: E402
 
 KINDS = {"cluster1": {"cluster": 1}, "cluster2": {"cluster": 2}, "halves": {"cluster": 2, "halves": True}}
+PLAIN = {"halves_met": {**KINDS["halves"], "meets": True}, "single": {"cluster": 1, "single": True}}
 MORE = {"": {}, "_planned": {"planned": True}, f"_{FILLED}": {"padding": FILLED}, f"_{TRUSTED}": {"padding": TRUSTED}}
 PADDED_TURNS = 48  # what padding costs is as little as two measurements of a row differ by
 AGAIN = " again"  # behind the name of a build: bound a second time
@@ -53,14 +54,14 @@ PADDED += [Workload(4, 4096), Workload(7, 333), Workload(16, 4096), Workload(32,
 
 
 def variants() -> list[Variant]:
-    """Every build of this script: three kinds, each plain, planned on the card, filled and trusted; and halves that
-    meet, of which there is the plain one alone."""
+    """Every build of this script: three kinds, each plain, planned on the card, filled and trusted; and those of which
+    there is the plain one alone: halves that meet, and single CTAs without clusters."""
     every = [
         Variant(f"bf16_{kind}{end}", {"dtype": "bf16", **params, **more})
         for kind, params in KINDS.items()
         for end, more in MORE.items()
     ]
-    return [*every, Variant("bf16_halves_met", {"dtype": "bf16", **KINDS["halves"], "meets": True})]
+    return [*every, *(Variant(f"bf16_{kind}", {"dtype": "bf16", **params}) for kind, params in PLAIN.items())]
 
 
 def folder(root: Path, name: str) -> Path:
@@ -147,7 +148,7 @@ def measure_plan(root: Path) -> Iterator[dict[str, Any]]:
         for work in CHECKED:
             check_plan(root, work, f"bf16_{kind}_planned")
     for work in PLANS:
-        plain = next(one.id for one in cute_sm90.variants(work, "sm_90a") if "meets" not in one.params)
+        plain = next(one.id for one in cute_sm90.variants(work, "sm_90a") if not {"meets", "single"} & set(one.params))
         found = times(root, work, [plain, f"{plain}_planned"])
         by_host, by_card = found[plain], found[f"{plain}_planned"]
         yield {
@@ -163,7 +164,7 @@ def measure_plan(root: Path) -> Iterator[dict[str, Any]]:
 
 def measure_padding(root: Path) -> Iterator[dict[str, Any]]:
     for work in PADDED:
-        plain = next(one.id for one in cute_sm90.variants(work, "sm_90a") if "meets" not in one.params)
+        plain = next(one.id for one in cute_sm90.variants(work, "sm_90a") if not {"meets", "single"} & set(one.params))
         names = [plain, f"{plain}_{FILLED}", f"{plain}_{TRUSTED}", f"{plain}_{TRUSTED}{AGAIN}"]
         found = times(root, work, names, PADDED_TURNS, alike=True)
         trusted = found[f"{plain}_{TRUSTED}"]["warm_us"]
@@ -198,7 +199,7 @@ def measure_all(root: Path) -> Iterator[dict[str, Any]]:
 
 
 def plain_names() -> set[str]:
-    return {f"bf16_{kind}" for kind in (*KINDS, "halves_met")}
+    return {f"bf16_{kind}" for kind in (*KINDS, *PLAIN)}
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -22,7 +22,7 @@ sys.path[:0] = [str(Path(__file__).parent)]
 import groups  # noqa: E402
 
 from kernels.mla_decode import cute_sm90  # noqa: E402
-from kernels.mla_decode.cute_sm90 import layout  # noqa: E402
+from kernels.mla_decode.cute_sm90 import l2, layout  # noqa: E402
 from kernels.mla_decode.operator import Workload, make_inputs, make_outputs, request_lengths  # noqa: E402
 
 POLICIES = {"kept": layout.KEEP, "dropped": layout.EVICT_FIRST}
@@ -38,7 +38,7 @@ def measure(builds: Path, work: Workload, turns: int = 12) -> dict[str, Any]:
     bound = {}
     for again in (0, 1):
         for title, policy in POLICIES.items():
-            with patch.object(cute_sm90, "page_policy", lambda *_, policy=policy: policy):
+            with patch.object(l2, "page_policy", lambda *_, policy=policy: policy):
                 bound[title, again] = groups.bind(name, builds, work, inputs, outputs, stream)
     groups.in_turn(bound, stream, turns)
     return row(work, name, {key: (statistics.median(b.warm), statistics.median(b.cold)) for key, b in bound.items()})

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake.build import cute as cute_build
 from cutesnake.contract import Build, Runner, Variant, not_baked
-from kernels.mla_decode.cute_sm90 import layout, plan_layout
-from kernels.mla_decode.operator import request_lengths
+from kernels.mla_decode.cute_sm90 import layout
 
 if TYPE_CHECKING:
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
@@ -18,13 +17,6 @@ DSL = "cute"
 TARGETS = {"sm_90a": ("TMA", "wgmma")}
 SOURCE = "ours"
 FUNCTION = "mla_decode_cute_sm90"
-CLUSTER_BYTES = 60_000_000  # of a cache from which on clusters come before single CTAs, if they cost as much
-HALVES_OF_FEW_ROWS = 1.02  # times what their schedule costs, where a request leaves rows of its row block empty
-MEETING_SAVES = 1.3  # pages' time beside single CTAs, where two pieces are merged by those who compute them
-LEAST_DROPPED_BYTES = 15_000_000  # of a cache whose pages the L2 shall drop first; and the most, where several CTAs
-DROPPED_BYTES, DROPPED_IN_STEP_BYTES = 100_000_000, 400_000_000  # read a page, at any times or about at once
-AHEAD_BYTES = 400_000_000  # of a cache from which on clusters ask for pages ahead
-PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for the card at hand, in `bind`
 DTYPES = ("bf16", "fp16")
 
 
@@ -43,48 +35,10 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Single CTAs; clusters of two that share page loads, where a request has two row blocks, or halve the keys.
+    """See choice.py."""
+    from kernels.mla_decode.cute_sm90 import choice
 
-    The cheapest schedule first (schedule.py). Sharing loads costs as much as not sharing them: it draws less power, but
-    the two wait for each other. It pays where the L2 cannot hold the cache, and so may drop what was read once.
-
-    Where cutting some requests in two, and none in more, costs no more than what halves would do else, also halves
-    whose two pieces meet (`make_met_schedule`): they save the combine kernel, which tells against single CTAs as well.
-
-    The last two are the first once more: with padding that TMA fills with zeros, and with a schedule that a kernel on
-    the card makes anew for new lengths (`plan`); both with a combine kernel.
-    """
-    from kernels.mla_decode.cute_sm90.schedule import cost, splits
-
-    rows = workload.query_tokens * workload.heads
-    lengths = request_lengths(workload)
-    large = sum(lengths) * layout.WIDTH * 2 > CLUSTER_BYTES
-    clusters: tuple[int, ...] = (1,)
-    if rows > layout.ROWS:
-        clusters = (2, 1) if large else (1, 2)
-    found = [
-        Variant(f"{workload.dtype}_cluster{cluster}", {"dtype": workload.dtype, "cluster": cluster})
-        for cluster in clusters
-    ]
-    halves = Variant(f"{workload.dtype}_halves", {"dtype": workload.dtype, "cluster": 2, "halves": True})
-    met = Variant(f"{halves.id}_met", {**halves.params, "meets": True})
-    found.append(halves)
-
-    def price(variant: Variant) -> float:
-        kind = (variant.params.get(name, False) for name in ("halves", "meets"))
-        few = HALVES_OF_FEW_ROWS if rows < layout.ROWS and variant.params["cluster"] == 2 else 1.0
-        return few * cost(lengths, rows, PROCESSORS, variant.params["cluster"], *kind)
-
-    costs = {variant.id: price(variant) for variant in found}
-    if splits(lengths, rows, PROCESSORS, 2, halves=True, meets=True) and (met_cost := price(met)) <= costs[halves.id]:
-        found.append(met)
-        costs[met.id] = met_cost - MEETING_SAVES
-    found.sort(key=lambda variant: costs[variant.id])
-    default = halves if found[0] is met else found[0]
-    found.append(Variant(f"{default.id}_filled", {**default.params, "padding": layout.FILLED}))
-    if workload.batch <= plan_layout.MOST_REQUESTS and workload.kv_length <= plan_layout.MOST_LENGTH:
-        found.append(Variant(f"{default.id}_planned", {**default.params, "planned": True}))
-    return tuple(found)
+    return choice.variants(workload)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
@@ -147,32 +101,6 @@ def _program(
 
 
 @not_baked
-def page_policy(cache_bytes: int, readers: int, in_step: bool) -> int:
-    """KEEP or EVICT_FIRST: how the L2 shall treat the pages of a cache of so many bytes.
-
-    A cache that the L2 holds is best kept. Of a larger one the L2 holds nothing from call to call if it drops the
-    oldest, and a part if it drops the newest; and in a lone call pages then take each other's place, and not that of
-    lines whose writing back costs as much as a load. But of `readers`, the CTAs or clusters that load a page one after
-    the other, the later ones may find it dropped. They hardly do if they go `in_step`, from one item each, until the
-    cache is much larger. Measured on an H200 and an H100: benchmarks/mla_cute_sm90/README.md.
-    """
-    if cache_bytes < LEAST_DROPPED_BYTES:
-        return layout.KEEP
-    most = DROPPED_IN_STEP_BYTES if in_step else DROPPED_BYTES
-    return layout.EVICT_FIRST if readers == 1 or cache_bytes <= most else layout.KEEP
-
-
-@not_baked
-def q_policy(pages: int, in_step: bool) -> int:
-    """KEEP or EVICT_FIRST: how the L2 shall treat Q in clusters that share page loads; `pages`: how it treats these.
-
-    Of workers with one item each Q may still be there when the same call comes again; of others it takes the place of
-    what is read next. Measured on both cards: benchmarks/mla_cute_sm90/README.md.
-    """
-    return layout.KEEP if in_step else pages
-
-
-@not_baked
 def meetings(number: int, device: Any) -> tuple[Any, Any]:
     """Counters, 0, and room for what is left at so many meetings of two pieces."""
     import torch
@@ -186,6 +114,7 @@ def meetings(number: int, device: Any) -> tuple[Any, Any]:
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Make the workspace, and the schedule for these kv lengths: other lengths need another bind, or a `plan`."""
     from cutesnake.load.cute import Call, multiprocessors
+    from kernels.mla_decode.cute_sm90 import l2
     from kernels.mla_decode.cute_sm90 import schedule as schedules
     from kernels.mla_decode.split_kv import run
 
@@ -206,10 +135,10 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     if planned:
         schedule = schedules.pad(schedule, workload.batch, *card)
     cache_bytes = sum(lengths) * layout.WIDTH * 2
-    policy = page_policy(cache_bytes, lanes, in_step)
+    policy = l2.page_policy(cache_bytes, lanes, in_step)
     values = (
         *run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS),
-        *(policy, q_policy(policy, in_step), int(cache_bytes > AHEAD_BYTES)),
+        *(policy, l2.q_policy(policy, in_step), int(cache_bytes > l2.AHEAD_BYTES)),
         *met,
     )
     launches = run.launches(build, schedule, rows, cluster)

@@ -154,6 +154,12 @@ def splits(
     return any(piece.partial >= 0 for pieces in lane for piece in pieces)
 
 
+def in_step(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1) -> bool:
+    """Whether each worker has one item, so that all of them begin at about the same time."""
+    lane, _ = _make_lane(lengths, rows, processors, cluster, False, True)
+    return all(len(pieces) <= 1 for pieces in lane)
+
+
 def lanes_and_workers(rows: int, processors: int, cluster: int, halves: bool) -> tuple[int, int]:
     """Lanes, one for each row block or pair of row blocks that a worker takes, and the workers of each."""
     lanes = -(-rows // (ROWS * (1 if halves else cluster)))

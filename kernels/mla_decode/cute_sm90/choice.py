@@ -1,0 +1,87 @@
+"""Which builds of `cute_sm90` a workload may take, and which is expected to be the fastest: a rule with its numbers.
+
+Fitted to times on an H200 and an H100, and held against others: benchmarks/mla_cute_sm90/README.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.contract import Variant
+from kernels.mla_decode.cute_sm90 import layout, plan_layout
+from kernels.mla_decode.cute_sm90.l2 import AHEAD_BYTES
+from kernels.mla_decode.cute_sm90.schedule import cost, in_step, splits
+from kernels.mla_decode.operator import request_lengths
+
+if TYPE_CHECKING:
+    from kernels.mla_decode.operator import Workload
+
+PAIRS: dict[str, dict[str, Any]] = {  # what computes a request's row blocks two at a time, or each by itself
+    "cluster1": {"cluster": 1},  # single CTAs, launched as clusters of one
+    "single": {"cluster": 1, "single": True},  # launched without the attribute of a cluster
+    "cluster2": {"cluster": 2},
+}
+LARGE_BYTES, KEPT_BYTES = 60_000_000, 250_000_000  # of a cache between which clusters gain by what they keep of it
+HALVES_OF_FEW_ROWS = 1.02  # times what their schedule costs, where a request leaves rows of its row block empty
+MEETING_SAVES = 1.3  # pages' time beside single CTAs, where two pieces are merged by those who compute them
+PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for the card at hand, in `bind`
+
+
+def variants(workload: Workload) -> tuple[Variant, ...]:
+    """Single CTAs; clusters of two that share page loads, where a request has two row blocks, or halve the keys.
+
+    The cheapest schedule first (schedule.py). Sharing loads costs as much as not sharing them; `_pairs` says which of
+    the two comes first then, and how single CTAs are launched.
+
+    Where cutting some requests in two, and none in more, costs no more than what halves would do else, also halves
+    whose two pieces meet (`make_met_schedule`): they save the combine kernel, which tells against single CTAs as well.
+
+    The last two are the first once more: with padding that TMA fills with zeros, and with a schedule that a kernel on
+    the card makes anew for new lengths (`plan`); both with a combine kernel, and in clusters where single CTAs without
+    them come first.
+    """
+    rows = workload.query_tokens * workload.heads
+    lengths = request_lengths(workload)
+    found = [
+        Variant(f"{workload.dtype}_{name}", {"dtype": workload.dtype, **PAIRS[name]}) for name in _pairs(lengths, rows)
+    ]
+    halves = Variant(f"{workload.dtype}_halves", {"dtype": workload.dtype, "cluster": 2, "halves": True})
+    met = Variant(f"{halves.id}_met", {**halves.params, "meets": True})
+    found.append(halves)
+
+    def price(variant: Variant) -> float:
+        kind = (variant.params.get(name, False) for name in ("halves", "meets"))
+        few = HALVES_OF_FEW_ROWS if rows < layout.ROWS and variant.params["cluster"] == 2 else 1.0
+        return few * cost(lengths, rows, PROCESSORS, variant.params["cluster"], *kind)
+
+    costs = {variant.id: price(variant) for variant in found}
+    if splits(lengths, rows, PROCESSORS, 2, halves=True, meets=True) and (met_cost := price(met)) <= costs[halves.id]:
+        found.append(met)
+        costs[met.id] = met_cost - MEETING_SAVES
+    found.sort(key=lambda variant: costs[variant.id])
+    again = next(variant for variant in found if not {"meets", "single"} & set(variant.params))
+    if found[0] is met:
+        again = halves
+    found.append(Variant(f"{again.id}_filled", {**again.params, "padding": layout.FILLED}))
+    if workload.batch <= plan_layout.MOST_REQUESTS and workload.kv_length <= plan_layout.MOST_LENGTH:
+        found.append(Variant(f"{again.id}_planned", {**again.params, "planned": True}))
+    return tuple(found)
+
+
+def _pairs(lengths: list[int], rows: int) -> tuple[str, ...]:
+    """Single CTAs, and clusters that share page loads where a request has two row blocks; the better one first.
+
+    Clusters draw less power, but the two CTAs wait for each other. They come first where the L2 cannot hold the cache,
+    and either pages are asked for ahead, which single CTAs do not do, or workers have several items: single CTAs must
+    then keep the pages in the L2, since the one for the other row block comes later, and clusters need not.
+
+    Large caches are read quicker by single CTAs launched without the attribute of a cluster, small ones by those
+    launched as clusters of one: the card spreads them in another order.
+    """
+    if rows <= layout.ROWS:
+        return ("cluster1",)
+    size = sum(lengths) * layout.WIDTH * 2
+    if size <= LARGE_BYTES:
+        return "cluster1", "cluster2"
+    kept = size <= KEPT_BYTES and not in_step(lengths, rows, PROCESSORS, 2)
+    return ("cluster2", "single") if kept or size > AHEAD_BYTES else ("single", "cluster2")
