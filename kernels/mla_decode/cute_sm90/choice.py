@@ -5,6 +5,7 @@ Fitted to times on an H200 and an H100, and held against others: benchmarks/mla_
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Variant
@@ -68,7 +69,7 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
     return tuple(found)
 
 
-def _pairs(lengths: list[int], rows: int) -> tuple[str, ...]:
+def _pairs(lengths: Sequence[int], rows: int) -> tuple[str, ...]:
     """Single CTAs, and clusters that share page loads where a request has two row blocks; the better one first.
 
     Clusters draw less power, but the two CTAs wait for each other. They come first where the L2 cannot hold the cache,

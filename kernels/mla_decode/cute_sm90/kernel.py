@@ -71,7 +71,7 @@ class MlaDecodeSm90:
 
     In a cluster of 2 the CTAs work on neighbouring row blocks of one request, and each loads half of every page tile
     for both: half the traffic between L2 and the SMs. Or, with `halves`, on one row block and half of the keys each.
-    With `single` CTAs are launched without the attribute of a cluster, and so are spread over the card in another order.
+    With `single` CTAs are launched without the attribute of a cluster, and are spread over the card in another order.
     With `padded` the schedule's tables may have entries that ask for nothing; for `padding` see layout.py. With `meets`
     no request is in more than two pieces, and those meet (met.py has the function that is exported then).
     """
