@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Variant
-from kernels.mla_decode.cute_sm90 import layout, plan_layout
+from kernels.mla_decode.cute_sm90 import layout, plan_layout, schedule
 from kernels.mla_decode.cute_sm90.l2 import AHEAD_BYTES
 from kernels.mla_decode.cute_sm90.schedule import cost, in_step, splits
 from kernels.mla_decode.operator import request_lengths
+from kernels.mla_decode.split_kv.plan import Prices
 
 if TYPE_CHECKING:
     from kernels.mla_decode.operator import Workload
@@ -23,7 +24,13 @@ PAIRS: dict[str, dict[str, Any]] = {  # what computes a request's row blocks two
     "cluster2": {"cluster": 2},
 }
 LARGE_BYTES, KEPT_BYTES = 60_000_000, 250_000_000  # of a cache between which clusters gain by what they keep of it
+# What the schedules of two builds cost beside one another. Of a partial result and of merging them as much in either:
+# a partial result's price is for as many as there are workers, of which halves have half as many. Where schedules are
+# made, they cost as in schedule.py: at these prices less would be split, which was slower.
+CLUSTERS = Prices(item=2.0, merge=2.0, partial=8.0)
+HALVES = Prices(item=3.0, merge=2.0, partial=4.0)
 HALVES_OF_FEW_ROWS = 1.02  # times what their schedule costs, where a request leaves rows of its row block empty
+AHEAD_SAVES = 0.98  # times what their schedule costs, of clusters that ask for pages ahead
 MEETING_SAVES = 1.3  # pages' time beside single CTAs, where two pieces are merged by those who compute them
 PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for the card at hand, in `bind`
 
@@ -43,22 +50,26 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
     """
     rows = workload.query_tokens * workload.heads
     lengths = request_lengths(workload)
-    found = [
-        Variant(f"{workload.dtype}_{name}", {"dtype": workload.dtype, **PAIRS[name]}) for name in _pairs(lengths, rows)
-    ]
+    size = sum(lengths) * layout.WIDTH * 2
+    names = _pairs(lengths, rows, size)
+    found = [Variant(f"{workload.dtype}_{name}", {"dtype": workload.dtype, **PAIRS[name]}) for name in names]
     halves = Variant(f"{workload.dtype}_halves", {"dtype": workload.dtype, "cluster": 2, "halves": True})
     met = Variant(f"{halves.id}_met", {**halves.params, "meets": True})
-    found.append(halves)
 
-    def price(variant: Variant) -> float:
+    def price(variant: Variant, prices: Prices) -> float:
         kind = (variant.params.get(name, False) for name in ("halves", "meets"))
-        few = HALVES_OF_FEW_ROWS if rows < layout.ROWS and variant.params["cluster"] == 2 else 1.0
-        return few * cost(lengths, rows, PROCESSORS, variant.params["cluster"], *kind)
+        return cost(prices, lengths, rows, PROCESSORS, variant.params["cluster"], *kind)
 
-    costs = {variant.id: price(variant) for variant in found}
-    if splits(lengths, rows, PROCESSORS, 2, halves=True, meets=True) and (met_cost := price(met)) <= costs[halves.id]:
+    few = HALVES_OF_FEW_ROWS if rows < layout.ROWS else 1.0
+    costs = {variant.id: price(variant, CLUSTERS) for variant in found}
+    if size > AHEAD_BYTES and rows > layout.ROWS:
+        costs[f"{workload.dtype}_cluster2"] *= AHEAD_SAVES
+    found.append(halves)
+    costs[halves.id] = few * price(halves, HALVES)
+    meets = splits(lengths, rows, PROCESSORS, 2, halves=True, meets=True)
+    if meets and price(met, schedule.HALVES) <= price(halves, schedule.HALVES):
         found.append(met)
-        costs[met.id] = met_cost - MEETING_SAVES
+        costs[met.id] = few * price(met, HALVES) - MEETING_SAVES
     found.sort(key=lambda variant: costs[variant.id])
     again = next(variant for variant in found if not {"meets", "single"} & set(variant.params))
     if found[0] is met:
@@ -69,7 +80,7 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
     return tuple(found)
 
 
-def _pairs(lengths: Sequence[int], rows: int) -> tuple[str, ...]:
+def _pairs(lengths: Sequence[int], rows: int, size: int) -> tuple[str, ...]:
     """Single CTAs, and clusters that share page loads where a request has two row blocks; the better one first.
 
     Clusters draw less power, but the two CTAs wait for each other. They come first where the L2 cannot hold the cache,
@@ -81,7 +92,6 @@ def _pairs(lengths: Sequence[int], rows: int) -> tuple[str, ...]:
     """
     if rows <= layout.ROWS:
         return ("cluster1",)
-    size = sum(lengths) * layout.WIDTH * 2
     if size <= LARGE_BYTES:
         return "cluster1", "cluster2"
     kept = size <= KEPT_BYTES and not in_step(lengths, rows, PROCESSORS, 2)

@@ -123,6 +123,7 @@ def _tables(
 
 
 def cost(
+    at: Prices,
     lengths: Sequence[int],
     rows: int,
     processors: int,
@@ -130,15 +131,14 @@ def cost(
     halves: bool = False,
     meets: bool = False,
 ) -> float:
-    """What the schedule costs, in the time of a page. Of two builds the one whose schedule costs less is faster.
+    """What the schedule costs at these prices, in the time of a page.
 
     Here, though not where a schedule is made, partial results of fewer rows than a row block has cost less: priced so,
     more would be split, and that was slower.
     """
     lane, workers = _make_lane(lengths, rows, processors, cluster, halves, True, meets)
-    full = prices(halves)
-    partial = round(QUARTERS * full.partial * min(rows, ROWS) / ROWS) / QUARTERS
-    return plan_cost(lane, workers, replace(full, partial=partial))
+    partial = round(QUARTERS * at.partial * min(rows, ROWS) / ROWS) / QUARTERS
+    return plan_cost(lane, workers, replace(at, partial=partial))
 
 
 def splits(
