@@ -184,14 +184,16 @@ def test_variants_share_loads_only_among_several_row_blocks(heads):
         (Workload(64, 4096), "single"),
         (Workload(64, 8192), "cluster2"),
         (Workload(32, 4096, query_tokens=2), "single"),
-        (Workload(200, 1000), "cluster2"),
+        (Workload(200, 1000), "single"),
         (Workload(133, 2000), "single"),
         (Workload(128, 16384), "cluster2"),
         (Workload(128, 1024), "cluster2"),
         (Workload(128, 4096), "cluster2"),
         (Workload(24, 4096, lengths="ragged"), "halves"),
-        (Workload(48, 8192, lengths="ragged"), "cluster1"),
-        (Workload(133, 4096, lengths="ragged"), "cluster2"),
+        (Workload(48, 8192, lengths="ragged"), "single"),
+        (Workload(32, 4096, lengths="ragged"), "halves"),
+        (Workload(192, 8192, lengths="ragged"), "halves"),
+        (Workload(133, 4096, lengths="ragged"), "single"),
         (Workload(133, 16384, lengths="ragged"), "single"),
         (Workload(256, 8192, lengths="ragged"), "single"),
         (Workload(1, 8192, heads=64), "halves"),
@@ -236,10 +238,14 @@ def test_pages_are_dropped_first_where_the_l2_cannot_hold_the_cache_and_no_later
     assert l2.page_policy(megabytes * 1_000_000, readers, in_step) == policy
 
 
-def test_q_is_dropped_first_where_the_pages_are_and_workers_have_more_than_one_item():
-    assert l2.q_policy(layout.EVICT_FIRST, in_step=False) == layout.EVICT_FIRST
-    assert l2.q_policy(layout.EVICT_FIRST, in_step=True) == layout.KEEP
-    assert l2.q_policy(layout.KEEP, in_step=False) == layout.KEEP
+def test_q_is_dropped_first_where_the_l2_cannot_hold_it_beside_the_cache():
+    """All of it where workers have several items, a quarter where they have one: the figure is of PTX's encoding."""
+    assert l2.q_policy(302_000_000, in_step=False) == layout.EVICT_FIRST
+    assert l2.q_policy(76_000_000, in_step=True) == l2.QUARTER_FIRST
+    assert l2.q_policy(28_000_000, in_step=False) == l2.q_policy(9_000_000, in_step=True) == layout.KEEP
+    fraction = 0xF << 52  # sixteenths, less one
+    assert layout.EVICT_FIRST & fraction == 15 << 52 and l2.QUARTER_FIRST & fraction == 3 << 52
+    assert layout.EVICT_FIRST & ~fraction == l2.QUARTER_FIRST & ~fraction
 
 
 def test_a_costlier_price_of_partial_results_splits_fewer_requests():

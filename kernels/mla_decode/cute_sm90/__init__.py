@@ -138,7 +138,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     policy = l2.page_policy(cache_bytes, lanes, in_step)
     values = (
         *run.arguments(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS),
-        *(policy, l2.q_policy(policy, in_step), int(cache_bytes > l2.AHEAD_BYTES)),
+        *(policy, l2.q_policy(cache_bytes, in_step), int(cache_bytes > l2.AHEAD_BYTES)),
         *met,
     )
     launches = run.launches(build, schedule, rows, cluster)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake.contract import Variant
 from kernels.mla_decode.cute_sm90 import layout, plan_layout, schedule
-from kernels.mla_decode.cute_sm90.l2 import AHEAD_BYTES
+from kernels.mla_decode.cute_sm90.l2 import AHEAD_BYTES, DROPPED_BYTES, LEAST_DROPPED_BYTES
 from kernels.mla_decode.cute_sm90.schedule import cost, in_step, splits
 from kernels.mla_decode.operator import request_lengths
 from kernels.mla_decode.split_kv.plan import Prices
@@ -23,7 +23,7 @@ PAIRS: dict[str, dict[str, Any]] = {  # what computes a request's row blocks two
     "single": {"cluster": 1, "single": True},  # launched without the attribute of a cluster
     "cluster2": {"cluster": 2},
 }
-LARGE_BYTES, KEPT_BYTES = 60_000_000, 250_000_000  # of a cache between which clusters gain by what they keep of it
+PARTLY_HELD_BYTES = 200_000_000  # of a cache of which the L2 holds enough, from call to call, to be worth a cluster
 # What the schedules of two builds cost beside one another. Of a partial result and of merging them as much in either:
 # a partial result's price is for as many as there are workers, of which halves have half as many. Where schedules are
 # made, they cost as in schedule.py: at these prices less would be split, which was slower.
@@ -83,16 +83,16 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
 def _pairs(lengths: Sequence[int], rows: int, size: int) -> tuple[str, ...]:
     """Single CTAs, and clusters that share page loads where a request has two row blocks; the better one first.
 
-    Clusters draw less power, but the two CTAs wait for each other. They come first where the L2 cannot hold the cache,
-    and either pages are asked for ahead, which single CTAs do not do, or workers have several items: single CTAs must
-    then keep the pages in the L2, since the one for the other row block comes later, and clusters need not.
+    Clusters draw less power, but the two CTAs wait for each other. They come first where they ask for pages ahead; and
+    where workers have several items, and only clusters have the L2 drop pages first (`page_policy`), so that it holds
+    a part of the cache from call to call.
 
-    Large caches are read quicker by single CTAs launched without the attribute of a cluster, small ones by those
-    launched as clusters of one: the card spreads them in another order.
+    Caches from some size on are read quicker by single CTAs launched without the attribute of a cluster, small ones by
+    those launched as clusters of one: the card spreads them in another order.
     """
     if rows <= layout.ROWS:
         return ("cluster1",)
-    if size <= LARGE_BYTES:
+    if size <= LEAST_DROPPED_BYTES:
         return "cluster1", "cluster2"
-    kept = size <= KEPT_BYTES and not in_step(lengths, rows, PROCESSORS, 2)
-    return ("cluster2", "single") if kept or size > AHEAD_BYTES else ("single", "cluster2")
+    held = DROPPED_BYTES < size <= PARTLY_HELD_BYTES and not in_step(lengths, rows, PROCESSORS, 2)
+    return ("cluster2", "single") if held or size > AHEAD_BYTES else ("single", "cluster2")
