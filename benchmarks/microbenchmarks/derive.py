@@ -23,6 +23,7 @@ from typing import Any
 HAND_OVER = (
     14  # instructions between two barrier operations of the ping-pong kernels, cycles (estimated from their SASS)
 )
+FIRST_PASS = 1.1  # times what the large instruction cache takes, up to which a first pass is taken to have it there
 AHEAD = 1.1  # times as long as alone, up to which a burst is taken not to wait for others
 KEPT = 1.1  # times as fast as DRAM, from which what is read again is taken to have stayed in L2
 DRAM_SWEEPS = (("ld_cg_16", {"sms": "all"}), ("copy", {"footprint_bytes": 1 << 30}))
@@ -114,6 +115,19 @@ def code_size(results: Results, limit: float) -> float:
 
 def fetch(results: Results, kib: int) -> float:
     return results.value("loop over straight code", code_kib=kib, warps=4)
+
+
+def brought(results: Results) -> float:
+    """The largest code whose first pass takes hardly longer than if it were in the large instruction cache."""
+    rows = [row for row in results.rows if row["name"] == "first pass after loading the module"]
+    usual = FIRST_PASS * fetch(results, 96)
+    return float(max(row["parameters"]["code_kib"] for row in rows if row["value"] <= usual) * 1024)
+
+
+def fetch_beyond(results: Results, name: str, **wanted: Any) -> float:
+    """Cycles of each instruction of 384 KiB of straight code beyond the first 256."""
+    few, many = (results.value(name, code_kib=kib, **wanted) * kib for kib in (256, 384))
+    return (many - few) / (384 - 256)
 
 
 def l2_bytes(results: Results) -> float:
@@ -330,6 +344,15 @@ DERIVATIONS: dict[str, Derivation] = {
     "fetch_small_cycles": Derivation("loop over 16 KiB of straight code, 4 warps, all SMs", lambda r: fetch(r, 16)),
     "fetch_large_cycles": Derivation("loop over 96 KiB of straight code, 4 warps, all SMs", lambda r: fetch(r, 96)),
     "fetch_far_cycles": Derivation("loop over 256 KiB of straight code, 4 warps, all SMs", lambda r: fetch(r, 256)),
+    "fetch_ahead_bytes": Derivation(
+        f"first pass after loading the module: the largest code at {FIRST_PASS:g} times fetch_large_cycles at most",
+        brought,
+        6,
+    ),
+    "fetch_dram_cycles": Derivation(
+        "first pass after loading the module, 384 KiB beyond 256",
+        lambda r: fetch_beyond(r, "first pass after loading the module"),
+    ),
     "shared_bytes_per_cycle": Derivation(
         "shared bandwidth of ld.shared.v4, 16 warps",
         lambda r: r.value("shared bandwidth", instruction="ld.shared.v4.u32", warps=16),

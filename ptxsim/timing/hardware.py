@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..warp import Fragment
 
 _CODE_LINE_INSTRUCTIONS = 8  # of 16 bytes in a line of 128
+_CODE_LINE_BYTES = 128
 _NEXT = 64  # bytes of code after a branch within which it has not been taken
 _SHARED_QUEUE = 64.0  # cycles that accesses to shared memory may be late before the next has to wait
 _OPERANDS_READ = 12.0  # cycles after which an instruction of variable latency has read its registers
@@ -45,19 +46,37 @@ class CodeCache:
     """The instruction caches of an SM: what a line of code costs that is not in the small one, or in neither."""
 
     def __init__(self, figures: Figures) -> None:
-        f = figures
-        self.small, self.large = int(f.fetch_small_bytes) >> 7, int(f.fetch_large_bytes) >> 7
-        per = _CODE_LINE_INSTRUCTIONS
-        self.near_cycles = max(f.fetch_large_cycles - f.fetch_small_cycles, 0.0) * per
-        self.far_cycles = max(f.fetch_far_cycles - f.fetch_small_cycles, 0.0) * per
+        f = self.figures = figures
+        sizes = (f.fetch_small_bytes, f.fetch_large_bytes, f.fetch_ahead_bytes)
+        self.small, self.large, self.ahead = (int(size) // _CODE_LINE_BYTES for size in sizes)
+        self.near_cycles = max(f.fetch_large_cycles - f.fetch_small_cycles, 0.0) * _CODE_LINE_INSTRUCTIONS
+        self.far_cycles = 0.0
         self.near: dict[int, None] = {}
-        self.far: dict[int, None] = {}  # holds what the call before has left
+        self.far: dict[int, None] = {}
 
-    def warm(self, lines: int) -> None:
-        """The call before ran the same code: the large cache has what it can of it, the small one all or nothing."""
-        self.far = dict.fromkeys(range(min(lines, self.large)))
+    def launched(self, own: int, others: int, cold: bool) -> None:
+        """A launch of so many bytes of code begins that the call before ran as well; so many of others have run since.
+
+        The large cache has what was used last, and the launch brings the beginning of its code there; the small one has
+        all or nothing. What neither has comes from L2, behind a flush from DRAM.
+        """
+        f = self.figures
+        far = f.fetch_dram_cycles if cold else f.fetch_far_cycles
+        self.far_cycles = max(far - f.fetch_small_cycles, 0.0) * _CODE_LINE_INSTRUCTIONS
+        since = others + (f.flush_code_bytes if cold else 0.0)
+        lines, kept = -(-own // _CODE_LINE_BYTES), max(self.large - math.ceil(since / _CODE_LINE_BYTES), 0)
+        self.far = dict.fromkeys(range(max(lines - kept, 0), lines))
         if lines <= self.small:
             self.near = dict(self.far)
+        for line in range(min(lines, self.ahead)):
+            self._bring(line)
+
+    def _bring(self, line: int) -> None:
+        far = self.far
+        far.pop(line, None)  # the least recently used stands first
+        far[line] = None
+        if len(far) > self.large:
+            del far[next(iter(far))]
 
     def fetch(self, line: int) -> float:
         """Cycles that a warp waits for a line of code."""
@@ -69,15 +88,9 @@ class CodeCache:
         near[line] = None
         if len(near) > self.small:
             del near[next(iter(near))]
-        far = self.far
-        if line in far:
-            del far[line]
-            far[line] = None
-            return self.near_cycles
-        far[line] = None
-        if len(far) > self.large:
-            del far[next(iter(far))]
-        return self.far_cycles
+        cycles = self.near_cycles if line in self.far else self.far_cycles
+        self._bring(line)
+        return cycles
 
 
 class Scheduler:

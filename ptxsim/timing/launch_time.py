@@ -97,9 +97,11 @@ class Setting:
         cache: Cache,
         survey: Survey | None = None,
         earlier: Sequence[Setting] = (),
+        beside: int = 0,
     ) -> None:
         """`survey` is what is known of the launch's clusters already; None: nothing. `earlier`: the call's launches
-        before this one."""
+        before this one. `beside`: bytes of code of the call's other kernels."""
+        self.beside = beside
         self.launch, self.card, self.code, self.clock_mhz, self.cache = launch, card, code, clock_mhz, cache
         self.placement = place(launch, card, code)
         found = survey or surveyed(launch)
@@ -130,7 +132,7 @@ class Setting:
         memory.misses, memory.write_back, memory.displaced = found.reads, found.write_back, found.displaced
         memory.readers, memory.cold = found.readers, self.cache == "cold"
         sharers = 2 if placement.active_sms > f.sm_count / 2 else 1
-        simulation = Simulation(machine, memory, placement, sharers, recorder)
+        simulation = Simulation(machine, memory, placement, sharers, recorder, self.beside)
         clusters = list(self.launch.clusters())
         try:
             ran = simulation.run([(n, clusters[n]) for n in numbers[:most]])

@@ -179,13 +179,16 @@ class MemorySystem:
         readers, f = self.readers.get(allocation, 1.0), self.figures
         gain = together_by_tma(readers, f) if by_tma else together(readers, f.l2_shared_gain)
         end = self.l2.take(size / gain, at, by_tma)
-        owed = self._owed.get(allocation, 0.5 * size) + size * self.misses.get(allocation, 0.0)
+        share = self.misses.get(allocation, 0.0)
+        waiting = min(share * max(readers, 1.0), 1.0)  # all who ask for a line that misses wait for it, one has it brought
+        owed = self._owed.get(allocation, 0.5 * size) + size * waiting
         missed = owed >= size
         if missed:
             owed -= size
-            self.traffic.dram += size
-            end = max(end, self.dram.take(size, at, by_tma), self._first(at))
-            self._make_room(size, at)
+            brought = size * share / waiting
+            self.traffic.dram += brought
+            end = max(end, self.dram.take(brought, at, by_tma), self._first(at))
+            self._make_room(brought, at)
         self._owed[allocation] = owed
         return end, missed
 

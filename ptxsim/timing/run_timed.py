@@ -18,7 +18,7 @@ from .device import DeviceModel
 from .launch_time import Setting, Timed, time_in_full
 from .memory_system import Cache
 from .own_work import check_work_is_its_own
-from .predict import prediction
+from .predict import code_sizes, prediction
 from .sass import code_of
 from .timed_machine import TimedMachine
 
@@ -46,12 +46,14 @@ def run_timed(
     counts: list[Counts] = []
     timed: list[Timed] = []
     settings: list[Setting] = []
+    sizes = code_sizes(launches, code)
     for launch in launches:
         check_work_is_its_own(launch)
     for n, launch in enumerate(launches):
         machine = TimedMachine(launch, card, code_of(launch.name, code), True, frozenset(checks), trace, track)
         with np.errstate(all="ignore"), one_thread():
-            settings.append(Setting(launch, card, machine.code, clock, cache, earlier=tuple(settings)))
+            beside = sum(sizes.values()) - sizes[launch.name]
+            settings.append(Setting(launch, card, machine.code, clock, cache, None, tuple(settings), beside))
             try:
                 timed.append(time_in_full(settings[-1], machine))
             except PtxError:

@@ -46,8 +46,15 @@ class Simulation:
     """Clusters that share SMs, a place for each that runs at once; the next takes a place that becomes free."""
 
     def __init__(
-        self, machine: TimedMachine, memory: MemorySystem, placement: Placement, sharers: int, recorder: Recorder
+        self,
+        machine: TimedMachine,
+        memory: MemorySystem,
+        placement: Placement,
+        sharers: int,
+        recorder: Recorder,
+        beside: int = 0,
     ) -> None:
+        """`beside` are the bytes of code of the call's other kernels."""
         self.machine, self.memory, self.recorder = machine, memory, recorder
         self.figures = machine.card.figures
         cx, cy, cz = machine.launch.cluster
@@ -56,7 +63,7 @@ class Simulation:
         self.sms = [SM(self.figures, sharers, placement.l1_bytes, rates) for _ in range(size)]
         if machine.code is not None:
             for sm in self.sms:
-                sm.code.warm(-(-machine.code.size // 128))
+                sm.code.launched(machine.code.size, beside, memory.cold)
         self.now = 0.0
         self.calendar: list[tuple[float, int, WarpClock | None, TimedCluster | None, Pipe | None, Task | None]] = []
         self.serial = 0
