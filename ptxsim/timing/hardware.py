@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,7 @@ from .device import Figures
 from .l1_cache import L1Cache
 from .local_memory import LocalMemory
 from .machine_code import Op
+from .sass import CODE_LINE, SIZE
 from .slots import Slots
 
 if TYPE_CHECKING:
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
     from ..cta import CTA
     from ..warp import Fragment
 
-_CODE_LINE_INSTRUCTIONS = 8  # of 16 bytes in a line of 128
-_CODE_LINE_BYTES = 128
+_CODE_LINE_INSTRUCTIONS = CODE_LINE // SIZE
 _NEXT = 64  # bytes of code after a branch within which it has not been taken
 _SHARED_QUEUE = 64.0  # cycles that accesses to shared memory may be late before the next has to wait
 _OPERANDS_READ = 12.0  # cycles after which an instruction of variable latency has read its registers
@@ -48,14 +49,14 @@ class CodeCache:
     def __init__(self, figures: Figures) -> None:
         f = self.figures = figures
         sizes = (f.fetch_small_bytes, f.fetch_large_bytes, f.fetch_ahead_bytes)
-        self.small, self.large, self.ahead = (int(size) // _CODE_LINE_BYTES for size in sizes)
+        self.small, self.large, self.ahead = (int(size) // CODE_LINE for size in sizes)
         self.near_cycles = max(f.fetch_large_cycles - f.fetch_small_cycles, 0.0) * _CODE_LINE_INSTRUCTIONS
         self.far_cycles = 0.0
-        self.near: dict[int, None] = {}
+        self.near: dict[int, tuple[float, float]] = {}  # when a line is there, and what it takes to bring it
         self.far: dict[int, None] = {}
 
-    def launched(self, own: int, others: int, cold: bool) -> None:
-        """A launch of so many bytes of code begins that the call before ran as well; so many of others have run since.
+    def launched(self, size: int, own: Sequence[int], others: int, cold: bool) -> None:
+        """A launch of so many lines of code begins, of which the call before ran `own`, and since then so many others.
 
         The large cache has what was used last, and the launch brings the beginning of its code there; the small one has
         all or nothing. What neither has comes from L2, behind a flush from DRAM.
@@ -63,12 +64,11 @@ class CodeCache:
         f = self.figures
         far = f.fetch_dram_cycles if cold else f.fetch_far_cycles
         self.far_cycles = max(far - f.fetch_small_cycles, 0.0) * _CODE_LINE_INSTRUCTIONS
-        since = others + (f.flush_code_bytes if cold else 0.0)
-        lines, kept = -(-own // _CODE_LINE_BYTES), max(self.large - math.ceil(since / _CODE_LINE_BYTES), 0)
-        self.far = dict.fromkeys(range(max(lines - kept, 0), lines))
-        if lines <= self.small:
-            self.near = dict(self.far)
-        for line in range(min(lines, self.ahead)):
+        since = others + (math.ceil(f.flush_code_bytes / CODE_LINE) if cold else 0)
+        self.far = dict.fromkeys([*own, *range(-since, 0)][-self.large :])
+        if size <= self.small:
+            self.near = dict.fromkeys(range(size), (0.0, 0.0))
+        for line in range(min(size, self.ahead)):
             self._bring(line)
 
     def _bring(self, line: int) -> None:
@@ -78,17 +78,17 @@ class CodeCache:
         if len(far) > self.large:
             del far[next(iter(far))]
 
-    def fetch(self, line: int) -> float:
-        """Cycles that a warp waits for a line of code."""
+    def fetch(self, line: int, at: float) -> float:
+        """Cycles that a warp waits for a line of code. One on its way for another warp is waited for, too."""
         near = self.near
         if line in near:
-            del near[line]  # the least recently used stands first
-            near[line] = None
-            return 0.0
-        near[line] = None
+            there, cycles = near.pop(line)  # the least recently used stands first
+            near[line] = there, cycles
+            return min(there - at, cycles) if there > at else 0.0
+        cycles = self.near_cycles if line in self.far else self.far_cycles
+        near[line] = at + cycles, cycles
         if len(near) > self.small:
             del near[next(iter(near))]
-        cycles = self.near_cycles if line in self.far else self.far_cycles
         self._bring(line)
         return cycles
 
@@ -202,7 +202,7 @@ class WarpClock:
         for unit, pipe, _cycles, latency, stall, waits, sets, frees, line, address, reads, writes, slot in ops:
             if address >= 0:
                 if address >> 7 != self.address >> 7:
-                    t += self.sm.code.fetch(address >> 7)
+                    t += self.sm.code.fetch(address >> 7, t)
                 if self.branched and not self.address < address <= self.address + _NEXT:
                     t += self.sm.figures.jump_cycles if address > self.address else self.sm.figures.branch_cycles
                 self.address, self.branched = address, unit == "branch"

@@ -10,7 +10,7 @@ import numpy as np
 from ..launch import Launch
 from ..machine import one_thread
 from .device import DeviceModel
-from .launch_time import Setting, Timed, time_launch
+from .launch_time import Setting, Timed, time_launch, together
 from .memory_system import Cache
 from .own_work import check_work_is_its_own
 from .prediction import Prediction
@@ -52,21 +52,15 @@ def predict(
         check_work_is_its_own(launch)
     with np.errstate(all="ignore"), one_thread():
         settings: list[Setting] = []
-        sizes = code_sizes(given, code)
         for launch in given:
             known = None if surveys is None else surveys.get(id(launch))
-            machine_code, beside = code_of(launch.name, code), sum(sizes.values()) - sizes[launch.name]
-            settings.append(Setting(launch, card, machine_code, clock, cache, known, tuple(settings), beside))
+            machine_code = code_of(launch.name, code)
+            settings.append(Setting(launch, card, machine_code, clock, cache, known, tuple(settings)))
             if surveys is not None:
                 surveys[id(launch)] = settings[-1].survey
+        together(settings)
         timed = [time_launch(setting) for setting in settings]
     return prediction(timed, card, clock, cache, calls_per_graph, lone_us)
-
-
-def code_sizes(launches: Iterable[Launch], code: Mapping[str, Path] | Path | None) -> dict[str, int]:
-    """Bytes of machine code of each kernel of a call, by its name; of one whose code is not known none."""
-    found = {launch.name: code_of(launch.name, code) for launch in launches}
-    return {name: 0 if one is None else one.size for name, one in found.items()}
 
 
 def prediction(

@@ -15,10 +15,10 @@ from ..machine import one_thread
 from ..run import Result
 from ..syntax import PtxError
 from .device import DeviceModel
-from .launch_time import Setting, Timed, time_in_full
+from .launch_time import Setting, Timed, time_in_full, together
 from .memory_system import Cache
 from .own_work import check_work_is_its_own
-from .predict import code_sizes, prediction
+from .predict import prediction
 from .sass import code_of
 from .timed_machine import TimedMachine
 
@@ -46,14 +46,13 @@ def run_timed(
     counts: list[Counts] = []
     timed: list[Timed] = []
     settings: list[Setting] = []
-    sizes = code_sizes(launches, code)
     for launch in launches:
         check_work_is_its_own(launch)
     for n, launch in enumerate(launches):
         machine = TimedMachine(launch, card, code_of(launch.name, code), True, frozenset(checks), trace, track)
         with np.errstate(all="ignore"), one_thread():
-            beside = sum(sizes.values()) - sizes[launch.name]
-            settings.append(Setting(launch, card, machine.code, clock, cache, None, tuple(settings), beside))
+            settings.append(Setting(launch, card, machine.code, clock, cache, earlier=tuple(settings)))
+            together(settings)  # later launches cannot be looked at yet
             try:
                 timed.append(time_in_full(settings[-1], machine))
             except PtxError:
