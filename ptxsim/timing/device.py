@@ -92,6 +92,7 @@ class Figures:
     l2_latency: float
     dram_latency: float
     dram_first_cycles: float
+    dram_flushed_cycles: float
     l1_bytes_per_cycle: float
     local_latency: float
     local_bytes_per_cycle: float

@@ -192,6 +192,11 @@ class MemorySystem:
         self._owed[allocation] = owed
         return end, missed
 
+    @property
+    def _flushed(self) -> float:
+        """What DRAM takes longer to answer behind a flush, each time."""
+        return self.figures.dram_flushed_cycles if self.cold else 0.0
+
     def _first(self, at: float) -> float:
         """When DRAM answers at the earliest: behind a flush the first load of a launch takes longer."""
         if not self.cold:
@@ -246,7 +251,7 @@ class MemorySystem:
         end, missed = self.read(allocation, wanted - again, start) if wanted > again else (start, False)
         if again:
             end = max(end, self.l2.take(again, start))
-        latency = f.dram_latency if missed else f.l2_latency
+        latency = f.dram_latency + self._flushed if missed else f.l2_latency
         end = max(end, sm.loads.take(wanted, start)) + latency
         sm.under_way.append((end, wanted))
         sm.under_way_bytes += wanted
@@ -272,7 +277,7 @@ class MemorySystem:
         begin = sm.tma_units.take(max(f.tma_box_cycles, rows * f.tma_row_cycles), at)
         arrived, missed = self.read(allocation, size, begin, by_tma=True)
         end = max(arrived, sm.tma.take(size, begin), *(other.tma_fill.take(size, begin) for other in fills))
-        return end + (f.tma_dram_latency if missed else f.tma_latency)
+        return end + (f.tma_dram_latency + self._flushed if missed else f.tma_latency)
 
     def box_store(self, sm: SM, allocation: int, size: float, at: float) -> tuple[float, float]:
         """A bulk store by TMA; returns when shared memory has been read and when the bytes are in L2."""
