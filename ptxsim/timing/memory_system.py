@@ -182,7 +182,7 @@ class MemorySystem:
         share = self.misses.get(allocation, 0.0)
         waiting = min(share * max(readers, 1.0), 1.0)  # all who ask for a line that misses wait for it, one has it brought
         owed = self._owed.get(allocation, 0.5 * size) + size * waiting
-        missed = owed >= size
+        missed = waiting > 0 and owed >= size
         if missed:
             owed -= size
             brought = size * share / waiting
