@@ -23,7 +23,9 @@ from typing import Any
 HAND_OVER = (
     14  # instructions between two barrier operations of the ping-pong kernels, cycles (estimated from their SASS)
 )
+FIRST_PASS = 1.1  # times what the large instruction cache takes, up to which a first pass is taken to have it there
 AHEAD = 1.1  # times as long as alone, up to which a burst is taken not to wait for others
+TILES = (1, 16, 132, 264)  # CTAs
 KEPT = 1.1  # times as fast as DRAM, from which what is read again is taken to have stayed in L2
 DRAM_SWEEPS = (("ld_cg_16", {"sms": "all"}), ("copy", {"footprint_bytes": 1 << 30}))
 ARRIVE = 20  # of a hop, what is counted as the arrival (assumed; only the sum with the wake-up is measured)
@@ -114,6 +116,35 @@ def code_size(results: Results, limit: float) -> float:
 
 def fetch(results: Results, kib: int) -> float:
     return results.value("loop over straight code", code_kib=kib, warps=4)
+
+
+def brought(results: Results) -> float:
+    """The largest code whose first pass takes hardly longer than if it were in the large instruction cache."""
+    rows = [row for row in results.rows if row["name"] == "first pass after loading the module"]
+    usual = FIRST_PASS * fetch(results, 96)
+    return float(max(row["parameters"]["code_kib"] for row in rows if row["value"] <= usual) * 1024)
+
+
+def fetch_dram(results: Results) -> float:
+    """Cycles of each instruction of 384 KiB of straight code beyond the first 256, behind a flush."""
+    name = "straight code once, alone"
+    few, many = (results.value(name, code_kib=kib, ctas=132, flush="memset") * kib for kib in (256, 384))
+    return (many - few) / (384 - 256)
+
+
+def dram_flushed(results: Results) -> float:
+    """What tiles that all need, one after the other, take longer behind a flush, beyond DRAM's latency."""
+
+    def longer(kernel: str) -> float:
+        found = [
+            [results.value("tiles one after the other", kernel=kernel, ctas=n, same=True, flush=flush) for n in TILES]
+            for flush in ("memset", "none")
+        ]
+        return statistics.mean(found[0]) - statistics.mean(found[1])
+
+    loads = longer("tiles_loaded") - DERIVATIONS["dram_latency"].compute(results) + DERIVATIONS["l2_latency"].compute(results)
+    copies = longer("tiles_copied4096") - DERIVATIONS["tma_dram_latency"].compute(results)
+    return (loads + copies + DERIVATIONS["tma_latency"].compute(results)) / 2
 
 
 def l2_bytes(results: Results) -> float:
@@ -330,6 +361,14 @@ DERIVATIONS: dict[str, Derivation] = {
     "fetch_small_cycles": Derivation("loop over 16 KiB of straight code, 4 warps, all SMs", lambda r: fetch(r, 16)),
     "fetch_large_cycles": Derivation("loop over 96 KiB of straight code, 4 warps, all SMs", lambda r: fetch(r, 96)),
     "fetch_far_cycles": Derivation("loop over 256 KiB of straight code, 4 warps, all SMs", lambda r: fetch(r, 256)),
+    "fetch_ahead_bytes": Derivation(
+        f"first pass after loading the module: the largest code at {FIRST_PASS:g} times fetch_large_cycles at most",
+        brought,
+        6,
+    ),
+    "fetch_dram_cycles": Derivation(
+        "straight code once, alone, behind a flush, all SMs: 384 KiB beyond 256", fetch_dram
+    ),
     "shared_bytes_per_cycle": Derivation(
         "shared bandwidth of ld.shared.v4, 16 warps",
         lambda r: r.value("shared bandwidth", instruction="ld.shared.v4.u32", warps=16),
@@ -545,6 +584,11 @@ DERIVATIONS: dict[str, Derivation] = {
     "dram_first_cycles": Derivation(
         "once in a launch, alone: load_one, the slowest of 132 CTAs behind a flush against none, beyond DRAM's latency",
         dram_first,
+    ),
+    "dram_flushed_cycles": Derivation(
+        "tiles one after the other, the same for all: behind a flush against none, beyond DRAM's latency; mean of loads "
+        "and of copies of 4 KiB by 1, 16, 132 and 264 CTAs",
+        dram_flushed,
     ),
     "cluster_start_cycles": Derivation("wave of CTAs: clusters of 2 against none", lambda r: wave(r, 2) - wave(r, 1)),
 }

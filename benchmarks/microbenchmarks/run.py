@@ -41,6 +41,7 @@ GROUPS = (
     "divisions",
     "descriptors",
     "hot_lines",
+    "same_tiles",
     "small_copies",
     "local_memory",
     "graphs",

@@ -68,6 +68,9 @@ class Figures:
     fetch_small_cycles: float
     fetch_large_cycles: float
     fetch_far_cycles: float
+    fetch_ahead_bytes: float
+    fetch_dram_cycles: float
+    flush_code_bytes: float
     shared_bytes_per_cycle: float
     shared_load_latency: float
     shared_atomic_latency: float
@@ -89,6 +92,7 @@ class Figures:
     l2_latency: float
     dram_latency: float
     dram_first_cycles: float
+    dram_flushed_cycles: float
     l1_bytes_per_cycle: float
     local_latency: float
     local_bytes_per_cycle: float

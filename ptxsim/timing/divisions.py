@@ -55,11 +55,11 @@ def _divides(ins: Instruction) -> bool:
 
 
 def goes_the_long_way(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Which of a / b, float32, do: those whose operands or quotient are no normal numbers, or near them."""
+    """Which of a / b, float32, do: those whose operands or quotient are no normal numbers, zero included, or near."""
     a, b = np.broadcast_arrays(np.asarray(a, np.float32), np.asarray(b, np.float32))
     size, quotient = np.abs(b), np.abs(np.divide(a, b))
     usual = (size >= _LOWEST) & (size <= _HIGHEST) & np.isfinite(a)
-    return ~usual | ~((quotient >= _LOWEST) | (a == 0)) | (quotient > _HIGHEST)
+    return ~usual | ~((quotient >= _LOWEST) & (quotient <= _HIGHEST))
 
 
 class _Program(Program):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,7 @@ from .device import Figures
 from .l1_cache import L1Cache
 from .local_memory import LocalMemory
 from .machine_code import Op
+from .sass import CODE_LINE, SIZE
 from .slots import Slots
 
 if TYPE_CHECKING:
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from ..cta import CTA
     from ..warp import Fragment
 
-_CODE_LINE_INSTRUCTIONS = 8  # of 16 bytes in a line of 128
+_CODE_LINE_INSTRUCTIONS = CODE_LINE // SIZE
+_CODE_WAYS = 4  # of the large cache: straight code of 128 KiB misses in part behind a flush, of 160 wherever it can
 _NEXT = 64  # bytes of code after a branch within which it has not been taken
 _SHARED_QUEUE = 64.0  # cycles that accesses to shared memory may be late before the next has to wait
 _OPERANDS_READ = 12.0  # cycles after which an instruction of variable latency has read its registers
@@ -45,39 +48,55 @@ class CodeCache:
     """The instruction caches of an SM: what a line of code costs that is not in the small one, or in neither."""
 
     def __init__(self, figures: Figures) -> None:
-        f = figures
-        self.small, self.large = int(f.fetch_small_bytes) >> 7, int(f.fetch_large_bytes) >> 7
-        per = _CODE_LINE_INSTRUCTIONS
-        self.near_cycles = max(f.fetch_large_cycles - f.fetch_small_cycles, 0.0) * per
-        self.far_cycles = max(f.fetch_far_cycles - f.fetch_small_cycles, 0.0) * per
-        self.near: dict[int, None] = {}
-        self.far: dict[int, None] = {}  # holds what the call before has left
+        f = self.figures = figures
+        sizes = (f.fetch_small_bytes, f.fetch_large_bytes, f.fetch_ahead_bytes)
+        self.small, self.large, self.ahead = (int(size) // CODE_LINE for size in sizes)
+        self.near_cycles = f.fetch_large_cycles * _CODE_LINE_INSTRUCTIONS  # from line to line
+        self.far_cycles = 0.0
+        self.issue_cycles = f.fetch_small_cycles * _CODE_LINE_INSTRUCTIONS
+        self.near: dict[int, tuple[float, float]] = {}  # when a line is there, and what it takes to bring it
+        self.far: list[dict[int, None]] = [{} for _ in range(max(self.large // _CODE_WAYS, 1))]
 
-    def warm(self, lines: int) -> None:
-        """The call before ran the same code: the large cache has what it can of it, the small one all or nothing."""
-        self.far = dict.fromkeys(range(min(lines, self.large)))
-        if lines <= self.small:
-            self.near = dict(self.far)
+    def launched(self, size: int, own: Sequence[int], others: int, cold: bool) -> None:
+        """A launch of so many lines of code begins, of which the call before ran `own`, and since then so many others.
 
-    def fetch(self, line: int) -> float:
-        """Cycles that a warp waits for a line of code."""
+        The large cache has what was used last, and the launch brings the beginning of its code there; the small one has
+        all or nothing. What neither has comes from L2, behind a flush from DRAM.
+        """
+        f = self.figures
+        far = f.fetch_dram_cycles if cold else f.fetch_far_cycles
+        self.far_cycles = far * _CODE_LINE_INSTRUCTIONS
+        since = others + (math.ceil(f.flush_code_bytes / CODE_LINE) if cold else 0)
+        for line in (*own, *range(size, size + since)):  # others are taken to lie behind it
+            self._bring(line)
+        if size <= self.small:
+            self.near = dict.fromkeys(range(size), (0.0, 0.0))
+        for line in range(min(size, self.ahead)):
+            self._bring(line)
+
+    def _bring(self, line: int) -> None:
+        ways = self.far[line % len(self.far)]
+        ways.pop(line, None)  # the least recently used stands first
+        ways[line] = None
+        if len(ways) > _CODE_WAYS:
+            del ways[next(iter(ways))]
+
+    def fetch(self, line: int, at: float, asked: float) -> float:
+        """Cycles that a warp waits for a line of code, which it has asked for at a time before.
+
+        One on its way for another warp is waited for, too.
+        """
         near = self.near
         if line in near:
-            del near[line]  # the least recently used stands first
-            near[line] = None
-            return 0.0
-        near[line] = None
+            there, cycles = near.pop(line)  # the least recently used stands first
+            near[line] = there, cycles
+            return max(min(there, asked + cycles) - at, 0.0) if there > at else 0.0
+        cycles = self.near_cycles if line in self.far[line % len(self.far)] else self.far_cycles
+        near[line] = asked + cycles, cycles
         if len(near) > self.small:
             del near[next(iter(near))]
-        far = self.far
-        if line in far:
-            del far[line]
-            far[line] = None
-            return self.near_cycles
-        far[line] = None
-        if len(far) > self.large:
-            del far[next(iter(far))]
-        return self.far_cycles
+        self._bring(line)
+        return max(asked + cycles - at, 0.0)
 
 
 class Scheduler:
@@ -156,6 +175,7 @@ class WarpClock:
     ready: dict[tuple[int, int], float] = field(default_factory=dict)
     address: int = -1  # of the machine instruction that it has issued last, and whether that was a branch
     branched: bool = False
+    entered: float = 0.0  # when it came to the line of code that it is in
     loaded: float = 0.0  # when the latest tcgen05.ld of the warp has its data
     stored: float = 0.0
     products: deque[float] = field(default_factory=deque)  # starts of the products it has issued last
@@ -188,8 +208,12 @@ class WarpClock:
         issued, cycle = issue.following, issue.cycles
         for unit, pipe, _cycles, latency, stall, waits, sets, frees, line, address, reads, writes, slot in ops:
             if address >= 0:
-                if address >> 7 != self.address >> 7:
-                    t += self.sm.code.fetch(address >> 7)
+                line_of_code = address >> 7
+                if line_of_code != self.address >> 7:
+                    code = self.sm.code  # the next line was asked for with this one, a branch's only now
+                    asked = self.entered if line_of_code == (self.address >> 7) + 1 else t - code.issue_cycles
+                    t += code.fetch(line_of_code, t, asked)
+                    self.entered = t
                 if self.branched and not self.address < address <= self.address + _NEXT:
                     t += self.sm.figures.jump_cycles if address > self.address else self.sm.figures.branch_cycles
                 self.address, self.branched = address, unit == "branch"

@@ -18,7 +18,7 @@ from .memory_system import Cache, MemorySystem
 from .misses import misses
 from .prediction import LaunchTime
 from .recorder import Recorder
-from .sass import Code
+from .sass import CODE_LINE, Code
 from .scout import Survey, Surveyor
 from .simulation import Ran, Simulation
 from .timed_machine import TimedMachine
@@ -108,6 +108,8 @@ class Setting:
         self.alike = self.survey.equal or (self.survey.but_for_edges and self.placement.waves > _MANY_WAVES)
         before = [(setting.launch, setting.survey) for setting in earlier]
         self.misses = misses(launch, self.survey, self.placement, cache, before, card.figures)
+        self.code_lines = [] if code is None else code.pieces(self.survey.lines)
+        self.other_lines = 0  # of code, that the call's other kernels run
 
     @property
     def competing(self) -> int:
@@ -131,6 +133,8 @@ class Setting:
         memory.readers, memory.cold = found.readers, self.cache == "cold"
         sharers = 2 if placement.active_sms > f.sm_count / 2 else 1
         simulation = Simulation(machine, memory, placement, sharers, recorder)
+        if self.code is not None:
+            simulation.launched(-(-self.code.size // CODE_LINE), self.code_lines, self.other_lines)
         clusters = list(self.launch.clusters())
         try:
             ran = simulation.run([(n, clusters[n]) for n in numbers[:most]])
@@ -168,6 +172,13 @@ class Setting:
             self.alike,
             self.code is None or not belongs(self.launch.kernel.instructions, self.code),
         )
+
+
+def together(settings: Sequence[Setting]) -> None:
+    """Launches of one call: what each finds in the instruction caches depends on what the others run."""
+    lines = {setting.launch.name: len(setting.code_lines) for setting in settings}
+    for setting in settings:
+        setting.other_lines = sum(lines.values()) - lines[setting.launch.name]
 
 
 def surveyed(launch: Launch) -> Survey | None:

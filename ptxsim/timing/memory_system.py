@@ -179,15 +179,23 @@ class MemorySystem:
         readers, f = self.readers.get(allocation, 1.0), self.figures
         gain = together_by_tma(readers, f) if by_tma else together(readers, f.l2_shared_gain)
         end = self.l2.take(size / gain, at, by_tma)
-        owed = self._owed.get(allocation, 0.5 * size) + size * self.misses.get(allocation, 0.0)
-        missed = owed >= size
+        share = self.misses.get(allocation, 0.0)
+        waiting = min(share * max(readers, 1.0), 1.0)  # all who ask for a line that misses wait for it, one has it brought
+        owed = self._owed.get(allocation, 0.5 * size) + size * waiting
+        missed = waiting > 0 and owed >= size
         if missed:
             owed -= size
-            self.traffic.dram += size
-            end = max(end, self.dram.take(size, at, by_tma), self._first(at))
-            self._make_room(size, at)
+            brought = size * share / waiting
+            self.traffic.dram += brought
+            end = max(end, self.dram.take(brought, at, by_tma), self._first(at))
+            self._make_room(brought, at)
         self._owed[allocation] = owed
         return end, missed
+
+    @property
+    def _flushed(self) -> float:
+        """What DRAM takes longer to answer behind a flush, each time."""
+        return self.figures.dram_flushed_cycles if self.cold else 0.0
 
     def _first(self, at: float) -> float:
         """When DRAM answers at the earliest: behind a flush the first load of a launch takes longer."""
@@ -243,7 +251,7 @@ class MemorySystem:
         end, missed = self.read(allocation, wanted - again, start) if wanted > again else (start, False)
         if again:
             end = max(end, self.l2.take(again, start))
-        latency = f.dram_latency if missed else f.l2_latency
+        latency = f.dram_latency + self._flushed if missed else f.l2_latency
         end = max(end, sm.loads.take(wanted, start)) + latency
         sm.under_way.append((end, wanted))
         sm.under_way_bytes += wanted
@@ -269,7 +277,7 @@ class MemorySystem:
         begin = sm.tma_units.take(max(f.tma_box_cycles, rows * f.tma_row_cycles), at)
         arrived, missed = self.read(allocation, size, begin, by_tma=True)
         end = max(arrived, sm.tma.take(size, begin), *(other.tma_fill.take(size, begin) for other in fills))
-        return end + (f.tma_dram_latency if missed else f.tma_latency)
+        return end + (f.tma_dram_latency + self._flushed if missed else f.tma_latency)
 
     def box_store(self, sm: SM, allocation: int, size: float, at: float) -> tuple[float, float]:
         """A bulk store by TMA; returns when shared memory has been read and when the bytes are in L2."""

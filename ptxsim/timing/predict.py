@@ -10,7 +10,7 @@ import numpy as np
 from ..launch import Launch
 from ..machine import one_thread
 from .device import DeviceModel
-from .launch_time import Setting, Timed, time_launch
+from .launch_time import Setting, Timed, time_launch, together
 from .memory_system import Cache
 from .own_work import check_work_is_its_own
 from .prediction import Prediction
@@ -58,6 +58,7 @@ def predict(
             settings.append(Setting(launch, card, machine_code, clock, cache, known, tuple(settings)))
             if surveys is not None:
                 surveys[id(launch)] = settings[-1].survey
+        together(settings)
         timed = [time_launch(setting) for setting in settings]
     return prediction(timed, card, clock, cache, calls_per_graph, lone_us)
 

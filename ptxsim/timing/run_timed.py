@@ -15,7 +15,7 @@ from ..machine import one_thread
 from ..run import Result
 from ..syntax import PtxError
 from .device import DeviceModel
-from .launch_time import Setting, Timed, time_in_full
+from .launch_time import Setting, Timed, time_in_full, together
 from .memory_system import Cache
 from .own_work import check_work_is_its_own
 from .predict import prediction
@@ -52,6 +52,7 @@ def run_timed(
         machine = TimedMachine(launch, card, code_of(launch.name, code), True, frozenset(checks), trace, track)
         with np.errstate(all="ignore"), one_thread():
             settings.append(Setting(launch, card, machine.code, clock, cache, earlier=tuple(settings)))
+            together(settings)  # later launches cannot be looked at yet
             try:
                 timed.append(time_in_full(settings[-1], machine))
             except PtxError:

@@ -8,7 +8,7 @@ and when its operands have been read, and which scoreboards it waits for.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from .device import DeviceError
 
 SIZE = 16  # bytes of an instruction
+CODE_LINE = 128  # bytes of a line of the instruction caches
 _NO_SCOREBOARD = 7
 _EXIT, _WARPGROUP = 0x14D, 0x1C5  # the latter: WARPGROUP.ARRIVE before products, WARPGROUP.DEPBAR for their end
 _WGMMA = (0x1F0, 0x1F3)  # HGMMA, QGMMA
@@ -97,6 +98,11 @@ class Code:
         """
         ends = [n for n, op in enumerate(self.ops) if op.opcode == _EXIT and not op.predicated]
         return ends[-1] + 1 if ends else len(self.ops)
+
+    def pieces(self, lines: Collection[int]) -> list[int]:
+        """The pieces of CODE_LINE bytes, in order, that hold what runs for these lines of PTX; all for none."""
+        ops = self.ops[: self.usual]
+        return sorted({op.address // CODE_LINE for op in ops if not lines or op.line in lines})
 
     @property
     def one_product_at_a_time(self) -> bool:

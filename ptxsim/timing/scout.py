@@ -39,12 +39,14 @@ _SECTOR = 5  # within what ordinary loads are fetched by
 
 @dataclass(frozen=True, slots=True)
 class Scouted:
-    """A cluster's warp instructions, bytes read and written by allocation, and the lines that it reads."""
+    """A cluster's warp instructions, bytes read and written by allocation, the pieces of memory that it reads, and the
+    PTX lines that it runs."""
 
     work: float
     read: dict[int, float]
     written: dict[int, float]
     pieces: frozenset[tuple[int, int]]
+    lines: frozenset[int]
 
 
 class Witness(Observer):
@@ -109,7 +111,10 @@ def scout(launch: Launch, indices: list[Dim3]) -> Scouted | None:
     if witness is None:
         return None
     machine.counts.finish(machine.program.blocks, machine.visits, machine.memory)
-    return Scouted(float(machine.counts.warp_instructions), witness.read, witness.written, frozenset(witness.pieces))
+    program, blocks = machine.program, machine.program.blocks
+    ran = frozenset(ins.line for n in machine.visits for ins in program.instructions[blocks[n].first : blocks[n].last])
+    pieces = frozenset(witness.pieces)
+    return Scouted(float(machine.counts.warp_instructions), witness.read, witness.written, pieces, ran)
 
 
 def run_alone(kind: type[Scout], machine: Machine, indices: list[Dim3]) -> Witness | None:
@@ -136,7 +141,8 @@ class Survey:
 
     `distinct` is, by allocation, the part of the pieces that neighbouring clusters read which is not read by both;
     `but_for_edges` says that nearly all scouted clusters have the same to do, and none of the others much more;
-    `slow_divisions` by PTX line what part of a warp's divisions go the long way (divisions.py).
+    `slow_divisions` by PTX line what part of a warp's divisions go the long way (divisions.py); `lines` are the PTX lines
+    that scouted clusters ran.
     """
 
     work: tuple[float, ...]
@@ -145,6 +151,7 @@ class Survey:
     distinct: dict[int, float]
     but_for_edges: bool = False
     slow_divisions: dict[int, float] = field(default_factory=dict)
+    lines: frozenset[int] = frozenset()
 
     @property
     def equal(self) -> bool:
@@ -177,7 +184,8 @@ class Surveyor:
         work = (max(works),) * n if equal else self._by_axis()
         scale = sum(work) / sum(x.work for x in self.seen.values())
         read, written = (_total([getattr(x, way) for x in self.seen.values()], scale) for way in ("read", "written"))
-        return Survey(work, read, written, distinct, self._but_for_edges())
+        lines = frozenset[int]().union(*(x.lines for x in self.seen.values()))
+        return Survey(work, read, written, distinct, self._but_for_edges(), lines=lines)
 
     def _but_for_edges(self) -> bool:
         works = [x.work for x in self.seen.values()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,9 +55,6 @@ class Simulation:
         size = cx * cy * cz
         rates = memory.local_rates(size)
         self.sms = [SM(self.figures, sharers, placement.l1_bytes, rates) for _ in range(size)]
-        if machine.code is not None:
-            for sm in self.sms:
-                sm.code.warm(-(-machine.code.size // 128))
         self.now = 0.0
         self.calendar: list[tuple[float, int, WarpClock | None, TimedCluster | None, Pipe | None, Task | None]] = []
         self.serial = 0
@@ -70,6 +68,11 @@ class Simulation:
         self.polls = 0
         self.awaited: float | None = None  # when the first cluster waits for the grid before this one
         self.triggered: float | None = None  # when the last one lets the next grid start
+
+    def launched(self, size: int, own: Sequence[int], others: int) -> None:
+        """What the instruction caches have when the launch begins (CodeCache.launched)."""
+        for sm in self.sms:
+            sm.code.launched(size, own, others, self.memory.cold)
 
     def at(self, time: float, clock: WarpClock) -> None:
         """A warp goes on at a time; nothing if it stands in the calendar already."""

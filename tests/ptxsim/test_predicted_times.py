@@ -438,7 +438,7 @@ def test_what_a_load_waits_for_those_before_it_in_its_block_is_counted_once() ->
 def test_a_branch_forward_over_code_costs_more_than_one_back() -> None:
     """By the addresses of machine code: 512 bytes on, 512 back, and the next instruction."""
     sm = SM(CARD.changed(jump_cycles=100, branch_cycles=10).figures, 1, 0)
-    sm.code.warm(64)
+    sm.code.launched(64, range(64), 0, False)
 
     def taken(address: int, target: int) -> float:
         clock = WarpClock(sm, Scheduler(CARD.figures), None, 0, 0.0, None)

@@ -1,0 +1,120 @@
+"""Tiles that all SMs need one after the other, or each its own: warm, and behind a flush, where one of them is brought
+from DRAM and the others wait for it. And code that is larger than the SMs' caches, behind a flush."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.groups import instruction_fetch
+from benchmarks.microbenchmarks.groups.cold import _flush
+from benchmarks.microbenchmarks.groups.first_use import COLD_REPETITIONS, FLUSHES, _inside
+from benchmarks.microbenchmarks.groups.global_memory import LARGE
+from benchmarks.microbenchmarks.groups.launches import PLACE, PROCESSORS, SPIN
+from benchmarks.microbenchmarks.kernel import timed
+from benchmarks.microbenchmarks.reading import Benchmark, Reading
+
+NAME = "same_tiles"
+TILE = 4096
+BLOCK = TILE // 16
+BOXES = (4096, 16384)
+TIMES = (4, 20)  # tiles of a launch
+APART = 1 << 19  # bytes between what two CTAs read, where each has its own
+CODE_KIB = (96, 128, 160, 192, 256, 384)
+
+
+def _loads() -> str:
+    """A tile by all threads of a CTA; its last address, and so the next tile, hangs on what was loaded."""
+    setup = """.reg .b32 %v<4>;
+  mul.wide.u32 %wide, %thread, 16;  add.u64 %a, %a, %wide;  mul.wide.u32 %wide, %cta, %d;  add.u64 %a, %a, %wide;"""
+    body = f"""
+  ld.global.cg.v4.u32 {{%v0, %v1, %v2, %v3}}, [%a];
+  and.b32 %i, %v3, %e;  mul.wide.u32 %wide, %i, 1;  add.u64 %a, %a, %wide;  add.u64 %a, %a, {TILE};
+  xor.b32 %sink, %sink, %v0;  bar.sync 0;"""
+    return timed("tiles_loaded", body, setup=setup, after="setp.eq.u32 %p, %sink, 0x7fedcba9;  @%p bra END;", keep=False)
+
+
+def _boxes(size: int) -> str:
+    """A bulk copy of so many bytes by one thread, and its barrier."""
+    setup = """.reg .pred %ready;  .reg .b32 %parity, %place;
+  mul.wide.u32 %wide, %cta, %d;  add.u64 %a, %a, %wide;  add.u32 %place, %base, 1024;  mov.u32 %parity, 0;
+  setp.ne.u32 %p, %thread, 0;  @%p bra MADE;
+  mbarrier.init.shared.b64 [%base], 1;  fence.mbarrier_init.release.cluster;  fence.proxy.async.shared::cta;
+MADE:"""
+    body = f"""
+  setp.ne.u32 %p, %thread, 0;  @%p bra SKIP;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%base], {size};
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%place], [%a], {size}, [%base];
+SKIP:
+WAIT:
+  mbarrier.try_wait.parity.shared.b64 %ready, [%base], %parity;  @!%ready bra WAIT;
+  xor.b32 %parity, %parity, 1;  add.u64 %a, %a, {size};"""
+    return timed(f"tiles_copied{size}", body, setup=setup, keep=False)
+
+
+def kernels() -> list[str]:
+    return [
+        timed("spin", SPIN, setup=PLACE, keep=False),
+        _loads(),
+        *(_boxes(size) for size in BOXES),
+        *(instruction_fetch._kernel(size) for size in CODE_KIB),
+    ]
+
+
+def expected() -> dict[str, tuple[str, int]]:
+    found = {f"fetch{size}": ("FFMA", size * 1024 // 16) for size in CODE_KIB}
+    return found | {"tiles_loaded": ("LDG", 1)} | {f"tiles_copied{size}": ("UBLKCP", 1) for size in BOXES}
+
+
+def _cycles(card: Card, kernel: str, shape: Shape, arguments: Arguments, flush: str, times: int) -> np.ndarray:
+    """Cycles inside of lone launches behind the flush: of the median CTA, and of the slowest."""
+    replay = card.graph([lambda: card.launch(kernel, shape, arguments, times)])
+    hold = _flush(card, flush)
+    card.microseconds(replay, hold)
+    found = []
+    for _ in range(COLD_REPETITIONS):
+        card.microseconds(replay, hold)
+        found.append(_inside(card, shape))
+    return np.sort(np.array(found), axis=0)
+
+
+def _tiles(kernel: str, shape: Shape, same: bool, flush: str) -> Benchmark:
+    """Cycles from tile to tile, by the slope between few and many."""
+
+    def measure(card: Card) -> Reading:
+        arguments = Arguments(a=card.buffer("large", LARGE), d=0 if same else APART)
+        few, many = (_cycles(card, kernel, shape, arguments, flush, times) for times in TIMES)
+        values = (many - few) / (TIMES[1] - TIMES[0])
+        middle, last = COLD_REPETITIONS // 2, COLD_REPETITIONS - 2
+        also = {"cycles_of_the_slowest": float(values[middle, 1]), "cycles_of_few": float(few[middle, 0])}
+        return Reading(*(float(values[n, 0]) for n in (middle, 1, last)), COLD_REPETITIONS, None, also)
+
+    named = {"kernel": kernel, "ctas": shape.grid, "same": same, "flush": flush}
+    return Benchmark("tiles one after the other", named, "cycles per tile", measure)
+
+
+def _code(size: int, ctas: int, flush: str) -> Benchmark:
+    def measure(card: Card) -> Reading:
+        shape = Shape(ctas, 128)
+        values = _cycles(card, f"fetch{size}", shape, Arguments(c=1, d=1), flush, 1) / (size * 1024 // 16)
+        middle, last = COLD_REPETITIONS // 2, COLD_REPETITIONS - 2
+        also = {"slowest": float(values[middle, 1])}
+        return Reading(*(float(values[n, 0]) for n in (middle, 1, last)), COLD_REPETITIONS, None, also)
+
+    named = {"code_kib": size, "ctas": ctas, "flush": flush}
+    return Benchmark("straight code once, alone", named, "cycles per instruction", measure)
+
+
+def benchmarks() -> Iterator[Benchmark]:
+    shapes = {"tiles_loaded": BLOCK} | {f"tiles_copied{size}": 32 for size in BOXES}
+    for kernel, block in shapes.items():
+        for grid in (1, 16, PROCESSORS, 2 * PROCESSORS):
+            for same in (True, False) if grid > 1 else (True,):
+                for flush in FLUSHES:
+                    yield _tiles(kernel, Shape(grid, block, 32 * 1024 if block == 32 else 0), same, flush)
+    for size in CODE_KIB:
+        for ctas in (1, PROCESSORS):
+            for flush in FLUSHES:
+                yield _code(size, ctas, flush)
