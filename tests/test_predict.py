@@ -27,7 +27,7 @@ from cutesnake.predict.bound import bound
 from cutesnake.predict.card import table
 from cutesnake.predict.held import VALIDATION, Held, files, read_held
 from cutesnake.predict.prediction import MOST_SPANS as MOST_KEPT
-from cutesnake.predict.prediction import _middle, captured, predict_build
+from cutesnake.predict.prediction import _middle, captured, lone_of, predict_build
 from cutesnake.report import render
 from project import ROOT
 from ptxsim.timing.prediction import Span, Timeline, Track
@@ -372,6 +372,15 @@ def test_a_build_that_did_not_compile_is_not_predicted() -> None:
     assert done["status"] == "failed" and done["reason"] == "not predicted: it did not compile (no room)"
 
 
+@pytest.mark.parametrize(
+    ("timed", "lone"),
+    [(None, None), ({"metrics": None}, None), ({"metrics": {"lone_us": None}}, None), ({"metrics": {"lone_us": 3.5}}, 3.5)],
+    ids=["nothing timed", "a timing that failed", "one that does not say it", "one that does"],
+)
+def test_a_timing_of_this_host_says_what_a_lone_launch_takes(timed, lone) -> None:
+    assert lone_of(timed) == lone
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["cute", "cutile"])
 def test_a_build_is_predicted_on_tensors_without_numbers(kernel) -> None:
@@ -380,21 +389,24 @@ def test_a_build_is_predicted_on_tensors_without_numbers(kernel) -> None:
     folder = build("elementwise_add", kernel, "sm_100a", variant)
     chosen = {"id": variant.id, "params": dict(variant.params)}
 
-    def predicted(rows: int) -> dict:
+    def predicted(rows: int, lone_us: float | None = None) -> dict:
         parameters = {**ADD, "rows": rows}
         case = Case(
             "predict", "elementwise_add", kernel, "sm_100a", chosen, parameters, str(folder), {"device": "b200"}
         )
-        done = predict_build(case, json.loads((folder / "build.json").read_text()))
+        done = predict_build(case, json.loads((folder / "build.json").read_text()), lone_us)
         record.check("predict", done, "test")
         assert done["status"] == "ok", done["reason"]
         return done["metrics"]
 
     small, large = predicted(37), predicted(200_000)
+    assert small["lone_us"] is None
     assert 0 < small["warm_us"] <= small["cold_us"] < 20
     moved = 3 * 4 * 200_000 * 256 / 8e12 * 1e6  # µs at the 8 TB/s of a B200
     assert large["cold_us"] > moved and large["dram_percent"] > 50 > small["dram_percent"]
     assert small["timeline"]["tracks"] and small["parameters"]["assumed"] >= 0
+    slow_host = predicted(37, lone_us=50.0)
+    assert slow_host["warm_us"] == small["warm_us"] and slow_host["cold_us"] - small["cold_us"] > 40
 
 
 @pytest.mark.slow

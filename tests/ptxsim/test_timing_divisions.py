@@ -35,9 +35,16 @@ def test_numbers_matter_where_a_product_goes_into_a_divisor_as_a_power(body, mat
 
 @pytest.mark.parametrize(
     ("a", "b", "long"),
-    [(3.0, 1.5, False), (3.0, 2.0**127, True), (3.0, np.inf, True), (np.nan, 1.0, True), (2.0**-100, 2.0**100, True)],
+    [
+        (3.0, 1.5, False),
+        (3.0, 2.0**127, True),
+        (3.0, np.inf, True),
+        (np.nan, 1.0, True),
+        (2.0**-100, 2.0**100, True),
+        (0.0, 1.5, True),  # as the micro-benchmark `divisions` has it
+    ],
 )
-def test_operands_near_the_ends_of_the_range_take_the_long_way(a, b, long) -> None:
+def test_operands_near_the_ends_of_the_range_and_zero_take_the_long_way(a, b, long) -> None:
     with np.errstate(all="ignore"):
         assert bool(divisions.goes_the_long_way(np.float32(a), np.float32(b))) is long
 

@@ -128,6 +128,30 @@ def test_copies_by_tma_of_the_same_bytes_get_more_than_loads_do(readers, gain) -
     assert memory.read(1, 100, alone, by_tma=True)[0] == pytest.approx(alone + alone / gain, rel=0.01)
 
 
+@pytest.mark.parametrize(("readers", "late"), [(1, 8), (4, 32), (8, 64), (132, 64)])
+def test_all_who_ask_for_bytes_that_miss_wait_for_dram_and_one_of_them_moves_them(readers, late) -> None:
+    """One read in eight is the first of its bytes; as `same_tiles` of benchmarks/microbenchmarks/ has it."""
+    memory = MemorySystem(CARD.figures, 1000, 1, 132)
+    memory.misses[1], memory.readers[1] = 1 / 8, readers
+    missed = [memory.read(1, 128, 1e4 * n)[1] for n in range(64)]
+    assert sum(missed) == late
+    assert memory.traffic.dram == pytest.approx(64 * 128 / 8)
+
+
+def test_what_hits_l2_never_asks_dram() -> None:
+    memory = MemorySystem(CARD.figures, 1000, 1, 132)
+    assert not any(memory.read(1, size, 0.0)[1] for size in (4096, 128, 4096))
+    assert memory.traffic.dram == 0
+
+
+def test_dram_takes_longer_to_answer_behind_a_flush() -> None:
+    card = CARD.changed(dram_flushed_cycles=100, dram_first_cycles=0)
+    one = loading("ld.global.u32 %r10, [%d1];")
+    other = ptxsim.predict(one, card.changed(dram_flushed_cycles=400), cache="cold").launches[0].cycles
+    assert other - ptxsim.predict(one, card, cache="cold").launches[0].cycles == pytest.approx(300, abs=1)
+    assert ptxsim.predict(one, card).launches[0].cycles == ptxsim.predict(one, CARD).launches[0].cycles
+
+
 def test_what_a_flush_left_goes_first_and_what_a_call_stores_last() -> None:
     small = CARD.changed(flush_dirty_share=0.4, l2_bytes=1).figures
     assert displaced(1.0, CARD.changed(flush_dirty_share=0.4).figures) == pytest.approx(0.4, abs=0.001)  # it meets it

@@ -120,6 +120,18 @@ def checked_first(wildcards):
     return file
 
 
+def timing_of(wildcards):
+    """The case's timing record where this run makes it on this machine; None where it does not."""
+    path = f"results/timing/{key_of(wildcards)}.json"
+    return path if path in HERE_TIMED and workflow.resource_settings.nodes is None else None
+
+
+def timed_beside(wildcards):
+    """What makes that record: it says what a lone launch of nothing takes on this host."""
+    path = timing_of(wildcards)
+    return files_of([path]) if path else []
+
+
 def batch_of(wildcards):
     key = "{0.stage}/{0.operator}/{0.kernel}/{0.target}/{0.variant}/{0.batch}".format(wildcards)
     return planned(BATCHES, key)

@@ -19,6 +19,7 @@ SIMULATED = [f"results/correctness/{key}.json" for key in PLAN.simulated]
 ON_CARDS = {stage: list(PLAN.run_here(stage)) for stage in ("correctness", "timing")}  # what batches are made of
 CHECKED = [f"results/correctness/{case.key}.json" for case in ON_CARDS["correctness"]] + SIMULATED
 TIMED = [f"results/timing/{case.key}.json" for case in ON_CARDS["timing"]]
+HERE_TIMED = frozenset(TIMED)  # asked for once per prediction
 PROFILED = [f"results/{stage}/{case.key}.json" for stage in ("nsys", "ncu") for case in PLAN.run_here(stage)]
 CHOICES = PLAN.choices()
 TUNED = [f"results/autotune/{key}.json" for key in CHOICES]

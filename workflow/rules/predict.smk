@@ -4,6 +4,7 @@
 rule predict:
     input:
         build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+        timed=timed_beside,
     output:
         record="results/predict/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:
@@ -19,6 +20,7 @@ rule predict:
     params:
         identity=identity_of,
         settings=lambda wildcards: {"device": PLAN.clocks[wildcards.target]},
+        timing=timing_of,
         table=clock_of,
         validated=digest_files(validation()),
         code=running_code("predict.py"),

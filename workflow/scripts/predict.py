@@ -10,5 +10,6 @@ do(
     identity=snakemake.params.identity,
     settings=snakemake.params.settings,
     build=snakemake.input.build,
+    timing=snakemake.params.timing,
     output=snakemake.output.record,
 )

@@ -29,21 +29,34 @@ LAUNCH = ("name", "start_us", "end_us", "cycles", "waves", "blocks_per_sm")
 BUSY = ("tensor_percent", "dram_percent", "l2_percent")
 
 
-def run_case(identity: Mapping[str, Any], settings: Mapping[str, Any], build: str, output: str) -> None:
-    """Write the record of a case to `output`; `build` is the path of its build.json."""
+def run_case(
+    identity: Mapping[str, Any], settings: Mapping[str, Any], build: str, output: str, timing: str | None = None
+) -> None:
+    """Write the record of a case to `output`; `build` is the path of its build.json, `timing` that of its timing record
+    where this machine makes one."""
     case = Case(stage="predict", build=str(Path(build).resolve().parent), settings=dict(settings), **identity)
-    record.write("predict", output, predict_build(case, record.read("compile", build)))
+    timed = None if timing is None else record.read("timing", timing)
+    record.write("predict", output, predict_build(case, record.read("compile", build), lone_of(timed)))
 
 
-def predict_build(case: Case, built: dict[str, Any]) -> dict[str, Any]:
-    """The record of a case whose build has the record `built`; one that did not compile is not predicted."""
+def lone_of(timed: dict[str, Any] | None) -> float | None:
+    """What a lone launch of nothing took beside a timed case, in microseconds; None where nobody measured it."""
+    lone: float | None = ((timed or {}).get("metrics") or {}).get("lone_us")
+    return lone
+
+
+def predict_build(case: Case, built: dict[str, Any], lone_us: float | None = None) -> dict[str, Any]:
+    """The record of a case whose build has the record `built`; one that did not compile is not predicted.
+
+    `lone_us` is what a lone launch of nothing takes on this host, which the cold call then begins with.
+    """
     if built["status"] != "ok":
         said = (built["reason"] or "no reason given").splitlines()[0][:200]
         return make_record(case, None, f"not predicted: it did not compile ({said})", backend=NAME)
-    return predict_case(case)
+    return predict_case(case, lone_us=lone_us)
 
 
-def predict_case(case: Case, limit_s: float = LIMIT_SECONDS) -> dict[str, Any]:
+def predict_case(case: Case, limit_s: float = LIMIT_SECONDS, lone_us: float | None = None) -> dict[str, Any]:
     """The record of a case. `case.settings` has `device`, the name of a card that ptxsim knows.
 
     What cannot be captured or simulated, and what takes too long, is a failed record with its reason.
@@ -56,7 +69,7 @@ def predict_case(case: Case, limit_s: float = LIMIT_SECONDS) -> dict[str, Any]:
     metrics, reason = None, None
     try:
         with time_limit(limit_s):
-            metrics = _metrics(case)
+            metrics = _metrics(case, lone_us)
     except NotSimulatedError as error:
         reason = str(error)
     except (ptxsim.PtxError, ptxsim.CaptureError, ptxsim.DeviceError) as error:
@@ -64,13 +77,16 @@ def predict_case(case: Case, limit_s: float = LIMIT_SECONDS) -> dict[str, Any]:
     return make_record(case, metrics, reason, backend=NAME, seconds=time.monotonic() - began)
 
 
-def _metrics(case: Case) -> dict[str, Any]:
+def _metrics(case: Case, lone_us: float | None) -> dict[str, Any]:
     import ptxsim
 
     card = ptxsim.DeviceModel.load(case.settings["device"])
     launches, cubins = captured(case)
     surveys: dict[int, Any] = {}  # what the clusters have to do does not depend on the cache: it is looked at once
-    found = {kind: ptxsim.predict(launches, card, cache=kind, code=cubins, surveys=surveys) for kind in KINDS}
+    found = {
+        kind: ptxsim.predict(launches, card, cache=kind, code=cubins, surveys=surveys, lone_us=lone_us)
+        for kind in KINDS
+    }
     sources = Counter(parameter.source for parameter in card.parameters.values())
     held = read_held(files())
     bounds = {kind: bound((one.end_us - one.start_us, _launch(one)) for one in found[kind].launches) for kind in KINDS}
@@ -80,6 +96,7 @@ def _metrics(case: Case) -> dict[str, Any]:
         "device": card.name,
         "sm_clock_mhz": found["cold"].sm_clock_mhz,
         **{f"{kind}_us": found[kind].microseconds for kind in KINDS},
+        "lone_us": lone_us,
         "bounds": bounds,
         "bands": {kind: {"percent": bands[kind].percent, "words": bands[kind].words} for kind in KINDS},
         "launches": {kind: [_launch(launch) for launch in found[kind].launches] for kind in KINDS},
