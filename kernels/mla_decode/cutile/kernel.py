@@ -91,8 +91,8 @@ def attend(
         scores = ct.where(key < seen, scores, -math.inf)
 
         new_max = ct.maximum(row_max, ct.max(scores, axis=1, keepdims=True) * scale_log2)
-        p = ct.exp2(scores * scale_log2 - new_max)  # (TILE_H, TILE_N)
-        alpha = ct.exp2(row_max - new_max)  # (TILE_H, 1)
+        p = ct.exp2(scores * scale_log2 - new_max, flush_to_zero=True)  # (TILE_H, TILE_N)
+        alpha = ct.exp2(row_max - new_max, flush_to_zero=True)  # (TILE_H, 1)
         row_sum = row_sum * alpha + ct.sum(p, axis=1, keepdims=True)
         acc = ct.mma(ct.astype(p, Q.dtype), kv, acc * alpha)
         row_max = new_max
@@ -116,7 +116,7 @@ def attend_item(
         TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
     )  # fmt: skip
     seen = row_sum > 0.0
-    return acc / ct.where(seen, row_sum, 1.0), ct.where(seen, row_max + ct.log2(row_sum), -math.inf)
+    return acc * (1.0 / ct.where(seen, row_sum, 1.0)), ct.where(seen, row_max + ct.log2(row_sum), -math.inf)
 
 
 @ct.function
@@ -227,16 +227,16 @@ def combine(
             partials += (ct.reshape(partial, (TILE_R, TILE_D)),)
         for i in ct.static_iter(range(TILE_S)):
             new_largest = ct.maximum(new_largest, lses[i])
-        alpha = ct.exp2(largest - new_largest)
+        alpha = ct.exp2(largest - new_largest, flush_to_zero=True)
         total = total * alpha
         acc = acc * alpha
         for i in ct.static_iter(range(TILE_S)):
-            weight = ct.exp2(lses[i] - new_largest)
+            weight = ct.exp2(lses[i] - new_largest, flush_to_zero=True)
             total = total + weight
             acc = acc + partials[i] * weight
         largest = new_largest
     seen = total > 0.0
-    out = ct.astype(acc / ct.where(seen, total, 1.0), Out.dtype)
+    out = ct.astype(acc * (1.0 / ct.where(seen, total, 1.0)), Out.dtype)
     ct.store(Out, (request, row_tile, column), ct.reshape(out, (1, TILE_R, TILE_D)), allow_tma=False)
     if column == 0:
         lse = ct.where(seen, largest + ct.log2(total), -math.inf)
