@@ -12,9 +12,10 @@ from typing import Any
 from kernels.mla_decode.cutile import MOST_ITEMS
 from kernels.mla_decode.cutile.schedule import chunk_sizes, makespan, piece_count, piece_sizes
 
-# Microseconds on an H200, fitted to the runs that README.md tells of; elsewhere only their proportions count.
+# Microseconds on an H200, fitted to the runs that README.md tells of; elsewhere only their proportions count. A block
+# was fitted last, on an H100.
 TILE_US, TILE_PRODUCT_US = 0.385, 0.341e-6  # a KV tile: barriers and latencies, and per multiplication
-BLOCK_US, BLOCK_BYTE_US = 5.6, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and results
+BLOCK_US, BLOCK_BYTE_US = 3.0, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and results
 REST_BLOCK_US = 2.0  # a block more, of whole requests that are launched beside pieces of others
 COMBINE_US, COMBINE_SPLIT_US, COMBINE_BYTE_US = 2.5, 0.1, 0.4e-6  # the last launch; per piece or per byte, the larger
 
