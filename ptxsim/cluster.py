@@ -11,6 +11,7 @@ from .deadlock import Deadlock
 from .launch import Dim3
 from .program import Block
 from .registers import RegisterFile
+from .rounds import CALM, Rounds
 from .schedule import MANY
 from .warp import PARTED, RUNNING, Fragment
 from .work import Heads, Pipe, Pipes, Task
@@ -44,6 +45,7 @@ class Cluster:
 
     def run(self) -> None:
         """Run until every thread has exited and all work is done. Raises Stuck after it has reported a deadlock."""
+        rounds = Rounds()
         idle = busy = 0  # turns since the last change of state: of threads that waited, of plain computation
         last = -1
         queues = self.pipes.queues
@@ -57,11 +59,12 @@ class Cluster:
                 self.give_up()
             if self.progress != last:
                 idle, busy, last = 0, 0, self.progress
+                rounds.forget()
             elif self.rest:
                 idle += 1
             else:
                 busy += 1  # it may yet lead somewhere
-            if not pipes and (idle > 50 + 8 * len(ready) + 8 * busy or busy > PATIENCE):
+            if not pipes and (idle > 50 + 8 * len(ready) + 8 * busy or busy > PATIENCE or rounds.all_of(ready)):
                 self.give_up()
             only_polling = pipes and idle > 2 * len(ready) + 2  # let asynchronous work go on
             if aim is not None and idle + busy <= 2 * len(ready) + 50:
@@ -72,7 +75,13 @@ class Cluster:
             if n >= len(candidates):
                 self.complete(pipes[n - len(candidates)])
             else:
-                self._take_turn(ready[(n + idle + busy) % len(ready)])
+                f = ready[(n + idle + busy) % len(ready)]
+                first = f
+                if idle + busy > CALM:
+                    first = f if f.family is None or f.turn() else _earliest(f, f.family) or f
+                    f = rounds.instead(first)
+                    rounds.note(f)
+                self._take_turn(f, overtakes=f is not first)
         for cta in self.ctas:
             cta.finish()
 
@@ -88,12 +97,13 @@ class Cluster:
             self.machine.trace(f"async {task.label}")
         task.run()
 
-    def _take_turn(self, f: Fragment) -> None:
-        """Run a fragment, or those of its family that stand before it, until it sleeps, polls, exits or time is up."""
+    def _take_turn(self, f: Fragment, overtakes: bool) -> None:
+        """Run a fragment, or those of its family that stand before it unless it overtakes them, until it sleeps, polls,
+        exits or time is up."""
         blocks, visits, trace = self.program.blocks, self.machine.visits, self.machine.trace
         self.rest = False
         for _ in range(self.machine.schedule.quantum()):
-            if f.family is not None and not f.turn():
+            if f.family is not None and not f.turn() and not overtakes:
                 before = _earliest(f, f.family)
                 if before is None or not before.turn():
                     return
@@ -128,6 +138,14 @@ class Cluster:
         some = "" if f.mask is None else f" ({f.count} lanes)"
         line = self.program.instructions[block.first].line
         return f"CTA {f.cta.index} threads {f.lo}..{f.hi - 1}{some}: line {line}"
+
+    @property
+    def later(self) -> int:
+        """How many clusters of the grid run after this one, which it must not wait for."""
+        launch, (x, y, z) = self.machine.launch, self.ctas[0].index
+        (gx, gy, gz), (cx, cy, cz) = launch.grid, launch.cluster
+        across, down = -(-gx // cx), -(-gy // cy)
+        return across * down * -(-gz // cz) - 1 - (x // cx + across * (y // cy + down * (z // cz)))
 
     def give_up(self) -> NoReturn:
         """Report who waits for what."""

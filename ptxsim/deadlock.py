@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from .barriers import ClusterBarrier, MBarrier, NamedBarrier
 from .coverage import fills
-from .warp import PARTED, Fragment
+from .rounds import Read, read_by
+from .warp import PARTED, RUNNING, Fragment
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -35,7 +36,8 @@ class Deadlock:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.instructions = cluster, cluster.program.instructions
-        everyone = [f for cta in cluster.ctas for f in cta.fragments]
+        self.everyone = everyone = [f for cta in cluster.ctas for f in cta.fragments]
+        self.reads = {f: read_by(f) for f in everyone if f.state is RUNNING}
         self.causes = sorted(((f, self._cause(f)) for f in everyone), key=lambda x: x[1].innocence)
 
     def report(self) -> None:
@@ -48,14 +50,30 @@ class Deadlock:
     def _cause(self, f: Fragment) -> Cause:
         wait, here = f.wait, self._at(f)
         if f.state is PARTED:
-            return Cause(2, f"the other lanes of a warp do not come to {self._place(here)}", here)
+            round_about = any(other in self.reads and self.reads[other].at >= 0 for other in f.family or ())
+            text = f"the other lanes of a warp do not come to {self._place(here)}"
+            return Cause(5 if round_about else 2, text, here)
         if wait is None:
-            return Cause(5, f"threads go round at {self._place(here)} without end", here)
+            return self._going_round(f, here)
         if isinstance(wait.on, NamedBarrier):
             return self._at_a_barrier(wait.on, here)
         if isinstance(wait.on, ClusterBarrier):
             return Cause(6, f"{wait.on}: the others are elsewhere", here)
         return self._at_an_mbarrier(f, wait.on, here)
+
+    def _going_round(self, f: Fragment, here: int) -> Cause:
+        """What a loop reads that does not end, and who might have changed it."""
+        read = self.reads.get(f, Read())
+        if read.at < 0:
+            return Cause(5, f"threads go round at {self._place(here)} without end", here)
+        why = (
+            "no other warp is left" if len(self.everyone) == 1 else "all other warps have ended, wait or go round, too"
+        )
+        later = self.cluster.later
+        why += f"; the {later} clusters that follow in the grid run when this one has ended" if later else ""
+        text = f"{_who(f)} go round without end at {self._place(read.at)}, reading {read.what}: nobody will write there"
+        text = f"{text} ({why})"
+        return Cause(4, text, read.at)
 
     def _at_a_barrier(self, on: NamedBarrier, at: int) -> Cause:
         """Too few left to come, or who has not come and where they are."""
@@ -157,7 +175,10 @@ class Deadlock:
         if f.state is PARTED:
             return f"for the other lanes of its warp, at {self._place(self._at(f))}"
         if f.wait is None:
-            return f"polling near {self._place(self._at(f))}"
+            read = self.reads.get(f, Read())
+            return (
+                f"polling near {self._place(self._at(f))}" if read.at < 0 else f"going round at {self._place(read.at)}"
+            )
         phase = "" if f.wait.parity is None else f", waiting for the phase of parity {f.wait.parity}"
         owing = self._owing(f.wait.on) if isinstance(f.wait.on, MBarrier) else []
         return f"for {f.wait.on}{phase}, at {self._place(f.wait.at)}" + (f" ({owing[0]})" if owing else "")

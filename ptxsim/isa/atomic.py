@@ -77,14 +77,16 @@ def atomic(f: Fragment, spec: Atomic, addr: np.ndarray, values: tuple[np.ndarray
     dtype, elements = spec.fmt.dtype, spec.fmt.elements
     out = np.zeros((f.n, elements), dtype)
     lanewise = [np.broadcast_to(np.asarray(v).reshape(-1, elements), (f.n, elements)) for v in values]
-    f.cta.cluster.progress += 1
+    changed = False  # who polls with an atomic that changes nothing makes no progress
     shared = {id(cta.words[spec.access.item]) for cta in f.cta.cluster.ctas}
     for words, index, lanes in reach(f, spec.access, addr):
         cells = words.view(dtype).reshape(-1, elements)
         flushed = spec.fmt.name == "f32" and id(words) not in shared  # in global memory only (PTX ISA, atom)
         for lane, at in zip(range(f.n) if lanes is None else lanes, index, strict=True):
             old = out[lane] = cells[at].copy()
-            cells[at] = _combined(spec, old, [v[lane] for v in lanewise], flushed)
+            new = cells[at] = _combined(spec, old, [v[lane] for v in lanewise], flushed)
+            changed = changed or bool((new != old).any())
+    f.cta.cluster.progress += changed
     return out.reshape(-1)
 
 

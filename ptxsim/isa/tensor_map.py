@@ -64,6 +64,7 @@ def _replace(g: Generator, ins: Instruction) -> None:
 def tensormap_replace(f: Fragment, spec: Replacement, addr: np.ndarray, value: np.ndarray) -> None:
     """In the descriptor of each active lane."""
     values = np.broadcast_to(np.asarray(value), (f.n,))
+    f.cta.cluster.progress += 1
     for words, index, lanes in reach(f, spec.access, addr):
         for lane, first in zip(range(f.n) if lanes is None else lanes, index, strict=True):
             replace_field(words[first : first + BYTES // 8], spec.field, spec.ordinal, int(values[lane]))
@@ -102,6 +103,7 @@ def _copy(g: Generator, ins: Instruction) -> None:
 @runtime
 def tensormap_copy(f: Fragment, spec: MapCopy, to: Place, source: np.ndarray) -> None:
     """Once per warp: all its lanes name the same places."""
+    f.cta.cluster.progress += 1
     data = load(f, spec.access, source & np.uint64(SHARED_WINDOW - 1) if source.dtype.itemsize == 8 else source)
     addresses, offset = f.addresses(to), SharedAddress.of(f.address((source, spec.access.offset))).offset
     for lanes in f.lanes_by_warp(f.lanes()).values():

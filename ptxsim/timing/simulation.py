@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from ..cluster import Stuck
 from ..launch import Dim3
 from ..registers import RegisterFile
-from ..warp import WAITING
+from ..rounds import Rounds
+from ..warp import PARTED, RUNNING, WAITING, Fragment
 from ..work import Pipe, Task
 from .grid import Placement
 from .hardware import SM, WarpClock
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .timed_machine import TimedMachine
 
 _POLLS = 400_000
+_CALM = 5_000  # blocks without any change of state after which it is looked for warps that go round without end
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Simulation:
         ]
         self.living: dict[TimedCluster, tuple[int, Place]] = {}
         self.polls = 0
+        self.rounds, self.calm = Rounds(), 0
         self.awaited: float | None = None  # when the first cluster waits for the grid before this one
         self.triggered: float | None = None  # when the last one lets the next grid start
 
@@ -115,7 +118,16 @@ class Simulation:
         clock.scheduled = False
         cluster: TimedCluster = clock.cta.cluster  # type: ignore[assignment]  # here all clusters have clocks
         while (f := clock.runnable()) is not None:
+            if self.calm >= _CALM:
+                f = self.rounds.instead(f)
             cluster.step(clock, f)
+            if cluster.progress != cluster.known:
+                cluster.known, self.calm = cluster.progress, 0
+                self.rounds.forget()
+            else:
+                self.calm += 1
+                if self.calm >= _CALM:
+                    self._look_for_rounds(f)
             if clock.scheduled:
                 return None
             if not clock.cta.fragments:
@@ -130,6 +142,15 @@ class Simulation:
                 self.at(clock.time, clock)
                 return None
         return None
+
+    def _look_for_rounds(self, f: Fragment) -> None:
+        """Nothing has changed. Raises Stuck, after it has been reported, where all warps of all clusters go round."""
+        if f.state not in (RUNNING, PARTED) or not self.rounds.note(f):
+            return
+        all_warps = [f for cluster in self.living for cta in cluster.ctas for f in cta.fragments]
+        going = [f for f in all_warps if f.state in (RUNNING, PARTED)]
+        if self.rounds.all_of(going) and all(entry[2] is not None for entry in self.calendar):
+            f.cta.cluster.give_up()
 
     def _start(self, number: int, indices: list[Dim3]) -> None:
         place = self.free.pop()

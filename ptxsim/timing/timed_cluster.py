@@ -37,6 +37,7 @@ class TimedCluster(Cluster):
         self.now = self.begin = self.drained = simulation.now
         self.waited = 0.0  # when the work is done that a block has waited for
         self.actor: Fragment | None = None
+        self.known = 0  # the progress that the simulation has seen
         self.posted: list[tuple[Pipe, Task]] = []
         self.finish: dict[Task, float] = {}
         self.visible: dict[MBarrier, float] = {}  # when the latest phase of a barrier can be seen
@@ -62,6 +63,11 @@ class TimedCluster(Cluster):
 
     def clock_of(self, f: Fragment) -> WarpClock:
         return self.clocks[f.cta.rank, f.lo >> 5]
+
+    @property
+    def later(self) -> int:
+        """Clusters run beside each other."""
+        return 0
 
     @property
     def over(self) -> bool:

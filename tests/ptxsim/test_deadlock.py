@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
+import pytest
 from snippets import run_kernel
 
 # Warp 1 copies tiles into a buffer, warp 0 takes them out: mbarrier 0 says full, mbarrier 8 says empty.
@@ -73,3 +76,79 @@ def test_a_named_barrier_that_too_few_threads_are_left_for_says_so() -> None:
     body = "mov.u32 %r2, %tid.x; setp.lt.u32 %p1, %r2, 32; @%p1 bra E; bar.sync 1, 64; E:"
     (found,) = run_kernel(body, threads=64).findings
     assert "too few threads are left to come" in found.message
+
+
+# A warp that waits for a flag in memory: {how it reads it into %r1}, until it is not 0.
+SPIN = "ld.param.u64 %d1, [p0]; L: {read} setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"
+READS = {
+    "volatile": "ld.volatile.global.u32 %r1, [%d1+8];",
+    "acquire": "ld.acquire.gpu.global.u32 %r1, [%d1+8]; nanosleep.u32 20;",
+    "atomic": "atom.global.or.b32 %r1, [%d1+8], 0;",
+}
+
+
+@pytest.mark.parametrize("schedule", ["eager", "random", "warps", "timed"])
+@pytest.mark.parametrize("read", READS)
+def test_a_flag_that_nobody_sets_is_laid_to_who_goes_round_for_it(read, schedule) -> None:
+    began = time.process_time()
+    threads = 2 if read == "atomic" else 64
+    (finding,) = run_kernel(
+        SPIN.format(read=READS[read]), np.zeros(64, np.uint32), threads=threads, schedule=schedule
+    ).findings
+    assert finding.kind == "deadlock" and READS[read].split(";")[0] in finding.instruction
+    assert "CTA (0, 0, 0) warps 0.." in finding.message and "go round without end at PTX line" in finding.message
+    assert "reading 4 bytes of argument 0 byte 8, which hold 0x0: nobody will write there" in finding.message
+    assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize("schedule", ["eager", "warps", "timed"])
+def test_one_thread_that_spins_is_to_blame_where_the_others_wait_for_it_at_a_barrier(schedule) -> None:
+    body = "mov.u32 %r2, %tid.x; setp.ne.u32 %p2, %r2, 0; @%p2 bra E; " + SPIN + " E: bar.sync 0;"
+    result = run_kernel(body.format(read=READS["volatile"]), np.zeros(64, np.uint32), threads=64, schedule=schedule)
+    (finding,) = result.findings
+    assert "reading 4 bytes of argument 0 byte 8" in finding.message and "ld.volatile" in finding.instruction
+    assert "(all other warps have ended, wait or go round, too)" in finding.message
+    assert "for barrier 0 of CTA 0" in finding.message
+
+
+def test_a_grid_whose_first_cta_waits_for_the_last_is_told_that_clusters_run_in_turn() -> None:
+    body = "mov.u32 %r2, %ctaid.x; setp.ne.u32 %p2, %r2, 0; @%p2 bra S; " + SPIN + " bra E; "
+    body += "S: ld.param.u64 %d1, [p0]; st.global.u32 [%d1+8], 1; E:"
+    (finding,) = run_kernel(body.format(read=READS["volatile"]), np.zeros(64, np.uint32), grid=(3,)).findings
+    assert "the 2 clusters that follow in the grid run when this one has ended" in finding.message
+
+
+@pytest.mark.parametrize("schedule", ["eager", "warps", "timed"])
+@pytest.mark.parametrize("read", READS)
+def test_a_flag_that_another_cta_sets_late_is_no_deadlock(read, schedule) -> None:
+    """CTA 1 of the cluster counts in a register first, for longer than it is waited before rounds are looked for."""
+    body = "mov.u32 %r2, %cluster_ctarank; setp.ne.u32 %p2, %r2, 0; @%p2 bra S; " + SPIN + " bra E; "
+    body += "S: mov.u32 %r3, 0; A: add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 30000; @%p3 bra A; "
+    body += "ld.param.u64 %d1, [p0]; mov.u32 %r4, 1; st.release.gpu.global.u32 [%d1+8], %r4; E:"
+    flags = np.zeros(64, np.uint32)
+    result = run_kernel(body.format(read=READS[read]), flags, threads=1, grid=(2,), cluster=(2,), schedule=schedule)
+    assert not result.findings and flags[2] == 1
+
+
+def test_a_lock_that_warps_hand_on_is_no_deadlock() -> None:
+    """Each warp takes the lock by compare and swap, counts under it, and gives it back; most tries change nothing."""
+    body = """mov.u32 %r2, %tid.x; and.b32 %r3, %r2, 31; setp.ne.u32 %p1, %r3, 0; @%p1 bra E; ld.param.u64 %d1, [p0];
+    L: atom.acquire.gpu.global.cas.b32 %r4, [%d1], 0, 1; setp.ne.u32 %p2, %r4, 0; @%p2 bra L;
+    mov.u32 %r5, 0; A: add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, 3000; @%p3 bra A;
+    ld.global.u32 %r6, [%d1+4]; add.u32 %r6, %r6, 1; st.global.u32 [%d1+4], %r6;
+    mov.u32 %r7, 0; st.release.gpu.global.u32 [%d1], %r7; E:"""
+    for schedule in ("random", "warps"):
+        words = np.zeros(64, np.uint32)
+        result = run_kernel(body, words, threads=128, schedule=schedule)
+        assert not result.findings and words[:2].tolist() == [0, 4]
+
+
+def test_a_lock_that_lanes_of_a_warp_hand_on_is_no_deadlock() -> None:
+    """Who holds it stands behind those who ask for it, which would go first."""
+    body = """ld.param.u64 %d1, [p0]; L: atom.acquire.gpu.global.cas.b32 %r4, [%d1], 0, 1; setp.ne.u32 %p2, %r4, 0;
+    @%p2 bra L; ld.global.u32 %r6, [%d1+4]; add.u32 %r6, %r6, 1; st.global.u32 [%d1+4], %r6;
+    mov.u32 %r7, 0; st.release.gpu.global.u32 [%d1], %r7;"""
+    for schedule in ("warps", "timed"):
+        words = np.zeros(64, np.uint32)
+        result = run_kernel(body, words, threads=2, schedule=schedule)
+        assert not result.findings and words[:2].tolist() == [0, 2]
