@@ -297,8 +297,10 @@ def test_a_full_scratch_is_told_and_the_earlier_build_stays(toy, tmp_path) -> No
 
 
 @pytest.mark.slow
-def test_what_is_built_on_scratch_has_the_same_bytes(add: Path, tmp_path: Path) -> None:
-    elsewhere = build_add(tmp_path, scratch=tmp_path)
+def test_what_is_built_on_scratch_in_a_folder_with_spaces_has_the_same_bytes(add: Path, tmp_path: Path) -> None:
+    place = tmp_path / "a folder with spaces"
+    place.mkdir()
+    elsewhere = build_add(place, scratch=place)
     assert (
         record.read("compile", elsewhere / "build.json")["files"] == record.read("compile", add / "build.json")["files"]
     )

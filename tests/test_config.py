@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from cutesnake import strict_yaml
+from cutesnake import catalog, strict_yaml
 from cutesnake.catalog import load_operator, make_workload
 from cutesnake.places import ROOT, SCHEMAS
 from cutesnake.plan.config import ConfigError, check, read_again
@@ -144,6 +144,30 @@ def test_an_error_names_key_value_and_what_is_allowed(path, value, words) -> Non
     assert "\n" not in str(caught.value)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_a_users_file_that_is_no_kernel_is_named_where_it_lies(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv(catalog.PATHS, "")
+    (tmp_path / "elementwise_add").mkdir()
+    (tmp_path / "elementwise_add" / "mine.py").write_text("SOURCE = 'ours'\n")
+    config = changed("kernel_paths", [str(tmp_path)])
+    config["sweeps"] = {"elementwise_add": {"kernels": ["mine"]}}
+    with pytest.raises(ConfigError) as caught:
+        check(config)
+    assert f"{tmp_path}/elementwise_add/mine.py sets no DSL, and so is no kernel" in str(caught.value)
+
+
+def test_a_users_folder_of_kernels_has_the_name_of_an_operator(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv(catalog.PATHS, "")
+    (tmp_path / "helpers").mkdir()
+    (tmp_path / "helpers" / "common.py").write_text("WIDTH = 4\n")
+    check(changed("kernel_paths", [str(tmp_path)]))
+    (tmp_path / "elementwise_ad").mkdir()
+    (tmp_path / "elementwise_ad" / "mine.py").write_text("DSL = 'cutile'\n")
+    with pytest.raises(ConfigError) as caught:
+        check(changed("kernel_paths", [str(tmp_path)]))
+    said = str(caught.value)
+    assert f"kernel_paths: {tmp_path}/elementwise_ad holds a kernel" in said and "mean 'elementwise_add'?" in said
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,13 @@ def folders(operator: str) -> list[Path]:
     return [root / operator for root in roots() if (root / operator).is_dir()]
 
 
+def without_operator() -> list[Path]:
+    """Folders of the user's that hold a kernel and have the name of no operator."""
+    known = operators()
+    inside = [folder for root in roots()[1:] for folder in sorted(root.iterdir()) if folder.name not in known]
+    return [folder for folder in inside if any(map(_sets_dsl, [*folder.glob("*.py"), *folder.glob("*/__init__.py")]))]
+
+
 def sweep_file(operator: str) -> Path:
     """Where `sweep.yaml` of an operator is: beside its operator.py."""
     return next(folder for folder in folders(operator) if (folder / "operator.py").exists()) / "sweep.yaml"

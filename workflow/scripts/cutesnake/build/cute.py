@@ -53,7 +53,8 @@ def build(
 
         # Where the sources are not found under their neutral names: ptxas would note their dates in the line table.
         with contextlib.chdir(folder):
-            compiled = cute.compile(host, *arguments, options=f"{options} --dump-dir {dump}")
+            # and the folder is named from there: its whole path may hold spaces, at which options are cut apart
+            compiled = cute.compile(host, *arguments, options=f"{options} --dump-dir {DUMP}")
     for suffix, name in (("ptx", "kernel.ptx"), ("cubin", "kernel.cubin"), ("mlir", "kernel.mlir")):
         _only(dump, suffix).rename(folder / name)
     shutil.rmtree(dump)

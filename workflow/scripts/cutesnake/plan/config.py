@@ -122,6 +122,9 @@ def check(config: dict[str, Any]) -> Experiment:
     try:
         catalog.use_paths(config.get("kernel_paths", []))
         known = catalog.operators()
+        for folder in catalog.without_operator():
+            why = f"holds a kernel, and there is no operator {folder.name!r};{nearest(folder.name, known)}"
+            raise ConfigError(f"kernel_paths: {folder} {why}; a new one needs an operator.py there")
         for operator in config["operators"]:
             if operator not in known:
                 raise ConfigError(f"config: operators: unknown operator {operator!r};{nearest(operator, known)}")
@@ -277,7 +280,8 @@ def _no_kernel(operator: str, name: str) -> str | None:
     for folder in catalog.folders(operator):
         for path in (folder / f"{name}.py", folder / name / "__init__.py"):
             if path.exists():
-                return f"{catalog.label(path)} sets no DSL, and so is no kernel; one of {', '.join(DSLS)}"
+                where = path.relative_to(catalog.ROOT) if path.is_relative_to(catalog.ROOT) else path
+                return f"{where} sets no DSL, and so is no kernel; one of {', '.join(DSLS)}"
     return None
 
 
