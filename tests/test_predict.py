@@ -374,7 +374,12 @@ def test_a_build_that_did_not_compile_is_not_predicted() -> None:
 
 @pytest.mark.parametrize(
     ("timed", "lone"),
-    [(None, None), ({"metrics": None}, None), ({"metrics": {"lone_us": None}}, None), ({"metrics": {"lone_us": 3.5}}, 3.5)],
+    [
+        (None, None),
+        ({"metrics": None}, None),
+        ({"metrics": {"lone_us": None}}, None),
+        ({"metrics": {"lone_us": 3.5}}, 3.5),
+    ],
     ids=["nothing timed", "a timing that failed", "one that does not say it", "one that does"],
 )
 def test_a_timing_of_this_host_says_what_a_lone_launch_takes(timed, lone) -> None:

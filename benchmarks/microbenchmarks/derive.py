@@ -142,7 +142,11 @@ def dram_flushed(results: Results) -> float:
         ]
         return statistics.mean(found[0]) - statistics.mean(found[1])
 
-    loads = longer("tiles_loaded") - DERIVATIONS["dram_latency"].compute(results) + DERIVATIONS["l2_latency"].compute(results)
+    loads = (
+        longer("tiles_loaded")
+        - DERIVATIONS["dram_latency"].compute(results)
+        + DERIVATIONS["l2_latency"].compute(results)
+    )
     copies = longer("tiles_copied4096") - DERIVATIONS["tma_dram_latency"].compute(results)
     return (loads + copies + DERIVATIONS["tma_latency"].compute(results)) / 2
 
@@ -586,8 +590,8 @@ DERIVATIONS: dict[str, Derivation] = {
         dram_first,
     ),
     "dram_flushed_cycles": Derivation(
-        "tiles one after the other, the same for all: behind a flush against none, beyond DRAM's latency; mean of loads "
-        "and of copies of 4 KiB by 1, 16, 132 and 264 CTAs",
+        "tiles one after the other, the same for all: behind a flush against none, beyond DRAM's latency; mean of "
+        "loads and of copies of 4 KiB by 1, 16, 132 and 264 CTAs",
         dram_flushed,
     ),
     "cluster_start_cycles": Derivation("wave of CTAs: clusters of 2 against none", lambda r: wave(r, 2) - wave(r, 1)),

@@ -180,9 +180,8 @@ class MemorySystem:
         gain = together_by_tma(readers, f) if by_tma else together(readers, f.l2_shared_gain)
         end = self.l2.take(size / gain, at, by_tma)
         share = self.misses.get(allocation, 0.0)
-        waiting = min(
-            share * max(readers, 1.0), 1.0
-        )  # all who ask for a line that misses wait for it, one has it brought
+        # All who ask for bytes that miss at a time wait for them, and one of them has them brought.
+        waiting = min(share * max(readers, 1.0), 1.0)
         owed = self._owed.get(allocation, 0.5 * size) + size * waiting
         missed = waiting > 0 and owed >= size
         if missed:

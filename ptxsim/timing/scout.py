@@ -141,8 +141,8 @@ class Survey:
 
     `distinct` is, by allocation, the part of the pieces that neighbouring clusters read which is not read by both;
     `but_for_edges` says that nearly all scouted clusters have the same to do, and none of the others much more;
-    `slow_divisions` by PTX line what part of a warp's divisions go the long way (divisions.py); `lines` are the PTX lines
-    that scouted clusters ran.
+    `slow_divisions` by PTX line what part of a warp's divisions go the long way (divisions.py); `lines` are the PTX
+    lines that scouted clusters ran.
     """
 
     work: tuple[float, ...]

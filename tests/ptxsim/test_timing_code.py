@@ -29,8 +29,10 @@ def launched(kib: int, cold: bool = False, others: int = 0) -> CodeCache:
 
 @pytest.mark.parametrize(
     ("kib", "cold", "measured"),
-    [(16, False, 1.06), (96, False, 2.41), (160, False, 4.22), (256, False, 4.94), (384, False, 5.25)]
-    + [(96, True, 2.41), (160, True, 8.38), (192, True, 9.63), (256, True, 10.5), (384, True, 11.4)],
+    [
+        *((16, False, 1.06), (96, False, 2.41), (160, False, 4.22), (256, False, 4.94), (384, False, 5.25)),
+        *((96, True, 2.41), (160, True, 8.38), (192, True, 9.63), (256, True, 10.5), (384, True, 11.4)),
+    ],
 )
 def test_straight_code_takes_what_was_measured_by_its_size(kib, cold, measured) -> None:
     """Groups `first_use` and `same_tiles` of benchmarks/microbenchmarks/, an H100, cycles an instruction."""

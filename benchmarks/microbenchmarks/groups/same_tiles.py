@@ -33,7 +33,9 @@ def _loads() -> str:
   ld.global.cg.v4.u32 {{%v0, %v1, %v2, %v3}}, [%a];
   and.b32 %i, %v3, %e;  mul.wide.u32 %wide, %i, 1;  add.u64 %a, %a, %wide;  add.u64 %a, %a, {TILE};
   xor.b32 %sink, %sink, %v0;  bar.sync 0;"""
-    return timed("tiles_loaded", body, setup=setup, after="setp.eq.u32 %p, %sink, 0x7fedcba9;  @%p bra END;", keep=False)
+    return timed(
+        "tiles_loaded", body, setup=setup, after="setp.eq.u32 %p, %sink, 0x7fedcba9;  @%p bra END;", keep=False
+    )
 
 
 def _boxes(size: int) -> str:
