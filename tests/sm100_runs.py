@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ def hide_what_no_request_owns(inputs: operator.Inputs) -> None:
 def faults(
     folder: Path,
     workload: operator.Workload,
-    schedules: Sequence[tuple[str, int]],
+    schedules: Iterable[tuple[str, int]],
     lengths: Sequence[int] | None = None,
     processors: int = 148,
     distribution: str = "ragged",

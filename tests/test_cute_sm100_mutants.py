@@ -102,10 +102,10 @@ MUTANTS = {
         "before",
     ),
     "P is announced to the own CTA": ("softmax.py", "self.layout.p_full, leader, scope", "self.layout.p_full, scope"),
-    "one array of maxima for all tiles": (
-        "epilogue.py",
-        "self.shared[turn % 2,",
-        "self.shared[0,",
+    "maxima are told before those of the tile before are read": (
+        "softmax.py",
+        "self.meet()  # all",
+        "pass  # all",
     ),
     "warps of a row do not meet": (
         "epilogue.py",
@@ -189,8 +189,8 @@ MUTANTS = {
     ),
     "the other half of a result is stored before it is complete": (
         "epilogue.py",
-        "// 2 // width\n                    self.wait_for_out(count)",
-        "// 2 // width",
+        "// 2\n                self.wait_for_out(count)",
+        "// 2",
     ),
     "a result that is not the last is stored while P is read": (
         "epilogue.py",
@@ -204,20 +204,24 @@ MUTANTS = {
     ),
     "the last tiles' pages are those of the first": ("load.py", "offset // TILES_AHEAD % 2 == 0", "offset >= 0"),
     "page numbers are replaced a turn too early": ("load.py", "if turn % 2 == 0", "if turn % 2 == 1"),
-    "partial results are added with one weight": (
-        "combine.py",
-        "shuffle_sync(weight, n % WARP_LANES + i)",
-        "shuffle_sync(weight, n % WARP_LANES)",
+    "an item's first values are loaded twice": ("load.py", "& (n < 2)", "& (n < 1)"),
+    "partial results have both halves of the columns in one place": (
+        "epilogue.py",
+        "(column + HALF * self.upper) // PIECE",
+        "column // PIECE",
     ),
+    "partial results are added with one weight": ("combine.py", "known_heights[i] - top", "known_heights[0] - top"),
     "a partial result past the last one counts": (
         "combine.py",
-        "if n < partials:",
-        "if n <= partials:",
+        "select_(number < partials",
+        "select_(number <= partials",
     ),
-    "partial results past a warp's lanes have the weights of those before": (
+    "the same partial results are added again": ("combine.py", "n + step + share", "n + share"),
+    "some lanes of a row do not add up what they have": ("combine.py", "in (8, 16) if", "in (16,) if"),
+    "what is added up is relative to different maxima": (
         "combine.py",
-        "n % WARP_LANES == 0",
-        "n % WARP_LANES > 0",
+        "factor = cute.math.exp2(top - new, fastmath=True)",
+        "factor = Float32(1.0)",
     ),
     "partial results are merged before they are there": ("combine.py", "cute.arch.griddepcontrol_wait()", "pass"),
 }

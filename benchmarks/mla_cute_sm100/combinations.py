@@ -1,6 +1,6 @@
 """Every combination of sizes that `cute_sm100` is to be right in, under every schedule, in the simulator.
 
-    python benchmarks/mla_cute_sm100/combinations.py BUILDS OUT.jsonl [seconds]
+    python benchmarks/mla_cute_sm100/combinations.py BUILDS OUT.jsonl [seconds] [processes]
     python benchmarks/mla_cute_sm100/combinations.py --summary OUT.jsonl [more.jsonl …] > combinations.json
 
 405 combinations: kv 1, 63, 64, 65, 127, 257, 1,024 and 4,096; batch 1, 2 and 7; 1, 16 and 128 heads; 1 and 4 query
@@ -10,20 +10,25 @@ them with NaN in memory that no request owns. Schedules are ptxsim's seven defau
 launches in all, some four hours of one processor.
 
 First comes a sample that a time limit does not spoil: of each combination two schedules, then those that its neighbours
-lack which have the same plan; then kv 4,096 once; then what is left, small sizes first. OUT gets a line of JSON for
-every handful of launches, and what stands there is not run again. BUILDS is a folder like
-results/compile/mla_decode/cute_sm100/sm_100a that has all variants. Exits with 1 if anything is wrong.
+lack which have the same plan; then kv 4,096 once; then what is left, small sizes first, and of the long ones a few
+schedules of each by turns. OUT gets a line of JSON for every handful of launches, and what stands there is not run
+again; a launch that was begun in time is brought to its end. A process takes one processor and 2 GB or less. BUILDS is
+a folder like results/compile/mla_decode/cute_sm100/sm_100a that has all variants. Exits with 1 if anything is wrong.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import random
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts"), str(ROOT / "tests")]
@@ -39,6 +44,7 @@ BATCHES, HEADS, TOKENS = (1, 2, 7), (1, 16, 128), (1, 4)
 DISTRIBUTIONS = ("ragged", "empty_requests", "bad_table", "nan_padding")
 WARPS = 20  # seeds
 TOGETHER = 7  # launches of one line
+TOGETHER_LONG = 3  # that take longer
 LONG, FEW = 1024, 32  # from this length on the plan is for few multiprocessors, so that they share requests
 
 Order = tuple[str, int]
@@ -96,7 +102,18 @@ def to_run(done: dict[Combination, set[Order]]) -> Iterator[tuple[Combination, l
     rounds += [(one, part[2:]) for one, part in order if one.kv_length < LENGTHS[-1]]
     rounds += [(one, part[:1]) for one, part in order if one.kv_length == LENGTHS[-1]]
     small_first = sorted((one for one, _ in order), key=lambda one: (one.kv_length >= LONG, one.kv_length, one.blocks))
-    rounds += [(one, SCHEDULES[at : at + TOGETHER]) for one in small_first for at in range(0, len(SCHEDULES), TOGETHER)]
+    rounds += [
+        (one, SCHEDULES[at : at + TOGETHER])
+        for one in small_first
+        if one.kv_length < LONG
+        for at in range(0, len(SCHEDULES), TOGETHER)
+    ]
+    rounds += [
+        (one, SCHEDULES[at : at + TOGETHER_LONG])
+        for at in range(0, len(SCHEDULES), TOGETHER_LONG)
+        for one in small_first
+        if one.kv_length >= LONG
+    ]
     for one, part in rounds:
         if left := [order for order in part if order not in done.setdefault(one, set())]:
             done[one].update(left)
@@ -115,18 +132,38 @@ def read(paths: Iterable[Path]) -> dict[Combination, tuple[set[Order], list[str]
     return found
 
 
-def run(builds: Path, out: Path, seconds: float) -> int:
-    end, wrong = time.monotonic() + seconds, 0
-    for one, orders in to_run({one: set(ran) for one, (ran, _) in read([out]).items()}):
-        if time.monotonic() > end:
-            break
-        variant = cute_sm100.variants(one.workload, "sm_100a")[0].id
-        found = list(faults(builds / variant, one.workload, orders, None, one.processors, one.distribution))
-        entry = {"combo": one, "variant": variant, "distribution": one.distribution, "schedules": orders}
-        with out.open("a") as file:
-            file.write(json.dumps({**entry, "faults": found}) + "\n")
-        wrong += len(found)
+def run(builds: Path, out: Path, seconds: float, processes: int) -> int:
+    """Lines of OUT for what it lacks, by so many processes; returns how many things are wrong."""
+    end, wrong = time.time() + seconds, 0
+    tasks = to_run({one: set(ran) for one, (ran, _) in read([out]).items()})
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        for done in as_completed([pool.submit(launch, builds, one, orders, end) for one, orders in tasks]):
+            if entry := done.result():
+                with out.open("a") as file:
+                    file.write(json.dumps(entry) + "\n")
+                wrong += len(entry["faults"])
     return wrong
+
+
+def launch(builds: Path, one: Combination, orders: list[Order], end: float) -> dict[str, Any]:
+    """A line of OUT: one combination under some schedules, those that begin before the end; {} where there are none."""
+    ran: list[Order] = []
+
+    def in_time() -> Iterator[Order]:
+        for order in orders:
+            if time.time() >= end:
+                return
+            ran.append(order)
+            yield order
+
+    if time.time() >= end:
+        return {}
+    began = time.process_time()
+    variant = cute_sm100.variants(one.workload, "sm_100a")[0].id
+    found = list(faults(builds / variant, one.workload, in_time(), None, one.processors, one.distribution))
+    entry = {"combo": one, "variant": variant, "distribution": one.distribution, "schedules": ran, "faults": found}
+    return {**entry, "cpu_seconds": round(time.process_time() - began, 1)} if ran else {}
 
 
 def summary(paths: Iterable[Path]) -> str:
@@ -144,4 +181,5 @@ if __name__ == "__main__":
         print(summary(map(Path, sys.argv[2:])))
     else:
         limit = float(sys.argv[3]) if len(sys.argv) > 3 else float("inf")
-        sys.exit(bool(run(Path(sys.argv[1]), Path(sys.argv[2]), limit)))
+        processes = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+        sys.exit(bool(run(Path(sys.argv[1]), Path(sys.argv[2]), limit, processes)))

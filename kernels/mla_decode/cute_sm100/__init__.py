@@ -81,7 +81,7 @@ def _program(dtype: str, groups: int, in_place: bool, pairs: int = 1) -> tuple[A
         return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=16)
 
     element = {"bf16": cutlass.BFloat16, "fp16": cutlass.Float16, "fp8": cutlass.Float8E4M3FN}[dtype]
-    batch, rows, pages, table, items, workers, merges, partials = (cute.sym_int32() for _ in range(8))
+    batch, rows, pages, table, items, workers, merges, partials, whole = (cute.sym_int32() for _ in range(9))
     arguments = (
         tensor(element, batch, rows, layout.WIDTH),
         tensor(element, pages, layout.PAGE, layout.WIDTH),
@@ -91,7 +91,7 @@ def _program(dtype: str, groups: int, in_place: bool, pairs: int = 1) -> tuple[A
         tensor(cutlass.Int32, items, layout.ITEM_COLUMNS),
         tensor(cutlass.Int32, workers, layout.ITEM_COLUMNS),
         tensor(cutlass.Int32, merges, 4),
-        tensor(getattr(cutlass, PARTIAL_TYPES[dtype][0]), partials, rows, layout.LATENT),
+        tensor(getattr(cutlass, PARTIAL_TYPES[dtype][0]), partials, whole, layout.LATENT),
         tensor(cutlass.Float32, partials, rows),
         cutlass.Float32(1.0),
         *(cutlass.Int32(1) for _ in range(3)),
@@ -120,7 +120,9 @@ def arguments(workload: Workload, inputs: Inputs, outputs: Outputs, schedule: Pa
     """What the exported function takes before the stream."""
     from kernels.mla_decode.split_kv import run
 
-    partial_dtype = PARTIAL_TYPES[workload.dtype][1]
+    rows = workload.query_tokens * workload.heads
     return run.arguments(
-        workload, inputs, outputs, schedule, layout.ITEM_COLUMNS, schedule.pairs, partial_dtype=partial_dtype
+        *(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS, schedule.pairs),
+        partial_dtype=PARTIAL_TYPES[workload.dtype][1],
+        partial_rows=-(-rows // layout.WARP_LANES) * layout.WARP_LANES,
     )

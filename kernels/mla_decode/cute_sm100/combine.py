@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import cuda.bindings.driver as cuda
 import cutlass
 import cutlass.cute as cute
 from cutlass import Float32, Int32
+from cutlass.cutlass_dsl import select_
 
-from kernels.mla_decode.cute_sm100.layout import LATENT, LN_2, WARP_LANES
-from kernels.mla_decode.split_kv.plan import COMBINE_WARPS
+from kernels.mla_decode.cute_sm100.layout import COMBINE_WARPS, LATENT, LN_2, NEVER, PIECE, WARP_LANES
 
-IN_FLIGHT = 16  # registers of a lane into which partial results are loaded at once
+FEW, IN_FLIGHT = 4, 8  # pieces of partial results that a lane loads at once
 
 
 class Combine:
     """out = sum_i w_i out_i / sum_i w_i with w_i = 2^(lse_i - max lse); of a row without keys 0, and its lse +inf.
 
-    `row_warps` of a CTA's warps share a row's columns, and each goes through all partial results: nothing has to be
-    exchanged. What it can hold of them it asks for before it knows their weights, since the kernel is short and made of
-    latencies. `element` is the type of the partial results, of 16 bits.
+    A lane has a row, and of it a piece of 16 bytes (or two). Where there is little to do, two or four lanes share a
+    row's partial results, and add up what they have in the end: `row_warps` times as many warps as rows are at work.
+    Whatever comes is added at once, relative to the highest log-sum-exp so far, since the kernel is short and made of
+    latencies: it has one of them, if a lane can hold all that it adds. `element` is the type of the partial results, of
+    16 bits.
     """
 
     def __init__(self, dtype: type[cutlass.Numeric], element: type[cutlass.Numeric]):
@@ -29,7 +33,7 @@ class Combine:
     def __call__(
         self,
         merges: cute.Tensor,  # [merged requests, 4] int32: request, first partial, number of partials (2 or more), 0
-        out_partial: cute.Tensor,  # [partials, rows, 512]
+        results: cute.Tensor,  # (8, 32, 64, rows / 32, partials), see partials.py
         lse_partial: cute.Tensor,  # [partials, rows] fp32, base 2
         out: cute.Tensor,  # [batch, rows, 512]
         lse: cute.Tensor,  # [batch, rows] fp32, natural
@@ -37,8 +41,9 @@ class Combine:
         stream: cuda.CUstream,
     ):
         if row_warps > 0:
-            blocks = cute.ceil_div(out.shape[1] * row_warps, COMBINE_WARPS)
-            self.combine_kernel(merges, out_partial, lse_partial, out, lse, row_warps).launch(
+            rows = rows_of_warp(row_warps)
+            blocks = cute.ceil_div(out.shape[1], rows) * rows * row_warps // COMBINE_WARPS
+            self.combine_kernel(merges, results, lse_partial, out, lse, row_warps).launch(
                 grid=[blocks, merges.shape[0], 1],
                 block=[WARP_LANES * COMBINE_WARPS, 1, 1],
                 stream=stream,
@@ -49,7 +54,7 @@ class Combine:
     def combine_kernel(
         self,
         merges: cute.Tensor,
-        out_partial: cute.Tensor,
+        results: cute.Tensor,
         lse_partial: cute.Tensor,
         out: cute.Tensor,
         lse: cute.Tensor,
@@ -59,21 +64,31 @@ class Combine:
         block, merge, _ = cute.arch.block_idx()
         number = block * COMBINE_WARPS + cute.arch.make_warp_uniform(cute.arch.warp_idx())  # of the warp
         request, first, partials = merges[merge, 0], merges[merge, 1], merges[merge, 2]
-        work = (out_partial, lse_partial, out, lse, request, first, partials, number)
+        work = (results, lse_partial, out, lse, request, first, partials, number)
         if row_warps == 8:
-            self._merge(8, *work)
+            self._merge_few_or_many(8, *work)
         elif row_warps == 4:
-            self._merge(4, *work)
+            self._merge_few_or_many(4, *work)
         elif row_warps == 2:
-            self._merge(2, *work)
+            self._merge_few_or_many(2, *work)
         else:
-            self._merge(1, *work)
+            self._merge_few_or_many(1, *work)
+
+    @cute.jit
+    def _merge_few_or_many(self, row_warps: cutlass.Constexpr, results: cute.Tensor, *work: Any) -> None:
+        """Lanes ask for no more than about what there is for them."""
+        partials, shares = work[-2], WARP_LANES // rows_of_warp(row_warps)
+        if partials <= FEW * shares:
+            self._merge(row_warps, FEW, results, *work)
+        else:
+            self._merge(row_warps, IN_FLIGHT, results, *work)
 
     @cute.jit
     def _merge(
         self,
         row_warps: cutlass.Constexpr,
-        out_partial: cute.Tensor,
+        in_flight: cutlass.Constexpr,
+        results: cute.Tensor,
         lse_partial: cute.Tensor,
         out: cute.Tensor,
         lse: cute.Tensor,
@@ -82,87 +97,103 @@ class Combine:
         partials: Int32,
         number: Int32,
     ) -> None:
-        row, share = number // row_warps, number % row_warps  # by a shift, once it is known
-        if row < out.shape[1]:
-            self._merge_row(row_warps, out_partial, lse_partial, out, lse, request, first, partials, row, share)
-
-    @cute.jit
-    def _merge_row(
-        self,
-        row_warps: cutlass.Constexpr,
-        out_partial: cute.Tensor,
-        lse_partial: cute.Tensor,
-        out: cute.Tensor,
-        lse: cute.Tensor,
-        request: Int32,
-        first: Int32,
-        partials: Int32,
-        row: Int32,
-        share: Int32,
-    ) -> None:
-        """A warp's columns of a row, of all its partial results; the next are under way while some are added."""
-        lane = cute.arch.lane_idx()
-        columns = LATENT // (WARP_LANES * row_warps)  # of a lane
-        depth = IN_FLIGHT * 32 // (columns * self.element.width)  # partial results that are loaded at once
-        place = WARP_LANES * share + lane
-        parts = cute.local_tile(out_partial, (1, 1, columns), (None, row, None))[0, 0, None, None, place]
-        target = cute.local_tile(out, (1, 1, columns), (request, row, None))[0, 0, None, place]
+        """A warp's pieces of its rows, of all their partial results; the next are under way while some are added."""
+        rows = rows_of_warp(row_warps)
+        shares = WARP_LANES // rows  # lanes of a row
+        width = 2 if row_warps == 1 else 1  # pieces of a lane
+        lane, warps = cute.arch.lane_idx(), LATENT // PIECE // width  # of the same rows
+        share, row = lane // rows, number // warps * rows + lane % rows
+        piece = number % warps * width
+        known = cutlass.min(row, out.shape[1] - 1)  # past the last row it is computed again, and not stored
+        pieces = cute.make_tensor(
+            results[None, known % WARP_LANES, piece, known // WARP_LANES, None].iterator,
+            cute.make_layout((PIECE, width, results.shape[4]), stride=(1, PIECE * WARP_LANES, results.stride[4])),
+        )
+        sums_of_row = lse_partial[None, known]
         # The partial results only exist once the split kernel has ended.
         cute.arch.griddepcontrol_wait()
         cute.arch.griddepcontrol_launch_dependents()
-        own = self._lse(lse_partial, first, lane, partials, row)  # of the partial result that has the lane's number
-        found = cute.make_rmem_tensor((columns, depth), self.element)
-        self._load(found, parts, first, Int32(0), partials)
-        top = own
-        for i in cutlass.range(lane + WARP_LANES, partials, WARP_LANES):
-            top = cute.arch.fmax(top, lse_partial[first + i, row])
-        top = cute.arch.warp_reduction_max(top)
-        if top == -Float32.inf:
-            top = Float32(0.0)  # no partial result has seen a key: their weights are 0, not NaN
-        weight = cute.math.exp2(own - top, fastmath=True)
-        total = Float32(0.0)
-        sums = cute.make_rmem_tensor((columns,), Float32)
+        depth = in_flight // width
+        found = cute.make_rmem_tensor((PIECE, width, depth), self.element)
+        heights = cute.make_rmem_tensor((depth,), Float32)
+        self._load(found, heights, pieces, sums_of_row, first, share, partials, shares)
+        top, total = Float32(NEVER), Float32(0.0)
+        sums = cute.make_rmem_tensor((PIECE, width), Float32)
         sums.fill(0.0)
-        for n in cutlass.range(0, partials, depth, unroll=1):
-            if (n > 0) & (n % WARP_LANES == 0):
-                weight = cute.math.exp2(self._lse(lse_partial, first, n + lane, partials, row) - top, fastmath=True)
-            values = cute.make_rmem_tensor((columns, depth), self.element)
+        step = depth * shares
+        for n in cutlass.range(0, partials, step, unroll=1):
+            values = cute.make_rmem_tensor((PIECE, width, depth), self.element)
             values.store(found.load())
-            if n + depth < partials:
-                self._load(found, parts, first, n + depth, partials)
-            # All at once: each has a latency.
-            weights = [cute.arch.shuffle_sync(weight, n % WARP_LANES + i) for i in range(depth)]
+            known_heights = [heights[i] for i in range(depth)]
+            if n + step < partials:
+                self._load(found, heights, pieces, sums_of_row, first, n + step + share, partials, shares)
+            new = top
+            for height in known_heights:
+                new = cute.arch.fmax(new, height)
+            factor = cute.math.exp2(top - new, fastmath=True)
+            top, total = new, total * factor
+            for c in cutlass.range_constexpr(PIECE * width):
+                sums[c] = sums[c] * factor
             for i in cutlass.range_constexpr(depth):
-                added = values[None, i].load().to(Float32)
-                total = total + weights[i]
-                for c in cutlass.range_constexpr(columns):
-                    sums[c] = sums[c] + weights[i] * added[c]
+                weight = cute.math.exp2(known_heights[i] - top, fastmath=True)
+                added = values[None, None, i].load().to(Float32)
+                total = total + weight
+                for c in cutlass.range_constexpr(PIECE * width):
+                    sums[c] = sums[c] + weight * added[c]
+        if cutlass.const_expr(shares > 1):
+            new = top
+            for distance in self._distances(rows):
+                new = cute.arch.fmax(new, cute.arch.shuffle_sync_bfly(new, distance))
+            factor = cute.math.exp2(top - new, fastmath=True)
+            top, total = new, total * factor
+            for c in cutlass.range_constexpr(PIECE * width):
+                sums[c] = sums[c] * factor
+            for distance in self._distances(rows):
+                total = total + cute.arch.shuffle_sync_bfly(total, distance)
+                for c in cutlass.range_constexpr(PIECE * width):
+                    sums[c] = sums[c] + cute.arch.shuffle_sync_bfly(sums[c], distance)
         inverse = Float32(0.0)
         if total > 0.0:
             inverse = cute.arch.rcp_approx(total)
-        result = cute.make_rmem_tensor((columns,), self.dtype)
-        for c in cutlass.range_constexpr(columns):
+        result = cute.make_rmem_tensor((PIECE * width,), self.dtype)
+        for c in cutlass.range_constexpr(PIECE * width):
             sums[c] = sums[c] * inverse
-        result.store(sums.load().to(self.dtype))
-        cute.autovec_copy(result, target)
-        if (share == 0) & (lane == 0):
-            natural = Float32.inf
-            if total > 0.0:
-                natural = (top + cute.math.log2(total, fastmath=True)) * LN_2
-            lse[request, row] = natural
+        result.store(cute.make_tensor(sums.iterator, cute.make_layout(PIECE * width)).load().to(self.dtype))
+        if (share == 0) & (row < out.shape[1]):
+            target = cute.local_tile(out, (1, 1, PIECE * width), (request, row, None))[0, 0, None, number % warps]
+            cute.autovec_copy(result, target)
+            if piece == 0:
+                natural = Float32.inf
+                if total > 0.0:
+                    natural = (top + cute.math.log2(total, fastmath=True)) * LN_2
+                lse[request, row] = natural
 
-    @cute.jit
-    def _lse(self, lse_partial: cute.Tensor, first: Int32, n: Int32, partials: Int32, row: Int32) -> Float32:
-        """Of the row in partial result number n; -inf, whose weight is 0, past the last one."""
-        found = -Float32.inf
-        if n < partials:
-            found = lse_partial[first + n, row]
-        return found
+    def _distances(self, rows: int) -> list[int]:
+        """Between lanes of a row."""
+        return [distance for distance in (8, 16) if distance >= rows]
 
-    def _load(self, found: cute.Tensor, parts: cute.Tensor, first: Int32, n: Int32, partials: Int32) -> None:
-        """This lane's columns of the partial results from number n on: registers (columns, depth).
+    def _load(
+        self,
+        found: cute.Tensor,
+        heights: cute.Tensor,
+        pieces: cute.Tensor,
+        sums_of_row: cute.Tensor,
+        first: Int32,
+        n: Int32,
+        partials: Int32,
+        shares: int,
+    ) -> None:
+        """This lane's pieces of its partial results from number n on, and their log-sum-exp.
 
         Past the last one it is loaded again, from L1, and its weight is 0.
         """
-        for i in range(cute.size(found, mode=[1])):
-            cute.autovec_copy(parts[None, first + cutlass.min(n + i, partials - 1)], found[None, i])
+        for i in range(cute.size(heights)):
+            number = n + shares * i
+            at = first + cutlass.min(number, partials - 1)
+            cute.autovec_copy(pieces[None, None, at], found[None, None, i])
+            heights[i] = Float32(select_(number < partials, sums_of_row[at], -Float32.inf))
+
+
+def rows_of_warp(row_warps: Any) -> Any:
+    """Of the combine kernel where so many warps share a row: 8, 16 or 32."""
+    return cutlass.min(LATENT // PIECE // row_warps, WARP_LANES)

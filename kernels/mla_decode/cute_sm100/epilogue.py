@@ -20,6 +20,8 @@ from kernels.mla_decode.cute_sm100.layout import (
     LN_2,
     OUT_COLUMN,
     OUT_COLUMNS,
+    PIECE,
+    ROWS,
     STORE_BYTES,
     WARP_LANES,
     Layout,
@@ -46,13 +48,13 @@ class Epilogue:
     rank: Int32  # of the CTA in its pair
     tensor_memory: cute.Pointer
     slots: cute.Pointer  # shared, and P's memory behind them: boxes of 64 rows of 128 bytes, swizzled in 16-byte pieces
-    shared: cute.Tensor  # shared [2, threads]: what the threads of a row tell each other, by parity of the turn
+    shared: cute.Tensor  # shared [threads]: what the threads of a row tell each other
     mbarriers: Any
     pair: Int32  # of the cluster
     received: cute.Pointer  # shared, int32: Q's memory, to which the other pairs send
     scale_log2: Float32
     tma_out: tuple[cute.CopyAtom, cute.Tensor]  # and coordinates (rows, 512, batch)
-    tma_partial: tuple[cute.CopyAtom, cute.Tensor]  # and coordinates (rows, 512, partials)
+    partials: cute.Tensor  # (8, 32, 64, rows / 32, partials), see partials.py
 
     def __post_init__(self) -> None:
         self.row = self.thread % CTA_ROWS
@@ -71,12 +73,11 @@ class Epilogue:
         else:
             cute.arch.barrier(barrier_id=2, number_of_threads=64 * self.layout.groups)
 
-    def exchange(self, value: Float32, turn: Int32) -> list[Float32]:
-        """What the other threads of the row have. Turns are counted: two arrays are used one after the other, so that
-        whoever writes one again has met the row's other threads since on the other."""
-        self.shared[turn % 2, self.thread] = value
+    def exchange(self, value: Float32) -> list[Float32]:
+        """What the other threads of the row have. Before they tell each other something again, they have to meet."""
+        self.shared[self.thread] = value
         self.meet()
-        return [self.shared[turn % 2, other] for other in self.other_threads()]
+        return [self.shared[other] for other in self.other_threads()]
 
     # -- tensor memory --------------------------------------------------------------------------------------------
 
@@ -176,18 +177,60 @@ class Epilogue:
         `factors` are of this pair and of the others of its cluster, whose blocks are received in this turn.
         """
         if partial < 0:
-            self.store_columns(self.tma_out, self.dtype, row_block, request, factors, count, turn, is_last)
+            self.store_columns(row_block, request, factors, count, turn, is_last)
         else:
-            self.store_columns(self.tma_partial, self.partial_dtype, row_block, partial, factors, count, turn, is_last)
+            self.store_partial(row_block, partial, factors, count, turn, is_last)
         before_thread_sync()
-        # All stores have read the memory that the next tile's P goes to.
+        # All stores have read the memory that the next tile's P goes to, and all threads the others' sums.
         cute.arch.barrier(barrier_id=ALL_WARPS, number_of_threads=self.layout.softmax_threads)
+
+    @cute.jit
+    def store_partial(
+        self,
+        row_block: Int32,
+        partial: Int32,
+        factors: list[Float32],
+        count: Int32,
+        turn: Int32,
+        is_last: cutlass.Boolean,
+    ) -> None:
+        """This thread's columns of its row to a partial result: 16 bytes at a time, beside the other rows' of its warp.
+
+        Memory has rows for whole warps; those of others past the last row are not stored.
+        """
+        row = ROWS * row_block + CTA_ROWS * self.rank + self.row
+        group = cute.arch.make_warp_uniform(row // WARP_LANES)
+        rounds = self.layout.stored_columns // CHUNK
+        column = self.first_stored()
+        for n in cutlass.range(rounds, unroll=1):
+            column = self.next_column(column, n, rounds, count)
+            values = self.read(OUT_COLUMN + column, CHUNK)
+            for i in cutlass.range_constexpr(CHUNK):
+                values[i] = values[i] * factors[0]
+            self.add_received(values, CHUNK * n, factors, turn)
+            converted = cute.make_rmem_tensor((CHUNK,), self.partial_dtype)
+            converted.store(values.load().to(self.partial_dtype))
+            pieces = cute.local_tile(converted, (PIECE,), (None,))
+            if group < cute.size(self.partials, mode=[3]):
+                for piece in cutlass.range_constexpr(CHUNK // PIECE):
+                    place = (column + HALF * self.upper) // PIECE + piece
+                    target = self.partials[None, self.thread % WARP_LANES, place, group, partial]
+                    cute.autovec_copy(pieces[None, piece], target)
+            column += CHUNK
+
+    @cute.jit
+    def next_column(self, column: Int32, n: Int32, rounds: cutlass.Constexpr, count: Int32) -> Int32:
+        """Of round n; where the first half is early, the other is waited for."""
+        if cutlass.const_expr(self.layout.early):
+            is_other_half = n == rounds // 2
+            if is_other_half:
+                column += (OUT_COLUMNS - self.layout.stored_columns) // 2
+                self.wait_for_out(count)
+        return column
 
     @cute.jit
     def store_columns(
         self,
-        tma: Any,
-        kind: cutlass.Constexpr,
         row_block: Int32,
         index: Int32,
         factors: list[Float32],
@@ -200,7 +243,7 @@ class Epilogue:
         After the last item each round has memory of its own in the slots, which nobody needs any more; of the first
         rounds, which come early, that is where keys were. Before, all go through 2 KB of P's.
         """
-        atom, coordinates = tma
+        (atom, coordinates), kind = self.tma_out, self.dtype
         row_bytes = self.layout.store_row_bytes(kind.width // 8)
         width = row_bytes * 8 // kind.width
         rounds = self.layout.stored_columns // width
@@ -211,14 +254,10 @@ class Epilogue:
         base = cute.recast_ptr(self.slots, dtype=kind)
         p_place = BOX_BYTES // STORE_BYTES * self.layout.p_box
         place, step = warp + Int32(select_(is_last, 0, p_place)), Int32(select_(is_last, warps, 0))
-        column = self.first_stored() // width  # of this round: in boxes, among those of half of the lanes
+        column = self.first_stored()  # of this round, among those of half of the lanes
         for n in cutlass.range(rounds, unroll=1):
-            if cutlass.const_expr(self.layout.early):
-                is_other_half = n == rounds // 2
-                if is_other_half:
-                    column += (OUT_COLUMNS - self.layout.stored_columns) // 2 // width
-                    self.wait_for_out(count)
-            values = self.read(OUT_COLUMN + width * column, width)
+            column = self.next_column(column, n, rounds, count)
+            values = self.read(OUT_COLUMN + column, width)
             converted = cute.make_rmem_tensor((width,), kind)
             for i in cutlass.range_constexpr(width):
                 values[i] = values[i] * factors[0]
@@ -238,10 +277,10 @@ class Epilogue:
                 shared, target = cpasync.tma_partition(
                     atom, 0, cute.make_layout(1), cute.group_modes(box, 0, 2), cute.group_modes(tiles, 0, 2)
                 )
-                cute.copy(atom, shared, target[None, rows, column + HALF // width * (warp // 2 % 2), index])
+                cute.copy(atom, shared, target[None, rows, column // width + HALF // width * (warp // 2 % 2), index])
                 cute.arch.cp_async_bulk_commit_group()
             place += step
-            column += 1
+            column += width
         if lane == 0:
             cute.arch.cp_async_bulk_wait_group(0, read=True)
 

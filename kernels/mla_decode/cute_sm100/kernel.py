@@ -66,6 +66,7 @@ from kernels.mla_decode.cute_sm100.layout import (
     make_layout,
 )
 from kernels.mla_decode.cute_sm100.load import Loader, Source
+from kernels.mla_decode.cute_sm100.partials import in_pieces
 from kernels.mla_decode.cute_sm100.product import Multiplier
 from kernels.mla_decode.cute_sm100.softmax import Softmax
 from kernels.tcgen05.fence import after_thread_sync, before_thread_sync
@@ -90,7 +91,7 @@ class MlaDecodeSm100:
         items: cute.Tensor,  # [items, 8] int32: see schedule.py
         pairs: cute.Tensor,  # [pairs, 8] int32: the first item of each, and where its others are
         merges: cute.Tensor,  # [merged requests, 4] int32: request, first partial, partials, 0
-        out_partial: cute.Tensor,  # [partials, rows, 512] of 16 bits
+        out_partial: cute.Tensor,  # [partials, rows for whole warps, 512] of 16 bits, see partials.py
         lse_partial: cute.Tensor,  # [partials, rows] fp32, base 2
         scale_log2: Float32,  # softmax scale times log2(e)
         heads: Int32,
@@ -115,14 +116,18 @@ class MlaDecodeSm100:
             p: cute.struct.Align[
                 cute.struct.MemRange[self.dtype, self.layout.p_bytes // self.layout.element_bytes], 1024
             ]
-            tops: cute.struct.MemRange[Float32, 2 * threads]
+
+        @cute.struct
+        class Signals:  # by itself, since a struct ends where its alignment does
+            tops: cute.struct.MemRange[Float32, threads]
             mbarriers: cute.struct.MemRange[cutlass.Int64, self.layout.mbarriers]
             tensor_memory: Int32
 
-        self.storage, self.partial_dtype = SharedStorage, out_partial.element_type
+        self.storage, self.signals, self.partial_dtype = SharedStorage, Signals, out_partial.element_type
+        partial = in_pieces(out_partial)
         self.split_kernel(
             *(*q_source, *kv_source, page_table, items, pairs),
-            *(*self._store(out), *self._store(out_partial), lse, lse_partial),
+            *(*self._store(out), partial, lse, lse_partial),
             *(scale_log2, heads, hidden_tokens, row_warps),
             boxes,
         ).launch(
@@ -133,7 +138,7 @@ class MlaDecodeSm100:
             min_blocks_per_mp=1,
             use_pdl=True,
         )
-        Combine(self.dtype, out_partial.element_type)(merges, out_partial, lse_partial, out, lse, row_warps, stream)
+        Combine(self.dtype, out_partial.element_type)(merges, partial, lse_partial, out, lse, row_warps, stream)
 
     def _source(self, tensor: cute.Tensor, boxes: cute.ComposedLayout) -> tuple[Any, ...]:
         """The fields of `Source`: loads of 64 rows, of a part of the latent columns and of the rope's."""
@@ -186,8 +191,7 @@ class MlaDecodeSm100:
         pairs: cute.Tensor,
         tma_out: cute.CopyAtom,
         out_tma: cute.Tensor,
-        tma_partial: cute.CopyAtom,
-        partial_tma: cute.Tensor,
+        partials: cute.Tensor,
         lse: cute.Tensor,
         lse_partial: cute.Tensor,
         scale_log2: Float32,
@@ -202,11 +206,12 @@ class MlaDecodeSm100:
         rank = cute.arch.block_idx()[0] % CTAS
         pair = cute.arch.block_idx()[0] // CTAS
         pair_of_cluster = pair % self.layout.pairs
-        storage = SmemAllocator().allocate(self.storage)
-        mbarriers = storage.mbarriers.data_ptr()
+        allocator = SmemAllocator()
+        storage, signals = allocator.allocate(self.storage), allocator.allocate(self.signals)
+        mbarriers = signals.mbarriers.data_ptr()
 
         if warp == self.layout.load_warp:  # else their first use waits for them
-            for atom in (q_part, q_rope, kv_part, kv_rope, tma_out, tma_partial):
+            for atom in (q_part, q_rope, kv_part, kv_rope, tma_out):
                 cpasync.prefetch_descriptor(atom)
         if warp == 0:
             self._initialise(mbarriers)
@@ -217,7 +222,7 @@ class MlaDecodeSm100:
         first = tuple(row[column] for column in (REQUEST, ROW_BLOCK, BEGIN, END, LENGTH))
         first_item, end_item = row[FIRST_ITEM], row[END_ITEM]
         if warp == self.layout.product_warp:  # the warp that loads need not wait for this
-            cute.arch.alloc_tmem(TENSOR_MEMORY_COLUMNS, storage.tensor_memory.ptr, is_two_cta=True)
+            cute.arch.alloc_tmem(TENSOR_MEMORY_COLUMNS, signals.tensor_memory.ptr, is_two_cta=True)
             cute.arch.relinquish_tmem_alloc_permit(is_two_cta=True)
         cute.arch.cluster_wait()
 
@@ -239,11 +244,11 @@ class MlaDecodeSm100:
             )
             loader.run(*work, first)
         elif warp == self.layout.product_warp:
-            tensor_memory = self._tensor_memory(storage)
+            tensor_memory = self._tensor_memory(signals)
             if rank == 0:
                 self._multiplier(storage, tensor_memory, mbarriers, pair_of_cluster).run(*work)
         else:
-            tensor_memory = self._tensor_memory(storage)
+            tensor_memory = self._tensor_memory(signals)
             threads = self.layout.softmax_threads
             softmax = Softmax(
                 layout=self.layout,
@@ -254,12 +259,12 @@ class MlaDecodeSm100:
                 pair=pair_of_cluster,
                 tensor_memory=tensor_memory,
                 slots=storage.kv.data_ptr(),
-                shared=storage.tops.get_tensor(cute.make_layout((2, threads), stride=(threads, 1))),
+                shared=signals.tops.get_tensor(cute.make_layout(threads)),
                 mbarriers=mbarriers,
                 received=cute.recast_ptr(storage.q.data_ptr(), dtype=Int32),
                 scale_log2=scale_log2,
                 tma_out=(tma_out, out_tma),
-                tma_partial=(tma_partial, partial_tma),
+                partials=partials,
             )
             softmax.run(*work, heads, hidden_tokens, (lse, lse_partial))
 
@@ -271,15 +276,15 @@ class MlaDecodeSm100:
         cute.arch.cluster_wait()
         after_thread_sync()
         if warp == self.layout.product_warp:
-            tensor_memory = cute.arch.retrieve_tmem_ptr(Float32, 16, storage.tensor_memory.ptr)
+            tensor_memory = cute.arch.retrieve_tmem_ptr(Float32, 16, signals.tensor_memory.ptr)
             cute.arch.dealloc_tmem(tensor_memory, TENSOR_MEMORY_COLUMNS, is_two_cta=True)
 
-    def _tensor_memory(self, storage: Any) -> cute.Pointer:
+    def _tensor_memory(self, signals: Any) -> cute.Pointer:
         """Where it begins, once it has been allocated: for the warps that use it, which meet here."""
         before_thread_sync()
         cute.arch.barrier(barrier_id=ALLOCATED, number_of_threads=self.layout.softmax_threads + WARP_LANES)
         after_thread_sync()
-        return cute.arch.retrieve_tmem_ptr(Float32, 16, storage.tensor_memory.ptr)
+        return cute.arch.retrieve_tmem_ptr(Float32, 16, signals.tensor_memory.ptr)
 
     def _initialise(self, mbarriers: cute.Pointer) -> None:
         """All are signalled once a phase, by expected bytes or a commit, but P by every softmax warp of the pair.

@@ -31,6 +31,8 @@ OUT_COLUMNS = LATENT // 2
 TENSOR_MEMORY_COLUMNS = 512  # a power of two that holds OUT_COLUMN + OUT_COLUMNS = 384
 
 WARP_LANES = 32
+COMBINE_WARPS = 4  # of a CTA of the combine kernel: its registers fit beside those of a CTA of the other one
+PIECE = 8  # columns of a partial result that a thread stores, loads or sends at once: 16 bytes
 LN_2 = 0.6931471805599453
 NEVER = -1.0e30  # running maximum before the first key; finite, so that a wholly masked row gives 2^-inf and no NaN
 
@@ -276,7 +278,7 @@ class Layout:
 
     @property
     def shared_bytes(self) -> int:
-        exchange = 2 * 4 * self.softmax_threads
+        exchange = 4 * self.softmax_threads
         return BOX_BYTES * (self.q_boxes + self.p_box) + self.p_bytes + exchange + 8 * self.mbarriers + 4
 
 

@@ -30,6 +30,7 @@ from kernels.mla_decode.cute_sm100.layout import (
 Pages = tuple[Int32, Int32]  # where the cache has the two pages of a tile
 Entries = tuple[Int32, Int32]  # of the page table, a lane's share of as many tiles, by turns
 TILES_AHEAD = WARP_LANES // 2
+FEW_TILES = 2  # of an item, from which on DRAM binds more than what waits for its last keys
 
 
 @dataclass(frozen=True)
@@ -95,14 +96,22 @@ class Loader:
     def load_tiles(
         self, request: Int32, begin: Int32, end: Int32, length: Int32, count: Int32, entries: Entries
     ) -> None:
-        """In the order in which products release the memory: the keys of a tile, then the values of the one before."""
+        """In the order in which products release the memory: the keys of a tile, then the values of the one before.
+
+        In a single slot the memory of an item's first values is free before that of its second keys. They come first
+        then, unless the item is short: its second keys would come later, and they have to be there first in the end.
+        """
         tiles = end - begin
         for n in cutlass.range(tiles + 1, unroll=1):
             if n < tiles:
                 self.load_keys(self.pages(entries, n, length), begin + n, length, count + n)
-            if n > 0:
-                entries = self.look_ahead(entries, request, begin, begin + n - 1, length)
-                self.load_values(self.pages(entries, n - 1, length), begin + n - 1, length, count + n - 1)
+            has_values = n > 0
+            if cutlass.const_expr(self.layout.slots == 1):
+                has_values ^= (tiles > FEW_TILES) & (n < 2)
+            if has_values:
+                before = cutlass.max(n - 1, 0)
+                entries = self.look_ahead(entries, request, begin, begin + before, length)
+                self.load_values(self.pages(entries, before, length), begin + before, length, count + before)
 
     def wait_for_part(self, count: Int32, part: Any) -> None:
         """The products of the tile that was in the slot of tile `count` before have read it."""

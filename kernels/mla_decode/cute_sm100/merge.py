@@ -22,9 +22,7 @@ from cutlass._mlir.dialects import nvvm
 from cutlass.cutlass_dsl import select_
 
 from kernels.mla_decode.cute_sm100.epilogue import Epilogue
-from kernels.mla_decode.cute_sm100.layout import CHUNK, CTA_ROWS, CTAS, OUT_COLUMN
-
-PIECE = 8  # values that a thread sends at once: 16 bytes
+from kernels.mla_decode.cute_sm100.layout import CHUNK, CTA_ROWS, CTAS, OUT_COLUMN, PIECE
 
 
 @dataclass

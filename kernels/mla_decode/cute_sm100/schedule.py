@@ -9,10 +9,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from kernels.mla_decode.cute_sm100.layout import CTAS, FIRST_ITEM, ITEM_COLUMNS, KEYS, ROWS
-from kernels.mla_decode.split_kv.plan import COMBINE_WARPS, Piece, Prices, Schedule, make_lane, merges_of
+from kernels.mla_decode.cute_sm100.layout import (
+    COMBINE_WARPS,
+    CTAS,
+    FIRST_ITEM,
+    ITEM_COLUMNS,
+    KEYS,
+    LATENT,
+    PIECE,
+    ROWS,
+    WARP_LANES,
+)
+from kernels.mla_decode.split_kv.plan import Piece, Prices, Schedule, make_lane, merges_of
 from kernels.mla_decode.split_kv.plan import cost as plan_cost
 
 # By bytes of an element and pairs of a cluster, in units of the time that a pair takes for a tile: 1.25 and 0.57 us by
@@ -28,20 +38,21 @@ PRICES = {
     (1, 2): Prices(item=7.5, merge=2.25, partial=1.0),
     (1, 4): Prices(item=8.5, merge=2.25, partial=0.5),
 }
-PRICES_OF_LITTLE = {
-    (2, 1): Prices(item=3.0, merge=3.25, partial=2.5),
-    (2, 2): Prices(item=6.25, merge=1.75, partial=1.25),
-    (2, 4): Prices(item=7.75, merge=1.75, partial=0.75),
-    (1, 1): Prices(item=4.0, merge=4.0, partial=3.0),
-    (1, 2): Prices(item=9.5, merge=2.25, partial=1.5),
-    (1, 4): Prices(item=9.75, merge=2.25, partial=0.75),
+LITTLE_COSTS = {
+    (2, 1): {"partial": 2.5},
+    (2, 2): {"item": 6.25, "partial": 1.25},
+    (2, 4): {"item": 7.75, "partial": 0.75},
+    (1, 1): {"partial": 3.0},
+    (1, 2): {"item": 9.5, "partial": 1.5},
+    (1, 4): {"item": 9.75, "partial": 0.75},
 }
+PRICES_OF_LITTLE = {build: replace(PRICES[build], **costs) for build, costs in LITTLE_COSTS.items()}
 LITTLE = 2
 PARTIALS_OF_ROUND = 16  # of a request, which the combine kernel reads in about one latency
 ROUND = {2: 0.25, 1: 0.5}  # and what as many more take it longer, in the same units
 FED = 64  # pairs that DRAM keeps busy where all have much to do: more of them are done no sooner
 CLUSTERED_PROCESSORS = 128  # of a B200's 148: its clusters of four and of eight do not divide all of its GPCs evenly
-COMBINE_CTAS = 3  # of the combine kernel on a multiprocessor, by their registers
+COMBINE_CTAS = 4  # of the combine kernel on a multiprocessor, by their registers
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,13 @@ class PairSchedule(Schedule):
     @property
     def row_warps(self) -> int:
         return self.most_row_warps if self.merges else 0
+
+    def combine_grid(self, rows: int) -> tuple[int, int, int] | None:
+        """As `Combine` launches it: its warps have 8, 16 or 32 rows, and pieces of them."""
+        if not self.merges:
+            return None
+        of_warp = min(LATENT // PIECE // self.row_warps, WARP_LANES)
+        return -(-rows // of_warp) * of_warp * self.row_warps // COMBINE_WARPS, len(self.merges), 1
 
     @property
     def pairs(self) -> list[list[int]]:

@@ -51,11 +51,10 @@ class Softmax(Merge):
             limit = length - cutlass.max(hidden_tokens - row // heads, 0)  # keys from here on are hidden from the row
             maximum, total = Float32(NEVER), Float32(0.0)
             for tile in cutlass.range(begin, end, unroll=1):
-                turn = count + number - first_item
-                maximum, total = self.take_tile(tile, tile > begin, limit, length, count, turn, maximum, total)
+                maximum, total = self.take_tile(tile, tile > begin, limit, length, count, maximum, total)
                 count += 1
             turn = number - first_item
-            total = self.add_sums(total, count + turn)
+            total = self.add_sums(total)
             is_last = number + 1 == end_item
             if cutlass.const_expr(self.layout.pairs > 1):
                 maximum, total, factors = self.merge(maximum, total, count, turn)
@@ -77,7 +76,6 @@ class Softmax(Merge):
         limit: Int32,
         length: Int32,
         count: Int32,
-        turn: Int32,
         maximum: Float32,
         total: Float32,
     ) -> tuple[Float32, Float32]:
@@ -89,10 +87,11 @@ class Softmax(Merge):
         """
         scores = self.read_scores(count)
         self.mask(scores, 2 * tile + self.upper, limit, length)
-        top = self.row_maximum(scores, turn) * self.scale_log2 - self.layout.offset
+        top = self.row_maximum(scores) * self.scale_log2 - self.layout.offset
         new = Float32(select_(top > maximum + self.layout.slack, top, maximum))
         factor = cute.math.exp2(maximum - new, fastmath=True)
         probabilities, added = self.exponentiate(scores, new)
+        self.meet()  # all threads of the row have read the others' maxima: `exchange`. Here it hardly takes time.
         # The product of the tile before has read P's memory, and O is complete up to there.
         self.wait_for_out(count - 1)
         if has_out & cute.arch.vote_any_sync(factor != 1.0):
@@ -127,13 +126,13 @@ class Softmax(Merge):
                 if (i < first) | (i >= end):
                     scores[i] = -Float32.inf
 
-    def row_maximum(self, scores: cute.Tensor, turn: Int32) -> Float32:
+    def row_maximum(self, scores: cute.Tensor) -> Float32:
         """Over the row's keys in both pages of the tile."""
         tops = [scores[i] for i in range(4)]  # four chains: one would be a wait of as many latencies as keys
         for i in range(4, self.layout.score_columns):
             tops[i % 4] = cute.arch.fmax(tops[i % 4], scores[i])
         top = cute.arch.fmax(cute.arch.fmax(tops[0], tops[1]), cute.arch.fmax(tops[2], tops[3]))
-        for other in self.exchange(top, turn):
+        for other in self.exchange(top):
             top = cute.arch.fmax(top, other)
         return top
 
@@ -160,8 +159,8 @@ class Softmax(Merge):
         for piece in range(self.layout.score_columns // per_piece):
             cute.autovec_copy(pieces[None, piece], places[None, (first + piece) ^ (self.row % 8)])
 
-    def add_sums(self, total: Float32, turn: Int32) -> Float32:
+    def add_sums(self, total: Float32) -> Float32:
         """Over all keys of the row."""
-        for other in self.exchange(total, turn):
+        for other in self.exchange(total):
             total = total + other
         return total

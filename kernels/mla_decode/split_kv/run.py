@@ -31,11 +31,13 @@ def arguments(
     item_columns: int,
     workers: list[Any] | None = None,
     partial_dtype: str = "float32",
+    partial_rows: int | None = None,
 ) -> tuple[Any, ...]:
     """What the exported functions take before the stream, in the order of their kernels' `__call__`.
 
-    The workspace for partial results, whose outputs are of torch's `partial_dtype`, is allocated here. `item_columns`
-    is the width of the table of work items, `workers` the table of what each worker has to do (None: the offsets).
+    The workspace for partial results, whose outputs are of torch's `partial_dtype` and may have more rows
+    (`partial_rows`), is allocated here. `item_columns` is the width of the table of work items, `workers` the table of
+    what each worker has to do (None: the offsets).
     """
     import torch
 
@@ -59,7 +61,7 @@ def arguments(
         integers(schedule.items or [[0] * item_columns] * (len(schedule.offsets) - 1)),
         integers(schedule.offsets if workers is None else workers),
         integers(schedule.merges or [[0, 0, 0, 0]]),
-        workspace(partial_dtype, partials, rows, w.latent),
+        workspace(partial_dtype, partials, partial_rows or rows, w.latent),
         workspace("float32", partials, rows),
         inputs.softmax_scale * math.log2(math.e),
         w.heads,
