@@ -6,7 +6,9 @@ from collections import Counter
 
 import pytest
 
+from builds import build
 from cutesnake.places import ROOT
+from kernels.mla_decode import cute_sm100
 
 sys.path.insert(0, str(ROOT / "benchmarks/mla_cute_sm100"))
 
@@ -37,6 +39,25 @@ def test_what_was_run_is_not_run_again_and_is_told_in_a_line(tmp_path) -> None:
     assert told["combinations"] == [
         {"combo": list(one), "schedules": sorted(map(listed.SCHEDULES.index, orders)), "faults": ["late 0: race"]}
     ]
+
+
+@pytest.mark.slow
+def test_several_processes_run_what_is_left_and_stop_in_time(tmp_path, monkeypatch):
+    """Of a list of two combinations; and none of them where there is no time."""
+    one, other = (listed.Combination(1, 1, 1, 1, dtype) for dtype in ("fp16", "fp8"))
+    monkeypatch.setattr(listed, "combinations", lambda: iter([(one, listed.SCHEDULES), (other, listed.SCHEDULES)]))
+    out, builds = tmp_path / "out.jsonl", tmp_path / "builds"
+    builds.mkdir()
+    for found in (one, other):
+        variant = cute_sm100.variants(found.workload, "sm_100a")[0]
+        (builds / variant.id).symlink_to(build("mla_decode", "cute_sm100", "sm_100a", variant))
+    assert listed.run(builds, out, 0, 2, False) == 0 and not out.exists()
+    done = [{"combo": one, "schedules": listed.SCHEDULES[3:], "faults": []}]
+    done += [{"combo": other, "schedules": listed.SCHEDULES[:-2], "faults": []}]
+    out.write_text("".join(json.dumps(line) + "\n" for line in done))
+    assert listed.run(builds, out, 600, 2, True) == 0
+    assert {found: len(ran) for found, (ran, _) in listed.read([out]).items()} == dict.fromkeys((one, other), 27)
+    assert len(out.read_text().splitlines()) > 3, "no line but those that were there"
 
 
 @pytest.mark.parametrize("name", ["combinations.json", "combinations_v11.json"])

@@ -1,7 +1,7 @@
 """Every combination of sizes that `cute_sm100` is to be right in, under every schedule, in the simulator.
 
-    python benchmarks/mla_cute_sm100/combinations.py BUILDS OUT.jsonl [seconds] [processes]
-    python benchmarks/mla_cute_sm100/combinations.py --summary OUT.jsonl [more.jsonl …] > combinations.json
+    python benchmarks/mla_cute_sm100/combinations.py run BUILDS OUT.jsonl [--seconds S] [--processes N] [--from-the-end]
+    python benchmarks/mla_cute_sm100/combinations.py summary OUT.jsonl [more.jsonl …] > combinations.json
 
 405 combinations: kv 1, 63, 64, 65, 127, 257, 1,024 and 4,096; batch 1, 2 and 7; 1, 16 and 128 heads; 1 and 4 query
 tokens (4 only where there are as many keys); bf16, fp16 and fp8. Each is paged with pages shuffled, in the variant that
@@ -12,13 +12,16 @@ launches in all, some four hours of one processor.
 First comes a sample that a time limit does not spoil: of each combination two schedules, then those that its neighbours
 lack which have the same plan; then kv 4,096 once; then what is left, small sizes first, and of the long ones a few
 schedules of each by turns. OUT gets a line of JSON for every handful of launches, and what stands there is not run
-again; a launch that was begun in time is brought to its end. A process takes one processor and 2 GB or less. BUILDS is
-a folder like results/compile/mla_decode/cute_sm100/sm_100a that has all variants. Exits with 1 if anything is wrong.
+again; a launch that was begun in time is brought to its end. A process takes one processor and 2 GB or less. Of two
+machines one can begin at the end, with what is long. BUILDS is a folder like
+results/compile/mla_decode/cute_sm100/sm_100a that has all variants. Exits with 1 if anything is wrong.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
 import multiprocessing
 import random
 import sys
@@ -132,10 +135,12 @@ def read(paths: Iterable[Path]) -> dict[Combination, tuple[set[Order], list[str]
     return found
 
 
-def run(builds: Path, out: Path, seconds: float, processes: int) -> int:
+def run(builds: Path, out: Path, seconds: float, processes: int, from_the_end: bool) -> int:
     """Lines of OUT for what it lacks, by so many processes; returns how many things are wrong."""
     end, wrong = time.time() + seconds, 0
-    tasks = to_run({one: set(ran) for one, (ran, _) in read([out]).items()})
+    tasks = list(to_run({one: set(ran) for one, (ran, _) in read([out]).items()}))
+    if from_the_end:
+        tasks.reverse()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         for done in as_completed([pool.submit(launch, builds, one, orders, end) for one, orders in tasks]):
@@ -176,10 +181,22 @@ def summary(paths: Iterable[Path]) -> str:
     return f'{{"schedules": {names},\n "combinations": [\n' + ",\n".join(rows) + "\n]}"
 
 
+def main() -> int:
+    parser = argparse.ArgumentParser(description="cute_sm100 in the simulator, over its list of combinations.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    runs = commands.add_parser("run")
+    runs.add_argument("builds", type=Path)
+    runs.add_argument("out", type=Path)
+    runs.add_argument("--seconds", type=float, default=math.inf)
+    runs.add_argument("--processes", type=int, default=1)
+    runs.add_argument("--from-the-end", action="store_true")
+    commands.add_parser("summary").add_argument("outs", type=Path, nargs="+")
+    given = parser.parse_args()
+    if given.command == "summary":
+        print(summary(given.outs))
+        return 0
+    return bool(run(given.builds, given.out, given.seconds, given.processes, given.from_the_end))
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "--summary":
-        print(summary(map(Path, sys.argv[2:])))
-    else:
-        limit = float(sys.argv[3]) if len(sys.argv) > 3 else float("inf")
-        processes = int(sys.argv[4]) if len(sys.argv) > 4 else 1
-        sys.exit(bool(run(Path(sys.argv[1]), Path(sys.argv[2]), limit, processes)))
+    sys.exit(main())
