@@ -191,6 +191,8 @@ def dtype_of(built: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "target"), [*((name, "sm_100a") for name in ALL + PAIRS), (EIGHT[0], "sm_103a")])
 def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(name, target):
+    from ptxsim.timing.sass import code_of
+
     built = make(name, target)
     made = json.loads((built / "build.json").read_text())
     assert made["status"] == "ok", made["reason"]
@@ -202,7 +204,13 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     split = next(symbol for symbol in made["symbols"] if "split_kernel" in symbol)
     assert made["launch"][split]["block"] == [sizes.threads, 1, 1]
     assert made["launch"][split]["cluster"] == [layout.CTAS * pairs, 1, 1]
-    assert sizes.shared_bytes <= made["launch"][split]["dynamic_shared_bytes"] <= 232_448
+    shared = made["launch"][split]["dynamic_shared_bytes"]
+    assert sizes.shared_bytes <= shared <= 232_448
+    if pairs == 1 and params["groups"] == 2:  # a CTA of the combine kernel fits beside
+        registers = {symbol: code_of(symbol, built / "kernel.cubin").registers for symbol in made["symbols"]}
+        threads = {symbol: made["launch"][symbol]["block"][0] for symbol in made["symbols"]}
+        assert sum(threads[symbol] * -(-registers[symbol] // 8) * 8 for symbol in threads) <= 65_536
+        assert shared + 2 * 1024 + 128 <= 228 * 1024, "1 KB of each CTA is the system's"
 
     assert "BRA.U.ANY" not in sass, "a product or copy stands in a loop over the lanes: its operands were not uniform"
     opcodes = re.findall(r"\b(UTC[A-Z]*MMA[.\w]*|UTMALDG[.\w]*|UTMASTG[.\w]*|UTCBAR[.\w]*)", sass)

@@ -333,6 +333,11 @@ def test_a_mutant_still_has_its_place_in_the_source(name):
     assert old in text and text.replace(old, new) != text
 
 
+def test_the_kernels_document_says_how_many_bugs_are_planted():
+    told = " ".join((ROOT / "kernels/mla_decode/README.md").read_text().split())
+    assert f"plants {len(EVERY)} bugs in the source" in told
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "variant"),
