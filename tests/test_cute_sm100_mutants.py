@@ -298,15 +298,15 @@ def tried(file: str, variant: str = "") -> list[tuple[tuple[int, ...], int]]:
     """Lengths of a batch's requests, and multiprocessors, with which a build with an edit of this file is run.
 
     Requests of one tile follow each other in a pair, so that nothing but its own mbarrier keeps Q. For what loads, one
-    pair has a request of more tiles than it looks up pages of at once. Where partial results are merged, there are 36
-    of them, more than are loaded at once and than a warp has lanes. Where pairs share requests, one cluster has items
+    pair has a request of more tiles than it looks up pages of at once. Where partial results are stored or merged,
+    there are 36 of them, more than are loaded at once. Where pairs share requests, one cluster has items
     after each other.
     """
     if variant == PAIRS:
         return [(OF_CLUSTER, 8)]
     if file == "combine.py":
         return [(LONGER, PROCESSORS)]
-    return [(LENGTHS, 4), *[(LONG, 2)] * (file == "load.py")]
+    return [(LENGTHS, 4), *[(LONG, 2)] * (file == "load.py"), *[(LONGER, PROCESSORS)] * (file == "epilogue.py")]
 
 
 def caught(folder: Path, file: str, variant: str = "") -> str | None:
