@@ -95,7 +95,7 @@ def make_schedule(
     """
     row_blocks = -(-rows // ROWS)
     tiles = [max(1, -(-length // KEYS)) for length in lengths]
-    lane, _, _ = _make_lane(tiles, row_blocks, processors, element_bytes, pairs)
+    lane, _ = _make_lane(tiles, row_blocks, processors, element_bytes, pairs)
     items, offsets = [], [0]
     for pieces in lane:
         for row_block, pair in itertools.product(range(row_blocks), range(pairs)):
@@ -113,30 +113,35 @@ def cost(lengths: Sequence[int], rows: int, processors: int, element_bytes: int,
     """What the schedule costs, in the time that a pair takes for a tile: of two builds the one with the cheaper
     schedule is the faster one."""
     tiles = [max(1, -(-length // KEYS)) for length in lengths]
-    lane, workers, prices = _make_lane(tiles, -(-rows // ROWS), processors, element_bytes, pairs)
-    busiest = max(sum(piece.end - piece.begin for piece in pieces) for pieces in lane)
-    late = 0.0 if _is_little(tiles, workers, pairs) else max(sum(tiles) / FED - busiest, 0.0)
-    most = max((count for _, _, count, _ in merges_of(lane)), default=1)
-    return plan_cost(lane, workers, prices) + late + ROUND[element_bytes] * ((most - 1) // PARTIALS_OF_ROUND)
+    return _make_lane(tiles, -(-rows // ROWS), processors, element_bytes, pairs)[1]
 
 
 def _make_lane(
     tiles: Sequence[int], row_blocks: int, processors: int, element_bytes: int, pairs: int
-) -> tuple[tuple[tuple[Piece, ...], ...], int, Prices]:
-    """The lane of a row block, in units of as many tiles as a cluster has pairs; its workers and their prices."""
+) -> tuple[tuple[tuple[Piece, ...], ...], float]:
+    """The lane of a row block, in units of as many tiles as a cluster has pairs, and what it costs.
+
+    Where all have much to do, as many workers as DRAM feeds may do with fewer pieces what all of them do no sooner.
+    """
     if pairs > 1:
         processors = min(processors, CLUSTERED_PROCESSORS)
-    workers = max(1, processors // (CTAS * pairs * row_blocks))
-    prices = (PRICES_OF_LITTLE if _is_little(tiles, workers, pairs) else PRICES)[element_bytes, pairs]
-    return make_lane(_units(tiles, pairs), workers, prices), workers, prices
+    workers, units = max(1, processors // (CTAS * pairs * row_blocks)), _units(tiles, pairs)
+    little = sum(units) <= LITTLE * workers
+    prices = (PRICES_OF_LITTLE if little else PRICES)[element_bytes, pairs]
+    fed = min(workers, FED // pairs) if row_blocks == 1 and not little else workers
+    found = []
+    for count in dict.fromkeys((workers, fed)):
+        lane = make_lane(units, count, prices, leftovers=True)
+        busiest = max(sum(piece.end - piece.begin for piece in pieces) for pieces in lane)
+        late = 0.0 if little else max(sum(tiles) / FED - busiest, 0.0)
+        most = max((partials for _, _, partials, _ in merges_of(lane)), default=1)
+        rounds = ROUND[element_bytes] * ((most - 1) // PARTIALS_OF_ROUND)
+        found.append((lane, plan_cost(lane, count, prices) + late + rounds))
+    return min(found, key=lambda one: one[1])
 
 
 def _units(tiles: Sequence[int], pairs: int) -> list[int]:
     return [-(-count // pairs) for count in tiles]
-
-
-def _is_little(tiles: Sequence[int], workers: int, pairs: int) -> bool:
-    return sum(_units(tiles, pairs)) <= LITTLE * workers
 
 
 def _share(piece: Piece, tiles: int, pair: int, pairs: int) -> tuple[int, int]:
