@@ -356,6 +356,7 @@ LONGEST = [
     "the last tiles' pages are those of the first",
     "page numbers are replaced a turn too early",
     "the CTA goes before the last products have released its memory",
+    "partial results have both halves of the columns in one place",
 ]
 LEFT_TO_HAND = [*list(MUTANTS_OF_PAIRS)[IN_CI:], *LONGEST]
 
