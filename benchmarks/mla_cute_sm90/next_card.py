@@ -38,6 +38,7 @@ import groups  # noqa: E402
 from cutesnake.contract import Variant  # noqa: E402
 from cutesnake.load.build import LoadedBuild  # noqa: E402
 from kernels.mla_decode import cute_sm90  # noqa: E402
+from kernels.mla_decode.cute_sm90 import choice  # noqa: E402
 from kernels.mla_decode.cute_sm90.layout import FILLED, TRUSTED  # noqa: E402
 from kernels.mla_decode.operator import Workload, make_inputs, make_outputs  # noqa: E402
 
@@ -148,7 +149,7 @@ def measure_plan(root: Path) -> Iterator[dict[str, Any]]:
         for work in CHECKED:
             check_plan(root, work, f"bf16_{kind}_planned")
     for work in PLANS:
-        plain = next(one.id for one in cute_sm90.variants(work, "sm_90a") if not {"meets", "single"} & set(one.params))
+        plain = next(one.id for one in choice.variants(work) if choice.has_others(one))
         found = times(root, work, [plain, f"{plain}_planned"])
         by_host, by_card = found[plain], found[f"{plain}_planned"]
         yield {
@@ -164,7 +165,7 @@ def measure_plan(root: Path) -> Iterator[dict[str, Any]]:
 
 def measure_padding(root: Path) -> Iterator[dict[str, Any]]:
     for work in PADDED:
-        plain = next(one.id for one in cute_sm90.variants(work, "sm_90a") if not {"meets", "single"} & set(one.params))
+        plain = next(one.id for one in choice.variants(work) if choice.has_others(one))
         names = [plain, f"{plain}_{FILLED}", f"{plain}_{TRUSTED}", f"{plain}_{TRUSTED}{AGAIN}"]
         found = times(root, work, names, PADDED_TURNS, alike=True)
         trusted = found[f"{plain}_{TRUSTED}"]["warm_us"]

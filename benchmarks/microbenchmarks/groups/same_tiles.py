@@ -23,6 +23,7 @@ BOXES = (4096, 16384)
 TIMES = (4, 20)  # tiles of a launch
 APART = 1 << 19  # bytes between what two CTAs read, where each has its own
 CODE_KIB = (96, 128, 160, 192, 256, 384)
+MIDDLE = COLD_REPETITIONS // 2  # of what is sorted
 
 
 def _loads() -> str:
@@ -82,6 +83,11 @@ def _cycles(card: Card, kernel: str, shape: Shape, arguments: Arguments, flush: 
     return np.sort(np.array(found), axis=0)
 
 
+def _reading(values: np.ndarray, also: dict[str, float]) -> Reading:
+    """Of what `_cycles` gives: the median CTA's, in the median, second and last but one launch."""
+    return Reading(*(float(values[n, 0]) for n in (MIDDLE, 1, -2)), COLD_REPETITIONS, None, also)
+
+
 def _tiles(kernel: str, shape: Shape, same: bool, flush: str) -> Benchmark:
     """Cycles from tile to tile, by the slope between few and many."""
 
@@ -89,9 +95,8 @@ def _tiles(kernel: str, shape: Shape, same: bool, flush: str) -> Benchmark:
         arguments = Arguments(a=card.buffer("large", LARGE), d=0 if same else APART)
         few, many = (_cycles(card, kernel, shape, arguments, flush, times) for times in TIMES)
         values = (many - few) / (TIMES[1] - TIMES[0])
-        middle, last = COLD_REPETITIONS // 2, COLD_REPETITIONS - 2
-        also = {"cycles_of_the_slowest": float(values[middle, 1]), "cycles_of_few": float(few[middle, 0])}
-        return Reading(*(float(values[n, 0]) for n in (middle, 1, last)), COLD_REPETITIONS, None, also)
+        also = {"cycles_of_the_slowest": float(values[MIDDLE, 1]), "cycles_of_few": float(few[MIDDLE, 0])}
+        return _reading(values, also)
 
     named = {"kernel": kernel, "ctas": shape.grid, "same": same, "flush": flush}
     return Benchmark("tiles one after the other", named, "cycles per tile", measure)
@@ -101,9 +106,7 @@ def _code(size: int, ctas: int, flush: str) -> Benchmark:
     def measure(card: Card) -> Reading:
         shape = Shape(ctas, 128)
         values = _cycles(card, f"fetch{size}", shape, Arguments(c=1, d=1), flush, 1) / (size * 1024 // 16)
-        middle, last = COLD_REPETITIONS // 2, COLD_REPETITIONS - 2
-        also = {"slowest": float(values[middle, 1])}
-        return Reading(*(float(values[n, 0]) for n in (middle, 1, last)), COLD_REPETITIONS, None, also)
+        return _reading(values, {"slowest": float(values[MIDDLE, 1])})
 
     named = {"code_kib": size, "ctas": ctas, "flush": flush}
     return Benchmark("straight code once, alone", named, "cycles per instruction", measure)

@@ -71,13 +71,19 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
         found.append(met)
         costs[met.id] = few * price(met, HALVES) - MEETING_SAVES
     found.sort(key=lambda variant: costs[variant.id])
-    again = next(variant for variant in found if not {"meets", "single"} & set(variant.params))
+    again = next(variant for variant in found if has_others(variant))
     if found[0] is met:
         again = halves
     found.append(Variant(f"{again.id}_filled", {**again.params, "padding": layout.FILLED}))
     if workload.batch <= plan_layout.MOST_REQUESTS and workload.kv_length <= plan_layout.MOST_LENGTH:
         found.append(Variant(f"{again.id}_planned", {**again.params, "planned": True}))
     return tuple(found)
+
+
+def has_others(variant: Variant) -> bool:
+    """Whether a build is also made with filled padding and planned on the card: not where halves meet, nor for single
+    CTAs without a cluster."""
+    return not {"meets", "single"} & set(variant.params)
 
 
 def _pairs(lengths: Sequence[int], rows: int, size: int) -> tuple[str, ...]:

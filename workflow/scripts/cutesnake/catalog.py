@@ -107,7 +107,7 @@ def without_operator() -> list[Path]:
     """Folders of the user's that hold a kernel and have the name of no operator."""
     known = operators()
     inside = [folder for root in roots()[1:] for folder in sorted(root.iterdir()) if folder.name not in known]
-    return [folder for folder in inside if any(map(_sets_dsl, [*folder.glob("*.py"), *folder.glob("*/__init__.py")]))]
+    return [folder for folder in inside if any(map(_sets_dsl, _modules_in(folder).values()))]
 
 
 def sweep_file(operator: str) -> Path:
@@ -135,9 +135,12 @@ def kernel_file(operator: str, kernel: str) -> Path | None:
 def _modules(operator: str) -> Iterator[tuple[str, Path]]:
     """Names and files of what may be a kernel, in the order in which they are looked for."""
     for folder in folders(operator):
-        modules = {path.stem: path for path in sorted(folder.glob("*.py"))}
-        modules |= {path.parent.name: path for path in sorted(folder.glob("*/__init__.py"))}
-        yield from modules.items()
+        yield from _modules_in(folder).items()
+
+
+def _modules_in(folder: Path) -> dict[str, Path]:
+    modules = {path.stem: path for path in sorted(folder.glob("*.py"))}
+    return modules | {path.parent.name: path for path in sorted(folder.glob("*/__init__.py"))}
 
 
 def _sets_dsl(path: Path) -> bool:
