@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -84,6 +85,18 @@ def test_how_a_job_ended_is_told_and_the_next_one_runs(served, tmp_path) -> None
     assert run("crash") == -signal.SIGSEGV
     assert run("leave", code=3) == 3
     assert run("complain") == 1
+    assert run("tell", path=str(tmp_path / "told")) == 0
+
+
+def test_a_job_that_ends_before_its_client_goes_on_is_done_all_the_same(served, tmp_path, monkeypatch) -> None:
+    send = socket.send_fds
+
+    def send_and_sleep(*arguments):
+        sent = send(*arguments)
+        time.sleep(1.0)  # by then the job has ended, and the server has answered and closed the connection
+        return sent
+
+    monkeypatch.setattr(socket, "send_fds", send_and_sleep)
     assert run("tell", path=str(tmp_path / "told")) == 0
 
 

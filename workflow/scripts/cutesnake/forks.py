@@ -115,7 +115,8 @@ def run(
                 raise NotServedError
             line = json.dumps(request).encode() + b"\n"
             sent = socket.send_fds(connection, [line], list(streams))
-            connection.sendall(line[sent:])
+            if rest := line[sent:]:  # to send nothing fails, too, where the job has ended and the server has hung up
+                connection.sendall(rest)
             connection.settimeout(limit_s)
             try:
                 answer = _line(connection)
