@@ -131,7 +131,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     else:
         schedule = schedules.make_schedule(lengths, *card, on_card=planned)
     lanes, _ = schedules.lanes_and_workers(*card)
-    in_step = all(len(pieces) == 1 for pieces in schedule.lane)
+    in_step = schedules.goes_in_step(schedule.lane)
     if planned:
         schedule = schedules.pad(schedule, workload.batch, *card)
     cache_bytes = sum(lengths) * layout.WIDTH * 2

@@ -445,16 +445,10 @@ class MlaDecodeSm90:
                 phase0, phase1 = self.load_ahead(*pages, phase0, phase1, lane, half, *loads)
             else:
                 for index in cutlass.range(begin, end, 2, unroll=1):
-                    missing = cutlass.max(PAGE * (index + 1) - length, 0)
-                    self.load_half(0, 0, page0, missing, phase0, lane, half, *loads)
-                    self.load_half(0, 1, page0, missing, phase0, lane, half, *loads)
-                    phase0 ^= 1
+                    phase0 = self.load_page(0, page0, PAGE * (index + 1) - length, phase0, lane, half, *loads)
                     page0 = page_table[request, cutlass.min(index + 2, end - 1)]
                     if index + 1 < end:
-                        missing = cutlass.max(PAGE * (index + 2) - length, 0)
-                        self.load_half(1, 1, page1, missing, phase1, lane, half, *loads)
-                        self.load_half(1, 0, page1, missing, phase1, lane, half, *loads)
-                        phase1 ^= 1
+                        phase1 = self.load_page(1, page1, PAGE * (index + 2) - length, phase1, lane, half, *loads)
                         page1 = page_table[request, cutlass.min(index + 3, end - 1)]
         if const_expr(self.cluster > 1):
             # The peer's consumers arrive here for every page, the last one too. This warp waits for that, and keeps the
@@ -484,16 +478,10 @@ class MlaDecodeSm90:
                 following = page_table[request, cutlass.min(window + layout.WINDOW + lane, end - 1)]
             page0, page1, next0, next1 = (cute.arch.shuffle_sync(numbers, index - window + n) for n in range(4))
             early = asking & (index - begin >= layout.ASKED_FROM)
-            missing = cutlass.max(PAGE * (index + 1) - length, 0)
-            self.load_half(0, 0, page0, missing, phase0, lane, half, *loads)
-            self.load_half(0, 1, page0, missing, phase0, lane, half, *loads)
-            phase0 ^= 1
+            phase0 = self.load_page(0, page0, PAGE * (index + 1) - length, phase0, lane, half, *loads)
             self.ask(kv, next0, first_key, early & (index + 2 < end), lane)
             if index + 1 < end:
-                missing = cutlass.max(PAGE * (index + 2) - length, 0)
-                self.load_half(1, 1, page1, missing, phase1, lane, half, *loads)
-                self.load_half(1, 0, page1, missing, phase1, lane, half, *loads)
-                phase1 ^= 1
+                phase1 = self.load_page(1, page1, PAGE * (index + 2) - length, phase1, lane, half, *loads)
                 self.ask(kv, next1, first_key, early & (index + 3 < end), lane)
         return phase0, phase1
 
@@ -501,6 +489,13 @@ class MlaDecodeSm90:
     def ask(self, kv, page, first_key, wanted, lane):
         if wanted & (lane == 0):
             prefetch_l2(kv[page, first_key, None].iterator, layout.TILES * layout.TILE_BYTES // 2)
+
+    def load_page(self, slot, page, missing, phase, lane, half, *loads) -> Int32:
+        """A page into `slot`, first the half that is free first; `missing` keys, or fewer than none, of it are not the
+        request's. Returns the phase of the slot's next page."""
+        for slot_half in (slot, 1 - slot):
+            self.load_half(slot, slot_half, page, cutlass.max(missing, 0), phase, lane, half, *loads)
+        return phase ^ 1
 
     @cute.jit
     def load_half(

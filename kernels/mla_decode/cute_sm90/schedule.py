@@ -157,6 +157,10 @@ def splits(
 def in_step(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1) -> bool:
     """Whether each worker has one item, so that all of them begin at about the same time."""
     lane, _ = _make_lane(lengths, rows, processors, cluster, False, True)
+    return goes_in_step(lane)
+
+
+def goes_in_step(lane: Sequence[Sequence[Piece]]) -> bool:
     return all(len(pieces) <= 1 for pieces in lane)
 
 
