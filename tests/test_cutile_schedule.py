@@ -43,11 +43,12 @@ def estimate_us(lengths: Sequence[int], plan: Plan) -> float:
     return planning.Estimate(planning.Problem(tuple(lengths), 128, 512, 64), plan, 132).us
 
 
+@pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize("chunk", [1, 3, 64, 10_000])
 @pytest.mark.parametrize("lengths", LENGTHS)
-def test_items_cover_every_tile_of_every_request_once(lengths, chunk, direct) -> None:
-    schedule = make_schedule(lengths, 64, chunk, direct)
+def test_items_cover_every_tile_of_every_request_once(lengths, chunk, direct, even) -> None:
+    schedule = make_schedule(lengths, 64, chunk, direct, even)
     ranges: dict[int, list[tuple[int, int]]] = {request: [] for request in range(len(lengths))}
     for item in items_of(schedule):
         assert item.length == lengths[item.request] and item.end - item.begin <= chunk
@@ -55,8 +56,12 @@ def test_items_cover_every_tile_of_every_request_once(lengths, chunk, direct) ->
     for request, found in ranges.items():
         edges = [0, *(end for _, end in sorted(found))]
         assert [begin for begin, _ in sorted(found)] == edges[:-1] and edges[-1] == -(-lengths[request] // 64)
-        lengths_of_pieces = [end - begin for begin, end in found]
-        assert max(lengths_of_pieces) - min(lengths_of_pieces) <= 1
+        lengths_of_pieces = [end - begin for begin, end in sorted(found)]
+        if even:
+            assert max(lengths_of_pieces) - min(lengths_of_pieces) <= 1
+        else:
+            assert all(length == chunk for length in lengths_of_pieces[:-1])
+            assert lengths_of_pieces[-1] > 0 or lengths[request] == 0
 
 
 @pytest.mark.parametrize("direct", [True, False])
@@ -80,12 +85,13 @@ def test_the_longest_items_start_first() -> None:
         assert sizes(items) == sorted(sizes(items), reverse=True) and len(items) > 10
 
 
+@pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize("chunk", [1, 4, 33, 1000])
-def test_a_plan_is_judged_by_the_items_that_are_made(chunk, direct) -> None:
-    lengths = log_uniform(40, 16_384)
-    schedule = make_schedule(lengths, 64, chunk, direct)
-    estimate = planning.Estimate(planning.Problem(lengths, 128, 512, 64), Plan(WIDE, chunk, direct), 132)
+def test_a_plan_is_judged_by_the_items_that_are_made(chunk, direct, even) -> None:
+    lengths = (*log_uniform(40, 16_384), 0)
+    schedule = make_schedule(lengths, 64, chunk, direct, even)
+    estimate = planning.Estimate(planning.Problem(lengths, 128, 512, 64), Plan(WIDE, chunk, direct, even), 132)
     assert sorted(estimate._pieces.elements()) == sorted(sizes(schedule.pieces))
     assert sorted(estimate._whole.elements()) == sorted(sizes(schedule.whole))
     assert estimate.items == len(items_of(schedule))
@@ -137,6 +143,16 @@ def test_a_long_request_fills_the_device_and_many_are_not_split() -> None:
     assert choose([1024]) == Plan(NARROW, 1, direct=False)
     assert choose([4096] * 128) == Plan(WIDE, 64, direct=False)
     assert not make_schedule([64], 64, choose([64]).chunk).merges
+
+
+def test_a_ragged_batch_may_have_pieces_of_one_length_and_the_rest_of_each_request() -> None:
+    """Its longest piece ends first of all, so short ones after it fill what is left of the device."""
+    lengths = mla.request_lengths(mla.Workload(48, 16_384, lengths="ragged"))
+    plan = choose(lengths)
+    assert not plan.even
+    problem = planning.Problem(lengths, 128, 512, 64)
+    even = [plan for plan in planning.candidates(problem, WIDE, NARROW, 132) if plan.even]
+    assert estimate_us(lengths, plan) <= 0.96 * min(estimate_us(lengths, plan) for plan in even)
 
 
 def test_uniform_requests_are_split_alike() -> None:
@@ -251,6 +267,7 @@ PLANS = [
     None,
     Plan(WIDE, 10_000),
     Plan(WIDE, 2),
+    Plan(WIDE, 2, even=False),
     Plan(WIDE, 2, direct=False),
     Plan(NARROW, 3, direct=False),
     Plan(NARROW, 10_000),

@@ -42,12 +42,14 @@ class Plan:
     """How to cut the requests: into items of at most `chunk` KV tiles of this tiling.
 
     Where some requests are split, the others store their result themselves if `direct`, in a launch of their own, and
-    else leave a partial result to the combine: one launch fewer, for more partial results. See `make_schedule`.
+    else leave a partial result to the combine: one launch fewer, for more partial results. The pieces of a request are
+    about equal if `even`; else all but its last have `chunk` tiles. See `make_schedule`.
     """
 
     tiling: Tiling
     chunk: int
     direct: bool = True
+    even: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class Estimate:
     @cached_property
     def _pieces(self) -> Counter[int]:
         """How many pieces there are of each size in tiles."""
-        return piece_sizes(self._merges, self.plan.chunk)
+        return piece_sizes(self._merges, self.plan.chunk, self.plan.even)
 
     @cached_property
     def _whole(self) -> Counter[int]:
@@ -159,6 +161,7 @@ def candidates(problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors: 
         for chunk in chunk_sizes(max(tiles), most):
             if sum(piece_count(size, chunk) * count for size, count in tiles.items()) > MOST_ITEMS:
                 break
-            yield Plan(tiling, chunk, direct=False)
-            if tiling == wide and min(tiles) <= chunk < max(tiles):  # some are split, some are not
-                yield Plan(tiling, chunk, direct=True)
+            for even in (True, False) if len(tiles) > 1 and chunk < max(tiles) else (True,):
+                yield Plan(tiling, chunk, direct=False, even=even)
+                if tiling == wide and min(tiles) <= chunk < max(tiles):  # some are split, some are not
+                    yield Plan(tiling, chunk, direct=True, even=even)

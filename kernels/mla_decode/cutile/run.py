@@ -29,7 +29,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs, pla
     if plan is None:
         tilings = Tiling.of(build.params, "wide"), Tiling.of(build.params, "narrow")
         plan = choose_plan(Problem(lengths, rows, latent, rope), *tilings, multiprocessors())
-    schedule = make_schedule(lengths, plan.tiling.keys, plan.chunk, plan.direct)
+    schedule = make_schedule(lengths, plan.tiling.keys, plan.chunk, plan.direct, plan.even)
     narrow = plan.tiling != Tiling.of(build.params, "wide")
     if narrow and schedule.merges and schedule.whole:
         raise ValueError("whole requests beside pieces of others are for the wide tiling: give a plan without `direct`")

@@ -55,12 +55,12 @@ class Schedule:
     merges: tuple[Merge, ...]
 
 
-def make_schedule(lengths: Sequence[int], keys: int, chunk: int, direct: bool = True) -> Schedule:
+def make_schedule(lengths: Sequence[int], keys: int, chunk: int, direct: bool = True, even: bool = True) -> Schedule:
     """Cut requests of these kv lengths (tokens) into pieces of at most `chunk` KV tiles of `keys` tokens each.
 
-    The pieces of a request differ by one tile at most. A request without keys is an item too: somebody has to write
-    its zeros. Where some requests are split, the others write the output themselves if `direct`, and else a partial
-    result like a piece. Where none is split, all write the output.
+    If `even` the pieces of a request differ by one tile at most; else all but the last have `chunk` tiles. A request
+    without keys is an item too: somebody has to write its zeros. Where some requests are split, the others write the
+    output themselves if `direct`, and else a partial result like a piece. Where none is split, all write the output.
     """
     direct = direct or max(lengths) <= chunk * keys
     pieces: list[Item] = []
@@ -73,7 +73,7 @@ def make_schedule(lengths: Sequence[int], keys: int, chunk: int, direct: bool = 
             whole.append(Item(request, length, 0, tiles))
             continue
         merges.append(Merge(request, len(pieces), count))
-        edges = [tiles * piece // count for piece in range(count + 1)]
+        edges = [tiles * piece // count if even else min(tiles, piece * chunk) for piece in range(count + 1)]
         ranges = enumerate(itertools.pairwise(edges), len(pieces))
         pieces += [Item(request, length, begin, end, index) for index, (begin, end) in ranges]
     return Schedule(_longest_first(pieces), _longest_first(whole), tuple(merges))
@@ -88,11 +88,15 @@ def piece_count(tiles: int, chunk: int) -> int:
     return max(1, -(-tiles // chunk))
 
 
-def piece_sizes(requests: Mapping[int, int], chunk: int) -> Counter[int]:
+def piece_sizes(requests: Mapping[int, int], chunk: int, even: bool = True) -> Counter[int]:
     """How many pieces of each size in tiles `make_schedule` makes of requests given as tiles -> number of requests."""
     sizes: Counter[int] = Counter()
     for tiles, count in requests.items():
         pieces = piece_count(tiles, chunk)
+        if not even:
+            sizes[chunk] += count * (pieces - 1)
+            sizes[tiles - chunk * (pieces - 1)] += count
+            continue
         small, larger = divmod(tiles, pieces)
         sizes[small] += count * (pieces - larger)
         if larger:
