@@ -146,13 +146,13 @@ def test_a_long_request_fills_the_device_and_many_are_not_split() -> None:
 
 
 def test_a_ragged_batch_may_have_pieces_of_one_length_and_the_rest_of_each_request() -> None:
-    """Its longest piece ends first of all, so short ones after it fill what is left of the device."""
+    """The device is then shared more evenly: what remains of a request fills it where full pieces have ended."""
     lengths = mla.request_lengths(mla.Workload(48, 16_384, lengths="ragged"))
     plan = choose(lengths)
     assert not plan.even
     problem = planning.Problem(lengths, 128, 512, 64)
     even = [plan for plan in planning.candidates(problem, WIDE, NARROW, 132) if plan.even]
-    assert estimate_us(lengths, plan) <= 0.96 * min(estimate_us(lengths, plan) for plan in even)
+    assert estimate_us(lengths, plan) <= 0.99 * min(estimate_us(lengths, plan) for plan in even)
 
 
 def test_uniform_requests_are_split_alike() -> None:

@@ -17,6 +17,7 @@ from kernels.mla_decode.cutile.schedule import chunk_sizes, makespan, piece_coun
 TILE_US, TILE_PRODUCT_US = 0.385, 0.341e-6  # a KV tile: barriers and latencies, and per multiplication
 BLOCK_US, BLOCK_BYTE_US = 3.0, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and results
 REST_BLOCK_US = 2.0  # a block more, of whole requests that are launched beside pieces of others
+REMAINDER_US = 3.0  # pieces of one length and what remains, beyond what they should cost: README.md says why
 COMBINE_US, COMBINE_SPLIT_US, COMBINE_BYTE_US = 2.5, 0.1, 0.4e-6  # the last launch; per piece or per byte, the larger
 
 
@@ -135,7 +136,8 @@ class Estimate:
             return 0.0
         most = piece_count(max(self._merges), self.plan.chunk)
         partial_bytes = 4 * self._pieces.total() * self.problem.rows * self.problem.latent
-        return COMBINE_US + max(COMBINE_SPLIT_US * most, COMBINE_BYTE_US * partial_bytes)
+        more = 0.0 if self.plan.even else REMAINDER_US
+        return COMBINE_US + max(COMBINE_SPLIT_US * most, COMBINE_BYTE_US * partial_bytes) + more
 
 
 def choose_plan(problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors: int) -> Plan:
