@@ -17,7 +17,7 @@ from kernels.mla_decode.cutile import run
 from kernels.mla_decode.cutile.plan import Plan, Tiling
 from kernels.mla_decode.cutile.schedule import Item, Schedule, chunk_sizes, make_schedule, makespan
 
-WIDE, NARROW = Tiling(128, 64, 2), Tiling(64, 64, 4)
+WIDE, NARROW, UNDIVIDED = Tiling(128, 64, 2), Tiling(64, 64, 4), Tiling(64, 64, 1)
 LENGTHS = ((1,), (0,), (0, 0, 0), (1, 0, 64, 65, 4096, 127), (4096,) * 7, (300, 20_000, 5), (1,) * 300)
 
 
@@ -249,6 +249,7 @@ class PlayedBuild:
         for suffix, tiling in (("", WIDE), ("_narrow", NARROW)):
             self._functions[f"whole{suffix}"] = play_attention(tiling, whole=True)
             self._functions[f"kernel{suffix}"] = play_attention(tiling, whole=False)
+        self._functions["undivided"] = play_attention(UNDIVIDED, whole=True)
         self._functions |= {"first": play_attention(WIDE, whole=False), "rest": play_attention(WIDE, whole=True)}
 
     def cubin_function(self, stem: str, symbol: str):
@@ -271,6 +272,7 @@ PLANS = [
     Plan(WIDE, 2, direct=False),
     Plan(NARROW, 3, direct=False),
     Plan(NARROW, 10_000),
+    Plan(UNDIVIDED, 10_000),
 ]
 
 
@@ -297,6 +299,24 @@ def test_lengths_that_the_page_table_has_no_room_for_are_refused(build) -> None:
         inputs.kv_lengths[1] = length
         with pytest.raises(ValueError, match=f"request 1 has kv length {length}; its page table holds 0 to 128"):
             run.bind(build, workload, inputs, outputs)
+
+
+def test_the_undivided_tiling_refuses_pieces_of_requests(build) -> None:
+    workload = mla.Workload(2, 700)
+    inputs, outputs = mla.make_inputs(workload, 0), mla.make_outputs(workload)
+    with pytest.raises(ValueError, match="a plan that splits none"):
+        run.bind(build, workload, inputs, outputs, Plan(UNDIVIDED, 2))
+
+
+def test_blocks_have_the_whole_latent_width_where_many_requests_are_whole_and_where_heads_are_few() -> None:
+    def chosen(lengths: Sequence[int], rows: int = 128) -> Plan:
+        return planning.choose_plan(planning.Problem(tuple(lengths), rows, 512, 64), WIDE, NARROW, 132, UNDIVIDED)
+
+    assert chosen([4096] * 64) == Plan(UNDIVIDED, 64, direct=False)
+    assert chosen([4096] * 128, rows=64).tiling == UNDIVIDED  # half the blocks: none has rows of no head
+    for lengths in ([1024], [4096] * 32, log_uniform(133, 16_384)):
+        assert chosen(lengths) == choose(lengths)
+    assert "undivided_rows" not in cutile.variants(mla.Workload(1, 64, "fp8"), "sm_90a")[0].params
 
 
 def test_the_narrow_tiling_refuses_whole_requests_beside_pieces(build) -> None:

@@ -1,7 +1,8 @@
 """`mla_decode` in cuTile, ours: paged cache, any batch and kv length from one build, split-KV with its own combine.
 
-A build holds eight device functions. `kernel` computes pieces of requests (float32 partial results) and `whole`
-requests in one piece (no partial results), each in a wide and a narrow tiling; `first` and `rest` are the same two for
+A build holds eight device functions, or nine. `kernel` computes pieces of requests (float32 partial results) and
+`whole` requests in one piece (no partial results), each in a wide and a narrow tiling; `undivided` computes the latter,
+too, in blocks of few rows over the whole latent width; `first` and `rest` are the same two for
 batches that have both, the second launched while the first still runs, in the wide tiling alone. `combine` and
 `combine_many` are the weighted mean of partial results, for few and for many pieces. Which of them run is decided by
 the kv lengths when a workload is bound: see `plan.py` and `schedule.py`.
@@ -31,11 +32,13 @@ SYMBOLS = {
     "kernel_narrow": "mla_decode_split_narrow",
     "whole": "mla_decode_whole",
     "whole_narrow": "mla_decode_whole_narrow",
+    "undivided": "mla_decode_whole_undivided",
     "first": "mla_decode_split_first",
     "rest": "mla_decode_whole_rest",
     "combine": "mla_decode_combine",
     "combine_many": "mla_decode_combine_many",
 }
+TILING = ("rows", "keys", "parts", "warps")
 # A tiling: query rows x keys per tile, blocks that share the latent width, warps that compute (0: the compiler's
 # choice). A candidate is a wide tiling, a narrow one, and the latency hint of the loads; the default comes first.
 # README.md says what each was worth.
@@ -49,6 +52,9 @@ CANDIDATES = {
     "sm_103a": (((128, 64, 2, 0), (64, 64, 2, 0), 2), ((64, 64, 2, 0), (64, 64, 4, 0), 2)),
     "sm_120a": (((16, 32, 2, 0), (16, 32, 4, 0), 2), ((32, 32, 2, 8), (16, 32, 4, 0), 2)),
 }
+# Where it is faster for requests of which none is split: the tiling of `undivided`, the pieces along the latent width
+# in which it loads a KV tile, and its latency hint.
+UNDIVIDED = {"sm_90a": ((64, 64, 1, 8), 4, 3)}
 # Pieces x rows x latent columns that a block of `combine` and of `combine_many` takes at a time.
 COMBINE_TILES = {"combine": (4, 4, 256), "combine_many": (16, 1, 512)}
 
@@ -79,8 +85,9 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
             name += f"_l{workload.latent}_r{workload.rope}"
         params = {"dtype": workload.dtype, "latent": workload.latent, "rope": workload.rope, "latency": latency}
         for prefix, tiling in (("wide", wide), ("narrow", narrow)):
-            keys = (f"{prefix}_{key}" for key in ("rows", "keys", "parts", "warps"))
-            params |= dict(zip(keys, tiling, strict=True))
+            params |= dict(zip((f"{prefix}_{key}" for key in TILING), tiling, strict=True))
+        if target in UNDIVIDED and workload.latent == 512 and workload.dtype != "fp8":
+            params |= dict(zip((f"undivided_{key}" for key in TILING), UNDIVIDED[target][0], strict=True))
         found.append(Variant(name, params))
     return tuple(found)
 
@@ -108,6 +115,11 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
         functions.append(attention(f"whole{suffix}", device.whole, out))
     functions.append(attention("first", device.split_first, partial))
     functions.append(attention("rest", device.whole_rest, out))
+    if "undivided_rows" in p:
+        (rows, keys, _, warps), pieces, latency = UNDIVIDED[target]
+        hinted = device.whole_undivided.replace_hints(num_worker_warps=warps)
+        tiling = [rows, keys, p["latent"], p["rope"], pieces, latency]
+        functions.append(DeviceFunction("undivided", SYMBOLS["undivided"], hinted, inputs + out + numbers + tiling))
     for stem, (pieces, rows, columns) in COMBINE_TILES.items():
         tile = [pieces, rows, min(columns, p["latent"])]
         functions.append(DeviceFunction(stem, SYMBOLS[stem], device.combine, [*partial, merges, *out, *tile]))

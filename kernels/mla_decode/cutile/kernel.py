@@ -100,6 +100,61 @@ def attend(
 
 
 @ct.function
+def attend_undivided(
+    Q, KV, PageTable, request, begin, end, length, row_tile, scale_log2, heads, causal_tokens,
+    TILE_H, TILE_N, LATENT, ROPE, PIECES, LATENCY,
+):  # fmt: skip
+    """`attend` of few rows over the whole latent width, so that no scores are computed twice.
+
+    The KV tile is loaded in PIECES along the width, each used twice, and the result is a tuple of as many tiles. That
+    and the latency hint make the compiler keep two buffers of a tile. The mask is what the scores begin with, and the
+    sums of a row's columns are kept apart: both spare this loop waits, and would cost the one above some.
+    """
+    WIDTH = LATENT // PIECES
+    q_rope = load_tile(Q, (request, row_tile, LATENT // ROPE), TILE_H, ROPE, LATENCY)
+    q = ()
+    for i in ct.static_iter(range(PIECES)):
+        q += (load_tile(Q, (request, row_tile, i), TILE_H, WIDTH, LATENCY),)
+
+    rows = row_tile * TILE_H + ct.arange(TILE_H, dtype=ct.int32)[:, None]
+    visible = length + ct.minimum(rows // heads - (causal_tokens - 1), 0)  # (TILE_H, 1)
+    keys = ct.arange(TILE_N, dtype=ct.int32)[None, :]
+
+    row_max = ct.full((TILE_H, 1), LOWEST, ct.float32)
+    row_sum = ct.zeros((TILE_H, TILE_N), ct.float32)
+    acc = ()
+    for _ in ct.static_iter(range(PIECES)):
+        acc += (ct.zeros((TILE_H, WIDTH), ct.float32),)
+    for tile in range(begin, end):
+        first = tile * TILE_N
+        page = ct.load(PageTable, (request, first // PAGE), shape=(), allow_tma=False)
+        missing = ct.maximum(first + TILE_N - length, 0)  # the last tile ends with the request, as in `attend`
+        row = first % PAGE - missing
+
+        k_rope = load_rows(KV, page, row, LATENT // ROPE, TILE_N, ROPE, LATENCY)
+        key = ct.bitcast(keys - missing, ct.uint32)  # within the tile, (1, TILE_N)
+        seen = ct.bitcast(ct.maximum(visible - first, 0), ct.uint32)  # (TILE_H, 1)
+        scores = ct.mma(q_rope, ct.transpose(k_rope), ct.where(key < seen, 0.0, -math.inf))
+        kv = ()
+        for i in ct.static_iter(range(PIECES)):
+            piece = load_rows(KV, page, row, i, TILE_N, WIDTH, LATENCY)
+            scores = ct.mma(q[i], ct.transpose(piece), scores)
+            kv += (piece,)
+
+        new_max = ct.maximum(row_max, ct.max(scores, axis=1, keepdims=True) * scale_log2)
+        p = ct.exp2(scores * scale_log2 - new_max, flush_to_zero=True)  # (TILE_H, TILE_N)
+        alpha = ct.exp2(row_max - new_max, flush_to_zero=True)  # (TILE_H, 1)
+        row_sum = row_sum * alpha + p
+        weights = ct.astype(p, Q.dtype)
+        new_acc = ()
+        for i in ct.static_iter(range(PIECES)):
+            new_acc += (ct.mma(weights, kv[i], acc[i] * alpha),)
+        acc = new_acc
+        row_max = new_max
+    return acc, row_max, ct.sum(row_sum, axis=1, keepdims=True)
+
+
+@ct.function
 def attend_item(
     Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
 ):  # fmt: skip
@@ -128,7 +183,7 @@ def store_result(Out, Lse, plane, out, lse, TILE_H, WIDTH, PARTS):
         ct.store(Lse, (plane, row_tile), ct.reshape(lse, (1, TILE_H)))
 
 
-# The four kernels below take the items of a schedule; grid (row tiles x PARTS, items).
+# The five kernels below take the items of a schedule; grid (row tiles x PARTS, items).
 #
 # Q [batch, rows, LATENT + ROPE] with rows = query tokens x heads, KV [pages, PAGE, LATENT + ROPE], PageTable [batch,
 # pages per request] int32. Items [items, 5] int32: request, its kv length in tokens, first KV tile, the tile after the
@@ -150,6 +205,28 @@ def whole(
         Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
     )  # fmt: skip
     store_result(Out, Lse, request, out, natural(lse), TILE_H, LATENT // PARTS, PARTS)
+
+
+@ct.kernel
+def whole_undivided(
+    Q, KV, PageTable, Items, Out, Lse, scale_log2: float, heads: int, causal_tokens: int,
+    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PIECES: ConstInt, LATENCY: ConstInt,
+):  # fmt: skip
+    """`whole`, with one block for all of the latent width; grid (row tiles, items)."""
+    row_tile, item = ct.bid(0), ct.bid(1)
+    request, length = entry(Items, item, 0), entry(Items, item, 1)
+    begin, end = entry(Items, item, 2), entry(Items, item, 3)
+    acc, row_max, row_sum = attend_undivided(
+        Q, KV, PageTable, request, begin, end, length, row_tile, scale_log2, heads, causal_tokens,
+        TILE_H, TILE_N, LATENT, ROPE, PIECES, LATENCY,
+    )  # fmt: skip
+    seen = row_sum > 0.0
+    weight = 1.0 / ct.where(seen, row_sum, 1.0)
+    lse = ct.where(seen, row_max + ct.log2(row_sum), -math.inf)
+    for i in ct.static_iter(range(PIECES)):
+        out = ct.astype(acc[i] * weight, Out.dtype)
+        ct.store(Out, (request, row_tile, i), ct.reshape(out, (1, TILE_H, LATENT // PIECES)))
+    ct.store(Lse, (request, row_tile), ct.reshape(natural(lse), (1, TILE_H)))
 
 
 @ct.kernel

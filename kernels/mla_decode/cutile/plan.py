@@ -15,6 +15,7 @@ from kernels.mla_decode.cutile.schedule import chunk_sizes, makespan, piece_coun
 # Microseconds on an H200, fitted to the runs that README.md tells of; elsewhere only their proportions count. A block
 # was fitted last, on an H100.
 TILE_US, TILE_PRODUCT_US = 0.385, 0.341e-6  # a KV tile: barriers and latencies, and per multiplication
+UNDIVIDED_TILE_US = 0.62  # a KV tile more, where one block has the whole width: its products wait for each other
 BLOCK_US, BLOCK_BYTE_US = 3.0, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and results
 REST_BLOCK_US = 2.0  # a block more, of whole requests that are launched beside pieces of others
 REMAINDER_US = 3.0  # pieces of one length and what remains, beyond what they should cost: README.md says why
@@ -28,6 +29,11 @@ class Tiling:
     rows: int
     keys: int
     parts: int
+
+    @classmethod
+    def undivided(cls, params: Mapping[str, Any]) -> Tiling | None:
+        """That of `undivided`, where the build has it."""
+        return cls.of(params, "undivided") if "undivided_rows" in params else None
 
     @classmethod
     def of(cls, params: Mapping[str, Any], prefix: str) -> Tiling:
@@ -128,7 +134,8 @@ class Estimate:
         width = latent // tiling.parts
         products = tiling.rows * tiling.keys * (latent + rope + width)
         block_bytes = tiling.rows * (2 * (latent + rope) + result_bytes * width)
-        return BLOCK_US + BLOCK_BYTE_US * block_bytes + tiles * (TILE_US + TILE_PRODUCT_US * products)
+        tile_us = TILE_US + TILE_PRODUCT_US * products + (UNDIVIDED_TILE_US if tiling.parts == 1 else 0.0)
+        return BLOCK_US + BLOCK_BYTE_US * block_bytes + tiles * tile_us
 
     @cached_property
     def _further_us(self) -> float:
@@ -140,11 +147,14 @@ class Estimate:
         return COMBINE_US + max(COMBINE_SPLIT_US * most, COMBINE_BYTE_US * partial_bytes) + more
 
 
-def choose_plan(problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors: int) -> Plan:
+def choose_plan(
+    problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors: int, undivided: Tiling | None = None
+) -> Plan:
     """The plan of the least estimated time; of two alike, the one of fewer items."""
-    estimates = [
-        Estimate(problem, plan, multiprocessors) for plan in candidates(problem, wide, narrow, multiprocessors)
-    ]
+    plans = list(candidates(problem, wide, narrow, multiprocessors))
+    if undivided is not None:
+        plans.append(Plan(undivided, max(1, max(problem.tiles(undivided.keys))), direct=False))
+    estimates = [Estimate(problem, plan, multiprocessors) for plan in plans]
     best, best_us = None, math.inf
     for estimate in sorted(estimates, key=lambda estimate: (estimate.least_us, estimate.items)):
         if estimate.least_us >= best_us:

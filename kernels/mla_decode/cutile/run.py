@@ -28,9 +28,13 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs, pla
     lengths = checked_lengths(inputs)
     if plan is None:
         tilings = Tiling.of(build.params, "wide"), Tiling.of(build.params, "narrow")
-        plan = choose_plan(Problem(lengths, rows, latent, rope), *tilings, multiprocessors())
+        problem = Problem(lengths, rows, latent, rope)
+        plan = choose_plan(problem, *tilings, multiprocessors(), Tiling.undivided(build.params))
     schedule = make_schedule(lengths, plan.tiling.keys, plan.chunk, plan.direct, plan.even)
-    narrow = plan.tiling != Tiling.of(build.params, "wide")
+    undivided = plan.tiling == Tiling.undivided(build.params)
+    if undivided and schedule.merges:
+        raise ValueError("the undivided tiling is for whole requests: give a plan that splits none")
+    narrow = plan.tiling == Tiling.of(build.params, "narrow")
     if narrow and schedule.merges and schedule.whole:
         raise ValueError("whole requests beside pieces of others are for the wide tiling: give a plan without `direct`")
     out = [outputs.out.view(batch, rows, latent), outputs.lse.view(batch, rows)]
@@ -44,7 +48,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs, pla
         return _launch(build, stem + suffix, (plan.tiling.blocks(rows), len(items), 1), values, overlap)
 
     if not schedule.merges:
-        return sequence(attention("whole", schedule.whole, out))
+        return sequence(attention("undivided" if undivided else "whole", schedule.whole, out))
     combine = _combine(build, schedule.merges, partial, out, inputs)
     if not schedule.whole:
         return sequence(attention("kernel", schedule.pieces, partial), combine)
