@@ -76,7 +76,7 @@ class Observer:
     def memory_fenced(self, f: Fragment) -> None:
         """A fence of the whole device or system: what these warps did before is released by what they write next."""
 
-    def mbarrier_made(self, f: Fragment, bar: MBarrier, at: int) -> None: ...
+    def mbarrier_made(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None: ...
 
     def mbarrier_met(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
         """Threads use an mbarrier for the first time: they arrive on it, or find a phase complete."""

@@ -263,6 +263,7 @@ MUTANTS_OF_PAIRS = {
 IN_CI = 3  # of these: a build and a simulated launch each take some ten seconds
 EVERY = {name: (*mutant, "") for name, mutant in MUTANTS.items()}
 EVERY |= {name: (*mutant, PAIRS) for name, mutant in MUTANTS_OF_PAIRS.items()}
+INTACT = [("product.py", ""), ("in_place.py", ""), ("merge.py", PAIRS)]  # a file and variant of each way to be tried
 
 
 def build_edited(place: Path, file: str, old: str, new: str, variant: str = "") -> Path:
@@ -340,12 +341,7 @@ def test_the_kernels_document_says_how_many_bugs_are_planted():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("file", "variant"),
-    [
-        ("product.py", ""),
-        pytest.param("in_place.py", "", marks=pytest.mark.by_hand),
-        pytest.param("merge.py", PAIRS, marks=pytest.mark.by_hand),
-    ],
+    ("file", "variant"), [INTACT[0], *(pytest.param(*one, marks=pytest.mark.by_hand) for one in INTACT[1:])]
 )
 def test_the_intact_copy_is_not_caught(built, file, variant):
     assert caught(built(file, "import cutlass", "import cutlass", variant), file, variant) is None

@@ -2,13 +2,14 @@
 
     python benchmarks/mla_cute_sm100/beside_nvidia.py RESULTS OUT.jsonl
     python benchmarks/mla_cute_sm100/beside_nvidia.py --table OUT.jsonl
+    python benchmarks/mla_cute_sm100/beside_nvidia.py --floor OUT.jsonl FLOOR.jsonl
 
 RESULTS is a results folder with builds of both for sm_100a (the default variants of the default sweep's rows). Rows are
 those of the default sweep that NVIDIA's kernel computes, which has 128 heads and one query token. OUT gets a line of
-JSON a row, and what stands there by this model is not predicted again. Beside both times a row has what no kernel can
-do without: `start_us`, what the clock adds to a lone call before its first launch (of a grid like ours), and
-`bytes_us`, cache, queries and results at the card's bandwidth. `dram_busy_us` of a launch also has what it makes DRAM
-write back of what lay in the L2 before.
+JSON a row, and what stands there by this model is not predicted again. Beside both times a row has `start_us`, what the
+clock adds to a lone call before its first launch (of a grid like ours), and `bytes_us`, cache, queries and results at
+the card's bandwidth. `dram_busy_us` of a launch also has what it makes DRAM write back of what lay in the L2 before.
+FLOOR is what `floor.py` makes; `--floor` says of the small rows that miss AIM what any kernel could come to.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from ptxsim.timing.device import DeviceModel  # noqa: E402
 
 TARGET, DEVICE = "sm_100a", "b200"
 DTYPES = ("fp16", "fp8")
+BYTES = {"fp16": 2, "fp8": 1}
 NVIDIAS = {"fp16": cutlass_fp16, "fp8": cutlass_fp8}
 SMALL = 16  # batches that are to be AIM times as fast
 AIM, AIM_OF_ALL = 1.3, 1.0
@@ -137,7 +139,7 @@ def table(entries: list[dict[str, Any]]) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     small = [entry for entry in entries if entry["batch"] <= SMALL]
     sums = [_sum(part, kind, aim) for part, aim in ((small, AIM), (entries, AIM_OF_ALL)) for kind in KINDS]
-    return "\n".join([*lines, "", *sums, "", *_bounds(small)])
+    return "\n".join([*lines, "", *sums])
 
 
 def ratio(entry: dict[str, Any], kind: str) -> float:
@@ -160,23 +162,35 @@ def _sum(entries: list[dict[str, Any]], kind: str, aim: float) -> str:
     )
 
 
-def _bounds(entries: list[dict[str, Any]]) -> list[str]:
-    """Per row what a call that only starts and moves its bytes would come to, and one that only keeps DRAM busy as
-    ours does."""
-    lines = []
-    for entry in entries:
-        nvidias, start = entry["nvidias"]["cold_us"], entry["start_us"]
-        busy = sum(launch["dram_busy_us"] for launch in entry["ours"]["launches"])
-        lines.append(
-            f"{entry['workload']}: {ratio(entry, 'cold_us'):.2f} cold; start {start:.2f} us, bytes "
-            f"{entry['bytes_us']:.2f}: {nvidias / (start + entry['bytes_us']):.2f} at most; DRAM busy {busy:.2f}: "
-            f"{nvidias / (start + busy):.2f}; {AIM} leaves {nvidias / AIM - start - busy:.2f} us beside these"
-        )
-    return lines
+def floor_us(found: dict[str, Any], kind: str) -> float:
+    """What a call takes at least: to start and move its bytes, or its products on all tensor cores."""
+    return max(found[kind], found["products_us"])
+
+
+def floor_table(entries: list[dict[str, Any]], floors: list[dict[str, Any]]) -> str:
+    """A line of Markdown for each small row and kind of call that misses AIM."""
+    by_workload = {found["workload"]: found for found in floors}
+    lines = ["| batch, kv | NVIDIA's | ours | floor | at most | NVIDIA's beside it | ours | 1.3 leaves |"]
+    lines.append("|" + "---|" * 8)
+    order = sorted(entries, key=lambda entry: (entry["batch"], entry["kv_length"], DTYPES.index(entry["dtype"])))
+    for kind in KINDS:
+        for entry in order:
+            if entry["batch"] > SMALL or ratio(entry, kind) >= AIM:
+                continue
+            nvidias, ours = entry["nvidias"][kind], entry["ours"][kind]
+            floor = floor_us(by_workload[entry["workload"]], kind)
+            name = f"{entry['batch']}, {entry['kv_length']:,}, {entry['dtype']}" + ", warm" * (kind == "warm_us")
+            times = f"{nvidias:.2f} | {ours:.2f} ({nvidias / ours:.2f}) | {floor:.2f} | {nvidias / floor:.2f}"
+            lines.append(
+                f"| {name} | {times} | {nvidias - floor:.2f} | {ours - floor:.2f} | {nvidias / AIM - floor:.2f} |"
+            )
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--table":
         print(table(read(Path(sys.argv[2]))))
+    elif sys.argv[1] == "--floor":
+        print(floor_table(read(Path(sys.argv[2])), read(Path(sys.argv[3]))))
     else:
         main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]))

@@ -179,8 +179,8 @@ class Clocks(Observer):
             for bar in self.unfenced.pop(warp, ()):
                 bar.fenced = True
 
-    def mbarrier_made(self, f: Fragment, bar: MBarrier, at: int) -> None:
-        me = self._warps(f)[0]
+    def mbarrier_made(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+        me = self._warps(f, lanes)[0]
         self.unfenced.setdefault(me, []).append(bar)
         self.made[bar] = self.ids[me], int(self.warps[me].known[self.ids[me]]), at
         self.phases[bar] = Phases()

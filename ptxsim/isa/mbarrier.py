@@ -42,7 +42,7 @@ def mbarrier_init(f: Fragment, at: int, place: Place, count: np.ndarray | None) 
             target.mbarriers.pop(offset, None)
         else:
             bar = target.mbarriers[offset] = MBarrier(target, offset, counts[n], at)
-            f.cta.cluster.observer.mbarrier_made(f, bar, at)
+            f.cta.cluster.observer.mbarrier_made(f, bar, lanes[n : n + 1], at)
     f.cta.cluster.progress += 1
 
 

@@ -108,3 +108,14 @@ def test_an_mbarrier_is_used_after_its_initialisation_by_what_orders_the_warps(b
         for f in result.findings
     ]
     assert any(named) != bool(barrier) and (result.ok or not barrier)
+
+
+@pytest.mark.parametrize("other", [0, 8])
+def test_warps_that_make_an_mbarrier_each_in_one_step_are_each_the_maker_of_their_own(other) -> None:
+    """Warp 1 uses its own, or with `other` warp 0 does."""
+    body = f"""mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; and.b32 %r3, %r2, 31; setp.ne.u32 %p1, %r3, 0; @%p1 bra A;
+    shr.u32 %r3, %r2, 2; add.u32 %r1, %r1, %r3; mbarrier.init.shared.b64 [%r1], 1;
+    xor.b32 %r1, %r1, {other}; mbarrier.arrive.shared.b64 _, [%r1]; A: nop;"""
+    result = run_kernel(body, threads=64, shared=64, schedule="eager", checks=("race",))
+    told = [f.message for f in result.findings if "nothing orders that after its initialisation" in f.message]
+    assert bool(told) == bool(other)
