@@ -21,6 +21,8 @@ from kernels.mla_decode.cute_sm100 import layout
 from kernels.mla_decode.cute_sm100.schedule import CLUSTERED_PROCESSORS, make_schedule
 from kernels.mla_decode.operator import Workload
 
+COUNTS = ROOT / "benchmarks/mla_cute_sm100"
+sys.path.insert(0, str(COUNTS))
 PROCESSORS = 148  # of a B200
 RAGGED = random.Random(7)
 BATCHES = {
@@ -219,6 +221,10 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     keys, values = sizes.rope_steps + sizes.part_boxes * layout.BOX_STEPS, sizes.part_units * sizes.unit_steps
     assert len(products) == keys + values
     assert all("2CTA" in opcode for opcode in products)
+    # Nothing is waited for, or told, between two products of a part.
+    order = re.findall(r"\b(UTC[A-Z]+MMA|SYNCS\.PHASECHK|UTCBAR|LDTM)", sass)
+    runs = [len(list(alike)) for kind, alike in itertools.groupby(order) if kind.endswith("MMA")]
+    assert runs == [keys, values]
     assert "R2UR.FILL" not in sass, "descriptors do not fit the uniform registers"
     # A part by one load, and a rope by one: of Q, of the keys (in place at two places), and of the values.
     loads = 2 + (2 * 2 if sizes.in_place else 2) + 1
@@ -233,6 +239,35 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     sent = re.findall(r"\bSTAS(?:\.128)?(?= )", sass)
     assert sent.count("STAS.128") == (0 if pairs == 1 else layout.CHUNK // 8)
     assert sent.count("STAS") == pairs
+
+
+@pytest.mark.slow
+def test_ptx_for_sm_103a_is_that_for_sm_100a() -> None:
+    """So what the simulator says of one holds for both."""
+    there, here = ((make(EIGHT[0], target) / "kernel.ptx").read_text() for target in ("sm_103a", "sm_100a"))
+    assert ".target sm_103a" in there and there.replace(".target sm_103a", ".target sm_100a") == here
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fp16", "fp8, in place"])
+def test_a_launch_does_what_the_record_of_counts_says(name) -> None:
+    """Products of the shape and CTA group that are meant, loads, commits and waits, as often as the document has it."""
+    import counts
+
+    told = json.loads((COUNTS / "counts.json").read_text())[name]
+    found = counts.counted(*counts.ours(counts.OURS[name], counts.KEYS))
+    assert found == {key: value for key, value in told.items() if key != "a_tile"}
+    step = 16 if name == "fp16" else 32
+    shapes = [f"cta_group::2 {layout.ROWS}x{columns}x{step}" for columns in (layout.KEYS, layout.HALF)]
+    assert [product.partition(" ")[2] for product in found["products"]] == shapes
+    assert 1 <= found["flops"] <= 1.02 and 1 <= found["bytes_once"] <= 1.05
+
+
+def test_the_kernels_document_has_the_table_of_the_record_of_counts() -> None:
+    import counts
+
+    table = counts.table(json.loads((COUNTS / "counts.json").read_text()))
+    assert table in (ROOT / "kernels/mla_decode/README.md").read_text()
 
 
 SIZES = {
@@ -338,6 +373,7 @@ def test_the_combine_kernel_by_itself_is_right_under_every_schedule(name, partia
         outputs.lse.zero_()
         arguments = (*values, stream)
         launches = ptxsim.capture(built / "kernel.o", cute_sm100.FUNCTION, arguments, module, sm_count=PROCESSORS)
+        assert [launch.early for launch in launches] == [True, True]
         assert ptxsim.run(launches[1], order, seed).findings == []
         out = outputs.out.view(rows, layout.LATENT).double()
         assert (out - expected).norm() / expected.norm() < (4e-2 if name.startswith("fp8") else 4e-3)

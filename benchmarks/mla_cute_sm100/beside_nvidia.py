@@ -3,6 +3,7 @@
     python benchmarks/mla_cute_sm100/beside_nvidia.py RESULTS OUT.jsonl
     python benchmarks/mla_cute_sm100/beside_nvidia.py --table OUT.jsonl
     python benchmarks/mla_cute_sm100/beside_nvidia.py --floor OUT.jsonl FLOOR.jsonl
+    python benchmarks/mla_cute_sm100/beside_nvidia.py --published RESULTS
 
 RESULTS is a results folder with builds of both for sm_100a (the default variants of the default sweep's rows). Rows are
 those of the default sweep that NVIDIA's kernel computes, which has 128 heads and one query token. OUT gets a line of
@@ -10,6 +11,7 @@ JSON a row, and what stands there by this model is not predicted again. Beside b
 clock adds to a lone call before its first launch (of a grid like ours), and `bytes_us`, cache, queries and results at
 the card's bandwidth. `dram_busy_us` of a launch also has what it makes DRAM write back of what lay in the L2 before.
 FLOOR is what `floor.py` makes; `--floor` says of the small rows that miss AIM what any kernel could come to.
+`--published` predicts the size for which NVIDIA has published times, at the clock that they are of.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ NVIDIAS = {"fp16": cutlass_fp16, "fp8": cutlass_fp8}
 SMALL = 16  # batches that are to be AIM times as fast
 AIM, AIM_OF_ALL = 1.3, 1.0
 KINDS = ("cold_us", "warm_us")
+# Of NVIDIA's kernel, warm: batch and kv length, SM clock, microseconds (see kernels/mla_decode/README.md).
+PUBLISHED_SIZE, PUBLISHED_MHZ, PUBLISHED_US = (296, 8192), 802, {"fp16": 752, "fp8": 439}
 
 
 def workloads() -> list[Workload]:
@@ -51,19 +55,24 @@ def workloads() -> list[Workload]:
     return sorted(found, key=lambda w: (w.batch > SMALL, w.batch * w.kv_length, DTYPES.index(w.dtype)))
 
 
-def predicted(kernel: str, module: Any, workload: Workload, results: Path) -> dict[str, Any]:
-    """Cold and warm microseconds of the default variant, and where a cold call's go."""
+def launches(kernel: str, module: Any, workload: Workload, results: Path) -> tuple[str, Any]:
+    """The default variant's name, and what a call of it launches, with the machine code."""
     variant = module.variants(workload, TARGET)[0]
     folder = results / "compile/mla_decode" / kernel / TARGET / variant.id
     chosen = {"id": variant.id, "params": variant.params}
-    case = Case("predict", "mla_decode", kernel, TARGET, chosen, asdict(workload), str(folder))
-    captured, surveys = capture(case), dict[int, Any]()
+    return variant.id, capture(Case("predict", "mla_decode", kernel, TARGET, chosen, asdict(workload), str(folder)))
+
+
+def predicted(kernel: str, module: Any, workload: Workload, results: Path) -> dict[str, Any]:
+    """Cold and warm microseconds of the default variant, and where a cold call's go."""
+    variant, captured = launches(kernel, module, workload, results)
+    surveys = dict[int, Any]()
     warm, cold = (
         ptxsim.predict(captured.launches, DEVICE, cache=cache, code=captured.code, surveys=surveys)
         for cache in ("warm", "cold")
     )
     return {
-        "variant": variant.id,
+        "variant": variant,
         "warm_us": round(warm.microseconds, 3),
         "cold_us": round(cold.microseconds, 3),
         "launches": [
@@ -142,6 +151,15 @@ def table(entries: list[dict[str, Any]]) -> str:
     return "\n".join([*lines, "", *sums])
 
 
+def published(results: Path) -> None:
+    for dtype, told in PUBLISHED_US.items():
+        workload = Workload(*PUBLISHED_SIZE, dtype)
+        for kernel, module in (("cute_sm100", cute_sm100), (f"cutlass_{dtype}", NVIDIAS[dtype])):
+            variant, captured = launches(kernel, module, workload, results)
+            found = ptxsim.predict(captured.launches, DEVICE, code=captured.code, clock_mhz=PUBLISHED_MHZ)
+            print(f"{kernel} {variant}: {found.microseconds:.1f} us; NVIDIA's is published with {told}", flush=True)
+
+
 def ratio(entry: dict[str, Any], kind: str) -> float:
     return entry["nvidias"][kind] / entry["ours"][kind]
 
@@ -192,5 +210,7 @@ if __name__ == "__main__":
         print(table(read(Path(sys.argv[2]))))
     elif sys.argv[1] == "--floor":
         print(floor_table(read(Path(sys.argv[2])), read(Path(sys.argv[3]))))
+    elif sys.argv[1] == "--published":
+        published(Path(sys.argv[2]).resolve())
     else:
         main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]))

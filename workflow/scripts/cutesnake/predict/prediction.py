@@ -117,13 +117,14 @@ def captured(case: Case) -> tuple[list[Any], dict[str, Path]]:
     import ptxsim
 
     with cheap_numbers():
-        found, cubins = _caught(case)
+        found, cubins = caught(case)
     if any(ptxsim.numbers_matter(launch.kernel) for launch in found):
-        found, cubins = _caught(case)
+        found, cubins = caught(case)
     return found, cubins
 
 
-def _caught(case: Case) -> tuple[list[Any], dict[str, Path]]:
+def caught(case: Case) -> tuple[list[Any], dict[str, Path]]:
+    """The same with the tensors as they are drawn now."""
     found: list[Any] = []
     processors = TARGETS[case.target].simulated_processors
     assert processors is not None  # the plan predicts for no other target

@@ -1,6 +1,6 @@
 """Every bug that `tests/test_cute_sm100_mutants.py` plants in `cute_sm100`, built and run; and how each is caught.
 
-    python benchmarks/mla_cute_sm100/planted.py OUT.jsonl [--seconds S]
+    python benchmarks/mla_cute_sm100/planted_bugs.py OUT.jsonl [--seconds S]
 
 OUT gets a line of JSON a bug, and one for each of the intact copies, which nothing may be found in; what stands there
 is not run again. `caught` is what the first schedule that noticed anything said.

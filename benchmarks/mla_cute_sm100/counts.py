@@ -1,0 +1,132 @@
+"""What `cute_sm100` and NVIDIA's MLA decode do in one launch, counted by ptxsim.
+
+    python benchmarks/mla_cute_sm100/counts.py > counts.json
+    python benchmarks/mla_cute_sm100/counts.py --table counts.json
+
+Batch 1, 128 heads, 1,024 keys, numbers drawn at random; ours by one pair of CTAs, or by the pairs of one cluster;
+NVIDIA's by its kernel without a split. `a_tile` is what a tile of 128 keys adds, by a second launch of 2,048 keys.
+Builds are taken from results/, or made. Some 20 s of a processor.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts"), str(ROOT / "tests")]
+
+import ptxsim  # noqa: E402
+from builds import build  # noqa: E402
+from cutesnake.contract import Variant  # noqa: E402
+from cutesnake.measure.case import Case  # noqa: E402
+from cutesnake.predict.prediction import caught  # noqa: E402
+from kernels.mla_decode import cute_sm100, cutlass_fp8, cutlass_fp16, operator  # noqa: E402
+from kernels.mla_decode.cute_sm100 import layout  # noqa: E402
+from ptxsim.timing.sass import code_of  # noqa: E402
+from sm100_runs import captured  # noqa: E402
+
+TARGET, KEYS = "sm_100a", 1024
+NVIDIAS = {"fp16": cutlass_fp16, "fp8": cutlass_fp8}
+OURS = {
+    "fp16": "fp16_softmax8",
+    "fp16, four pairs": "fp16_pairs4",
+    "fp8": "fp8_softmax8",
+    "fp8, in place": "fp8_in_place",
+    "fp8, four pairs": "fp8_pairs4",
+}
+FULL = 296  # requests that NVIDIA's kernel does not split
+WARP_LANES = 32
+SENT, STORES = "st.async.shared::cluster.mbarrier::complete_tx::bytes", ("cp.async.bulk.tensor.3d.global",)
+
+
+def ours(variant: str, keys: int) -> tuple[ptxsim.Launch, operator.Workload, Path]:
+    workload = operator.Workload(1, keys, variant.partition("_")[0])
+    found = next(v for v in cute_sm100.variants(workload, TARGET) if v.id == variant)
+    inputs, outputs = operator.make_inputs(workload, 0, "cpu"), operator.make_outputs(workload)
+    processors = layout.CTAS * found.params.get("pairs", 1)
+    folder = build("mla_decode", "cute_sm100", TARGET, found)
+    return captured(folder, workload, inputs, outputs, processors)[0], workload, folder
+
+
+def nvidias(dtype: str, keys: int) -> tuple[ptxsim.Launch, operator.Workload, Path]:
+    workload, name = operator.Workload(1, keys, dtype), f"cutlass_{dtype}"
+    found: Variant = NVIDIAS[dtype].variants(operator.Workload(FULL, keys, dtype), TARGET)[0]
+    folder = build("mla_decode", name, TARGET, found)
+    chosen = {"id": found.id, "params": found.params}
+    launches, _ = caught(Case("predict", "mla_decode", name, TARGET, chosen, asdict(workload), str(folder)))
+    return launches[0], workload, folder
+
+
+def counted(launch: ptxsim.Launch, workload: operator.Workload, folder: Path) -> dict[str, Any]:
+    found = ptxsim.run(launch, "eager", checks=(), track=True).counts[0]
+    need = operator.cost(workload)
+
+    def ops(*beginnings: str) -> int:
+        return sum(n for op, n in found.opcodes.items() if op.startswith(beginnings))
+
+    code = code_of(launch.name, folder / "kernel.cubin")
+    assert code is not None
+    sent = WARP_LANES * (16 * ops(f"{SENT}.v4") + 4 * ops(f"{SENT}.b32"))
+    return {
+        "products": found.products,
+        "flops": found.mma_flops / need.flops,
+        "bytes_once": (found.global_read_unique_bytes or 0) / need.bytes_read,
+        "bytes_read": found.global_read_bytes,
+        "loads": ops("cp.async.bulk.tensor") - ops(*STORES),
+        "warp_instructions": found.warp_instructions,
+        "tmem_loads": ops("tcgen05.ld"),
+        "tmem_stores": ops("tcgen05.st"),
+        "commits": ops("tcgen05.commit"),
+        "polls": ops("mbarrier.try_wait"),
+        "waits": found.barrier_waits,
+        "stores": ops("st.global"),
+        "sent_kb": round(sent / 1024 / launch.grid[0], 1),
+        "registers": code.registers,
+        "shared_bytes": launch.dynamic_shared,
+    }
+
+
+def row(make: Any, name: str) -> dict[str, Any]:
+    """A launch, and what a tile more adds to it."""
+    one, two = make(name, KEYS), make(name, 2 * KEYS)
+    first, second, tiles = counted(*one), counted(*two), KEYS // layout.KEYS
+    cache = operator.DTYPES[one[1].dtype] * layout.WIDTH * KEYS
+    more = {key: (second[key] - first[key]) / tiles for key in ("loads", "commits", "waits")}
+    return {**first, "a_tile": {**more, "cache": round((second["bytes_read"] - first["bytes_read"]) / cache, 3)}}
+
+
+def table(found: dict[str, dict[str, Any]]) -> str:
+    """In Markdown, a column for each kernel."""
+    lines = {
+        "FLOPs, of those needed": lambda x: f"{x['flops']:.2f}",
+        "bytes read once, of those needed": lambda x: f"{x['bytes_once']:.2f}",
+        "bytes read in all, of a tile more": lambda x: f"{x['a_tile']['cache']:.2f}",
+        "MB read, with Q": lambda x: f"{x['bytes_read'] / 1e6:.2f}",
+        "loads by TMA; of a tile": lambda x: f"{x['loads']}; {x['a_tile']['loads']:g}",
+        "products of 128 x 128 and 128 x 256": lambda x: ", ".join(map(str, x["products"].values())),
+        "commits; of a tile": lambda x: f"{x['commits']}; {x['a_tile']['commits']:g}",
+        "waits at barriers, all kinds; of a tile": lambda x: f"{x['waits']:,}; {x['a_tile']['waits']:g}",
+        "polls of mbarriers": lambda x: f"{x['polls']:,}",
+        "warp instructions": lambda x: f"{x['warp_instructions']:,}",
+        "tensor-memory loads, stores": lambda x: f"{x['tmem_loads']}, {x['tmem_stores']}",
+        "global stores by threads": lambda x: f"{x['stores']}",
+        "KB sent by a CTA to others": lambda x: f"{x['sent_kb']:g}",
+        "registers a thread": lambda x: f"{x['registers']}",
+        "shared bytes of a CTA": lambda x: f"{x['shared_bytes']:,}",
+    }
+    head = "| whole launch | " + " | ".join(found) + " |\n|" + "---|" * (1 + len(found))
+    rows = [f"| {name} | " + " | ".join(told(x) for x in found.values()) + " |" for name, told in lines.items()]
+    return "\n".join([head, *rows])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--table"]:
+        print(table(json.loads(Path(sys.argv[2]).read_text())))
+    else:
+        made = {name: row(ours, variant) for name, variant in OURS.items()}
+        made |= {f"NVIDIA's {dtype}": row(nvidias, dtype) for dtype in NVIDIAS}
+        print(json.dumps(made, indent=1))
