@@ -13,6 +13,13 @@ OURS = {
         "tensor_products", "cute_pair", "sm_100a", {"m": 256, "n": 256, "k": 512, "dtype": "fp16"}
     ),
     "MLA decode": Place("mla_decode", "cute_sm100", "sm_100a", {"batch": 2, "kv_length": 193, "dtype": "fp8"}),
+    "MLA decode of 16 bits": Place("mla_decode", "cute_sm100", "sm_100a", {"batch": 2, "kv_length": 193}),
+    "MLA decode in place": Place(
+        "mla_decode", "cute_sm100", "sm_100a", {"batch": 2, "kv_length": 193, "dtype": "fp8"}, "fp8_in_place"
+    ),
+    "MLA decode in clusters": Place(
+        "mla_decode", "cute_sm100", "sm_100a", {"batch": 2, "kv_length": 193, "dtype": "fp16"}, "fp16_pairs2"
+    ),
 }
 GEMM = Place("gemm", "cutlass_persistent", "sm_100a", {"m": 200, "n": 264, "k": 136})
 CHECKS = ("tensor-fence",)

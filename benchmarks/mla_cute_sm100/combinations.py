@@ -2,6 +2,7 @@
 
     python benchmarks/mla_cute_sm100/combinations.py run BUILDS OUT.jsonl [--seconds S] [--processes N] [--from-the-end]
     python benchmarks/mla_cute_sm100/combinations.py summary OUT.jsonl [more.jsonl …] > combinations.json
+    python benchmarks/mla_cute_sm100/combinations.py others BUILDS OTHERS.jsonl [--launches N] [--seconds S]
 
 405 combinations: kv 1, 63, 64, 65, 127, 257, 1,024 and 4,096; batch 1, 2 and 7; 1, 16 and 128 heads; 1 and 4 query
 tokens (4 only where there are as many keys); bf16, fp16 and fp8. Each is paged with pages shuffled, in the variant that
@@ -15,6 +16,8 @@ schedules of each by turns. OUT gets a line of JSON for every handful of launche
 again; a launch that was begun in time is brought to its end. A process takes one processor and 2 GB or less. Of two
 machines one can begin at the end, with what is long. BUILDS is a folder like
 results/compile/mla_decode/cute_sm100/sm_100a that has all variants. Exits with 1 if anything is wrong.
+
+`others` draws launches of the list at random, and runs each in a variant that does not come first for it, by turns.
 """
 
 from __future__ import annotations
@@ -151,8 +154,26 @@ def run(builds: Path, out: Path, seconds: float, processes: int, from_the_end: b
     return wrong
 
 
-def launch(builds: Path, one: Combination, orders: list[Order], end: float) -> dict[str, Any]:
-    """A line of OUT: one combination under some schedules, those that begin before the end; {} where there are none."""
+def others(builds: Path, out: Path, seconds: float, launches: int) -> int:
+    """Lines of OTHERS for what it lacks; returns how many things are wrong."""
+    end, wrong, draw = time.time() + seconds, 0, random.Random(6)
+    everything = [one for one, _ in combinations()]
+    done = len(out.read_text().splitlines()) if out.exists() else 0
+    for number in range(launches):
+        one, order = draw.choice(everything), draw.choice(SCHEDULES)
+        found = cute_sm100.variants(one.workload, "sm_100a")[1:]
+        if number >= done and (entry := launch(builds, one, [order], end, found[number % len(found)].id)):
+            with out.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+            wrong += len(entry["faults"])
+    return wrong
+
+
+def launch(builds: Path, one: Combination, orders: list[Order], end: float, variant: str = "") -> dict[str, Any]:
+    """A line of OUT: one combination under some schedules, those that begin before the end; {} where there are none.
+
+    In the variant that comes first, if none is given.
+    """
     ran: list[Order] = []
 
     def in_time() -> Iterator[Order]:
@@ -165,7 +186,7 @@ def launch(builds: Path, one: Combination, orders: list[Order], end: float) -> d
     if time.time() >= end:
         return {}
     began = time.process_time()
-    variant = cute_sm100.variants(one.workload, "sm_100a")[0].id
+    variant = variant or cute_sm100.variants(one.workload, "sm_100a")[0].id
     found = list(faults(builds / variant, one.workload, in_time(), None, one.processors, one.distribution))
     entry = {"combo": one, "variant": variant, "distribution": one.distribution, "schedules": ran, "faults": found}
     return {**entry, "cpu_seconds": round(time.process_time() - began, 1)} if ran else {}
@@ -191,10 +212,17 @@ def main() -> int:
     runs.add_argument("--processes", type=int, default=1)
     runs.add_argument("--from-the-end", action="store_true")
     commands.add_parser("summary").add_argument("outs", type=Path, nargs="+")
+    rest = commands.add_parser("others")
+    rest.add_argument("builds", type=Path)
+    rest.add_argument("out", type=Path)
+    rest.add_argument("--seconds", type=float, default=math.inf)
+    rest.add_argument("--launches", type=int, default=300)
     given = parser.parse_args()
     if given.command == "summary":
         print(summary(given.outs))
         return 0
+    if given.command == "others":
+        return bool(others(given.builds, given.out, given.seconds, given.launches))
     return bool(run(given.builds, given.out, given.seconds, given.processes, given.from_the_end))
 
 
