@@ -10,9 +10,10 @@ from builds import build
 from cutesnake.places import ROOT
 from kernels.mla_decode import cute_sm100
 
-sys.path.insert(0, str(ROOT / "benchmarks/mla_cute_sm100"))
+FOLDER = ROOT / "benchmarks/mla_cute_sm100"
+sys.path.insert(0, str(FOLDER))
 
-import combinations as listed
+import combinations as listed  # noqa: E402
 
 
 def test_every_combination_comes_under_every_schedule_once() -> None:
@@ -60,7 +61,17 @@ def test_several_processes_run_what_is_left_and_stop_in_time(tmp_path, monkeypat
     assert len(out.read_text().splitlines()) > 3, "no line but those that were there"
 
 
-def test_the_recorded_run_found_nothing_wrong() -> None:
-    told = json.loads((ROOT / "benchmarks/mla_cute_sm100/combinations.json").read_text())
-    assert len(told["combinations"]) == 405 and all(row["schedules"] for row in told["combinations"])
+def test_the_recorded_run_is_whole_and_found_nothing_wrong() -> None:
+    told = json.loads((FOLDER / "combinations.json").read_text())
+    every = list(range(len(listed.SCHEDULES)))
+    assert len(told["combinations"]) == 405 and all(row["schedules"] == every for row in told["combinations"])
     assert not any(row["faults"] for row in told["combinations"])
+
+
+def test_launches_in_variants_that_do_not_come_first_found_nothing_wrong() -> None:
+    found = [json.loads(line) for line in (FOLDER / "others.jsonl").read_text().splitlines()]
+    assert found and not any(entry["faults"] for entry in found)
+    for entry in found:
+        variants = [v.id for v in cute_sm100.variants(listed.Combination(*entry["combo"]).workload, "sm_100a")]
+        assert entry["variant"] in variants[1:]
+    assert len({entry["variant"].partition("_")[2] for entry in found}) == 5

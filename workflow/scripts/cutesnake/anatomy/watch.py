@@ -118,7 +118,7 @@ class Watcher(Observer):
         self._serial += 1
         return Token(np.zeros(0, np.int64), np.zeros(0, np.int64), self._serial, {})
 
-    def mbarrier_made(self, f: Fragment, bar: MBarrier, at: int) -> None:
+    def mbarrier_made(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
         self._bar(bar).made |= self._here(f, "mbarrier", "init")
 
     def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA, times: int = 1) -> None:
