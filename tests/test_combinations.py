@@ -74,4 +74,5 @@ def test_launches_in_variants_that_do_not_come_first_found_nothing_wrong() -> No
     for entry in found:
         variants = [v.id for v in cute_sm100.variants(listed.Combination(*entry["combo"]).workload, "sm_100a")]
         assert entry["variant"] in variants[1:]
-    assert len({entry["variant"].partition("_")[2] for entry in found}) == 5
+    kinds = {entry["variant"].partition("_")[2] for entry in found}
+    assert {"pairs2", "pairs4", "softmax4", "in_place"} <= kinds
