@@ -1,6 +1,8 @@
 """Fixtures that several tests share: pretended machines, and copies of the project."""
 
+import fcntl
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -32,11 +34,21 @@ def fresh(tmp_path) -> Path:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory) -> Path:
-    """A copy of the project in which the tiny experiment has run; tests copy it before they change anything."""
-    project = copy_project(tmp_path_factory.mktemp("built"))
-    done = snakemake(project)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return project
+    """A copy of the project in which the tiny experiment has run; tests copy it before they change anything.
+
+    It is made once for all of pytest's processes, whose temporary folders lie beside each other.
+    """
+    place = tmp_path_factory.getbasetemp()
+    shared = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "built"
+    whole = shared / "whole"
+    with Path(f"{shared}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not whole.exists():
+            shutil.rmtree(shared, ignore_errors=True)
+            done = snakemake(copy_project(shared / "project"))
+            assert done.returncode == 0, done.stdout + done.stderr
+            whole.touch()
+    return shared / "project"
 
 
 @pytest.fixture

@@ -60,7 +60,8 @@ class Folder:
 
     @property
     def state(self) -> str:
-        return json.dumps([self.version, self.taken, self.rows])
+        """All that the results depend on: kernels that are not taken are none of it."""
+        return json.dumps([[(kernel, self.version.get(kernel)) for kernel in self.taken], self.rows])
 
     def write(self) -> None:
         mine = self.path / "mine/elementwise_add"
