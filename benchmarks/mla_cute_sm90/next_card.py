@@ -51,7 +51,8 @@ PLANS = [Workload(1, 8192), Workload(32, 4096), Workload(128, 4096), Workload(10
 PLANS += [Workload(batch, length, lengths="ragged") for batch, length in ((48, 8192), (133, 16384), (1024, 8192))]
 CHECKED = [Workload(1, 4096), Workload(24, 4096), Workload(133, 16384, lengths="ragged"), Workload(1024, 300)]
 PADDED = [Workload(1, 1000), Workload(1, 4096), Workload(1, 8192), Workload(1, 8150), Workload(3, 5000)]
-PADDED += [Workload(4, 4096), Workload(7, 333), Workload(16, 4096), Workload(32, 1000), Workload(128, 4050)]
+PADDED += [Workload(4, 4096), Workload(6, 2048), Workload(7, 333), Workload(16, 4096), Workload(32, 1000)]
+PADDED += [Workload(128, 4050)]
 
 
 def variants() -> list[Variant]:
