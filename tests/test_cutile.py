@@ -172,7 +172,7 @@ def test_mla_decode_compiles_to_tensor_core_code(target, dtype, matrix, tmp_path
     entry = build("mla_decode", target, MLA(3, 65, dtype=dtype), tmp_path)
     assert entry["status"] == "ok", entry["reason"]
     assert entry["symbols"][0] == "mla_decode_split" and (tmp_path / "combine.sass").exists()
-    for stem in ("kernel", "whole", "first", "rest"):
+    for stem in ("kernel", "whole", "first", "rest", *(["undivided"] if target == "sm_90a" else [])):
         sass = (tmp_path / f"{stem}.sass").read_text()
         assert matrix in sass
         if target == "sm_90a":
