@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import dry_runs
+
 ROOT = Path(__file__).resolve().parents[1]
 TINY = "tests/configs/tiny.yaml"
 TREE = (
@@ -25,8 +27,12 @@ TREE = (
 
 def snakemake(project: Path, *arguments: str, machine: str = "none", **environment: str) -> subprocess.CompletedProcess:
     env = {**os.environ, "CUTESNAKE_MACHINE": str(project / "tests/machines" / f"{machine}.json"), **environment}
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments, "--configfile", TINY]
-    return subprocess.run(command, cwd=project, env=env, capture_output=True, text=True)
+    words = ["--cores", "1", *arguments, "--configfile", TINY]
+    if "--dry-run" in arguments:
+        return dry_runs.run(words, project, env)
+    return subprocess.run(
+        [sys.executable, "-m", "snakemake", *words], cwd=project, env=env, capture_output=True, text=True
+    )
 
 
 def jobs(project: Path, *arguments: str, **options: str) -> dict[str, int]:

@@ -1,11 +1,15 @@
 """What runs, what goes stale and what does not, shown by dry runs on a copy of the project."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 
+import dry_runs
 import sample
 from project import TINY, append, copy_project, jobs, replace, snakemake
 
@@ -70,6 +74,28 @@ def test_only_here_without_a_card_is_one_clear_line(fresh) -> None:
     done = snakemake(fresh, "--dry-run")
     text = done.stdout + done.stderr
     assert done.returncode != 0 and "`here` stands for no target without a GPU" in text and "Traceback" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more", [(), ("--config", "operators=[elementwise_ad]"), ("results/compare/elementwise_ad.json",)]
+)
+def test_a_dry_run_of_these_tests_says_what_snakemake_says(fresh, more) -> None:
+    """Ours are forked from a process that has imported Snakemake. Lists whose order is by chance are sorted."""
+    words = ["--cores", "1", "--dry-run", *more, "--configfile", TINY]
+    env = {**os.environ, "CUTESNAKE_MACHINE": str(fresh / "tests/machines/none.json")}
+    started = subprocess.run(
+        [sys.executable, "-m", "snakemake", *words], cwd=fresh, env=env, capture_output=True, text=True
+    )
+    forked = dry_runs.run(words, fresh, env)
+
+    def told(done: subprocess.CompletedProcess) -> list[list[str]]:
+        text = re.sub(r"Workflow ID: .*|Command: .*|Date: .*|\[... ... .*\]|[^ ]*\.snakemake\.log", "", done.stdout)
+        return sorted(sorted(re.split(r"[ ,;]+", line)) for line in (text + done.stderr).splitlines())
+
+    assert forked.returncode == started.returncode
+    assert [line for line in told(forked) if line not in told(started)] == []
+    assert len(told(forked)) == len(told(started))
 
 
 @pytest.mark.slow

@@ -1,0 +1,73 @@
+"""Dry runs of Snakemake in processes forked from one that has imported it, which is two thirds of what one takes.
+
+The process knows nothing of the project. A run has the folder, the environment and the module path of `python -m
+snakemake` in its place; those that do something start Snakemake as a user does, see project.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import json
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess:
+    """What `python -m snakemake` with these arguments says, and how it ends."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaints:
+        files = [f"/proc/{os.getpid()}/fd/{stream.fileno()}" for stream in (out, complaints)]
+        request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
+        server = _server()
+        server.stdin.write(json.dumps(request | {"files": files}) + "\n")
+        server.stdin.flush()
+        status = os.waitstatus_to_exitcode(int(server.stdout.readline()))
+        said = []
+        for stream in (out, complaints):
+            stream.seek(0)
+            said.append(stream.read().decode())
+    return subprocess.CompletedProcess(arguments, status, *said)
+
+
+@functools.cache
+def _server() -> subprocess.Popen:
+    """It ends with this process, which holds the other end of what it reads."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-P", __file__], env=environment, start_new_session=True, **pipes)
+
+
+def _do(arguments: list[str], folder: str, environment: dict[str, str], files: list[str]) -> None:
+    for number, file in enumerate(files, start=1):
+        os.dup2(os.open(file, os.O_WRONLY), number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[:0] = [folder, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    sys.argv = ["snakemake", *arguments]
+    importlib.import_module("snakemake.workflow").Workflow._rundir = folder  # noted when it was imported
+    runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
+
+
+def main() -> None:
+    """For each line of the standard input a process; how it ended is a line of the standard output."""
+    importlib.import_module("snakemake.cli")
+    gc.freeze()
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            _do(**json.loads(line))
+            sys.exit()
+        _, status = os.waitpid(child, 0)
+        print(status, flush=True)
+
+
+if __name__ == "__main__":
+    main()
