@@ -77,6 +77,11 @@ localrules:
 onstart:
     try:
         folder.claim(PLANNED_AFTER)
+        looked_at = (path for job in workflow.dag.jobs for path in (*job.input, *job.output))
+        if moved := folder.bring_back_from_the_future(looked_at):
+            logger.warning(
+                f"dated anew, since a clock was set back or another one is ahead: {moved} files of the future"
+            )
         hand_on_plan()
         take_turns()
         serve_jobs()

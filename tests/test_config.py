@@ -232,6 +232,9 @@ def test_fields_of_a_workload_have_their_types_in_a_sweep_and_in_a_case(field, v
         ("timing:\n\tmax_seconds: 1\n", "mine.yaml:2: .*indent with spaces, not with tabs"),
         ("timing: *limits\n", "mine.yaml:1: found undefined alias 'limits'"),
         ("a: [1\nb: 2\n", "mine.yaml:2: "),
+        ("a: 1\n---\nb: 2\n", "mine.yaml:2: expected a single document in the stream, but found another document"),
+        ("a:\n  b: 010\n", "mine.yaml:2: 010 is 8 in YAML, as an octal number; write 8, or 10$"),
+        ("a: 1:30\n", "mine.yaml:1: 1:30 is 90 in YAML, to the base of 60; write 90, or '1:30' in quotes$"),
     ],
 )
 def test_a_configuration_file_is_read_strictly(tmp_path, text, words) -> None:
@@ -249,6 +252,12 @@ def test_a_configuration_file_is_utf8(tmp_path) -> None:
         read_again({}, [path], [])
     with pytest.raises(ConfigError, match=r"nowhere.yaml: No such file"):
         read_again({}, [tmp_path / "nowhere.yaml"], [])
+
+
+def test_other_numbers_are_what_they_look_like(tmp_path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("[0, 00, -7, 4_096, 0x10, 0b11, 1.5, '010']\n")
+    assert strict_yaml.read(path) == [0, 0, -7, 4096, 16, 3, 1.5, "010"]
 
 
 def test_merge_keys_are_no_duplicates(tmp_path) -> None:

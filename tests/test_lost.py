@@ -4,9 +4,11 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from cutesnake import record
 from cutesnake.plan import lost, travel
 from cutesnake.plan.lost import Product
-from project import jobs, snakemake
+from project import append, jobs, snakemake
 
 CORRECT = "results/correctness/elementwise_add/cute/sm_90a/fp32_t256_v4/m3_n1000_fp32.json"
 BUILD = "results/compile/elementwise_add/cute/sm_90a/fp32_t256_v4"
@@ -236,6 +238,30 @@ def test_a_job_that_an_executor_starts_does_not_take_the_folder(busy) -> None:
     ]
     done = snakemake(busy, *options)
     assert done.returncode == 0 and plan.exists(), done.stderr
+
+
+@pytest.mark.slow
+def test_a_clock_that_was_set_back_stops_no_run(project) -> None:
+    """Snakemake would refuse what is older than what it is made from, and so every run until that day has come."""
+    day = time.time() + 86_400
+    for path in (*(project / "results").rglob("*"), *(project / "recorded").rglob("*")):
+        os.utime(path, (day, day))
+    append(project / "workflow/scripts/cutesnake/plot/style.py", "\nCHANGED = 1\n")
+    done = snakemake(project)
+    assert done.returncode == 0 and re.search(r"dated anew, .*: \d+ files of the future", done.stderr), done.stderr
+    assert "Nothing to be done" in snakemake(project).stderr
+
+
+def test_nothing_becomes_newer_than_another_file_when_it_is_dated_anew(folder) -> None:
+    from cutesnake import folder as working
+
+    now, (old, soon, late) = time.time(), (Path(name) for name in ("old", "soon", "late"))
+    for path, date in ((old, now - 60), (soon, now + 60), (late, now + 90)):
+        path.touch()
+        os.utime(path, (date, date))
+    assert working.bring_back_from_the_future(["old", "soon", "late", "missing", "soon"]) == 2
+    assert old.stat().st_mtime == pytest.approx(now - 60, abs=1)
+    assert now <= soon.stat().st_mtime == late.stat().st_mtime <= time.time()
 
 
 def test_a_plan_is_of_no_use_once_another_run_has_worked_here(folder, monkeypatch) -> None:

@@ -131,6 +131,22 @@ def test_an_option_that_is_there_twice_is_refused(option, tmp_path) -> None:
         given.check([option, value, "-n", f"{option}={value}"])
 
 
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("timing.max_seconds=3", "write 'timing={max_seconds: 3}'"),
+        ("sweeps.mla_decode.kernels=[cutile]", "write 'sweeps={mla_decode: {kernels: [cutile]}}'"),
+        ("compiled", "name targets before it, or after --"),
+        ("max seconds=3", "is read as KEY=VALUE, such as"),
+    ],
+)
+def test_what_is_no_key_and_value_is_one_line(entry, words) -> None:
+    with pytest.raises(SystemExit) as caught:
+        given.check(["--cores", "1", "--config", "targets=[sm_90a]", entry, "-n"])
+    assert caught.value.code.startswith(f"--config {entry}: ") and words in caught.value.code
+    given.check(["--config", "targets=[sm_90a]", "timing={max_seconds: 3}", "--", "compiled"])
+
+
 def test_every_profile_has_the_files_looked_at_in_the_same_way() -> None:
     """A template can include no other file, so the lines stand in each."""
     blocks = {

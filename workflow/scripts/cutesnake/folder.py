@@ -8,7 +8,7 @@ import fcntl
 import os
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 LOCK = ".snakemake/cutesnake.lock"
@@ -34,6 +34,22 @@ def check_notes(arguments: Sequence[str]) -> None:
         f"{Path.cwd()} cannot be written, and Snakemake keeps notes there even for a dry run: name another folder to "
         "work in with --directory, or make it writable"
     )
+
+
+def bring_back_from_the_future(paths: Iterable[str]) -> int:
+    """Date what is dated later than now as of now, after a clock was set back or files came from a machine whose clock
+    is ahead: Snakemake would refuse whatever is made from them. Returns how many there were.
+
+    What was older than another file never becomes newer by it. A folder's date is that of Snakemake's file in it.
+    """
+    found, now = 0, time.time_ns()
+    for path in dict.fromkeys(paths):
+        for place in (path, f"{path}/.snakemake_timestamp"):
+            with contextlib.suppress(OSError):
+                if os.stat(place).st_mtime_ns > now:
+                    os.utime(place, ns=(now, now))
+                    found += place == path
+    return found
 
 
 def last_run() -> str | None:

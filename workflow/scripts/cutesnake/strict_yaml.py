@@ -32,6 +32,19 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
     return loader.construct_mapping(node, deep=True)
 
 
+def _whole_number(loader: _Loader, node: yaml.ScalarNode) -> int:
+    """YAML 1.1 reads 010 as eight and 1:30 as ninety, which nobody means."""
+    number, text = loader.construct_yaml_int(node), node.value.lstrip("+-").replace("_", "")
+    if text.isdigit() and text.startswith("0") and text.strip("0"):
+        means = f"{number} in YAML, as an octal number; write {number}, or {text.lstrip('0')}"
+    elif ":" in text:
+        means = f"{number} in YAML, to the base of 60; write {number}, or {node.value!r} in quotes"
+    else:
+        return number
+    raise yaml.constructor.ConstructorError(None, None, f"{node.value} is {means}", node.start_mark)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
@@ -51,7 +64,10 @@ def parse(text: str, name: str) -> Any:
         where = f"{name}:{mark.line + 1}" if mark else name
         tab = mark is not None and mark.buffer is not None and "\t" in (error.problem or "") + _line(text, mark.line)
         hint = "; indent with spaces, not with tabs" if tab else ""
-        raise YamlError(f"{where}: {error.problem or error.context}{hint}") from error
+        said = error.problem or error.context or ""
+        if said.startswith("but ") and error.context:  # the half of a sentence
+            said = f"{error.context}, {said}"
+        raise YamlError(f"{where}: {said}{hint}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise YamlError(f"{name}: {' '.join(str(error).split())}") from error
 

@@ -14,10 +14,14 @@ from pathlib import Path
 from cutesnake import strict_yaml
 
 OPTIONS = ("--configfile", "--configfiles")
+AS_ENTRY = (
+    "what follows --config is read as KEY=VALUE, such as 'timing={max_seconds: 5}'; name targets before it, or after --"
+)
 
 
 def check(arguments: Sequence[str]) -> None:
-    """End this process with one line if a configuration that `arguments` name cannot be read, or is no mapping.
+    """End this process with one line if a configuration that `arguments` name cannot be read, or is no mapping, or
+    if what they set is no KEY=VALUE.
 
     So does an option that is there twice: Snakemake takes the last one alone, without a word.
     """
@@ -25,19 +29,32 @@ def check(arguments: Sequence[str]) -> None:
     for name, others in (("--configfile", OPTIONS), ("--config", ("--config", "-C"))):
         if sum(names.count(other) for other in others) > 1:
             sys.exit(f"{name} is there twice, and Snakemake would take the last one alone: put all behind one {name}")
-    for place, file in enumerate(_files(arguments)):
+    for entry in _behind(arguments, ("--config", "-C")):
+        key, sign, value = entry.partition("=")
+        if not (sign and key.isidentifier()):
+            sys.exit(f"--config {entry}: {_right(key, value) if sign else AS_ENTRY}")
+    for place, file in enumerate(_behind(arguments, OPTIONS)):
         if said := _wrong(Path(file), first=place == 0):
             sys.exit(said)
 
 
-def _files(arguments: Sequence[str]) -> Iterator[str]:
+def _right(key: str, value: str) -> str:
+    """How to set a value inside of a mapping, for a key such as `timing.max_seconds`."""
+    first, *others = key.split(".")
+    if not (others and all(name.isidentifier() for name in (first, *others))):
+        return AS_ENTRY
+    inside = "".join(f"{{{name}: " for name in others) + value + "}" * len(others)
+    return f"write '{first}={inside}'"
+
+
+def _behind(arguments: Sequence[str], options: Sequence[str]) -> Iterator[str]:
     """What stands behind the options, as Snakemake takes it: everything up to the next option."""
     taking = False
     for argument in arguments:
         name, sign, value = argument.partition("=")
         if argument.startswith("-"):
-            taking = argument in OPTIONS
-            if sign and name in OPTIONS:
+            taking = argument in options
+            if sign and name in options:
                 yield value
         elif taking:
             yield argument
