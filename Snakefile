@@ -1,5 +1,6 @@
 """One command to a report: snakemake --cores 1 results/mla_report.html"""
 
+from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
 min_version("9.0")

@@ -75,6 +75,17 @@ def test_no_processor_is_refused(fresh) -> None:
 
 
 @pytest.mark.slow
+def test_what_is_wrong_in_a_sweep_is_one_line_without_a_place_in_our_files(fresh) -> None:
+    value = "sweeps={elementwise_add: {workloads: [{m: 3, columns: 64}]}}"
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", "-n", "--config", value], cwd=fresh, capture_output=True, text=True
+    )
+    assert done.returncode == 1 and ".smk" not in done.stderr
+    line = "config: sweeps.elementwise_add.workloads[0]: unknown key 'm'; allowed: rows, columns"
+    assert line in done.stderr.splitlines()
+
+
+@pytest.mark.slow
 def test_the_locale_does_not_matter(project) -> None:
     for name in ("mla_report.html", "compare/elementwise_add.json", "plan/elementwise_add.json"):
         (project / "results" / name).unlink()

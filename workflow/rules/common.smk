@@ -8,8 +8,6 @@ import signal
 import sys
 from pathlib import Path
 
-from snakemake.exceptions import WorkflowError
-
 from cutesnake import failures, fault, folder, forks, record, snakemake_patches, turns
 from cutesnake.build import apart
 from cutesnake.catalog import load_kernel
@@ -36,7 +34,7 @@ fault.use_utf8()
 gc.set_threshold(50_000, 20, 100)
 cores = workflow.resource_settings.cores
 if workflow.is_main_process and workflow.resource_settings.nodes is None and cores is not None and cores < 1:
-    raise WorkflowError(f"--cores {cores} leaves no processor for any job: say --cores 1, more, or all")
+    sys.exit(f"--cores {cores} leaves no processor for any job: say --cores 1, more, or all")
 try:
     handed_on = travel.take_name(config) if not workflow.is_main_process else None
     configuration.read_again(config, workflow.configfiles, travel.others(workflow.config_settings.config_args or ()))
@@ -52,8 +50,8 @@ try:
         PLAN = travel.load(handed_on, EXPERIMENT)
         MACHINE = PLAN.machine
     BASELINE = baseline.locate(EXPERIMENT.baseline) if EXPERIMENT.baseline else None
-except FORESEEN as error:
-    raise WorkflowError(str(error)) from None
+except FORESEEN as error:  # one line: an exception of Snakemake's would add this file's own path and line
+    sys.exit(str(error))
 
 # Without a card, builds and predictions go before simulated checks: anatomy and pictures of an operator, long jobs on
 # one processor each, then run beside these and not after them. A card gets its first case as soon as that is built
@@ -145,7 +143,7 @@ try:
             snakemake_patches.note_what_was_made(workflow)
             do_group()
 except snakemake_patches.OtherSnakemakeError as error:
-    raise WorkflowError(str(error)) from None
+    sys.exit(str(error))
 
 
 def hand_on_plan():

@@ -3,8 +3,6 @@
 import sys
 from pathlib import Path
 
-from snakemake.exceptions import WorkflowError
-
 sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 
 from cutesnake import strict_yaml
@@ -12,4 +10,4 @@ from cutesnake import strict_yaml
 try:
     strict_yaml.read(Path(workflow.basedir, "config/config.yaml"), "config/config.yaml")
 except strict_yaml.YamlError as error:
-    raise WorkflowError(str(error)) from None
+    sys.exit(str(error))

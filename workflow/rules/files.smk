@@ -1,9 +1,8 @@
 """The files that this run makes, and those of them that were lost since the last."""
 
 import atexit
+import sys
 from pathlib import Path
-
-from snakemake.exceptions import WorkflowError
 
 from cutesnake.catalog import load_kernel
 from cutesnake.contract import INSTALLED, OURS
@@ -54,7 +53,7 @@ CHANGES = [f"results/change/{operator}.json" for operator in PLAN.workloads if B
 try:
     GOALS = learning.read_goals(Path(workflow.basedir, "config/learning.yaml"))
 except learning.GoalError as error:
-    raise WorkflowError(str(error)) from None
+    sys.exit(str(error))
 # Kernels in the two DSLs in folders of the user's own, as operator/kernel.
 OWN_KERNELS = sorted(
     {
