@@ -39,7 +39,6 @@ from ptxsim.timing.device import DeviceModel  # noqa: E402
 
 TARGET, DEVICE = "sm_100a", "b200"
 DTYPES = ("fp16", "fp8")
-BYTES = {"fp16": 2, "fp8": 1}
 NVIDIAS = {"fp16": cutlass_fp16, "fp8": cutlass_fp8}
 SMALL = 16  # batches that are to be AIM times as fast
 AIM, AIM_OF_ALL = 1.3, 1.0

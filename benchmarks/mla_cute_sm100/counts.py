@@ -17,20 +17,21 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts"), str(ROOT / "tests"), str(ROOT / "benchmarks/mla_cute_sm100")]
+
+from beside_nvidia import NVIDIAS  # noqa: E402
 
 import ptxsim  # noqa: E402
 from builds import build  # noqa: E402
 from cutesnake.contract import Variant  # noqa: E402
 from cutesnake.measure.case import Case  # noqa: E402
 from cutesnake.predict.prediction import caught  # noqa: E402
-from kernels.mla_decode import cute_sm100, cutlass_fp8, cutlass_fp16, operator  # noqa: E402
+from kernels.mla_decode import cute_sm100, operator  # noqa: E402
 from kernels.mla_decode.cute_sm100 import layout  # noqa: E402
 from ptxsim.timing.sass import code_of  # noqa: E402
 from sm100_runs import captured  # noqa: E402
 
 TARGET, KEYS = "sm_100a", 1024
-NVIDIAS = {"fp16": cutlass_fp16, "fp8": cutlass_fp8}
 OURS = {
     "fp16": "fp16_softmax8",
     "fp16, four pairs": "fp16_pairs4",

@@ -30,12 +30,11 @@ import beside_nvidia  # noqa: E402
 import ptxsim  # noqa: E402
 from benchmarks.microbenchmarks.kernel import find_ptxas  # noqa: E402
 from cutesnake.catalog import load_operator  # noqa: E402
-from kernels.mla_decode.operator import PAGE, Workload  # noqa: E402
+from kernels.mla_decode.operator import DTYPES, PAGE, Workload  # noqa: E402
 from ptxsim.timing.device import DeviceModel  # noqa: E402
 
 WARPS, PIECE = 8, 18432  # bytes that a warp has under way: 16 or 32 rows of the cache
 GRIDS = (16, 32, 64, 96, 128, 148)
-ROPE = 64
 TEXT = f"""
 .version 8.7
 .target {beside_nvidia.TARGET}
@@ -82,7 +81,7 @@ END:
 
 def places(workload: Workload) -> torch.Tensor:
     """The numbers of the pieces that a call needs: queries, and of a request's last page what lies before its end."""
-    row = (workload.latent + ROPE) * beside_nvidia.BYTES[workload.dtype]
+    row = (workload.latent + workload.rope) * DTYPES[workload.dtype]
     of_page, pages = PAGE * row // PIECE, -(-workload.kv_length // PAGE)
     needed = -(-workload.kv_length * row // PIECE)
     queries = torch.arange(workload.batch * workload.heads * row // PIECE)
@@ -94,7 +93,7 @@ def places(workload: Workload) -> torch.Tensor:
 def launch(workload: Workload, ctas: int) -> ptxsim.Launch:
     pieces = places(workload)
     cache = torch.zeros((int(pieces.max()) + 1) * PIECE, dtype=torch.uint8)
-    stored = -(-workload.batch * workload.heads * workload.latent * beside_nvidia.BYTES[workload.dtype] // ctas)
+    stored = -(-workload.batch * workload.heads * workload.latent * DTYPES[workload.dtype] // ctas)
     stored = 16 * -(-stored // 16)
     out = torch.zeros(stored * ctas, dtype=torch.uint8)
     arguments, shared = (pieces, cache, out, len(pieces), stored), 1024 + max(WARPS * PIECE, stored)
@@ -123,7 +122,7 @@ def row(workload: Workload, cubin: Path) -> dict[str, Any]:
 
 def products_us(workload: Workload) -> float:
     f = DeviceModel.load(beside_nvidia.DEVICE).figures
-    per_cycle = f.sm_count * f.tcgen05_flops_per_cycle * 2 / beside_nvidia.BYTES[workload.dtype]
+    per_cycle = f.sm_count * f.tcgen05_flops_per_cycle * 2 / DTYPES[workload.dtype]
     return round(load_operator("mla_decode").cost(workload).flops / per_cycle / f.sm_clock_mhz, 3)
 
 
