@@ -107,11 +107,16 @@ def row(workload: Workload, results: Path, model: str) -> dict[str, Any]:
     }
 
 
+def last_commit(path: str) -> str:
+    """The last one that changed what lies in `path`, marked where the checkout differs from it."""
+    return _git("log", "-1", "--format=%h", "--", path) + (
+        "+changes" if _git("status", "--porcelain", "--", path) else ""
+    )
+
+
 def model_commit() -> str:
-    """The last commit that changed the clock, marked where the checkout differs from it."""
-    places = ["ptxsim"]
-    commit = _git("log", "-1", "--format=%h", "--", *places)
-    return commit + ("+changes" if _git("status", "--porcelain", "--", *places) else "")
+    """That of the clock."""
+    return last_commit("ptxsim")
 
 
 def _git(*arguments: str) -> str:

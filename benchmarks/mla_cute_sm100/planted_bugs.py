@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts"), str(ROOT / "tests"), str(ROOT / "benchmarks/mla_cute_sm100")]
+
+from beside_nvidia import last_commit, read  # noqa: E402
 
 import test_cute_sm100_mutants as mutants  # noqa: E402
 
@@ -29,15 +30,6 @@ KERNEL, SIMULATOR = "kernels/mla_decode/cute_sm100", "ptxsim"
 TOLD = 240  # letters of what was found that are kept
 SAME = "import cutlass"
 INTACT = {f"nothing, {file}": (file, SAME, SAME, variant) for file, variant in mutants.INTACT}
-
-
-def commit(path: str) -> str:
-    """The last one that touched `path`, marked where the checkout differs from it."""
-    found, changed = (
-        subprocess.run(["git", *words, "--", path], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
-        for words in (("log", "-1", "--format=%h"), ("status", "--porcelain"))
-    )
-    return found + ("+changes" if changed else "")
 
 
 def tried(name: str, file: str, old: str, new: str, variant: str) -> dict[str, Any]:
@@ -50,16 +42,12 @@ def tried(name: str, file: str, old: str, new: str, variant: str) -> dict[str, A
     return {"bug": name, "file": file, "variant": variant or mutants.NAMES[mutants.dtype_of(file)], "caught": told}
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description="Every planted bug of cute_sm100, in the simulator.")
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=math.inf)
     given = parser.parse_args()
-    end, of = time.time() + given.seconds, {"kernel": commit(KERNEL), "simulator": commit(SIMULATOR)}
+    end, of = time.time() + given.seconds, {"kernel": last_commit(KERNEL), "simulator": last_commit(SIMULATOR)}
     done = {entry["bug"] for entry in read(given.out)}
     for name, mutant in {**INTACT, **mutants.EVERY}.items():
         if name in done or time.time() >= end:
