@@ -231,7 +231,8 @@ def test_a_recorded_set_is_read_from_a_folder_and_from_a_commit(tmp_path, now, m
     who = ("-c", "user.name=a", "-c", "user.email=a@b")
     for command in (("init", "-q"), ("add", "recorded"), (*who, "commit", "-q", "-m", "set")):
         subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
-    (tmp_path / "recorded/nvidia_h200/timing-blend.jsonl").unlink()
+    for path in tmp_path.glob("recorded/nvidia_h200/timing-*.jsonl"):
+        path.unlink()
     committed = locate("HEAD:recorded/nvidia_h200")
     assert committed.kind == "commit" and committed.label.endswith(":recorded/nvidia_h200")
     assert baseline.read(committed, "blend") == found and baseline.read(place, "blend") == {}

@@ -94,9 +94,9 @@ def test_slower_cases_fail_the_target_and_the_report_is_made(project) -> None:
 @pytest.mark.slow
 def test_a_damaged_baseline_ends_in_one_clear_line(project) -> None:
     baseline = earlier_set(project, 1.0)
-    path = project / "earlier/nvidia_h200/timing-elementwise_add.jsonl"
+    path = project / "earlier/nvidia_h200/timing-elementwise_add-cutile.jsonl"
     path.write_text(path.read_text()[:-20])
     done = snakemake(project, "--config", baseline)
     text = done.stdout + done.stderr
     assert done.returncode != 0 and "Traceback" not in text
-    assert "change: baseline earlier/nvidia_h200: timing-elementwise_add.jsonl#" in text
+    assert "change: baseline earlier/nvidia_h200: timing-elementwise_add-cutile.jsonl#" in text

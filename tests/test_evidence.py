@@ -87,15 +87,15 @@ def test_one_operators_record_reruns_its_own_comparison_pictures_and_page(done) 
 @pytest.mark.slow
 def test_one_operators_recorded_set_reruns_nothing_of_the_others(done) -> None:
     project, made = done
-    path = next(project.glob("recorded/*/timing-*.jsonl"))
-    operator = path.stem.removeprefix("timing-")
+    path = min(project.glob("recorded/*/timing-*.jsonl"))
+    operator = path.stem.split("-")[1]
     before = path.stat().st_mtime
     date(path, time.time())
     anew = rerun(project)
     date(path, before)
     assert {f"results/compare/{operator}.json", f"results/plot/{operator}"} <= anew
     others = [name for name in operators(made) if name != operator]
-    assert others and not [name for name in anew if any(other in name for other in others)]
+    assert others and not [name for name in anew if set(re.split("[/.]", name)) & set(others)]
 
 
 def test_evidence_has_only_what_the_operator_s_files_hold(tmp_path, monkeypatch) -> None:

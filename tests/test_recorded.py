@@ -39,7 +39,7 @@ def test_what_is_written_is_read_again(tmp_path):
     assert recorded_set.write_recorded(tmp_path / "results", tmp_path / "recorded") == {"nvidia_h200": 2}
     found = recorded_set.read_recorded((tmp_path / "recorded").glob("*/*.jsonl"))
     assert [entry["case"]["kernel"] for entry in found.values()] == ["cutile", "tilegym"]
-    assert next(iter(found)) == "recorded/nvidia_h200/autotune-mla_decode.jsonl#1"
+    assert next(iter(found)) == "recorded/nvidia_h200/autotune-mla_decode-cutile.jsonl#1"
     summary = json.loads((tmp_path / "recorded" / "nvidia_h200" / "set.json").read_text())
     assert summary["device"] == "NVIDIA H200" and summary["records"] == {"autotune ok": 2}
     assert summary["drivers"] == ["580.159.04"] and summary["first"] <= summary["last"]
@@ -48,7 +48,7 @@ def test_what_is_written_is_read_again(tmp_path):
 def test_the_cards_identity_and_needless_digits_stay_out(tmp_path):
     live(tmp_path / "results", tuned())
     recorded_set.write_recorded(tmp_path / "results", tmp_path / "recorded")
-    text = (tmp_path / "recorded" / "nvidia_h200" / "autotune-mla_decode.jsonl").read_text()
+    text = (tmp_path / "recorded" / "nvidia_h200" / "autotune-mla_decode-cutile.jsonl").read_text()
     assert "0123456789ab" not in text and "12.3457" in text and "12.34567" not in text
 
 
@@ -61,6 +61,25 @@ def test_kernels_measured_anew_replace_their_rows_and_others_stay(tmp_path):
     found = recorded_set.read_set(folder / "nvidia_h200")
     rows = [(e["case"]["kernel"], e["metrics"]["variants"][0]["cold_us"]) for e in found]
     assert rows == [("cutile", 9.0), ("tilegym", 12.3457)]
+
+
+def test_a_set_whose_files_do_not_name_their_kernel_is_read_and_kept_by_kernel(tmp_path):
+    """As sets were written until 2026-11-23: those of users, and those that a baseline of an older commit has."""
+    folder = tmp_path / "recorded" / "nvidia_h200"
+    live(tmp_path / "one", tuned("cutile"), tuned("tilegym"))
+    recorded_set.write_recorded(tmp_path / "one", folder.parent)
+    old = folder / "autotune-mla_decode.jsonl"
+    old.write_text("".join(path.read_text() for path in sorted(folder.glob("*.jsonl"))))
+    for path in folder.glob("autotune-mla_decode-*"):
+        path.unlink()
+    assert recorded_set.files_of([old.name, "autotune-mla_decode_v2.jsonl", "set.json"], "mla_decode") == [old.name]
+    live(tmp_path / "two", tuned("cutile", cold_us=9.0))
+    recorded_set.write_recorded(tmp_path / "two", folder.parent)
+    rows = [(e["case"]["kernel"], e["metrics"]["variants"][0]["cold_us"]) for e in recorded_set.read_set(folder)]
+    assert rows == [("cutile", 9.0), ("tilegym", 12.3457)]
+    names = [f"autotune-mla_decode-{kernel}.jsonl" for kernel in ("cutile", "tilegym")]
+    assert recorded_set.files_of((path.name for path in folder.iterdir()), "mla_decode", "autotune") == names
+    assert sorted(path.name for path in folder.iterdir()) == [*names, "set.json"]
 
 
 def test_simulated_and_deviceless_records_are_not_measurements(tmp_path):
@@ -88,11 +107,11 @@ def test_details_of_passed_checks_are_left_out_and_those_of_failed_ones_kept():
 
 @pytest.mark.parametrize("damage", ["{", '{"stage": "autotune"}'])
 def test_a_damaged_line_is_named(tmp_path, damage):
-    live(tmp_path / "results", tuned(), tuned("tilegym"))
+    live(tmp_path / "results", tuned(), tuned(workload="b4_q1_s1024_bf16"))
     recorded_set.write_recorded(tmp_path / "results", tmp_path / "recorded")
-    path = tmp_path / "recorded" / "nvidia_h200" / "autotune-mla_decode.jsonl"
+    path = tmp_path / "recorded" / "nvidia_h200" / "autotune-mla_decode-cutile.jsonl"
     path.write_text(path.read_text().splitlines()[0] + f"\n{damage}\n")
-    with pytest.raises(recorded_set.RecordedError, match=r"autotune-mla_decode\.jsonl#2"):
+    with pytest.raises(recorded_set.RecordedError, match=r"autotune-mla_decode-cutile\.jsonl#2"):
         recorded_set.read_recorded([path])
 
 

@@ -1,6 +1,7 @@
 """What a stranger expects of a repository is there and agrees with itself."""
 
 import re
+import subprocess
 import tomllib
 
 import pytest
@@ -28,6 +29,15 @@ def test_documents_name_files_that_exist(document) -> None:
     named = [name for name in re.findall(r"`([\w./-]+)`", text) if "/" in name or name.endswith((".md", ".toml"))]
     assert named and not [name for name in named if not (ROOT / name).exists()]
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_no_file_of_the_repository_is_larger_than_a_mebibyte() -> None:
+    """A history of records grows by whole files; a larger one is to be split, as recorded sets are by kernel."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("a copy without history does not tell the repository's files from others")
+    files = [path for path in (ROOT / name for name in listed.stdout.split("\0")) if path.is_file()]
+    assert files and not [path for path in files if path.stat().st_size > 1 << 20]
 
 
 def test_every_finding_in_others_kernels_has_a_test_that_reproduces_it() -> None:

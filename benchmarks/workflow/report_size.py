@@ -71,7 +71,7 @@ def make_up(project: Path) -> int:
     dsls = {decision["kernel"]: decision["dsl"] for decision in plan["decisions"]}
     variants = {(b["kernel"], b["target"], b["variant"]["id"]): b["variant"] for b in plan["builds"]}
     for stage in ("correctness", "timing"):
-        sample = json.loads(next((project / f"recorded/nvidia_h200/{stage}-elementwise_add.jsonl").open()))
+        sample = json.loads(next((project / f"recorded/nvidia_h200/{stage}-elementwise_add-cutile.jsonl").open()))
         for case in plan["cases"]:
             _, kernel, target, variant = case["build"].split("/")
             made_up = {

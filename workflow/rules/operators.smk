@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cutesnake.catalog import folders
+from cutesnake.evidence import recorded_set
 from cutesnake.learn import goals as learning
 from cutesnake.plan import problems
 from cutesnake.plan.staleness import digest_code, digest_files
@@ -53,7 +54,8 @@ def cards_of_nodes():
 
 def recorded_of(operator):
     """The committed measurements of an operator."""
-    return sorted(str(path) for path in Path(PROJECT, "recorded").glob(f"*/*-{operator}.jsonl"))
+    sets = sorted(path.parent for path in Path(PROJECT, "recorded").glob("*/set.json"))
+    return [str(one / name) for one in sets for name in recorded_set.files_of(os.listdir(one), operator)]
 
 
 def changes_of(operator):

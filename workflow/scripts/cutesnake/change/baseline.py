@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake import record
-from cutesnake.evidence.recorded_set import SUMMARY
+from cutesnake.evidence.recorded_set import SUMMARY, files_of
 from cutesnake.places import ROOT
 
 Record = dict[str, Any]
@@ -93,12 +93,11 @@ def read(baseline: Baseline, operator: str) -> dict[str, Record]:
 def _contents(baseline: Baseline, operator: str) -> list[tuple[str, bytes]]:
     """Name below the baseline and content of every file of an operator, in order."""
     if baseline.kind == "commit":
-        name = f"timing-{operator}.jsonl"
-        content = _blob(baseline.place, name)
-        return [] if content is None else [(name, content)]
+        names = (_git("ls-tree", "--name-only", baseline.place) or b"").decode().splitlines()
+        return [(name, _blob(baseline.place, name) or b"") for name in files_of(names, operator, "timing")]
     folder = Path(baseline.place)
     if baseline.kind == "recorded":
-        paths = [path for path in (folder / f"timing-{operator}.jsonl",) if path.is_file()]
+        paths = [folder / name for name in files_of((path.name for path in folder.iterdir()), operator, "timing")]
     else:
         paths = [path for stage in RESULTS for path in _files(folder / stage / operator, stage)]
     return [(path.relative_to(folder).as_posix(), path.read_bytes()) for path in paths]

@@ -1,8 +1,9 @@
 """Recorded sets: measurements of a device, committed, so that a machine without it can show them.
 
-`recorded/<device>/<stage>-<operator>.jsonl` holds one record of the stage's own schema per line, sorted by case;
-`set.json` says where and when they were made and how many there are. The machine's identity (serial numbers, paths,
-names) stays out: records have none, and the hash that tells two cards of one name apart is dropped.
+`recorded/<device>/<stage>-<operator>-<kernel>.jsonl` holds one record of the stage's own schema per line, sorted by
+case; `set.json` says where and when they were made and how many there are. A file a kernel keeps every file well below
+a megabyte, and what is measured anew replaces whole files. The machine's identity (serial numbers, paths, names) stays
+out: records have none, and the hash that tells two cards of one name apart is dropped.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from cutesnake.stages import MEASUREMENTS
 
 DIGITS = 6  # significant digits of measured figures: more than any measurement has
 SUMMARY = "set.json"
+FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<operator>\w+)(-\w+)?\.jsonl")  # until 2026-11-23 without the kernel
 NSYS_CALLS = 2  # calls kept of a timeline
 
 Record = dict[str, Any]
@@ -31,6 +33,12 @@ class RecordedError(ValueError):
 def device_folder(name: str) -> str:
     """`NVIDIA H200` -> `nvidia_h200`."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def files_of(names: Iterable[str], operator: str, stage: str | None = None) -> list[str]:
+    """Which of a set's files hold records of an operator (and stage), in order."""
+    found = [match for match in map(FILE.fullmatch, sorted(names)) if match]
+    return [match[0] for match in found if match["operator"] == operator and stage in (None, match["stage"])]
 
 
 def write_recorded(results: Path | str, folder: Path | str) -> dict[str, int]:
@@ -84,10 +92,13 @@ def _write_set(folder: Path, entries: list[Record]) -> None:
     kept = [e for e in read_set(folder) if (e["stage"], e["case"]["operator"], e["case"]["kernel"]) not in anew]
     files: dict[str, list[Record]] = defaultdict(list)
     for entry in sorted(entries + kept, key=_order):
-        files[f"{entry['stage']}-{entry['case']['operator']}.jsonl"].append(entry)
+        files[f"{entry['stage']}-{entry['case']['operator']}-{entry['case']['kernel']}.jsonl"].append(entry)
     for name, lines in files.items():
         text = "".join(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n" for line in lines)
         record.write_text(folder / name, text)
+    for path in folder.glob("*.jsonl"):
+        if path.name not in files:  # named as until 2026-11-23: its records are in those just written
+            path.unlink()
     record.write_text(folder / SUMMARY, json.dumps(_summary(entries + kept), indent=1) + "\n")
 
 
@@ -129,7 +140,7 @@ def read_set(folder: Path) -> list[Record]:
 
 
 def read_recorded(files: Iterable[str | Path]) -> dict[str, Record]:
-    """Records of files `…/<device>/<stage>-<operator>.jsonl`: `recorded/<device>/<file>#<line>` -> record.
+    """Records of files `…/<device>/<stage>-<operator>-<kernel>.jsonl`: `recorded/<device>/<file>#<line>` -> record.
 
     Raises RecordedError, which names the file and line, for a damaged one.
     """

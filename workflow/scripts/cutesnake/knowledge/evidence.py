@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cutesnake.evidence.recorded_set import files_of
 from cutesnake.places import ROOT
 
 Claim = Mapping[str, Any]
@@ -95,11 +96,11 @@ def at_path(data: Any, path: str) -> Any:
 
 
 def _records(claim: Claim, root: Path) -> Iterator[dict[str, Any]]:
-    path = root / "recorded" / claim["set"] / f"{claim['stage']}-{claim['operator']}.jsonl"
-    if not path.is_file():
-        raise NoEvidenceError(f"{path.relative_to(root)} is not there")
-    for line in path.read_text().splitlines():
-        entry = json.loads(line)
+    folder, stage, operator = root / "recorded" / claim["set"], claim["stage"], claim["operator"]
+    names = files_of((path.name for path in folder.glob("*")), operator, stage)
+    if not names:
+        raise NoEvidenceError(f"{folder.relative_to(root)} has nothing of {stage} of {operator}")
+    for entry in (json.loads(line) for name in names for line in (folder / name).read_text().splitlines()):
         if entry["status"] == "ok" and _fits(entry["case"]["parameters"], claim.get("where", {})):
             yield entry
 

@@ -40,10 +40,10 @@ def log_of(operator: str, kernel: str) -> Log:
 def _times(operator: str, kernel: str) -> Iterator[dict[str, Any]]:
     """Recorded times in microseconds, per card, workload and variant."""
     rows = 0
-    for path in sorted(ROOT.glob(f"recorded/*/timing-{operator}.jsonl")):
+    for path in sorted(ROOT.glob(f"recorded/*/timing-{operator}-{kernel}.jsonl")):
         for line in path.read_text().splitlines():
             entry = json.loads(line)
-            if entry["status"] != "ok" or entry["case"]["kernel"] != kernel or rows == MOST_ROWS:
+            if entry["status"] != "ok" or rows == MOST_ROWS:
                 continue
             rows += 1
             yield {
