@@ -7,7 +7,7 @@ An edit takes instructions by their opcode and by the text of the source line th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -24,6 +24,7 @@ PRODUCTS = {"m": 256, "n": 256, "k": 512, "dtype": "fp16"}
 PAIR = Place("tensor_products", "cute_pair", "sm_100a", PRODUCTS)
 SINGLE = Place("tensor_products", "cute_single", "sm_100a", PRODUCTS)
 SM90 = Place("mla_decode", "cute_sm90", "sm_90a", {"batch": 1, "kv_length": 321, "dtype": "bf16"}, "bf16_cluster2")
+SM90_NAN = replace(SM90, distribution="nan_padding")
 SPLIT = {"batch": 1, "kv_length": 700, "heads": 16, "dtype": "bf16"}
 SM90_SPLIT = Place("mla_decode", "cute_sm90", "sm_90a", SPLIT, "bf16_cluster1")
 MET = Variant("bf16_halves_met", {"dtype": "bf16", "cluster": 2, "halves": True, "meets": True})
@@ -106,9 +107,16 @@ MUTANTS = {
     "pair: B is not loaded": Mutant(PAIR, At(LOAD, code="tma_b"), DEADLOCK),
     "single: the address is read before it is there": Mutant(SINGLE, At(BARRIER, nth=0), UNORDERED),
     "single: the next operands are loaded over these": Mutant(SINGLE, At(WAIT, PASSED, nth=1), "race: "),
-    "MLA on Hopper: P is not fenced": Mutant(SM90, At(PROXY, code="fence_proxy", nth=0), UNFENCED),
-    "MLA on Hopper: P of the other is not fenced": Mutant(SM90, At(PROXY, code="fence_proxy", nth=1), UNFENCED),
-    "MLA on Hopper: warps do not meet over P": Mutant(SM90, At(BARRIER, code="barrier_id=1 + self.index"), UNORDERED),
+    "MLA on Hopper: P is not fenced": Mutant(SM90, At(PROXY, code="fence_proxy"), UNFENCED),
+    "MLA on Hopper: what lies past a request's end is loaded": Mutant(
+        SM90_NAN, At(r"max\.s32\s+(%r\d+), %r\d+, 0;", r"mov.b32 \1, 0;", "missing = cutlass.max"), "are NaN", None
+    ),
+    "MLA on Hopper: a box ends a row too late": Mutant(
+        SM90_NAN,
+        At(r"(max\.s32\s+(%r\d+), %r\d+, 0;)", r"\1 add.s32 \2, \2, -1;", "missing = cutlass.max"),
+        "are NaN",
+        None,
+    ),
     "MLA on Hopper: keys are released too early": Mutant(
         SM90,
         At(GROUP_WAIT, code="wait_group(1)"),
@@ -143,7 +151,7 @@ MUTANTS = {
     "MLA on Hopper: page numbers past the cache": Mutant(
         SM90,
         At(r"ld\.(\S+)\s+(%r\d+),([^;]*);", r"ld.\1 \2,\3; add.s32 \2, \2, 1000000;", "numbers = page_table"),
-        "its index 1000000 is none of the",
+        "its index 64000063 is none of the",
         60,
     ),
     "MLA on Hopper: stages are not released": Mutant(

@@ -3,20 +3,19 @@
     python benchmarks/mla_cute_sm90/next_card.py FOLDER            # builds where the DSL is, then measures
     python benchmarks/mla_cute_sm90/next_card.py FOLDER --build    # builds only; needs no GPU; carry FOLDER over then
 
-It makes the builds that FOLDER/compile/ lacks (twelve, about a minute each; delete the folder after a change of the
+It makes the builds that FOLDER/compile/ lacks (eleven, about a minute each; delete the folder after a change of the
 kernel) and prints four tables in Markdown:
 
     plan      the schedule made on the card: checked against the host's for four sets of lengths, then timed, warm and
               cold; and what a call takes by tables of fixed sizes beside one by a schedule for its lengths alone
-    padding   what it costs, row by row, that NaN past a request's end cannot pass: the build that clears it, and the
-              one that has TMA fill it, beside one that lets it through
+    padding   what it costs, row by row, that NaN past a request's end cannot pass: beside a build that lets it through
     rule      where the variant that `variants` names first is over 3 % behind the best, over all workloads
     times     the default variant's time of every workload, warm and cold
 
 FOLDER/next_card.json has every figure. All are medians of turns as in groups.py: warm of graphs of up to 20 calls, cold
 of lone calls after 512 MB were written. The builds of the table `padding` are bound to the same tensors, the workspace
-among them: where in memory partial results lie makes more of a difference. `again` is the build that lets NaN through
-once more. FlashMLA is not needed: for it beside ours see groups.py.
+among them: where in memory partial results lie makes more of a difference. `again` is the same build once more.
+FlashMLA is not needed: for it beside ours see groups.py.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ from cutesnake.contract import Variant  # noqa: E402
 from cutesnake.load.build import LoadedBuild  # noqa: E402
 from kernels.mla_decode import cute_sm90  # noqa: E402
 from kernels.mla_decode.cute_sm90 import choice  # noqa: E402
-from kernels.mla_decode.cute_sm90.layout import FILLED, TRUSTED  # noqa: E402
+from kernels.mla_decode.cute_sm90.layout import TRUSTED  # noqa: E402
 from kernels.mla_decode.operator import Workload, make_inputs, make_outputs  # noqa: E402
 
 KINDS = {"cluster1": {"cluster": 1}, "cluster2": {"cluster": 2}, "halves": {"cluster": 2, "halves": True}}
 PLAIN = {"halves_met": {**KINDS["halves"], "meets": True}, "single": {"cluster": 1, "single": True}}
-MORE = {"": {}, "_planned": {"planned": True}, f"_{FILLED}": {"padding": FILLED}, f"_{TRUSTED}": {"padding": TRUSTED}}
+MORE = {"": {}, "_planned": {"planned": True}, f"_{TRUSTED}": {"padding": TRUSTED}}
 PADDED_TURNS = 48  # what padding costs is as little as two measurements of a row differ by
 AGAIN = " again"  # behind the name of a build: bound a second time
 PLANS = [Workload(1, 8192), Workload(32, 4096), Workload(128, 4096), Workload(1024, 300)]
@@ -56,7 +55,7 @@ PADDED += [Workload(128, 4050)]
 
 
 def variants() -> list[Variant]:
-    """Every build of this script: three kinds, each plain, planned on the card, filled and trusted; and those of which
+    """Every build of this script: three kinds, each plain, planned on the card and trusted; and those of which
     there is the plain one alone: halves that meet, and single CTAs without clusters."""
     every = [
         Variant(f"bf16_{kind}{end}", {"dtype": "bf16", **params, **more})
@@ -150,7 +149,7 @@ def measure_plan(root: Path) -> Iterator[dict[str, Any]]:
         for work in CHECKED:
             check_plan(root, work, f"bf16_{kind}_planned")
     for work in PLANS:
-        plain = next(one.id for one in choice.variants(work) if choice.has_others(one))
+        plain = next(one.id for one in choice.variants(work) if choice.has_another(one))
         found = times(root, work, [plain, f"{plain}_planned"])
         by_host, by_card = found[plain], found[f"{plain}_planned"]
         yield {
@@ -166,19 +165,18 @@ def measure_plan(root: Path) -> Iterator[dict[str, Any]]:
 
 def measure_padding(root: Path) -> Iterator[dict[str, Any]]:
     for work in PADDED:
-        plain = next(one.id for one in choice.variants(work) if choice.has_others(one))
-        names = [plain, f"{plain}_{FILLED}", f"{plain}_{TRUSTED}", f"{plain}_{TRUSTED}{AGAIN}"]
+        plain = next(one.id for one in choice.variants(work) if choice.has_another(one))
+        names = [plain, f"{plain}{AGAIN}", f"{plain}_{TRUSTED}", f"{plain}_{TRUSTED}{AGAIN}"]
         found = times(root, work, names, PADDED_TURNS, alike=True)
         trusted = found[f"{plain}_{TRUSTED}"]["warm_us"]
         yield {
             "workload": work.id,
             "variant": plain,
             "let through": trusted,
-            "again": found[f"{plain}_{TRUSTED}{AGAIN}"]["warm_us"],
-            "cleared": found[plain]["warm_us"],
-            "filled": found[f"{plain}_{FILLED}"]["warm_us"],
-            "cleared / let through": found[plain]["warm_us"] / trusted,
-            "filled / let through": found[f"{plain}_{FILLED}"]["warm_us"] / trusted,
+            "let through, again": found[f"{plain}_{TRUSTED}{AGAIN}"]["warm_us"],
+            "kept out": found[plain]["warm_us"],
+            "kept out, again": found[f"{plain}{AGAIN}"]["warm_us"],
+            "kept out / let through": found[plain]["warm_us"] / trusted,
         }
 
 

@@ -51,7 +51,7 @@ def _program(
     cluster: int,
     halves: bool = False,
     planned: bool = False,
-    padding: str = layout.CLEARED,
+    padding: str = layout.BOUNDED,
     meets: bool = False,
     single: bool = False,
 ) -> tuple[Any, tuple[Any, ...]]:

@@ -44,9 +44,8 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
     Where cutting some requests in two, and none in more, costs no more than what halves would do else, also halves
     whose two pieces meet (`make_met_schedule`): they save the combine kernel, which tells against single CTAs as well.
 
-    The last two are the first once more: with padding that TMA fills with zeros, and with a schedule that a kernel on
-    the card makes anew for new lengths (`plan`); both with a combine kernel, and in clusters where single CTAs without
-    them come first.
+    The last is the first once more, with a schedule that a kernel on the card makes anew for new lengths (`plan`); with
+    a combine kernel, and in clusters where single CTAs without them come first.
     """
     rows = workload.query_tokens * workload.heads
     lengths = request_lengths(workload)
@@ -71,18 +70,16 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
         found.append(met)
         costs[met.id] = few * price(met, HALVES) - MEETING_SAVES
     found.sort(key=lambda variant: costs[variant.id])
-    again = next(variant for variant in found if has_others(variant))
+    again = next(variant for variant in found if has_another(variant))
     if found[0] is met:
         again = halves
-    found.append(Variant(f"{again.id}_filled", {**again.params, "padding": layout.FILLED}))
     if workload.batch <= plan_layout.MOST_REQUESTS and workload.kv_length <= plan_layout.MOST_LENGTH:
         found.append(Variant(f"{again.id}_planned", {**again.params, "planned": True}))
     return tuple(found)
 
 
-def has_others(variant: Variant) -> bool:
-    """Whether a build is also made with filled padding and planned on the card: not where halves meet, nor for single
-    CTAs without a cluster."""
+def has_another(variant: Variant) -> bool:
+    """Whether a build is also made planned on the card: not where halves meet, nor single CTAs without a cluster."""
     return not {"meets", "single"} & set(variant.params)
 
 

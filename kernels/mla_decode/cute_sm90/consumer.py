@@ -15,9 +15,7 @@ from kernels.mla_decode.cute_sm90.epilogue import Epilogue
 from kernels.mla_decode.cute_sm90.layout import (
     ALL_TILES,
     BEGIN,
-    CLEARED,
     END,
-    FILLED,
     HALF,
     KV_EMPTY,
     KV_FULL,
@@ -68,7 +66,6 @@ class Consumer(Epilogue):
     cluster: int  # CTAs that share page loads, one per row block
     halves: bool  # two CTAs have one half of an item's pages each
     meets: bool  # two pieces of a request are merged here: an item's partial result is then the number of a meeting
-    padding: str  # CLEARED, FILLED or TRUSTED
     thread: Int32  # in the warpgroup
     rank: Int32  # of the CTA among those that share page loads
     half: Int32  # of the pages
@@ -83,7 +80,6 @@ class Consumer(Epilogue):
     p_remote: cute.Tensor  # descriptors (MMA, 1, 4): the other consumer's P
     p_store: cute.TiledCopy
     p_shared: cute.Tensor  # shared (64, 64): this consumer's P
-    pages: cute.Tensor  # shared (4, 8, 64, 18) int32, the bytes of both pages: word, 16-byte chunk, key, tile
     maximum: cute.Tensor  # shared [2, 64]: running maximum of the scaled scores, base 2, as either consumer left it
     scale: tuple[cute.Tensor, cute.Tensor]  # shared [64] each: factor that page 0's and page 1's maximum put on O
     sums: cute.Tensor  # shared [2, 2, 64]: item parity, consumer, row
@@ -134,24 +130,13 @@ class Consumer(Epilogue):
     # -- softmax --------------------------------------------------------------------------------------------------
 
     @cute.jit
-    def row_maximum(self, first_key: Int32, unmasked_keys: Int32, length: Int32, last: bool) -> None:
-        """Mask the keys that a row must not see (in a request's last pages), then top = scaled row maximum.
-
-        `last`: of this consumer's pages of the item, the only one that may have padding.
-        """
+    def row_maximum(self, first_key: Int32, unmasked_keys: Int32) -> None:
+        """Mask the keys that a row must not see (in a request's last pages), then top = scaled row maximum."""
         S = self.S  # a name of its own: what a dynamic branch writes must not hang on `self`
         if first_key + PAGE > unmasked_keys:
-            if const_expr(last):
-                self.clear_padding(first_key, length)
             column = first_key + 2 * (self.lane % 4)
-            if const_expr(self.padding == FILLED):  # a request's last page: its keys come last, zeros before them
-                column = column - cutlass.max(first_key + PAGE - length, 0)
             for i in cutlass.range_constexpr(32):
-                key = column + (8 * (i // 4) + i % 2)
-                hidden = key >= self.limit[(i // 2) % 2]
-                if const_expr(self.padding == FILLED):
-                    hidden = hidden | (key < first_key)
-                if hidden:
+                if column + (8 * (i // 4) + i % 2) >= self.limit[(i // 2) % 2]:
                     S[i] = -Float32.inf
         self.reduce_maximum()
 
@@ -164,39 +149,6 @@ class Consumer(Epilogue):
             for offset in (1, 2):  # the four lanes of a quad share a row
                 top = cute.arch.fmax(top, cute.arch.shuffle_sync_bfly(top, offset=offset))
             self.top[r] = top * self.scale_log2
-
-    @cute.jit
-    def clear_padding(self, first_key: Int32, length: Int32) -> None:
-        """Zero what this consumer's page holds past the request's end: its weight is 0, but 0 times NaN is NaN.
-
-        Begun under the test for masked keys, which such a page passes: pages without padding take no branch more.
-        """
-        padding = length - first_key  # its first row, 1 to 63 where there is any
-        if const_expr(self.padding != CLEARED):
-            padding = Int32(PAGE)
-        if padding < PAGE:
-            zero = cute.make_rmem_tensor((4,), Int32)
-            zero.fill(0)
-            # A row of a tile is 128 bytes, whatever the swizzle: eight threads clear it, 16 bytes each. Unrolled:
-            # for what any loop costs here see the test of the build.
-            for step in cutlass.range_constexpr(4):
-                key = 16 * step + self.thread // 8
-                if key >= padding:
-                    for tile in cutlass.range_constexpr(ROPE_TILE):
-                        cute.autovec_copy(zero, self.pages[None, self.thread % 8, key, TILES * self.index + tile])
-
-    @cute.jit
-    def settle_padding(self, first_key: Int32, length: Int32) -> None:
-        """Let this consumer's tensor cores see the zeros. After the softmax: the stores are done by then.
-
-        The other consumer sees them as it sees P, after `share`.
-        """
-        padding = length - first_key
-        if const_expr(self.padding != CLEARED):
-            padding = Int32(PAGE)
-        if padding < PAGE:
-            cute.arch.fence_proxy("async.shared", space="cta")
-            cute.arch.barrier(barrier_id=1 + self.index, number_of_threads=128)
 
     @cute.jit
     def raise_maximum(self) -> None:
@@ -295,9 +247,9 @@ class Consumer(Epilogue):
             self.start(visible, first_row, heads, hidden_tokens)
             cute.arch.mbarrier_wait(self.mbarriers + Q_FULL, q_phase)
             if const_expr(self.index == 0):
-                kv_phase, p_phase = self.run_even(begin, end, length, visible - hidden_tokens, kv_phase, p_phase)
+                kv_phase, p_phase = self.run_even(begin, end, visible - hidden_tokens, kv_phase, p_phase)
             else:
-                kv_phase, p_phase = self.run_odd(begin, end, length, visible - hidden_tokens, kv_phase, p_phase)
+                kv_phase, p_phase = self.run_odd(begin, end, visible - hidden_tokens, kv_phase, p_phase)
             self.finish(q_phase, request, first_row, partial, number + 1 == end_item, outputs)
             q_phase ^= 1
         # The combine kernel may take this SM. Not earlier: it would crowd the few idle SMs, and wait there.
@@ -313,19 +265,14 @@ class Consumer(Epilogue):
             self.limit[r] = visible - cutlass.max(hidden_tokens - token, 0)
 
     @cute.jit
-    def run_even(
-        self, begin: Int32, end: Int32, length: Int32, unmasked: Int32, phase: Int32, p_phase: Int32
-    ) -> tuple[Int32, Int32]:
-        """Consumer 0 over pages [begin, end) of an item; returns the phases of its slot's mbarriers and of P1's.
-
-        Only the last page of a request, so of an item, can hold anything past the end.
-        """
+    def run_even(self, begin: Int32, end: Int32, unmasked: Int32, phase: Int32, p_phase: Int32) -> tuple[Int32, Int32]:
+        """Consumer 0 over pages [begin, end) of an item; returns the phases of its slot's mbarriers and of P1's."""
         pairs = (end - begin + 1) // 2
         self.scores(ALL_TILES, phase)
         warpgroup.wait_group(0)
         phase ^= 1
         for pair in cutlass.range(pairs - 1, unroll=1):
-            self.even_page((begin + 2 * pair) * PAGE, unmasked, length)
+            self.even_page((begin + 2 * pair) * PAGE, unmasked)
             self.take_odd_page(p_phase)
             self.scores(LEFT_TILES, phase)
             warpgroup.wait_group(1)  # P1 V1_L is done, the scores go on: the tensor cores always have work queued
@@ -335,7 +282,7 @@ class Consumer(Epilogue):
             phase ^= 1
             p_phase ^= 1
         self.leave_q()
-        self.even_page((begin + 2 * (pairs - 1)) * PAGE, unmasked, length, last=True)
+        self.even_page((begin + 2 * (pairs - 1)) * PAGE, unmasked)
         if (end - begin) % 2 == 0:
             self.take_odd_page(p_phase)
             p_phase ^= 1
@@ -343,14 +290,12 @@ class Consumer(Epilogue):
             self.release(1)
         return phase, p_phase
 
-    def even_page(self, first_key: Int32, unmasked: Int32, length: Int32, last: bool = False) -> None:
+    def even_page(self, first_key: Int32, unmasked: Int32) -> None:
         """Softmax of an even page and P0 V0_L, while consumer 1 multiplies Q K1^T."""
-        self.row_maximum(first_key, unmasked, length, last)
+        self.row_maximum(first_key, unmasked)
         self.raise_maximum()
         self.exponentiate()
         self.rescale(self.own, in_flight=False)
-        if last:
-            self.settle_padding(first_key, length)
         self.values(0)
         self.share(P0_READY)
         warpgroup.wait_group(0)
@@ -364,9 +309,7 @@ class Consumer(Epilogue):
         self.values(1)
 
     @cute.jit
-    def run_odd(
-        self, begin: Int32, end: Int32, length: Int32, unmasked: Int32, phase: Int32, p_phase: Int32
-    ) -> tuple[Int32, Int32]:
+    def run_odd(self, begin: Int32, end: Int32, unmasked: Int32, phase: Int32, p_phase: Int32) -> tuple[Int32, Int32]:
         """Consumer 1 over pages [begin, end) of an item; returns the phases of its slot's mbarriers and of P0's."""
         pages = end - begin
         full_pairs = pages // 2
@@ -380,12 +323,12 @@ class Consumer(Epilogue):
             warpgroup.wait_group(0)
             phase ^= 1
             for pair in cutlass.range(full_pairs - 1, unroll=1):
-                self.odd_page((begin + 2 * pair + 1) * PAGE, unmasked, length, p_phase)
+                self.odd_page((begin + 2 * pair + 1) * PAGE, unmasked, p_phase)
                 self.scores(order, phase)
                 warpgroup.wait_group(0)
                 phase ^= 1
                 p_phase ^= 1
-            self.odd_page((begin + 2 * full_pairs - 1) * PAGE, unmasked, length, p_phase, last=True)
+            self.odd_page((begin + 2 * full_pairs - 1) * PAGE, unmasked, p_phase)
             p_phase ^= 1
         self.leave_q()
         if pages % 2 == 1:  # the last page is an even one
@@ -395,15 +338,13 @@ class Consumer(Epilogue):
             self.release(0)
         return phase, p_phase
 
-    def odd_page(self, first_key: Int32, unmasked: Int32, length: Int32, p_phase: Int32, last: bool = False) -> None:
+    def odd_page(self, first_key: Int32, unmasked: Int32, p_phase: Int32) -> None:
         """P0 V0_R with the softmax of the odd page under it, then P1 V1_R."""
-        self.row_maximum(first_key, unmasked, length, last)
+        self.row_maximum(first_key, unmasked)
         self.take_even_page(p_phase)
         self.raise_maximum()
         self.exponentiate()
         self.rescale(self.own, in_flight=True)
-        if last:
-            self.settle_padding(first_key, length)
         self.values(1)
         self.share(P1_READY)
         warpgroup.wait_group(1)

@@ -82,7 +82,7 @@ class MlaDecodeSm90:
         cluster: int = 1,
         halves: bool = False,
         padded: bool = False,
-        padding: str = layout.CLEARED,
+        padding: str = layout.BOUNDED,
         meets: bool = False,
         single: bool = False,
     ):
@@ -157,6 +157,8 @@ class MlaDecodeSm90:
 
         q_rows = cute.make_tensor(q.iterator, cute.select(q.layout, mode=[1, 2, 0]))
         kv_rows = cute.make_tensor(kv.iterator, cute.select(kv.layout, mode=[1, 2, 0]))
+        if const_expr(self.padding == layout.BOUNDED):
+            kv_rows = self.rows_up_to(kv)
         load = cpasync.CopyBulkTensorTileG2SOp()
         load_kv = load if const_expr(self.cluster == 1) else cpasync.CopyBulkTensorTileG2SMulticastOp()
         tma_q, q_tma = cpasync.make_tiled_tma_atom(load, q_rows, one_tile, (ROWS, TILE))
@@ -194,6 +196,20 @@ class MlaDecodeSm90:
             use_pdl=True,
         )
         Combine(self.dtype, self.padded)(merges, out_partial, lse_partial, out, lse, row_warps, stream)
+
+    def rows_up_to(self, kv: cute.Tensor) -> cute.Tensor:
+        """The cache so that any row of it may be a page's last, and what follows is out of bounds for TMA.
+
+        Coordinates (row, column, last): the 64 rows of the cache up to row `last`, all pages counted as one. Those are
+        the bounds; a box begins at row `missing` of them, so that its last `missing` rows are out of bounds, and TMA
+        fills them with zeros. Rows of two places overlap in memory: `row` and `last` have the same stride. The tensor
+        begins 63 rows before the cache, where no page's box reaches. A number that is no page's is out of bounds.
+        """
+        rows = cute.make_layout(
+            (PAGE, layout.WIDTH, PAGE * kv.shape[0]),
+            stride=(layout.WIDTH, 1, layout.WIDTH),
+        )
+        return cute.make_tensor(kv.iterator - (PAGE - 1) * layout.WIDTH, rows)
 
     def _products(self) -> tuple[cute.TiledMma, ...]:
         """Q K^T, overwriting and adding; P V with P in registers and in shared memory. One warpgroup, 64 rows, each."""
@@ -343,7 +359,6 @@ class MlaDecodeSm90:
             cluster=self.cluster,
             halves=self.halves,
             meets=self.meets,
-            padding=self.padding,
             thread=thread,
             rank=rank,
             half=half,
@@ -358,10 +373,6 @@ class MlaDecodeSm90:
             p_remote=remote.make_fragment_A(remote.partition_A(p[1 - index])),
             p_store=cute.make_tiled_copy_C(store, mma_qk),
             p_shared=p[index],
-            pages=cute.make_tensor(
-                cute.recast_ptr(storage.kv.data_ptr(), dtype=Int32),
-                cute.make_layout((4, 8, PAGE, 2 * TILES), stride=(1, 4, 32, 32 * PAGE)),
-            ),
             maximum=storage.maximum.get_tensor(cute.make_layout((2, ROWS), stride=(ROWS, 1))),
             scale=(
                 storage.scale0.get_tensor(cute.make_layout(ROWS)),
@@ -493,8 +504,11 @@ class MlaDecodeSm90:
     def load_page(self, slot, page, missing, phase, lane, half, *loads) -> Int32:
         """A page into `slot`, first the half that is free first; `missing` keys, or fewer than none, of it are not the
         request's. Returns the phase of the slot's next page."""
+        missing = cutlass.max(missing, 0)
+        if const_expr(self.padding == layout.BOUNDED):
+            page = PAGE * page + (PAGE - 1) - missing  # its last row
         for slot_half in (slot, 1 - slot):
-            self.load_half(slot, slot_half, page, cutlass.max(missing, 0), phase, lane, half, *loads)
+            self.load_half(slot, slot_half, page, missing, phase, lane, half, *loads)
         return phase ^ 1
 
     @cute.jit
@@ -505,8 +519,8 @@ class MlaDecodeSm90:
         cute.arch.mbarrier_wait(mbarriers + layout.KV_EMPTY + 2 * slot + slot_half, phase)
         full = mbarriers + layout.KV_FULL + TILES * slot
         tiles = layout.SLOT_HALVES[slot][slot_half]
-        if const_expr(self.padding == layout.FILLED):
-            kv_tma = cute.domain_offset((-missing, 0, 0), kv_tma)
+        if const_expr(self.padding == layout.BOUNDED):
+            kv_tma = cute.domain_offset((missing, 0, 0), kv_tma)
         gKV = cute.local_tile(kv_tma, (PAGE, TILE), (None, None, None))  # (64, 64, 1, 9, pages)
         tKs, tKg = cpasync.tma_partition(
             tma_kv, rank, cute.make_layout(self.cluster), cute.group_modes(sKV, 0, 2), cute.group_modes(gKV, 0, 2)

@@ -44,10 +44,10 @@ PART_BYTES = SENT_CHUNKS // 2 * 128 * 16
 # what is asked for ahead of the last.
 ASKED_FROM, WINDOW = 2, 30
 
-# What keeps values past a request's end, which may be NaN, from its results: the consumer that owns the page writes
-# zeros over them; or the last page's box begins as many rows earlier as the page lacks keys, and TMA fills what lies
-# before the page with zeros; or nothing does (only to see what that costs).
-CLEARED, FILLED, TRUSTED = "cleared", "filled", "trusted"
+# What keeps values past a request's end, which may be NaN, from its results: a page's rows end for TMA where the
+# request does, and it fills the others of the box with zeros (`MlaDecodeSm90.rows_up_to`); or nothing does (only to
+# see what that costs).
+BOUNDED, TRUSTED = "bounded", "trusted"
 
 # How the L2 treats pages that were loaded: as anything else, or they are the first to go. Cache policies of the TMA
 # unit; the second is CUTLASS's TMA::CacheHintSm90::EVICT_FIRST.
