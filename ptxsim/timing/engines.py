@@ -67,7 +67,7 @@ class Engines:
         sm = cluster.sms[task.origin.cta.rank]
         fills = [cluster.sms[target.cta.rank] for target in task.targets]
         rows = size // max(tensor.inner_bytes, 1)
-        end = cluster.simulation.memory.box(sm, fills, self._allocation(tensor.address), size, rows, at)
+        end = cluster.simulation.memory.box(sm, fills, self._allocation(_nearest(task)), size, rows, at)
         cluster.simulation.recorder.engine("TMA loads", "copy", task.origin, at, end)
         return end
 
@@ -98,7 +98,7 @@ class Engines:
     def _read_half(self, task: ReadHalf, pipe: Pipe, at: float) -> float:
         cluster, store = self.cluster, task.store
         if isinstance(store, tma.BoxStore):
-            size, address = store.tensor.box_bytes, store.tensor.address
+            size, address = store.tensor.box_bytes, _nearest(store)
         else:
             assert isinstance(store, bulk.BytesStore)
             size, address = store.size, store.to
@@ -197,10 +197,9 @@ def skip(task: Task) -> bool:
 
 
 class Copied(NamedTuple):
-    """What a copy moves to or from global memory: an address, the byte offset of its first element, and its bytes."""
+    """What a copy moves to or from global memory: the address of its first byte, and how many there are."""
 
     address: int
-    offset: int
     size: float
     writes: bool = False
 
@@ -208,18 +207,26 @@ class Copied(NamedTuple):
 def copied(task: Task) -> Copied | None:
     """The global memory that a piece of asynchronous work reads or writes; None for one that does neither."""
     if isinstance(task, tma.BoxLoad):
-        tensor = task.tensor
-        first = task.corner[0] * tensor.bits // 8
-        offset = first + sum(c * s for c, s in zip(task.corner[1:], tensor.strides[1:], strict=False))
-        return Copied(tensor.address, max(offset, 0), float(tensor.box_bytes))
+        return Copied(_nearest(task), float(task.tensor.box_bytes))
     if isinstance(task, bulk.BytesLoad) and not task.from_shared:
-        return Copied(task.source, 0, float(task.size))
+        return Copied(task.source, float(task.size))
     if isinstance(task, cp_async.ThreadCopies) and task.moves:
-        return Copied(task.moves[0].source, 0, float(sum(move.valid for move in task.moves)))
+        return Copied(task.moves[0].source, float(sum(move.valid for move in task.moves)))
     if isinstance(task, ReadHalf):
         store = task.store
         if isinstance(store, tma.BoxStore):
-            return Copied(store.tensor.address, 0, float(store.tensor.box_bytes), True)
+            return Copied(_nearest(store), float(store.tensor.box_bytes), True)
         if isinstance(store, bulk.BytesStore):
-            return Copied(store.to, 0, float(store.size), True)
+            return Copied(store.to, float(store.size), True)
     return None
+
+
+def _nearest(copy: tma.BoxLoad | tma.BoxStore) -> int:
+    """The address of the tensor's element that lies nearest to a box's first one: that one itself, if it is inside.
+
+    Not the tensor's own address: a tensor whose first elements no box reaches may begin outside of the memory it is in.
+    """
+    tensor = copy.tensor
+    inside = [min(max(at, 0), size - 1) for at, size in zip(copy.corner, tensor.sizes, strict=True)]
+    rest = sum(at * stride for at, stride in zip(inside[1:], tensor.strides[1:], strict=True))
+    return tensor.address + inside[0] * tensor.bits // 8 + rest

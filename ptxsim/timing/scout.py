@@ -68,7 +68,7 @@ class Witness(Observer):
         moved = self.written if copy.writes else self.read
         moved[allocation.address] = moved.get(allocation.address, 0.0) + copy.size
         if not copy.writes:
-            self.pieces.add((allocation.address, (copy.address - allocation.address + copy.offset) >> _GRAIN))
+            self.pieces.add((allocation.address, (copy.address - allocation.address) >> _GRAIN))
 
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
         at = offsets.astype(np.int64)
