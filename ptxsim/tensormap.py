@@ -33,6 +33,11 @@ class TensorMap:
     swizzle: int
     atom: int
 
+    def at(self, coordinates: tuple[int, ...]) -> int:
+        """The address of an element. It is counted modulo 2^64: a map may go over the end of all addresses."""
+        rest = sum(at * stride for at, stride in zip(coordinates[1:], self.strides[1:], strict=True))
+        return (self.address + coordinates[0] * self.bits // 8 + rest) % (1 << 64)
+
     @property
     def padded(self) -> bool:
         """4- or 6-bit elements of which 16 take 16 bytes of shared memory for 8 or 12 bytes of global memory."""
@@ -205,8 +210,7 @@ def strided(tm: TensorMap, base: int, inside: Window) -> tuple[tuple[int, ...], 
 def last_byte(tm: TensorMap, inside: Window) -> tuple[int, int]:
     """(first address, one past the last address) that a window touches."""
     strides = tm.strides[1:]
-    start = tm.address + inside.first[0] * tm.bits // 8
-    start += sum(c * s for c, s in zip(inside.first[1:], strides, strict=True))
+    start = tm.at(inside.first)
     reach = sum((n - 1) * s for n, s in zip(inside.extent[1:], strides, strict=True))
     return start, start + reach + inside.extent[0] * tm.bits // 8
 

@@ -227,6 +227,4 @@ def _nearest(copy: tma.BoxLoad | tma.BoxStore) -> int:
     Not the tensor's own address: a tensor whose first elements no box reaches may begin outside of the memory it is in.
     """
     tensor = copy.tensor
-    inside = [min(max(at, 0), size - 1) for at, size in zip(copy.corner, tensor.sizes, strict=True)]
-    rest = sum(at * stride for at, stride in zip(inside[1:], tensor.strides[1:], strict=True))
-    return tensor.address + inside[0] * tensor.bits // 8 + rest
+    return tensor.at(tuple(min(max(at, 0), size - 1) for at, size in zip(copy.corner, tensor.sizes, strict=True)))

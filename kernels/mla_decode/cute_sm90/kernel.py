@@ -200,16 +200,19 @@ class MlaDecodeSm90:
     def rows_up_to(self, kv: cute.Tensor) -> cute.Tensor:
         """The cache so that any row of it may be a page's last, and what follows is out of bounds for TMA.
 
-        Coordinates (row, column, last): the 64 rows of the cache up to row `last`, all pages counted as one. Those are
-        the bounds; a box begins at row `missing` of them, so that its last `missing` rows are out of bounds, and TMA
-        fills them with zeros. Rows of two places overlap in memory: `row` and `last` have the same stride. The tensor
-        begins 63 rows before the cache, where no page's box reaches. A number that is no page's is out of bounds.
+        Coordinates (row, column, last, WRAP): rows of the cache, all pages counted as one, of which row LAST_ROW is row
+        `last`. Those after it are the bounds; a box that begins 63 - `missing` rows before has its last `missing` rows
+        out of bounds, and TMA fills them with zeros. Rows of two places overlap in memory: `row` and `last` have the
+        same stride. That of the fourth coordinate takes LAST_ROW rows back, for addresses are counted modulo 2^64: so
+        the tensor can begin where the cache does, and not LAST_ROW rows before, where no memory need be. A number that
+        is no page's is out of bounds.
         """
+        width = layout.WIDTH
         rows = cute.make_layout(
-            (PAGE, layout.WIDTH, PAGE * kv.shape[0]),
-            stride=(layout.WIDTH, 1, layout.WIDTH),
+            (layout.LAST_ROW + 1, width, PAGE * kv.shape[0], layout.WRAP + 1),
+            stride=(width, 1, width, cutlass.Int64((1 << 64) // (layout.WRAP * self.dtype.width // 8) - width)),
         )
-        return cute.make_tensor(kv.iterator - (PAGE - 1) * layout.WIDTH, rows)
+        return cute.make_tensor(kv.iterator, rows)
 
     def _products(self) -> tuple[cute.TiledMma, ...]:
         """Q K^T, overwriting and adding; P V with P in registers and in shared memory. One warpgroup, 64 rows, each."""
@@ -499,7 +502,8 @@ class MlaDecodeSm90:
     @cute.jit
     def ask(self, kv, page, first_key, wanted, lane):
         if wanted & (lane == 0):
-            prefetch_l2(kv[page, first_key, None].iterator, layout.TILES * layout.TILE_BYTES // 2)
+            rows = kv[cutlass.Int64(page), first_key, None]  # caches have more than 2^31 elements
+            prefetch_l2(rows.iterator, layout.TILES * layout.TILE_BYTES // 2)
 
     def load_page(self, slot, page, missing, phase, lane, half, *loads) -> Int32:
         """A page into `slot`, first the half that is free first; `missing` keys, or fewer than none, of it are not the
@@ -520,7 +524,8 @@ class MlaDecodeSm90:
         full = mbarriers + layout.KV_FULL + TILES * slot
         tiles = layout.SLOT_HALVES[slot][slot_half]
         if const_expr(self.padding == layout.BOUNDED):
-            kv_tma = cute.domain_offset((missing, 0, 0), kv_tma)
+            first_row = layout.LAST_ROW - (PAGE - 1) + missing
+            kv_tma = cute.domain_offset((first_row, 0, 0), kv_tma[None, None, None, layout.WRAP])
         gKV = cute.local_tile(kv_tma, (PAGE, TILE), (None, None, None))  # (64, 64, 1, 9, pages)
         tKs, tKg = cpasync.tma_partition(
             tma_kv, rank, cute.make_layout(self.cluster), cute.group_modes(sKV, 0, 2), cute.group_modes(gKV, 0, 2)
