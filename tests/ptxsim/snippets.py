@@ -40,10 +40,15 @@ def run_kernel(
 TYPES = {np.uint8: 0, np.uint16: 1, np.uint32: 2, np.float16: 6, np.float32: 7}
 
 
-def tensor_map(x: np.ndarray, box: tuple[int, ...], swizzle: int = 0, code: int | None = None) -> np.ndarray:
-    """A 128-byte descriptor of a C-contiguous array; box and sizes innermost first, `code` the type's number."""
+def tensor_map(
+    x: np.ndarray, box: tuple[int, ...], swizzle: int = 0, code: int | None = None, before: int = 0
+) -> np.ndarray:
+    """A 128-byte descriptor of an array; box and sizes innermost first, `code` the type's number.
+
+    It begins so many bytes `before` the array.
+    """
     code = TYPES[x.dtype.type] if code is None else code
-    v = x.ctypes.data | (x.ndim - 1) << 68 | code << 71 | swizzle << 77 | 2 << 64 | 2 << 81
+    v = x.ctypes.data - before | (x.ndim - 1) << 68 | code << 71 | swizzle << 77 | 2 << 64 | 2 << 81
     for k, stride in enumerate(x.strides[-2::-1]):
         v |= (stride >> 4 & 0xFFFFFFFF) << (96 + 32 * k)
     for k, n in enumerate(x.shape[::-1]):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from snippets import run_kernel, tensor_map
 
-from ptxsim.tensormap import decode
+from ptxsim.tensormap import decode, replace_field
 
 
 def box_of(x: np.ndarray, box: tuple[int, ...], at: tuple[int, ...]) -> np.ndarray:
@@ -82,6 +82,28 @@ def test_padding_of_elements_takes_shared_memory_but_counts_as_no_transaction(co
     np.testing.assert_array_equal(out, swizzled(padded.reshape(-1), 3))
     both = decode(descriptor.tobytes())
     assert (both.box_bytes, both.transaction_bytes) == (1024, 8 * row)
+
+
+@pytest.mark.parametrize("missing", [0, 3, 7, 8, 100])
+def test_a_map_that_counts_addresses_round_the_end_bounds_rows_anywhere(missing, rng) -> None:
+    """Of a box of 8 rows that are to end before row 41, the last `missing` are out of bounds.
+
+    `row` and `last` have one stride; the fourth coordinate takes back the 2^30 rows by which a box's end is bounded.
+    """
+    x, around = rng.integers(1, 200, (100, 64)).astype(np.float16), 1 << 30
+    descriptor = tensor_map(np.lib.stride_tricks.as_strided(x, (2, 100, 2, 64), (0, 128, 128, 2)), (64, 8, 1, 1))
+    words = descriptor.view(np.uint64)
+    for dimension in (1, 3):
+        replace_field(words, "global_dim", dimension, around + 1)
+    replace_field(words, "global_stride", 2, 2**64 // around - 128)
+    out, keys = np.full((8, 64), 7, np.float16), 8 - missing
+    at = f"0, {around - 7 + missing}, {32 + keys}, {around}"
+    body = LOAD.replace("BYTES", "1024").replace("DIM", "4").replace("COORDS", at)
+    result = run_kernel(body, descriptor, x, out, shared=2048, checks=("uninitialised", "race"))
+    assert not result.findings, [str(f) for f in result.findings]
+    expected = np.zeros((8, 64), np.float16)
+    expected[: max(keys, 0)] = x[33 : 33 + max(keys, 0)]
+    np.testing.assert_array_equal(out, expected)
 
 
 def test_six_bit_elements_in_a_form_that_the_driver_refuses_are_refused() -> None:

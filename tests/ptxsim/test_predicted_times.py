@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from snippets import kernel_text, run_kernel
+from snippets import kernel_text, run_kernel, tensor_map
 
 import ptxsim
 from ptxsim.timing import DeviceModel
@@ -139,6 +139,27 @@ def test_a_cold_cache_costs_dram_bandwidth_and_latency() -> None:
     moved = 65536 * (1 + displaced(132 * 65536, card.figures))  # what the flush has left goes as they come
     assert cold == pytest.approx(moved / 10 + card.figures.tma_dram_latency, rel=0.1)
     assert cycles(copies(16), data, cache="warm", **run) < 0.5 * cold
+
+
+def test_a_box_counts_for_the_memory_it_lies_in_wherever_its_tensor_begins() -> None:
+    """The same eight rows by a map of the array, and by one that begins 63 rows before: row 63 of `last` is row `last`.
+
+    So does a box that is out of bounds but for its first row.
+    """
+    x = np.zeros((1000, 64), np.float16)
+    rows = np.lib.stride_tricks.as_strided(x, (1000, 64, 64), (128, 128, 2))
+    load = "cp.async.bulk.tensor.{}d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r3], [%d1, {{{}}}], [%r4];\n"
+    found = []
+    for tensor, before, at in ((x, 0, "0, 64"), (rows, 63 * 128, "0, 56, 71"), (rows, 63 * 128, "0, 63, 64")):
+        descriptor = tensor_map(tensor, (64, 8, 1)[: tensor.ndim], before=before)
+        body = COPIES.replace("expect_tx.shared.b64 %d9, [%r4], 65536", "expect_tx.shared.b64 %d9, [%r4], 1024")
+        body += load.format(tensor.ndim, at) + WAITED
+        survey = Surveyor(launched(body, descriptor, x, threads=1, shared=65552)).survey()
+        assert survey is not None
+        assert survey.read[x.ctypes.data] == 1024
+        found.append([cycles(body, descriptor, x, threads=1, shared=65552, cache=cache) for cache in ("warm", "cold")])
+    assert found[0] == found[1] == found[2]
+    assert found[0][1] > found[0][0] + 0.5 * CARD.figures.tma_dram_latency
 
 
 def products(count: int, n: int) -> str:
