@@ -200,19 +200,23 @@ class MlaDecodeSm90:
     def rows_up_to(self, kv: cute.Tensor) -> cute.Tensor:
         """The cache so that any row of it may be a page's last, and what follows is out of bounds for TMA.
 
-        Coordinates (row, column, last, WRAP): rows of the cache, all pages counted as one, of which row LAST_ROW is row
-        `last`. Those after it are the bounds; a box that begins 63 - `missing` rows before has its last `missing` rows
-        out of bounds, and TMA fills them with zeros. Rows of two places overlap in memory: `row` and `last` have the
-        same stride. That of the fourth coordinate takes LAST_ROW rows back, for addresses are counted modulo 2^64: so
-        the tensor can begin where the cache does, and not LAST_ROW rows before, where no memory need be. A number that
-        is no page's is out of bounds.
+        Coordinates (row, column, last): the 64 rows of the cache up to row `last`, all pages counted as one. Those are
+        the bounds; a box begins at row `missing` of them, so that its last `missing` rows are out of bounds, and TMA
+        fills them with zeros. Rows of two places overlap in memory: `row` and `last` have the same stride. The tensor
+        begins 63 rows before the cache, where no page's box reaches. A number that is no page's is out of bounds.
+
+        But a multicast load touches where its tensor begins, whatever box it loads (seen on an H200: an illegal access
+        where nothing was mapped there). So that of CTAs which share loads begins with the cache, and has LAST_ROW + 1
+        rows up to `last`; a fourth coordinate, always WRAP, takes LAST_ROW rows back, addresses being counted modulo
+        2^64.
         """
-        width = layout.WIDTH
-        rows = cute.make_layout(
-            (layout.LAST_ROW + 1, width, PAGE * kv.shape[0], layout.WRAP + 1),
-            stride=(width, 1, width, cutlass.Int64((1 << 64) // (layout.WRAP * self.dtype.width // 8) - width)),
-        )
-        return cute.make_tensor(kv.iterator, rows)
+        width, places = layout.WIDTH, PAGE * kv.shape[0]
+        if const_expr(self.cluster == 1):
+            rows = cute.make_layout((PAGE, width, places), stride=(width, 1, width))
+            return cute.make_tensor(kv.iterator - (PAGE - 1) * width, rows)
+        round_once = cutlass.Int64((1 << 64) // (layout.WRAP * self.dtype.width // 8))  # in elements, WRAP times
+        sizes = layout.LAST_ROW + 1, width, places, layout.WRAP + 1
+        return cute.make_tensor(kv.iterator, cute.make_layout(sizes, stride=(width, 1, width, round_once - width)))
 
     def _products(self) -> tuple[cute.TiledMma, ...]:
         """Q K^T, overwriting and adding; P V with P in registers and in shared memory. One warpgroup, 64 rows, each."""
@@ -524,8 +528,9 @@ class MlaDecodeSm90:
         full = mbarriers + layout.KV_FULL + TILES * slot
         tiles = layout.SLOT_HALVES[slot][slot_half]
         if const_expr(self.padding == layout.BOUNDED):
-            first_row = layout.LAST_ROW - (PAGE - 1) + missing
-            kv_tma = cute.domain_offset((first_row, 0, 0), kv_tma[None, None, None, layout.WRAP])
+            if const_expr(self.cluster > 1):
+                kv_tma = cute.domain_offset((layout.LAST_ROW - (PAGE - 1), 0, 0), kv_tma[None, None, None, layout.WRAP])
+            kv_tma = cute.domain_offset((missing, 0, 0), kv_tma)
         gKV = cute.local_tile(kv_tma, (PAGE, TILE), (None, None, None))  # (64, 64, 1, 9, pages)
         tKs, tKg = cpasync.tma_partition(
             tma_kv, rank, cute.make_layout(self.cluster), cute.group_modes(sKV, 0, 2), cute.group_modes(gKV, 0, 2)

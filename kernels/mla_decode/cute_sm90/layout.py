@@ -48,7 +48,7 @@ ASKED_FROM, WINDOW = 2, 30
 # request does, and it fills the others of the box with zeros (`MlaDecodeSm90.rows_up_to`); or nothing does (only to
 # see what that costs).
 BOUNDED, TRUSTED = "bounded", "trusted"
-LAST_ROW = WRAP = 1 << 30  # of its coordinates: the last row inside; where addresses have gone round once
+LAST_ROW = WRAP = 1 << 30  # of the coordinates where CTAs share loads: both as large, so that one undoes the other
 
 # How the L2 treats pages that were loaded: as anything else, or they are the first to go. Cache policies of the TMA
 # unit; the second is CUTLASS's TMA::CacheHintSm90::EVICT_FIRST.
