@@ -155,7 +155,7 @@ def test_a_box_counts_for_the_memory_it_lies_in_wherever_its_tensor_begins() -> 
     for tensor, before, at in ((x, 0, "0, 64"), (rows, 63 * 128, "0, 56, 71"), (rows, 63 * 128, "0, 63, 64")):
         descriptor = tensor_map(tensor, (64, 8, 1)[: tensor.ndim], before=before)
         body = COPIES.replace("expect_tx.shared.b64 %d9, [%r4], 65536", "expect_tx.shared.b64 %d9, [%r4], 1024")
-        body += load.format(tensor.ndim, at) + ";" + WAITED
+        body += load.format(tensor.ndim, at) + WAITED
         survey = Surveyor(launched(body, descriptor, x, threads=1, shared=65552)).survey()
         assert survey is not None
         assert survey.read[x.ctypes.data] == 1024
