@@ -194,6 +194,10 @@ def _begin_load(
         return
     if not _aligned_start(f, spec.at, tensor, corner):
         return
+    if mask is not None and cluster.machine.memory.find(tensor.address) is None:
+        where = f"a multicast load by a tensor map that begins at {tensor.address:#x}"
+        f.report(spec.at, "out-of-bounds", f"{where}, where no memory is: an H200 touches that, whatever box is loaded")
+        return
     for target in targets:
         cluster.observer.copy_expected(target.bar, origin, target.cta)
     cluster.post(cluster.pipes.own(f.cta.rank), BoxLoad(origin, tensor, corner, to.offset, targets))

@@ -247,6 +247,23 @@ def test_multicast_reaches_every_cta_and_its_barrier() -> None:
         np.testing.assert_array_equal(out, np.stack([x, x]))
 
 
+def test_a_multicast_load_by_a_map_that_begins_where_no_memory_is() -> None:
+    """A finding, though the box itself lies in memory: an H200 ends such a kernel, and takes the map for other loads."""
+    x, out = np.arange(128, dtype=np.uint32), np.zeros((2, 32), np.uint32)
+    descriptor = tensor_map(x, (32,), before=1 << 20)
+    at = (1 << 20) // 4
+    words = descriptor.view(np.uint64)
+    replace_field(words, "global_dim", 0, at + 128)
+    options = {"shared": 2048, "grid": (2,), "cluster": (2,)}
+    body = MULTICAST.replace("MASK", "3").replace("{0}", f"{{{at}}}")
+    first = run_kernel(body, descriptor, x, out, **options).findings[0]
+    assert first.kind == "out-of-bounds" and "where no memory is: an H200 touches that" in first.message
+    body = LOAD.replace("BYTES", "128").replace("DIM", "1").replace("COORDS", str(at))
+    out = np.zeros(32, np.uint32)
+    assert not run_kernel(body, descriptor, x, out, shared=2048).findings
+    np.testing.assert_array_equal(out, x[:32])
+
+
 def test_a_multicast_mask_short_of_a_cta_deadlocks() -> None:
     x, out = np.arange(32, dtype=np.uint32), np.zeros((2, 32), np.uint32)
     result = run_kernel(
