@@ -557,3 +557,19 @@ def test_the_largest_batch_and_the_longest_request(on_gpu, batch, length, heads)
         pytest.skip("a request has one row block: no loads to share")
     work = Workload(batch, length, dtype, heads=heads, paged=True)
     check_on_gpu(on_gpu, work, operator.make_inputs(work, 0, "cuda", "bad_table"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("batch", "length"), [(2, 30), (4, 4050), (64, 4096)])
+def test_nothing_is_touched_before_and_behind_the_cache(on_gpu, batch, length):
+    """The caches of 256 and 4,096 pages fill what is mapped, with nothing on either side. Tensor maps begin before."""
+    import torch
+
+    from island import island
+    from kernels.mla_decode import operator
+
+    work = Workload(batch, length, on_gpu.name.split("_")[0])
+    inputs = operator.make_inputs(work, 0, "cuda", "nan_padding")
+    inputs.kv_cache = island(inputs.kv_cache)
+    torch.cuda.synchronize()
+    check_on_gpu(on_gpu, work, inputs)

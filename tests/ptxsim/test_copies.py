@@ -248,7 +248,7 @@ def test_multicast_reaches_every_cta_and_its_barrier() -> None:
 
 
 def test_a_multicast_load_by_a_map_that_begins_where_no_memory_is() -> None:
-    """A finding, though the box itself lies in memory: an H200 ends such a kernel, and takes the map for other loads."""
+    """A finding, though the box itself lies in memory: an H200 ends such a kernel, and takes the map otherwise."""
     x, out = np.arange(128, dtype=np.uint32), np.zeros((2, 32), np.uint32)
     descriptor = tensor_map(x, (32,), before=1 << 20)
     at = (1 << 20) // 4
