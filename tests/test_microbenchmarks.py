@@ -59,8 +59,8 @@ def test_a_kernel_that_ptxas_refuses_is_an_error_with_its_words(tmp_path: Path) 
         kernel.assemble(kernel.module([kernel.timed("bad", "no.such.instruction;")]), tmp_path)
 
 
-def made_run(cycles: int, nanoseconds: int, ctas: int = 2, warps: int = 2) -> reading.Run:
-    stamps = np.zeros((ctas, warps, kernel.STAMPS), np.int64)
+def made_run(cycles: int, nanoseconds: int) -> reading.Run:
+    stamps = np.zeros((2, 2, kernel.STAMPS), np.int64)
     stamps[:, :, 0], stamps[:, :, 1] = 1_000, 1_000 + cycles
     stamps[:, :, 2], stamps[:, :, 3] = 5_000, 5_000 + nanoseconds
     return reading.Run(stamps)

@@ -54,8 +54,7 @@ def find_groups(
     of_warp = {warp: role.name for role in roles for warp in role.warps}
     groups: list[Group] = []
     singles = [
-        _single(code, seen.bars[at], at, of_warp, tensors.get(at, set()), _field(buffers, at))
-        for at in sorted(seen.bars)
+        _single(seen.bars[at], at, of_warp, tensors.get(at, set()), _field(buffers, at)) for at in sorted(seen.bars)
     ]
     halves = _halves(singles, buffers)
     for one in singles:
@@ -98,7 +97,7 @@ def _agree(a: Group, b: Group) -> bool:
     return a.count == b.count and nested(set(a.arrivals), set(b.arrivals)) and nested(set(a.waits), set(b.waits))
 
 
-def _single(code: Code, bar: Bar, offset: int, of_warp: Mapping[int, str], tensors: set[str], name: str) -> Group:
+def _single(bar: Bar, offset: int, of_warp: Mapping[int, str], tensors: set[str], name: str) -> Group:
     group = Group(name, [offset], bar.count, tensors=set(tensors), completed=bar.completed)
     for (kind, at, (_, warp), other), times in bar.arrivals.items():
         group.arrivals.setdefault((kind, of_warp[warp]), Counter())[at] += times
@@ -160,7 +159,7 @@ def find_pipelines(groups: Sequence[Group]) -> list[Pipeline]:
         free.remove(empty)
         if _copies(empty) and not _copies(full):
             full, empty = empty, full
-        found.append(Pipeline(_pipeline_name(full, empty), full, empty))
+        found.append(Pipeline(_pipeline_name(full), full, empty))
     return found
 
 
@@ -174,7 +173,7 @@ def _copies(group: Group) -> bool:
     return any(kind in ("copy", "cp.async") for kind, _ in group.arrivals)
 
 
-def _pipeline_name(full: Group, empty: Group) -> str:
+def _pipeline_name(full: Group) -> str:
     what = ", ".join(sorted(full.tensors))
     ends = f"{' and '.join(sorted(full.arrivers))} → {' and '.join(sorted(full.waits))}"
     return f"{what}: {ends}" if what else ends

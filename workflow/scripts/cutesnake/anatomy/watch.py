@@ -53,7 +53,6 @@ class Copy:
     offsets: set[int] = field(default_factory=set)
     barriers: set[int] = field(default_factory=set)
     most_targets: int = 1
-    other_rank: bool = False  # whether some copy signalled an mbarrier of another CTA than its own
     size: int = 0
 
 
@@ -238,7 +237,6 @@ def _note_load(
     targets = list(targets)
     copy.barriers |= {bar.offset for _, bar in targets}
     copy.most_targets = max(copy.most_targets, len(targets))
-    copy.other_rank |= any(bar.cta is not origin.cta for _, bar in targets)
     copy.size = max(copy.size, size)
     seen.drains[who] = Counter()  # what this warp waits for from here on comes after its last load, as far as is known
     return copy

@@ -27,6 +27,7 @@ SECTIONS = (
     "WarpStateStats",
 )
 EXTRA_METRICS = ("dram__bytes_read.sum", "dram__bytes_write.sum")
+MOST_OPPORTUNITIES = 5
 NOT_PERMITTED = "ERR_NVGPUCTRPERM"
 STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 
@@ -185,7 +186,7 @@ def _stalls(action: Any, value: Callable[[str], float | None]) -> dict[str, floa
     return {name: round(share, 4) for name, share in sorted(shares.items(), key=lambda item: -item[1])}
 
 
-def opportunities(action: Any, count: int = 5) -> list[dict[str, Any]]:
+def opportunities(action: Any) -> list[dict[str, Any]]:
     """What Nsight Compute's own rules advise for a kernel, largest estimated speed-up first."""
     found = []
     for rule in action.rule_results_as_dicts():
@@ -201,7 +202,7 @@ def opportunities(action: Any, count: int = 5) -> list[dict[str, Any]]:
                 "estimated_speedup_percent": (rule.get("speedup_estimation") or {}).get("speedup"),
             }
         )
-    return sorted(found, key=lambda o: -(o["estimated_speedup_percent"] or 0.0))[:count]
+    return sorted(found, key=lambda o: -(o["estimated_speedup_percent"] or 0.0))[:MOST_OPPORTUNITIES]
 
 
 def _plain(message: dict[str, Any]) -> str:

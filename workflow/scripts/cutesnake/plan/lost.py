@@ -25,7 +25,7 @@ KNOWN = Path(".snakemake/cutesnake-whole.json")
 SCHEMAS = "schemas"  # key of the digest of the schemas
 SHOWN = 3  # findings that the line names
 PAGES = ("compare", "plot", "page", "overview", "report")  # stages whose products say that a run came to its end
-BUILD_RECORD, FETCH_RECORD, PICTURES = "build.json", "fetched.json", "pictures.json"
+PICTURES = "pictures.json"
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def draw_overview(comparisons: list[Record], narrow: bool = False) -> Drawing:
     A narrow one is as wide as a phone, with the names above their rows.
     """
     rows = [
-        (_name(comparison, entry, comparisons), entry)
+        (_name(comparison, entry), entry)
         for comparison in comparisons
         for entry in comparison["speedups"]
         if entry["warm"] and entry["cold"]
@@ -88,7 +88,7 @@ def draw_overview(comparisons: list[Record], narrow: bool = False) -> Drawing:
     )
 
 
-def _name(comparison: Record, entry: Record, comparisons: list[Record]) -> str:
+def _name(comparison: Record, entry: Record) -> str:
     card = (entry["device"]["device"] or "").removeprefix("NVIDIA ")
     here = " (here)" if entry["device"]["kind"] == "live" else ""
     return f"{comparison['operator']}\n{card}, {entry['target']}{here}"

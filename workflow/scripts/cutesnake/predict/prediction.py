@@ -56,7 +56,7 @@ def predict_build(case: Case, built: dict[str, Any], lone_us: float | None = Non
     return predict_case(case, lone_us=lone_us)
 
 
-def predict_case(case: Case, limit_s: float = LIMIT_SECONDS, lone_us: float | None = None) -> dict[str, Any]:
+def predict_case(case: Case, lone_us: float | None = None) -> dict[str, Any]:
     """The record of a case. `case.settings` has `device`, the name of a card that ptxsim knows.
 
     What cannot be captured or simulated, and what takes too long, is a failed record with its reason.
@@ -68,7 +68,7 @@ def predict_case(case: Case, limit_s: float = LIMIT_SECONDS, lone_us: float | No
     began = time.monotonic()
     metrics, reason = None, None
     try:
-        with time_limit(limit_s):
+        with time_limit(LIMIT_SECONDS):
             metrics = _metrics(case, lone_us)
     except NotSimulatedError as error:
         reason = str(error)
