@@ -135,6 +135,18 @@ def test_only_requests_left_over_are_cut_when_all_workers_have_as_many():
     assert make_schedule([2000] * 132, 128, 132, 2).merges == []
 
 
+@pytest.mark.parametrize(
+    ("batch", "length", "warps"),
+    [(1, 2048, 4), (2, 1024, 2), pytest.param(4, 1024, 4, id="too many rows"), pytest.param(1, 8192, 8, id="no idle")],
+)
+def test_the_combine_kernel_keeps_to_multiprocessors_that_are_idle_where_so_many_warps_a_row_do(batch, length, warps):
+    """Halves: 64 CTAs leave 68 of 132, 128 leave 4. Of 8, 4 or 2 warps a row, and no more than the pieces ask for."""
+    schedule = make_schedule([length] * batch, 128, 132, 2, halves=True)
+    assert schedule.row_warps == warps
+    grid = schedule.combine_grid(128)
+    assert (grid[0] * grid[1] <= 132 - 2 * (len(schedule.offsets) - 1)) == ((batch, length) in ((1, 2048), (2, 1024)))
+
+
 def test_a_batch_without_keys_has_an_item_for_every_worker_to_look_at():
     from kernels.mla_decode.operator import Workload, make_inputs, make_outputs
     from kernels.mla_decode.split_kv import run
@@ -173,7 +185,8 @@ def test_variants_share_loads_only_among_several_row_blocks(heads):
 @pytest.mark.parametrize(
     ("workload", "kind"),
     [
-        (Workload(1, 1024), "cluster1"),
+        (Workload(1, 1024), "halves"),
+        (Workload(1, 512), "cluster1"),
         (Workload(1, 8192), "halves"),
         (Workload(7, 333), "halves"),
         (Workload(32, 1024), "halves"),

@@ -12,7 +12,7 @@ import heapq
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 QUARTERS = 4  # of a unit: the grain of all prices
 COMBINE_WARPS = 8  # of a CTA of the combine kernel
@@ -39,12 +39,13 @@ class Schedule:
     offsets: list[int]  # items of worker w: offsets[w] to offsets[w + 1]
     merges: list[list[int]]
     partials: int
+    most_row_warps: int = field(default=COMBINE_WARPS, kw_only=True)
 
     @property
     def row_warps(self) -> int:
         """Warps of the combine kernel that share a row, 0 if there is nothing to merge."""
         most = max((partials for _, _, partials, _ in self.merges), default=None)
-        return 0 if most is None else row_warps(most)
+        return 0 if most is None else min(row_warps(most), self.most_row_warps)
 
     def combine_grid(self, rows: int) -> tuple[int, int, int] | None:
         """CTAs of the combine kernel for requests of so many query rows; None if it is not launched."""
