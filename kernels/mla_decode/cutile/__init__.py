@@ -33,10 +33,14 @@ SYMBOLS = {
     "whole": "mla_decode_whole",
     "whole_narrow": "mla_decode_whole_narrow",
     "undivided": "mla_decode_whole_undivided",
+    "undivided_first": "mla_decode_split_undivided",
+    "undivided_rest": "mla_decode_rest_undivided",
     "first": "mla_decode_split_first",
     "rest": "mla_decode_whole_rest",
     "combine": "mla_decode_combine",
     "combine_many": "mla_decode_combine_many",
+    "combine_scaled": "mla_decode_combine_scaled",
+    "combine_many_scaled": "mla_decode_combine_many_scaled",
 }
 TILING = ("rows", "keys", "parts", "warps")
 # A tiling: query rows x keys per tile, blocks that share the latent width, warps that compute (0: the compiler's
@@ -101,6 +105,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     inputs = [array(p["dtype"], 3), array(p["dtype"], 3), pages, items]
     out = [array(p["dtype"], 3), array("fp32", 2, aligned=False)]
     partial = [array("fp32", 3), array("fp32", 2, aligned=False)]
+    scaled = [array("fp16", 3), *(array("fp32", 2, aligned=False) for _ in range(2))]
     numbers = [scalar("fp32"), scalar("int32"), scalar("int32")]
 
     def attention(stem: str, kernel: Any, results: list[Any]) -> DeviceFunction:
@@ -117,12 +122,20 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     functions.append(attention("rest", device.whole_rest, out))
     if "undivided_rows" in p:
         (rows, keys, _, warps), pieces, latency = UNDIVIDED[target]
-        hinted = device.whole_undivided.replace_hints(num_worker_warps=warps)
         tiling = [rows, keys, p["latent"], p["rope"], pieces, latency]
-        functions.append(DeviceFunction("undivided", SYMBOLS["undivided"], hinted, inputs + out + numbers + tiling))
+        for stem, kernel, results in (
+            ("undivided", device.whole_undivided, out),
+            ("undivided_first", device.split_undivided, scaled),
+            ("undivided_rest", device.rest_undivided, out),
+        ):
+            hinted = kernel.replace_hints(num_worker_warps=warps)
+            functions.append(DeviceFunction(stem, SYMBOLS[stem], hinted, inputs + results + numbers + tiling))
     for stem, (pieces, rows, columns) in COMBINE_TILES.items():
         tile = [pieces, rows, min(columns, p["latent"])]
         functions.append(DeviceFunction(stem, SYMBOLS[stem], device.combine, [*partial, merges, *out, *tile]))
+        if "undivided_rows" in p:
+            stem += "_scaled"
+            functions.append(DeviceFunction(stem, SYMBOLS[stem], device.combine_scaled, [*scaled, merges, *out, *tile]))
     return build(functions, target, folder)
 
 

@@ -19,6 +19,9 @@ LN_2 = math.log(2.0)
 PAGE = 64  # tokens per page of the cache
 # Below every score, yet finite: the difference of two of them is 0, where that of two infinities is NaN.
 LOWEST = -1.0e30
+# With smaller hints the loads of float16 make the compiler write the loop of `merge_pieces` three times.
+COMBINE_LATENCY = 8
+LEAST_LARGEST = 1.0e-30  # of a row of partial results: where all are less, they count as zeros
 
 
 @ct.function
@@ -208,28 +211,6 @@ def whole(
 
 
 @ct.kernel
-def whole_undivided(
-    Q, KV, PageTable, Items, Out, Lse, scale_log2: float, heads: int, causal_tokens: int,
-    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PIECES: ConstInt, LATENCY: ConstInt,
-):  # fmt: skip
-    """`whole`, with one block for all of the latent width; grid (row tiles, items)."""
-    row_tile, item = ct.bid(0), ct.bid(1)
-    request, length = entry(Items, item, 0), entry(Items, item, 1)
-    begin, end = entry(Items, item, 2), entry(Items, item, 3)
-    acc, row_max, row_sum = attend_undivided(
-        Q, KV, PageTable, request, begin, end, length, row_tile, scale_log2, heads, causal_tokens,
-        TILE_H, TILE_N, LATENT, ROPE, PIECES, LATENCY,
-    )  # fmt: skip
-    seen = row_sum > 0.0
-    weight = 1.0 / ct.where(seen, row_sum, 1.0)
-    lse = ct.where(seen, row_max + ct.log2(row_sum), -math.inf)
-    for i in ct.static_iter(range(PIECES)):
-        out = ct.astype(acc[i] * weight, Out.dtype)
-        ct.store(Out, (request, row_tile, i), ct.reshape(out, (1, TILE_H, LATENT // PIECES)))
-    ct.store(Lse, (request, row_tile), ct.reshape(natural(lse), (1, TILE_H)))
-
-
-@ct.kernel
 def split(
     Q, KV, PageTable, Items, Partial, PartialLse, scale_log2: float, heads: int, causal_tokens: int,
     TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PARTS: ConstInt, LATENCY: ConstInt,
@@ -275,16 +256,101 @@ def whole_rest(
         ct.grid_dependency_control_wait()
 
 
-@ct.kernel
-def combine(
-    Partial, PartialLse, Merges, Out, Lse, TILE_S: ConstInt, TILE_R: ConstInt, TILE_D: ConstInt,
+@ct.function
+def attend_undivided_item(
+    Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PIECES, LATENCY,
 ):  # fmt: skip
+    """`attend_undivided` of the item `bid(1)`, for the rows that `bid(0)` stands for."""
+    row_tile, item = ct.bid(0), ct.bid(1)
+    request, length = entry(Items, item, 0), entry(Items, item, 1)
+    begin, end = entry(Items, item, 2), entry(Items, item, 3)
+    return attend_undivided(
+        Q, KV, PageTable, request, begin, end, length, row_tile, scale_log2, heads, causal_tokens,
+        TILE_H, TILE_N, LATENT, ROPE, PIECES, LATENCY,
+    )  # fmt: skip
+
+
+@ct.function
+def store_undivided(Out, Lse, plane, acc, row_max, row_sum, TILE_H, WIDTH, PIECES):
+    """Store what `attend_undivided` returns, normalised, in the rows that `bid(0)` stands for."""
+    row_tile = ct.bid(0)
+    seen = row_sum > 0.0
+    weight = 1.0 / ct.where(seen, row_sum, 1.0)
+    lse = ct.where(seen, row_max + ct.log2(row_sum), -math.inf)
+    for i in ct.static_iter(range(PIECES)):
+        out = ct.astype(acc[i] * weight, Out.dtype)
+        ct.store(Out, (plane, row_tile, i), ct.reshape(out, (1, TILE_H, WIDTH)))
+    ct.store(Lse, (plane, row_tile), ct.reshape(natural(lse), (1, TILE_H)))
+
+
+# Three kernels with one block for all of the latent width; grid (row tiles, items). Their arrays are those of the four
+# above, but for partial results: Partial is float16, in units of PartialScale [partials, rows] float32. As float32 they
+# would take the shared memory of the second buffer of a KV tile.
+
+
+@ct.kernel
+def whole_undivided(
+    Q, KV, PageTable, Items, Out, Lse, scale_log2: float, heads: int, causal_tokens: int,
+    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PIECES: ConstInt, LATENCY: ConstInt,
+):  # fmt: skip
+    """`whole`."""
+    acc, row_max, row_sum = attend_undivided_item(
+        Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PIECES, LATENCY,
+    )  # fmt: skip
+    store_undivided(Out, Lse, entry(Items, ct.bid(1), 0), acc, row_max, row_sum, TILE_H, LATENT // PIECES, PIECES)
+
+
+@ct.kernel
+def split_undivided(
+    Q, KV, PageTable, Items, Partial, PartialLse, PartialScale, scale_log2: float, heads: int, causal_tokens: int,
+    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PIECES: ConstInt, LATENCY: ConstInt,
+):  # fmt: skip
+    """`split_first`."""
+    ct.grid_dependency_control_launch_dependents()
+    row_tile, partial = ct.bid(0), entry(Items, ct.bid(1), 4)
+    acc, row_max, row_sum = attend_undivided_item(
+        Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PIECES, LATENCY,
+    )  # fmt: skip
+    largest = ct.zeros((TILE_H, 1), ct.float32)
+    for i in ct.static_iter(range(PIECES)):
+        largest = ct.maximum(largest, ct.max(ct.abs(acc[i]), axis=1, keepdims=True))
+    # The largest of a row becomes 2^15, so that all down to 2^-29 of it have float16's 11 bits.
+    unit = ct.where(largest > LEAST_LARGEST, largest, 1.0) * 2.0**-15
+    inverse = 1.0 / unit
+    for i in ct.static_iter(range(PIECES)):
+        out = ct.astype(acc[i] * inverse, Partial.dtype)
+        ct.store(Partial, (partial, row_tile, i), ct.reshape(out, (1, TILE_H, LATENT // PIECES)))
+    seen = row_sum > 0.0
+    lse = ct.where(seen, row_max + ct.log2(row_sum), -math.inf)
+    scale = unit * (1.0 / ct.where(seen, row_sum, 1.0))
+    ct.store(PartialLse, (partial, row_tile), ct.reshape(lse, (1, TILE_H)))
+    ct.store(PartialScale, (partial, row_tile), ct.reshape(scale, (1, TILE_H)))
+
+
+@ct.kernel
+def rest_undivided(
+    Q, KV, PageTable, Items, Out, Lse, scale_log2: float, heads: int, causal_tokens: int,
+    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PIECES: ConstInt, LATENCY: ConstInt,
+):  # fmt: skip
+    """`whole_rest`. Here a wait after the work would keep blocks from loading ahead, so the last item is one of no
+    request, without keys and with nowhere to store: its blocks wait first, and are done."""
+    if ct.bid(1) == ct.num_blocks(1) - 1:
+        ct.grid_dependency_control_wait()
+    acc, row_max, row_sum = attend_undivided_item(
+        Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PIECES, LATENCY,
+    )  # fmt: skip
+    store_undivided(Out, Lse, entry(Items, ct.bid(1), 0), acc, row_max, row_sum, TILE_H, LATENT // PIECES, PIECES)
+
+
+@ct.function
+def merge_pieces(Partial, PartialLse, PartialScale, Merges, Out, Lse, TILE_S, TILE_R, TILE_D, SCALED):
     """Weighted mean of the pieces of a request, out = sum_s 2^(lse_s - lse) partial_s; grid (row tiles, requests that
     were split, LATENT / TILE_D).
 
     Merges [split requests, 4] int32: request, its first partial result, how many there are. TILE_R rows and TILE_D
     columns per block, TILE_S pieces at a time, written out one after the other so that all their loads are under way
-    before the first is used. Maximum and sum are kept as in online softmax.
+    before the first is used. Maximum and sum are kept as in online softmax. If SCALED is 1 and not 0, a row of a
+    partial result is in units of PartialScale.
     """
     row_tile, merge, column = ct.bid(0), ct.bid(1), ct.bid(2)
     request, base, pieces = entry(Merges, merge, 0), entry(Merges, merge, 1), entry(Merges, merge, 2)
@@ -295,13 +361,18 @@ def combine(
     for chunk in range(ct.cdiv(pieces, TILE_S)):
         lses = ()
         partials = ()
+        scales = ()
         new_largest = largest
         for i in ct.static_iter(range(TILE_S)):
             piece = base + ct.minimum(chunk * TILE_S + i, pieces - 1)
             lse = ct.load(PartialLse, (piece, row_tile), shape=(1, TILE_R), allow_tma=False)
-            partial = ct.load(Partial, (piece, row_tile, column), shape=(1, TILE_R, TILE_D), allow_tma=False)
+            at = (piece, row_tile, column)
+            partial = ct.load(Partial, at, shape=(1, TILE_R, TILE_D), latency=COMBINE_LATENCY, allow_tma=False)
             lses += (ct.where(chunk * TILE_S + i < pieces, ct.reshape(lse, (TILE_R, 1)), -math.inf),)
             partials += (ct.reshape(partial, (TILE_R, TILE_D)),)
+            for _ in ct.static_iter(range(SCALED)):
+                scale = ct.load(PartialScale, (piece, row_tile), shape=(1, TILE_R), allow_tma=False)
+                scales += (ct.reshape(scale, (TILE_R, 1)),)
         for i in ct.static_iter(range(TILE_S)):
             new_largest = ct.maximum(new_largest, lses[i])
         alpha = ct.exp2(largest - new_largest, flush_to_zero=True)
@@ -310,7 +381,9 @@ def combine(
         for i in ct.static_iter(range(TILE_S)):
             weight = ct.exp2(lses[i] - new_largest, flush_to_zero=True)
             total = total + weight
-            acc = acc + partials[i] * weight
+            for _ in ct.static_iter(range(SCALED)):
+                weight = weight * scales[i]
+            acc = acc + ct.astype(partials[i], ct.float32) * weight
         largest = new_largest
     seen = total > 0.0
     out = ct.astype(acc * (1.0 / ct.where(seen, total, 1.0)), Out.dtype)
@@ -318,3 +391,19 @@ def combine(
     if column == 0:
         lse = ct.where(seen, largest + ct.log2(total), -math.inf)
         ct.store(Lse, (request, row_tile), ct.reshape(natural(lse), (1, TILE_R)))
+
+
+@ct.kernel
+def combine(
+    Partial, PartialLse, Merges, Out, Lse, TILE_S: ConstInt, TILE_R: ConstInt, TILE_D: ConstInt,
+):  # fmt: skip
+    """`merge_pieces` of float32 partial results."""
+    merge_pieces(Partial, PartialLse, PartialLse, Merges, Out, Lse, TILE_S, TILE_R, TILE_D, 0)
+
+
+@ct.kernel
+def combine_scaled(
+    Partial, PartialLse, PartialScale, Merges, Out, Lse, TILE_S: ConstInt, TILE_R: ConstInt, TILE_D: ConstInt,
+):  # fmt: skip
+    """`merge_pieces` of partial results that `split_undivided` stored."""
+    merge_pieces(Partial, PartialLse, PartialScale, Merges, Out, Lse, TILE_S, TILE_R, TILE_D, 1)

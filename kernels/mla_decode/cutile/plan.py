@@ -125,9 +125,14 @@ class Estimate:
         beside = REST_BLOCK_US if self._merges else 0.0
         return [
             (self._block_us(size, result_bytes) + more, per_item * count)
-            for sizes, result_bytes, more in ((self._pieces, 4, 0.0), (self._whole, 2, beside))
+            for sizes, result_bytes, more in ((self._pieces, self._partial_bytes, 0.0), (self._whole, 2, beside))
             for size, count in sorted(sizes.items(), reverse=True)
         ]
+
+    @property
+    def _partial_bytes(self) -> int:
+        """Of a number of a partial result: see `split_undivided` in kernel.py."""
+        return 2 if self.plan.tiling.parts == 1 else 4
 
     def _block_us(self, tiles: int, result_bytes: int) -> float:
         tiling, latent, rope = self.plan.tiling, self.problem.latent, self.problem.rope
@@ -142,7 +147,7 @@ class Estimate:
         if not self._merges:
             return 0.0
         most = piece_count(max(self._merges), self.plan.chunk)
-        partial_bytes = 4 * self._pieces.total() * self.problem.rows * self.problem.latent
+        partial_bytes = self._partial_bytes * self._pieces.total() * self.problem.rows * self.problem.latent
         more = 0.0 if self.plan.even else REMAINDER_US
         return COMBINE_US + max(COMBINE_SPLIT_US * most, COMBINE_BYTE_US * partial_bytes) + more
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from cutesnake.contract import Build, Runner
 from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
@@ -15,6 +15,22 @@ from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
 
 LOG2_E = 1.0 / math.log(2.0)
 MANY_PIECES, FEW_ROWS = 8, 512  # `combine_many` is the faster one for more pieces than this of fewer rows than this
+
+
+class Stems(NamedTuple):
+    """Device functions of a tiling: of whole requests, of pieces, and of both, the second beside the first."""
+
+    whole: str
+    pieces: str
+    first: str = ""
+    rest: str = ""
+
+
+STEMS = {
+    "wide": Stems("whole", "kernel", "first", "rest"),
+    "narrow": Stems("whole_narrow", "kernel_narrow"),
+    "undivided": Stems("undivided", "undivided_first", "undivided_first", "undivided_rest"),
+}
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs, plan: Plan | None = None) -> Runner:
@@ -32,28 +48,27 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs, pla
         plan = choose_plan(problem, *tilings, multiprocessors(), Tiling.undivided(build.params))
     schedule = make_schedule(lengths, plan.tiling.keys, plan.chunk, plan.direct, plan.even)
     undivided = plan.tiling == Tiling.undivided(build.params)
-    if undivided and schedule.merges:
-        raise ValueError("the undivided tiling is for whole requests: give a plan that splits none")
     narrow = plan.tiling == Tiling.of(build.params, "narrow")
     if narrow and schedule.merges and schedule.whole:
-        raise ValueError("whole requests beside pieces of others are for the wide tiling: give a plan without `direct`")
+        raise ValueError("whole requests beside pieces of others are not for the narrow tiling: a plan without `direct`")
     out = [outputs.out.view(batch, rows, latent), outputs.lse.view(batch, rows)]
-    partial = workspace(len(schedule.pieces), rows, latent, inputs)
+    partial = workspace(len(schedule.pieces), rows, latent, inputs, scaled=undivided)
     numbers = [inputs.softmax_scale * LOG2_E, heads, tokens if workload.causal else 1]
 
     def attention(stem: str, items: Sequence[Item], results: list[Any], overlap: bool = False) -> TileLaunch:
-        suffix = "_narrow" if narrow else ""
         arrays = [inputs.q.view(batch, rows, width), inputs.kv_cache, inputs.page_table]
         values = [*arrays, integers([item.row for item in items], inputs), *results, *numbers]
-        return _launch(build, stem + suffix, (plan.tiling.blocks(rows), len(items), 1), values, overlap)
+        return _launch(build, stem, (plan.tiling.blocks(rows), len(items), 1), values, overlap)
 
+    stems = STEMS["undivided" if undivided else "narrow" if narrow else "wide"]
     if not schedule.merges:
-        return sequence(attention("undivided" if undivided else "whole", schedule.whole, out))
+        return sequence(attention(stems.whole, schedule.whole, out))
     combine = _combine(build, schedule.merges, partial, out, inputs)
     if not schedule.whole:
-        return sequence(attention("kernel", schedule.pieces, partial), combine)
-    first = attention("first", schedule.pieces, partial)
-    return sequence(first, attention("rest", schedule.whole, out, overlap=True), combine)
+        return sequence(attention(stems.pieces, schedule.pieces, partial), combine)
+    first = attention(stems.first, schedule.pieces, partial)
+    rest = (*schedule.whole, Item(batch, 0, 0, 0)) if undivided else schedule.whole  # see `rest_undivided`
+    return sequence(first, attention(stems.rest, rest, out, overlap=True), combine)
 
 
 def _combine(
@@ -65,7 +80,8 @@ def _combine(
     _, tile_rows, tile_columns = COMBINE_TILES[stem]
     grid = (math.ceil(rows / tile_rows), len(merges), math.ceil(latent / tile_columns))
     table = integers([merge.row for merge in merges], inputs)
-    return _launch(build, stem, grid, [*partial, table, *out], overlap=True)
+    suffix = "_scaled" if len(partial) == 3 else ""
+    return _launch(build, stem + suffix, grid, [*partial, table, *out], overlap=True)
 
 
 def _launch(
@@ -91,9 +107,13 @@ def integers(rows: Sequence[Sequence[int]], inputs: Inputs) -> Any:
     return torch.tensor(rows, dtype=torch.int32, device=inputs.q.device)
 
 
-def workspace(partials: int, rows: int, latent: int, inputs: Inputs) -> list[Any]:
-    """Partial results [partials, rows, latent] and their log-sum-exp [partials, rows], float32."""
+def workspace(partials: int, rows: int, latent: int, inputs: Inputs, scaled: bool) -> list[Any]:
+    """Partial results [partials, rows, latent] and their log-sum-exp [partials, rows], float32; if `scaled`, float16
+    partial results, their log-sum-exp, and the unit of each row."""
     import torch
 
-    shapes = (partials, rows, latent), (partials, rows)
-    return [torch.empty(*shape, dtype=torch.float32, device=inputs.q.device) for shape in shapes]
+    def empty(dtype: Any, *shape: int) -> Any:
+        return torch.empty(*shape, dtype=dtype, device=inputs.q.device)
+
+    numbers = [empty(torch.float32, partials, rows) for _ in range(2 if scaled else 1)]
+    return [empty(torch.float16 if scaled else torch.float32, partials, rows, latent), *numbers]
