@@ -95,12 +95,10 @@ def test_distributions(distribution, dtype) -> None:
     check(MLA.Workload(4, 1000, dtype, paged=True), distribution)
 
 
-# Every device function: whole requests and pieces in either tiling, both in the wide one, whole ones over all of the
-# latent width.
+# Every device function: whole requests and pieces in each tiling, and both where there is a pair of launches for them.
 PLANS = [
-    *((width, chunk, False) for width in ("wide", "narrow") for chunk in (1000, 3)),
-    ("wide", 4, True),
-    ("undivided", 1000, False),
+    *((width, chunk, False) for width in ("wide", "narrow", "undivided") for chunk in (1000, 3)),
+    *((width, 4, True) for width in ("wide", "undivided")),
 ]
 
 

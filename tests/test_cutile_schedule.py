@@ -203,13 +203,16 @@ class Played:
         self._play(self.grid, *self._values)
 
 
-def play_attention(tiling: Tiling, whole: bool):
-    """The four kernels of kernel.py that take items: see the comment above them."""
+def play_attention(tiling: Tiling, whole: bool, waits: bool = False):
+    """The kernels of kernel.py that take items: see the comments above them. If it `waits`, its last item is of no
+    request."""
 
     def play(grid, q, cache, table, items, *rest) -> None:
-        results, results_lse, scale_log2, heads, causal_tokens = rest
+        results, results_lse, *units, scale_log2, heads, causal_tokens = rest
         assert grid == (tiling.blocks(q.shape[1]), len(items), 1)
-        for request, length, begin, end, partial in items.tolist():
+        rows = items.tolist()
+        assert not waits or rows.pop() == [len(q), 0, 0, 0, 0]
+        for request, length, begin, end, partial in rows:
             first, last = begin * tiling.keys, min(end * tiling.keys, length)
             keys = cache[table[request, : -(-length // mla.PAGE)].long()].flatten(0, 1)[first:last].float()
             visible = length + (torch.arange(q.shape[1]) // heads - (causal_tokens - 1)).clamp(max=0)
@@ -224,14 +227,22 @@ def play_attention(tiling: Tiling, whole: bool):
             if whole:
                 results[request] = out.to(q.dtype)
                 results_lse[request] = torch.where(lse > -math.inf, lse * math.log(2.0), math.inf)
+            elif units:
+                unit = out.abs().amax(1).clamp(min=1e-30) * 2.0**-15
+                results[partial], results_lse[partial], units[0][partial] = out / unit[:, None], lse, unit
             else:
                 results[partial], results_lse[partial] = out, lse
 
     return play
 
 
+def play_combine_scaled(grid, partial, partial_lse, unit, merges, out, lse) -> None:
+    assert partial.dtype == torch.float16
+    play_combine(grid, partial.float() * unit[..., None], partial_lse, merges, out, lse)
+
+
 def play_combine(grid, partial, partial_lse, merges, out, lse) -> None:
-    assert grid[1] == len(merges)
+    assert grid[1] == len(merges) and partial.dtype == torch.float32
     for request, first, pieces in merges.tolist():
         found = partial_lse[first : first + pieces] * math.log(2.0)
         total = torch.logsumexp(found, 0)
@@ -246,10 +257,13 @@ class PlayedBuild:
     def __init__(self) -> None:
         self.params = cutile.variants(mla.Workload(1, 64), "sm_90a")[0].params
         self._functions = {"combine": play_combine, "combine_many": play_combine}
+        self._functions |= {f"{stem}_scaled": play_combine_scaled for stem in self._functions}
         for suffix, tiling in (("", WIDE), ("_narrow", NARROW)):
             self._functions[f"whole{suffix}"] = play_attention(tiling, whole=True)
             self._functions[f"kernel{suffix}"] = play_attention(tiling, whole=False)
         self._functions["undivided"] = play_attention(UNDIVIDED, whole=True)
+        self._functions["undivided_first"] = play_attention(UNDIVIDED, whole=False)
+        self._functions["undivided_rest"] = play_attention(UNDIVIDED, whole=True, waits=True)
         self._functions |= {"first": play_attention(WIDE, whole=False), "rest": play_attention(WIDE, whole=True)}
 
     def cubin_function(self, stem: str, symbol: str):
@@ -273,6 +287,9 @@ PLANS = [
     Plan(NARROW, 3, direct=False),
     Plan(NARROW, 10_000),
     Plan(UNDIVIDED, 10_000),
+    Plan(UNDIVIDED, 2),
+    Plan(UNDIVIDED, 2, even=False),
+    Plan(UNDIVIDED, 2, direct=False),
 ]
 
 
@@ -301,13 +318,6 @@ def test_lengths_that_the_page_table_has_no_room_for_are_refused(build) -> None:
             run.bind(build, workload, inputs, outputs)
 
 
-def test_the_undivided_tiling_refuses_pieces_of_requests(build) -> None:
-    workload = mla.Workload(2, 700)
-    inputs, outputs = mla.make_inputs(workload, 0), mla.make_outputs(workload)
-    with pytest.raises(ValueError, match="a plan that splits none"):
-        run.bind(build, workload, inputs, outputs, Plan(UNDIVIDED, 2))
-
-
 def test_blocks_have_the_whole_latent_width_where_many_requests_are_whole_and_where_heads_are_few() -> None:
     def chosen(lengths: Sequence[int], rows: int = 128) -> Plan:
         return planning.choose_plan(planning.Problem(tuple(lengths), rows, 512, 64), WIDE, NARROW, 132, UNDIVIDED)
@@ -327,10 +337,17 @@ def test_the_narrow_tiling_refuses_whole_requests_beside_pieces(build) -> None:
         run.bind(build, workload, inputs, outputs, Plan(NARROW, 2, direct=True))
 
 
-def test_a_batch_of_short_and_long_requests_is_launched_in_three_kernels_that_may_overlap(build) -> None:
+@pytest.mark.parametrize(
+    ("tiling", "stems"),
+    [
+        (WIDE, ("first", "rest", "combine")),
+        (UNDIVIDED, ("undivided_first", "undivided_rest", "combine_scaled")),
+    ],
+)
+def test_a_batch_of_short_and_long_requests_is_launched_in_three_kernels_that_may_overlap(tiling, stems, build) -> None:
     workload = mla.Workload(3, 700)
     inputs, outputs = mla.make_inputs(workload, 0), mla.make_outputs(workload)
     inputs.kv_lengths.copy_(torch.tensor([5, 700, 100]))
-    launches = run.bind(build, workload, inputs, outputs, Plan(WIDE, 4)).launches
-    assert [launch[0] for launch in launches] == [cutile.SYMBOLS[stem] for stem in ("first", "rest", "combine")]
+    launches = run.bind(build, workload, inputs, outputs, Plan(tiling, 4)).launches
+    assert [launch[0] for launch in launches] == [cutile.SYMBOLS[stem] for stem in stems]
     assert [launch[1] for launch in launches] == [False, True, True]

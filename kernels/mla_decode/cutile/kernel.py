@@ -21,7 +21,7 @@ PAGE = 64  # tokens per page of the cache
 LOWEST = -1.0e30
 # With smaller hints the loads of float16 make the compiler write the loop of `merge_pieces` three times.
 COMBINE_LATENCY = 8
-LEAST_LARGEST = 1.0e-30  # of a row of partial results: where all are less, they count as zeros
+LEAST_LARGEST = 2.0**-110  # of a row of partial results: where all are less, they count as zeros
 
 
 @ct.function

@@ -156,9 +156,7 @@ def choose_plan(
     problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors: int, undivided: Tiling | None = None
 ) -> Plan:
     """The plan of the least estimated time; of two alike, the one of fewer items."""
-    plans = list(candidates(problem, wide, narrow, multiprocessors))
-    if undivided is not None:
-        plans.append(Plan(undivided, max(1, max(problem.tiles(undivided.keys))), direct=False))
+    plans = candidates(problem, undivided or wide, narrow, multiprocessors)
     estimates = [Estimate(problem, plan, multiprocessors) for plan in plans]
     best, best_us = None, math.inf
     for estimate in sorted(estimates, key=lambda estimate: (estimate.least_us, estimate.items)):

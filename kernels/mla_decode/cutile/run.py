@@ -50,7 +50,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs, pla
     undivided = plan.tiling == Tiling.undivided(build.params)
     narrow = plan.tiling == Tiling.of(build.params, "narrow")
     if narrow and schedule.merges and schedule.whole:
-        raise ValueError("whole requests beside pieces of others are not for the narrow tiling: a plan without `direct`")
+        raise ValueError("whole requests beside pieces are not for the narrow tiling: give a plan without `direct`")
     out = [outputs.out.view(batch, rows, latent), outputs.lse.view(batch, rows)]
     partial = workspace(len(schedule.pieces), rows, latent, inputs, scaled=undivided)
     numbers = [inputs.softmax_scale * LOG2_E, heads, tokens if workload.causal else 1]
