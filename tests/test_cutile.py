@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import re
 
 import pytest
 
@@ -172,8 +173,12 @@ def test_mla_decode_compiles_to_tensor_core_code(target, dtype, matrix, tmp_path
     entry = build("mla_decode", target, MLA(3, 65, dtype=dtype), tmp_path)
     assert entry["status"] == "ok", entry["reason"]
     assert entry["symbols"][0] == "mla_decode_split" and (tmp_path / "combine.sass").exists()
-    for stem in ("kernel", "whole", "first", "rest", *(["undivided"] if target == "sm_90a" else [])):
+    undivided = ("undivided", "undivided_first", "undivided_rest") if target == "sm_90a" else ()
+    for stem in ("kernel", "whole", "first", "rest", *undivided):
         sass = (tmp_path / f"{stem}.sass").read_text()
         assert matrix in sass
         if target == "sm_90a":
             assert "STL" not in sass, f"{stem} spills registers"
+    for stem in undivided:
+        shared = re.search(r"global_smem\w*\[(\d+)\]", (tmp_path / f"{stem}.ptx").read_text())
+        assert int(shared[1]) >= 3 * 64 * (512 + 64) * 2, f"{stem} has no room for Q and two KV tiles"
