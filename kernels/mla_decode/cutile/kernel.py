@@ -343,13 +343,21 @@ def rest_undivided(
 
 
 @ct.function
+def partial_row(Array, piece, row_tile, TILE_R):
+    """A number of each of TILE_R rows of a partial result, (TILE_R, 1)."""
+    row = ct.load(Array, (piece, row_tile), shape=(1, TILE_R), check_bounds=False, allow_tma=False)
+    return ct.reshape(row, (TILE_R, 1))
+
+
+@ct.function
 def merge_pieces(Partial, PartialLse, PartialScale, Merges, Out, Lse, TILE_S, TILE_R, TILE_D, SCALED):
     """Weighted mean of the pieces of a request, out = sum_s 2^(lse_s - lse) partial_s; grid (row tiles, requests that
     were split, LATENT / TILE_D).
 
     Merges [split requests, 4] int32: request, its first partial result, how many there are. TILE_R rows and TILE_D
     columns per block, TILE_S pieces at a time, written out one after the other so that all their loads are under way
-    before the first is used. Maximum and sum are kept as in online softmax. If SCALED is 1 and not 0, a row of a
+    before the first is used: so bounds are not checked, since each check is a branch, and the last tile may read what
+    lies behind its rows. Maximum and sum are kept as in online softmax. If SCALED is 1 and not 0, a row of a
     partial result is in units of PartialScale.
     """
     row_tile, merge, column = ct.bid(0), ct.bid(1), ct.bid(2)
@@ -365,14 +373,14 @@ def merge_pieces(Partial, PartialLse, PartialScale, Merges, Out, Lse, TILE_S, TI
         new_largest = largest
         for i in ct.static_iter(range(TILE_S)):
             piece = base + ct.minimum(chunk * TILE_S + i, pieces - 1)
-            lse = ct.load(PartialLse, (piece, row_tile), shape=(1, TILE_R), allow_tma=False)
+            lse = partial_row(PartialLse, piece, row_tile, TILE_R)
             at = (piece, row_tile, column)
-            partial = ct.load(Partial, at, shape=(1, TILE_R, TILE_D), latency=COMBINE_LATENCY, allow_tma=False)
-            lses += (ct.where(chunk * TILE_S + i < pieces, ct.reshape(lse, (TILE_R, 1)), -math.inf),)
+            tile = (1, TILE_R, TILE_D)
+            partial = ct.load(Partial, at, shape=tile, check_bounds=False, latency=COMBINE_LATENCY, allow_tma=False)
+            lses += (ct.where(chunk * TILE_S + i < pieces, lse, -math.inf),)
             partials += (ct.reshape(partial, (TILE_R, TILE_D)),)
             for _ in ct.static_iter(range(SCALED)):
-                scale = ct.load(PartialScale, (piece, row_tile), shape=(1, TILE_R), allow_tma=False)
-                scales += (ct.reshape(scale, (TILE_R, 1)),)
+                scales += (partial_row(PartialScale, piece, row_tile, TILE_R),)
         for i in ct.static_iter(range(TILE_S)):
             new_largest = ct.maximum(new_largest, lses[i])
         alpha = ct.exp2(largest - new_largest, flush_to_zero=True)

@@ -109,11 +109,16 @@ def integers(rows: Sequence[Sequence[int]], inputs: Inputs) -> Any:
 
 def workspace(partials: int, rows: int, latent: int, inputs: Inputs, scaled: bool) -> list[Any]:
     """Partial results [partials, rows, latent] and their log-sum-exp [partials, rows], float32; if `scaled`, float16
-    partial results, their log-sum-exp, and the unit of each row."""
+    partial results, their log-sum-exp, and the unit of each row. There are more partials than asked for, since
+    `merge_pieces` may read what lies behind the last one's rows."""
     import torch
 
-    def empty(dtype: Any, *shape: int) -> Any:
-        return torch.empty(*shape, dtype=dtype, device=inputs.q.device)
+    planes = partials + math.ceil(max(tile_rows for _, tile_rows, _ in COMBINE_TILES.values()) / rows)
 
-    numbers = [empty(torch.float32, partials, rows) for _ in range(2 if scaled else 1)]
-    return [empty(torch.float16 if scaled else torch.float32, partials, rows, latent), *numbers]
+    def empty(dtype: Any, *width: int) -> Any:
+        return torch.empty(planes, rows, *width, dtype=dtype, device=inputs.q.device)
+
+    return [
+        empty(torch.float16 if scaled else torch.float32, latent),
+        *(empty(torch.float32) for _ in range(1 + scaled)),
+    ]
