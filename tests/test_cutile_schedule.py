@@ -318,14 +318,15 @@ def test_lengths_that_the_page_table_has_no_room_for_are_refused(build) -> None:
             run.bind(build, workload, inputs, outputs)
 
 
-def test_blocks_have_the_whole_latent_width_where_many_requests_are_whole_and_where_heads_are_few() -> None:
+def test_blocks_have_the_whole_latent_width_where_the_build_has_such_and_requests_are_not_short() -> None:
     def chosen(lengths: Sequence[int], rows: int = 128) -> Plan:
         return planning.choose_plan(planning.Problem(tuple(lengths), rows, 512, 64), WIDE, NARROW, 132, UNDIVIDED)
 
     assert chosen([4096] * 64) == Plan(UNDIVIDED, 64, direct=False)
-    assert chosen([4096] * 128, rows=64).tiling == UNDIVIDED  # half the blocks: none has rows of no head
-    for lengths in ([1024], [4096] * 32, log_uniform(133, 16_384)):
-        assert chosen(lengths) == choose(lengths)
+    for lengths in ([4096] * 32, log_uniform(133, 16_384)):
+        for rows in (16, 64, 128):
+            assert chosen(lengths, rows).tiling == UNDIVIDED and chosen(lengths, rows).chunk < max(lengths) / 64
+    assert chosen([1024]) == choose([1024]) == Plan(NARROW, 1, direct=False)
     assert "undivided_rows" not in cutile.variants(mla.Workload(1, 64, "fp8"), "sm_90a")[0].params
 
 
