@@ -19,7 +19,7 @@ UNDIVIDED_TILE_US = 0.62  # a KV tile more, where one block has the whole width:
 BLOCK_US, BLOCK_BYTE_US = 3.0, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and results
 REST_BLOCK_US = 2.0  # a block more, of whole requests that are launched beside pieces of others
 REMAINDER_US = 3.0  # pieces of one length and what remains, beyond what they should cost: README.md says why
-COMBINE_US, COMBINE_SPLIT_US, COMBINE_BYTE_US = 2.5, 0.1, 0.4e-6  # the last launch; per piece or per byte, the larger
+COMBINE_US, COMBINE_SPLIT_US, COMBINE_VALUE_US = 2.5, 0.1, 1.6e-6  # the last launch; per piece or value, the larger
 
 
 @dataclass(frozen=True)
@@ -147,9 +147,9 @@ class Estimate:
         if not self._merges:
             return 0.0
         most = piece_count(max(self._merges), self.plan.chunk)
-        partial_bytes = self._partial_bytes * self._pieces.total() * self.problem.rows * self.problem.latent
+        values = self._pieces.total() * self.problem.rows * self.problem.latent
         more = 0.0 if self.plan.even else REMAINDER_US
-        return COMBINE_US + max(COMBINE_SPLIT_US * most, COMBINE_BYTE_US * partial_bytes) + more
+        return COMBINE_US + max(COMBINE_SPLIT_US * most, COMBINE_VALUE_US * values) + more
 
 
 def choose_plan(
