@@ -30,6 +30,7 @@ DEVICES = {  # name -> target, TFLOP/s, TB/s
     "B200": ("sm_100a", 2250.0, 8.0),
 }
 LIMITS = ("shared_memory", "registers", "tensor_memory", "named_barriers", "warps", "blocks")
+SIMULATED = "cutlass_fp16/sm_100a"  # the one kernel that is checked by simulation
 FAILS = ("tilegym", "sm_100a")  # this build fails, in its compiler's words
 COMPILER_SAYS = "TileError: <b>tile</b> of 512 columns does not fit\n  in kernel.py line 12"
 
@@ -106,7 +107,7 @@ def plan(sweep: list[Workload], gpu: bool = False) -> Record:
         "dtypes": {target: ["bf16", "fp16"] for target in TARGETS},
         "builds": builds,
         "cases": cases,
-        "simulated_cases": [],
+        "simulated_cases": [{"build": f"blend/{SIMULATED}/fp16", "workload": _simulated(sweep).id}],
         "unsupported": unsupported,
         "profiled": [w.id for w in sweep if w.batch == 32],
         "predicted": {"devices": {}, "workloads": []},
@@ -345,10 +346,14 @@ def measurements(sweep: list[Workload], target: str = "sm_90a") -> dict[str, Rec
 
 def simulated(sweep: list[Workload]) -> dict[str, Record]:
     """Correctness of one SM100 case by the PTX simulator."""
-    w = next(w for w in sweep if w.dtype == "fp16")
+    w = _simulated(sweep)
     metrics = correctness(w.id, (3, 4), schedules=["random"], findings=[])
-    entry = _case("correctness", "cutlass_fp16", "sm_100a", w, metrics, "ptxsim")
-    return {f"results/correctness/blend/cutlass_fp16/sm_100a/fp16/{w.id}.json": entry}
+    entry = _case("correctness", *SIMULATED.split("/"), w, metrics, "ptxsim")
+    return {f"results/correctness/blend/{SIMULATED}/fp16/{w.id}.json": entry}
+
+
+def _simulated(sweep: list[Workload]) -> Workload:
+    return next(w for w in sweep if w.dtype == "fp16")
 
 
 def evidence(sweep: list[Workload] | None = None, gpu: bool = False, recorded: bool = False) -> Evidence:

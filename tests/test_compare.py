@@ -10,6 +10,7 @@ import pytest
 import sample
 from cutesnake import record
 from cutesnake.compare.comparison import METRICS, compare
+from cutesnake.compare.coverage import NONE_TO_SIMULATE
 from cutesnake.evidence.gather import Evidence, load_evidence
 
 KEYS = [metric.key for metric in METRICS]
@@ -198,3 +199,16 @@ def test_a_damaged_record_is_named(tmp_path, monkeypatch, gpu):
     damaged.write_text(damaged.read_text()[:40])
     with pytest.raises(record.RecordError, match=r"build\.json: not a whole record"):
         load_evidence(*paths)
+
+
+def test_a_kernel_whose_sweep_has_nothing_to_simulate_says_so():
+    """Where the card is missing; not where it is here, and not where the DSL has a reason of its own."""
+    for gpu, targets in ((False, {"sm_90a", "sm_100a"}), (True, {"sm_100a"})):
+        evidence = sample.evidence(gpu=gpu)
+        for listed in (evidence.plan["simulated_cases"], []):
+            plan = {**evidence.plan, "simulated_cases": listed}
+            rows = compare(sample.replace(evidence, plan=plan))["coverage"]
+            said = {f"{r['kernel']}/{r['target']}" for r in rows if r["not_simulated"] == NONE_TO_SIMULATE}
+            able = {f"{d['kernel']}/{d['target']}" for d in plan["decisions"] if d["simulate"]["ok"]}
+            wanted = {name for name in able if name.split("/")[1] in targets}
+            assert sample.SIMULATED in wanted and said == wanted - ({sample.SIMULATED} if listed else set())

@@ -161,9 +161,19 @@ def test_a_missing_figure_is_named(tmp_path) -> None:
         read_devices(tmp_path / "devices.yaml")
 
 
-def test_not_yaml_and_no_file_are_one_line(tmp_path) -> None:
-    (tmp_path / "devices.yaml").write_text("devices: {H200: [")
-    for path, message in ((tmp_path / "devices.yaml", "not YAML"), (tmp_path / "none.yaml", "cannot be read")):
-        with pytest.raises(DeviceError, match=message) as error:
-            read_devices(path)
-        assert "\n" not in str(error.value)
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("devices: {H200: [", "devices.yaml:1: expected the node content"),
+        ("devices: {H200: {}, H200: {}}", "devices.yaml:1: the key 'H200' is there twice"),
+        ("", "devices.yaml"),
+        (None, "devices.yaml: No such file"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_one_line(tmp_path, text, words) -> None:
+    path = tmp_path / "devices.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(DeviceError, match=words) as error:
+        read_devices(path)
+    assert "\n" not in str(error.value)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from project import TINY, copy_project, snakemake
+from project import TINY, append, copy_project, snakemake
 
 pytestmark = pytest.mark.slow
 
@@ -134,6 +134,13 @@ def test_read_only_results(project, small_disk) -> None:
     subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
     done = snakemake(project)
     assert done.returncode == 0, done.stdout + done.stderr
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    done = snakemake(project)
+    assert done.returncode == 0 and "Nothing to be done" in done.stderr
+    append(project / "workflow/scripts/cutesnake/report/words.py", "\nCHANGED = 1\n")
+    done = snakemake(project)
+    said = done.stdout + done.stderr
+    assert done.returncode != 0 and "Write-protected output files" in said and "Traceback" not in said
 
 
 def test_truncated_files_are_made_again(project) -> None:

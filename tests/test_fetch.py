@@ -194,6 +194,16 @@ def test_download_goes_through_the_users_pip(place: Workplace, tmp_path: Path, m
     assert "tiny/kernel.py" in place.files()
 
 
+def test_what_pip_did_not_foresee_is_told_by_its_last_line(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a full disk pip says `ERROR: Exception:` and a traceback."""
+    (place.wheels / WHEEL).unlink()
+    refuse_network(monkeypatch)
+    said = "ERROR: Exception:\nTraceback (most recent call last):\n  ...\nOSError: [Errno 28] No space left on device\n"
+    monkeypatch.setattr(stage.subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 2, "", said))
+    with pytest.raises(FetchError, match=r"downloaded \(OSError: \[Errno 28\] No space left on device\)"):
+        place.fetch()
+
+
 def test_killed_job_leaves_no_partial_folder_behind(place: Workplace) -> None:
     script = f"""
 import os, signal

@@ -115,4 +115,5 @@ def test_a_path_builds_and_checks_its_own_kernels_only(fresh) -> None:
 
 def test_a_kernel_of_the_users_own_is_read_too(fresh, own: Path) -> None:  # noqa: F811
     planned = jobs(fresh, "learn", *arguments(own))
-    assert planned["compile"] == 1 and planned["learn_page"] == 1
+    assert planned["compile"] == 1
+    assert planned["learn_page"] == len(pages(GOALS)) > 1  # no page leads to one that is not made

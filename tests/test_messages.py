@@ -192,7 +192,7 @@ def test_snakemake_itself_is_asked_only_without_our_profiles(tmp_path, profile) 
         assert len(said) == 2, "and the profile that is used"
 
 
-@pytest.mark.parametrize(("content", "words"), CONFIGURATIONS[2:4])
+@pytest.mark.parametrize(("content", "words"), [*CONFIGURATIONS[2:4], *CONFIGURATIONS[5:]])
 def test_a_mistake_in_the_configuration_of_the_project_has_its_line(fresh, content, words) -> None:
     make(fresh / "config/config.yaml", content)
     done = snakemake(fresh, "--dry-run")

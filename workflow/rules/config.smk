@@ -8,6 +8,8 @@ sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 from cutesnake import strict_yaml
 
 try:
-    strict_yaml.read(Path(workflow.basedir, "config/config.yaml"), "config/config.yaml")
+    whole = strict_yaml.read(Path(workflow.basedir, "config/config.yaml"), "config/config.yaml")
 except strict_yaml.YamlError as error:
     sys.exit(str(error))
+if not isinstance(whole, dict):
+    sys.exit("config/config.yaml: it must have keys at its top level, see config/README.md")

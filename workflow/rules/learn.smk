@@ -31,7 +31,7 @@ rule learn_page:
 
 rule learn:
     input:
-        "results/learn.html",
+        [f"results/{page}.html" for page in learning.pages(GOALS)],
 
 
 rule learn_path_a:

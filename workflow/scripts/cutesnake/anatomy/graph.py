@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cutesnake.anatomy.numbers import spans
+from cutesnake.anatomy.numbers import of_warps
 
 COLUMN, LEFT, ROW, HEAD = 150, 236, 40, 62
 COLOURS = 8  # of the palette: --c1 to --c8
@@ -54,7 +54,7 @@ def _head(role: Mapping[str, Any], place: int, colour: str, height: int) -> str:
         f"{html.escape(line + (' +' if len(words) == 2 and n == 0 else ''))}</text>"
         for n, line in enumerate(lines)
     )
-    count = f"warps {spans(role['warps'])}" if len(role["warps"]) > 1 else f"warp {role['warps'][0]}"
+    count = of_warps(role["warps"])
     return (
         f'{name}<text x="{x}" y="46" text-anchor="middle" fill="var(--soft)">{count}</text>'
         f'<line x1="{x}" y1="54" x2="{x}" y2="{height - 8}" stroke="{colour}" stroke-width="2" stroke-opacity=".45"/>'

@@ -16,6 +16,11 @@ def spans(numbers: Sequence[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
+def of_warps(numbers: Sequence[int]) -> str:
+    """0, 1, 2 as «warps 0-2», 8 as «warp 8»."""
+    return f"warp{'s' * (len(numbers) != 1)} {spans(numbers)}"
+
+
 def numbers(text: str) -> set[int]:
     """What `spans` wrote: «3-5, 9» as {3, 4, 5, 9}."""
     found: set[int] = set()

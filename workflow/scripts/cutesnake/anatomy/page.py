@@ -12,6 +12,7 @@ from cutesnake import html, record, shareable
 from cutesnake.anatomy import graph, shapes
 from cutesnake.anatomy.listing import Line, listing
 from cutesnake.anatomy.numbers import numbers, spans
+from cutesnake.anatomy.words import MOVED
 from cutesnake.compare.insight import number
 from cutesnake.knowledge.entries import read_entries
 from cutesnake.knowledge.log import log_of
@@ -104,6 +105,7 @@ def _function(function: Record, folder: Path, whole: bool) -> Record:
     sass = sum(len(line.sass) for lines in found.values() for line in lines)
     return {
         **function,
+        "moved": MOVED,
         "layouts": [{"svg": Markup(one.svg), "caption": one.caption} for one in shown],
         "lowering": shapes.lowering(function, folder, sass) if whole and folder.is_dir() else [],
         "short": function["symbol"][:SHORT] + ("…" if len(function["symbol"]) > SHORT else ""),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from cutesnake.anatomy.code import INDEX, Code, Loop, number
-from cutesnake.anatomy.numbers import spans
+from cutesnake.anatomy.numbers import of_warps
 from cutesnake.anatomy.pipelines import Group, Pipeline
 from cutesnake.anatomy.roles import STORES, Role
 from cutesnake.anatomy.watch import Seen
@@ -100,7 +100,7 @@ def _specialised(f: Function) -> Pattern:
         for b in busy[place + 1 :]
         if set(a.tasks) - set(b.tasks) and set(b.tasks) - set(a.tasks)
     ]
-    told = "; ".join(f"{role.name}: warps {spans(role.warps)}" for role in f.roles)
+    told = "; ".join(f"{role.name}: {of_warps(role.warps)}" for role in f.roles)
     return Pattern(bool(apart), told)
 
 
@@ -183,12 +183,13 @@ def _cluster(f: Function) -> Pattern:
     multicast = [at for at in code.places("tma_load", "commit") if "multicast::cluster" in code.instructions[at].parts]
     paired = [at for at in code.places("product") if "cta_group::2" in code.instructions[at].parts]
     remote = code.places(*REMOTE)
+    others = "shared memory of other CTAs"
     told = [
-        f"{len(places)} {words}"
-        for places, words in (
-            (multicast, "multicast copies and commits"),
-            (paired, "products of two CTAs"),
-            (remote, "accesses to, or addresses of, shared memory of other CTAs"),
+        f"{len(places)} {one if len(places) == 1 else more}"
+        for places, one, more in (
+            (multicast, "multicast copy or commit", "multicast copies and commits"),
+            (paired, "product of two CTAs", "products of two CTAs"),
+            (remote, f"access to, or address of, {others}", f"accesses to, or addresses of, {others}"),
         )
         if places
     ]

@@ -8,6 +8,7 @@ from typing import Any
 from ptxsim.operand import matrix
 
 _WIDTHS = {1: "no swizzle", 2: "32-byte swizzle", 4: "64-byte swizzle", 8: "128-byte swizzle"}
+MOVED = {"load": "loaded", "store": "stored", "reduce": "reduced into"}  # what TMA does with boxes, by a role
 _MAJOR = {"k": "K-major", "mn": "M- or N-major"}
 
 

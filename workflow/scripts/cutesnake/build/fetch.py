@@ -109,7 +109,9 @@ def _download(package: str, pin: dict[str, Any], folder: Path, root: Path) -> Pa
     done = subprocess.run(command, capture_output=True, text=True)
     wheel = folder / pin["wheel"]
     if done.returncode or not wheel.is_file():
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")] or done.stderr.splitlines()
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        # Of an error that pip did not foresee, a full disk say, it prints the traceback, which ends with what it was.
+        said = [line for line in lines if line.startswith("ERROR:") and line != "ERROR: Exception:"] or lines
         raise FetchError(
             f"{package} {pin['version']} could not be downloaded ({said[-1] if said else 'pip said nothing'}). "
             f"Without a network, put {pin['wheel']} (sha256 {pin['sha256']}) into {root / WHEELS} or into a folder "

@@ -7,6 +7,11 @@ from collections import Counter
 from cutesnake.evidence.gather import Evidence, Record, Source, first_line
 from cutesnake.stages import GPU_STAGES
 
+NONE_TO_SIMULATE = (
+    "no workload of it is in the list of simulated checks that the configuration chooses: such lists of small "
+    "workloads stand under simulation in sweep.yaml"
+)
+
 
 def coverage(evidence: Evidence, kernel: str, target: str) -> Record:
     """What was asked of a kernel on a target and what came of it, stage by stage, on this machine."""
@@ -19,7 +24,7 @@ def coverage(evidence: Evidence, kernel: str, target: str) -> Record:
         "build": _built(evidence, kernel, target, variants),
         **{stage: _ran(evidence, stage, kernel, target) for stage in GPU_STAGES},
         "cards": {stage: _cards(evidence, stage, kernel, target) for stage in GPU_STAGES},
-        "not_simulated": _not_simulated(decision),
+        "not_simulated": _not_simulated(evidence, decision),
         "stood_for": sum(evidence.standing_for(kernel, target, variant) != variant for variant in variants),
         "unsupported": _left_out(evidence, kernel, target),
     }
@@ -81,10 +86,14 @@ def _cards(evidence: Evidence, stage: str, kernel: str, target: str) -> list[Rec
     ]
 
 
-def _not_simulated(decision: Record) -> str | None:
-    """Why a simulator cannot stand in for the card that is missing; None where it can, or need not."""
-    wanted = decision["build"]["ok"] and not decision["run"]["ok"]
-    return decision["simulate"]["reason"] if wanted else None
+def _not_simulated(evidence: Evidence, decision: Record) -> str | None:
+    """Why a simulator does not stand in for the card that is missing; None where it does, or need not."""
+    if not decision["build"]["ok"] or decision["run"]["ok"]:
+        return None
+    mine = f"{decision['operator']}/{decision['kernel']}/{decision['target']}/"
+    if decision["simulate"]["ok"] and not any(c["build"].startswith(mine) for c in evidence.plan["simulated_cases"]):
+        return NONE_TO_SIMULATE
+    return decision["simulate"]["reason"]
 
 
 def _left_out(evidence: Evidence, kernel: str, target: str) -> list[Record]:

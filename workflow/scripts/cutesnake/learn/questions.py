@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cutesnake.anatomy.numbers import spans
+from cutesnake.anatomy.numbers import of_warps
+from cutesnake.anatomy.words import MOVED
+from cutesnake.report.words import plural
 
 Function = Mapping[str, Any]  # of an anatomy record
 UNKNOWN = "Unknown: "
@@ -42,7 +44,7 @@ def _descriptors(record: Mapping[str, Any]) -> str:
     parts = []
     for d in f["descriptors"]:
         box = " x ".join(map(str, d["box"]))
-        uses = ", ".join(f"{use['way']} by {use['role']}" for use in d["uses"]) or "not used in this run"
+        uses = ", ".join(f"{MOVED[use['way']]} by {use['role']}" for use in d["uses"]) or "not used in this run"
         size = f"{d['box_bytes']:,} B, swizzle {d['swizzle']}"
         parts.append(f"{d['tensor']}: boxes of {box} {d['element']} ({size}), {uses}")
     return "; ".join(parts) + "."
@@ -79,12 +81,8 @@ def _roles(record: Mapping[str, Any]) -> str:
 
 
 def _role(role: Mapping[str, Any]) -> str:
-    some = ", ".join(f"{task} by {_warps(warps)} only" for task, warps in role["some"].items())
-    return f"{role['name']}: {_warps(role['warps'])}{f' ({some})' if some else ''}"
-
-
-def _warps(warps: list[int]) -> str:
-    return f"warp{'s' * (len(warps) > 1)} {spans(warps)}"
+    some = ", ".join(f"{task} by {of_warps(warps)} only" for task, warps in role["some"].items())
+    return f"{role['name']}: {of_warps(role['warps'])}{f' ({some})' if some else ''}"
 
 
 def _registers(record: Mapping[str, Any]) -> str:
@@ -100,7 +98,7 @@ def _pipelines(record: Mapping[str, Any]) -> str:
         return _not_seen(record)
     if not found:
         return "No ring of full and empty barriers was seen."
-    return "; ".join(f"{p['name']}: {p['stages']} stage{'s' * (p['stages'] > 1)}" for p in found) + "."
+    return "; ".join(f"{p['name']}: {plural(p['stages'], 'stage')}" for p in found) + "."
 
 
 def _barriers(record: Mapping[str, Any]) -> str:
@@ -116,8 +114,8 @@ def _barriers(record: Mapping[str, Any]) -> str:
         kinds = " and ".join(dict.fromkeys(f"{a['kind']} of {a['role']}" for a in b["arrivals"]))
         who = ", ".join(w["role"] for w in b["waits"])
         lines = [line for w in b["waits"] for line in w["lines"]]
-        told.append(f"{state}: {b['count']} arrivals a phase ({kinds}), waited for by {who}{_at(lines)}")
-    return f"{deepest['name']}, {deepest['stages']} stages; {'; '.join(told)}."
+        told.append(f"{state}: {plural(b['count'], 'arrival')} a phase ({kinds}), waited for by {who}{_at(lines)}")
+    return f"{deepest['name']}, {plural(deepest['stages'], 'stage')}; {'; '.join(told)}."
 
 
 def _products(record: Mapping[str, Any]) -> str:
@@ -152,7 +150,8 @@ def _launch(record: Mapping[str, Any]) -> str:
         return _not_seen(record)
     on = [name for name, value in attributes.items() if value and value != [1, 1, 1]]
     waits = f["counts"].get("grid_dependency", 0)
-    return f"Attributes set at launch: {', '.join(on) or 'none'}; {waits} griddepcontrol instructions in its code."
+    said = plural(waits, "griddepcontrol instruction")
+    return f"Attributes set at launch: {', '.join(on) or 'none'}; {said} in its code."
 
 
 def _pattern(name: str, there: str = "Yes: ", not_there: str = "No: ") -> Callable[[Mapping[str, Any]], str]:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from cutesnake import record, strict_yaml
 from cutesnake.plan.gpus import Device
 
@@ -98,14 +96,9 @@ class Devices:
 def read_devices(path: Path | str) -> Devices:
     """Read and check devices.yaml; DeviceError for one that is not YAML, misfits its schema or contradicts itself."""
     try:
-        data = strict_yaml.load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise DeviceError(f"{path}: cannot be read ({error})") from error
-    except yaml.YAMLError as error:
-        raise DeviceError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
-    try:
+        data = strict_yaml.read(path)
         record.check("devices", data, str(path))
-    except record.RecordError as error:
+    except (strict_yaml.YamlError, record.RecordError) as error:
         raise DeviceError(str(error)) from error
     limits = {key: Limits(compute_capability=key, **entry) for key, entry in data["compute_capabilities"].items()}
     for name, entry in data["devices"].items():

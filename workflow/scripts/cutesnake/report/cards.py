@@ -10,6 +10,7 @@ from cutesnake.compare.comparison import shared_kb
 from cutesnake.compare.insight import number
 from cutesnake.contract import INSTALLED, OURS
 from cutesnake.evidence.gather import Evidence
+from cutesnake.places import ROOT
 from cutesnake.report.choices import WHERE, choices
 from cutesnake.report.words import DSL_NAMES, Notes, big, plural, slug
 
@@ -35,7 +36,7 @@ def cards(evidence: Evidence, upstream: Record, base: str, notes: Notes, anatomy
                 "kernel": kernel,
                 "dsl": DSL_NAMES[decisions[0]["dsl"]],
                 "anatomy": _anatomy(anatomy, kernel, base),
-                "source": _source(decisions[0]["source"], upstream),
+                "source": _source(decisions[0]["source"], upstream, evidence.operator, kernel),
                 "targets": [d["target"] for d in decisions if d["build"]["ok"]],
                 "without": [(d["target"], notes.mark(d["build"]["reason"])) for d in decisions if not d["build"]["ok"]],
                 "builds": [_build(evidence, path, entry, base) for path, entry in builds if entry["status"] == "ok"],
@@ -54,8 +55,12 @@ def _anatomy(folder: Path | None, kernel: str, base: str) -> str | None:
     return os.path.relpath(page, base) if page and page.exists() else None
 
 
-def _source(source: str, upstream: Record) -> Record:
+def _source(source: str, upstream: Record, operator: str, kernel: str) -> Record:
     if source == OURS:
+        place = ROOT / "kernels" / operator / kernel
+        if not (place.is_dir() or place.with_suffix(".py").is_file()):
+            theirs = "a folder outside this repository (kernel_paths)"
+            return {"text": theirs, "url": None, "licence": "its author's to say"}
         return {"text": "ours, this repository", "url": None, "licence": "that of this repository"}
     if source == INSTALLED:
         return {"text": "a Python package of the machine that runs it", "url": None, "licence": "the package's own"}
