@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import yaml
 
 import builds
 from cutesnake import record
-from cutesnake.anatomy import graph, page
+from cutesnake.anatomy import graph, host, page
 from cutesnake.anatomy.code import Code, what
 from cutesnake.anatomy.function import group_as_data
 from cutesnake.anatomy.numbers import numbers, spans
@@ -21,12 +22,15 @@ from cutesnake.anatomy.patterns import RULES, Function, find_patterns
 from cutesnake.anatomy.pipelines import Group
 from cutesnake.anatomy.record_of import anatomy_of
 from cutesnake.anatomy.shared import budgets
+from cutesnake.anatomy.watch import inside
 from cutesnake.catalog import load_kernel, load_operator, make_workload
 from cutesnake.plan import problems
 from cutesnake.plan.matrix import Build
 from cutesnake.plan.sweep import make_sweep, read_sweep
 from cutesnake.targets import TARGETS
 from ptxsim import Module
+from ptxsim.memory import Memory
+from ptxsim.tensormap import TensorMap
 
 LOAD = "tma_load"
 ANSWERS = yaml.safe_load((Path(__file__).parent / "anatomy_answers.yaml").read_text())
@@ -166,6 +170,19 @@ def test_of_every_kernel_and_target_a_build_is_watched_and_the_others_name_it() 
     cost = load_operator("fmha").cost
     bytes_of = {workload.id: cost(workload).bytes for workload in every}
     assert cost(make_workload("fmha", large)).bytes <= min(bytes_of.values())
+
+
+def test_a_map_that_begins_before_its_memory_has_the_name_of_what_its_boxes_reach() -> None:
+    """As cute_sm90's map of the cache does, whose first rows no page's box reaches."""
+    memory = Memory()
+    memory.add("before", 0x1000, 0x1000)
+    memory.add("cache", 0x4000, 0x1000)
+    launch = SimpleNamespace(memory=memory)
+    tensor = TensorMap(0x3000, 10, 16, (64, 64), (2, 128), (64, 64), 3, 0)
+    assert host.tensor_name(launch, tensor) is None
+    for corner, name in (((0, 32), "cache"), ((0, -8), None), ((0, 200), "cache")):
+        assert host.tensor_name(launch, tensor, inside(tensor, corner)) == name
+        assert host.describe(launch, tensor, inside(tensor, corner))["tensor"] == name
 
 
 # What follows compiles: a build takes a few seconds.

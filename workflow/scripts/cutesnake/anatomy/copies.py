@@ -15,9 +15,9 @@ from cutesnake.anatomy.watch import Copy, Seen
 def descriptors(code: Code, seen: Seen, found_roles: Sequence[Role]) -> list[dict[str, Any]]:
     """Descriptors with their uses, by tensor; one that no copy used has none."""
     known = host.descriptors_of(seen.launch)
-    for _, tensor in (*seen.loads, *seen.stores):
-        if tensor is not None and tensor not in known:  # made or changed while the kernel ran
-            known[tensor] = host.describe(seen.launch, tensor)
+    for (_, tensor), copy in (*seen.loads.items(), *seen.stores.items()):
+        if tensor is not None and tensor not in known:  # made or changed while the kernel ran, or begins before memory
+            known[tensor] = host.describe(seen.launch, tensor, copy.touched)
     out = []
     for tensor, words in known.items():
         uses = [
@@ -71,7 +71,7 @@ def _buffer(buffer: shared.Buffer, seen: Seen | None, found: Sequence[Pipeline])
     copies = [(seen.launch, copy) for table in (seen.loads, seen.stores) for copy in table.values()] if seen else []
     for launch, copy in copies:
         if any(offset in inside for offset in copy.offsets):
-            tensors.add(host.tensor_name(launch, copy.tensor) or "bytes")
+            tensors.add(host.tensor_name(launch, copy.tensor, copy.touched) or "bytes")
             barriers |= copy.barriers
     stages = next((p.stages for p in found if barriers & set(p.full.offsets)), None)
     name = buffer.name if buffer.field else f"tiles of {', '.join(sorted(tensors))}" if tensors else buffer.name

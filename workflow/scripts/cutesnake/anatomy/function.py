@@ -70,7 +70,7 @@ def function_of(
 def _tensors_by_barrier(seen: Seen) -> dict[int, set[str]]:
     found: dict[int, set[str]] = {}
     for copy in seen.loads.values():
-        name = host.tensor_name(seen.launch, copy.tensor)
+        name = host.tensor_name(seen.launch, copy.tensor, copy.touched)
         for offset in copy.barriers:
             found.setdefault(offset, set()).update({name} if name else ())
     return found

@@ -132,10 +132,10 @@ def descriptors_of(launch: Launch) -> dict[TensorMap, dict[str, Any]]:
     return found
 
 
-def describe(launch: Launch, tensor: TensorMap) -> dict[str, Any]:
-    """A descriptor in words and numbers; sizes, strides and box are innermost first."""
+def describe(launch: Launch, tensor: TensorMap, touched: int | None = None) -> dict[str, Any]:
+    """A descriptor in words and numbers; sizes, strides and box are innermost first. `touched`: see tensor_name."""
     return {
-        "tensor": tensor_name(launch, tensor),
+        "tensor": tensor_name(launch, tensor, touched),
         "element": ELEMENTS.get(tensor.dtype, f"type {tensor.dtype}"),
         "sizes": list(tensor.sizes),
         "strides_bytes": list(tensor.strides[1:]),
@@ -146,7 +146,7 @@ def describe(launch: Launch, tensor: TensorMap) -> dict[str, Any]:
     }
 
 
-def tensor_name(launch: Launch, tensor: TensorMap | None) -> str | None:
-    """The operator's name of the tensor that a descriptor points into."""
-    allocation = launch.memory.find(tensor.address) if tensor else None
+def tensor_name(launch: Launch, tensor: TensorMap | None, touched: int | None = None) -> str | None:
+    """The operator's name of the tensor that a descriptor points into, by an address that a copy `touched` if any."""
+    allocation = launch.memory.find(tensor.address if touched is None else touched) if tensor else None
     return allocation.name if allocation else None

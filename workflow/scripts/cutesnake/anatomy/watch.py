@@ -53,6 +53,7 @@ class Copy:
     offsets: set[int] = field(default_factory=set)
     barriers: set[int] = field(default_factory=set)
     most_targets: int = 1
+    touched: int | None = None  # address in global memory of an element of the first box, if it is of boxes
     size: int = 0
 
 
@@ -199,7 +200,9 @@ class WatchedCluster(Cluster):
 
 def _note_task(seen: Seen, task: Task) -> None:
     if isinstance(task, BoxLoad):
-        _note_load(seen, task.origin, task.tensor, task.offset, [(t.cta, t.bar) for t in task.targets], 0)
+        targets = [(t.cta, t.bar) for t in task.targets]
+        copy = _note_load(seen, task.origin, task.tensor, task.offset, targets, 0)
+        copy.touched = copy.touched or inside(task.tensor, task.corner)
     elif isinstance(task, BytesLoad):
         _note_load(seen, task.origin, None, task.offset, [(task.target, task.bar)], task.size)
     elif isinstance(task, ThreadCopies):
@@ -212,12 +215,22 @@ def _note_task(seen: Seen, task: Task) -> None:
         copy.warps[store.origin.cta.rank, store.origin.warp] += len(store.threads)
         copy.offsets.add(store.offset)
         copy.size = 0 if isinstance(store, BoxStore) else store.size
+        if isinstance(store, BoxStore):
+            copy.touched = copy.touched or inside(store.tensor, store.corner)
     elif isinstance(task, TensorProduct):
         _note_tensor_product(seen, task)
     elif isinstance(task, WarpgroupProduct):
         _note_wgmma(seen, task)
     elif isinstance(task, (Commit, TensorCopy)):
         pass  # a commit is seen where it arrives, a copy into tensor memory in the code
+
+
+def inside(tensor: TensorMap, corner: Iterable[int]) -> int:
+    """The address of the tensor's element that is nearest to the first one of a box.
+
+    Not where the tensor begins: that may be outside of the memory that it is in, where no box reaches.
+    """
+    return tensor.at(tuple(min(max(at, 0), size - 1) for at, size in zip(corner, tensor.sizes, strict=True)))
 
 
 def _note_load(
