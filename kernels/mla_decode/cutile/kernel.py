@@ -186,7 +186,7 @@ def store_result(Out, Lse, plane, out, lse, TILE_H, WIDTH, PARTS):
         ct.store(Lse, (plane, row_tile), ct.reshape(lse, (1, TILE_H)))
 
 
-# The five kernels below take the items of a schedule; grid (row tiles x PARTS, items).
+# The four kernels below take the items of a schedule; grid (row tiles x PARTS, items).
 #
 # Q [batch, rows, LATENT + ROPE] with rows = query tokens x heads, KV [pages, PAGE, LATENT + ROPE], PageTable [batch,
 # pages per request] int32. Items [items, 5] int32: request, its kv length in tokens, first KV tile, the tile after the
