@@ -11,7 +11,15 @@ from typing import Any
 import cuda.tile as ct
 
 from cutesnake.build.cutile import DeviceFunction, array, scalar
-from kernels.mla_decode.cutile.kernel import ConstInt, attend_item, entry, natural, store_result, whole
+from kernels.mla_decode.cutile.kernel import (
+    ConstInt,
+    attend_item,
+    entry,
+    natural,
+    split_undivided,
+    store_result,
+    whole,
+)
 
 LATENT, ROPE, LATENCY = 512, 64, 1
 
@@ -58,3 +66,22 @@ def twice_the_keys() -> DeviceFunction:
 
 def a_store_under_a_test() -> DeviceFunction:
     return attention(either)
+
+
+def pieces(results: str) -> DeviceFunction:
+    """Pieces of requests in blocks of 64 rows over the whole latent width, a KV tile loaded in quarters."""
+    pages, items = (array("int32", 2, aligned=False) for _ in range(2))
+    partial = [array(results, 3), *(array("fp32", 2, aligned=False) for _ in range(2))]
+    numbers = [scalar("fp32"), scalar("int32"), scalar("int32"), 64, 64, LATENT, ROPE, 4, 3]
+    kernel = split_undivided.replace_hints(num_worker_warps=8)
+    return DeviceFunction(
+        "trial", "trial", kernel, [array("bf16", 3), array("bf16", 3), pages, items, *partial, *numbers]
+    )
+
+
+def results_of_16_bits() -> DeviceFunction:
+    return pieces("fp16")
+
+
+def results_of_32_bits() -> DeviceFunction:
+    return pieces("fp32")
