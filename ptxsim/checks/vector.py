@@ -8,7 +8,7 @@ import numpy as np
 
 from ..work import Token
 
-CAPACITY = 512  # actors
+CAPACITY = 1024  # actors
 
 
 class Warp(NamedTuple):
