@@ -94,7 +94,7 @@ def _program(dtype: str, groups: int, in_place: bool, pairs: int = 1) -> tuple[A
         tensor(getattr(cutlass, PARTIAL_TYPES[dtype][0]), partials, whole, layout.LATENT),
         tensor(cutlass.Float32, partials, rows),
         cutlass.Float32(1.0),
-        *(cutlass.Int32(1) for _ in range(3)),
+        *(cutlass.Int32(1) for _ in range(8)),
         make_fake_stream(),
     )
     return MlaDecodeSm100(element, groups, in_place, pairs), arguments
@@ -121,8 +121,9 @@ def arguments(workload: Workload, inputs: Inputs, outputs: Outputs, schedule: Pa
     from kernels.mla_decode.split_kv import run
 
     rows = workload.query_tokens * workload.heads
-    return run.arguments(
+    found = run.arguments(
         *(workload, inputs, outputs, schedule, layout.ITEM_COLUMNS, schedule.pairs),
         partial_dtype=PARTIAL_TYPES[workload.dtype][1],
         partial_rows=-(-rows // layout.WARP_LANES) * layout.WARP_LANES,
     )
+    return *found, *schedule.numbers

@@ -37,6 +37,7 @@ import cutlass.cute as cute
 import cutlass.utils.blackwell_helpers as sm100
 from cutlass import Float32, Int32
 from cutlass.cute.nvgpu import cpasync, tcgen05
+from cutlass.cutlass_dsl import select_
 from cutlass.utils import SmemAllocator
 
 from kernels.mla_decode.cute_sm100.combine import Combine
@@ -60,6 +61,7 @@ from kernels.mla_decode.cute_sm100.layout import (
     REQUEST,
     ROW_BLOCK,
     ROWS,
+    SHIFT,
     TENSOR_MEMORY_COLUMNS,
     WARP_LANES,
     WIDTH,
@@ -97,6 +99,11 @@ class MlaDecodeSm100:
         heads: Int32,
         hidden_tokens: Int32,  # query tokens - 1 if they are causal among themselves, else 0
         row_warps: Int32,  # of the combine kernel; 0 if no request was split
+        reciprocal: Int32,  # this and the next four: an even plan's numbers, see schedule.py; else zeros
+        pieces: Int32,
+        base: Int32,
+        more: Int32,
+        length: Int32,
         stream: cuda.CUstream,
     ):
         sizes = self.layout
@@ -129,6 +136,7 @@ class MlaDecodeSm100:
             *(*q_source, *kv_source, page_table, items, pairs),
             *(*self._store(out), partial, lse, lse_partial),
             *(scale_log2, heads, hidden_tokens, row_warps),
+            *(reciprocal, pieces, base, more, length),
             boxes,
         ).launch(
             grid=[CTAS * pairs.shape[0], 1, 1],
@@ -198,6 +206,11 @@ class MlaDecodeSm100:
         heads: Int32,
         hidden_tokens: Int32,
         row_warps: Int32,
+        reciprocal: Int32,
+        pieces: Int32,
+        base: Int32,
+        more: Int32,
+        length: Int32,
         boxes: cute.ComposedLayout,
     ):
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
@@ -217,10 +230,7 @@ class MlaDecodeSm100:
             self._initialise(mbarriers)
         cute.arch.cluster_arrive_relaxed()
         # Not before: ptxas moves what is loaded into uniform registers at once, and waits for it there.
-        row = cute.make_rmem_tensor((ITEM_COLUMNS,), Int32)
-        cute.autovec_copy(pairs[pair, None], row)
-        first = tuple(row[column] for column in (REQUEST, ROW_BLOCK, BEGIN, END, LENGTH))
-        first_item, end_item = row[FIRST_ITEM], row[END_ITEM]
+        first, first_item, end_item = self._first(pairs, pair, pair_of_cluster, reciprocal, pieces, base, more, length)
         if warp == self.layout.product_warp:  # the warp that loads need not wait for this
             cute.arch.alloc_tmem(TENSOR_MEMORY_COLUMNS, signals.tensor_memory.ptr, is_two_cta=True)
             cute.arch.relinquish_tmem_alloc_permit(is_two_cta=True)
@@ -278,6 +288,43 @@ class MlaDecodeSm100:
         if warp == self.layout.product_warp:
             tensor_memory = cute.arch.retrieve_tmem_ptr(Float32, 16, signals.tensor_memory.ptr)
             cute.arch.dealloc_tmem(tensor_memory, TENSOR_MEMORY_COLUMNS, is_two_cta=True)
+
+    @cute.jit
+    def _first(
+        self,
+        pairs: cute.Tensor,
+        pair: Int32,
+        pair_of_cluster: Int32,
+        reciprocal: Int32,
+        pieces: Int32,
+        base: Int32,
+        more: Int32,
+        length: Int32,
+    ) -> tuple[tuple[Int32, ...], Int32, Int32]:
+        """A pair's first item (request, row block, begin, end, length), and which items are its own.
+
+        Of an even plan they are worked out; the table comes from DRAM, a microsecond behind a lone call's start.
+        """
+        worker = pair // self.layout.pairs
+        request = (worker * reciprocal) >> SHIFT
+        piece = worker - request * pieces
+        row_block = Int32(0)
+        begin = piece * base + cutlass.min(piece, more)
+        end = begin + base + Int32(select_(piece < more, 1, 0))
+        if cutlass.const_expr(self.layout.pairs > 1):  # as schedule.py shares a piece among the pairs
+            count, tiles = self.layout.pairs, cutlass.max((length + KEYS - 1) // KEYS, 1)
+            origin = count * begin
+            shared = cutlass.max(cutlass.min(count * end, tiles) - origin, count)
+            begin = origin + shared * pair_of_cluster // count
+            end = origin + shared * (pair_of_cluster + 1) // count
+        first_item, end_item = pair, pair + 1
+        if reciprocal == 0:
+            row = cute.make_rmem_tensor((ITEM_COLUMNS,), Int32)
+            cute.autovec_copy(pairs[pair, None], row)
+            request, row_block, length = row[REQUEST], row[ROW_BLOCK], row[LENGTH]
+            begin, end = row[BEGIN], row[END]
+            first_item, end_item = row[FIRST_ITEM], row[END_ITEM]
+        return (request, row_block, begin, end, length), first_item, end_item
 
     def _tensor_memory(self, signals: Any) -> cute.Pointer:
         """Where it begins, once it has been allocated: for the warps that use it, which meet here."""

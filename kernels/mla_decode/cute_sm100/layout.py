@@ -33,6 +33,7 @@ TENSOR_MEMORY_COLUMNS = 512  # a power of two that holds OUT_COLUMN + OUT_COLUMN
 WARP_LANES = 32
 COMBINE_WARPS = 4  # of a CTA of the combine kernel: its registers fit beside those of a CTA of the other one
 PIECE = 8  # columns of a partial result that a thread stores, loads or sends at once: 16 bytes
+SHIFT = 16  # of the product with a reciprocal, see schedule.py
 LN_2 = 0.6931471805599453
 NEVER = -1.0e30  # running maximum before the first key; finite, so that a wholly masked row gives 2^-inf and no NaN
 

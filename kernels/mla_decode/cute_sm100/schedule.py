@@ -20,6 +20,7 @@ from kernels.mla_decode.cute_sm100.layout import (
     LATENT,
     PIECE,
     ROWS,
+    SHIFT,
     WARP_LANES,
 )
 from kernels.mla_decode.split_kv.plan import Piece, Prices, Schedule, make_lane, merges_of
@@ -52,7 +53,29 @@ PARTIALS_OF_ROUND = 16  # of a request, which the combine kernel reads in about 
 ROUND = {2: 0.25, 1: 0.5}  # and what as many more take it longer, in the same units
 FED = 64  # pairs that DRAM keeps busy where all have much to do: more of them are done no sooner
 CLUSTERED_PROCESSORS = 128  # of a B200's 148: its clusters of four and of eight do not divide all of its GPCs evenly
+MOST_EVEN = 1 << SHIFT // 2  # workers of an even plan, so that its division by multiplication is exact
 COMBINE_CTAS = 4  # of the combine kernel on a multiprocessor, by their registers
+
+
+@dataclass(frozen=True)
+class Even:
+    """A plan without exceptions: requests of one length, each in `pieces` of consecutive workers, an item for each
+    worker. The first `more` pieces have a unit more than `base`. The kernel is told so, and works out its item: the
+    table that has it would come from DRAM, before everything else."""
+
+    pieces: int
+    base: int
+    more: int
+    length: int
+
+    @property
+    def reciprocal(self) -> int:
+        """Of `pieces`: a worker's number times it, shifted by SHIFT, is the worker's number over `pieces`."""
+        return -(-(1 << SHIFT) // self.pieces)
+
+    def edges(self, piece: int) -> tuple[int, int]:
+        begin = piece * self.base + min(piece, self.more)
+        return begin, begin + self.base + (piece < self.more)
 
 
 @dataclass(frozen=True)
@@ -60,6 +83,7 @@ class PairSchedule(Schedule):
     """The schedule of pairs of CTAs, with the combine kernel's warps to a row: as many as run at once."""
 
     most_row_warps: int
+    even: Even | None = None
 
     @property
     def row_warps(self) -> int:
@@ -71,6 +95,12 @@ class PairSchedule(Schedule):
             return None
         of_warp = min(LATENT // PIECE // self.row_warps, WARP_LANES)
         return -(-rows // of_warp) * of_warp * self.row_warps // COMBINE_WARPS, len(self.merges), 1
+
+    @property
+    def numbers(self) -> tuple[int, int, int, int, int]:
+        """What the kernel is told of an even plan; else zeros."""
+        even = self.even
+        return (even.reciprocal, even.pieces, even.base, even.more, even.length) if even else (0, 0, 0, 0, 0)
 
     @property
     def pairs(self) -> list[list[int]]:
@@ -96,6 +126,9 @@ def make_schedule(
     row_blocks = -(-rows // ROWS)
     tiles = [max(1, -(-length // KEYS)) for length in lengths]
     lane, _ = _make_lane(tiles, row_blocks, processors, element_bytes, pairs)
+    even = _even(lane, lengths) if row_blocks == 1 else None
+    if even is not None:
+        lane = _lane_of(even, len(lengths))
     items, offsets = [], [0]
     for pieces in lane:
         for row_block, pair in itertools.product(range(row_blocks), range(pairs)):
@@ -106,7 +139,7 @@ def make_schedule(
             offsets.append(len(items))
     merges = merges_of(lane)
     partials, most = sum(merge[2] for merge in merges), _most_row_warps(rows * len(merges), processors)
-    return PairSchedule(lane, items, offsets, merges, partials, most)
+    return PairSchedule(lane, items, offsets, merges, partials, most, even)
 
 
 def cost(lengths: Sequence[int], rows: int, processors: int, element_bytes: int, pairs: int) -> float:
@@ -138,6 +171,24 @@ def _make_lane(
         rounds = ROUND[element_bytes] * ((most - 1) // PARTIALS_OF_ROUND)
         found.append((lane, plan_cost(lane, count, prices) + late + rounds))
     return min(found, key=lambda one: one[1])
+
+
+def _even(lane: Sequence[Sequence[Piece]], lengths: Sequence[int]) -> Even | None:
+    """The plan's numbers, if it is even but for the order of its workers and that of a request's pieces."""
+    if len(set(lengths)) != 1 or any(len(pieces) != 1 for pieces in lane) or len(lane) >= MOST_EVEN:
+        return None
+    sizes = [sorted(p.end - p.begin for (p,) in lane if p.request == n) for n in range(len(lengths))]
+    count, units = len(sizes[0]), sum(sizes[0])
+    base, more = divmod(units, count)
+    even = [base] * (count - more) + [base + 1] * more
+    return Even(count, base, more, lengths[0]) if all(found == even for found in sizes) else None
+
+
+def _lane_of(even: Even, requests: int) -> tuple[tuple[Piece, ...], ...]:
+    """Request by request, piece by piece."""
+    workers = range(requests * even.pieces)
+    partial = (lambda worker: worker) if even.pieces > 1 else (lambda worker: -1)
+    return tuple((Piece(w // even.pieces, *even.edges(w % even.pieces), partial(w)),) for w in workers)
 
 
 def _units(tiles: Sequence[int], pairs: int) -> list[int]:
