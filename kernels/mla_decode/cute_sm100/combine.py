@@ -12,7 +12,7 @@ from cutlass.cutlass_dsl import select_
 
 from kernels.mla_decode.cute_sm100.layout import COMBINE_WARPS, LATENT, LN_2, NEVER, PIECE, WARP_LANES
 
-FEW, IN_FLIGHT = 4, 8  # pieces of partial results that a lane loads at once
+FEW, IN_FLIGHT, MORE = 4, 8, 12  # pieces of partial results that a lane loads at once
 
 
 class Combine:
@@ -76,18 +76,24 @@ class Combine:
 
     @cute.jit
     def _merge_few_or_many(self, row_warps: cutlass.Constexpr, results: cute.Tensor, *work: Any) -> None:
-        """Lanes ask for no more than about what there is for them."""
+        """Lanes ask for no more than about what there is for them: for all of it at once, if they can hold it."""
         partials, shares = work[-2], WARP_LANES // rows_of_warp(row_warps)
-        if partials <= FEW * shares:
-            self._merge(row_warps, FEW, results, *work)
+        of_lane = shares if cutlass.const_expr(row_warps > 1) else 0  # of a row's partial results
+        if partials <= FEW * of_lane:
+            self._merge(row_warps, FEW, True, results, *work)
+        elif partials <= IN_FLIGHT * of_lane:
+            self._merge(row_warps, IN_FLIGHT, True, results, *work)
+        elif partials <= MORE * of_lane:
+            self._merge(row_warps, MORE, True, results, *work)
         else:
-            self._merge(row_warps, IN_FLIGHT, results, *work)
+            self._merge(row_warps, IN_FLIGHT, False, results, *work)
 
     @cute.jit
     def _merge(
         self,
         row_warps: cutlass.Constexpr,
         in_flight: cutlass.Constexpr,
+        at_once: cutlass.Constexpr,
         results: cute.Tensor,
         lse_partial: cute.Tensor,
         out: cute.Tensor,
@@ -121,25 +127,25 @@ class Combine:
         sums = cute.make_rmem_tensor((PIECE, width), Float32)
         sums.fill(0.0)
         step = depth * shares
-        for n in cutlass.range(0, partials, step, unroll=1):
-            values = cute.make_rmem_tensor((PIECE, width, depth), self.element)
-            values.store(found.load())
-            known_heights = [heights[i] for i in range(depth)]
-            if n + step < partials:
-                self._load(found, heights, pieces, sums_of_row, first, n + step + share, partials, shares)
-            new = top
-            for height in known_heights:
-                new = cute.arch.fmax(new, height)
-            factor = cute.math.exp2(top - new, fastmath=True)
-            top, total = new, total * factor
-            for c in cutlass.range_constexpr(PIECE * width):
-                sums[c] = sums[c] * factor
+        if cutlass.const_expr(at_once):
             for i in cutlass.range_constexpr(depth):
-                weight = cute.math.exp2(known_heights[i] - top, fastmath=True)
-                added = values[None, None, i].load().to(Float32)
-                total = total + weight
+                top = cute.arch.fmax(top, heights[i])
+            total = self._add(sums, total, top, found, [heights[i] for i in range(depth)])
+        else:
+            for n in cutlass.range(0, partials, step, unroll=1):
+                values = cute.make_rmem_tensor((PIECE, width, depth), self.element)
+                values.store(found.load())
+                known_heights = [heights[i] for i in range(depth)]
+                if n + step < partials:
+                    self._load(found, heights, pieces, sums_of_row, first, n + step + share, partials, shares)
+                new = top
+                for height in known_heights:
+                    new = cute.arch.fmax(new, height)
+                factor = cute.math.exp2(top - new, fastmath=True)
+                top, total = new, total * factor
                 for c in cutlass.range_constexpr(PIECE * width):
-                    sums[c] = sums[c] + weight * added[c]
+                    sums[c] = sums[c] * factor
+                total = self._add(sums, total, top, values, known_heights)
         if cutlass.const_expr(shares > 1):
             new = top
             for distance in self._distances(rows):
@@ -167,6 +173,18 @@ class Combine:
                 if total > 0.0:
                     natural = (top + cute.math.log2(total, fastmath=True)) * LN_2
                 lse[request, row] = natural
+
+    def _add(
+        self, sums: cute.Tensor, total: Float32, top: Float32, values: cute.Tensor, heights: list[Float32]
+    ) -> Float32:
+        """Weighed partial results to the sums, relative to `top`; returns the sum of the weights."""
+        for i, height in enumerate(heights):
+            weight = cute.math.exp2(height - top, fastmath=True)
+            added = values[None, None, i].load().to(Float32)
+            total = total + weight
+            for c in range(cute.size(sums)):
+                sums[c] = sums[c] + weight * added[c]
+        return total
 
     def _distances(self, rows: int) -> list[int]:
         """Between lanes of a row."""
