@@ -51,6 +51,7 @@ PRICES_OF_LITTLE = {build: replace(PRICES[build], **costs) for build, costs in L
 LITTLE = 2
 PARTIALS_OF_ROUND = 16  # of a request, which the combine kernel reads in about one latency
 ROUND = {2: 0.25, 1: 0.5}  # and what as many more take it longer, in the same units
+FEW_PARTIALS, MERGE_OF_FEW = 4, 1.25  # of a request, in 16 bits, and what merging costs where the card is half empty
 FED = 64  # pairs that DRAM keeps busy where all have much to do: more of them are done no sooner
 CLUSTERED_PROCESSORS = 128  # of a B200's 148: its clusters of four and of eight do not divide all of its GPCs evenly
 MOST_EVEN = 1 << SHIFT // 2  # workers of an even plan, so that its division by multiplication is exact
@@ -162,14 +163,20 @@ def _make_lane(
     little = sum(units) <= LITTLE * workers
     prices = (PRICES_OF_LITTLE if little else PRICES)[element_bytes, pairs]
     fed = min(workers, FED // pairs) if row_blocks == 1 and not little else workers
+    tried = [(workers, prices)] + [(fed, prices)] * (fed != workers)
+    if little and (element_bytes, pairs) == (2, 1):
+        tried.append((workers, replace(prices, merge=MERGE_OF_FEW)))
     found = []
-    for count in dict.fromkeys((workers, fed)):
-        lane = make_lane(units, count, prices, leftovers=True)
+    for count, chosen in tried:
+        lane = make_lane(units, count, chosen, leftovers=True)
+        merges = merges_of(lane)
+        most, partials = max((merge[2] for merge in merges), default=1), sum(merge[2] for merge in merges)
+        if chosen is not prices and (most > FEW_PARTIALS or 2 * partials > workers):
+            continue
         busiest = max(sum(piece.end - piece.begin for piece in pieces) for pieces in lane)
         late = 0.0 if little else max(sum(tiles) / FED - busiest, 0.0)
-        most = max((partials for _, _, partials, _ in merges_of(lane)), default=1)
         rounds = ROUND[element_bytes] * ((most - 1) // PARTIALS_OF_ROUND)
-        found.append((lane, plan_cost(lane, count, prices) + late + rounds))
+        found.append((lane, plan_cost(lane, count, chosen) + late + rounds))
     return min(found, key=lambda one: one[1])
 
 
