@@ -31,6 +31,7 @@ from kernels.tcgen05.fence import after_thread_sync, before_thread_sync
 LANE_STRIDE = 1 << 16  # of a tensor-memory address
 ALL_WARPS = 3  # named barrier of all softmax warps; 1 and 2 are of those that share rows
 ALLOCATED = 4  # named barrier of the warps that use tensor memory
+READ = 5  # and of the same, once the last result has been read
 
 
 @dataclass
@@ -180,9 +181,20 @@ class Epilogue:
             self.store_columns(row_block, request, factors, count, turn, is_last)
         else:
             self.store_partial(row_block, partial, factors, count, turn, is_last)
-        before_thread_sync()
-        # All stores have read the memory that the next tile's P goes to, and all threads the others' sums.
-        cute.arch.barrier(barrier_id=ALL_WARPS, number_of_threads=self.layout.softmax_threads)
+        if cutlass.const_expr(self.layout.pairs == 1):
+            is_last = cutlass.Boolean(False)
+        if not is_last:
+            before_thread_sync()
+            # All stores have read the memory that the next tile's P goes to, and all threads the others' sums.
+            cute.arch.barrier(barrier_id=ALL_WARPS, number_of_threads=self.layout.softmax_threads)
+
+    @cute.jit
+    def announce_read(self, is_read: cutlass.Boolean) -> None:
+        """This warp reads no tensor memory any more: it may be given back while the result is still being stored."""
+        if cutlass.const_expr(self.layout.pairs > 1):
+            if is_read:
+                before_thread_sync()
+                cute.arch.barrier_arrive(barrier_id=READ, number_of_threads=self.layout.softmax_threads + WARP_LANES)
 
     @cute.jit
     def store_partial(
@@ -205,6 +217,7 @@ class Epilogue:
         for n in cutlass.range(rounds, unroll=1):
             column = self.next_column(column, n, rounds, count)
             values = self.read(OUT_COLUMN + column, CHUNK)
+            self.announce_read(is_last & (n == rounds - 1))
             for i in cutlass.range_constexpr(CHUNK):
                 values[i] = values[i] * factors[0]
             self.add_received(values, CHUNK * n, factors, turn)
@@ -258,6 +271,7 @@ class Epilogue:
         for n in cutlass.range(rounds, unroll=1):
             column = self.next_column(column, n, rounds, count)
             values = self.read(OUT_COLUMN + column, width)
+            self.announce_read(is_last & (n == rounds - 1))
             converted = cute.make_rmem_tensor((width,), kind)
             for i in cutlass.range_constexpr(width):
                 values[i] = values[i] * factors[0]

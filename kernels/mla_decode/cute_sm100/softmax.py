@@ -65,6 +65,7 @@ class Softmax(Merge):
                 self.store_lse(request, row, partial, maximum, total, lses)
                 self.wait_for_first_out(count - 1, is_last)
                 self.store(request, row_block, partial, [self.inverse(total)], count - 1, turn, is_last)
+        self.announce_read(first_item == end_item)
         # The combine kernel may take this SM. Not earlier: it would crowd the idle ones, and wait there.
         cute.arch.griddepcontrol_launch_dependents()
 
