@@ -191,7 +191,7 @@ class Epilogue:
     @cute.jit
     def announce_read(self, is_read: cutlass.Boolean) -> None:
         """This warp reads no tensor memory any more: it may be given back while the result is still being stored."""
-        if cutlass.const_expr(self.layout.pairs > 1):
+        if cutlass.const_expr(self.layout.pairs > 1):  # noqa: SIM102 (this is decided when it is compiled)
             if is_read:
                 before_thread_sync()
                 cute.arch.barrier_arrive(barrier_id=READ, number_of_threads=self.layout.softmax_threads + WARP_LANES)
