@@ -31,7 +31,6 @@ from kernels.tcgen05.fence import after_thread_sync, before_thread_sync
 LANE_STRIDE = 1 << 16  # of a tensor-memory address
 ALL_WARPS = 3  # named barrier of all softmax warps; 1 and 2 are of those that share rows
 ALLOCATED = 4  # named barrier of the warps that use tensor memory
-READ = 5  # and of the same, once the last result has been read
 
 
 @dataclass
@@ -181,8 +180,6 @@ class Epilogue:
             self.store_columns(row_block, request, factors, count, turn, is_last)
         else:
             self.store_partial(row_block, partial, factors, count, turn, is_last)
-        if cutlass.const_expr(self.layout.pairs == 1):
-            is_last = cutlass.Boolean(False)
         if not is_last:
             before_thread_sync()
             # All stores have read the memory that the next tile's P goes to, and all threads the others' sums.
@@ -191,10 +188,9 @@ class Epilogue:
     @cute.jit
     def announce_read(self, is_read: cutlass.Boolean) -> None:
         """This warp reads no tensor memory any more: it may be given back while the result is still being stored."""
-        if cutlass.const_expr(self.layout.pairs > 1):  # noqa: SIM102 (this is decided when it is compiled)
-            if is_read:
-                before_thread_sync()
-                cute.arch.barrier_arrive(barrier_id=READ, number_of_threads=self.layout.softmax_threads + WARP_LANES)
+        if is_read:
+            before_thread_sync()
+            cute.arch.cluster_arrive_relaxed()
 
     @cute.jit
     def store_partial(

@@ -41,7 +41,7 @@ from cutlass.cutlass_dsl import select_
 from cutlass.utils import SmemAllocator
 
 from kernels.mla_decode.cute_sm100.combine import Combine
-from kernels.mla_decode.cute_sm100.epilogue import ALLOCATED, READ
+from kernels.mla_decode.cute_sm100.epilogue import ALLOCATED
 from kernels.mla_decode.cute_sm100.in_place import InPlaceLoader
 from kernels.mla_decode.cute_sm100.layout import (
     BEGIN,
@@ -278,22 +278,12 @@ class MlaDecodeSm100:
             )
             softmax.run(*work, heads, hidden_tokens, (lse, lse_partial))
 
-        # The pair's products use the memory of both CTAs, and each arrives on the other's mbarriers: neither goes
-        # before the other is done. Both give tensor memory back together, when their threads have read what is theirs;
-        # the warps that store need not wait for that.
-        if cutlass.const_expr(self.layout.pairs > 1):
-            if warp == self.layout.product_warp:
-                cute.arch.barrier(barrier_id=READ, number_of_threads=self.layout.softmax_threads + WARP_LANES)
+        # The softmax warps have arrived when they had read what is theirs, and may still be storing.
+        if warp >= self.layout.load_warp:
             cute.arch.cluster_arrive_relaxed()
-            if warp == self.layout.product_warp:
-                cute.arch.cluster_wait()
-        else:
-            before_thread_sync()
-            cute.arch.cluster_arrive_relaxed()
-            cute.arch.sync_threads()
-            cute.arch.cluster_wait()
-        after_thread_sync()
         if warp == self.layout.product_warp:
+            cute.arch.cluster_wait()
+            after_thread_sync()
             tensor_memory = cute.arch.retrieve_tmem_ptr(Float32, 16, signals.tensor_memory.ptr)
             cute.arch.dealloc_tmem(tensor_memory, TENSOR_MEMORY_COLUMNS, is_two_cta=True)
 
