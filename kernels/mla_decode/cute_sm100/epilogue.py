@@ -91,7 +91,7 @@ class Epilogue:
         """What `store_columns` begins with is there: of a CTA's last item a half of the columns, while the products
         with the other half still read P; else all, of the item's last tile, `count`."""
         mbarrier, phase = self.layout.out_full, count & 1
-        if cutlass.const_expr(self.layout.early):
+        if cutlass.const_expr(self.layout.halves):
             mbarrier, phase = Int32(mbarrier), Int32(phase)
             if is_last:
                 mbarrier, phase = Int32(self.layout.out_half), Int32(0)

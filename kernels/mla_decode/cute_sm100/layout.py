@@ -164,24 +164,29 @@ class Layout:
         return self.values_full + 2 * self.page_parts * self.slots
 
     @property
+    def halves(self) -> bool:
+        """Whether of a CTA's last result half of the columns is announced while the products with the other half run.
+        In 8 bits that would be 128 cycles, and the warp that issues products would run out of uniform registers; in
+        place the slots, where the result goes, are still read by then."""
+        return not self.in_place and self.element_bytes == 2
+
+    @property
     def early(self) -> bool:
-        """Whether scores begin with the first part of Q, and the first half of a CTA's last result is stored while the
-        other is computed. In 8 bits that would be 128 cycles, and the warp that issues products would run out of
-        uniform registers; in place the slots, where the result goes, are still read by then; and of pairs that share
-        requests each sends columns of both halves."""
-        return self.pairs == 1 and not self.in_place and self.element_bytes == 2
+        """Whether each warp stores columns of both halves, and scores begin with the first part of Q. Where pairs share
+        requests, the first half is one group's, and the other the other's."""
+        return self.pairs == 1 and self.halves
 
     def page_and_columns(self, number: Any) -> tuple[Any, Any]:
         """Of a part of the values: a page's parts follow each other, or, to be early with half of the columns, both
         pages of a part do."""
-        if self.early:
+        if self.halves:
             return number % 2, number // 2
         return number // self.page_parts, number % self.page_parts
 
     @property
     def q_full(self) -> int:
         """The first of q_waits."""
-        return self.free + self.parts * self.slots if self.early else 0
+        return self.free + self.parts * self.slots if self.halves else 0
 
     @property
     def q_waits(self) -> int:
@@ -191,7 +196,7 @@ class Layout:
     @property
     def room(self) -> int:
         """What the other pairs send may be written: each of them has said so of its own memory."""
-        return self.free + self.parts * self.slots + (self.q_waits if self.early else 0)
+        return self.free + self.parts * self.slots + (self.q_waits if self.halves else 0)
 
     @property
     def sums(self) -> int:
@@ -200,12 +205,12 @@ class Layout:
 
     @property
     def received(self) -> int:
-        """One per chunk of what a thread gets from each of the other pairs."""
+        """One per chunk of what a group's threads get from each of the other pairs."""
         return self.room + 2
 
     @property
     def mbarriers(self) -> int:
-        return self.room if self.pairs == 1 else self.received + (self.pairs - 1) * self.chunks
+        return self.room if self.pairs == 1 else self.received + (self.pairs - 1) * self.chunks * self.groups
 
     # What the pairs of a cluster tell each other: each stores a block of O's columns, and gets those of the others.
     @property

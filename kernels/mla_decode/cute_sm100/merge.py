@@ -22,7 +22,7 @@ from cutlass._mlir.dialects import nvvm
 from cutlass.cutlass_dsl import select_
 
 from kernels.mla_decode.cute_sm100.epilogue import Epilogue
-from kernels.mla_decode.cute_sm100.layout import CHUNK, CTA_ROWS, CTAS, OUT_COLUMN, PIECE
+from kernels.mla_decode.cute_sm100.layout import CHUNK, CTA_ROWS, CTAS, OUT_COLUMN, OUT_COLUMNS, PIECE
 
 
 @dataclass
@@ -32,7 +32,9 @@ class Merge(Epilogue):
     What comes from pair `pair ^ (n + 1)` is block n: so sender and receiver count alike.
     """
 
-    def merge(self, maximum: Float32, total: Float32, count: Int32, turn: Int32) -> tuple[Float32, Float32, Any]:
+    def merge(
+        self, maximum: Float32, total: Float32, count: Int32, turn: Int32, is_last: cutlass.Boolean
+    ) -> tuple[Float32, Float32, Any]:
         """Send, and receive the log-sum-exp.
 
         Returns the row's maximum and sum over all pairs, and what each pair's O is multiplied by: this one's, which is
@@ -43,7 +45,7 @@ class Merge(Epilogue):
         # The other pairs' products have read their Q. What was received for the item before has been merged, too.
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.room, turn % 2)
         self.send_sum(log2_sum)
-        self.wait_for_out(count - 1)
+        self.wait_for_first_out(count - 1, is_last & (self.group == 0))
         self.send(inverse)
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.sums, turn % 2)
         sums = [log2_sum, *(self.sum_received(block) for block in range(self.layout.pairs - 1))]
@@ -64,8 +66,9 @@ class Merge(Epilogue):
         if self.thread == 0:
             sums = CTA_ROWS * 4 * (self.layout.pairs - 1)
             cute.arch.mbarrier_arrive_and_expect_tx(self.mbarriers + self.layout.sums, sums)
-            for n in cutlass.range_constexpr((self.layout.pairs - 1) * self.layout.chunks):
-                chunk = self.layout.block_bytes // self.layout.chunks
+            chunks = self.layout.chunks * self.layout.groups
+            for n in cutlass.range_constexpr((self.layout.pairs - 1) * chunks):
+                chunk = self.layout.block_bytes // chunks
                 cute.arch.mbarrier_arrive_and_expect_tx(self.mbarriers + self.layout.received + n, chunk)
             for n in cutlass.range_constexpr(1, self.layout.pairs):
                 room = self.mbarriers + self.layout.room
@@ -99,13 +102,13 @@ class Merge(Epilogue):
             block, chunk = n // self.layout.chunks, n % self.layout.chunks
             pair = cute.arch.make_warp_uniform(self.pair ^ (block + 1))
             own = self.layout.stored_columns * self.group + CHUNK * chunk  # column of the block
-            values = self.read(OUT_COLUMN + self.layout.block_columns * pair + own, CHUNK)
+            values = self.read(OUT_COLUMN + self.first_column(pair) + CHUNK * chunk, CHUNK)
             for i in cutlass.range_constexpr(CHUNK):
                 values[i] = values[i] * inverse
             converted = cute.make_rmem_tensor((CHUNK,), self.partial_dtype)
             converted.store(values.load().to(self.partial_dtype))
             words = cute.recast_tensor(converted, Int32)
-            mbarrier = self.mbarriers + self.layout.received + n
+            mbarrier = self.mbarriers + self.layout.received + self.layout.groups * n + self.group
             for piece in cutlass.range_constexpr(CHUNK // PIECE):
                 place = self.place_received(block, own + PIECE * piece)
                 value = tuple(words[PIECE // 2 * piece + w] for w in range(PIECE // 2))
@@ -125,9 +128,12 @@ class Merge(Epilogue):
         """Log-sum-exp of the row, base 2, over the keys of another pair."""
         return cute.make_tensor(cute.recast_ptr(self.place_sum(block), dtype=Float32), cute.make_layout(1))[0]
 
+    def first_column(self, pair: Int32) -> Int32:
+        """Of this group's in the block of a pair, among those of half of the lanes."""
+        return OUT_COLUMNS // self.layout.groups * self.group + self.layout.stored_columns * pair
+
     def first_stored(self) -> Int32:
-        first = super().first_stored()
-        return first if self.layout.pairs == 1 else first + self.layout.block_columns * self.pair
+        return super().first_stored() if self.layout.pairs == 1 else self.first_column(self.pair)
 
     def add_received(self, values: cute.Tensor, first: Any, factors: list[Float32], turn: Int32) -> None:
         """What was received of a thread's columns of the block, from `first` on, times its factor: each chunk as soon
@@ -135,7 +141,8 @@ class Merge(Epilogue):
         for block, factor in enumerate(factors[1:]):
             for chunk in range(cute.size(values) // CHUNK):
                 n = self.layout.chunks * block + first // CHUNK + chunk
-                cute.arch.mbarrier_wait(self.mbarriers + self.layout.received + n, turn % 2)
+                mbarrier = self.layout.received + self.layout.groups * n + self.group
+                cute.arch.mbarrier_wait(self.mbarriers + mbarrier, turn % 2)
                 for piece in range(CHUNK // PIECE):
                     at = CHUNK * chunk + PIECE * piece
                     column = self.layout.stored_columns * self.group + first + at

@@ -120,7 +120,7 @@ class Multiplier:
                     p = self.p[None, None, step % BOX_STEPS, step // BOX_STEPS]
                     cute.gemm(pv, out, p, self.v[None, None, k, place], out)
                     pv.set(tcgen05.Field.ACCUMULATE, True)
-                if cutlass.const_expr(unit == 0 and self.layout.early):
+                if cutlass.const_expr(unit == 0 and self.layout.halves):
                     is_half = is_last & (n == 1)
                     if is_half:
                         self.commit(self.layout.out_half)

@@ -57,7 +57,7 @@ class Softmax(Merge):
             total = self.add_sums(total)
             is_last = number + 1 == end_item
             if cutlass.const_expr(self.layout.pairs > 1):
-                maximum, total, factors = self.merge(maximum, total, count, turn)
+                maximum, total, factors = self.merge(maximum, total, count, turn, is_last)
                 self.store_lse(request, row, partial, maximum, total, lses)
                 self.store(request, row_block, partial, factors, count - 1, turn, is_last)
                 self.release()
