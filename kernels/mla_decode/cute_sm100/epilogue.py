@@ -90,11 +90,14 @@ class Epilogue:
     def wait_for_first_out(self, count: Int32, is_last: cutlass.Boolean) -> None:
         """What `store_columns` begins with is there: of a CTA's last item a half of the columns, while the products
         with the other half still read P; else all, of the item's last tile, `count`."""
+        self.wait_for_result(self.layout.out_half if self.layout.halves else self.layout.out_full, count, is_last)
+
+    @cute.jit
+    def wait_for_result(self, of_last: Any, count: Int32, is_last: cutlass.Boolean) -> None:
+        """Of an item, whose last tile is `count`; of a CTA's last item another mbarrier may say so."""
         mbarrier, phase = self.layout.out_full, count & 1
         if cutlass.const_expr(self.layout.halves):
-            mbarrier, phase = Int32(mbarrier), Int32(phase)
-            if is_last:
-                mbarrier, phase = Int32(self.layout.out_half), Int32(0)
+            mbarrier, phase = Int32(select_(is_last, of_last, mbarrier)), Int32(select_(is_last, 0, phase))
         cute.arch.mbarrier_wait(self.mbarriers + mbarrier, phase)
         after_thread_sync()
 
@@ -211,7 +214,7 @@ class Epilogue:
         rounds = self.layout.stored_columns // CHUNK
         column = self.first_stored()
         for n in cutlass.range(rounds, unroll=1):
-            column = self.next_column(column, n, rounds, count)
+            column = self.next_column(column, n, rounds, count, is_last)
             values = self.read(OUT_COLUMN + column, CHUNK)
             self.announce_read(is_last & (n == rounds - 1))
             for i in cutlass.range_constexpr(CHUNK):
@@ -228,13 +231,15 @@ class Epilogue:
             column += CHUNK
 
     @cute.jit
-    def next_column(self, column: Int32, n: Int32, rounds: cutlass.Constexpr, count: Int32) -> Int32:
+    def next_column(
+        self, column: Int32, n: Int32, rounds: cutlass.Constexpr, count: Int32, is_last: cutlass.Boolean
+    ) -> Int32:
         """Of round n; where the first half is early, the other is waited for."""
         if cutlass.const_expr(self.layout.early):
             is_other_half = n == rounds // 2
             if is_other_half:
                 column += (OUT_COLUMNS - self.layout.stored_columns) // 2
-                self.wait_for_out(count)
+                self.wait_for_result(self.layout.out_last, count, is_last)
         return column
 
     @cute.jit
@@ -265,7 +270,7 @@ class Epilogue:
         place, step = warp + Int32(select_(is_last, 0, p_place)), Int32(select_(is_last, warps, 0))
         column = self.first_stored()  # of this round, among those of half of the lanes
         for n in cutlass.range(rounds, unroll=1):
-            column = self.next_column(column, n, rounds, count)
+            column = self.next_column(column, n, rounds, count, is_last)
             values = self.read(OUT_COLUMN + column, width)
             self.announce_read(is_last & (n == rounds - 1))
             converted = cute.make_rmem_tensor((width,), kind)

@@ -31,7 +31,14 @@ class InPlaceLoader(Loader):
 
     @cute.jit
     def load_tiles(
-        self, request: Int32, begin: Int32, end: Int32, length: Int32, count: Int32, entries: Entries
+        self,
+        request: Int32,
+        begin: Int32,
+        end: Int32,
+        length: Int32,
+        count: Int32,
+        entries: Entries,
+        is_last: cutlass.Boolean,
     ) -> None:
         """Keys as many tiles ahead as there are slots, as the products of the tile before release them."""
         slots, tiles = self.layout.slots, end - begin

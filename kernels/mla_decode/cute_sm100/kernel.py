@@ -278,11 +278,11 @@ class MlaDecodeSm100:
             )
             softmax.run(*work, heads, hidden_tokens, (lse, lse_partial))
 
-        # The softmax warps have arrived when they had read what is theirs, and may still be storing.
+        # The softmax warps have arrived when they had read what is theirs, before they stored it.
         if warp >= self.layout.load_warp:
             cute.arch.cluster_arrive_relaxed()
+        cute.arch.cluster_wait()
         if warp == self.layout.product_warp:
-            cute.arch.cluster_wait()
             after_thread_sync()
             tensor_memory = cute.arch.retrieve_tmem_ptr(Float32, 16, signals.tensor_memory.ptr)
             cute.arch.dealloc_tmem(tensor_memory, TENSOR_MEMORY_COLUMNS, is_two_cta=True)
@@ -336,7 +336,8 @@ class MlaDecodeSm100:
 
         Where pairs merge, what they have received lies in Q's memory, and has to be read before that is free, too.
         """
-        counts = {self.layout.p_full: CTAS * self.layout.softmax_threads // 32}
+        warps = CTAS * self.layout.softmax_threads // WARP_LANES
+        counts = {self.layout.p_full: warps} | ({self.layout.p_last: warps} if self.layout.moves else {})
         if self.layout.pairs > 1:
             counts |= {self.layout.q_empty: 2, self.layout.room: self.layout.pairs - 1}
         with cute.arch.elect_one():

@@ -171,6 +171,12 @@ class Layout:
         return not self.in_place and self.element_bytes == 2
 
     @property
+    def moves(self) -> bool:
+        """Whether a CTA's last tile has places of its own: the values where its keys were, and P where the end of Q
+        was. So neither waits for the products of the tile before, where a single slot has one place for each."""
+        return self.halves and self.slots == 1
+
+    @property
     def early(self) -> bool:
         """Whether each warp stores columns of both halves, and scores begin with the first part of Q. Where pairs share
         requests, the first half is one group's, and the other the other's."""
@@ -194,8 +200,20 @@ class Layout:
         return self.key_parts if self.early else 1
 
     @property
+    def out_last(self) -> int:
+        """A CTA's last result is complete: where it moves, that may be before others have seen the one before."""
+        return self.free + self.parts * self.slots + self.q_waits
+
+    @property
+    def p_last(self) -> int:
+        """Its P is there."""
+        return self.out_last + 1
+
+    @property
     def room(self) -> int:
         """What the other pairs send may be written: each of them has said so of its own memory."""
+        if self.moves:
+            return self.p_last + 1
         return self.free + self.parts * self.slots + (self.q_waits if self.halves else 0)
 
     @property

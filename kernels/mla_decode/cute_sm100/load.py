@@ -80,21 +80,34 @@ class Loader:
             following = items[cutlass.min(number + 1, end_item - 1), cute.arch.lane_idx() % ITEM_COLUMNS]
             self.load_q(request, row_block, q_phase)
             q_phase ^= 1
-            self.load_tiles(request, begin, end, length, count, entries)
+            self.load_tiles(request, begin, end, length, count, entries, number + 1 == end_item)
             count += end - begin
             next_request, next_block, next_begin, next_end, next_length = (
                 cute.arch.shuffle_sync(following, column) for column in (REQUEST, ROW_BLOCK, BEGIN, END, LENGTH)
             )
         # The pair's products still release slots of this CTA: it must not end before.
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, q_phase)
-        for _ in cutlass.range_constexpr(self.layout.slots):
+        if cutlass.const_expr(self.layout.moves):  # the last values were released where keys are
+            moved = Int32(select_(first_item < end_item, 1, 0))
+            cute.arch.mbarrier_wait(self.mbarriers + self.layout.out_full, (count - 1 - moved) & 1)
             for part in cutlass.range_constexpr(self.layout.parts):
-                self.wait_for_part(count, part)
-            count += 1
+                self.wait_for_part(count + moved if part < self.layout.key_parts else count - moved, part)
+        else:
+            for _ in cutlass.range_constexpr(self.layout.slots):
+                for part in cutlass.range_constexpr(self.layout.parts):
+                    self.wait_for_part(count, part)
+                count += 1
 
     @cute.jit
     def load_tiles(
-        self, request: Int32, begin: Int32, end: Int32, length: Int32, count: Int32, entries: Entries
+        self,
+        request: Int32,
+        begin: Int32,
+        end: Int32,
+        length: Int32,
+        count: Int32,
+        entries: Entries,
+        is_last: cutlass.Boolean,
     ) -> None:
         """In the order in which products release the memory: the keys of a tile, then the values of the one before.
 
@@ -111,7 +124,8 @@ class Loader:
             if has_values:
                 before = cutlass.max(n - 1, 0)
                 entries = self.look_ahead(entries, request, begin, begin + before, length)
-                self.load_values(self.pages(entries, before, length), begin + before, length, count + before)
+                pages, moves = self.pages(entries, before, length), is_last & (before == tiles - 1)
+                self.load_values(pages, begin + before, length, count + before, moves)
 
     def wait_for_part(self, count: Int32, part: Any) -> None:
         """The products of the tile that was in the slot of tile `count` before have read it."""
@@ -160,15 +174,21 @@ class Loader:
             self.load_part(self.kv, row, Int32(0), part, index, self.parts, self.layout.parts * slot + part, mbarrier)
 
     @cute.jit
-    def load_values(self, pages: Pages, tile: Int32, length: Int32, count: Int32) -> None:
-        """Both pages of a tile, this CTA's half of the columns."""
+    def load_values(
+        self, pages: Pages, tile: Int32, length: Int32, count: Int32, moves: cutlass.Boolean
+    ) -> None:
+        """Both pages of a tile, this CTA's half of the columns. Those of a CTA's last tile may go where its keys were,
+        as if they were those of one more tile."""
         slot, page_parts = count % self.layout.slots, self.layout.page_parts
+        first, all_full = self.layout.values_part(0), self.layout.values_full
+        if cutlass.const_expr(self.layout.moves):
+            first, all_full = Int32(select_(moves, 0, first)), Int32(select_(moves, self.layout.keys_full, all_full))
+            count += Int32(select_(moves, 1, 0))
         for n in cutlass.range(2 * page_parts, unroll=1):
             page, columns = self.layout.page_and_columns(n)
             index = Int32(select_(page == 0, *pages))
             row = self.first_row(2 * tile + page, length)
-            part = self.layout.values_part(0) + n
-            full = self.layout.values_full + 2 * page_parts * slot + n
+            part, full = first + n, all_full + 2 * page_parts * slot + n
             self.wait_for_part(count, part)
             self.expect(full, [self.layout.part_boxes])
             columns, place = page_parts * self.rank + columns, self.layout.parts * slot + part

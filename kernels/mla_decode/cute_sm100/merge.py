@@ -45,7 +45,8 @@ class Merge(Epilogue):
         # The other pairs' products have read their Q. What was received for the item before has been merged, too.
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.room, turn % 2)
         self.send_sum(log2_sum)
-        self.wait_for_first_out(count - 1, is_last & (self.group == 0))
+        last, half = (self.layout.out_last, self.layout.out_half) if self.layout.halves else (0, 0)
+        self.wait_for_result(Int32(select_(self.group == 0, half, last)), count - 1, is_last)
         self.send(inverse)
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.sums, turn % 2)
         sums = [log2_sum, *(self.sum_received(block) for block in range(self.layout.pairs - 1))]

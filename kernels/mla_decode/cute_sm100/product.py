@@ -10,6 +10,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32
 from cutlass.cute.nvgpu import tcgen05
+from cutlass.cutlass_dsl import select_
 
 from kernels.mla_decode.cute_sm100.layout import (
     BEGIN,
@@ -102,13 +103,21 @@ class Multiplier:
         """O (+)= P V of the tile: two halves of each CTA's value columns times two pages. Of the last tile the first
         half is announced when it is complete, so that it is stored under the products of the other."""
         slot, phase = self.slot_of(count)
-        cute.arch.mbarrier_wait(self.mbarriers + self.layout.p_full, count % 2)
+        first, all_full = self.layout.values_part(0), self.layout.values_full
+        p_full, p_phase, p_box, out_full = self.layout.p_full, count % 2, 0, self.layout.out_full
+        if cutlass.const_expr(self.layout.moves):
+            phase = Int32(select_(is_last, phase ^ 1, phase))
+            first, all_full = Int32(select_(is_last, 0, first)), Int32(select_(is_last, self.layout.keys_full, all_full))
+            p_full, p_phase = Int32(select_(is_last, self.layout.p_last, p_full)), Int32(select_(is_last, 0, p_phase))
+            p_box = Int32(select_(is_last, -self.layout.p_boxes - self.layout.p_box, 0))
+            out_full = Int32(select_(is_last, self.layout.out_last, out_full))
+        cute.arch.mbarrier_wait(self.mbarriers + p_full, p_phase)
         after_thread_sync()
         page_parts, part_units, steps = self.layout.page_parts, self.layout.part_units, self.layout.unit_steps
         for n in cutlass.range(2 * page_parts, unroll=1):
             page, columns = self.layout.page_and_columns(n)
-            part = self.layout.values_part(0) + n
-            cute.arch.mbarrier_wait(self.mbarriers + self.layout.values_full + 2 * page_parts * slot + n, phase)
+            part = first + n
+            cute.arch.mbarrier_wait(self.mbarriers + all_full + 2 * page_parts * slot + n, phase)
             _, pv = self.make_products()
             for unit in cutlass.range_constexpr(part_units):
                 half = part_units * columns + unit
@@ -117,7 +126,7 @@ class Multiplier:
                 pv.set(tcgen05.Field.ACCUMULATE, accumulate | (page > 0))
                 for k in cutlass.range_constexpr(steps):
                     step = steps * page + k
-                    p = self.p[None, None, step % BOX_STEPS, step // BOX_STEPS]
+                    p = self.p[None, None, step % BOX_STEPS, p_box + step // BOX_STEPS]
                     cute.gemm(pv, out, p, self.v[None, None, k, place], out)
                     pv.set(tcgen05.Field.ACCUMULATE, True)
                 if cutlass.const_expr(unit == 0 and self.layout.halves):
@@ -125,7 +134,7 @@ class Multiplier:
                     if is_half:
                         self.commit(self.layout.out_half)
             self.commit(self.layout.free + self.layout.parts * slot + part)
-        self.commit(self.layout.out_full)
+        self.commit(out_full)
 
     def slot_of(self, count: Int32) -> tuple[Int32, Int32]:
         """Of a tile, and the phase of its mbarriers there."""

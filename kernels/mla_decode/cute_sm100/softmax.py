@@ -51,7 +51,8 @@ class Softmax(Merge):
             limit = length - cutlass.max(hidden_tokens - row // heads, 0)  # keys from here on are hidden from the row
             maximum, total = Float32(NEVER), Float32(0.0)
             for tile in cutlass.range(begin, end, unroll=1):
-                maximum, total = self.take_tile(tile, tile > begin, limit, length, count, maximum, total)
+                moves = (tile + 1 == end) & (number + 1 == end_item)
+                maximum, total = self.take_tile(tile, tile > begin, limit, length, count, maximum, total, moves)
                 count += 1
             turn = number - first_item
             total = self.add_sums(total)
@@ -79,6 +80,7 @@ class Softmax(Merge):
         count: Int32,
         maximum: Float32,
         total: Float32,
+        moves: cutlass.Boolean,
     ) -> tuple[Float32, Float32]:
         """P of a tile from its scores, and the row's new maximum and this thread's share of its sum.
 
@@ -94,16 +96,24 @@ class Softmax(Merge):
         probabilities, added = self.exponentiate(scores, new)
         self.meet()  # all threads of the row have read the others' maxima: `exchange`. Here it hardly takes time.
         # The product of the tile before has read P's memory, and O is complete up to there.
-        self.wait_for_out(count - 1)
-        if has_out & cute.arch.vote_any_sync(factor != 1.0):
+        grows = has_out & cute.arch.vote_any_sync(factor != 1.0)
+        if cutlass.const_expr(self.layout.moves):
+            if (not moves) | grows:  # a last tile's P has memory of its own
+                self.wait_for_out(count - 1)
+        else:
+            self.wait_for_out(count - 1)
+        if grows:
             self.rescale(factor)
-        self.store_probabilities(probabilities)
+        self.store_probabilities(probabilities, moves)
         cute.arch.fence_proxy("async.shared", space="cta")
         before_thread_sync()
         cute.arch.sync_warp()
         if self.thread % 32 == 0:
             leader = 0 if cutlass.const_expr(self.layout.pairs == 1) else CTAS * self.pair
-            cute.arch.mbarrier_arrive(self.mbarriers + self.layout.p_full, leader, scope=nvvm.MemScopeKind.CLUSTER)
+            p_full = self.layout.p_full
+            if cutlass.const_expr(self.layout.moves):
+                p_full = Int32(select_(moves, self.layout.p_last, p_full))
+            cute.arch.mbarrier_arrive(self.mbarriers + p_full, leader, scope=nvvm.MemScopeKind.CLUSTER)
         return new, total * factor + added
 
     def read_scores(self, count: Int32) -> cute.Tensor:
@@ -148,12 +158,15 @@ class Softmax(Merge):
         probabilities.store(scores.load().to(self.dtype))
         return probabilities, (sums[0] + sums[1]) + (sums[2] + sums[3])
 
-    def store_probabilities(self, probabilities: cute.Tensor) -> None:
+    def store_probabilities(self, probabilities: cute.Tensor, moves: cutlass.Boolean) -> None:
         """Into the rows that the products read: the 128-byte swizzle moves piece c of row r to c xor r % 8."""
         per_piece = PIECE_BYTES // self.layout.element_bytes
         key = PAGE * self.upper + self.layout.score_columns * self.group
         first = key % self.layout.box // per_piece
-        box = self.layout.p_box + key // self.layout.box
+        first_box = self.layout.p_box
+        if self.layout.moves:
+            first_box = Int32(select_(moves, -self.layout.p_boxes, first_box))
+        box = first_box + key // self.layout.box
         start = self.slots + (box * CTA_ROWS + self.row) * self.layout.box
         places = cute.make_tensor(start, cute.make_layout((per_piece, 8)))
         pieces = cute.local_tile(probabilities, (per_piece,), (None,))
