@@ -68,6 +68,7 @@ class Loader:
         `first` has the first item's request, row block, begin, end and length.
         """
         count, q_phase = Int32(0), Int32(1)  # a fresh mbarrier lets a wait for phase 1 pass
+        moved = Int32(0)  # tiles whose values went where keys were: the last, if any
         next_request, next_block, next_begin, next_end, next_length = first
         # All before this overlaps the end of the kernel before this one in the stream. What that may have written is
         # read from here on, and the other warps write nothing before they have got something that was loaded here.
@@ -80,7 +81,9 @@ class Loader:
             following = items[cutlass.min(number + 1, end_item - 1), cute.arch.lane_idx() % ITEM_COLUMNS]
             self.load_q(request, row_block, q_phase)
             q_phase ^= 1
-            self.load_tiles(request, begin, end, length, count, entries, number + 1 == end_item)
+            is_last = number + 1 == end_item
+            moved = Int32(select_(is_last & (end - begin > 1), 1, 0))
+            self.load_tiles(request, begin, end, length, count, entries, is_last)
             count += end - begin
             next_request, next_block, next_begin, next_end, next_length = (
                 cute.arch.shuffle_sync(following, column) for column in (REQUEST, ROW_BLOCK, BEGIN, END, LENGTH)
@@ -88,8 +91,8 @@ class Loader:
         # The pair's products still release slots of this CTA: it must not end before.
         cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, q_phase)
         if cutlass.const_expr(self.layout.moves):  # the last values were released where keys are
-            moved = Int32(select_(first_item < end_item, 1, 0))
-            cute.arch.mbarrier_wait(self.mbarriers + self.layout.out_full, (count - 1 - moved) & 1)
+            tiles = count - Int32(select_(first_item < end_item, 1, 0))  # that out_full is signalled for
+            cute.arch.mbarrier_wait(self.mbarriers + self.layout.out_full, (tiles - 1) & 1)
             for part in cutlass.range_constexpr(self.layout.parts):
                 self.wait_for_part(count + moved if part < self.layout.key_parts else count - moved, part)
         else:
@@ -124,7 +127,7 @@ class Loader:
             if has_values:
                 before = cutlass.max(n - 1, 0)
                 entries = self.look_ahead(entries, request, begin, begin + before, length)
-                pages, moves = self.pages(entries, before, length), is_last & (before == tiles - 1)
+                pages, moves = self.pages(entries, before, length), is_last & (before > 0) & (before == tiles - 1)
                 self.load_values(pages, begin + before, length, count + before, moves)
 
     def wait_for_part(self, count: Int32, part: Any) -> None:

@@ -106,8 +106,9 @@ class Multiplier:
         first, all_full = self.layout.values_part(0), self.layout.values_full
         p_full, p_phase, p_box, out_full = self.layout.p_full, count % 2, 0, self.layout.out_full
         if cutlass.const_expr(self.layout.moves):
-            phase = Int32(select_(is_last, phase ^ 1, phase))
-            first, all_full = Int32(select_(is_last, 0, first)), Int32(select_(is_last, self.layout.keys_full, all_full))
+            moved = is_last & accumulate  # its values: where it is not alone
+            phase = Int32(select_(moved, phase ^ 1, phase))
+            first, all_full = Int32(select_(moved, 0, first)), Int32(select_(moved, self.layout.keys_full, all_full))
             p_full, p_phase = Int32(select_(is_last, self.layout.p_last, p_full)), Int32(select_(is_last, 0, p_phase))
             p_box = Int32(select_(is_last, -self.layout.p_boxes - self.layout.p_box, 0))
             out_full = Int32(select_(is_last, self.layout.out_last, out_full))
