@@ -78,12 +78,13 @@ class Combine:
     def _merge_few_or_many(self, row_warps: cutlass.Constexpr, results: cute.Tensor, *work: Any) -> None:
         """Lanes ask for no more than about what there is for them: for all of it at once, if they can hold it."""
         partials, shares = work[-2], WARP_LANES // rows_of_warp(row_warps)
-        of_lane = shares if cutlass.const_expr(row_warps > 1) else 0  # of a row's partial results
-        if partials <= FEW * of_lane:
+        if cutlass.const_expr(row_warps == 1):
+            self._merge(row_warps, IN_FLIGHT, False, results, *work)
+        elif partials <= FEW * shares:
             self._merge(row_warps, FEW, True, results, *work)
-        elif partials <= IN_FLIGHT * of_lane:
+        elif partials <= IN_FLIGHT * shares:
             self._merge(row_warps, IN_FLIGHT, True, results, *work)
-        elif partials <= MORE * of_lane:
+        elif partials <= MORE * shares:
             self._merge(row_warps, MORE, True, results, *work)
         else:
             self._merge(row_warps, IN_FLIGHT, False, results, *work)

@@ -301,6 +301,11 @@ class Layout:
         return self.kv_boxes + self.slots
 
     @property
+    def p_last_box(self) -> int:
+        """Where P of a CTA's last tile begins, where it moves, in boxes from P on: at the end of Q, before the slots."""
+        return -self.p_boxes - self.p_box
+
+    @property
     def shared_bytes(self) -> int:
         exchange = 4 * self.softmax_threads
         return BOX_BYTES * (self.q_boxes + self.p_box) + self.p_bytes + exchange + 8 * self.mbarriers + 4

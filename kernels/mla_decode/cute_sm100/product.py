@@ -110,7 +110,7 @@ class Multiplier:
             phase = Int32(select_(moved, phase ^ 1, phase))
             first, all_full = Int32(select_(moved, 0, first)), Int32(select_(moved, self.layout.keys_full, all_full))
             p_full, p_phase = Int32(select_(is_last, self.layout.p_last, p_full)), Int32(select_(is_last, 0, p_phase))
-            p_box = Int32(select_(is_last, -self.layout.p_boxes - self.layout.p_box, 0))
+            p_box = Int32(select_(is_last, self.layout.p_last_box, 0))
             out_full = Int32(select_(is_last, self.layout.out_last, out_full))
         cute.arch.mbarrier_wait(self.mbarriers + p_full, p_phase)
         after_thread_sync()

@@ -163,15 +163,16 @@ class Softmax(Merge):
         per_piece = PIECE_BYTES // self.layout.element_bytes
         key = PAGE * self.upper + self.layout.score_columns * self.group
         first = key % self.layout.box // per_piece
-        first_box = self.layout.p_box
-        if self.layout.moves:
-            first_box = Int32(select_(moves, -self.layout.p_boxes, first_box))
-        box = first_box + key // self.layout.box
+        box = self.layout.p_box + key // self.layout.box
         start = self.slots + (box * CTA_ROWS + self.row) * self.layout.box
         places = cute.make_tensor(start, cute.make_layout((per_piece, 8)))
         pieces = cute.local_tile(probabilities, (per_piece,), (None,))
+        moved = 0
+        if self.layout.moves:
+            moved = Int32(select_(moves, self.layout.p_last_box * CTA_ROWS * self.layout.box, 0))
         for piece in range(self.layout.score_columns // per_piece):
-            cute.autovec_copy(pieces[None, piece], places[None, (first + piece) ^ (self.row % 8)])
+            place = places[None, (first + piece) ^ (self.row % 8)]  # which does not change from tile to tile
+            cute.autovec_copy(pieces[None, piece], cute.make_tensor((place.iterator + moved).align(16), place.layout))
 
     def add_sums(self, total: Float32) -> Float32:
         """Over all keys of the row."""
