@@ -28,6 +28,7 @@ from kernels.mla_decode.cute_sm100.layout import (
 )
 from kernels.tcgen05.fence import after_thread_sync, before_thread_sync
 
+WIDE = 2 * CHUNK  # columns of a partial result that a thread reads at once where half of them come early
 LANE_STRIDE = 1 << 16  # of a tensor-memory address
 ALL_WARPS = 3  # named barrier of all softmax warps; 1 and 2 are of those that share rows
 ALLOCATED = 4  # named barrier of the warps that use tensor memory
@@ -211,24 +212,25 @@ class Epilogue:
         """
         row = ROWS * row_block + CTA_ROWS * self.rank + self.row
         group = cute.arch.make_warp_uniform(row // WARP_LANES)
-        rounds = self.layout.stored_columns // CHUNK
+        width = WIDE if self.layout.early else CHUNK
+        rounds = self.layout.stored_columns // width
         column = self.first_stored()
         for n in cutlass.range(rounds, unroll=1):
             column = self.next_column(column, n, rounds, count, is_last)
-            values = self.read(OUT_COLUMN + column, CHUNK)
+            values = self.read(OUT_COLUMN + column, width)
             self.announce_read(is_last & (n == rounds - 1))
-            for i in cutlass.range_constexpr(CHUNK):
+            for i in cutlass.range_constexpr(width):
                 values[i] = values[i] * factors[0]
-            self.add_received(values, CHUNK * n, factors, turn)
-            converted = cute.make_rmem_tensor((CHUNK,), self.partial_dtype)
+            self.add_received(values, width * n, factors, turn)
+            converted = cute.make_rmem_tensor((width,), self.partial_dtype)
             converted.store(values.load().to(self.partial_dtype))
             pieces = cute.local_tile(converted, (PIECE,), (None,))
             if group < cute.size(self.partials, mode=[3]):
-                for piece in cutlass.range_constexpr(CHUNK // PIECE):
+                for piece in cutlass.range_constexpr(width // PIECE):
                     place = (column + HALF * self.upper) // PIECE + piece
                     target = self.partials[None, self.thread % WARP_LANES, place, group, partial]
                     cute.autovec_copy(pieces[None, piece], target)
-            column += CHUNK
+            column += width
 
     @cute.jit
     def next_column(

@@ -278,8 +278,10 @@ class MlaDecodeSm100:
             )
             softmax.run(*work, heads, hidden_tokens, (lse, lse_partial))
 
-        # The softmax warps have arrived when they had read what is theirs, before they stored it.
-        if warp >= self.layout.load_warp:
+        # Both CTAs give tensor memory back together, once all threads have read what is theirs: the softmax warps arrive
+        # before they store it, the one that loads once it has asked for all. What one CTA does in another's shared
+        # memory needs no barrier: each such store, arrival and commit is waited for there, on an mbarrier.
+        if warp == self.layout.product_warp:
             cute.arch.cluster_arrive_relaxed()
         cute.arch.cluster_wait()
         if warp == self.layout.product_warp:

@@ -88,8 +88,8 @@ class Loader:
             next_request, next_block, next_begin, next_end, next_length = (
                 cute.arch.shuffle_sync(following, column) for column in (REQUEST, ROW_BLOCK, BEGIN, END, LENGTH)
             )
+        cute.arch.cluster_arrive_relaxed()  # see kernel.py
         # The pair's products still release slots of this CTA: it must not end before.
-        cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, q_phase)
         if cutlass.const_expr(self.layout.moves):  # the last values were released where keys are
             tiles = count - Int32(select_(first_item < end_item, 1, 0))  # that out_full is signalled for
             cute.arch.mbarrier_wait(self.mbarriers + self.layout.out_full, (tiles - 1) & 1)
@@ -100,6 +100,8 @@ class Loader:
                 for part in cutlass.range_constexpr(self.layout.parts):
                     self.wait_for_part(count, part)
                 count += 1
+        # Where pairs merge, this comes with a result's last store.
+        cute.arch.mbarrier_wait(self.mbarriers + self.layout.q_empty, q_phase)
 
     @cute.jit
     def load_tiles(
