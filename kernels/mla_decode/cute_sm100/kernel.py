@@ -279,8 +279,8 @@ class MlaDecodeSm100:
             softmax.run(*work, heads, hidden_tokens, (lse, lse_partial))
 
         # Both CTAs give tensor memory back together, once all threads have read what is theirs: the softmax warps arrive
-        # before they store it, the one that loads once it has asked for all. What one CTA does in another's shared
-        # memory needs no barrier: each such store, arrival and commit is waited for there, on an mbarrier.
+        # before they store it, and the one that loads once it has asked for all. Relaxed: what a CTA does in another's
+        # shared memory is waited for there, each store, arrival and commit, on an mbarrier.
         if warp == self.layout.product_warp:
             cute.arch.cluster_arrive_relaxed()
         cute.arch.cluster_wait()

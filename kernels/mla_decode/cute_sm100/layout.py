@@ -173,8 +173,9 @@ class Layout:
     @property
     def moves(self) -> bool:
         """Whether a CTA's last tile has places of its own: the values where its keys were, and P where the end of Q
-        was. So neither waits for the products of the tile before, where a single slot has one place for each."""
-        return self.halves and self.slots == 1
+        was. So neither waits for the products of the tile before: 16 bits leave room for one slot, with one place for
+        each."""
+        return self.halves
 
     @property
     def early(self) -> bool:
@@ -201,20 +202,18 @@ class Layout:
 
     @property
     def out_last(self) -> int:
-        """A CTA's last result is complete: where it moves, that may be before others have seen the one before."""
+        """A CTA's last result is complete. Not out_full: nobody need have seen that of the tile before by then."""
         return self.free + self.parts * self.slots + self.q_waits
 
     @property
     def p_last(self) -> int:
-        """Its P is there."""
+        """Its P is there. Not p_full, likewise."""
         return self.out_last + 1
 
     @property
     def room(self) -> int:
         """What the other pairs send may be written: each of them has said so of its own memory."""
-        if self.moves:
-            return self.p_last + 1
-        return self.free + self.parts * self.slots + (self.q_waits if self.halves else 0)
+        return self.p_last + 1 if self.moves else self.free + self.parts * self.slots
 
     @property
     def sums(self) -> int:
@@ -302,7 +301,7 @@ class Layout:
 
     @property
     def p_last_box(self) -> int:
-        """Where P of a CTA's last tile begins, where it moves, in boxes from P on: at the end of Q, before the slots."""
+        """Where P of a CTA's last tile begins, if it moves, in boxes from P on: at the end of Q, before the slots."""
         return -self.p_boxes - self.p_box
 
     @property

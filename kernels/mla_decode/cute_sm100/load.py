@@ -179,9 +179,7 @@ class Loader:
             self.load_part(self.kv, row, Int32(0), part, index, self.parts, self.layout.parts * slot + part, mbarrier)
 
     @cute.jit
-    def load_values(
-        self, pages: Pages, tile: Int32, length: Int32, count: Int32, moves: cutlass.Boolean
-    ) -> None:
+    def load_values(self, pages: Pages, tile: Int32, length: Int32, count: Int32, moves: cutlass.Boolean) -> None:
         """Both pages of a tile, this CTA's half of the columns. Those of a CTA's last tile may go where its keys were,
         as if they were those of one more tile."""
         slot, page_parts = count % self.layout.slots, self.layout.page_parts

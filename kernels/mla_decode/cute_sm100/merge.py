@@ -5,9 +5,10 @@ the pieces that the pairs of a cluster have go through distributed shared memory
 the columns: it sends the other blocks of what it has to the pairs that store those, in 16 bits and normalised, with the
 log-sum-exp of its rows, and weighs what it gets as the combine kernel does.
 
-A block is a half or a quarter of O's columns in tensor memory, so that all softmax warps have as much to send and to
-merge. It is received where Q was, whose last reader, the products with the last keys, is long done by then: [block of
-another pair][half of the lanes][8 columns][row], 16 bytes each, so that a warp's accesses lie side by side.
+A block is a half or a quarter of O's columns in tensor memory, and of each group's, so that all softmax warps have as
+much to send and to merge, and one group begins while the other's half is still multiplied (in 16 bits). It is received
+where Q was, whose last reader, the products with the last keys, is long done by then: [block of another pair][half of
+the lanes][8 columns][row], 16 bytes each, so that a warp's accesses lie side by side.
 """
 
 from __future__ import annotations
