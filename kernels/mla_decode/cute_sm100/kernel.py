@@ -13,7 +13,8 @@ query tokens packed behind each other), 64 in each CTA, and walks over a range o
 Why pairs: a 128 x 512 fp32 output is all of an SM's tensor memory, so 128 rows of one request need two SMs, and a
 product by a pair keeps the tensor cores busy with 64 rows each. Of the second operand a pair's CTAs hold half each: for
 the scores a page of keys, for the values 256 of 512 columns. So keys and values come by loads of their own: of a tile
-72 KB of keys and 64 KB of values in each CTA, in parts of 16 KB (layout.py).
+72 KB of keys and 64 KB of values in each CTA, in parts of 16 KB (layout.py). A CTA's last values go where its last keys
+were, and its last P to the end of Q's memory.
 
 Budget per CTA (Blackwell: 232,448 bytes of shared memory, 512 columns of tensor memory), of 16-bit elements:
 
@@ -21,8 +22,8 @@ Budget per CTA (Blackwell: 232,448 bytes of shared memory, 512 columns of tensor
     a slot        8 parts of 16,384 bytes   131,072
     its rope                                  8,192
     P             2 boxes of  8,192 bytes    16,384
-    exchange    2 x 256 fp32                  2,048
-    mbarriers    26 x 8 bytes                   208
+    exchange        256 fp32                  1,024
+    mbarriers    28 x 8 bytes                   224
     tensor memory  2 x 64 columns of scores, 256 of output
 """
 
@@ -69,7 +70,7 @@ from kernels.mla_decode.cute_sm100.layout import (
 )
 from kernels.mla_decode.cute_sm100.load import Loader, Source
 from kernels.mla_decode.cute_sm100.partials import in_pieces
-from kernels.mla_decode.cute_sm100.product import Multiplier
+from kernels.mla_decode.cute_sm100.product import BOTH, Multiplier
 from kernels.mla_decode.cute_sm100.softmax import Softmax
 from kernels.tcgen05.fence import after_thread_sync, before_thread_sync
 
@@ -278,7 +279,7 @@ class MlaDecodeSm100:
             )
             softmax.run(*work, heads, hidden_tokens, (lse, lse_partial))
 
-        # Both CTAs give tensor memory back together, once all threads have read what is theirs: the softmax warps arrive
+        # Both CTAs give tensor memory back together, once all threads have read what is theirs: softmax warps arrive
         # before they store it, and the one that loads once it has asked for all. Relaxed: what a CTA does in another's
         # shared memory is waited for there, each store, arrival and commit, on an mbarrier.
         if warp == self.layout.product_warp:
@@ -392,7 +393,7 @@ class MlaDecodeSm100:
             scores=cute.make_tensor(tensor_memory, scores.layout),
             out=cute.make_tensor(tensor_memory + OUT_COLUMN, values.layout),
             mbarriers=mbarriers,
-            pair=pair,
+            ctas=BOTH if sizes.pairs == 1 else cutlass.Int16(BOTH << CTAS * pair),
         )
 
 

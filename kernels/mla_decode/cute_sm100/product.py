@@ -24,7 +24,7 @@ from kernels.mla_decode.cute_sm100.layout import (
 )
 from kernels.tcgen05.fence import after_thread_sync
 
-BOTH = (1 << CTAS) - 1  # CTAs of the pair, as a mask
+BOTH = (1 << CTAS) - 1  # CTAs of a cluster's first pair, as a mask
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Multiplier:
     scores: cute.Tensor  # tensor memory (MMA, 1, 1), of the first stage
     out: cute.Tensor  # tensor memory (MMA, 1, 1), of the first half of the columns
     mbarriers: Any
-    pair: Int32  # of the cluster
+    ctas: Any  # of the pair, as a mask of the cluster's
 
     @cute.jit
     def run(self, items: cute.Tensor, first_item: Int32, end_item: Int32) -> None:
@@ -104,20 +104,20 @@ class Multiplier:
         half is announced when it is complete, so that it is stored under the products of the other."""
         slot, phase = self.slot_of(count)
         first, all_full = self.layout.values_part(0), self.layout.values_full
-        p_full, p_phase, p_box, out_full = self.layout.p_full, count % 2, 0, self.layout.out_full
+        p_full, p_phase, p_box = self.layout.p_full, count % 2, 0
         if cutlass.const_expr(self.layout.moves):
             moved = is_last & accumulate  # its values: where it is not alone
             phase = Int32(select_(moved, phase ^ 1, phase))
-            first, all_full = Int32(select_(moved, 0, first)), Int32(select_(moved, self.layout.keys_full, all_full))
+            first = Int32(select_(moved, 0, first))
+            all_full = self.layout.keys_full + first  # a slot's mbarriers stand as its parts do
             p_full, p_phase = Int32(select_(is_last, self.layout.p_last, p_full)), Int32(select_(is_last, 0, p_phase))
             p_box = Int32(select_(is_last, self.layout.p_last_box, 0))
-            out_full = Int32(select_(is_last, self.layout.out_last, out_full))
         cute.arch.mbarrier_wait(self.mbarriers + p_full, p_phase)
         after_thread_sync()
         page_parts, part_units, steps = self.layout.page_parts, self.layout.part_units, self.layout.unit_steps
-        for n in cutlass.range(2 * page_parts, unroll=1):
+        for part in cutlass.range(first, first + 2 * page_parts, unroll=1):
+            n = part % (2 * page_parts)  # which is no further uniform register
             page, columns = self.layout.page_and_columns(n)
-            part = first + n
             cute.arch.mbarrier_wait(self.mbarriers + all_full + 2 * page_parts * slot + n, phase)
             _, pv = self.make_products()
             for unit in cutlass.range_constexpr(part_units):
@@ -135,6 +135,9 @@ class Multiplier:
                     if is_half:
                         self.commit(self.layout.out_half)
             self.commit(self.layout.free + self.layout.parts * slot + part)
+        out_full = self.layout.out_full
+        if cutlass.const_expr(self.layout.moves):
+            out_full = Int32(select_(is_last, self.layout.out_last, out_full))
         self.commit(out_full)
 
     def slot_of(self, count: Int32) -> tuple[Int32, Int32]:
@@ -143,6 +146,5 @@ class Multiplier:
 
     def commit(self, mbarrier: Any) -> None:
         """Signal it in both CTAs once all products issued so far are done."""
-        ctas = BOTH if cutlass.const_expr(self.layout.pairs == 1) else BOTH << CTAS * self.pair
         with cute.arch.elect_one():
-            tcgen05.commit(self.mbarriers + mbarrier, ctas, tcgen05.CtaGroup.TWO)
+            tcgen05.commit(self.mbarriers + mbarrier, self.ctas, tcgen05.CtaGroup.TWO)
