@@ -18,7 +18,7 @@ from builds import build
 from cutesnake.places import ROOT
 from kernels.mla_decode import cute_sm100
 from kernels.mla_decode.cute_sm100 import layout
-from kernels.mla_decode.cute_sm100.schedule import CLUSTERED_PROCESSORS, make_schedule
+from kernels.mla_decode.cute_sm100.schedule import CLUSTERED_PROCESSORS, MOST_EVEN, Even, make_schedule
 from kernels.mla_decode.operator import Workload
 
 COUNTS = ROOT / "benchmarks/mla_cute_sm100"
@@ -122,17 +122,72 @@ def test_the_budget_fits_an_sm(element_bytes, groups, in_place, pairs):
     assert layout.OUT_COLUMN + layout.OUT_COLUMNS <= layout.TENSOR_MEMORY_COLUMNS <= 512
     result = 4 * layout.CTA_ROWS * layout.LATENT  # fp32, all of it: after the last item it goes through the slots
     assert result <= layout.BOX_BYTES * sizes.kv_boxes
-    assert sizes.received_bytes <= layout.BOX_BYTES * sizes.q_boxes
+    last_p = sizes.p_boxes if sizes.moves else 0  # at the end of Q's memory
+    assert sizes.received_bytes <= layout.BOX_BYTES * (sizes.q_boxes - last_p)
+    assert not sizes.moves or sizes.p_box + sizes.p_last_box == -last_p
     assert 2 ** (sizes.offset + sizes.slack) <= 448, "P in e4m3"
 
 
-@pytest.mark.parametrize("groups", [1, 2])
-def test_what_is_stored_early_goes_where_keys_were_and_not_where_values_are_still_read(groups):
-    sizes = layout.make_layout(2, groups)
+@pytest.mark.parametrize(("groups", "pairs"), [(1, 1), (2, 1), (2, 2), (2, 4)])
+def test_what_is_stored_early_goes_where_no_values_are_still_read(groups, pairs):
+    """A CTA's last values lie where its keys were: behind what is stored before their second half has been read."""
+    sizes = layout.make_layout(2, groups, pairs=pairs)
     rounds = sizes.stored_columns * 2 // sizes.store_row_bytes(2)
-    early = rounds // 2 * (sizes.softmax_threads // layout.WARP_LANES) * layout.STORE_BYTES
-    assert sizes.early and early <= layout.BOX_BYTES * sizes.first_box(0, sizes.values_part(0))
+    warps = sizes.softmax_threads // layout.WARP_LANES
+    early = (rounds // 2 if sizes.early else rounds) * warps * layout.STORE_BYTES
+    assert sizes.halves and sizes.moves and sizes.slots == 1
+    assert early <= layout.BOX_BYTES * sizes.first_box(0, 2)
     assert [sizes.page_and_columns(n) for n in range(4)] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    assert sizes.values_part(0) % (2 * sizes.page_parts) == 0 and sizes.key_parts == 2 * sizes.page_parts
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 4])
+@pytest.mark.parametrize("element_bytes", [1, 2])
+@pytest.mark.parametrize("processors", [32, PROCESSORS])
+def test_what_the_device_works_out_of_an_even_plan_is_what_its_table_says(element_bytes, pairs, processors):
+    columns = (layout.REQUEST, layout.ROW_BLOCK, layout.BEGIN, layout.END, layout.LENGTH)
+    seen = []
+    sizes = itertools.product((1, 63, 64, 65, 127, 257, 333, 1024, 4096, 5000, 65536), (1, 2, 3, 7, 16), (1, 128, 512))
+    for length, batch, rows in sizes:
+        schedule = make_schedule([length] * batch, rows, processors, element_bytes, pairs)
+        reciprocal, pieces, base, more, told = schedule.numbers
+        if not reciprocal:
+            continue
+        seen.append((pieces, more > 0))
+        assert told == length and len(schedule.offsets) - 1 == len(schedule.items)
+        for pair, item in enumerate(schedule.items):  # as `_first` in kernel.py does it
+            worker = pair // pairs
+            request = (worker * reciprocal) >> layout.SHIFT
+            piece = worker - request * pieces
+            begin = piece * base + min(piece, more)
+            end = begin + base + (piece < more)
+            if pairs > 1:
+                share = max(min(pairs * end, tiles(length)) - pairs * begin, pairs)
+                begin, end = (pairs * begin + share * (pair % pairs + n) // pairs for n in range(2))
+            found = [request, 0, begin, end, length]
+            assert found == [item[column] for column in columns]
+    assert {(True, False), (False, False)} <= {(pieces > 1, more) for pieces, more in seen}
+    assert processors > 32 or any(more for _, more in seen), "pieces of two sizes"
+
+
+def test_ragged_plans_and_those_of_many_rows_are_not_even():
+    assert make_schedule([1024, 1023], 128, PROCESSORS).numbers == (0,) * 5
+    assert make_schedule([1024], 129, PROCESSORS).numbers == (0,) * 5
+    assert make_schedule([4096] * 100, 128, PROCESSORS).numbers == (0,) * 5, "items after each other"
+
+
+def test_a_worker_divided_by_a_plans_pieces_is_exact():
+    for pieces in range(1, MOST_EVEN):
+        even = Even(pieces, 1, 0, 1)
+        assert [(n * even.reciprocal) >> layout.SHIFT for n in range(MOST_EVEN)] == [
+            n // pieces for n in range(MOST_EVEN)
+        ]
+
+
+def test_a_few_requests_of_a_few_tiles_are_cut_in_16_bits_where_the_card_is_half_empty():
+    assert make_schedule([333] * 7, 128, PROCESSORS, 2).partials == 21
+    assert make_schedule([333] * 7, 128, PROCESSORS, 1).partials == 0
+    assert make_schedule([333] * 30, 128, PROCESSORS, 2).partials == 0
 
 
 def test_in_place_16_bits_are_refused_since_no_second_tile_fits():
@@ -231,8 +286,8 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     assert len([opcode for opcode in opcodes if opcode.startswith("UTMALDG")]) == loads
     assert len([opcode for opcode in opcodes if opcode.startswith("UTMASTG")]) == 1  # not of partial results
     # A commit for a part of the keys (in place they are not the last that is read of it) and one of the values, for the
-    # scores, for Q, for O, and for half of it where that is stored early.
-    commits = (4 if sizes.in_place else 5) + sizes.early
+    # scores, for Q, for O, and for half of it where that is stored or sent early.
+    commits = (4 if sizes.in_place else 5) + sizes.halves
     assert len([opcode for opcode in opcodes if "MULTICAST" in opcode]) == commits
     # A chunk of a block is sent in one loop, 16 bytes at a time, and a row's log-sum-exp to each of the other pairs.
     # The allocation of tensor memory by a pair is such a store, too.
@@ -344,7 +399,10 @@ def in_pieces(parts):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("partials", [2, 5, 33, pytest.param(70, marks=pytest.mark.by_hand)])
+@pytest.mark.parametrize(
+    "partials",  # a lane adds up to 4, 8 or 12 at once, and more of them in a loop
+    [2, 5, 33, *(pytest.param(n, marks=pytest.mark.by_hand) for n in (9, 12, 13, 17, 24, 25, 32, 47, 48, 49, 70))],
+)
 @pytest.mark.parametrize("name", EIGHT)
 def test_the_combine_kernel_by_itself_is_right_under_every_schedule(name, partials):
     """Of any partial results, one of which has seen no key: by as many warps to a row as it may have."""
