@@ -191,6 +191,12 @@ class Layout:
         return number // self.page_parts, number % self.page_parts
 
     @property
+    def by_part(self) -> bool:
+        """Whether the products with a tile's values are counted by the part they read. That takes a uniform register
+        less, without which two pairs in 16 bits run out of them; there it is slower than not, in 8 bits neither."""
+        return self.pairs == 2 or self.element_bytes == 1
+
+    @property
     def q_full(self) -> int:
         """The first of q_waits."""
         return self.free + self.parts * self.slots if self.halves else 0

@@ -115,8 +115,10 @@ class Multiplier:
         cute.arch.mbarrier_wait(self.mbarriers + p_full, p_phase)
         after_thread_sync()
         page_parts, part_units, steps = self.layout.page_parts, self.layout.part_units, self.layout.unit_steps
-        for part in cutlass.range(first, first + 2 * page_parts, unroll=1):
-            n = part % (2 * page_parts)  # which is no further uniform register
+        by_part, parts = cutlass.const_expr(self.layout.by_part), 2 * page_parts
+        start = first if by_part else 0
+        for number in cutlass.range(start, start + parts, unroll=1):
+            part, n = (number, number % parts) if by_part else (first + number, number)
             page, columns = self.layout.page_and_columns(n)
             cute.arch.mbarrier_wait(self.mbarriers + all_full + 2 * page_parts * slot + n, phase)
             _, pv = self.make_products()
