@@ -26,10 +26,10 @@ def test_the_kernels_document_has_the_table_of_the_record() -> None:
 def test_every_row_is_of_one_model_and_both_versions_were_held_against_the_same_times() -> None:
     now, before = (
         {entry["workload"]: entry for entry in beside_nvidia.read(FOLDER / name)}
-        for name in ("beside_nvidia.jsonl", "beside_nvidia_v12.jsonl")
+        for name in ("beside_nvidia.jsonl", "beside_nvidia_v13.jsonl")
     )
-    assert now.keys() == {workload.id for workload in beside_nvidia.workloads()} and before.keys() <= now.keys()
-    assert len({entry["model"] for entry in (*now.values(), *before.values())}) == 1
+    assert now.keys() == before.keys() == {workload.id for workload in beside_nvidia.workloads()}
+    assert all(len({entry["model"] for entry in entries.values()}) == 1 for entries in (now, before))
     assert all(before[name]["nvidias"] == now[name]["nvidias"] for name in before)
 
 

@@ -61,11 +61,21 @@ def test_several_processes_run_what_is_left_and_stop_in_time(tmp_path, monkeypat
     assert len(out.read_text().splitlines()) > 3, "no line but those that were there"
 
 
-def test_the_recorded_run_is_whole_and_found_nothing_wrong() -> None:
-    told = json.loads((FOLDER / "combinations.json").read_text())
+def test_the_recorded_run_of_v13_is_whole_and_found_nothing_wrong() -> None:
+    told = json.loads((FOLDER / "combinations_v13.json").read_text())
     every = list(range(len(listed.SCHEDULES)))
     assert len(told["combinations"]) == 405 and all(row["schedules"] == every for row in told["combinations"])
     assert not any(row["faults"] for row in told["combinations"])
+
+
+def test_what_was_run_of_todays_kernel_found_nothing_wrong_and_the_documents_say_how_much_that_is() -> None:
+    told = json.loads((FOLDER / "combinations.json").read_text())["combinations"]
+    known = {tuple(one) for one, _ in listed.combinations()}
+    assert {tuple(row["combo"]) for row in told} <= known and not any(row["faults"] for row in told)
+    launches = sum(len(row["schedules"]) for row in told)
+    said = f"{launches:,} of the 10,935 launches, {len(told)} of the 405 combinations"
+    for document in (FOLDER / "README.md", ROOT / "kernels/mla_decode/README.md"):
+        assert said in " ".join(document.read_text().split())
 
 
 def test_launches_in_variants_that_do_not_come_first_found_nothing_wrong() -> None:
