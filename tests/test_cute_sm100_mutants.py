@@ -360,6 +360,7 @@ def tried(file: str, variant: str = "") -> list[tuple[tuple[int, ...], int]]:
     if file == "combine.py":
         return [(LONGER, PROCESSORS), (MANY, PROCESSORS)]
     more = {
+        "product.py": [(TWO, 2)],
         "softmax.py": [(TWO, 2)],
         "load.py": [(LONG, 2)],
         "epilogue.py": [(LONGER, PROCESSORS)],
