@@ -147,7 +147,7 @@ class ClusterBarrier:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.arrived, self.phase = 0, 0
+        self.phase = 0
         self.sleepers: list[Fragment] = []
 
     def __str__(self) -> str:
@@ -157,8 +157,12 @@ class ClusterBarrier:
     def wanted(self) -> int:
         return sum(cta.living for cta in self.cluster.ctas)
 
+    @property
+    def arrived(self) -> int:
+        """How many threads have arrived and not exited: one that has exited is not waited for, and counts no more."""
+        return sum(int(np.count_nonzero(cta.alive & (cta.cluster_phases > self.phase))) for cta in self.cluster.ctas)
+
     def arrive(self, f: Fragment) -> None:
-        self.arrived += f.count
         self.cluster.progress += 1
         f.cta.cluster_phases[f.lo : f.hi][f.lanes()] = self.phase + 1
         self.cluster.observer.cluster_arrived(f, self)
@@ -174,9 +178,9 @@ class ClusterBarrier:
 
     def check(self) -> None:
         """Let go when all are there: after an arrival, or after threads have exited."""
-        if not self.arrived or self.arrived < self.wanted:
+        arrived = self.arrived
+        if not arrived or arrived < self.wanted:
             return
-        self.arrived = 0
         self.phase += 1
         sleepers, self.sleepers = self.sleepers, []
         for f in sleepers:

@@ -37,7 +37,6 @@ FREE = (
 )
 _SPECIAL = ("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh", "div")
 _FLOAT_ON_FMA = ("add", "sub", "mul", "fma", "mad")
-_COPIES = ("cp", "st.async", "tensormap")
 _BARRIERS = ("mbarrier", "bar", "barrier")
 _TELLING = ("global", "shared", "special", "shuffle")  # units that machine code has only where its PTX has them
 _ALIKE = 0.5  # the part of such instructions that stand at lines of their kind, where the text is the right one
