@@ -85,6 +85,10 @@ class Tile(types.ModuleType):
     def mma(x: np.ndarray, y: np.ndarray, acc: np.ndarray) -> np.ndarray:
         return x @ y + acc
 
+    @staticmethod
+    def num_tiles(array: np.ndarray, axis: int, shape: tuple[int, ...]) -> int:
+        return -(-array.shape[axis] // shape[axis])
+
     zeros = staticmethod(lambda shape, dtype: np.zeros(shape, np.float32))
     full = staticmethod(lambda shape, value, dtype: np.full(shape, value, np.float32))
     minimum, maximum = staticmethod(np.minimum), staticmethod(np.maximum)
