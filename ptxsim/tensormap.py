@@ -8,6 +8,7 @@ exclusive or of address bits, so a box's place in shared memory is its linear pl
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -37,6 +38,13 @@ class TensorMap:
         """The address of an element. It is counted modulo 2^64: a map may go over the end of all addresses."""
         rest = sum(at * stride for at, stride in zip(coordinates[1:], self.strides[1:], strict=True))
         return (self.address + coordinates[0] * self.bits // 8 + rest) % (1 << 64)
+
+    def nearest(self, corner: Iterable[int]) -> int:
+        """The address of the element that lies nearest to a box's first one: that one itself, if it is inside.
+
+        Not the tensor's own address: one whose first elements no box reaches may begin outside of the memory it is in.
+        """
+        return self.at(tuple(min(max(at, 0), size - 1) for at, size in zip(corner, self.sizes, strict=True)))
 
     @property
     def padded(self) -> bool:

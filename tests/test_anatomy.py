@@ -22,7 +22,6 @@ from cutesnake.anatomy.patterns import RULES, Function, find_patterns
 from cutesnake.anatomy.pipelines import Group
 from cutesnake.anatomy.record_of import anatomy_of
 from cutesnake.anatomy.shared import budgets
-from cutesnake.anatomy.watch import inside
 from cutesnake.catalog import load_kernel, load_operator, make_workload
 from cutesnake.places import ROOT
 from cutesnake.plan import problems
@@ -200,8 +199,8 @@ def test_a_map_that_begins_before_its_memory_has_the_name_of_what_its_boxes_reac
     tensor = TensorMap(0x3000, 10, 16, (64, 64), (2, 128), (64, 64), 3, 0)
     assert host.tensor_name(launch, tensor) is None
     for corner, name in (((0, 32), "cache"), ((0, -8), None), ((0, 200), "cache")):
-        assert host.tensor_name(launch, tensor, inside(tensor, corner)) == name
-        assert host.describe(launch, tensor, inside(tensor, corner))["tensor"] == name
+        assert host.tensor_name(launch, tensor, tensor.nearest(corner)) == name
+        assert host.describe(launch, tensor, tensor.nearest(corner))["tensor"] == name
 
 
 # What follows compiles: a build takes a few seconds.

@@ -67,7 +67,9 @@ class Engines:
         sm = cluster.sms[task.origin.cta.rank]
         fills = [cluster.sms[target.cta.rank] for target in task.targets]
         rows = size // max(tensor.inner_bytes, 1)
-        end = cluster.simulation.memory.box(sm, fills, self._allocation(_nearest(task)), size, rows, at)
+        end = cluster.simulation.memory.box(
+            sm, fills, self._allocation(task.tensor.nearest(task.corner)), size, rows, at
+        )
         cluster.simulation.recorder.engine("TMA loads", "copy", task.origin, at, end)
         return end
 
@@ -98,7 +100,7 @@ class Engines:
     def _read_half(self, task: ReadHalf, pipe: Pipe, at: float) -> float:
         cluster, store = self.cluster, task.store
         if isinstance(store, tma.BoxStore):
-            size, address = store.tensor.box_bytes, _nearest(store)
+            size, address = store.tensor.box_bytes, store.tensor.nearest(store.corner)
         else:
             assert isinstance(store, bulk.BytesStore)
             size, address = store.size, store.to
@@ -207,7 +209,7 @@ class Copied(NamedTuple):
 def copied(task: Task) -> Copied | None:
     """The global memory that a piece of asynchronous work reads or writes; None for one that does neither."""
     if isinstance(task, tma.BoxLoad):
-        return Copied(_nearest(task), float(task.tensor.box_bytes))
+        return Copied(task.tensor.nearest(task.corner), float(task.tensor.box_bytes))
     if isinstance(task, bulk.BytesLoad) and not task.from_shared:
         return Copied(task.source, float(task.size))
     if isinstance(task, cp_async.ThreadCopies) and task.moves:
@@ -215,16 +217,7 @@ def copied(task: Task) -> Copied | None:
     if isinstance(task, ReadHalf):
         store = task.store
         if isinstance(store, tma.BoxStore):
-            return Copied(_nearest(store), float(store.tensor.box_bytes), True)
+            return Copied(store.tensor.nearest(store.corner), float(store.tensor.box_bytes), True)
         if isinstance(store, bulk.BytesStore):
             return Copied(store.to, float(store.size), True)
     return None
-
-
-def _nearest(copy: tma.BoxLoad | tma.BoxStore) -> int:
-    """The address of the tensor's element that lies nearest to a box's first one: that one itself, if it is inside.
-
-    Not the tensor's own address: a tensor whose first elements no box reaches may begin outside of the memory it is in.
-    """
-    tensor = copy.tensor
-    return tensor.at(tuple(min(max(at, 0), size - 1) for at, size in zip(copy.corner, tensor.sizes, strict=True)))

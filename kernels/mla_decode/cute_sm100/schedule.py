@@ -83,7 +83,6 @@ class Even:
 class PairSchedule(Schedule):
     """The schedule of pairs of CTAs, with the combine kernel's warps to a row: as many as run at once."""
 
-    most_row_warps: int
     even: Even | None = None
 
     @property
@@ -140,7 +139,7 @@ def make_schedule(
             offsets.append(len(items))
     merges = merges_of(lane)
     partials, most = sum(merge[2] for merge in merges), _most_row_warps(rows * len(merges), processors)
-    return PairSchedule(lane, items, offsets, merges, partials, most, even)
+    return PairSchedule(lane, items, offsets, merges, partials, even, most_row_warps=most)
 
 
 def cost(lengths: Sequence[int], rows: int, processors: int, element_bytes: int, pairs: int) -> float:

@@ -202,7 +202,7 @@ def _note_task(seen: Seen, task: Task) -> None:
     if isinstance(task, BoxLoad):
         targets = [(t.cta, t.bar) for t in task.targets]
         copy = _note_load(seen, task.origin, task.tensor, task.offset, targets, 0)
-        copy.touched = copy.touched or inside(task.tensor, task.corner)
+        copy.touched = copy.touched or task.tensor.nearest(task.corner)
     elif isinstance(task, BytesLoad):
         _note_load(seen, task.origin, None, task.offset, [(task.target, task.bar)], task.size)
     elif isinstance(task, ThreadCopies):
@@ -216,21 +216,13 @@ def _note_task(seen: Seen, task: Task) -> None:
         copy.offsets.add(store.offset)
         copy.size = 0 if isinstance(store, BoxStore) else store.size
         if isinstance(store, BoxStore):
-            copy.touched = copy.touched or inside(store.tensor, store.corner)
+            copy.touched = copy.touched or store.tensor.nearest(store.corner)
     elif isinstance(task, TensorProduct):
         _note_tensor_product(seen, task)
     elif isinstance(task, WarpgroupProduct):
         _note_wgmma(seen, task)
     elif isinstance(task, (Commit, TensorCopy)):
         pass  # a commit is seen where it arrives, a copy into tensor memory in the code
-
-
-def inside(tensor: TensorMap, corner: Iterable[int]) -> int:
-    """The address of the tensor's element that is nearest to the first one of a box.
-
-    Not where the tensor begins: that may be outside of the memory that it is in, where no box reaches.
-    """
-    return tensor.at(tuple(min(max(at, 0), size - 1) for at, size in zip(corner, tensor.sizes, strict=True)))
 
 
 def _note_load(
