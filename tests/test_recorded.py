@@ -5,13 +5,16 @@ import json
 
 import pytest
 
+import sample
 from cpu_backend import CpuBackend, right, small_case
 from cutesnake import record
 from cutesnake.evidence import recorded_set
+from cutesnake.evidence.gather import load_evidence
 from cutesnake.measure.case import make_record
 from cutesnake.measure.correctness import check_case
 
 H200 = {"name": "NVIDIA H200", "compute_capability": [9, 0], "driver": "580.159.04", "uuid_hash": "0123456789ab"}
+KEPT = "0 rows new, 1 kept from earlier, by commit: old (1)"
 
 
 def tuned(kernel="cutile", workload="b1_q1_s1024_bf16", device=H200, backend="cuda", cold_us=12.345678901):
@@ -34,9 +37,24 @@ def live(results, *entries):
         record.write(entry["stage"], path, entry)
 
 
+def kept_of(results, folder):
+    return {device: str(rows) for device, rows in recorded_set.write_recorded(results, folder).items()}
+
+
+def timed(commit, day, variant="a", status="ok", workload="b1_q1_s1024_bf16", cold_us=10.0):
+    """As much of a timing record as decides what becomes of it in a set."""
+    choice = {"operator": "mla_decode", "kernel": "cutile", "target": "sm_90a", "workload": workload}
+    return {
+        **{"stage": "timing", "status": status, "backend": "cuda", "device": H200},
+        "case": {**choice, "variant": {"id": variant, "params": {}}},
+        "metrics": {"cold_us": cold_us} if status == "ok" else None,
+        "provenance": {"commit": commit, "created": f"2026-11-{day:02}T12:00:00+00:00", "packages": {}},
+    }
+
+
 def test_what_is_written_is_read_again(tmp_path):
     live(tmp_path / "results", tuned("cutile"), tuned("tilegym"))
-    assert recorded_set.write_recorded(tmp_path / "results", tmp_path / "recorded") == {"nvidia_h200": 2}
+    assert kept_of(tmp_path / "results", tmp_path / "recorded") == {"nvidia_h200": "2 rows new"}
     found = recorded_set.read_recorded((tmp_path / "recorded").glob("*/*.jsonl"))
     assert [entry["case"]["kernel"] for entry in found.values()] == ["cutile", "tilegym"]
     assert next(iter(found)) == "recorded/nvidia_h200/autotune-mla_decode-cutile.jsonl#1"
@@ -52,15 +70,77 @@ def test_the_cards_identity_and_needless_digits_stay_out(tmp_path):
     assert "0123456789ab" not in text and "12.3457" in text and "12.34567" not in text
 
 
-def test_kernels_measured_anew_replace_their_rows_and_others_stay(tmp_path):
+def test_a_case_measured_anew_replaces_its_own_row_and_all_others_stay(tmp_path, monkeypatch):
     folder = tmp_path / "recorded"
+    monkeypatch.setenv("CUTESNAKE_COMMIT", "aaaaaaa0")
     live(tmp_path / "one", tuned("cutile", "b1_q1_s1024_bf16"), tuned("cutile", "b4_q1_s1024_bf16"), tuned("tilegym"))
     recorded_set.write_recorded(tmp_path / "one", folder)
+    monkeypatch.setenv("CUTESNAKE_COMMIT", "bbbbbbb0")
     live(tmp_path / "two", tuned("cutile", "b1_q1_s1024_bf16", cold_us=9.0))
-    recorded_set.write_recorded(tmp_path / "two", folder)
+    assert kept_of(tmp_path / "two", folder) == {
+        "nvidia_h200": "1 row new, 2 kept from earlier, by commit: aaaaaaa (2)"
+    }
     found = recorded_set.read_set(folder / "nvidia_h200")
-    rows = [(e["case"]["kernel"], e["metrics"]["variants"][0]["cold_us"]) for e in found]
-    assert rows == [("cutile", 9.0), ("tilegym", 12.3457)]
+    rows = [(*(e["case"][key] for key in ("kernel", "workload")), e["provenance"]["commit"]) for e in found]
+    assert rows == [
+        ("cutile", "b1_q1_s1024_bf16", "bbbbbbb0"),
+        ("cutile", "b4_q1_s1024_bf16", "aaaaaaa0"),
+        ("tilegym", "b1_q1_s1024_bf16", "aaaaaaa0"),
+    ]
+    assert found[0]["metrics"]["variants"][0]["cold_us"] == 9.0
+
+
+@pytest.mark.parametrize(
+    ("stage", "status", "day", "stays", "told"),
+    [
+        ("timing", "ok", 3, False, "1 row new"),
+        ("timing", "failed", 3, True, f"{KEPT}; 1 of these failed this time"),
+        ("correctness", "failed", 3, False, "1 row new"),  # a finding, not a figure that is missing
+        ("timing", "ok", 1, True, f"{KEPT}; 1 of these were measured later than what lies in results"),
+    ],
+)
+def test_neither_what_failed_nor_what_is_older_replaces_a_figure(
+    monkeypatch, tmp_path, stage, status, day, stays, told
+):
+    old, new = ({**entry, "stage": stage} for entry in (timed("old", 2), timed("new", day, status=status)))
+    monkeypatch.setattr(recorded_set, "read_set", lambda folder: [old])
+    written = recorded_set._write_set(tmp_path, [new])
+    (line,) = (tmp_path / f"{stage}-mla_decode-cutile.jsonl").read_text().splitlines()
+    assert (json.loads(line)["provenance"]["commit"], str(written)) == ("old" if stays else "new", told)
+
+
+def test_a_figure_replaces_a_failure_whenever_it_was_measured(monkeypatch, tmp_path):
+    monkeypatch.setattr(recorded_set, "read_set", lambda folder: [timed("old", 2, status="failed")])
+    assert str(recorded_set._write_set(tmp_path, [timed("new", 1)])) == "1 row new"
+
+
+def test_of_a_workloads_variants_those_count_that_are_asked_for_and_else_the_newest_commits():
+    before, default, beside = timed("old", 1, "a"), timed("new", 2, "b"), timed("new", 2, "c")
+    other = timed("old", 1, "a", workload="b4_q1_s1024_bf16")
+    rows = [before, default, beside, other]
+    assert recorded_set.standing(rows) == [default, beside, other]
+    assert recorded_set.standing(rows, lambda case: ["b"]) == [default, other]
+    assert recorded_set.standing(rows, lambda case: ["a", "b"]) == [before, default, other]  # both are of the sweep
+    assert recorded_set.standing(rows, lambda case: ["d"]) == [default, beside, other]
+    elsewhere = {**before, "device": {**H200, "name": "NVIDIA H100"}}
+    assert recorded_set.standing([elsewhere, *rows]) == [elsewhere, default, beside, other], "a card hides another's"
+
+
+def test_a_report_shows_of_a_recorded_set_what_is_asked_for(tmp_path, monkeypatch):
+    """The default changed from one variant to the other since: the faster row of the older code is not shown."""
+    monkeypatch.chdir(tmp_path)
+    plan, records, roofline = sample.write(tmp_path, sample.evidence())
+    kept = [entry for entry in sample.evidence(recorded=True).recorded.values() if entry["stage"] == "timing"]
+    stale = [json.loads(json.dumps(entry)) for entry in kept]
+    for entry in stale:
+        entry["case"]["variant"]["id"] = "as_it_was"
+        entry["metrics"]["cold_us"] /= 2
+    path = tmp_path / "recorded" / "nvidia_h200" / "timing-blend-cutile.jsonl"
+    record.write_text(path, "".join(json.dumps(entry) + "\n" for entry in [*stale, *kept]))
+    shown = load_evidence(plan, records, roofline, [path]).recorded
+    assert len(shown) == len(kept) and {e["case"]["variant"]["id"] for e in shown.values()} == {
+        e["case"]["variant"]["id"] for e in kept
+    }
 
 
 def test_a_set_whose_files_do_not_name_their_kernel_is_read_and_kept_by_kernel(tmp_path):
@@ -90,8 +170,8 @@ def test_simulated_and_deviceless_records_are_not_measurements(tmp_path):
 
 def test_every_device_has_its_folder(tmp_path):
     live(tmp_path / "results", tuned(), tuned("tilegym", device={**H200, "name": "NVIDIA GeForce RTX 5090"}))
-    written = recorded_set.write_recorded(tmp_path / "results", tmp_path / "recorded")
-    assert written == {"nvidia_h200": 1, "nvidia_geforce_rtx_5090": 1}
+    written = kept_of(tmp_path / "results", tmp_path / "recorded")
+    assert written == {"nvidia_h200": "1 row new", "nvidia_geforce_rtx_5090": "1 row new"}
 
 
 def test_details_of_passed_checks_are_left_out_and_those_of_failed_ones_kept():

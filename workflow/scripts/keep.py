@@ -8,6 +8,6 @@ from cutesnake.fault import one_line
 
 with one_line("keep", snakemake.log[0]):
     written = write_recorded(Path(snakemake.output.summary).parent, snakemake.params.folder)
-    text = "".join(f"recorded/{device}: {count} records\n" for device, count in sorted(written.items()))
+    text = "".join(f"recorded/{device}: {rows}\n" for device, rows in sorted(written.items()))
     record.write_text(Path(snakemake.output.summary), text)
     print(text, end="")

@@ -7,6 +7,7 @@ from typing import Any
 
 from cutesnake.change.verdict import FIGURES, verdict
 from cutesnake.evidence.gather import Evidence, Records
+from cutesnake.evidence.recorded_set import standing
 
 Record = dict[str, Any]
 Place = tuple[str, str, str, str]  # device, kernel, target, workload
@@ -33,9 +34,8 @@ def gather(evidence: Evidence, before: Records) -> Times:
 
 def _timed(evidence: Evidence, records: Records) -> Timed:
     found: Timed = {}
-    for entry in records.values():
-        if (entry["stage"], entry["status"]) != ("timing", "ok") or not entry["device"]:
-            continue
+    timed = [e for e in records.values() if (e["stage"], e["status"]) == ("timing", "ok") and e["device"]]
+    for entry in standing(timed, evidence.asked_of):
         case = entry["case"]
         if (case["kernel"], case["target"]) in evidence.decisions and case["workload"] in evidence.workloads:
             place = (entry["device"]["name"], case["kernel"], case["target"], case["workload"])

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,15 @@ class Evidence:
             _, kernel, target, variant = case["build"].split("/")
             found.setdefault((kernel, target, case["workload"]), []).append(variant)
         return found
+
+    def asked_of(self, case: Record) -> list[str]:
+        """Variants that are asked for of a record's case."""
+        return self.variants.get((case["kernel"], case["target"], case["workload"]), [])
+
+    def standing(self, records: Records) -> Records:
+        """Those of recorded sets that count, by what is asked for: see `recorded_set.standing`."""
+        kept = {id(entry) for entry in recorded_set.standing(records.values(), self.asked_of)}
+        return {path: entry for path, entry in records.items() if id(entry) in kept}
 
     @cached_property
     def served(self) -> Counter[tuple[str, str, str | None]]:
@@ -247,15 +256,15 @@ def load_evidence(
     def of(*stages: str) -> dict[str, Record]:
         return {path: entry for path, entry in found.items() if entry["stage"] in stages}
 
-    return Evidence(
+    evidence = Evidence(
         record.read("plan", plan),
         of("compile"),
         of("inspect"),
         record.read("roofline", roofline)["rows"],
         of(*MEASUREMENTS),
-        recorded_set.read_recorded(recorded_files),
-        of("predict"),
+        predicted=of("predict"),
     )
+    return replace(evidence, recorded=evidence.standing(recorded_set.read_recorded(recorded_files)))
 
 
 def first_line(text: str | None) -> str:

@@ -2,8 +2,12 @@
 
 `recorded/<device>/<stage>-<operator>-<kernel>.jsonl` holds one record of the stage's own schema per line, sorted by
 case; `set.json` says where and when they were made and how many there are. A file a kernel keeps every file well below
-a megabyte, and what is measured anew replaces whole files. The machine's identity (serial numbers, paths, names) stays
-out: records have none, and the hash that tells two cards of one name apart is dropped.
+a megabyte. The machine's identity (serial numbers, paths, names) stays out: records have none, and the hash that tells
+two cards of one name apart is dropped.
+
+A case that is measured anew replaces its own row, and no other is lost by it: rows of cases that a sweep no longer
+lists, or of builds that are no longer the default, stay in the files. What is shown of them is decided where a set is
+read: the sweep says which workloads, and `standing` which rows of one workload.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +29,29 @@ FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<operator>\w+)(-\w+)?\.jsonl")  # until
 NSYS_CALLS = 2  # calls kept of a timeline
 
 Record = dict[str, Any]
+Case = tuple[str, ...]  # stage, operator, kernel, target, variant, workload: one row of a set
+
+
+@dataclass
+class Written:
+    """What became of a set: rows that are new, and those of earlier by the commit that they were measured at."""
+
+    new: int = 0
+    kept: Counter[str] = field(default_factory=Counter)
+    failed: int = 0  # of those kept: measured again, and failed
+    older: int = 0  # of those kept: measured later than what was to replace them
+
+    def __str__(self) -> str:
+        told = f"{_rows(self.new)} new"
+        if not self.kept:
+            return told
+        commits = ", ".join(f"{commit} ({count})" for commit, count in sorted(self.kept.items()))
+        told += f", {self.kept.total()} kept from earlier, by commit: {commits}"
+        if self.failed:
+            told += f"; {self.failed} of these failed this time"
+        if self.older:
+            told += f"; {self.older} of these were measured later than what lies in results"
+        return told
 
 
 class RecordedError(ValueError):
@@ -41,11 +69,10 @@ def files_of(names: Iterable[str], operator: str, stage: str | None = None) -> l
     return [match[0] for match in found if match["operator"] == operator and stage in (None, match["stage"])]
 
 
-def write_recorded(results: Path | str, folder: Path | str) -> dict[str, int]:
-    """Write the live GPU records below `results` into `folder`/<device>/; returns {device folder: records written}.
+def write_recorded(results: Path | str, folder: Path | str) -> dict[str, Written]:
+    """Write the live GPU records below `results` into `folder`/<device>/; returns what became of each device's folder.
 
-    Records already there are kept unless their operator and kernel were measured anew. Raises RecordedError if there is
-    no live record.
+    Rows already there are kept unless their case was measured anew. Raises RecordedError if there is no live record.
     """
     by_device: dict[str, list[Record]] = defaultdict(list)
     for stage in MEASUREMENTS:
@@ -55,9 +82,30 @@ def write_recorded(results: Path | str, folder: Path | str) -> dict[str, int]:
                 by_device[device_folder(entry["device"]["name"])].append(slim(entry))
     if not by_device:
         raise RecordedError(f"{results} holds no measurement made on a GPU: run the target `measured` on one first")
-    for name, entries in by_device.items():
-        _write_set(Path(folder) / name, entries)
-    return {name: len(entries) for name, entries in by_device.items()}
+    return {name: _write_set(Path(folder) / name, entries) for name, entries in by_device.items()}
+
+
+def standing(entries: Iterable[Record], asked: Callable[[Record], Iterable[str]] = lambda case: ()) -> list[Record]:
+    """Which rows of sets count: a card's rows of a stage, kernel, target and workload must not contradict each other.
+
+    Of a workload's variants those count that are `asked` of its case. Where none of them was measured, and where nobody
+    says what is asked, those of the commit of the newest row: older rows of other builds are the past of that workload.
+    """
+    groups: dict[tuple[str, ...], list[Record]] = defaultdict(list)
+    for entry in entries:
+        stage, operator, kernel, target, _, workload = _case(entry)
+        groups[(entry["device"] or {}).get("name", ""), stage, operator, kernel, target, workload].append(entry)
+    return [entry for group in groups.values() for entry in _standing(group, asked)]
+
+
+def _standing(rows: list[Record], asked: Callable[[Record], Iterable[str]]) -> list[Record]:
+    if len(rows) == 1:
+        return rows
+    wanted = set(asked(rows[0]["case"]))
+    if named := [row for row in rows if _variant(row["case"]) in wanted]:
+        return named
+    newest = max(rows, key=lambda row: row["provenance"]["created"])
+    return [row for row in rows if _commit(row) == _commit(newest)]
 
 
 def slim(entry: Record) -> Record:
@@ -87,11 +135,37 @@ def _rounded(value: Any) -> Any:
     return [_rounded(item) for item in value] if isinstance(value, list) else value
 
 
-def _write_set(folder: Path, entries: list[Record]) -> None:
-    anew = {(e["stage"], e["case"]["operator"], e["case"]["kernel"]) for e in entries}
-    kept = [e for e in read_set(folder) if (e["stage"], e["case"]["operator"], e["case"]["kernel"]) not in anew]
+def _write_set(folder: Path, entries: list[Record]) -> Written:
+    rows: dict[Case, Record] = {}
+    for entry in read_set(folder):
+        if _replaces(entry, rows.get(_case(entry))):
+            rows[_case(entry)] = entry
+    earlier, told = dict(rows), Written()
+    for entry in entries:
+        if _replaces(entry, rows.get(_case(entry))):
+            rows[_case(entry)] = entry
+    told.new = sum(rows[case] is not earlier.get(case) for case in rows)
+    told.kept.update(_commit(entry) for case, entry in rows.items() if entry is earlier.get(case))
+    refused = [entry for entry in entries if rows[_case(entry)] is earlier.get(_case(entry))]
+    told.failed = sum(entry["status"] != "ok" for entry in refused)
+    told.older = len(refused) - told.failed
+    _write_rows(folder, [rows[case] for case in sorted(rows)])
+    return told
+
+
+def _replaces(entry: Record, there: Record | None) -> bool:
+    """Whether a row takes the place of one of the same case: the newer does. But a timing or profile that failed, which
+    has no figures, replaces none that has some; a check that fails is a finding and does."""
+    if there is None:
+        return True
+    if entry["stage"] != "correctness" and (entry["status"] == "ok") != (there["status"] == "ok"):
+        return bool(entry["status"] == "ok")
+    return bool(entry["provenance"]["created"] >= there["provenance"]["created"])
+
+
+def _write_rows(folder: Path, rows: list[Record]) -> None:
     files: dict[str, list[Record]] = defaultdict(list)
-    for entry in sorted(entries + kept, key=_order):
+    for entry in rows:
         files[f"{entry['stage']}-{entry['case']['operator']}-{entry['case']['kernel']}.jsonl"].append(entry)
     for name, lines in files.items():
         text = "".join(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n" for line in lines)
@@ -99,12 +173,20 @@ def _write_set(folder: Path, entries: list[Record]) -> None:
     for path in folder.glob("*.jsonl"):
         if path.name not in files:  # named as until 2026-11-23: its records are in those just written
             path.unlink()
-    record.write_text(folder / SUMMARY, json.dumps(_summary(entries + kept), indent=1) + "\n")
+    record.write_text(folder / SUMMARY, json.dumps(_summary(rows), indent=1) + "\n")
 
 
-def _order(entry: Record) -> tuple[str, ...]:
+def _case(entry: Record) -> Case:
     case = entry["case"]
     return entry["stage"], case["operator"], case["kernel"], case["target"], _variant(case), case["workload"]
+
+
+def _commit(entry: Record) -> str:
+    return (entry["provenance"]["commit"] or "unknown")[:7]
+
+
+def _rows(count: int) -> str:
+    return f"{count} row" if count == 1 else f"{count} rows"
 
 
 def _variant(case: Record) -> str:

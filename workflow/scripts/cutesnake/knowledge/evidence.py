@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cutesnake.evidence.recorded_set import files_of
+from cutesnake.evidence.recorded_set import files_of, standing
 from cutesnake.places import ROOT
 
 Claim = Mapping[str, Any]
@@ -95,12 +95,14 @@ def at_path(data: Any, path: str) -> Any:
     return data
 
 
-def _records(claim: Claim, root: Path) -> Iterator[dict[str, Any]]:
+def _records(claim: Claim, root: Path, who: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
     folder, stage, operator = root / "recorded" / claim["set"], claim["stage"], claim["operator"]
     names = files_of((path.name for path in folder.glob("*")), operator, stage)
     if not names:
         raise NoEvidenceError(f"{folder.relative_to(root)} has nothing of {stage} of {operator}")
-    for entry in (json.loads(line) for name in names for line in (folder / name).read_text().splitlines()):
+    lines = (line for name in names for line in (folder / name).read_text().splitlines())
+    entries = (entry for entry in map(json.loads, lines) if who is None or _is(entry, who))
+    for entry in standing(entries):
         if entry["status"] == "ok" and _fits(entry["case"]["parameters"], claim.get("where", {})):
             yield entry
 
@@ -118,20 +120,18 @@ def _is(entry: Mapping[str, Any], who: Mapping[str, str]) -> bool:
 
 
 def _values(claim: Claim, root: Path) -> Iterator[float]:
-    for entry in _records(claim, root):
-        if _is(entry, claim["of"]):
-            value = at_path(entry, claim["path"])
-            below = at_path(entry, claim["per"]) if "per" in claim else 1
-            if value is not None and below:
-                yield value / below
+    for entry in _records(claim, root, claim["of"]):
+        value = at_path(entry, claim["path"])
+        below = at_path(entry, claim["per"]) if "per" in claim else 1
+        if value is not None and below:
+            yield value / below
 
 
 def _count(claim: Claim, root: Path) -> int:
     """How many records, or parts of records below `each`, have the values of `has`, by their paths."""
     found: list[Any] = []
-    for entry in _records(claim, root):
-        if "of" not in claim or _is(entry, claim["of"]):
-            found += at_path(entry, claim["each"]) or [] if "each" in claim else [entry]
+    for entry in _records(claim, root, claim.get("of")):
+        found += at_path(entry, claim["each"]) or [] if "each" in claim else [entry]
     if not found:
         raise NoEvidenceError(f"recorded/{claim['set']}: nothing of {claim['stage']} of {claim['operator']} fits")
     return sum(all(at_path(one, path) == value for path, value in claim["has"].items()) for one in found)
@@ -139,13 +139,14 @@ def _count(claim: Claim, root: Path) -> int:
 
 def _ratios(claim: Claim, root: Path) -> Iterator[float]:
     """Per workload that both have: the slow one's figure over the fast one's."""
-    slow: dict[str, float] = {}
-    fast: dict[str, float] = {}
-    for entry in _records(claim, root):
-        value = entry["metrics"].get(claim["metric"])
-        for table, who in ((slow, claim["slow"]), (fast, claim["fast"])):
-            if value is not None and _is(entry, who):
-                table[entry["case"]["workload"]] = value
+    slow, fast = (
+        {
+            entry["case"]["workload"]: value
+            for entry in _records(claim, root, claim[side])
+            if (value := entry["metrics"].get(claim["metric"])) is not None
+        }
+        for side in ("slow", "fast")
+    )
     for workload, value in fast.items():
         if workload in slow:
             yield slow[workload] / value
