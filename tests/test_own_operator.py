@@ -218,6 +218,9 @@ def test_another_kernel_of_a_known_operator_is_found(own, monkeypatch) -> None:
     assert "mine" in catalog.kernel_files("elementwise_add")
     assert catalog.load_kernel("elementwise_add", "mine").DSL == "torch"
     assert catalog.load_kernel("elementwise_add", "cute").DSL == "cute"
+    known = ("mine", "cute", "device", "no_such")
+    assert [catalog.users_own("elementwise_add", kernel) for kernel in known] == [True, False, False, False]
+    assert catalog.users_own("double", "mine")
 
 
 @pytest.mark.parametrize(

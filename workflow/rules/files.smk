@@ -4,11 +4,10 @@ import atexit
 import sys
 from pathlib import Path
 
-from cutesnake.catalog import load_kernel
+from cutesnake.catalog import load_kernel, users_own
 from cutesnake.contract import INSTALLED, OURS
 from cutesnake.dsls import COMPARED
 from cutesnake.learn import goals as learning
-from cutesnake.places import ROOT
 from cutesnake.plan import batches, lost
 from cutesnake.plan.staleness import remember
 
@@ -60,7 +59,7 @@ OWN_KERNELS = sorted(
         f"{operator}/{kernel}"
         for operator, kernel in {(build.operator, build.kernel) for build in PLAN.builds.values()}
         if load_kernel(operator, kernel).DSL in COMPARED
-        and not Path(load_kernel(operator, kernel).__file__).is_relative_to(ROOT / "kernels")
+        and users_own(operator, kernel)
     }
 )
 READ = [operator for operator in PLAN.workloads if "anatomy" in EXPERIMENT.stages]  # operators with pages of anatomy

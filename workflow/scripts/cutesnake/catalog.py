@@ -132,6 +132,12 @@ def kernel_file(operator: str, kernel: str) -> Path | None:
     return next((path for name, path in _modules(operator) if name == kernel and _sets_dsl(path)), None)
 
 
+def users_own(operator: str, kernel: str) -> bool:
+    """Whether a kernel lies in a folder of the user's (`kernel_paths`), and not in this project's."""
+    path = kernel_file(operator, kernel)
+    return path is not None and not path.is_relative_to(ROOT / "kernels")
+
+
 def _modules(operator: str) -> Iterator[tuple[str, Path]]:
     """Names and files of what may be a kernel, in the order in which they are looked for."""
     for folder in folders(operator):

@@ -6,11 +6,11 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from cutesnake.catalog import users_own
 from cutesnake.compare.comparison import shared_kb
 from cutesnake.compare.insight import number
 from cutesnake.contract import INSTALLED, OURS
 from cutesnake.evidence.gather import Evidence
-from cutesnake.places import ROOT
 from cutesnake.report.choices import WHERE, choices
 from cutesnake.report.words import DSL_NAMES, Notes, big, plural, slug
 
@@ -57,8 +57,7 @@ def _anatomy(folder: Path | None, kernel: str, base: str) -> str | None:
 
 def _source(source: str, upstream: Record, operator: str, kernel: str) -> Record:
     if source == OURS:
-        place = ROOT / "kernels" / operator / kernel
-        if not (place.is_dir() or place.with_suffix(".py").is_file()):
+        if users_own(operator, kernel):
             theirs = "a folder outside this repository (kernel_paths)"
             return {"text": theirs, "url": None, "licence": "its author's to say"}
         return {"text": "ours, this repository", "url": None, "licence": "that of this repository"}
