@@ -547,10 +547,6 @@ DERIVATIONS: dict[str, Derivation] = {
         "wgmma issue to wait, m64n64k16 bf16, A in shared memory, less 32",
         lambda r: r.value("wgmma issue to wait", shape="m64n64k16", dtype="bf16", a="shared") - 32,
     ),
-    "mma_sync_flops_per_cycle": Derivation(
-        "mma.sync interval, 16 warps", lambda r: 4096 / r.value("mma.sync", independent=8, warps=16)
-    ),
-    "mma_sync_latency": Derivation("mma.sync, dependent chain", lambda r: r.value("mma.sync", independent=1)),
     "launch_gap_us": Derivation("launch period in a graph, 1 CTA that does nothing", lambda r: launch(r, "no")),
     "launch_graph_us": Derivation(
         "graph after graph: 8 launches beyond half the difference of 32 and 16, mean over kernels and grids",
@@ -594,7 +590,6 @@ DERIVATIONS: dict[str, Derivation] = {
         "loads and of copies of 4 KiB by 1, 16, 132 and 264 CTAs",
         dram_flushed,
     ),
-    "cluster_start_cycles": Derivation("wave of CTAs: clusters of 2 against none", lambda r: wave(r, 2) - wave(r, 1)),
 }
 
 

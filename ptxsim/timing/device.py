@@ -131,8 +131,6 @@ class Figures:
     wgmma_flops_per_cycle: float
     wgmma_latency: float
     wgmma_register_cycles: float
-    mma_sync_flops_per_cycle: float
-    mma_sync_latency: float
     tcgen05_flops_per_cycle: float
     tcgen05_latency: float
     tcgen05_pair_latency: float
@@ -151,7 +149,6 @@ class Figures:
     cta_start_cycles: float
     cta_interval_cycles: float
     cta_fill_cycles: float
-    cluster_start_cycles: float
 
 
 @dataclass(frozen=True, slots=True)

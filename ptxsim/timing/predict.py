@@ -81,7 +81,6 @@ def prediction(
 
 _ABOUT = {  # the beginning of a parameter's name → opcodes without one of which it does not matter
     "wgmma": ("wgmma",),
-    "mma_sync": ("mma.",),
     "tcgen05": ("tcgen05",),
     "tmem": ("tcgen05.ld", "tcgen05.st"),
     "tma": ("cp.async.bulk", "cp.reduce.async.bulk"),

@@ -1,11 +1,12 @@
 """The device files of ptxsim's clock: complete, with a source for each value, and clear about what is wrong."""
 
+import dataclasses
 import re
 
 import pytest
 
 from ptxsim.timing import DeviceError, DeviceModel
-from ptxsim.timing.device import DEVICES
+from ptxsim.timing.device import DEVICES, Figures
 
 NAMES = sorted(path.stem for path in DEVICES.glob("*.yaml"))
 
@@ -24,6 +25,13 @@ def test_what_is_called_published_names_an_address_where_it_can_be_read(name) ->
     for parameter, value in DeviceModel.load(name).parameters.items():
         assert value.source != "published" or re.search(r"https://\S+\.\S+/\S+", value.origin), parameter
         assert value.source != "measured" or name != "b200", f"{parameter}: nobody here has the card"
+
+
+def test_the_clock_reads_every_parameter() -> None:
+    """One that nothing reads would count among the assumed ones, by which a prediction's band is widened."""
+    sources = [path.read_text() for path in (DEVICES.parent / "timing").glob("*.py")]
+    unread = [f.name for f in dataclasses.fields(Figures) if not any(f".{f.name}" in source for source in sources)]
+    assert not unread
 
 
 def test_the_three_cards_are_there() -> None:
