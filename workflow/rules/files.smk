@@ -58,8 +58,7 @@ OWN_KERNELS = sorted(
     {
         f"{operator}/{kernel}"
         for operator, kernel in {(build.operator, build.kernel) for build in PLAN.builds.values()}
-        if load_kernel(operator, kernel).DSL in COMPARED
-        and users_own(operator, kernel)
+        if load_kernel(operator, kernel).DSL in COMPARED and users_own(operator, kernel)
     }
 )
 READ = [operator for operator in PLAN.workloads if "anatomy" in EXPERIMENT.stages]  # operators with pages of anatomy
