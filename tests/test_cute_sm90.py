@@ -187,6 +187,8 @@ def test_variants_share_loads_only_among_several_row_blocks(heads):
     [
         (Workload(1, 1024), "halves"),
         (Workload(1, 512), "cluster1"),
+        (Workload(2, 512), "halves"),
+        (Workload(3, 768), "cluster1"),
         (Workload(1, 8192), "halves"),
         (Workload(7, 333), "halves"),
         (Workload(32, 1024), "halves"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cutesnake.contract import Variant
 from kernels.mla_decode.cute_sm90 import layout, plan_layout, schedule
 from kernels.mla_decode.cute_sm90.l2 import AHEAD_BYTES, DROPPED_BYTES, LEAST_DROPPED_BYTES
-from kernels.mla_decode.cute_sm90.schedule import cost, in_step, splits
+from kernels.mla_decode.cute_sm90.schedule import cost, in_step, merges_aside, splits
 from kernels.mla_decode.operator import request_lengths
 from kernels.mla_decode.split_kv.plan import Prices
 
@@ -32,6 +32,7 @@ CLUSTERS = Prices(item=2.0, merge=2.0, partial=8.5)
 HALVES = Prices(item=3.0, merge=2.0, partial=4.0)
 HALVES_OF_FEW_ROWS = 1.02  # times what their schedule costs, where a request leaves rows of its row block empty
 AHEAD_SAVES = 0.98  # times what their schedule costs, of clusters that ask for pages ahead
+WAITING = 0.25  # pages' time, of halves whose combine kernel keeps the next call waiting where that of others does not
 MEETING_SAVES = 1.3  # pages' time beside single CTAs, where two pieces are merged by those who compute them
 PROCESSORS = 132  # of an H100 or H200 in its SXM form; what runs is planned for the card at hand, in `bind`
 
@@ -66,6 +67,8 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
         costs[f"{workload.dtype}_cluster2"] *= AHEAD_SAVES
     found.append(halves)
     costs[halves.id] = few * price(halves, HALVES)
+    if 0 < costs[found[0].id] - costs[halves.id] < WAITING and not merges_aside(lengths, rows, PROCESSORS, 2, True):
+        costs[halves.id] += WAITING * merges_aside(lengths, rows, PROCESSORS, found[0].params["cluster"])
     meets = splits(lengths, rows, PROCESSORS, 2, halves=True, meets=True)
     if meets and price(met, schedule.HALVES) <= price(halves, schedule.HALVES):
         found.append(met)

@@ -28,6 +28,7 @@ from kernels.mla_decode.split_kv.plan import cost as plan_cost
 # Fitted to the times of some 300 plans on the H200 (benchmarks/mla_cute_sm90/README.md).
 CLUSTERS = Prices(item=2.0, merge=2.0, partial=4.0)  # in units of a page
 HALVES = Prices(item=2.75, merge=1.5, partial=3.0)  # of two pages, which take as long
+ROW_WARPS = (8, 4, 2)  # how many of the combine kernel may share a row
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,13 @@ def make_schedule(
     return replace(schedule, most_row_warps=_most_row_warps(schedule, rows, idle))
 
 
+def merges_aside(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False) -> bool:
+    """Whether the combine kernel's CTAs, if there are any, find room where the attention kernel leaves idle."""
+    schedule = make_schedule(lengths, rows, processors, cluster, halves)
+    idle = processors - cluster * (len(schedule.offsets) - 1)
+    return combine_blocks(rows, min(ROW_WARPS)) * len(schedule.merges) <= idle
+
+
 def _most_row_warps(schedule: Schedule, rows: int, idle: int) -> int:
     """As many warps a row as leave the combine kernel's CTAs to multiprocessors that the attention kernel leaves idle;
     where no number does, as many as the pieces ask for.
@@ -100,7 +108,7 @@ def _most_row_warps(schedule: Schedule, rows: int, idle: int) -> int:
     They come there early, and wait. On one that the next call's attention kernel could begin on, they keep it waiting:
     at batch 1 or 2 that cost up to 10 % of a call in a row of them. A lone call gains up to 3 % by more warps.
     """
-    fitting = (warps for warps in (8, 4, 2) if combine_blocks(rows, warps) * len(schedule.merges) <= idle)
+    fitting = (warps for warps in ROW_WARPS if combine_blocks(rows, warps) * len(schedule.merges) <= idle)
     return next(fitting, COMBINE_WARPS)
 
 
