@@ -7,19 +7,32 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernels.mla_decode.cutile import MOST_ITEMS
 from kernels.mla_decode.cutile.schedule import chunk_sizes, makespan, piece_count, piece_sizes
 
-# Microseconds on an H200, fitted to the runs that README.md tells of; elsewhere only their proportions count. A block
-# was fitted last, on an H100.
-TILE_US, TILE_PRODUCT_US = 0.385, 0.341e-6  # a KV tile: barriers and latencies, and per multiplication
-UNDIVIDED_TILE_US = 0.62  # a KV tile more, where one block has the whole width: its products wait for each other
-BLOCK_US, BLOCK_BYTE_US = 3.0, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and results
-REST_BLOCK_US = 2.0  # a block more, of whole requests that are launched beside pieces of others
+# Microseconds on an H200, fitted to the plans of benchmarks/mla_cutile/tried_plans_h200.json; elsewhere only their
+# proportions count.
+TILE_US, TILE_PRODUCT_US = 0.47, 0.341e-6  # a KV tile: barriers and latencies, and per multiplication
+UNDIVIDED_TILE_US = 0.3  # a KV tile more, where one block has the whole width: its products wait for each other
+BLOCK_US, BLOCK_BYTE_US = 1.35, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and results
+REST_BLOCK_US = 0.48  # a block more, of whole requests that are launched beside pieces of others
+REST_US = 2.6  # and the launch of these
 REMAINDER_US = 3.0  # pieces of one length and what remains, beyond what they should cost: README.md says why
-COMBINE_US, COMBINE_SPLIT_US, COMBINE_VALUE_US = 2.5, 0.1, 1.6e-6  # the last launch; per piece or value, the larger
+COMBINE_US, COMBINE_VALUE_US = 1.83, 0.71e-6  # the last launch, and per value of the partial results
+COMBINE_STEPS = {
+    False: (4, 0.35),
+    True: (16, 0.62),
+}  # of `combine` and `combine_many`: pieces at a time, and their time
+COMBINE_ROW_US = 0.46e-3  # per row that is merged
+COMBINE_AFTER_US = 0.3  # more where it is launched after the blocks, not beside them
+# Merging, as measured on an H100 and an H200 (README.md). `combine_many` is the faster one for more pieces than this of
+# fewer rows than this (in blocks over the whole latent width, and else).
+MANY_PIECES, FEW_ROWS = 8, (800, 512)
+# Blocks over the whole width let `combine` start beside them. Where they leave few multiprocessors free, its blocks
+# crowd these, and many pieces are then read by few.
+CROWDING_PIECES, CROWDED = 16, 0.6
 
 
 @dataclass(frozen=True)
@@ -76,6 +89,22 @@ class Problem:
 @lru_cache(maxsize=2)  # the two tilings of the problem in hand
 def _tiles(lengths: tuple[int, ...], keys: int) -> Counter[int]:
     return Counter(-(-length // keys) for length in lengths)
+
+
+class Merging(NamedTuple):
+    """How partial results are merged: by `combine_many` or `combine`, launched `beside` the blocks or after them."""
+
+    many: bool
+    beside: bool
+
+    @classmethod
+    def of(cls, tiling: Tiling, rows: int, most: int, pieces: int, merges: int, whole: int, processors: int) -> Merging:
+        """For `merges` requests with `pieces` in all and at most `most` of one; `whole` ones are computed beside."""
+        undivided = tiling.parts == 1
+        many = most > MANY_PIECES and merges * rows < FEW_ROWS[not undivided]
+        blocks = pieces * tiling.blocks(rows)
+        crowded = undivided and not whole and most > CROWDING_PIECES and blocks > CROWDED * processors
+        return cls(many, not crowded)
 
 
 @dataclass(frozen=True)
@@ -143,13 +172,28 @@ class Estimate:
         return BLOCK_US + BLOCK_BYTE_US * block_bytes + tiles * tile_us
 
     @cached_property
+    def merging(self) -> Merging | None:
+        """None if no request is split."""
+        if not self._merges:
+            return None
+        most = piece_count(max(self._merges), self.plan.chunk)
+        counts = (self._pieces.total(), self._merges.total(), self._whole.total())
+        return Merging.of(self.plan.tiling, self.problem.rows, most, *counts, self.multiprocessors)
+
+    @cached_property
     def _further_us(self) -> float:
         if not self._merges:
             return 0.0
-        most = piece_count(max(self._merges), self.plan.chunk)
-        values = self._pieces.total() * self.problem.rows * self.problem.latent
+        assert self.merging is not None
+        most, pieces = piece_count(max(self._merges), self.plan.chunk), self._pieces.total()
+        at_a_time, step_us = COMBINE_STEPS[self.merging.many]
         more = 0.0 if self.plan.even else REMAINDER_US
-        return COMBINE_US + max(COMBINE_SPLIT_US * most, COMBINE_VALUE_US * values) + more
+        more += 0.0 if self.merging.beside else COMBINE_AFTER_US
+        more += REST_US if self._whole else 0.0
+        rows = COMBINE_ROW_US + COMBINE_VALUE_US * self.problem.latent * pieces / self._merges.total()
+        return (
+            COMBINE_US + math.ceil(most / at_a_time) * step_us + rows * self._merges.total() * self.problem.rows + more
+        )
 
 
 def choose_plan(

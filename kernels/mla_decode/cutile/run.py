@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 from cutesnake.contract import Build, Runner
 from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
 from kernels.mla_decode.cutile import COMBINE_TILES, SYMBOLS
-from kernels.mla_decode.cutile.plan import Plan, Problem, Tiling, choose_plan
+from kernels.mla_decode.cutile.plan import Merging, Plan, Problem, Tiling, choose_plan
 from kernels.mla_decode.cutile.schedule import Item, Merge, make_schedule
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
 
 LOG2_E = 1.0 / math.log(2.0)
-MANY_PIECES, FEW_ROWS = 8, 512  # `combine_many` is the faster one for more pieces than this of fewer rows than this
 
 
 class Stems(NamedTuple):
@@ -43,8 +42,8 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs, pla
     rows, latent, rope = tokens * heads, build.params["latent"], build.params["rope"]
     lengths = checked_lengths(inputs)
     if plan is None:
-        tilings = Tiling.of(build.params, "wide"), Tiling.of(build.params, "narrow")
         problem = Problem(lengths, rows, latent, rope)
+        tilings = Tiling.of(build.params, "wide"), Tiling.of(build.params, "narrow")
         plan = choose_plan(problem, *tilings, multiprocessors(), Tiling.undivided(build.params))
     schedule = make_schedule(lengths, plan.tiling.keys, plan.chunk, plan.direct, plan.even)
     undivided = plan.tiling == Tiling.undivided(build.params)
@@ -63,7 +62,10 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs, pla
     stems = STEMS["undivided" if undivided else "narrow" if narrow else "wide"]
     if not schedule.merges:
         return sequence(attention(stems.whole, schedule.whole, out))
-    combine = _combine(build, schedule.merges, partial, out, inputs)
+    most = max(merge.pieces for merge in schedule.merges)
+    counts = len(schedule.pieces), len(schedule.merges), len(schedule.whole)
+    how = Merging.of(plan.tiling, rows, most, *counts, multiprocessors())
+    combine = _combine(build, how, schedule.merges, partial, out, inputs)
     if not schedule.whole:
         return sequence(attention(stems.pieces, schedule.pieces, partial), combine)
     first = attention(stems.first, schedule.pieces, partial)
@@ -72,16 +74,15 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs, pla
 
 
 def _combine(
-    build: Build, merges: Sequence[Merge], partial: Sequence[Any], out: Sequence[Any], inputs: Inputs
+    build: Build, how: Merging, merges: Sequence[Merge], partial: Sequence[Any], out: Sequence[Any], inputs: Inputs
 ) -> TileLaunch:
     _, rows, latent = partial[0].shape
-    many = max(merge.pieces for merge in merges) > MANY_PIECES and len(merges) * rows < FEW_ROWS
-    stem = "combine_many" if many else "combine"
+    stem = "combine_many" if how.many else "combine"
     _, tile_rows, tile_columns = COMBINE_TILES[stem]
     grid = (math.ceil(rows / tile_rows), len(merges), math.ceil(latent / tile_columns))
     table = integers([merge.row for merge in merges], inputs)
     suffix = "_scaled" if len(partial) == 3 else ""
-    return _launch(build, stem + suffix, grid, [*partial, table, *out], overlap=True)
+    return _launch(build, stem + suffix, grid, [*partial, table, *out], overlap=how.beside)
 
 
 def _launch(
