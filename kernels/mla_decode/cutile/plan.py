@@ -12,20 +12,17 @@ from typing import Any, NamedTuple
 from kernels.mla_decode.cutile import MOST_ITEMS
 from kernels.mla_decode.cutile.schedule import chunk_sizes, makespan, piece_count, piece_sizes
 
-# Microseconds on an H200, fitted to the plans of benchmarks/mla_cutile/tried_plans_h200.json; elsewhere only their
-# proportions count.
-TILE_US, TILE_PRODUCT_US = 0.47, 0.341e-6  # a KV tile: barriers and latencies, and per multiplication
-UNDIVIDED_TILE_US = 0.3  # a KV tile more, where one block has the whole width: its products wait for each other
-BLOCK_US, BLOCK_BYTE_US = 1.35, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and results
-REST_BLOCK_US = 0.48  # a block more, of whole requests that are launched beside pieces of others
-REST_US = 2.6  # and the launch of these
+# Microseconds on an H100 and an H200, fitted to the plans of benchmarks/mla_cutile/tried_plans_*.json; elsewhere only
+# their proportions count.
+TILE_US, TILE_PRODUCT_US = 0.453, 0.341e-6  # a KV tile: barriers and latencies, and per multiplication
+UNDIVIDED_TILE_US = 0.366  # a KV tile more, where one block has the whole width: its products wait for each other
+BLOCK_US, BLOCK_BYTE_US = 1.4, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and results
+REST_BLOCK_US = 0.36  # a block more, of whole requests that are launched beside pieces of others
+REST_US = 2.7  # and the launch of these
 REMAINDER_US = 3.0  # pieces of one length and what remains, beyond what they should cost: README.md says why
-COMBINE_US, COMBINE_VALUE_US = 1.83, 0.71e-6  # the last launch, and per value of the partial results
-COMBINE_STEPS = {
-    False: (4, 0.35),
-    True: (16, 0.62),
-}  # of `combine` and `combine_many`: pieces at a time, and their time
-COMBINE_ROW_US = 0.46e-3  # per row that is merged
+COMBINE_US, COMBINE_BYTE_US = 1.62, 0.37e-6  # the last launch, and per byte of the partial results
+COMBINE_ROW_US = 0.46e-3  # and per row of the output
+COMBINE_STEPS = {False: (4, 0.26), True: (16, 0.62)}  # of `combine` and `combine_many`: pieces at a time, and for these
 COMBINE_AFTER_US = 0.3  # more where it is launched after the blocks, not beside them
 # Merging, as measured on an H100 and an H200 (README.md). `combine_many` is the faster one for more pieces than this of
 # fewer rows than this (in blocks over the whole latent width, and else).
@@ -190,10 +187,9 @@ class Estimate:
         more = 0.0 if self.plan.even else REMAINDER_US
         more += 0.0 if self.merging.beside else COMBINE_AFTER_US
         more += REST_US if self._whole else 0.0
-        rows = COMBINE_ROW_US + COMBINE_VALUE_US * self.problem.latent * pieces / self._merges.total()
-        return (
-            COMBINE_US + math.ceil(most / at_a_time) * step_us + rows * self._merges.total() * self.problem.rows + more
-        )
+        rows, row_bytes = self._merges.total() * self.problem.rows, self._partial_bytes * self.problem.latent
+        more += COMBINE_ROW_US * rows + COMBINE_BYTE_US * row_bytes * pieces * self.problem.rows
+        return COMBINE_US + math.ceil(most / at_a_time) * step_us + more
 
 
 def choose_plan(
