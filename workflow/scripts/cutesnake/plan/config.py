@@ -15,6 +15,7 @@ import jsonschema
 
 from cutesnake import catalog, strict_yaml
 from cutesnake.catalog import ContractError, load_operator
+from cutesnake.contract import Workload
 from cutesnake.dsls import DSLS
 from cutesnake.places import SCHEMAS
 from cutesnake.plan.sweep import ALL, EXTENTS, Entries, Sweep, SweepError, expand, is_named, make_sweep, read_sweep
@@ -41,6 +42,7 @@ LIMITS = {
     "minProperties": "a mapping with at least {} key",
     "uniqueItems": "a list that has every entry once",
 }
+MOST_BYTES = 2**40  # of a workload's tensors: several times what any card holds
 
 
 class ConfigError(ValueError):
@@ -226,14 +228,27 @@ def _explain(error: Any, here: str) -> str:
     if error.validator in LIMITS:
         return f"{here}: {where} is {told}; it must be {LIMITS[error.validator].format(error.validator_value)}"
     if error.validator == "anyOf":
+        if (inside := _inside(error)) is not None:
+            return _explain(inside, here)
         return f"{here}: {where} is {told}; it must be {' or '.join(filter(None, map(_kind, error.validator_value)))}"
     return f"{here}: {where}: {error.message}"
+
+
+def _inside(error: Any) -> Any:
+    """What is wrong with a list or mapping by the one of several schemas that asks for such; None of other values."""
+    if not isinstance(error.instance, list | dict):
+        return None
+    kind = "array" if isinstance(error.instance, list) else "object"
+    fitting = [place for place, part in enumerate(error.validator_value) if part.get("type") == kind]
+    return next((one for one in error.context if one.schema_path[0] in fitting), None)
 
 
 def _kind(part: Mapping[str, Any]) -> str:
     """What one of several schemas asks for, in words; nothing of one that says neither a value nor a type."""
     if "const" in part:
         return str(part["const"])
+    if part.get("type") in ("array", "object"):
+        return kind_in_words(part["type"])
     limits = [f" ({words.format(part[name])})" for name, words in LIMITS.items() if name in part]
     return kind_in_words(part["type"]) + "".join(limits) if "type" in part else ""
 
@@ -305,6 +320,21 @@ def _check_workloads(here: str, operator: str, entries: Entries, dtypes: list[st
         if missing := [key for key in needed if key not in entry]:
             raise ConfigError(f"{here}[{index}]: {missing[0]} is missing; allowed: {', '.join(allowed)}")
         try:
-            list(expand(operator, entry, dtypes))
+            found = list(expand(operator, entry, dtypes))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{here}[{index}]: {error}") from error
+        for workload in found:
+            _check_size(f"{here}[{index}]", operator, workload)
+
+
+def _check_size(here: str, operator: str, workload: Workload) -> None:
+    """Planning a workload may take longer the larger it is: one that no card holds is refused beforehand."""
+    try:
+        size = load_operator(operator).cost(workload).bytes
+    except Exception:  # a fault of the operator's, which whatever needs its cost tells of
+        return
+    if size > MOST_BYTES:
+        raise ConfigError(
+            f"{here}: {workload.id} reads and writes {size / 2**40:,.0f} TiB; no card holds that: "
+            f"{MOST_BYTES // 2**40} TiB at most"
+        )
