@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import copy
+import csv
+import io
+import json
 from dataclasses import replace
 
 import pytest
 
 import sample
 from cutesnake import record
-from cutesnake.compare.comparison import METRICS, compare
+from cutesnake.compare.comparison import METRICS, compare, every_row
 from cutesnake.compare.coverage import NONE_TO_SIMULATE
+from cutesnake.compare.csv_table import to_csv
 from cutesnake.evidence.gather import Evidence, load_evidence
+from cutesnake.report.words import where
 
 KEYS = [metric.key for metric in METRICS]
 
@@ -145,10 +150,32 @@ def test_recorded_rows_stand_beside_live_ones_with_date_and_commit():
     kept = row(comparison, "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90", "recorded")
     live = row(comparison, "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90", "live")
     assert kept["device"] == {
-        **{"kind": "recorded", "device": "NVIDIA H200", "date": "2026-11-19", "commit": "abcdef123456"}
+        **{"kind": "recorded", "device": "NVIDIA H200", "dates": ["2026-11-19"] * 2, "commits": ["abcdef123456"]}
     }
     assert kept["cutile"]["cells"]["duration_us"]["kind"] == "recorded"
     assert live["cutile"]["cells"]["duration_us"]["kind"] == "measured"
+
+
+def test_rows_of_several_commits_name_their_own_and_the_table_all(none):
+    """One kernel was timed anew since, and a profile later still: the table of times says nothing of the profile."""
+    kept = json.loads(json.dumps(dict(sample.evidence(recorded=True).recorded)))
+    for entry in kept.values():
+        if entry["stage"] == "timing" and entry["case"]["kernel"] == "cutile":
+            entry["provenance"] |= {"created": "2026-11-21T10:00:00+00:00", "commit": "0000001aaa"}
+        if entry["stage"] == "nsys":
+            entry["provenance"] |= {"created": "2026-11-23T10:00:00+00:00", "commit": "0000002bbb"}
+    found = sample.replace(none, recorded=kept)
+    shown = row(compare(found), "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90", "recorded")
+    assert shown["device"]["commits"] == ["abcdef123456", "0000001aaa"]
+    assert shown["device"]["dates"] == ["2026-11-19", "2026-11-21"]
+    assert [shown[dsl]["commit"] for dsl in ("cutile", "cute")] == ["0000001aaa", "abcdef123456"]
+    assert where(shown["device"]) == ("recorded on NVIDIA H200 (2026-11-19 to 2026-11-21, commits abcdef1 and 0000001)")
+    lines = csv.DictReader(io.StringIO(to_csv("blend", every_row(found), compare(found)["reasons"])))
+    made = {(line["kernel"], line["date"], line["commit"]) for line in lines if line["kind"] == "recorded"}
+    assert ("cutile", "2026-11-21", "0000001aaa") in made and ("cute_sm90", "2026-11-19", "abcdef123456") in made
+    assert not any(commit == "0000002bbb" for _, _, commit in made)
+    many = {**shown["device"], "commits": ["a", "b", "c", "d"]}
+    assert where(many).endswith("4 commits, the newest d)")
 
 
 def test_chosen_pairs_are_the_only_rows(none):

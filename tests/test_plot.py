@@ -45,7 +45,7 @@ def test_everything_is_drawn_where_there_are_measurements(drawn):
 
 def test_measured_pictures_say_where_from(drawn):
     devices = [p["device"] for p in drawn[0]["pictures"] if p["name"].startswith("times-")]
-    assert [(d["kind"], d["date"]) for d in devices] == [("live", "2026-11-19"), ("recorded", "2026-11-19")]
+    assert [(d["kind"], d["dates"]) for d in devices] == [(kind, ["2026-11-19"] * 2) for kind in ("live", "recorded")]
 
 
 def test_pictures_are_svg_with_title_text_and_switchable_colours(drawn):

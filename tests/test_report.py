@@ -325,7 +325,7 @@ def test_cards_tell_checks_recorded_from_those_made_here(gpu, tmp_path):
 def test_recorded_and_live_devices_are_labelled(gpu):
     text = Page(gpu).text
     assert "measured here on NVIDIA H200" in text
-    assert "recorded on NVIDIA H200 (2026-11-19, commit abcdef123456)" in text
+    assert "recorded on NVIDIA H200 (2026-11-19, commit abcdef1)" in text
     assert "PyTorch torch_sdpa" in text
 
 

@@ -130,16 +130,29 @@ def _row(evidence: Evidence, source: Source, target: str, workload: str, left: s
         "workload": workload,
         "parameters": evidence.workloads[workload],
         "target": target,
-        "device": evidence.label(source),
+        "device": evidence.label(source, "timing", "ncu"),
         "floor": None if floor is None else {key: floor[key] for key in ("device", "bound", "floor_us")},
         **{
-            dsl: {"kernel": side.kernel, "variant": side.variant, "reason": side.reason, "cells": side.cells}
+            dsl: {
+                **{"kernel": side.kernel, "variant": side.variant, "reason": side.reason},
+                **_made(evidence, source, target, workload, side.kernel, side.variant),
+                "cells": side.cells,
+            }
             for dsl, side in sides.items()
         },
         "baselines": _baselines(evidence, source, target, workload),
         "delta": {m.key: _delta(sides["cutile"].cells[m.key], sides["cute"].cells[m.key]) for m in METRICS},
         "insights": insights(pair),
     }
+
+
+def _made(
+    evidence: Evidence, source: Source, target: str, workload: str, kernel: str | None, variant: str | None
+) -> Record:
+    """The day and commit of a kernel's time: rows of one set may be of several."""
+    found = kernel and variant and evidence.case(source, "timing", kernel, target, variant, workload)
+    made = found[1]["provenance"] if found else {"created": None, "commit": None}
+    return {"date": made["created"] and made["created"][:10], "commit": made["commit"]}
 
 
 def _side(
@@ -339,5 +352,6 @@ def _baselines(evidence: Evidence, source: Source, target: str, workload: str) -
                 for m in METRICS
                 if m.stage == "timing"
             }
-            found.append({"kernel": kernel, "dsl": decision["dsl"], **cells})
+            made = _made(evidence, source, target, workload, kernel, variant)
+            found.append({"kernel": kernel, "dsl": decision["dsl"], **made, **cells})
     return found

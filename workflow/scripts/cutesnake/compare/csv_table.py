@@ -45,7 +45,8 @@ def _lines(operator: str, rows: Iterable[Record], numbers: dict[str, int]) -> It
             yield {
                 **{"operator": operator, "workload": row["workload"]},
                 **{key: side[key] for key in ("kernel", "dsl", "variant")},
-                **{"target": row["target"], **row["device"]},
+                **{"target": row["target"], "device": row["device"]["device"], "kind": row["device"]["kind"]},
+                **{key: side[key] for key in ("date", "commit")},
                 **row["parameters"],
                 "floor_us": (row["floor"] or {}).get("floor_us"),
                 **_values(side["cells"], numbers),
@@ -59,7 +60,7 @@ def _sides(row: Record) -> Iterator[Record]:
             yield {**row[dsl], "dsl": dsl}
     for other in row["baselines"]:
         cells = {key: cell for key, cell in other.items() if isinstance(cell, dict)}
-        yield {"kernel": other["kernel"], "dsl": other["dsl"], "variant": None, "cells": cells}
+        yield {**{key: other[key] for key in ("kernel", "dsl", "date", "commit")}, "variant": None, "cells": cells}
 
 
 def _values(cells: dict[str, Record], numbers: dict[str, int]) -> Record:

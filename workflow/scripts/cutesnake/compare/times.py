@@ -34,7 +34,7 @@ def _table(evidence: Evidence, source: Source, target: str) -> Record:
     ]
     return {
         "target": target,
-        "device": evidence.label(source),
+        "device": evidence.label(source, "timing"),
         "kernels": {kernel: dsl for kernel, dsl in dsls.items() if any(kernel in row["kernels"] for row in rows)},
         "rows": rows,
         "failed": _failed(evidence, source, target),

@@ -178,20 +178,22 @@ class Evidence:
         return sorted(found, key=lambda s: (s.kind != "live", -found[s], s.device or "")) or [Source("none")]
 
     @cached_property
-    def _newest(self) -> dict[Source, Record]:
-        """Where each source's newest record comes from."""
-        found: dict[Source, Record] = {}
-        for (source, _, _), (_, entry) in self._cases.items():
-            made, newest = entry["provenance"], found.get(source)
-            if newest is None or (made.get("created") or "") > (newest.get("created") or ""):
-                found[source] = made
+    def _made(self) -> dict[tuple[Source, str], dict[str, str | None]]:
+        """(source, stage) -> when its records of kernels asked for were made, and at which commit."""
+        found: dict[tuple[Source, str], dict[str, str | None]] = {}
+        for (source, stage, key), (_, entry) in self._cases.items():
+            if key[:2] in self.decisions:
+                found.setdefault((source, stage), {})[entry["provenance"]["created"]] = entry["provenance"]["commit"]
         return found
 
-    def label(self, source: Source) -> dict[str, str | None]:
-        """A source with the day and commit of its newest record."""
-        newest = self._newest.get(source, {})
-        date = (newest.get("created") or "")[:10] or None
-        return {"kind": source.kind, "device": source.device, "date": date, "commit": newest.get("commit")}
+    def label(self, source: Source, *stages: str) -> Record:
+        """A source with the first and last day, and the commits from the oldest on, of its records of some stages."""
+        made = {when: at for stage in stages for when, at in self._made.get((source, stage), {}).items()}
+        days = sorted({when[:10] for when in made})
+        return {
+            **{"kind": source.kind, "device": source.device, "dates": [days[0], days[-1]] if days else []},
+            "commits": list(dict.fromkeys(commit for _, commit in sorted(made.items()) if commit)),
+        }
 
     @cached_property
     def _floors(self) -> dict[str, list[Record]]:

@@ -125,7 +125,7 @@ def _picture(
     slug = [name]
     device = None
     if place:
-        device = evidence.label(place[0])
+        device = evidence.label(place[0], "nsys" if name == "timeline" else "timing")
         title += f" on {device['device']} ({place[1]})"
         slug += [str(device["kind"]), re.sub(r"\W+", "_", f"{device['device']} {place[1]}".lower())]
     file = "-".join(slug)

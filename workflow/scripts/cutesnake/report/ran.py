@@ -80,7 +80,7 @@ def _timed(comparisons: list[Record], kind: str) -> dict[str, str]:
             mine = [table for table in tables if table["device"]["device"] == name]
             kernels = {kernel for table in mine for kernel in table["kernels"]}
             workloads = {row["workload"] for table in mine for row in table["rows"]}
-            date = mine[0]["device"]["date"]
+            date = next(iter(mine[0]["device"]["dates"][-1:]), None)
             counts = (comparison["operator"], len(kernels), len(workloads))
             found.setdefault(f"{name}, {date}" if date else name, []).append(counts)
     return {device: _counted(counts) for device, counts in found.items()}

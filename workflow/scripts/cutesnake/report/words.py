@@ -12,7 +12,8 @@ Record = dict[str, Any]
 
 DSL_NAMES = {**{name: dsl.label for name, dsl in DSLS.items()}, UNKNOWN: "not known"}
 MOST_NAMED = 3  # of a kind, in one sentence
-DIGITS = 12  # of a commit's name
+DIGITS = 7  # of a commit's name
+MOST_COMMITS = 3  # that a heading names
 STAGE_NAMES = {"build": "built", "correctness": "checked", "timing": "timed", "nsys": "nsys", "ncu": "ncu"}
 
 
@@ -82,9 +83,17 @@ def where(device: Record) -> str:
     if device["kind"] == "live":
         return f"measured here on {device['device']}"
     if device["kind"] == "recorded":
-        made = ", ".join(filter(None, (device["date"], device["commit"] and f"commit {device['commit'][:DIGITS]}")))
+        made = ", ".join(filter(None, (" to ".join(dict.fromkeys(device["dates"])), _commits(device["commits"]))))
         return f"recorded on {device['device']}" + (f" ({made})" if made else "")
     return "not measured: static figures"
+
+
+def _commits(commits: list[str]) -> str:
+    """Commits of a table, the oldest first; of many the newest."""
+    names = [commit[:DIGITS] for commit in commits]
+    if len(names) > MOST_COMMITS:
+        return f"{len(names)} commits, the newest {names[-1]}"
+    return f"commit{'s' * (len(names) > 1)} {listed(names)}" if names else ""
 
 
 class Notes:
