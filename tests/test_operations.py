@@ -71,7 +71,10 @@ def test_rows_say_code_and_count_and_what_nobody_has_is_said_on_the_page(tmp_pat
         "LDGSTS.E.BYPASS.128",
         "kernels/some.py:1",
     )
-    page = render(table, "front.html")
+    where, kernel = rows[0]["operator"], rows[0]["kernel"]
+    assert f'href="{where}.html#kernel-{where}-{kernel}"' in render(table, "front.html", "gemm_of_none")
+    page = render(table, "front.html", where)
+    assert f'href="../front.html#kernel-{where}-{kernel}"' in page
     assert "have 1 of 2 operations" in page and "No kernel of this run has:</b> none" in page
 
 

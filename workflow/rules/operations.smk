@@ -21,6 +21,7 @@ rule operations:
         "../../envs/environment.yaml"
     params:
         front=FRONT_PAGE,
+        first=FRONT,
         code=digest_code("operations.py"),
     script:
         "../scripts/operations.py"

@@ -11,6 +11,7 @@ do(
     checks=snakemake.input.checks,
     operations=snakemake.input.operations,
     front=snakemake.params.front,
+    first=snakemake.params.first,
     output=snakemake.output.record,
     page=snakemake.output.page,
 )

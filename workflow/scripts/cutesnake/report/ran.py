@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cutesnake.report.words import MOST_NAMED, STAGE_NAMES, listed, plural, state
+from cutesnake.report.words import MOST_NAMED, STAGE_NAMES, listed, plural, span, state
 
 Record = dict[str, Any]
 
@@ -72,18 +72,18 @@ def summary(arch: Record, comparisons: list[Record]) -> str:
 
 
 def _timed(comparisons: list[Record], kind: str) -> dict[str, str]:
-    """Device and date -> what was timed on it: each operator by name where they are few."""
+    """Device and days -> what was timed on it: each operator by name where they are few."""
     found: dict[str, list[tuple[str, int, int]]] = {}
+    days: dict[str, set[str]] = {}
     for comparison in comparisons:
         tables = [table for table in comparison["times"] if table["device"]["kind"] == kind]
         for name in dict.fromkeys(table["device"]["device"] for table in tables):
             mine = [table for table in tables if table["device"]["device"] == name]
             kernels = {kernel for table in mine for kernel in table["kernels"]}
             workloads = {row["workload"] for table in mine for row in table["rows"]}
-            date = next(iter(mine[0]["device"]["dates"][-1:]), None)
-            counts = (comparison["operator"], len(kernels), len(workloads))
-            found.setdefault(f"{name}, {date}" if date else name, []).append(counts)
-    return {device: _counted(counts) for device, counts in found.items()}
+            days.setdefault(name, set()).update(day for table in mine for day in table["device"]["dates"])
+            found.setdefault(name, []).append((comparison["operator"], len(kernels), len(workloads)))
+    return {", ".join(filter(None, (name, span(days[name])))): _counted(counts) for name, counts in found.items()}
 
 
 def _counted(counts: list[tuple[str, int, int]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from cutesnake.compare.insight import number
@@ -83,9 +84,15 @@ def where(device: Record) -> str:
     if device["kind"] == "live":
         return f"measured here on {device['device']}"
     if device["kind"] == "recorded":
-        made = ", ".join(filter(None, (" to ".join(dict.fromkeys(device["dates"])), _commits(device["commits"]))))
+        made = ", ".join(filter(None, (span(device["dates"]), _commits(device["commits"]))))
         return f"recorded on {device['device']}" + (f" ({made})" if made else "")
     return "not measured: static figures"
+
+
+def span(days: Iterable[str]) -> str:
+    """The first and the last of some days."""
+    every = sorted(days)
+    return " to ".join(dict.fromkeys((*every[:1], *every[-1:])))
 
 
 def _commits(commits: list[str]) -> str:
