@@ -81,10 +81,10 @@ def unchanged(changes: Iterable[Record], fails: str) -> tuple[bool, str]:
     spilling, code = _spilling(found)
     failed = (fails in ("slower", "worse") and slower) or (fails == "worse" and spilling)
     timed = any(not row["same"] for entry in found for row in entry["cases"])
-    built = fails == "worse" and any(entry["builds"]["compared"] for entry in found)
-    if fails != "none" and not timed and not built:
+    built = fails != "slower" and any(entry["builds"]["compared"] for entry in found)
+    if not timed and not built:
         return (
-            False,
+            fails == "none",
             f"nothing was compared with {found[0]['baseline']['label']}, so that nothing is known; {_why(found)}",
         )
     return not failed, "; ".join(filter(None, (times, code)))
