@@ -172,6 +172,8 @@ def test_less_work_than_the_operator_calls_unavoidable_is_noted() -> None:
     notes = simulation.compare_cost([launch], Cost(flops=100, bytes_read=100, bytes_written=50))
     assert "2.00 times" in notes[0] and "fewer than the operator says" in notes[1] and "1.00 times" in notes[2]
     assert len(simulation.compare_cost([{**launch, "mma_flops": 0}], Cost(1, 1, 1))) == 2
+    only_written = simulation.compare_cost([{**launch, "mma_flops": 0}], Cost(0, 0, 50))
+    assert only_written[0].endswith("0 by cost(): the operator needs none")
 
 
 # Builds: `elementwise_add` takes seconds to compile, NVIDIA's kernels longer.

@@ -6,6 +6,7 @@ import difflib
 import functools
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -15,7 +16,7 @@ import jsonschema
 
 from cutesnake import catalog, strict_yaml
 from cutesnake.catalog import ContractError, load_operator
-from cutesnake.contract import Workload
+from cutesnake.contract import Cost, Workload
 from cutesnake.dsls import DSLS
 from cutesnake.places import SCHEMAS
 from cutesnake.plan.sweep import ALL, EXTENTS, Entries, Sweep, SweepError, expand, is_named, make_sweep, read_sweep
@@ -42,6 +43,7 @@ LIMITS = {
     "minProperties": "a mapping with at least {} key",
     "uniqueItems": "a list that has every entry once",
 }
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # of a workload
 MOST_BYTES = 2**40  # of a workload's tensors: several times what any card holds
 
 
@@ -274,12 +276,13 @@ def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
         if dtype not in module.DTYPES:
             raise ConfigError(f"{here}.dtypes: unknown dtype {dtype!r};{nearest(dtype, module.DTYPES)}")
     _check_distributions(f"{here}.distributions", operator, sweep.distributions)
-    _check_workloads(f"{here}.workloads", operator, sweep.workload_entries, sweep.all_dtypes)
+    named: dict[str, Workload] = {}
+    _check_workloads(f"{here}.workloads", operator, sweep.workload_entries, sweep.all_dtypes, named)
     for extent in EXTENTS:
         part = sweep.simulation.get(extent, {})
         place = f"{here}.simulation.{extent}"
         _check_distributions(f"{place}.distributions", operator, part.get("distributions", []))
-        _check_workloads(f"{place}.workloads", operator, part.get("workloads", []), sweep.all_dtypes)
+        _check_workloads(f"{place}.workloads", operator, part.get("workloads", []), sweep.all_dtypes, named)
     for key, entries in (("profile", sweep.profile), ("predict", sweep.predict)):
         if "workloads" in mine and key not in mine:
             continue  # the list in sweep.yaml is for the workloads there: what of it is not in these falls away
@@ -307,7 +310,7 @@ def _check_distributions(here: str, operator: str, names: list[str]) -> None:
             raise ConfigError(f"{here}: {name!r} is unknown;{nearest(name, known)}")
 
 
-def _check_workloads(here: str, operator: str, entries: Entries, dtypes: list[str]) -> None:
+def _check_workloads(here: str, operator: str, entries: Entries, dtypes: list[str], named: dict[str, Workload]) -> None:
     known = [field for field in fields(load_operator(operator).Workload) if field.name != "dtype"]  # type: ignore[arg-type]
     allowed = [field.name for field in known]
     needed = [field.name for field in known if field.default is MISSING and field.default_factory is MISSING]
@@ -324,17 +327,29 @@ def _check_workloads(here: str, operator: str, entries: Entries, dtypes: list[st
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{here}[{index}]: {error}") from error
         for workload in found:
-            _check_size(f"{here}[{index}]", operator, workload)
+            _check_id(operator, workload, named)
+            _check_cost(f"{here}[{index}]", operator, workload)
 
 
-def _check_size(here: str, operator: str, workload: Workload) -> None:
+def _check_id(operator: str, workload: Workload, named: dict[str, Workload]) -> None:
+    """Ids name files and tell workloads apart: of two with one id, one alone would be run. `named` gathers them."""
+    here = f"kernels/{operator}/operator.py: the id of a Workload"
+    if not isinstance(workload.id, str) or not ID.fullmatch(workload.id):
+        raise ConfigError(f"{here} is {workload.id!r}; it must be letters, digits, _, . and -, as it names files")
+    if (other := named.setdefault(workload.id, workload)) != workload:
+        raise ConfigError(f"{here} must tell workloads apart; {workload.id!r} is that of {other} and of {workload}")
+
+
+def _check_cost(here: str, operator: str, workload: Workload) -> None:
     """Planning a workload may take longer the larger it is: one that no card holds is refused beforehand."""
     try:
-        size = load_operator(operator).cost(workload).bytes
-    except Exception:  # a fault of the operator's, which whatever needs its cost tells of
-        return
-    if size > MOST_BYTES:
+        cost = load_operator(operator).cost(workload)
+    except Exception as error:
+        raise ConfigError(catalog.blame(operator, "operator", error)) from error
+    if not isinstance(cost, Cost) or cost.flops < 0 or cost.bytes < 0:
+        raise ConfigError(f"kernels/{operator}/operator.py: cost of {workload.id} is {cost!r}; it must be a Cost")
+    if cost.bytes > MOST_BYTES:
         raise ConfigError(
-            f"{here}: {workload.id} reads and writes {size / 2**40:,.0f} TiB; no card holds that: "
+            f"{here}: {workload.id} reads and writes {cost.bytes / 2**40:,.0f} TiB; no card holds that: "
             f"{MOST_BYTES // 2**40} TiB at most"
         )

@@ -200,10 +200,14 @@ def compare_cost(launches: list[dict[str, Any]], cost: Cost) -> list[str]:
     if done["mma_flops"]:
         pairs.insert(0, ("FLOPs of matrix products", done["mma_flops"], cost.flops))
     return [
-        f"{what}: {found:,} counted, {needed:,} by cost(): "
-        + (f"{found / needed:.2f} times" if found >= needed else "fewer than the operator says are unavoidable")
-        for what, found, needed in pairs
+        f"{what}: {found:,} counted, {needed:,} by cost(): {_times(found, needed)}" for what, found, needed in pairs
     ]
+
+
+def _times(found: int, needed: int) -> str:
+    if found < needed:
+        return "fewer than the operator says are unavoidable"
+    return f"{found / needed:.2f} times" if needed else "the operator needs none"  # one that only writes, say
 
 
 def _plain(text: str) -> str:
