@@ -271,6 +271,11 @@ def test_related_distributions_that_an_operator_does_not_have_are_named(own, mon
         ("return Cost(workload.size", "return Costs(workload.size", ": NameError: name 'Costs' is not defined"),
         ("return Cost(workload.size", "return (workload.size", "is (1000, 4000, 4000); it must be a Cost"),
         ("4 * workload.size, 4 * workload.size", "0, -1", "bytes_written=-1); it must be a Cost"),
+        (
+            "4 * workload.size, 4 * workload.size",
+            "0, 0",
+            "double/sweep.yaml.workloads[0]: n1000_fp32 reads and writes no",
+        ),
     ],
 )
 def test_what_is_wrong_with_workloads_of_an_operator_is_one_line(fresh, own, old, new, words) -> None:
@@ -279,7 +284,7 @@ def test_what_is_wrong_with_workloads_of_an_operator_is_one_line(fresh, own, old
     path.write_text(path.read_text().replace(old, new))
     done = snakemake(fresh, "-n", *arguments(own))
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("kernels/double/operator.py") and words in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("kernels/double/") and words in done.stderr
 
 
 def test_a_broken_kernel_is_a_row_of_the_plan_and_the_others_are_built(fresh, own) -> None:

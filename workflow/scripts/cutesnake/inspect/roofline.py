@@ -81,7 +81,7 @@ def _row(workload: Workload, cost: Cost, device: DeviceModel) -> dict[str, Any]:
         "target": _target(device.compute_capability),
         "flops": cost.flops,
         "bytes": cost.bytes,
-        "intensity": cost.flops / cost.bytes if cost.bytes else 0.0,
+        "intensity": cost.flops / cost.bytes,
         "peak_tflops": device.peak_tflops.get(workload.dtype),
         "memory_gb_per_s": device.memory_gb_per_s,
     }

@@ -328,7 +328,7 @@ def _check_workloads(here: str, operator: str, entries: Entries, dtypes: list[st
             raise ConfigError(f"{here}[{index}]: {error}") from error
         for workload in found:
             _check_id(operator, workload, named)
-            _check_cost(f"{here}[{index}]", operator, workload)
+            _check_cost(f"{here}[{index}]", operator, workload, "simulation" in here)
 
 
 def _check_id(operator: str, workload: Workload, named: dict[str, Workload]) -> None:
@@ -340,7 +340,7 @@ def _check_id(operator: str, workload: Workload, named: dict[str, Workload]) -> 
         raise ConfigError(f"{here} must tell workloads apart; {workload.id!r} is that of {other} and of {workload}")
 
 
-def _check_cost(here: str, operator: str, workload: Workload) -> None:
+def _check_cost(here: str, operator: str, workload: Workload, simulated: bool) -> None:
     """Planning a workload may take longer the larger it is: one that no card holds is refused beforehand."""
     try:
         cost = load_operator(operator).cost(workload)
@@ -348,6 +348,8 @@ def _check_cost(here: str, operator: str, workload: Workload) -> None:
         raise ConfigError(catalog.blame(operator, "operator", error)) from error
     if not isinstance(cost, Cost) or cost.flops < 0 or cost.bytes < 0:
         raise ConfigError(f"kernels/{operator}/operator.py: cost of {workload.id} is {cost!r}; it must be a Cost")
+    if cost.bytes == 0 and not simulated:
+        raise ConfigError(f"{here}: {workload.id} reads and writes nothing; only simulated checks may have such")
     if cost.bytes > MOST_BYTES:
         raise ConfigError(
             f"{here}: {workload.id} reads and writes {cost.bytes / 2**40:,.0f} TiB; no card holds that: "
