@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+import sample
 from cutesnake.catalog import kernel_files
 from cutesnake.learn.goals import GoalError, chosen_build, kernels_of, pages, read_goals
 from cutesnake.learn.page import Asked, render
 from cutesnake.learn.questions import QUESTIONS, answers
 from cutesnake.places import ROOT
+from cutesnake.record import write
 from project import jobs
 from test_own_operator import arguments, own  # noqa: F401  # a fixture
 
@@ -47,6 +49,23 @@ def record(**main):
         **main,
     }
     return {"functions": [function], "not_watched": "its DSL is not simulated", "reason": None, "grids": []}
+
+
+def test_checks_that_failed_are_a_list_of_their_own_and_name_their_workload_once(tmp_path) -> None:
+    right = next(iter(sample.simulated(sample.workloads()).values()))
+    workload = right["case"]["workload"]
+    reasons = (f"{workload}, randn, seed 0: a race", "ended by its time limit")
+    checks = [tmp_path / f"{number}.json" for number in range(3)]
+    write("correctness", checks[0], right)
+    for path, reason in zip(checks[1:], reasons, strict=True):
+        write("correctness", path, {**right, "status": "failed", "reason": reason})
+    kernel, key = "blend/cutlass_fp16", "blend/cutlass_fp16/sm_100a/fp16"
+    goals = {"goals": [{"name": "One", "kernels": [kernel], "questions": ["shared"]}], "paths": {}}
+    asked = Asked("learn", goals, {kernel: (key, [])}, {key: list(map(str, checks))}, [])
+    page = render(asked, {kernel: record()}, "learn")
+    assert page.count(workload) == 3 and f"✓</span> {workload} right by simulation" in page
+    assert "✕ 2 of 3 checks failed" in page
+    assert f"<li>{reasons[0]}</li><li>{workload}: {reasons[1]}</li>" in page
 
 
 def test_every_goal_of_the_guide_has_its_kernels_in_order_and_three_questions() -> None:

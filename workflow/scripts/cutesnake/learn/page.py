@@ -12,6 +12,7 @@ from cutesnake.anatomy.page import render as render_kernel
 from cutesnake.anatomy.record_of import anatomy_of
 from cutesnake.learn.goals import WHOLE
 from cutesnake.learn.questions import answers
+from cutesnake.report.words import named
 from cutesnake.targets import TARGETS
 
 Record = dict[str, Any]
@@ -94,5 +95,6 @@ def _kernel(
 
 
 def _check(entry: Record) -> Record:
-    reason = None if entry["status"] == "ok" else entry["reason"]
-    return {"workload": entry["case"]["workload"], "backend": entry["backend"], "reason": reason}
+    workload = entry["case"]["workload"]
+    reason = None if entry["status"] == "ok" else named(workload, entry["reason"])
+    return {"workload": workload, "backend": entry["backend"], "reason": reason}

@@ -12,7 +12,7 @@ from cutesnake.compare.insight import number
 from cutesnake.contract import INSTALLED, OURS
 from cutesnake.evidence.gather import Evidence
 from cutesnake.report.choices import WHERE, choices
-from cutesnake.report.words import DSL_NAMES, Notes, big, plural, slug
+from cutesnake.report.words import DSL_NAMES, Notes, big, named, plural, slug
 
 Record = dict[str, Any]
 MIX = ("tensor_core", "tma_load", "tma_multicast", "tma_store", "tma_reduce", "barrier", "special_function")
@@ -179,7 +179,7 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
         how = f"{kind}checked on {device} (seeds {seeds})"
     failed = [
         {
-            "text": _named(entry["case"]["workload"], entry["reason"]),
+            "text": named(entry["case"]["workload"], entry["reason"]),
             "again": f"snakemake --cores 1 --force {path}" if backend == "ptxsim" else None,
         }
         for path, entry in records.items()
@@ -195,11 +195,6 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
         "counted": counted,
         "untested": untested(entries),
     }
-
-
-def _named(workload: str, reason: str) -> str:
-    """A reason with the workload that it is about, which most name themselves."""
-    return reason if reason.startswith(f"{workload}, ") else f"{workload}: {reason}"
 
 
 def untested(entries: list[Record]) -> list[str]:

@@ -89,6 +89,11 @@ def where(device: Record) -> str:
     return "not measured: static figures"
 
 
+def named(workload: str, reason: str) -> str:
+    """The reason of a failed check with the workload that it is about, which most name themselves."""
+    return reason if reason.startswith(f"{workload}, ") else f"{workload}: {reason}"
+
+
 def span(days: Iterable[str]) -> str:
     """The first and the last of some days."""
     every = sorted(days)
