@@ -441,3 +441,15 @@ def test_a_warning_of_one_simulated_case_that_another_makes_up_for_is_not_on_the
         "a, k: mbarrier at 16: the pipeline was never full",
         "b, k: mbarrier at 8: the parity never flipped",
     ]
+
+
+def test_where_no_check_was_made_the_card_says_nothing_of_seeds_and_errors():
+    """The build failed: its simulated case is a failed record without a single check."""
+    found = sample.evidence()
+    undone = copy.deepcopy(dict(found.measured))
+    for entry in undone.values():
+        entry |= {"status": "failed", "reason": "not run: it did not compile", "metrics": None}
+    views = cards.cards(sample.replace(found, measured=undone), {}, "results", Notes())
+    (check,) = [check for view in views for check in view["checks"]]
+    assert check["text"] == "no check was made" and check["mark"] == ("✕", "bad")
+    assert check["failed"][0]["text"].endswith(": not run: it did not compile")

@@ -185,11 +185,12 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
         for path, entry in records.items()
         if entry["status"] != "ok"
     ]
+    none = f"{kind}no check was made" + (f" on {device}" if device else "")
     counted = [_counted(e) for e in entries if ((e["metrics"] or {}).get("simulated") or {}).get("launches")]
     mark = ("✕", "bad") if failed else mark
     return {
         "target": target,
-        "text": " ".join([f"{how}: {done}. Inputs: {kinds}.", *_outputs(checks), *_beyond(made)]),
+        "text": " ".join([f"{how}: {done}. Inputs: {kinds}.", *_outputs(checks), *_beyond(made)]) if made else none,
         "failed": failed,
         "mark": mark,
         "counted": counted,
