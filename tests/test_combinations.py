@@ -61,8 +61,9 @@ def test_several_processes_run_what_is_left_and_stop_in_time(tmp_path, monkeypat
     assert len(out.read_text().splitlines()) > 3, "no line but those that were there"
 
 
-def test_the_recorded_run_of_v13_is_whole_and_found_nothing_wrong() -> None:
-    told = json.loads((FOLDER / "combinations_v13.json").read_text())
+@pytest.mark.parametrize("name", ["combinations_v13.json", "combinations.json"])
+def test_a_recorded_run_is_whole_and_found_nothing_wrong(name) -> None:
+    told = json.loads((FOLDER / name).read_text())
     every = list(range(len(listed.SCHEDULES)))
     assert len(told["combinations"]) == 405 and all(row["schedules"] == every for row in told["combinations"])
     assert not any(row["faults"] for row in told["combinations"])
