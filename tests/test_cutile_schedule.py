@@ -338,23 +338,34 @@ def test_what_is_launched_computes_attention_whatever_the_plan(tokens, plan, bui
 
 
 @pytest.mark.parametrize(
-    ("batch", "plan", "stem", "beside"),
+    ("lengths", "plan", "stem", "beside"),
     [
-        (1, Plan(UNDIVIDED, 2, direct=False), "combine_many_scaled", False),  # 64 pieces, 128 blocks on 132 processors
-        (1, Plan(UNDIVIDED, 4, direct=False), "combine_many_scaled", True),  # 64 blocks leave room for those of combine
-        (4, Plan(UNDIVIDED, 8, direct=False), "combine_many_scaled", True),  # 16 pieces are read soon enough
-        (7, Plan(UNDIVIDED, 2, direct=False), "combine_scaled", False),  # and 896 rows are many
-        (1, Plan(NARROW, 8, direct=False), "combine_many", True),  # lets combine start when its blocks have ended
-        (4, Plan(NARROW, 8, direct=False), "combine", True),
+        (
+            (8192,),
+            Plan(UNDIVIDED, 2, direct=False),
+            "combine_many_scaled",
+            False,
+        ),  # 64 pieces, 128 blocks on 132 processors
+        (
+            (8192,),
+            Plan(UNDIVIDED, 4, direct=False),
+            "combine_many_scaled",
+            True,
+        ),  # 64 blocks leave room for those of combine
+        ((8192,) * 4, Plan(UNDIVIDED, 8, direct=False), "combine_many_scaled", True),  # 16 pieces are read soon enough
+        ((8192,) * 7, Plan(UNDIVIDED, 2, direct=False), "combine_scaled", False),  # and 896 rows are many
+        ((8192, 64), Plan(UNDIVIDED, 2), "combine_many_scaled", True),  # a whole request's blocks are in between
+        ((8192,), Plan(NARROW, 8, direct=False), "combine_many", True),  # lets combine start when its blocks have ended
+        ((8192,) * 4, Plan(NARROW, 8, direct=False), "combine", True),
     ],
 )
 def test_a_combine_that_would_crowd_few_multiprocessors_comes_after_the_blocks(
-    batch, plan, stem, beside, build
+    lengths, plan, stem, beside, build
 ) -> None:
+    batch = len(lengths)
     workload = mla.Workload(batch, 8192)
-    q, cache = torch.zeros(batch, 1, 128, 576), torch.zeros(1, mla.PAGE, 576)
-    lengths = torch.full((batch,), 8192, dtype=torch.int32)
-    inputs = mla.Inputs(q, cache, torch.zeros(batch, 128, dtype=torch.int32), lengths, workload.softmax_scale)
+    q, cache, table = torch.zeros(batch, 1, 128, 576), torch.zeros(1, mla.PAGE, 576), torch.zeros(batch, 128)
+    inputs = mla.Inputs(q, cache, table.int(), torch.tensor(lengths, dtype=torch.int32), workload.softmax_scale)
     outputs = mla.make_outputs(workload)
     *_, merged = run.bind(build, workload, inputs, outputs, plan).launches
     assert merged == (cutile.SYMBOLS[stem], beside)
