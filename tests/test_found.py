@@ -132,6 +132,14 @@ def test_several_operators_are_counted_by_who_leads() -> None:
     assert "for 1 neither leads both cold and warm (third)" in text
 
 
+def test_the_main_operator_is_named_before_those_with_a_clearer_lead() -> None:
+    one = compare(sample.evidence(recorded=True))
+    several = [one, *(scaled(one, name, 0.5) for name in ("second", "third", "fourth"))]
+    for ordered in (several, several[1:] + several[:1]):
+        main = ordered[0]["operator"]
+        assert f" is the faster for 4 ({main} " in said(ordered)["Faster"]
+
+
 def test_a_mean_that_a_few_workloads_make_is_said_to_be_one() -> None:
     one = compare(sample.evidence(recorded=True))
     several = [one, scaled(one, "second", 1.0)]

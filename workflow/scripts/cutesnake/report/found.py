@@ -47,13 +47,14 @@ def _faster(comparisons: list[Record]) -> str:
         places.setdefault((entry["device"]["device"], entry["target"]), []).append((operator, entry))
     said: list[str] = []
     first: list[tuple[str, Record]] = []
+    main = comparisons[0]["operator"]
     for (card, _), entries in places.items():
         if len(entries) == 1:
             said.append(_one_operator(short(card), *entries[0]))
         elif first and _sides(entries) == _sides(first):
-            said.append(f"On an {short(card)} each of them goes the same way ({_figures(entries)}).")
+            said.append(f"On an {short(card)} each of them goes the same way ({_figures(entries, main)}).")
         else:
-            said.append(_several(short(card), entries, len(comparisons)))
+            said.append(_several(short(card), entries, len(comparisons), main))
             first = first or entries
     return " ".join(said)
 
@@ -103,8 +104,8 @@ def _sides(entries: list[tuple[str, Record]]) -> dict[str, str | None]:
     return {operator: _leader(entry) for operator, entry in entries}
 
 
-def _figures(entries: list[tuple[str, Record]]) -> str:
-    """How many times as fast the leader of each operator is, warm and cold, the clearest first.
+def _figures(entries: list[tuple[str, Record]], main: str) -> str:
+    """How many times as fast the leader of each operator is, warm and cold: the main operator's, then the clearest.
 
     A mean that a few workloads make, while the leader is behind on as many, is said to be one.
     """
@@ -114,7 +115,7 @@ def _figures(entries: list[tuple[str, Record]]) -> str:
         lead = _leader(entry)
         told = (1 / warm, 1 / cold) if lead == "cutile" else (warm, cold)
         ratios.append((operator, *told, _but(entry, lead) if lead else ""))
-    ratios.sort(key=lambda ratio: -abs(1 - ratio[1]))
+    ratios.sort(key=lambda ratio: (ratio[0] != main, -abs(1 - ratio[1])))
     return first_few(
         [f"{operator} {warm:.2f} times warm, {cold:.2f} cold{but}" for operator, warm, cold, but in ratios]
     )
@@ -130,13 +131,13 @@ def _but(entry: Record, lead: str) -> str:
     return ""
 
 
-def _several(card: str, entries: list[tuple[str, Record]], operators: int) -> str:
-    """Who leads on one card, counted by operator, of which the report has so many."""
+def _several(card: str, entries: list[tuple[str, Record]], operators: int, main: str) -> str:
+    """Who leads on one card, counted by operator, of which the report has so many; `main` is named first."""
     sides = _sides(entries)
     said = []
     for lead, name in SIDES.items():
         if mine := [item for item in entries if sides[item[0]] == lead]:
-            said.append(f"{name} is the faster for {len(mine)} ({_figures(mine)})")
+            said.append(f"{name} is the faster for {len(mine)} ({_figures(mine, main)})")
     if neither := [operator for operator, lead in sides.items() if lead is None]:
         said.append(f"for {len(neither)} neither leads both cold and warm ({', '.join(neither)})")
     timed = f"{len(entries)} of {operators}" if len(entries) < operators else f"all {operators}"
