@@ -213,6 +213,33 @@ def test_coverage_counts_and_reasons(none):
     assert found["cutlass_fp16", "sm_100a"]["unsupported"] == [{"reason": sample.ONLY_FP16, "workloads": 4}]
 
 
+def undone(evidence, stages, reason):
+    """The evidence with a failed record in place of each of some stages of `cute_sm90` on this machine."""
+    entries = copy.deepcopy(dict(evidence.measured))
+    for entry in entries.values():
+        if entry["stage"] in stages and entry["case"]["kernel"] == "cute_sm90":
+            entry |= {"status": "failed", "reason": reason, "metrics": None}
+    return sample.replace(evidence, measured=entries)
+
+
+def covered(evidence):
+    return next(e for e in compare(evidence)["coverage"] if (e["kernel"], e["target"]) == ("cute_sm90", "sm_90a"))
+
+
+def test_what_was_not_run_for_a_failed_build_or_check_counts_as_not_done_and_not_as_failed(gpu):
+    wrong = undone(gpu, ["correctness"], "out is wrong")
+    assert covered(wrong)["correctness"]["failed"] == covered(wrong)["cards"]["correctness"][0]["failed"] > 0
+    reason = "not run: it is not correct (out is wrong)"
+    entry = covered(undone(wrong, ["timing", "nsys", "ncu"], reason))
+    assert entry["correctness"]["failed"] > 0
+    for stage in ("timing", "nsys", "ncu"):
+        counts = {key: entry[stage][key] for key in ("ok", "failed", "reason")}
+        assert counts == {"ok": 0, "failed": 0, "reason": reason} and entry["cards"][stage] == []
+    entry = covered(undone(gpu, ["correctness"], "not run: it did not compile (no)"))
+    assert (entry["correctness"]["ok"], entry["correctness"]["failed"]) == (0, 0)
+    assert entry["correctness"]["reason"] == "not run: it did not compile (no)" and entry["timing"]["ok"] > 0
+
+
 def test_evidence_from_files_compares_the_same(tmp_path, monkeypatch, gpu):
     paths = sample.write(tmp_path, gpu)
     monkeypatch.chdir(tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from cutesnake.evidence.gather import Evidence, Record, Source, first_line
-from cutesnake.stages import GPU_STAGES
+from cutesnake.stages import GPU_STAGES, NOT_RUN
 
 NONE_TO_SIMULATE = (
     "no workload of it is in the list of simulated checks that the configuration chooses: such lists of small "
@@ -56,12 +56,16 @@ def _ran(evidence: Evidence, stage: str, kernel: str, target: str) -> Record:
         for v in found
     ]
     found = [entry for _, entry in evidence.cases(stage, kernel, target)]
-    failed = [entry for entry in found if entry["status"] != "ok"]
     fine = [entry for entry in found if entry["status"] == "ok"]
+    skipped = [entry for entry in found if _skipped(entry)]
+    failed = [entry for entry in found if entry["status"] != "ok" and not _skipped(entry)]
     simulated = sum(entry["backend"] == "ptxsim" for entry in fine)
     reason = None
     if failed:
         reason = first_line(failed[0]["reason"])
+    elif skipped:
+        variant = skipped[0]["case"]["variant"]["id"]
+        reason = evidence.why_no_build(kernel, target, variant) or first_line(skipped[0]["reason"])
     elif not wanted:
         reason = evidence.decisions[kernel, target]["build"]["reason"] or "no case was asked for"
     elif len(fine) - simulated < len(wanted):
@@ -71,6 +75,11 @@ def _ran(evidence: Evidence, stage: str, kernel: str, target: str) -> Record:
     return {**counts, "simulated": simulated, "reason": reason}
 
 
+def _skipped(entry: Record) -> bool:
+    """Whether a case was not run for what came before it: a build that failed, or a result that was wrong."""
+    return entry["status"] != "ok" and (entry["reason"] or "").startswith(NOT_RUN)
+
+
 def _cards(evidence: Evidence, stage: str, kernel: str, target: str) -> list[Record]:
     """Per place that ran a stage on workloads of this experiment, this machine first: how many came out well or not."""
     counts: dict[tuple[str, str | None], Counter[str]] = {}
@@ -78,7 +87,7 @@ def _cards(evidence: Evidence, stage: str, kernel: str, target: str) -> list[Rec
         for entry in entries.values():
             case, device = entry["case"], entry["device"]
             mine = (entry["stage"], case["kernel"], case["target"]) == (stage, kernel, target)
-            if mine and entry["backend"] == "cuda" and case["workload"] in evidence.workloads:
+            if mine and entry["backend"] == "cuda" and case["workload"] in evidence.workloads and not _skipped(entry):
                 counts.setdefault((kind, (device or {}).get("name")), Counter())[entry["status"]] += 1
     return [
         {"kind": kind, "device": device, "ok": found["ok"], "failed": found["failed"]}

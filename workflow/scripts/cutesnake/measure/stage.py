@@ -19,7 +19,7 @@ from cutesnake.plan.arch import C_COMPILERS
 from cutesnake.plan.machine import probe
 from cutesnake.plan.staleness import digest_data
 from cutesnake.simulate import simulation
-from cutesnake.stages import GPU_STAGES
+from cutesnake.stages import GPU_STAGES, NOT_RUN
 from cutesnake.turns import COMPUTING, TIMING, turn
 
 PROFILERS = {"nsys": nsys.profile, "ncu": ncu.profile}
@@ -101,11 +101,11 @@ def records_of_case(stage: str, output: str, files: str | Iterable[str]) -> list
 def _not_worth_running(build: Path | str, needs: Iterable[Path | str]) -> str | None:
     built = record.read("compile", build)
     if built["status"] != "ok":
-        return f"not run: it did not compile ({(built['reason'] or 'no reason given').splitlines()[0][:200]})"
+        return f"{NOT_RUN}it did not compile ({(built['reason'] or 'no reason given').splitlines()[0][:200]})"
     for path in needs:
         before = record.read("correctness", path)
         if before["status"] != "ok":
-            return f"not run: it is not correct ({before['reason']})"
+            return f"{NOT_RUN}it is not correct ({before['reason']})"
     return None
 
 
