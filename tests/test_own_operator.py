@@ -9,7 +9,7 @@ import pytest
 
 from cutesnake import catalog
 from cutesnake.places import ROOT
-from project import jobs, snakemake
+from project import jobs, replace, snakemake
 
 OPERATOR = """
 from dataclasses import dataclass
@@ -240,9 +240,7 @@ def test_another_kernel_of_a_known_operator_is_found(own, monkeypatch) -> None:
     ],
 )
 def test_a_broken_contract_is_one_line_with_the_file(own, monkeypatch, old, new, words) -> None:
-    contract = own / "double/mine/__init__.py"
-    assert old in contract.read_text()
-    contract.write_text(contract.read_text().replace(old, new))
+    replace(own / "double/mine/__init__.py", old, new)
     monkeypatch.setenv(catalog.PATHS, str(own))
     with pytest.raises(catalog.ContractError) as caught:
         catalog.load_kernel("double", "mine")
@@ -279,9 +277,7 @@ def test_related_distributions_that_an_operator_does_not_have_are_named(own, mon
     ],
 )
 def test_what_is_wrong_with_workloads_of_an_operator_is_one_line(fresh, own, old, new, words) -> None:
-    path = own / "double/operator.py"
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new))
+    replace(own / "double/operator.py", old, new)
     done = snakemake(fresh, "-n", *arguments(own))
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("kernels/double/") and words in done.stderr

@@ -67,8 +67,12 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
         costs[f"{workload.dtype}_cluster2"] *= AHEAD_SAVES
     found.append(halves)
     costs[halves.id] = few * price(halves, HALVES)
-    if 0 < costs[found[0].id] - costs[halves.id] < WAITING and not merges_aside(lengths, rows, PROCESSORS, 2, True):
-        costs[halves.id] += WAITING * merges_aside(lengths, rows, PROCESSORS, found[0].params["cluster"])
+    if (
+        0 < costs[found[0].id] - costs[halves.id] < WAITING
+        and merges_aside(lengths, rows, PROCESSORS, found[0].params["cluster"])
+        and not merges_aside(lengths, rows, PROCESSORS, 2, True)
+    ):
+        costs[halves.id] += WAITING
     meets = splits(lengths, rows, PROCESSORS, 2, halves=True, meets=True)
     if meets and price(met, schedule.HALVES) <= price(halves, schedule.HALVES):
         found.append(met)

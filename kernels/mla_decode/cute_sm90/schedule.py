@@ -90,25 +90,29 @@ def make_schedule(
     items, offsets = _tables(lane, lengths, -(-rows // ROWS), blocks, 2 if halves else 1)
     merges = merges_of(lane) + _empty(lengths)
     schedule = Schedule(lane, items, offsets, merges, sum(merge[2] for merge in merges))
-    idle = processors - cluster * (len(offsets) - 1)
-    return replace(schedule, most_row_warps=_most_row_warps(schedule, rows, idle))
+    return replace(schedule, most_row_warps=_most_row_warps(schedule, rows, processors, cluster))
 
 
 def merges_aside(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False) -> bool:
     """Whether the combine kernel's CTAs, if there are any, find room where the attention kernel leaves idle."""
     schedule = make_schedule(lengths, rows, processors, cluster, halves)
+    return _fit_aside(schedule, rows, processors, cluster, min(ROW_WARPS))
+
+
+def _fit_aside(schedule: Schedule, rows: int, processors: int, cluster: int, warps: int) -> bool:
+    """Whether the combine kernel's CTAs, of so many warps a row, are no more than the idle multiprocessors."""
     idle = processors - cluster * (len(schedule.offsets) - 1)
-    return combine_blocks(rows, min(ROW_WARPS)) * len(schedule.merges) <= idle
+    return combine_blocks(rows, warps) * len(schedule.merges) <= idle
 
 
-def _most_row_warps(schedule: Schedule, rows: int, idle: int) -> int:
+def _most_row_warps(schedule: Schedule, rows: int, processors: int, cluster: int) -> int:
     """As many warps a row as leave the combine kernel's CTAs to multiprocessors that the attention kernel leaves idle;
     where no number does, as many as the pieces ask for.
 
     They come there early, and wait. On one that the next call's attention kernel could begin on, they keep it waiting:
     at batch 1 or 2 that cost up to 10 % of a call in a row of them. A lone call gains up to 3 % by more warps.
     """
-    fitting = (warps for warps in ROW_WARPS if combine_blocks(rows, warps) * len(schedule.merges) <= idle)
+    fitting = (warps for warps in ROW_WARPS if _fit_aside(schedule, rows, processors, cluster, warps))
     return next(fitting, COMBINE_WARPS)
 
 

@@ -173,23 +173,25 @@ class Estimate:
         """None if no request is split."""
         if not self._merges:
             return None
-        most = piece_count(max(self._merges), self.plan.chunk)
-        counts = (self._pieces.total(), self._merges.total(), self._whole.total())
-        return Merging.of(self.plan.tiling, self.problem.rows, most, *counts, self.multiprocessors)
+        counts = (self._most_pieces, self._pieces.total(), self._merges.total(), self._whole.total())
+        return Merging.of(self.plan.tiling, self.problem.rows, *counts, self.multiprocessors)
+
+    @cached_property
+    def _most_pieces(self) -> int:
+        """Of one request that is split."""
+        return piece_count(max(self._merges), self.plan.chunk)
 
     @cached_property
     def _further_us(self) -> float:
-        if not self._merges:
+        if self.merging is None:
             return 0.0
-        assert self.merging is not None
-        most, pieces = piece_count(max(self._merges), self.plan.chunk), self._pieces.total()
         at_a_time, step_us = COMBINE_STEPS[self.merging.many]
         more = 0.0 if self.plan.even else REMAINDER_US
         more += 0.0 if self.merging.beside else COMBINE_AFTER_US
         more += REST_US if self._whole else 0.0
         rows, row_bytes = self._merges.total() * self.problem.rows, self._partial_bytes * self.problem.latent
-        more += COMBINE_ROW_US * rows + COMBINE_BYTE_US * row_bytes * pieces * self.problem.rows
-        return COMBINE_US + math.ceil(most / at_a_time) * step_us + more
+        more += COMBINE_ROW_US * rows + COMBINE_BYTE_US * row_bytes * self._pieces.total() * self.problem.rows
+        return COMBINE_US + math.ceil(self._most_pieces / at_a_time) * step_us + more
 
 
 def choose_plan(

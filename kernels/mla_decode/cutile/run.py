@@ -42,8 +42,8 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs, pla
     rows, latent, rope = tokens * heads, build.params["latent"], build.params["rope"]
     lengths = checked_lengths(inputs)
     if plan is None:
-        problem = Problem(lengths, rows, latent, rope)
         tilings = Tiling.of(build.params, "wide"), Tiling.of(build.params, "narrow")
+        problem = Problem(lengths, rows, latent, rope)
         plan = choose_plan(problem, *tilings, multiprocessors(), Tiling.undivided(build.params))
     schedule = make_schedule(lengths, plan.tiling.keys, plan.chunk, plan.direct, plan.even)
     undivided = plan.tiling == Tiling.undivided(build.params)

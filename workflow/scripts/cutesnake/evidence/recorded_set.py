@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -136,21 +136,24 @@ def _rounded(value: Any) -> Any:
 
 
 def _write_set(folder: Path, entries: list[Record]) -> Written:
-    rows: dict[Case, Record] = {}
-    for entry in read_set(folder):
-        if _replaces(entry, rows.get(_case(entry))):
-            rows[_case(entry)] = entry
-    earlier, told = dict(rows), Written()
-    for entry in entries:
-        if _replaces(entry, rows.get(_case(entry))):
-            rows[_case(entry)] = entry
-    told.new = sum(rows[case] is not earlier.get(case) for case in rows)
+    earlier = _newest({}, read_set(folder))
+    rows = _newest(earlier, entries)
+    told = Written(sum(rows[case] is not earlier.get(case) for case in rows))
     told.kept.update(_commit(entry) for case, entry in rows.items() if entry is earlier.get(case))
     refused = [entry for entry in entries if rows[_case(entry)] is earlier.get(_case(entry))]
     told.failed = sum(entry["status"] != "ok" for entry in refused)
     told.older = len(refused) - told.failed
     _write_rows(folder, [rows[case] for case in sorted(rows)])
     return told
+
+
+def _newest(rows: Mapping[Case, Record], entries: Iterable[Record]) -> dict[Case, Record]:
+    """One row a case: those of `rows`, and of `entries` what takes their place or is of another case."""
+    found = dict(rows)
+    for entry in entries:
+        if _replaces(entry, found.get(_case(entry))):
+            found[_case(entry)] = entry
+    return found
 
 
 def _replaces(entry: Record, there: Record | None) -> bool:

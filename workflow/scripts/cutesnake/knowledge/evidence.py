@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,14 +95,20 @@ def at_path(data: Any, path: str) -> Any:
     return data
 
 
-def _records(claim: Claim, root: Path, who: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
+def _records(claim: Claim, root: Path) -> list[dict[str, Any]]:
+    """All of the claim's stage and operator that its set has."""
     folder, stage, operator = root / "recorded" / claim["set"], claim["stage"], claim["operator"]
     names = files_of((path.name for path in folder.glob("*")), operator, stage)
     if not names:
         raise NoEvidenceError(f"{folder.relative_to(root)} has nothing of {stage} of {operator}")
-    lines = (line for name in names for line in (folder / name).read_text().splitlines())
-    entries = (entry for entry in map(json.loads, lines) if who is None or _is(entry, who))
-    for entry in standing(entries):
+    return [json.loads(line) for name in names for line in (folder / name).read_text().splitlines()]
+
+
+def _of(
+    records: Iterable[dict[str, Any]], claim: Claim, who: Mapping[str, str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Those that the claim is about, of one kernel or of all: each workload's that count."""
+    for entry in standing(entry for entry in records if who is None or _is(entry, who)):
         if entry["status"] == "ok" and _fits(entry["case"]["parameters"], claim.get("where", {})):
             yield entry
 
@@ -120,7 +126,7 @@ def _is(entry: Mapping[str, Any], who: Mapping[str, str]) -> bool:
 
 
 def _values(claim: Claim, root: Path) -> Iterator[float]:
-    for entry in _records(claim, root, claim["of"]):
+    for entry in _of(_records(claim, root), claim, claim["of"]):
         value = at_path(entry, claim["path"])
         below = at_path(entry, claim["per"]) if "per" in claim else 1
         if value is not None and below:
@@ -130,7 +136,7 @@ def _values(claim: Claim, root: Path) -> Iterator[float]:
 def _count(claim: Claim, root: Path) -> int:
     """How many records, or parts of records below `each`, have the values of `has`, by their paths."""
     found: list[Any] = []
-    for entry in _records(claim, root, claim.get("of")):
+    for entry in _of(_records(claim, root), claim, claim.get("of")):
         found += at_path(entry, claim["each"]) or [] if "each" in claim else [entry]
     if not found:
         raise NoEvidenceError(f"recorded/{claim['set']}: nothing of {claim['stage']} of {claim['operator']} fits")
@@ -139,10 +145,11 @@ def _count(claim: Claim, root: Path) -> int:
 
 def _ratios(claim: Claim, root: Path) -> Iterator[float]:
     """Per workload that both have: the slow one's figure over the fast one's."""
+    records = _records(claim, root)
     slow, fast = (
         {
             entry["case"]["workload"]: value
-            for entry in _records(claim, root, claim[side])
+            for entry in _of(records, claim, claim[side])
             if (value := entry["metrics"].get(claim["metric"])) is not None
         }
         for side in ("slow", "fast")
