@@ -1,12 +1,12 @@
-"""What compute-sanitizer's racecheck says of both kernels of `cute_sm90`, in MLA decode.
+"""What compute-sanitizer's racecheck, memcheck and synccheck say of both kernels of `cute_sm90`, in MLA decode.
 
     python benchmarks/racecheck/mla_cute_sm90.py FILE BUILD …        such as bf16_cluster2 fp16_cluster2
 
 One call of each build on one small workload (two requests of 600 tokens, 128 heads, so that clusters of two share the
-loads of a request's row blocks) under the tool, which watches our kernels alone, first both, then the attention kernel
-by itself. The outputs are held against the reference all the same. FILE gets what it found, as JSON. It needs a card of
-sm_90a, the builds in `results/compile` or in the folder that CUTESNAKE_BUILDS names, and compute-sanitizer on the PATH
-or in /usr/local/cuda.
+loads of a request's row blocks) under each tool, which watches our kernels alone; under racecheck first both, then the
+attention kernel by itself. The outputs are held against the reference all the same. FILE gets what was found, as JSON.
+It needs a card of sm_90a, the builds in `results/compile` or in the folder that CUTESNAKE_BUILDS names, and
+compute-sanitizer on the PATH or in /usr/local/cuda.
 """
 
 from __future__ import annotations
@@ -29,6 +29,17 @@ sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts")]
 BUILDS = Path(os.environ.get("CUTESNAKE_BUILDS", ROOT / "results/compile"))
 BATCH, LENGTH, HEADS, LIMIT_SECONDS = 2, 600, 128, 150.0
 WATCHED = {"both kernels": "kernel_cutlass", "the attention kernel": "kernel_cutlass_split"}
+LOOKS = (  # a tool of compute-sanitizer, and what it watches
+    *(("racecheck", what) for what in WATCHED),
+    ("memcheck", "both kernels"),
+    ("synccheck", "both kernels"),
+)
+SUMMARY = {
+    "racecheck": r"RACECHECK SUMMARY: (?P<hazards>\d+) hazards? displayed "
+    r"\((?P<errors>\d+) errors?, (?P<warnings>\d+) warnings?\)",
+    "memcheck": r"ERROR SUMMARY: (?P<errors>\d+) errors?",
+    "synccheck": r"ERROR SUMMARY: (?P<errors>\d+) errors?",
+}
 
 
 def run(name: str) -> None:
@@ -56,37 +67,48 @@ def run(name: str) -> None:
     print("right after", len(runner.launches), "launches", flush=True)
 
 
-def racecheck(tool: str, name: str, what: str) -> dict[str, Any]:
-    command = [tool, "--tool", "racecheck", "--kernel-name", f"kernel_substring={WATCHED[what]}", "--print-limit", "4"]
+def look(sanitizer: str, name: str, tool: str, what: str) -> dict[str, Any]:
+    """What one tool counts in one call; and, if that is not nothing or there is no count, the end of all it said."""
+    command = [sanitizer, "--tool", tool, "--kernel-name", f"kernel_substring={WATCHED[what]}", "--print-limit", "4"]
     began = time.monotonic()
     try:
         done = subprocess.run(
             [*command, sys.executable, __file__, "--one", name],
-            **{"capture_output": True, "text": True, "timeout": LIMIT_SECONDS, "check": False},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
         )
         said = done.stdout + done.stderr
     except subprocess.TimeoutExpired as late:
         parts = [part.decode() if isinstance(part, bytes) else part or "" for part in (late.stdout, late.stderr)]
         said = "".join(parts) + f"\nnot done after {LIMIT_SECONDS:g} s"
-    summary = re.search(r"RACECHECK SUMMARY: (\d+) hazards? displayed \((\d+) errors?, (\d+) warnings?\)", said)
-    numbers = dict(zip(("hazards", "errors", "warnings"), map(int, summary.groups()), strict=True)) if summary else {}
+    summary = re.search(SUMMARY[tool], said)
     launches = re.search(r"right after (\d+) launches", said)
-    found = {"build": name, "watched": what, "right": launches is not None, **numbers}
+    found = {"build": name, "tool": tool, "watched": what, "right": launches is not None}
+    numbers = {key: int(number) for key, number in summary.groupdict().items()} if summary else {}
+    found |= numbers
     found |= {"launches": int(launches[1]) if launches else None, "seconds": round(time.monotonic() - began, 1)}
-    first = [line.strip("= ") for line in said.splitlines() if "hazard" in line][:3]
-    return found | ({"first": first} if numbers else {"end": said[-600:]})
+    clean = launches and numbers and not any(numbers.values())
+    return found if clean else found | {"end": said[-1200:]}
 
 
 def main(file: str, *names: str) -> None:
     import torch
 
-    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    version = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()
-    found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "date": datetime.now(UTC).date().isoformat()}
-    found |= {"tool": version[-1].strip(), "batch": BATCH, "kv_length": LENGTH, "heads": HEADS, "rows": []}
+    from cutesnake.measure.case import commit
+
+    sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    version = subprocess.run([sanitizer, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()
+    found: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(),
+        "created": datetime.now(UTC).isoformat("T", "minutes"),
+    }
+    found |= {"commit": commit(), "compute-sanitizer": version[-1].strip()}
+    found |= {"batch": BATCH, "kv_length": LENGTH, "heads": HEADS, "rows": []}
     for name in names:
-        for what in WATCHED:
-            found["rows"].append(racecheck(tool, name, what))
+        for tool, what in LOOKS:
+            found["rows"].append(look(sanitizer, name, tool, what))
             Path(file).write_text(json.dumps(found, indent=1) + "\n")
             print(json.dumps(found["rows"][-1]), flush=True)
 
