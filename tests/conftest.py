@@ -4,11 +4,13 @@ import fcntl
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cutesnake.measure import held_driver
 from cutesnake.plan.machine import Machine
 from project import copy_project, snakemake
 
@@ -25,6 +27,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def machine() -> Callable[[str], Machine]:
     """`machine("h200")` reads tests/machines/h200.json."""
     return lambda name: Machine.from_dict(json.loads((MACHINES / f"{name}.json").read_text()))
+
+
+@pytest.fixture
+def driver(tmp_path, monkeypatch):
+    """A pretended driver that notes which cards it was initialized for."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    source, notes = tmp_path / "driver.c", tmp_path / "cards"
+    source.write_text(
+        "#include <stdio.h>\n#include <stdlib.h>\n"
+        f'int cuInit(unsigned flags) {{ FILE *f = fopen("{notes}", "a");\n'
+        '  fprintf(f, "%s\\n", getenv("CUDA_VISIBLE_DEVICES")); fclose(f); return 0; }\n'
+    )
+    subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(tmp_path / held_driver.DRIVER)], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    return notes
 
 
 @pytest.fixture

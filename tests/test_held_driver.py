@@ -1,33 +1,13 @@
 """The process that keeps the driver initialized beside a worker's server: what it says, and that it never stays."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 
-import pytest
-
 from cutesnake.measure import held_driver, worker
 from cutesnake.places import SCRIPTS
-
-
-@pytest.fixture
-def driver(tmp_path, monkeypatch):
-    """A pretended driver that notes which cards it was initialized for."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    source, notes = tmp_path / "driver.c", tmp_path / "cards"
-    source.write_text(
-        "#include <stdio.h>\n#include <stdlib.h>\n"
-        f'int cuInit(unsigned flags) {{ FILE *f = fopen("{notes}", "a");\n'
-        '  fprintf(f, "%s\\n", getenv("CUDA_VISIBLE_DEVICES")); fclose(f); return 0; }\n'
-    )
-    subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(tmp_path / held_driver.DRIVER)], check=True)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    return notes
 
 
 def is_there(process: int) -> bool:
