@@ -19,7 +19,7 @@ from cutesnake.plot import plot
 from cutesnake.report import Contents, cards, render
 from cutesnake.report.comparison import tables
 from cutesnake.report.ran import summary, totals
-from cutesnake.report.words import Notes, signed, state, where
+from cutesnake.report.words import Notes, sets, signed, state, where
 
 ROOT = Path(__file__).resolve().parents[1]
 VOID = {"meta", "link", "br", "input", "img", "hr"}
@@ -327,6 +327,23 @@ def test_recorded_and_live_devices_are_labelled(gpu):
     assert "measured here on NVIDIA H200" in text
     assert "recorded on NVIDIA H200 (2026-11-19, commit abcdef1)" in text
     assert "PyTorch torch_sdpa" in text
+
+
+def test_a_recorded_set_stands_once_in_the_provenance_with_the_commits_of_all_its_tables():
+    def of(kind, device, dates, *commits):
+        return {"kind": kind, "device": device, "dates": dates, "commits": [name * 8 for name in commits]}
+
+    devices = [
+        of("live", "NVIDIA B200", ["2026-11-23"], "f"),
+        of("recorded", "NVIDIA H200", ["2026-11-21", "2026-11-23"], "d", "e"),
+        of("recorded", "NVIDIA H100", ["2026-11-23"], "e"),
+        of("recorded", "NVIDIA H200", ["2026-11-20"], "c", "b", "a", "d"),
+        of("static", None, [], ""),
+    ]
+    assert sets(devices) == [
+        "NVIDIA H200 (2026-11-20 to 2026-11-23, commits aaaaaaa, bbbbbbb, ccccccc, ddddddd and eeeeeee)",
+        "NVIDIA H100 (2026-11-23, commit eeeeeee)",
+    ]
 
 
 def test_compilers_words_are_quoted_and_escaped(none):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from cutesnake.evidence.gather import Evidence
 from cutesnake.places import TEMPLATES
 from cutesnake.predict.held import VALIDATION
 from cutesnake.report import cards, changed, comparison, found, matrix, predicted, ran, times
-from cutesnake.report.words import Notes, big, plural, slug, where
+from cutesnake.report.words import Notes, big, plural, sets, slug, where
 
 Record = dict[str, Any]
 
@@ -86,7 +85,7 @@ def render(contents: Contents, base: str = "results") -> str:
         validation=validation,
         undrawn=_undrawn(contents.pictures),
         rules=contents.comparison["rules"],
-        recorded=_recorded(contents.shown),
+        recorded=sets(table["device"] for compared in contents.shown for table in compared["tables"]),
         provenance=_provenance(contents),
         notes=notes.texts,
     )
@@ -140,11 +139,6 @@ def _undrawn(pictures: list[Record]) -> list[tuple[str, list[str]]]:
         if not picture["file"]:
             found.setdefault(picture["reason"], []).append(picture["title"])
     return list(found.items())
-
-
-def _recorded(comparisons: Iterable[Record]) -> list[str]:
-    labels = (where(t["device"]) for c in comparisons for t in c["tables"] if t["device"]["kind"] == "recorded")
-    return list(dict.fromkeys(labels))
 
 
 def _provenance(contents: Contents) -> Record:

@@ -84,9 +84,24 @@ def where(device: Record) -> str:
     if device["kind"] == "live":
         return f"measured here on {device['device']}"
     if device["kind"] == "recorded":
-        made = ", ".join(filter(None, (span(device["dates"]), _commits(device["commits"]))))
-        return f"recorded on {device['device']}" + (f" ({made})" if made else "")
+        return _made(f"recorded on {device['device']}", device["dates"], _commits(device["commits"]))
     return "not measured: static figures"
+
+
+def sets(devices: Iterable[Record]) -> list[str]:
+    """The recorded sets among where tables come from, each once, with the days and commits of all these tables."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for device in devices:
+        if device["kind"] == "recorded":
+            days, commits = found.setdefault(device["device"], (set(), set()))
+            days.update(device["dates"])
+            commits.update(commit[:DIGITS] for commit in device["commits"])
+    return [_made(name, days, _named_commits(sorted(commits))) for name, (days, commits) in found.items()]
+
+
+def _made(place: str, days: Iterable[str], commits: str) -> str:
+    when = ", ".join(filter(None, (span(days), commits)))
+    return f"{place} ({when})" if when else place
 
 
 def named(workload: str, reason: str) -> str:
@@ -105,6 +120,10 @@ def _commits(commits: list[str]) -> str:
     names = [commit[:DIGITS] for commit in commits]
     if len(names) > MOST_COMMITS:
         return f"{len(names)} commits, the newest {names[-1]}"
+    return _named_commits(names)
+
+
+def _named_commits(names: list[str]) -> str:
     return f"commit{'s' * (len(names) > 1)} {listed(names)}" if names else ""
 
 
