@@ -32,16 +32,16 @@ def machine() -> Callable[[str], Machine]:
 @pytest.fixture
 def driver(tmp_path, monkeypatch):
     """A pretended driver that notes which cards it was initialized for."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler")
+    from ptxsim.linking import compiler
+
     source, notes = tmp_path / "driver.c", tmp_path / "cards"
     source.write_text(
         "#include <stdio.h>\n#include <stdlib.h>\n"
         f'int cuInit(unsigned flags) {{ FILE *f = fopen("{notes}", "a");\n'
         '  fprintf(f, "%s\\n", getenv("CUDA_VISIBLE_DEVICES")); fclose(f); return 0; }\n'
     )
-    subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(tmp_path / held_driver.DRIVER)], check=True)
+    library = tmp_path / held_driver.DRIVER
+    subprocess.run([*compiler(), "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     return notes
 

@@ -198,7 +198,7 @@ def test_killed_while_the_worker_measures(copied, machine, driver, how) -> None:
     for stage, metrics in {"correctness": checked, "timing": timed}.items():
         append(scripts / f"{stage}.py", PRETEND.format(seconds=0.5, metrics=metrics))
     name = project / "tests/machines/h200.json"
-    here = Machine.from_dict(json.loads(name.read_text()))
+    here = machine("h200")
 
     def under_way() -> bool:
         return len(records(project)) >= 5 and not is_free(here.device.uuid_hash)

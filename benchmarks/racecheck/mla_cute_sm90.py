@@ -34,11 +34,12 @@ LOOKS = (  # a tool of compute-sanitizer, and what it watches
     ("memcheck", "both kernels"),
     ("synccheck", "both kernels"),
 )
+ERRORS = r"ERROR SUMMARY: (?P<errors>\d+) errors?"
 SUMMARY = {
     "racecheck": r"RACECHECK SUMMARY: (?P<hazards>\d+) hazards? displayed "
     r"\((?P<errors>\d+) errors?, (?P<warnings>\d+) warnings?\)",
-    "memcheck": r"ERROR SUMMARY: (?P<errors>\d+) errors?",
-    "synccheck": r"ERROR SUMMARY: (?P<errors>\d+) errors?",
+    "memcheck": ERRORS,
+    "synccheck": ERRORS,
 }
 
 
@@ -85,9 +86,8 @@ def look(sanitizer: str, name: str, tool: str, what: str) -> dict[str, Any]:
         said = "".join(parts) + f"\nnot done after {LIMIT_SECONDS:g} s"
     summary = re.search(SUMMARY[tool], said)
     launches = re.search(r"right after (\d+) launches", said)
-    found = {"build": name, "tool": tool, "watched": what, "right": launches is not None}
     numbers = {key: int(number) for key, number in summary.groupdict().items()} if summary else {}
-    found |= numbers
+    found = {"build": name, "tool": tool, "watched": what, "right": launches is not None, **numbers}
     found |= {"launches": int(launches[1]) if launches else None, "seconds": round(time.monotonic() - began, 1)}
     clean = launches and numbers and not any(numbers.values())
     return found if clean else found | {"end": said[-1200:]}
