@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from .generator import Generator
-from .parser import Module
-from .program import Block, Program
-from .syntax import Kernel, PtxError
+from .frontend.generator import Generator
+from .frontend.parser import Module
+from .frontend.program import Block, Program
+from .frontend.syntax import Kernel, PtxError
 
 
 class _Probe(Program):

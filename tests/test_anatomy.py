@@ -30,8 +30,8 @@ from cutesnake.plan.matrix import Build, make_plan
 from cutesnake.plan.sweep import make_sweep, read_sweep
 from cutesnake.targets import TARGETS
 from ptxsim import Module
-from ptxsim.memory import Memory
-from ptxsim.tensormap import TensorMap
+from ptxsim.memory.global_memory import Memory
+from ptxsim.memory.tensor_map import TensorMap
 
 LOAD = "tma_load"
 ANSWERS = yaml.safe_load((Path(__file__).parent / "anatomy_answers.yaml").read_text())

@@ -376,7 +376,7 @@ def test_a_search_is_so_many_runs_whose_findings_say_under_which_aim(add, tmp_pa
 
 
 def test_what_a_case_never_put_to_the_test_is_a_warning_in_its_record_and_its_log(add, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("ptxsim.coverage.Coverage.notes", lambda _: ["mbarrier at 8: the parity never flipped"])
+    monkeypatch.setattr("ptxsim.core.coverage.Coverage.notes", lambda _: ["mbarrier at 8: the parity never flipped"])
     found = check(*add, tmp_path)
     (warning,) = found["metrics"]["simulated"]["warnings"]
     assert warning.endswith(": mbarrier at 8: the parity never flipped")

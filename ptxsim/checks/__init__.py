@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..observer import Observer
-from .clocks import Clocks
+from ..core.observer import Observer
 from .global_memory import GlobalClocks
+from .happens_before import Clocks
 from .tensor_fences import FencedClocks, FencedGlobalClocks
 
 if TYPE_CHECKING:
-    from ..cluster import Cluster
+    from ..core.cluster import Cluster
 
 
 def observer_for(cluster: Cluster, checks: frozenset[str]) -> Observer:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..counting import count_nonzero
+from ..core.counting import count_nonzero
 
 if TYPE_CHECKING:
-    from ..machine import Machine
-    from ..memory import Access, Allocation
-    from ..warp import Fragment
+    from ..core.machine import Machine
+    from ..core.warp import Fragment
+    from ..memory.global_memory import Access, Allocation
 
 NUMBERS, SEVERAL = 254, 255
 LONGEST = 8192  # reads of an allocation that are kept as they are before they are put into a map

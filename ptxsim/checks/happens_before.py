@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..counting import flatnonzero
-from ..observer import Observer
-from ..work import Origin, Token
+from ..core.counting import flatnonzero
+from ..core.observer import Observer
+from ..core.work import Origin, Token
 from .lifetime import Lifetimes
-from .meetings import Meetings
+from .named_barriers import Meetings
 from .shadow import Event, Index, SharedWords, words_and_bytes
 from .tensor_words import TensorWords, cells
-from .vector import CAPACITY, Clock, Phases, Warp
+from .vector_clock import CAPACITY, Clock, Phases, Warp
 
 if TYPE_CHECKING:
-    from ..barriers import ClusterBarrier, MBarrier, NamedBarrier
-    from ..cluster import Cluster
-    from ..cta import CTA
-    from ..memory import Access
-    from ..operand import Chunks
-    from ..tmem import TensorMemory
-    from ..warp import Fragment
+    from ..core.barriers import ClusterBarrier, MBarrier, NamedBarrier
+    from ..core.cluster import Cluster
+    from ..core.cta import CTA
+    from ..core.warp import Fragment
+    from ..memory.global_memory import Access
+    from ..memory.matrix_operand import Chunks
+    from ..memory.tensor_memory import TensorMemory
 
 FAR = 200  # instructions before a copy among which its wait for room is looked for
 SIDES = {"cp": "cp.async of", "store": "a bulk store of", "st": "tcgen05.st of", "ld": "tcgen05.ld of"}

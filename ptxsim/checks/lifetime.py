@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from ..barriers import MBarrier
-    from ..cta import CTA
-    from ..warp import Fragment
-    from ..work import Origin
-    from .clocks import Clocks
+    from ..core.barriers import MBarrier
+    from ..core.cta import CTA
+    from ..core.warp import Fragment
+    from ..core.work import Origin
+    from .happens_before import Clocks
 
 
 class Deed(NamedTuple):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .vector import Clock
+from .vector_clock import Clock
 
 if TYPE_CHECKING:
-    from ..barriers import NamedBarrier
-    from ..warp import Fragment
-    from .clocks import Clocks
+    from ..core.barriers import NamedBarrier
+    from ..core.warp import Fragment
+    from .happens_before import Clocks
 
 
 @dataclass(slots=True)

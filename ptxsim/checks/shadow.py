@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..counting import count_nonzero, flatnonzero
-from .vector import CAPACITY
+from ..core.counting import count_nonzero, flatnonzero
+from .vector_clock import CAPACITY
 
 if TYPE_CHECKING:
-    from ..cta import CTA
-    from ..warp import Fragment
-    from .clocks import Clocks
+    from ..core.cta import CTA
+    from ..core.warp import Fragment
+    from .happens_before import Clocks
 
 Index = np.ndarray | slice
 WHOLE, ATOMIC = 15, 16  # the bytes of a word, and the mark of an atomic beside them

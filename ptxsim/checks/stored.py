@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from ..memory import Allocation
+    from ..memory.global_memory import Allocation
 
 LARGEST = 16  # bytes of a unit
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..counting import flatnonzero
+from ..core.counting import flatnonzero
 from .shadow import WHOLE, Event, Index, Words
 
 if TYPE_CHECKING:
-    from ..cta import CTA
-    from .clocks import Clocks
+    from ..core.cta import CTA
+    from .happens_before import Clocks
 
 COLUMNS, CELL_LANES = 512, 16
 CELLS = 128 // CELL_LANES  # of a column

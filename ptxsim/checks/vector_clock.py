@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..work import Token
+from ..core.work import Token
 
 CAPACITY = 1024  # actors
 

@@ -11,11 +11,11 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .syntax import Instruction
+from ..frontend.syntax import Instruction
 
 if TYPE_CHECKING:
+    from ..frontend.program import Program
     from .coverage import Coverage
-    from .program import Program
     from .warp import Fragment
     from .work import Task
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+from ..checks import observer_for
+from ..frontend.program import Block
 from .barriers import ClusterBarrier
-from .checks import observer_for
 from .cta import CTA
 from .deadlock import Deadlock
 from .launch import Dim3
-from .program import Block
+from .livelock import CALM, Rounds
 from .registers import RegisterFile
-from .rounds import CALM, Rounds
 from .schedule import MANY
 from .warp import PARTED, RUNNING, Fragment
 from .work import Heads, Pipe, Pipes, Task
 
 if TYPE_CHECKING:
+    from ..memory.bulk_store import Store
     from .machine import Machine
-    from .store import Store
 
 PATIENCE = 20_000  # turns of plain computation without any change of state before threads count as stuck
 

@@ -10,8 +10,8 @@ import numpy as np
 from .counting import count_nonzero, flatnonzero
 
 if TYPE_CHECKING:
-    from .memory import Allocation, Memory
-    from .program import Block
+    from ..frontend.program import Block
+    from ..memory.global_memory import Allocation, Memory
 
 
 _WIDE = 1 << 16  # words, beyond which those of an access are sorted and not marked

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .syntax import Instruction
+from ..frontend.syntax import Instruction
 
 if TYPE_CHECKING:
+    from ..frontend.program import Program
     from .cluster import Cluster
-    from .program import Program
 
 MISSED = 40  # source lines that a report names
 AHEAD = 120  # instructions behind a wait that are looked through for what it was waited for

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .address import SharedAddress
+from ..memory.address import SharedAddress
+from ..memory.global_memory import word_views
+from ..memory.tensor_memory import TensorMemory
 from .barriers import MBarrier, NamedBarrier
 from .counting import count_nonzero
 from .launch import Dim3, Launch
-from .memory import word_views
 from .registers import RegisterFile
-from .special import CLOCKS, special_register
-from .tmem import TensorMemory
+from .special_registers import CLOCKS, special_register
 from .warp import Fragment
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ class CTA:
         self.mbarriers: dict[int, MBarrier] = {}
         self.barriers: dict[int, NamedBarrier] = {}
         self.wgmma_commits: dict[int, int] = {}  # warp → wgmma groups it has closed
-        self.unfinished: dict[tuple[int, int], int] = {}  # see pending.py: (warp, origin) → how many, or a serial
+        self.unfinished: dict[tuple[int, int], int] = {}  # pending.py: (warp, origin) → how many, or a serial
         self.uncommitted = -1  # the last tcgen05.mma that no commit has followed
         self.fences: dict[int, int] = {}  # warp → how many wgmma.fence it has executed
-        self.writes: dict[tuple[int, int], int] = {}  # see fences.py: (warp, write) → the fences before it
-        self.written: dict[tuple[int, int], np.ndarray] = {}  # see unwritten.py: register → the threads that wrote it
+        self.writes: dict[tuple[int, int], int] = {}  # wgmma_fences.py: (warp, write) → the fences before it
+        self.written: dict[tuple[int, int], np.ndarray] = {}  # register → threads that wrote it (uninitialized.py)
         self._tensor_memory: TensorMemory | None = None
         self.fragments = self._threads(n)
 

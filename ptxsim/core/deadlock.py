@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .barriers import ClusterBarrier, MBarrier, NamedBarrier
 from .coverage import fills
-from .rounds import Read, read_by
+from .livelock import Read, read_by
 from .warp import PARTED, RUNNING, Fragment
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from .address import RANK_SHIFT, SHARED_BASE
-from .memory import Memory, WordViews, word_views
-from .parser import Module
-from .syntax import Kernel, PtxError, Variable
+from ..frontend.parser import Module
+from ..frontend.syntax import Kernel, PtxError, Variable
+from ..memory.address import RANK_SHIFT, SHARED_BASE
+from ..memory.global_memory import Memory, WordViews, word_views
 
 Dim3 = tuple[int, int, int]
 EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .memory import Access, Allocation
+from ..memory.global_memory import Access, Allocation
 from .observer import Observer
 from .warp import RUNNING, Fragment
 

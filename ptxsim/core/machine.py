@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .checks.trail import Part, Trail
+from ..checks.access_history import Part, Trail
+from ..frontend.program import Program, program_of
+from ..memory.tensor_map import ChangedMap
 from .cluster import Cluster, Stuck
 from .counts import Counts
 from .coverage import Coverage
 from .finding import Finding
 from .launch import Launch, Layout
-from .program import Program, program_of
 from .registers import RegisterFile
 from .schedule import Schedule
-from .tensormap import ChangedMap
 
 if TYPE_CHECKING:
     from .warp import Fragment

@@ -1,7 +1,7 @@
 """What can be watched while a cluster runs: the seam for checks, and for a clock.
 
-An Observer does nothing. The race check (checks/clocks.py) overrides what it needs; whoever else wants to know when
-work is issued, when a barrier lets go or who touches which word does the same.
+An Observer does nothing. The race check (checks/happens_before.py) overrides what it needs; whoever else wants to know
+when work is issued, when a barrier lets go or who touches which word does the same.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from .work import NO_TOKEN, Origin, Token
 
 if TYPE_CHECKING:
+    from ..checks.access_history import Part
+    from ..memory.global_memory import Access, Allocation
+    from ..memory.matrix_operand import Chunks
+    from ..memory.tensor_memory import TensorMemory
     from .barriers import ClusterBarrier, MBarrier, NamedBarrier
-    from .checks.trail import Part
     from .cta import CTA
-    from .memory import Access, Allocation
-    from .operand import Chunks
-    from .tmem import TensorMemory
     from .warp import Fragment
 
 

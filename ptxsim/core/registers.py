@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .formats import FORMATS, UNSIGNED, Format
+from ..frontend.formats import FORMATS, UNSIGNED, Format
 
 
 class _Lazy(dict[int, np.ndarray]):

@@ -16,7 +16,7 @@ from .schedule import Schedule
 from .search import search
 
 if TYPE_CHECKING:
-    from .timing.prediction import Prediction
+    from ..timing.prediction import Prediction
 
 _OF_MEMORY = ("uninitialised", "race", "global", "exit")
 _OF_CODE = ("unwaited", "unfenced", "unwritten", "repeated", "inactive")
@@ -64,7 +64,7 @@ def run(
     accesses, barrier misuse and deadlocks are always reported. trace: called with a line per basic block and per
     asynchronous completion.
     track: count the global bytes touched once (slow). progress: called with (launches done, launches).
-    The schedule "search" runs them under one adversarial schedule after another (`hold:…`, see aim.py), on the same
+    The schedule "search" runs them under one adversarial schedule after another (`hold:…`), on the same
     memory each, until something is wrong or the budget of `runs` or `seconds` is spent; `judge` is asked after each and
     says in a sentence what is wrong with the outputs. The result is that of the run that is wrong, or of the first.
     The schedule "timed" goes by a clock: that of `device`, a card in ptxsim/devices, whose prediction is in the result.
@@ -76,7 +76,7 @@ def run(
     if wanted - set(CHECKS):
         raise ValueError(f"unknown check {sorted(wanted - set(CHECKS))[0]!r}: one of {', '.join(CHECKS)}")
     if schedule == "timed":
-        from .timing.run_timed import run_timed  # which needs this module
+        from ..timing.run_timed import run_timed  # which needs this module
 
         return run_timed(launches, device, checks=wanted, trace=trace, track=track, progress=progress)
     if schedule == "search":

@@ -3,7 +3,7 @@
 `eager` completes asynchronous work at once, `late` only when no thread can go on; `tma_late` and `mma_late` mix the
 two; `random` draws, from its seed, a habit per kind of work and every single choice; `warps` is like random, but no
 two warps run in step and some are a thousand times slower than others. Tensor-core work stays in order within its
-pipe; copies do not. `hold:…` names what is held back while all else completes at once (see aim.py).
+pipe; copies do not. `hold:…` names what is held back while all else completes at once (see adversarial.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .aim import PREFIX, Aim
+from .adversarial import PREFIX, Aim
 from .work import Heads, Kind, Task
 
 if TYPE_CHECKING:

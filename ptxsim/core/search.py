@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .aim import RUNS, orders
+from ..memory.global_memory import Allocation
+from .adversarial import RUNS, orders
 from .coverage import Coverage
 from .finding import Finding
 from .launch import Launch
-from .memory import Allocation
 
 if TYPE_CHECKING:
     from .run import Result

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .syntax import PtxError
+from ..frontend.syntax import PtxError
 
 if TYPE_CHECKING:
     from .cta import CTA

@@ -36,7 +36,7 @@ class Pipe(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Token:
-    """The clocks of a warp when it issued asynchronous work (see checks/clocks.py), and the work's serial number.
+    """The clocks of a warp when it issued asynchronous work (happens_before.py), and the work's serial number.
 
     `phases` has, per mbarrier the work signals, the phase that its signal belongs to.
     """

@@ -1,4 +1,4 @@
-"""Reader of PTX text: modules, kernels' headers and directives (PTX ISA, chapters 4 to 7); body.py reads their code."""
+"""Reader of PTX text: modules, kernels' headers and directives (PTX ISA, chapters 4 to 7); body.py reads code."""
 
 from __future__ import annotations
 

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..core.work import Pipe
 from .registry import opcode, runtime
 from .syntax import Instruction, Mem, Operand, Pair, Reg, Vec
-from .work import Pipe
 
 if TYPE_CHECKING:
+    from ..core.warp import Fragment
     from .program import Program
-    from .warp import Fragment
 
 LOAD, PRODUCT = ("tcgen05", "ld"), ("wgmma", "mma_async")
 Origins = frozenset[int]

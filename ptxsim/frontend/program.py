@@ -1,6 +1,6 @@
 """A kernel made ready to run: each basic block becomes one Python function over numpy views of its registers.
 
-A block function takes a fragment (see warp.py) and returns the index of the block to run next, or -1 when its
+A block function takes a fragment (see core/warp.py) and returns the index of the block to run next, or -1 when its
 lanes have exited. Two versions exist, one for all lanes of the fragment's range active and one with a mask;
 each is compiled when first run.
 """
@@ -14,8 +14,7 @@ from functools import cached_property
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from .coverage import outer_loops
-from .fences import unfenced
+from ..core.coverage import outer_loops
 from .garbage import without_collection
 from .generator import Generator
 from .parser import Module
@@ -23,10 +22,11 @@ from .pending import Touch, touches
 from .recent import Recent
 from .registry import RUNTIME, opcode
 from .syntax import Instruction, Kernel, PtxError, Reg
-from .unwritten import unwritten
+from .uninitialized import unwritten
+from .wgmma_fences import unfenced
 
 if TYPE_CHECKING:
-    from .warp import Fragment
+    from ..core.warp import Fragment
 
 BlockFunction = Callable[["Fragment"], int]
 _LEAVES = ("bra", "ret", "exit", "trap")

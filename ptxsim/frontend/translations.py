@@ -94,7 +94,7 @@ def _write(file: Path, module: Module, programs: Sequence[Program]) -> None:
 def translator() -> str:
     """Digest of what reads and translates: this package's sources, Python and numpy."""
     digest = hashlib.sha256(f"{sys.version}\0{np.__version__}".encode())
-    package = Path(__file__).parent
+    package = Path(__file__).parents[1]
     for source in sorted(package.rglob("*.py")):
         digest.update(f"\0{source.relative_to(package)}\0".encode())
         digest.update(hashlib.sha256(source.read_bytes()).digest())

@@ -19,8 +19,8 @@ from .registry import runtime
 from .syntax import Instruction, Reg
 
 if TYPE_CHECKING:
+    from ..core.warp import Fragment
     from .program import Block, Program
-    from .warp import Fragment
 
 Key = tuple[int, int]  # width and slot of a register
 

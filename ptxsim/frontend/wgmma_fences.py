@@ -18,8 +18,8 @@ from .registry import runtime
 from .syntax import Instruction, Reg
 
 if TYPE_CHECKING:
+    from ..core.warp import Fragment
     from .program import Program
-    from .warp import Fragment
 
 FENCE = ("wgmma", "fence")
 Slots = dict[int, frozenset[int]]  # register → the instructions that may have written it since the last fence

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..memory.global_memory import Memory
 from .linking import CaptureError
-from .memory import Memory
 
 CUDA = 2  # DLPack's device type: the object refuses host tensors, so host tensors claim to be device tensors
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..core.launch import Launch
+from ..frontend.parser import Module
+from ..memory.global_memory import Memory
 from .arguments import AnyValue, Arguments, register
-from .launch import Launch
 from .linking import ENTRY, CaptureError, exported, link, nearest
-from .memory import Memory
-from .parser import Module
 
 
 class _Dim3(ctypes.Structure):

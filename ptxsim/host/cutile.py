@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from ..core.launch import EARLY, Dim3, Launch
+from ..frontend.parser import Module
+from ..frontend.syntax import Kernel
+from ..memory.global_memory import Memory
+from ..memory.tensor_map import decode
 from .arguments import Pointer, Tensor, buffer_of, register
-from .launch import EARLY, Dim3, Launch
 from .linking import CaptureError, link_content, nearest
-from .memory import Memory
-from .parser import Module
-from .syntax import Kernel
-from .tensormap import decode
 
 DESCRIPTOR = 128  # bytes
 _HOST, _TABLE = ".nv.host", "__CUDA_TILEIR_CALLBACKS"

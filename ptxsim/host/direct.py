@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.launch import Dim3, Launch
+from ..frontend.parser import Module
+from ..memory.global_memory import Memory
 from .arguments import Pointer, buffer_of, register
-from .launch import Dim3, Launch
 from .linking import nearest
-from .memory import Memory
-from .parser import Module
 
 
 def launch(

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..address import SharedAddress, ranks_of
-from ..barriers import MBarrier
-from ..cta import CTA
-from ..formats import U16, U32
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..store import REDUCTIONS, Store, combine
-from ..syntax import Instruction, Mem, Operand, Vec
-from ..warp import Fragment, Place
-from ..work import Kind, Origin, Task
+from ..core.barriers import MBarrier
+from ..core.cta import CTA
+from ..core.warp import Fragment, Place
+from ..core.work import Kind, Origin, Task
+from ..frontend.formats import U16, U32
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, Mem, Operand, Vec
+from ..memory.address import SharedAddress, ranks_of
+from ..memory.bulk_store import REDUCTIONS, Store, combine
 from .tma import TensorLoad, TensorStore
 
 _SPACES = ("global", "shared::cta", "shared::cluster")

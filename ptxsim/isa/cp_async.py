@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..address import SharedAddress
-from ..barriers import MBarrier
-from ..cta import CTA
-from ..formats import U32, U64
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..syntax import Instruction, items
-from ..warp import Fragment, Place
-from ..work import Kind, Origin, Pipe, Task
+from ..core.barriers import MBarrier
+from ..core.cta import CTA
+from ..core.warp import Fragment, Place
+from ..core.work import Kind, Origin, Pipe, Task
+from ..frontend.formats import U32, U64
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, items
+from ..memory.address import SharedAddress
 from .mbarrier import located
 
 

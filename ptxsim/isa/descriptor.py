@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..memory.matrix_operand import Chunks, gather, matrix
 from .numeric import TABLES, bf16_to_f32
-from .operand import Chunks, gather, matrix
 
 _F8F6F4 = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}
 _ELEMENTS = {

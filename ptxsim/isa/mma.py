@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..accumulator import ELEMENT_BITS, from_registers, integer_product, to_registers
-from ..descriptor import values
-from ..formats import U8, U16, U32
-from ..generator import Generator
-from ..memory import Access
-from ..product import multiply
-from ..registry import emits, runtime
-from ..syntax import Instruction, items
-from ..warp import Fragment
+from ..core.warp import Fragment
+from ..frontend.formats import U8, U16, U32
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, items
+from ..memory.global_memory import Access
+from .accumulator import ELEMENT_BITS, from_registers, integer_product, to_registers
+from .descriptor import values
+from .hopper_product import multiply
 from .memory import load, store
 
 Words = tuple[np.ndarray, ...]  # one array of lanes per register

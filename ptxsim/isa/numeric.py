@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .counting import count_nonzero
+from ..core.counting import count_nonzero
 
 _U4, _U8, _F4, _F8 = np.uint32, np.uint64, np.float32, np.float64
 _HALFWAY, _LOW29 = np.uint64(0x10000000), np.uint64(0x1FFFFFFF)

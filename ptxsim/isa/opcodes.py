@@ -1,4 +1,4 @@
-"""The instructions, a file per family: importing this package fills the table of opcodes in registry.py.
+"""The instructions, a file per family: importing this module fills the table in frontend/registry.py.
 
 An emitter (`emits`) decodes an instruction into a frozen dataclass with named fields and writes a line that calls a
 function with it, the fragment and the operands; such functions (`runtime`) stand beside their emitter.

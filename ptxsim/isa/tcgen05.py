@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..address import SharedAddress, ranks_of
-from ..cta import CTA
-from ..descriptor import Descriptor, instruction
-from ..formats import PRED, U16, U32, U64
-from ..generator import Generator
-from ..operand import gather, matrix
-from ..registry import emits, runtime
-from ..syntax import Instruction, Mem, PtxError, Vec
-from ..tensor_product import Form, TensorProduct, working
-from ..tmem import LANES
-from ..warp import Fragment, Place
-from ..work import Kind, Origin, Pipe, Task
+from ..core.cta import CTA
+from ..core.warp import Fragment, Place
+from ..core.work import Kind, Origin, Pipe, Task
+from ..frontend.formats import PRED, U16, U32, U64
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, Mem, PtxError, Vec
+from ..memory.address import SharedAddress, ranks_of
+from ..memory.matrix_operand import gather, matrix
+from ..memory.tensor_memory import LANES
+from .descriptor import Descriptor, instruction
+from .tensor_product import Form, TensorProduct, working
 
 _KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
 _BLOCKS = {"block32": 32, "block16": 16}  # elements of K that share a scale factor

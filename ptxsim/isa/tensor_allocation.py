@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..formats import U32
-from ..generator import Generator
-from ..memory import Access
-from ..registry import emits, runtime
-from ..syntax import Instruction
-from ..tmem import COLUMNS, TensorMemory
-from ..warp import Fragment, Poll
+from ..core.warp import Fragment, Poll
+from ..frontend.formats import U32
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction
+from ..memory.global_memory import Access
+from ..memory.tensor_memory import COLUMNS, TensorMemory
 from .memory import store
 
 

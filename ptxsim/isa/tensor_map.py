@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..address import SHARED_WINDOW, WINDOW_SHIFT, SharedAddress
-from ..formats import U64
-from ..generator import Generator
-from ..memory import Access
-from ..reach import reach
-from ..registry import emits, runtime
-from ..syntax import Imm, Instruction, Operand
-from ..tensormap import ChangedMap, replace_field
-from ..warp import Fragment, Place
+from ..core.warp import Fragment, Place
+from ..frontend.formats import U64
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Imm, Instruction, Operand
+from ..memory.address import SHARED_WINDOW, WINDOW_SHIFT, SharedAddress
+from ..memory.address_check import reach
+from ..memory.global_memory import Access
+from ..memory.tensor_map import ChangedMap, replace_field
 from .memory import load, state_space
 
 BYTES = 128

@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..cta import CTA
-from ..formats import U32
-from ..generator import Generator
-from ..pending import is_load
-from ..registry import emits, runtime
-from ..syntax import Instruction, Operand, items
-from ..tensor_product import TensorProduct
-from ..tmem import COLUMNS, LANES, shape_index
-from ..warp import Fragment
-from ..work import Pipe
+from ..core.cta import CTA
+from ..core.warp import Fragment
+from ..core.work import Pipe
+from ..frontend.formats import U32
+from ..frontend.generator import Generator
+from ..frontend.pending import is_load
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, Operand, items
+from ..memory.tensor_memory import COLUMNS, LANES, shape_index
+from .tensor_product import TensorProduct
 
 _SPLIT = "16x32bx2"
 _SHAPES = ("32x32b", "16x64b", "16x128b", "16x256b", _SPLIT)

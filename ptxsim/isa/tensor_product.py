@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .cta import CTA
+from ..core.cta import CTA
+from ..core.work import Kind, Origin, Task
+from ..memory.tensor_memory import COLUMNS, LANES, Index
 from .descriptor import Descriptor, operand_values, values
 from .numeric import TABLES
-from .tmem import COLUMNS, LANES, Index
-from .work import Kind, Origin, Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..address import PARAM_WINDOW, WINDOW_SHIFT, WINDOWS, SharedAddress, ranks_of
-from ..barriers import MBarrier
-from ..checks.trail import Part
-from ..cta import CTA
-from ..registry import runtime
-from ..store import Store, combine
-from ..syntax import PtxError
-from ..tensormap import TensorMap, decode, gather_box, last_byte, region, scatter_box, strided, window
-from ..warp import Fragment, Place
-from ..work import Kind, Origin, Task
+from ..checks.access_history import Part
+from ..core.barriers import MBarrier
+from ..core.cta import CTA
+from ..core.warp import Fragment, Place
+from ..core.work import Kind, Origin, Task
+from ..frontend.registry import runtime
+from ..frontend.syntax import PtxError
+from ..memory.address import PARAM_WINDOW, WINDOW_SHIFT, WINDOWS, SharedAddress, ranks_of
+from ..memory.bulk_store import Store, combine
+from ..memory.tensor_map import TensorMap, decode, gather_box, last_byte, region, scatter_box, strided, window
 from .tensor_map import check_map
 
 Coordinates = tuple[int, ...]  # of a box's first element, innermost first

@@ -6,11 +6,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..formats import PRED, TYPES, U32
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..syntax import Imm, Instruction, Reg, pair
-from ..warp import Fragment
+from ..core.warp import Fragment
+from ..frontend.formats import PRED, TYPES, U32
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Imm, Instruction, Reg, pair
 
 Shuffled = tuple[np.ndarray, np.ndarray]  # per lane: the source lane within the range, whether it was in range
 

@@ -7,20 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .address import (
-    LOCAL_WINDOW,
-    OFFSET_MASK,
-    PARAM_WINDOW,
-    RANK_SHIFT,
-    SHARED_BASE,
-    SHARED_WINDOW,
-    WINDOW_SHIFT,
-)
-from .counting import count_nonzero, flatnonzero
-from .memory import Access, Cells
+from ..core.counting import count_nonzero, flatnonzero
+from .address import LOCAL_WINDOW, OFFSET_MASK, PARAM_WINDOW, RANK_SHIFT, SHARED_BASE, SHARED_WINDOW, WINDOW_SHIFT
+from .global_memory import Access, Cells
 
 if TYPE_CHECKING:
-    from .warp import Fragment
+    from ..core.warp import Fragment
 
 _RANK_SHIFT, _OFFSET_MASK, _SHARED_BASE = np.uint64(RANK_SHIFT), np.uint64(OFFSET_MASK), np.uint64(SHARED_BASE)
 Lanes = np.ndarray | None  # places in the fragment's range; None for all of it

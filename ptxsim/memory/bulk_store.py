@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .formats import TYPES
-from .numeric import bf16_to_f32, f32_to_bf16
-from .work import Kind, Origin, Pipe, Task
+from ..core.work import Kind, Origin, Pipe, Task
+from ..frontend.formats import TYPES
+from ..isa.numeric import bf16_to_f32, f32_to_bf16
 
 
 @dataclass(slots=True, eq=False)

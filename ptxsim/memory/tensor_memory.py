@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .counting import count_nonzero
+from ..core.counting import count_nonzero
 
 if TYPE_CHECKING:
-    from .cta import CTA
-    from .warp import Fragment
+    from ..core.cta import CTA
+    from ..core.warp import Fragment
 
 COLUMNS, LANES = 512, 128
 UNWRITTEN = 0xFFFFFFFF  # NaN in every format

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..core.work import Pipe, Task
+from ..frontend.pending import product_origin
 from ..isa import bulk, cp_async, tcgen05, tma, wgmma
-from ..pending import product_origin
-from ..store import ReadHalf, Store, WriteHalf
-from ..tensor_product import TensorProduct
-from ..work import Pipe, Task
+from ..isa.tensor_product import TensorProduct
+from ..memory.bulk_store import ReadHalf, Store, WriteHalf
 from .l1_cache import Lines
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..warp import RUNNING
+from ..core.warp import RUNNING
 from .device import Figures
 from .l1_cache import L1Cache
 from .local_memory import LocalMemory
@@ -17,9 +17,9 @@ from .sass import CODE_LINE, SIZE
 from .slots import Slots
 
 if TYPE_CHECKING:
-    from ..barriers import Wait
-    from ..cta import CTA
-    from ..warp import Fragment
+    from ..core.barriers import Wait
+    from ..core.cta import CTA
+    from ..core.warp import Fragment
 
 _CODE_LINE_INSTRUCTIONS = CODE_LINE // SIZE
 _CODE_WAYS = 4  # of the large cache: straight code of 128 KiB misses in part behind a flush, of 160 wherever it can

@@ -7,15 +7,15 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..cluster import Stuck
-from ..launch import Launch
-from ..syntax import PtxError
+from ..core.cluster import Stuck
+from ..core.launch import Launch
+from ..frontend.syntax import PtxError
 from .device import DeviceModel
 from .divisions import numbers_matter, slow_divisions
 from .grid import Placement, place
 from .machine_code import belongs
 from .memory_system import Cache, MemorySystem
-from .misses import misses
+from .miss_rate import misses
 from .prediction import LaunchTime
 from .recorder import Recorder
 from .sass import CODE_LINE, Code

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..pending import results_and_sources
-from ..program import Block
-from ..syntax import Instruction
+from ..frontend.pending import results_and_sources
+from ..frontend.program import Block
+from ..frontend.syntax import Instruction
 from .device import Figures
 from .sass import Code, SassOp, Slot
 

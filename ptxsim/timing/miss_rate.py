@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..launch import Launch
+from ..core.launch import Launch
 from .device import Figures
 from .grid import Placement
 from .memory_system import Cache, displaced, evicted, missing, replaced, written_back

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..barriers import MBarrier, NamedBarrier
+from ..core.barriers import MBarrier, NamedBarrier
 from .prediction import Span, SpanKind, Timeline, Track
 
 if TYPE_CHECKING:
-    from ..barriers import Wait
-    from ..syntax import Instruction
-    from ..work import Origin
+    from ..core.barriers import Wait
+    from ..core.work import Origin
+    from ..frontend.syntax import Instruction
     from .hardware import WarpClock
     from .timed_cluster import TimedCluster
 

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..cluster import Cluster, Stuck
-from ..launch import Dim3, Launch
-from ..machine import Machine
-from ..memory import Access, Allocation
-from ..observer import Observer
-from ..registers import RegisterFile
-from ..schedule import Schedule
-from ..warp import Fragment
-from ..work import Pipe, Task
+from ..core.cluster import Cluster, Stuck
+from ..core.launch import Dim3, Launch
+from ..core.machine import Machine
+from ..core.observer import Observer
+from ..core.registers import RegisterFile
+from ..core.schedule import Schedule
+from ..core.warp import Fragment
+from ..core.work import Pipe, Task
+from ..memory.global_memory import Access, Allocation
 from .engines import Copied, copied, skip
 
 ALIKE = 0.02  # relative difference of work up to which clusters count as equal

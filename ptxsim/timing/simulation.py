@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..cluster import Stuck
-from ..launch import Dim3
-from ..registers import RegisterFile
-from ..rounds import Rounds
-from ..warp import PARTED, RUNNING, WAITING, Fragment
-from ..work import Pipe, Task
+from ..core.cluster import Stuck
+from ..core.launch import Dim3
+from ..core.livelock import Rounds
+from ..core.registers import RegisterFile
+from ..core.warp import PARTED, RUNNING, WAITING, Fragment
+from ..core.work import Pipe, Task
 from .grid import Placement
 from .hardware import SM, WarpClock
 from .memory_system import MemorySystem

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..barriers import MBarrier
-from ..cluster import Cluster
-from ..launch import Dim3
-from ..program import Block
-from ..warp import PARTED, RUNNING, WAITING, Fragment
-from ..work import Pipe, Task
+from ..core.barriers import MBarrier
+from ..core.cluster import Cluster
+from ..core.launch import Dim3
+from ..core.warp import PARTED, RUNNING, WAITING, Fragment
+from ..core.work import Pipe, Task
+from ..frontend.program import Block
 from .engines import Engines, skip
 from .hardware import SM, Found, WarpClock
 from .l1_cache import Lines
@@ -20,9 +20,9 @@ from .timed_program import ACQUIRE
 from .watcher import Both, Watcher
 
 if TYPE_CHECKING:
-    from ..cta import CTA
-    from ..memory import Access, Allocation
-    from ..syntax import Instruction
+    from ..core.cta import CTA
+    from ..frontend.syntax import Instruction
+    from ..memory.global_memory import Access, Allocation
     from .simulation import Place, Simulation
 
 _POLL = 16.0  # cycles that a warp which polls lets pass besides its instructions

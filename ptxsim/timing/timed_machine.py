@@ -7,12 +7,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..launch import Launch
-from ..machine import Machine
-from ..memory import Allocation
-from ..program import Program
-from ..recent import Recent
-from ..schedule import Schedule
+from ..core.launch import Launch
+from ..core.machine import Machine
+from ..core.schedule import Schedule
+from ..frontend.program import Program
+from ..frontend.recent import Recent
+from ..memory.global_memory import Allocation
 from .device import DeviceModel
 from .sass import Code
 from .timed_program import TimedProgram

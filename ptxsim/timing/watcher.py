@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..observer import Observer
+from ..core.observer import Observer
 
 if TYPE_CHECKING:
-    from ..barriers import ClusterBarrier, MBarrier, NamedBarrier
-    from ..cta import CTA
-    from ..memory import Access, Allocation
-    from ..tmem import TensorMemory
-    from ..warp import Fragment
+    from ..core.barriers import ClusterBarrier, MBarrier, NamedBarrier
+    from ..core.cta import CTA
+    from ..core.warp import Fragment
+    from ..memory.global_memory import Access, Allocation
+    from ..memory.tensor_memory import TensorMemory
     from .timed_cluster import TimedCluster
 
 

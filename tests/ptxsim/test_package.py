@@ -57,7 +57,7 @@ def test_it_installs_alone_with_its_command_and_its_tests_pass_there(tmp_path) -
 
     ran(tools / "pip", "install", "-q", f"{PACKAGE}[test]")
     place = Path(ran(tools / "python", "-c", "import ptxsim; print(ptxsim.__file__)").strip())
-    assert tmp_path in place.parents and (place.parent / "stub.c").exists()
+    assert tmp_path in place.parents and (place.parent / "host/stub.c").exists()
     assert {x.name for x in (PACKAGE / "devices").glob("*.yaml")} == {x.name for x in place.parent.glob("devices/*")}
     assert "exit status" in ran(tools / "ptxsim", "-h")
     shutil.copytree(HERE, tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))

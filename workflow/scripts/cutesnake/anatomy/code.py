@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxsim.program import unguarded
-from ptxsim.syntax import Imm, Instruction, Kernel, Mem, Operand, Pair, Reg, Special, Sym, Vec
+from ptxsim.frontend.program import unguarded
+from ptxsim.frontend.syntax import Imm, Instruction, Kernel, Mem, Operand, Pair, Reg, Special, Sym, Vec
 
 _LEAVES = ("bra", "ret", "exit", "trap")
 _SHARED = ("shared", "shared::cta", "shared::cluster")

@@ -19,7 +19,7 @@ from cutesnake.anatomy.roles import Role
 from cutesnake.anatomy.watch import Seen
 from cutesnake.inspect.cubin import read_cubin
 from cutesnake.inspect.ptx import Entry
-from ptxsim.syntax import Kernel
+from ptxsim.frontend.syntax import Kernel
 
 _SWIZZLE = re.compile(r"smem, align<\d+>, (S<([123]),\d,\d>)")
 

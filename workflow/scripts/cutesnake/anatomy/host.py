@@ -13,8 +13,8 @@ from cutesnake.load import cute as cute_load
 from cutesnake.load.build import LoadedBuild
 from cutesnake.measure import checker
 from ptxsim import Module, Pointer, PtxError, Tensor, capture, tile_launch
-from ptxsim.launch import Launch
-from ptxsim.tensormap import TensorMap, decode
+from ptxsim.core.launch import Launch
+from ptxsim.memory.tensor_map import TensorMap, decode
 
 SWIZZLES = ("none", "32 B", "64 B", "128 B")
 ELEMENTS = {

@@ -20,7 +20,7 @@ from cutesnake.inspect.ptx import read_ptx
 from cutesnake.simulate.simulation import time_limit
 from cutesnake.simulate.translated import shared_translations
 from ptxsim import Module, Translations
-from ptxsim.syntax import Kernel
+from ptxsim.frontend.syntax import Kernel
 
 FEW_PROCESSORS = 4  # so that a small problem gives each CTA several tiles
 LIMIT_SECONDS = 120.0  # of one watched run; those of the catalogue take seconds

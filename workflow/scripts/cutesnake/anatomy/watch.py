@@ -15,28 +15,28 @@ from typing import Any
 
 import numpy as np
 
-from ptxsim.barriers import MBarrier, NamedBarrier
-from ptxsim.cluster import Cluster, Stuck
-from ptxsim.cta import CTA
+from ptxsim.core.barriers import MBarrier, NamedBarrier
+from ptxsim.core.cluster import Cluster, Stuck
+from ptxsim.core.cta import CTA
+from ptxsim.core.launch import Launch
+from ptxsim.core.machine import Machine, one_thread
+from ptxsim.core.observer import Observer
+from ptxsim.core.registers import RegisterFile
+from ptxsim.core.schedule import Schedule
+from ptxsim.core.warp import Fragment
+from ptxsim.core.work import Origin, Pipe, Task, Token
+from ptxsim.frontend.program import Block
+from ptxsim.frontend.syntax import Instruction
 from ptxsim.isa.bulk import BytesLoad, BytesStore
 from ptxsim.isa.cp_async import ThreadCopies
+from ptxsim.isa.hopper_product import roughly
 from ptxsim.isa.tcgen05 import Commit, TensorCopy
+from ptxsim.isa.tensor_product import TensorProduct
 from ptxsim.isa.tma import BoxLoad, BoxStore
 from ptxsim.isa.wgmma import WarpgroupProduct
-from ptxsim.launch import Launch
-from ptxsim.machine import Machine, one_thread
-from ptxsim.memory import Access
-from ptxsim.observer import Observer
-from ptxsim.product import roughly
-from ptxsim.program import Block
-from ptxsim.registers import RegisterFile
-from ptxsim.schedule import Schedule
-from ptxsim.store import ReadHalf
-from ptxsim.syntax import Instruction
-from ptxsim.tensor_product import TensorProduct
-from ptxsim.tensormap import TensorMap
-from ptxsim.warp import Fragment
-from ptxsim.work import Origin, Pipe, Task, Token
+from ptxsim.memory.bulk_store import ReadHalf
+from ptxsim.memory.global_memory import Access
+from ptxsim.memory.tensor_map import TensorMap
 
 WATCHED_CLUSTERS = 6  # the first of a launch; the others would do the same, and are not run
 
