@@ -4,7 +4,8 @@ from .core.adversarial import orders as search_orders
 from .core.counts import Counts
 from .core.finding import Finding
 from .core.launch import Launch
-from .core.run import DEFAULT_CHECKS, Result, run
+from .core.result import Result
+from .core.run import DEFAULT_CHECKS, run
 from .core.schedule import DEFAULT as DEFAULT_SCHEDULES
 from .core.schedule import NAMES as SCHEDULES
 from .frontend.parser import Module

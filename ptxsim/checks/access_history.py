@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..core.counting import count_nonzero
+from ..memory.global_memory import Access, Allocation, Part
 
 if TYPE_CHECKING:
-    from ..core.machine import Machine
+    from ..core.protocols import Machine
     from ..core.warp import Fragment
-    from ..memory.global_memory import Access, Allocation
 
 NUMBERS, SEVERAL = 254, 255
 LONGEST = 8192  # reads of an allocation that are kept as they are before they are put into a map
@@ -48,20 +48,6 @@ class Lanes:
 
     def put(self, bytes_: np.ndarray, value: int | np.ndarray) -> None:
         bytes_.reshape(-1, self.width)[self._rows()] = value
-
-
-class Part(NamedTuple):
-    """A view of the bytes: a slice, or strided as TMA sees them."""
-
-    shape: tuple[int, ...]
-    start: int
-    strides: tuple[int, ...]
-
-    def of(self, bytes_: np.ndarray) -> np.ndarray:
-        return np.ndarray(self.shape, np.uint8, bytes_, self.start, self.strides)
-
-    def put(self, bytes_: np.ndarray, value: int | np.ndarray) -> None:
-        self.of(bytes_)[...] = value
 
 
 Selection = Lanes | Part

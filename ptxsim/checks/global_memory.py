@@ -11,15 +11,15 @@ import numpy as np
 
 from ..core.counting import count_nonzero
 from ..core.work import Origin
-from .access_history import Copy, Lanes, Part, Trail
+from ..memory.global_memory import Access, Allocation, Part
+from .access_history import Copy, Lanes, Trail
 from .happens_before import Clocks
 from .stored import Doubt, Store, Stored
 from .vector_clock import Clock, Warp
 
 if TYPE_CHECKING:
-    from ..core.cluster import Cluster
+    from ..core.protocols import Cluster
     from ..core.warp import Fragment
-    from ..memory.global_memory import Access, Allocation
 
 
 @lru_cache

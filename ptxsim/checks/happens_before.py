@@ -22,31 +22,26 @@ from .lifetime import Lifetimes
 from .named_barriers import Meetings
 from .shadow import Event, Index, SharedWords, words_and_bytes
 from .tensor_words import TensorWords, cells
-from .vector_clock import CAPACITY, Clock, Phases, Warp
+from .vector_clock import Actors, Clock, Phases, Warp
 
 if TYPE_CHECKING:
     from ..core.barriers import ClusterBarrier, MBarrier, NamedBarrier
-    from ..core.cluster import Cluster
     from ..core.cta import CTA
+    from ..core.protocols import Cluster
     from ..core.warp import Fragment
     from ..memory.global_memory import Access
     from ..memory.matrix_operand import Chunks
     from ..memory.tensor_memory import TensorMemory
 
-FAR = 200  # instructions before a copy among which its wait for room is looked for
 SIDES = {"cp": "cp.async of", "store": "a bulk store of", "st": "tcgen05.st of", "ld": "tcgen05.ld of"}
 
 
-class Clocks(Observer):
+class Clocks(Actors, Observer):
     """The clocks of a cluster, and the shadows of its memories."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.machine = cluster.machine
-        self.names: list[str] = ["nobody"]
-        self.ids: dict[tuple[object, ...], int] = {}
-        self.generic = np.zeros(CAPACITY, bool)  # actors that write through the generic proxy
+        Actors.__init__(self, cluster.machine)
         self.serial = 0
-        self.warps: dict[Warp, Clock] = {}
         self.phases: dict[MBarrier, Phases] = {}
         self.cluster_clock = Clock()
         self.made: dict[MBarrier, tuple[int, int, int]] = {}  # by which actor, at which of its epochs and where
@@ -56,6 +51,7 @@ class Clocks(Observer):
         self.meetings = Meetings(self)
         self.freed: dict[TensorMemory, Clock] = {}  # what tcgen05.dealloc hands to the next tcgen05.alloc
         self.lifetimes = Lifetimes(self)
+        self.ctas = cluster.ctas
         self.shared = {cta: SharedWords(self, cta) for cta in cluster.ctas}
         self.tensor: dict[TensorMemory, TensorWords] = {}
         for cta in cluster.ctas:
@@ -66,21 +62,6 @@ class Clocks(Observer):
                 self.warps[warp].known[me] = 1
 
     # actors
-    def actor(self, key: tuple[object, ...], name: str, generic: bool = False) -> int:
-        """The number of an actor, given when it is first met."""
-        n = self.ids.get(key)
-        if n is None:
-            n = self.ids[key] = len(self.names)
-            if n >= CAPACITY:
-                raise RuntimeError("more actors than the race check has room for")
-            self.names.append(name)
-            self.generic[n] = generic
-        return n
-
-    def copies_of(self, bar: MBarrier) -> int:
-        what = f"a copy signalling the mbarrier at shared offset {bar.offset} of CTA {bar.cta.rank}"
-        return self.actor(("bar", bar.cta.rank, bar.offset), what)
-
     def _pipe(self, rank: int) -> int:
         return self.actor(("mma", rank), f"the tensor pipe of CTA {rank}")
 
@@ -228,17 +209,6 @@ class Clocks(Observer):
     def cluster_waited(self, f: Fragment, barrier: ClusterBarrier) -> None:
         self._learn(f, self.cluster_clock)
 
-    def let_in_by(self, cta: CTA, at: int) -> str:
-        """Whose arrivals a copy into a buffer was let in by, as the end of a sentence: those that its wait was for."""
-        code = self.machine.program.instructions
-        waits = (n for n in range(at - 1, max(at - FAR, -1), -1) if code[n].parts[:2] == ("mbarrier", "try_wait"))
-        wait = next(waits, None)
-        bars = [bar for bar in cta.mbarriers.values() if wait in bar.waits]
-        places = sorted({code[signal].place for bar in bars for signal, _, _ in bar.signals})
-        if not places:
-            return ""
-        return f"; the copy waited at {code[wait or 0].place} for the arrivals at {', '.join(places[:3])}"
-
     # memory
     def shared_access(
         self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access
@@ -330,7 +300,7 @@ class Clocks(Observer):
 
     def _tensor_words(self, tm: TensorMemory) -> TensorWords:
         if tm not in self.tensor:
-            self.tensor[tm] = TensorWords(self, tm.cta)
+            self.tensor[tm] = TensorWords(self, self.ctas[tm.rank])
         return self.tensor[tm]
 
 

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .vector_clock import Clock
+from .vector_clock import Actors, Clock
 
 if TYPE_CHECKING:
     from ..core.barriers import NamedBarrier
     from ..core.warp import Fragment
-    from .happens_before import Clocks
 
 
 @dataclass(slots=True)
@@ -33,7 +32,7 @@ class Use:
 class Meetings:
     """The last use of each named barrier of a cluster."""
 
-    def __init__(self, clocks: Clocks) -> None:
+    def __init__(self, clocks: Actors) -> None:
         self.clocks = clocks
         self.last: dict[NamedBarrier, Use] = {}
 

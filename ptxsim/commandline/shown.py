@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.finding import Finding
 from ..core.launch import Dim3, Launch
-from ..core.run import Result
+from ..core.result import Result
 from .compared import Difference
 from .elements import Misuse
 

@@ -10,8 +10,8 @@ import numpy as np
 from .warp import Fragment, join_ranges
 
 if TYPE_CHECKING:
-    from .cluster import Cluster
     from .cta import CTA
+    from .protocols import Cluster
 
 TX_LIMIT = (1 << 20) - 1  # of the transaction count, either way
 
@@ -69,7 +69,7 @@ class MBarrier:
         self.tx += tx
         self.expected_at.add(at)
         if not -TX_LIMIT <= self.tx <= TX_LIMIT:
-            self.cta.cluster.machine.report("barrier", f"transaction count out of range: {self}")
+            self.cta.machine.report("barrier", f"transaction count out of range: {self}")
 
     def complete_tx(self, count: int, at: int = -1) -> None:
         """Bytes have come that an instruction asked for."""
@@ -135,7 +135,7 @@ class NamedBarrier:
             return
         if self.arrived > self.wanted and self.expected is not None:
             message = f"{self}: more threads than the barrier takes"
-            self.cta.cluster.machine.report("barrier", message, at, f)
+            self.cta.machine.report("barrier", message, at, f)
         sleepers, self.sleepers = self.sleepers, []
         self.arrived, self.expected = 0, None
         self.cta.cluster.observer.barrier_released(self, sleepers)
@@ -196,5 +196,5 @@ def _release(cluster: Cluster, sleepers: list[Fragment]) -> None:
     """Wake fragments of one CTA; those that stand side by side go on in step."""
     for f in sleepers:
         f.wake()
-    if len(sleepers) > 1 and not cluster.machine.schedule.apart:
+    if len(sleepers) > 1 and not cluster.machine.apart:
         join_ranges(sleepers)

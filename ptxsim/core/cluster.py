@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from ..checks import observer_for
-from ..frontend.program import Block
+from ..frontend.code import Block
 from .barriers import ClusterBarrier
 from .cta import CTA
 from .deadlock import Deadlock
 from .launch import Dim3
 from .livelock import CALM, Rounds
+from .protocols import Machine
 from .registers import RegisterFile
-from .schedule import MANY
+from .schedule import MANY, Schedule
 from .warp import PARTED, RUNNING, Fragment
 from .work import Heads, Pipe, Pipes, Task
 
 if TYPE_CHECKING:
     from ..memory.bulk_store import Store
-    from .machine import Machine
+    from .observer import Observer
 
 PATIENCE = 20_000  # turns of plain computation without any change of state before threads count as stuck
+
+
+class Launched(Machine, Protocol):
+    """The launch, with what decides who goes next, and who watches."""
+
+    schedule: Schedule
+    trace: Callable[[str], None] | None
+
+    def observe(self, cluster: Cluster) -> Observer:
+        """Who watches a cluster."""
 
 
 class Stuck(Exception):
@@ -30,8 +41,8 @@ class Stuck(Exception):
 class Cluster:
     """CTAs that run together. `progress` counts changes of state; `rest` says that a turn only waited or polled."""
 
-    def __init__(self, machine: Machine, indices: list[Dim3], registers: list[RegisterFile]) -> None:
-        self.machine: Machine = machine
+    def __init__(self, machine: Launched, indices: list[Dim3], registers: list[RegisterFile]) -> None:
+        self.machine: Launched = machine
         self.program = machine.program
         self.pipes = Pipes()
         self.stores: dict[tuple[int, int], list[list[Store]]] = {}  # (rank, thread) → its groups of bulk stores
@@ -41,7 +52,7 @@ class Cluster:
         self.barrier = ClusterBarrier(self)
         for rank, index in enumerate(indices):
             self.ctas.append(CTA(self, index, rank, registers[rank]))
-        self.observer = observer_for(self, machine.checks)
+        self.observer = machine.observe(self)
 
     def run(self) -> None:
         """Run until every thread has exited and all work is done. Raises Stuck after it has reported a deadlock."""

@@ -10,7 +10,7 @@ import numpy as np
 from .counting import count_nonzero, flatnonzero
 
 if TYPE_CHECKING:
-    from ..frontend.program import Block
+    from ..frontend.code import Block
     from ..memory.global_memory import Allocation, Memory
 
 

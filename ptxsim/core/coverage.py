@@ -14,7 +14,7 @@ from ..frontend.syntax import Instruction
 
 if TYPE_CHECKING:
     from ..frontend.program import Program
-    from .cluster import Cluster
+    from .protocols import Cluster
 
 MISSED = 40  # source lines that a report names
 AHEAD = 120  # instructions behind a wait that are looked through for what it was waited for
@@ -178,23 +178,6 @@ def fills(instructions: list[Instruction], at: int) -> bool:
         if "expect_tx" in ins.parts or (ins.parts[:3] == ("cp", "async", "bulk") and ins.parts[3] != "wait_group"):
             return ins.parts[3] != "global"
     return False
-
-
-def outer_loops(program: Program) -> dict[int, tuple[int, list[int]]]:
-    """First blocks of loops that lie in no other and do more than wait → last block, blocks they are entered from."""
-    spans: dict[int, int] = {}
-    for block in program.blocks:
-        for following in program.successors(block):
-            if following <= block.index:
-                spans[following] = max(spans.get(following, 0), block.index)
-    outer = [s for s, e in spans.items() if not any(a < s and e <= b for a, b in spans.items())]
-    chosen = [s for s in outer if program.blocks[spans[s]].last - program.blocks[s].first > 8]
-    return {s: (spans[s], _entries(program, s)) for s in chosen}
-
-
-def _entries(program: Program, first: int) -> list[int]:
-    """The blocks before a loop from which it is entered."""
-    return [b.index for b in program.blocks[:first] if first in program.successors(b)]
 
 
 def _place(source: str) -> tuple[str, int]:

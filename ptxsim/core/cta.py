@@ -17,7 +17,7 @@ from .special_registers import CLOCKS, special_register
 from .warp import Fragment
 
 if TYPE_CHECKING:
-    from .cluster import Cluster
+    from .protocols import Cluster, Machine
 
 
 class CTA:
@@ -26,9 +26,9 @@ class CTA:
     VOLATILE = frozenset(f"%{name}" for name in CLOCKS)
 
     def __init__(self, cluster: Cluster, index: Dim3, rank: int, registers: RegisterFile) -> None:
-        machine = cluster.machine
         self.cluster: Cluster = cluster
-        self.launch: Launch = machine.launch
+        self.machine: Machine = cluster.machine
+        self.launch: Launch = self.machine.launch
         self.index: Dim3 = index
         self.rank: int = rank
         self.registers = registers
@@ -37,8 +37,8 @@ class CTA:
         self.alive = np.arange(n) < self.launch.threads
         self.carry = np.zeros(n, bool)
         self.cluster_phases = np.zeros(n, np.int64)  # per thread the phase of barrier.cluster it has arrived for
-        self.shared_bytes: int = machine.layout.shared_bytes
-        self.local_bytes: int = machine.layout.local_bytes  # per thread
+        self.shared_bytes: int = self.machine.layout.shared_bytes
+        self.local_bytes: int = self.machine.layout.local_bytes  # per thread
         # Filled with NaN in every format: what nobody wrote must not look like a result.
         self.shared = np.full(-(-self.shared_bytes // 16) * 16, 0xFF, np.uint8)
         self.words = word_views(self.shared)
@@ -60,7 +60,7 @@ class CTA:
             first = Fragment(self, 0, n, 0, self.alive.copy())
             first.family = [first]
             return [first]
-        if self.cluster.machine.schedule.apart:
+        if self.machine.apart:
             return [Fragment(self, w, w + 32, 0) for w in range(0, n, 32)]
         return [Fragment(self, 0, n, 0)]
 
@@ -72,13 +72,17 @@ class CTA:
     @property
     def tensor_memory(self) -> TensorMemory:
         if self._tensor_memory is None:
-            self._tensor_memory = TensorMemory(self)
+            self._tensor_memory = TensorMemory(self.rank, "uninitialised" in self.machine.checks)
         return self._tensor_memory
 
     def finish(self) -> None:
         """Report what a CTA should not leave behind."""
-        if self._tensor_memory is not None:
-            self._tensor_memory.finish()
+        held = "" if self._tensor_memory is None else self._tensor_memory.held()
+        if held:
+            program = self.machine.program
+            behind = f"the kernel ends behind {program.instructions[program.end].place}"
+            message = f"CTA {self.index} ends with tensor memory allocated: {held}; {behind}"
+            self.machine.report("leak", message, program.end)
 
     def exited(self, f: Fragment) -> None:
         """A fragment is gone: its warps' other lanes, and barriers, may now go on."""
@@ -112,7 +116,7 @@ class CTA:
 
     def symbol(self, name: str) -> int:
         """Address of a shared, global, local or parameter symbol in its own state space."""
-        return self.cluster.machine.layout.symbol(name).address(self.rank)
+        return self.machine.layout.symbol(name).address(self.rank)
 
     def special(self, name: str, lo: int, hi: int) -> np.ndarray:
         """A special register in threads lo..hi."""

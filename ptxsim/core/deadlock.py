@@ -16,7 +16,7 @@ from .livelock import Read, read_by
 from .warp import PARTED, RUNNING, Fragment
 
 if TYPE_CHECKING:
-    from .cluster import Cluster
+    from .protocols import Cluster
 
 SHOWN = 8  # waiting fragments that a message has room for
 NAMED = 3  # instructions, or warps, that a cause names

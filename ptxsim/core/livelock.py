@@ -19,7 +19,6 @@ from .warp import RUNNING, Fragment
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from .cluster import Cluster
     from .cta import CTA
 
 CALM = 40  # turns without any change of state after which it is looked for rounds
@@ -84,7 +83,7 @@ class Rounds:
 
 def _place(f: Fragment) -> tuple[int, int, int, int]:
     """Block and lanes; and how often a clock was read, because what reads one may end by itself."""
-    return f.pc, f.lo, f.hi, f.cta.cluster.machine.ticks
+    return f.pc, f.lo, f.hi, f.machine.ticks
 
 
 def _state(f: Fragment) -> list[np.ndarray]:
@@ -110,7 +109,7 @@ class Read(Observer):
 
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
         first = int(offsets[0])
-        where = f.cta.cluster.machine.memory.place(allocation.start + first, access.size)
+        where = f.machine.memory.place(allocation.start + first, access.size)
         self._note(access, str(where), allocation.bytes[first : first + access.size])
 
     def shared_access(
@@ -129,7 +128,7 @@ class Read(Observer):
 
 def read_by(f: Fragment) -> Read:
     """What a fragment that goes round reads: it is sent round once more. For the end of a run: checks see nothing."""
-    cluster: Cluster = f.cta.cluster
+    cluster = f.cta.cluster
     read, before, begin = Read(), cluster.observer, f.pc
     cluster.observer = read
     for _ in range(_LONGEST):

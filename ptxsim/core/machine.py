@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..checks.access_history import Part, Trail
+from ..checks import observer_for
+from ..checks.access_history import Trail
 from ..frontend.program import Program, program_of
+from ..memory.global_memory import Part
 from ..memory.tensor_map import ChangedMap
 from .cluster import Cluster, Stuck
 from .counts import Counts
 from .coverage import Coverage
 from .finding import Finding
 from .launch import Launch, Layout
+from .observer import Observer
 from .registers import RegisterFile
 from .schedule import Schedule
 
@@ -44,6 +47,7 @@ class Machine:
         before: Trail | None = None,
     ) -> None:
         self.launch, self.schedule, self.checks, self.trace = launch, schedule, checks, trace
+        self.apart = schedule.apart
         self.sm_count: int = sm_count
         self.ticks = 0  # of %clock, which counts how often it was read
         self.program = self._program()
@@ -65,6 +69,10 @@ class Machine:
     def _program(self) -> Program:
         """The kernel, ready to run."""
         return program_of(self.launch.module, self.launch.kernel)
+
+    def observe(self, cluster: Cluster) -> Observer:
+        """Who watches a cluster: the checks that are asked for."""
+        return observer_for(cluster, self.checks, self.trail)
 
     @property
     def findings(self) -> list[Finding]:

@@ -14,8 +14,7 @@ import numpy as np
 from .work import NO_TOKEN, Origin, Token
 
 if TYPE_CHECKING:
-    from ..checks.access_history import Part
-    from ..memory.global_memory import Access, Allocation
+    from ..memory.global_memory import Access, Allocation, Part
     from ..memory.matrix_operand import Chunks
     from ..memory.tensor_memory import TensorMemory
     from .barriers import ClusterBarrier, MBarrier, NamedBarrier

@@ -4,44 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from .counts import Counts
 from .coverage import Coverage
 from .finding import Finding
 from .launch import Launch
 from .machine import Machine
+from .result import Result
 from .schedule import Schedule
 from .search import search
-
-if TYPE_CHECKING:
-    from ..timing.prediction import Prediction
 
 _OF_MEMORY = ("uninitialised", "race", "global", "exit")
 _OF_CODE = ("unwaited", "unfenced", "unwritten", "repeated", "inactive")
 DEFAULT_CHECKS = (*_OF_MEMORY, *_OF_CODE)
 CHECKS = (*DEFAULT_CHECKS, "unwaited-ld", "unwritten-lanes", "outside", "outside-any", "tensor-fence")
-
-
-@dataclass
-class Result:
-    """What a run found: findings over all launches, one Counts per launch, schedule, seed, wall seconds."""
-
-    findings: list[Finding]
-    counts: list[Counts]
-    schedule: str
-    seed: int
-    seconds: float
-    kernels: list[str] = field(default_factory=list)
-    prediction: Prediction | None = None  # of a run with the schedule "timed"
-    coverage: list[Coverage] = field(default_factory=list)  # one per launch
-    tried: list[tuple[str, int]] = field(default_factory=list)  # of a search: its schedules and their seeds
-
-    @property
-    def ok(self) -> bool:
-        """Whether there were no findings. It says nothing about the numbers: compare the outputs."""
-        return not self.findings
 
 
 def run(
@@ -76,7 +52,7 @@ def run(
     if wanted - set(CHECKS):
         raise ValueError(f"unknown check {sorted(wanted - set(CHECKS))[0]!r}: one of {', '.join(CHECKS)}")
     if schedule == "timed":
-        from ..timing.run_timed import run_timed  # which needs this module
+        from ..timing.run_timed import run_timed  # only here: most runs have no clock
 
         return run_timed(launches, device, checks=wanted, trace=trace, track=track, progress=progress)
     if schedule == "search":

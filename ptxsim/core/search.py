@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,7 @@ from .adversarial import RUNS, orders
 from .coverage import Coverage
 from .finding import Finding
 from .launch import Launch
-
-if TYPE_CHECKING:
-    from .run import Result
+from .result import Result
 
 
 class Snapshot:

@@ -29,7 +29,7 @@ UNIFORM: dict[str, Callable[[CTA, int], int]] = {
     "cluster_nctarank": lambda cta, axis: len(cta.cluster.ctas),
     "nwarpid": lambda cta, axis: cta.launch.warps,
     "smid": lambda cta, axis: 0,
-    "nsmid": lambda cta, axis: cta.cluster.machine.sm_count,
+    "nsmid": lambda cta, axis: cta.machine.sm_count,
     "gridid": lambda cta, axis: 0,
     "dynamic_smem_size": lambda cta, axis: cta.launch.dynamic_shared,
     "total_smem_size": lambda cta, axis: cta.shared_bytes,
@@ -51,7 +51,7 @@ def special_register(cta: CTA, name: str, lo: int, hi: int) -> np.ndarray:
     if base.startswith("lanemask_"):
         return _lane_mask(base[-2:], threads)
     if base in CLOCKS:
-        machine = cta.cluster.machine
+        machine = cta.machine
         machine.ticks += 1
         return np.full(hi - lo, machine.ticks, np.uint64 if base in WIDE_CLOCKS else np.uint32)
     if base == "perctamemoryoffset":

@@ -23,6 +23,7 @@ from .work import Origin
 if TYPE_CHECKING:
     from .barriers import Wait
     from .cta import CTA
+    from .protocols import Machine
 
 Place = tuple[np.ndarray, int]  # a memory operand: the lanes' addresses (0-d where they share one), a byte offset
 
@@ -56,6 +57,7 @@ class Fragment:
         "family",
         "hi",
         "lo",
+        "machine",
         "mask",
         "n",
         "pc",
@@ -68,6 +70,7 @@ class Fragment:
 
     def __init__(self, cta: CTA, lo: int, hi: int, pc: int, mask: np.ndarray | None = None) -> None:
         self.cta, self.lo, self.hi, self.n, self.pc = cta, lo, hi, hi - lo, pc
+        self.machine: Machine = cta.machine
         self.views = cta.registers.views(lo, hi)
         self.state = RUNNING
         self.wait: Wait | None = None  # of a fragment that is WAITING
@@ -162,11 +165,11 @@ class Fragment:
     # what it does besides computing
     def report(self, at: int, kind: str, message: str, lanes: np.ndarray | None = None) -> None:
         """A finding at an instruction of this fragment, of the given lanes of its range."""
-        self.cta.cluster.machine.report(kind, message, at, self, lanes)
+        self.machine.report(kind, message, at, self, lanes)
 
     def report_repeats(self, at: int, what: str, operands: Sequence[Hashable]) -> None:
         """A finding where lanes of a warp ask for the very same work, given the operands of each active lane."""
-        if self.count == 1 or "repeated" not in self.cta.cluster.machine.checks:
+        if self.count == 1 or "repeated" not in self.machine.checks:
             return
         asked = Counter((self.warp_of(lane), key) for lane, key in zip(self.lanes(), operands, strict=True))
         for (warp, _), times in asked.items():

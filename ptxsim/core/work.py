@@ -15,8 +15,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from .barriers import MBarrier
-    from .cluster import Cluster
     from .cta import CTA
+    from .protocols import Cluster, Machine
     from .warp import Fragment
 
 Kind = Literal["copy", "store", "mma"]
@@ -68,14 +68,18 @@ class Origin:
         return self.fragment.cta.cluster
 
     @property
+    def machine(self) -> Machine:
+        return self.fragment.machine
+
+    @property
     def place(self) -> str:
         """Where the instruction stands: its PTX line and its source line."""
-        return self.cluster.machine.program.instructions[self.at].place
+        return self.fragment.machine.program.instructions[self.at].place
 
     @property
     def line(self) -> int:
         """The PTX line of the instruction."""
-        return self.cluster.machine.program.instructions[self.at].line
+        return self.fragment.machine.program.instructions[self.at].line
 
     def report(self, kind: str, message: str) -> None:
         self.fragment.report(self.at, kind, message)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from .code import Block, Code
 from .formats import FORMATS, PRED, SIGNED, TYPES, U16, U32, U64, UNSIGNED, Format
 from .registry import opcode
 from .syntax import Imm, Instruction, Mem, Operand, PtxError, Reg, Special, Sym
-
-if TYPE_CHECKING:
-    from .program import Block, Program
 
 _REGISTER = re.compile(rf"\b({'|'.join(f.name for f in FORMATS if f.bits != 8)})\[(\d+)\]")
 
@@ -22,7 +20,7 @@ _REGISTER = re.compile(rf"\b({'|'.join(f.name for f in FORMATS if f.bits != 8)})
 class Generator:
     """The source of one block so far. In it `f` is the fragment, `m` its mask, `u32[3]` the lanes of a register."""
 
-    def __init__(self, program: Program, block: Block, masked: bool) -> None:
+    def __init__(self, program: Code, block: Block, masked: bool) -> None:
         self.program, self.block, self.masked = program, block, masked
         self.lines: list[str] = []
         self.views: set[str] = set()
@@ -43,13 +41,10 @@ class Generator:
             kind = instruction_class(ins.parts)
             block.counts[kind] = block.counts.get(kind, 0) + 1
             block.opcodes[ins.op] = block.opcodes.get(ins.op, 0) + 1
-            if self.at in self.program.pending:
-                self.line(f"touch(f, {self.at})")
-            if self.at in self.program.unwritten:
-                self.line(f"use_registers(f, {self.at})")
+            self.lines += self.program.calls_before(self.at)
             known.emit(self, ins)
-            if self.at in self.program.noted and not self.ended:
-                self.line(f"note_write(f, {self.at})")
+            if not self.ended:
+                self.lines += self.program.calls_after(self.at)
         if not self.ended:
             self.line(f"return {self.program.after(block)}")
         return self._function(name)

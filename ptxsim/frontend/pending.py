@@ -14,15 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ..core.work import Pipe
-from .registry import opcode, runtime
+from .code import Code
+from .registry import opcode
 from .syntax import Instruction, Mem, Operand, Pair, Reg, Vec
-
-if TYPE_CHECKING:
-    from ..core.warp import Fragment
-    from .program import Program
 
 LOAD, PRODUCT = ("tcgen05", "ld"), ("wgmma", "mma_async")
 Origins = frozenset[int]
@@ -88,7 +84,7 @@ def results_and_sources(ins: Instruction) -> tuple[list[Reg], list[Reg]]:
     return results, sources
 
 
-def touches(program: Program) -> dict[int, list[Touch]]:
+def touches(program: Code) -> dict[int, list[Touch]]:
     """Instruction → what it may touch too early. Empty for kernels without such loads and products."""
     if not any(ins.parts[:2] in (LOAD, PRODUCT) for ins in program.instructions):
         return {}
@@ -181,42 +177,3 @@ class _Flow:
             if origins:
                 uses = self.found.setdefault(at, {})
                 uses[r.name] = uses.get(r.name, frozenset()) | origins
-
-
-@runtime
-def touch(f: Fragment, at: int) -> None:
-    """Complete the loads and products whose registers an instruction touches, and report that if asked to.
-
-    For products ptxas says that it inserts a wait (C7517); a load's registers have a scoreboard like any load's.
-    """
-    unfinished = f.cta.unfinished
-    for use in f.cta.cluster.program.pending[at]:
-        for origin in use.origins:
-            for warp in f.warps():
-                if unfinished.get((warp, origin)):
-                    _report(f, at, use.name, origin, warp)
-                    _finish(f, origin, warp)
-
-
-def _report(f: Fragment, at: int, name: str, origin: int, warp: int) -> None:
-    machine = f.cta.cluster.machine
-    check, wait = ("unwaited-ld", "tcgen05.wait::ld") if is_load(origin) else ("unwaited", "wgmma.wait_group")
-    if check in machine.checks:
-        first = machine.program.instructions[instruction_of(origin)]
-        f.report(
-            at,
-            "unwaited",
-            f"{name} belongs to the {'.'.join(first.parts[:2])} at PTX line {first.line} until "
-            f"{wait}, which warp {warp} of CTA {f.cta.rank} has not executed",
-        )
-
-
-def _finish(f: Fragment, origin: int, warp: int) -> None:
-    cta, cluster = f.cta, f.cta.cluster
-    if is_product(origin):
-        pipe = Pipe("wgmma", cta.rank, warp // 4)
-        while pipe in cluster.pipes.queues:
-            cluster.complete(pipe)
-    else:
-        cluster.observer.tmem_loaded(cta.rank, warp, cta.unfinished[warp, origin])
-        cta.unfinished[warp, origin] = 0

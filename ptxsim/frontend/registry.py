@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from .syntax import Instruction
 
-if TYPE_CHECKING:
-    from .generator import Generator
-
-Emitter = Callable[["Generator", Instruction], None]
+Emitter = Callable[[Any, Instruction], None]  # is handed the Generator of the block
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -10,17 +10,10 @@ what it copies and reads nothing itself: compilers copy values that nobody will 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import numpy as np
-
+from .code import Block, Code
 from .pending import PRODUCT, registers, results_and_sources
-from .registry import runtime
 from .syntax import Instruction, Reg
-
-if TYPE_CHECKING:
-    from ..core.warp import Fragment
-    from .program import Block, Program
 
 Key = tuple[int, int]  # width and slot of a register
 
@@ -77,7 +70,7 @@ def _bit(bits: dict[Key, int], key: Key) -> int:
     return bit
 
 
-def unwritten(program: Program) -> dict[int, Uses]:
+def unwritten(program: Code) -> dict[int, Uses]:
     """Instruction → what it does with the registers that may be read unwritten; empty where there are none."""
     plain = [_Plain(ins) for ins in program.instructions]
     bits: dict[Key, int] = {}
@@ -117,7 +110,7 @@ def _watched(plain: _Plain, risky: set[Key], never: tuple[str, ...]) -> Uses | N
 class _Flow:
     """The registers that every path to a block, or any path, has written, as bits of an integer."""
 
-    def __init__(self, program: Program, plain: list[_Plain], bits: dict[Key, int], every_path: bool) -> None:
+    def __init__(self, program: Code, plain: list[_Plain], bits: dict[Key, int], every_path: bool) -> None:
         self.program, self.plain, self.bits = program, plain, bits
         self.before: dict[int, int] = {0: 0}
         work = [0]
@@ -149,37 +142,3 @@ class _Flow:
                 to, source = plain.copied
                 written = written | to if written & source else written & ~to
         return written
-
-
-@runtime
-def use_registers(f: Fragment, at: int) -> None:
-    """Check the reads of an instruction that is about to run, and note its writes."""
-    checks, uses = f.cta.cluster.machine.checks, f.cta.cluster.program.unwritten[at]
-    if uses.never and "unwritten" in checks:
-        f.report(at, "unwritten", f"{uses.never[0]} is read, and nothing before has written it")
-    if "unwritten-lanes" in checks:
-        _follow_lanes(f, at, uses)
-
-
-def _follow_lanes(f: Fragment, at: int, uses: Uses) -> None:
-    here = slice(f.lo, f.hi)
-    active = slice(None) if f.mask is None else f.mask
-    for key, name in uses.reads:
-        ready = _lanes(f, key)[here][active]
-        if not ready.all():
-            lanes = f.lanes()[~ready]
-            f.report(at, "unwritten", f"{name} is read before anything wrote it", lanes)
-            _lanes(f, key)[here][active] = True  # said once
-    for key in uses.writes:
-        _lanes(f, key)[here][active] = True
-    if uses.copy is not None:
-        to, source = uses.copy
-        _lanes(f, to)[here][active] = _lanes(f, source)[here][active]
-
-
-def _lanes(f: Fragment, key: Key) -> np.ndarray:
-    """Which threads of the CTA have written a register."""
-    written = f.cta.written.get(key)
-    if written is None:
-        written = f.cta.written[key] = np.zeros(len(f.cta.alive), bool)
-    return written

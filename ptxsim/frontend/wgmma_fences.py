@@ -10,22 +10,15 @@ unfenced before a product; only where there are any does the code note, when it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
+from .code import Code
 from .pending import PRODUCT, registers, results_and_sources
-from .registry import runtime
 from .syntax import Instruction, Reg
-
-if TYPE_CHECKING:
-    from ..core.warp import Fragment
-    from .program import Program
 
 FENCE = ("wgmma", "fence")
 Slots = dict[int, frozenset[int]]  # register → the instructions that may have written it since the last fence
 
 
-def unfenced(program: Program) -> dict[int, dict[int, str]]:
+def unfenced(program: Code) -> dict[int, dict[int, str]]:
     """Product → the writes that may come before it without a fence, each with the register's name."""
     products = {at: ins for at, ins in enumerate(program.instructions) if ins.parts[:2] == PRODUCT}
     if not products:
@@ -56,7 +49,7 @@ def _of_product(ins: Instruction) -> dict[int, str]:
     return {r.slot: r.name for r in registers(ins.operands[0]) if r.width == 32}
 
 
-def _copied_into(program: Program, slots: set[int]) -> set[int]:
+def _copied_into(program: Code, slots: set[int]) -> set[int]:
     """These registers, and those that copies bring into them."""
     copies = [pair for ins in program.instructions if (pair := _copy(ins)) is not None]
     while more := {source for to, source in copies if to in slots} - slots:
@@ -94,34 +87,3 @@ def _step(ins: Instruction, at: int, used: Slots, watched: set[int], found: dict
         for r in results_and_sources(ins)[0]:
             if r.width == 32 and r.slot in watched:
                 used[r.slot] = used.get(r.slot, frozenset()) | {at}
-
-
-@runtime
-def note_write(f: Fragment, at: int) -> None:
-    """An instruction that writes a register of a product has run."""
-    for warp in f.warps():
-        f.cta.writes[warp, at] = f.cta.fences.get(warp, 0)
-
-
-@runtime
-def wgmma_fence(f: Fragment) -> None:
-    fences = f.cta.fences
-    for warp in f.warps():
-        fences[warp] = fences.get(warp, 0) + 1
-
-
-def check_fence(f: Fragment, at: int, warps: Iterable[int]) -> None:
-    """Report a product that no fence orders after writes of its registers."""
-    cta, program = f.cta, f.cta.cluster.program
-    for warp in warps:
-        fences = cta.fences.get(warp, 0)
-        if not fences:
-            return f.report(at, "unfenced", f"no wgmma.fence comes before the first product of warp {warp}")
-        for first, name in program.unfenced.get(at, {}).items():
-            if cta.writes.get((warp, first)) == fences:
-                where = program.instructions[first].place
-                what = (
-                    f"{name} was written at {where}, and no wgmma.fence orders this product of warp {warp} after that"
-                )
-                return f.report(at, "unfenced", what)
-    return None

@@ -148,7 +148,7 @@ class BytesLoad(Task):
         return data
 
     def _from_global(self) -> np.ndarray | None:
-        machine = self.origin.cluster.machine
+        machine = self.origin.machine
         data = machine.read_global(self.source, self.size, self.origin)
         if data is None:
             where = machine.memory.place(self.source, self.size)
@@ -219,14 +219,14 @@ class BytesStore(Store):
         return cta.shared[self.offset : end].copy()
 
     def write(self, data: np.ndarray) -> None:
-        target = self.origin.cluster.machine.write_global(self.to, self.size, self.origin, bool(self.spec.op))
+        target = self.origin.machine.write_global(self.to, self.size, self.origin, bool(self.spec.op))
         if target is not None:
             target[...] = combine(target, data, self.spec.type, self.spec.op) if self.spec.op else data
 
 
 @runtime
 def bulk_store(f: Fragment, spec: BulkStore, to: Place, source: Place, size: np.ndarray) -> None:
-    cta, machine = f.cta, f.cta.cluster.machine
+    cta, machine = f.cta, f.machine
     operands = [*zip(f.addresses(to), f.addresses(source), f.values(size), strict=True)]
     f.report_repeats(spec.at, "copy", operands)
     for lane, (end, start, n) in zip(f.lanes(), operands, strict=True):

@@ -50,7 +50,7 @@ class ThreadCopies(Task):
 
     def _copy(self, move: Move) -> None:
         origin, size, at = self.origin, self.size, move.to.offset
-        cta, machine = origin.cta, origin.cluster.machine
+        cta, machine = origin.cta, origin.machine
         if not 0 <= at <= cta.shared_bytes - size or at % size:
             return origin.report("out-of-bounds", f"cp.async to shared offset {at} of {cta.shared_bytes}")
         data = np.zeros(size, np.uint8)

@@ -76,7 +76,7 @@ def warp_product(f: Fragment, spec: WarpProduct, a: Words, b: Words, c: Words) -
     """The words of D, (registers, lanes)."""
     lanes = -(-f.n // 32) * 32
     aw, bw, cw = (_words(x, lanes) for x in (a, b, c))
-    counts = f.cta.cluster.machine.counts
+    counts = f.machine.counts
     out = np.empty((len(cw), lanes), np.uint32)
     for start in range(0, lanes, 32):
         warp = slice(start, start + 32)

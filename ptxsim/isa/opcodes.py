@@ -19,6 +19,7 @@ from . import (  # noqa: F401  (they register their opcodes)
     mbarrier,
     memory,
     mma,
+    register_checks,
     tcgen05,
     tensor_allocation,
     tensor_map,

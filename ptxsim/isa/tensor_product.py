@@ -12,6 +12,7 @@ import numpy as np
 
 from ..core.cta import CTA
 from ..core.work import Kind, Origin, Task
+from ..memory.address_check import check_columns
 from ..memory.tensor_memory import COLUMNS, LANES, Index
 from .descriptor import Descriptor, operand_values, values
 from .numeric import TABLES
@@ -99,7 +100,7 @@ class TensorProduct(Task):
         tm, column = cta.tensor_memory, self.a & 0xFFFF
         end = column + w.k * w.bits // 32
         rows = np.arange(self.rows) if self.rows == 128 else sparse_rows(self.rows, self.a)
-        tm.check(f, at, column, end, "tcgen05.mma reads")
+        check_columns(f, at, tm, column, end, "tcgen05.mma reads")
         cells = (rows[:, None], np.arange(column, end)[None, :])
         if tm.unwritten(*cells):
             what = f"reads matrix A from tensor-memory columns {column} to {end}, which nobody wrote"
@@ -122,7 +123,7 @@ class TensorProduct(Task):
         r = np.arange(rows)
         lane, column = r % 32, (address & 0xFFFF) + r // 32
         first, end = int(column.min()), int(column.max()) + 1
-        tm.check(self.origin.fragment, self.origin.at, first, end, "tcgen05.mma reads scale factors in")
+        check_columns(self.origin.fragment, self.origin.at, tm, first, end, "tcgen05.mma reads scale factors in")
         if tm.unwritten(lane, column % COLUMNS):
             what = f"tcgen05.mma reads scale factors from column {first}, which nobody wrote"
             self.origin.report("uninitialised", what)
@@ -153,7 +154,7 @@ class _Accumulator:
         if self.halved:
             half = task.descriptor.n // 2
             product = np.concatenate([product[:, :half], product[:, half:]])
-        self.tm.check(origin.fragment, origin.at, self.column, self.end, "tcgen05.mma writes")
+        check_columns(origin.fragment, origin.at, self.tm, self.column, self.end, "tcgen05.mma writes")
         if self.end > COLUMNS:
             return
         if task.accumulate and self.tm.unwritten(self.rows, self.cols):

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..checks.access_history import Part
 from ..core.barriers import MBarrier
 from ..core.cta import CTA
 from ..core.warp import Fragment, Place
@@ -20,6 +19,7 @@ from ..frontend.registry import runtime
 from ..frontend.syntax import PtxError
 from ..memory.address import PARAM_WINDOW, WINDOW_SHIFT, WINDOWS, SharedAddress, ranks_of
 from ..memory.bulk_store import Store, combine
+from ..memory.global_memory import Part
 from ..memory.tensor_map import TensorMap, decode, gather_box, last_byte, region, scatter_box, strided, window
 from .tensor_map import check_map
 
@@ -112,7 +112,7 @@ def _corners(f: Fragment, coords: tuple[np.ndarray, ...]) -> list[Coordinates]:
 
 def tensor_map(f: Fragment, at: int, address: int) -> TensorMap | None:
     """The TMA descriptor at a generic, global or parameter address. Raises PtxError for one that is not understood."""
-    machine = f.cta.cluster.machine
+    machine = f.machine
     if machine.changed_maps:
         check_map(f, at, address)
     if address >> WINDOW_SHIFT == WINDOWS["param"]:
@@ -226,7 +226,7 @@ def _targets(f: Fragment, spec: TensorLoad, to: SharedAddress, signal: SharedAdd
 
 def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndarray:
     """A box as bytes in its linear order, zeros outside the tensor."""
-    machine = origin.cluster.machine
+    machine = origin.machine
     box = np.zeros(tensor.box_shape, np.uint8)
     inside = window(tensor, corner)
     if inside is None:
@@ -288,7 +288,7 @@ def _begin_store(
     """Queue one store, if its place is right. The counts are of what each lane asks for."""
     if not _shared_place(f, spec.at, tensor, offset, "store", 128):
         return
-    counts = f.cta.cluster.machine.counts
+    counts = f.machine.counts
     counts.tma_instructions += len(lanes)
     counts.tma_bytes += tensor.box_bytes * len(lanes)
     if _aligned_start(f, spec.at, tensor, corner):
@@ -302,7 +302,7 @@ def _outside(origin: Origin, tensor: TensorMap, corner: Coordinates) -> None:
 
     Tiles that round a tensor up lie outside by right; a dimension in which the box has one element is an index.
     """
-    checks = origin.cluster.machine.checks
+    checks = origin.machine.checks
     extents = zip(tensor.box, corner, tensor.sizes, strict=True)
     wrong = [k for k, (box, at, size) in enumerate(extents) if box == 1 and not 0 <= at < size]
     if "outside-any" in checks or (wrong and "outside" in checks):
@@ -313,7 +313,7 @@ def _outside(origin: Origin, tensor: TensorMap, corner: Coordinates) -> None:
 
 def put_box(origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndarray, op: str, times: int = 1) -> None:
     """A box into global memory, what lies outside the tensor left out; its bytes count as often as it was asked for."""
-    machine = origin.cluster.machine
+    machine = origin.machine
     inside = window(tensor, corner)
     if inside is None:
         return

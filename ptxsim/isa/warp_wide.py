@@ -56,7 +56,7 @@ def shuffle(mode: str, b: np.ndarray, c: np.ndarray, n: int) -> Shuffled:
 @runtime
 def check_sources(f: Fragment, at: int, source: np.ndarray, member: np.ndarray) -> None:
     """Report lanes that take a value from one that has exited, or that the member mask leaves out."""
-    if "inactive" not in f.cta.cluster.machine.checks:
+    if "inactive" not in f.machine.checks:
         return
     lanes = f.lanes()
     of = source[lanes]

@@ -18,10 +18,10 @@ from ..frontend.generator import Generator
 from ..frontend.pending import product_origin
 from ..frontend.registry import emits, runtime
 from ..frontend.syntax import Instruction, Operand, Reg, Vec
-from ..frontend.wgmma_fences import check_fence
 from .accumulator import ELEMENT_BITS, fragment_a, from_registers, integer_product, to_registers
 from .descriptor import operand_values
 from .hopper_product import multiply
+from .register_checks import check_fence
 
 
 @emits("wgmma.fence", "wgmma.commit_group", "wgmma.wait_group", own_block=True, results=0)

@@ -10,6 +10,7 @@ import numpy as np
 from ..core.counting import count_nonzero, flatnonzero
 from .address import LOCAL_WINDOW, OFFSET_MASK, PARAM_WINDOW, RANK_SHIFT, SHARED_BASE, SHARED_WINDOW, WINDOW_SHIFT
 from .global_memory import Access, Cells
+from .tensor_memory import TensorMemory
 
 if TYPE_CHECKING:
     from ..core.warp import Fragment
@@ -69,7 +70,7 @@ def _generic(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Ite
 
 def _global(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iterator[Cells]:
     """The usual case: all lanes inside the allocation that was used last."""
-    machine, size = f.cta.cluster.machine, access.size
+    machine, size = f.machine, access.size
     allocation = machine.memory.last
     if allocation is None:
         return _global_anywhere(f, access, addr, lanes)
@@ -87,7 +88,7 @@ def _global(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iter
 
 def _global_anywhere(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iterator[Cells]:
     """Lanes in several allocations, or outside all, or misaligned."""
-    memory, size, own = f.cta.cluster.machine.memory, access.size, _own(f, lanes)
+    memory, size, own = f.machine.memory, access.size, _own(f, lanes)
     misaligned = addr & np.uint64(size - 1) != 0
     if count_nonzero(misaligned):
         bad = int(addr[misaligned][0])
@@ -106,7 +107,7 @@ def _global_anywhere(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes
         end = np.uint64(allocation.address + allocation.size)
         inside = todo & (addr >= np.uint64(allocation.address)) & (addr + np.uint64(size) <= end)
         offsets = addr[inside] - allocation.start8
-        f.cta.cluster.machine.counts.global_access(allocation, offsets, size, access.write)
+        f.machine.counts.global_access(allocation, offsets, size, access.write)
         f.cta.cluster.observer.global_access(f, allocation, offsets, access)
         memory.last = allocation
         yield Cells(allocation.words[access.item], _index(offsets, access.item), own[inside])
@@ -128,7 +129,7 @@ def _shared(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iter
             offsets, own = _shared_inside(f, access, target.shared_bytes, offsets, own)
             if not len(offsets):
                 continue
-        counts = cta.cluster.machine.counts
+        counts = cta.machine.counts
         if counts.tracking:
             counts.shared_access(offsets, f.lo + _own(f, own), size)
         cta.cluster.observer.shared_access(target, f, offsets, own, access)
@@ -161,7 +162,7 @@ def _local(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Itera
 
 
 def _param(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iterator[Cells]:
-    words = f.cta.cluster.machine.layout.param_words
+    words = f.machine.layout.param_words
     if access.write or int(addr.max()) + access.size > len(words[1]):
         f.report(access.at, "out-of-bounds", f"parameter byte {int(addr.max())} of {len(words[1])}", lanes)
         return
@@ -169,3 +170,10 @@ def _param(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Itera
 
 
 _IN_SPACE = {"global": _global, "const": _global, "shared": _shared, "local": _local, "param": _param}
+
+
+def check_columns(f: Fragment, at: int, tm: TensorMemory, first: int, end: int, what: str) -> None:
+    """Report columns of tensor memory that are not allocated."""
+    trouble = tm.trouble(first, end)
+    if trouble:
+        f.report(at, "out-of-bounds", f"{what} {trouble}")

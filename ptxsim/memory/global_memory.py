@@ -101,6 +101,20 @@ class Allocation:
         self.write_map = np.zeros(len(self.bytes), np.uint8)
 
 
+class Part(NamedTuple):
+    """A view of the bytes: a slice, or strided as TMA sees them."""
+
+    shape: tuple[int, ...]
+    start: int
+    strides: tuple[int, ...]
+
+    def of(self, bytes_: np.ndarray) -> np.ndarray:
+        return np.ndarray(self.shape, np.uint8, bytes_, self.start, self.strides)
+
+    def put(self, bytes_: np.ndarray, value: int | np.ndarray) -> None:
+        self.of(bytes_)[...] = value
+
+
 @dataclass(frozen=True)
 class Place:
     """Where an address lies: allocation and byte offset, or the nearest allocation and the distance past it."""

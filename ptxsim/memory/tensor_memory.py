@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..core.counting import count_nonzero
-
-if TYPE_CHECKING:
-    from ..core.cta import CTA
-    from ..core.warp import Fragment
 
 COLUMNS, LANES = 512, 128
 UNWRITTEN = 0xFFFFFFFF  # NaN in every format
@@ -26,8 +21,9 @@ class TensorMemory:
     `granted` are columns that the other CTA's call has already taken for this one.
     """
 
-    def __init__(self, cta: CTA) -> None:
-        self.cta = cta
+    def __init__(self, rank: int, checked: bool) -> None:
+        self.rank = rank  # of its CTA
+        self.checked = checked  # whether reads of cells that nobody wrote are looked for
         self.words = np.full((LANES, COLUMNS), UNWRITTEN, np.uint32)
         self.written = np.zeros((LANES, COLUMNS), bool)
         self.owned = np.zeros(COLUMNS, bool)
@@ -60,16 +56,15 @@ class TensorMemory:
         gone = [x for x in self.freed if x[0] < end and x[1] > first]
         return "".join(f"; columns {a} to {b} were freed {who}" for a, b, who in gone)
 
-    def check(self, f: Fragment, at: int, first: int, end: int, what: str) -> None:
-        """Report columns that are not allocated."""
-        if first < 0 or end > COLUMNS or count_nonzero(self.owned[first:end]) < end - first:
-            message = f"{what} tensor-memory columns {first} to {end}, not all of them allocated"
-            message += self.fate(first, end)
-            f.report(at, "out-of-bounds", message)
+    def trouble(self, first: int, end: int) -> str:
+        """Columns that are not allocated, as the end of a sentence; empty where all are."""
+        if first >= 0 and end <= COLUMNS and count_nonzero(self.owned[first:end]) == end - first:
+            return ""
+        return f"tensor-memory columns {first} to {end}, not all of them allocated{self.fate(first, end)}"
 
     def unwritten(self, rows: Index, cols: Index) -> bool:
         """Whether a run that checks for it meets cells that nobody wrote."""
-        if "uninitialised" not in self.cta.cluster.machine.checks:
+        if not self.checked:
             return False
         written = self.written[rows, cols]
         return bool(count_nonzero(written) < written.size)
@@ -78,14 +73,9 @@ class TensorMemory:
         self.words[rows, cols] = words
         self.written[rows, cols] = True
 
-    def finish(self) -> None:
-        """Report what was never given back."""
-        if self.blocks:
-            cols = ", ".join(f"{n} columns at {at}, by {self.places[at]}" for at, n in self.blocks.items())
-            machine = self.cta.cluster.machine
-            behind = f"the kernel ends behind {machine.program.instructions[machine.program.end].place}"
-            message = f"CTA {self.cta.index} ends with tensor memory allocated: {cols}; {behind}"
-            machine.report("leak", message, machine.program.end)
+    def held(self) -> str:
+        """What was never given back, in words."""
+        return ", ".join(f"{n} columns at {at}, by {self.places[at]}" for at, n in self.blocks.items())
 
 
 @lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ from ..core.counts import Counts
 from ..core.finding import Finding
 from ..core.launch import Launch
 from ..core.machine import one_thread
-from ..core.run import Result
+from ..core.result import Result
 from ..frontend.syntax import PtxError
 from .device import DeviceModel
 from .launch_time import Setting, Timed, time_in_full, together

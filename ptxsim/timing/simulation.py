@@ -150,7 +150,7 @@ class Simulation:
         all_warps = [f for cluster in self.living for cta in cluster.ctas for f in cta.fragments]
         going = [f for f in all_warps if f.state in (RUNNING, PARTED)]
         if self.rounds.all_of(going) and all(entry[2] is not None for entry in self.calendar):
-            f.cta.cluster.give_up()
+            next(cluster for cluster in self.living if cluster is f.cta.cluster).give_up()
 
     def _start(self, number: int, indices: list[Dim3]) -> None:
         place = self.free.pop()

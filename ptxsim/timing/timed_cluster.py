@@ -12,7 +12,7 @@ from ..core.cluster import Cluster
 from ..core.launch import Dim3
 from ..core.warp import PARTED, RUNNING, WAITING, Fragment
 from ..core.work import Pipe, Task
-from ..frontend.program import Block
+from ..frontend.code import Block
 from .engines import Engines, skip
 from .hardware import SM, Found, WarpClock
 from .l1_cache import Lines

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxsim.frontend.program import unguarded
+from ptxsim.frontend.code import unguarded
 from ptxsim.frontend.syntax import Imm, Instruction, Kernel, Mem, Operand, Pair, Reg, Special, Sym, Vec
 
 _LEAVES = ("bra", "ret", "exit", "trap")

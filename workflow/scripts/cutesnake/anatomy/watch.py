@@ -25,7 +25,7 @@ from ptxsim.core.registers import RegisterFile
 from ptxsim.core.schedule import Schedule
 from ptxsim.core.warp import Fragment
 from ptxsim.core.work import Origin, Pipe, Task, Token
-from ptxsim.frontend.program import Block
+from ptxsim.frontend.code import Block
 from ptxsim.frontend.syntax import Instruction
 from ptxsim.isa.bulk import BytesLoad, BytesStore
 from ptxsim.isa.cp_async import ThreadCopies
