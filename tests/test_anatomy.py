@@ -13,22 +13,22 @@ import pytest
 import yaml
 
 import builds
-from cutesnake import record
-from cutesnake.anatomy import graph, host, page
-from cutesnake.anatomy.code import Code, what
-from cutesnake.anatomy.function import group_as_data
-from cutesnake.anatomy.numbers import numbers, spans
-from cutesnake.anatomy.patterns import RULES, Function, find_patterns
-from cutesnake.anatomy.pipelines import Group
-from cutesnake.anatomy.record_of import anatomy_of
-from cutesnake.anatomy.shared import budgets
-from cutesnake.catalog import load_kernel, load_operator, make_workload
-from cutesnake.places import ROOT
-from cutesnake.plan import problems
-from cutesnake.plan.config import check
-from cutesnake.plan.matrix import Build, make_plan
-from cutesnake.plan.sweep import make_sweep, read_sweep
-from cutesnake.targets import TARGETS
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator, make_workload
+from cutesnake.model.paths import ROOT
+from cutesnake.model.targets import TARGETS
+from cutesnake.planning import problems
+from cutesnake.planning.config import check
+from cutesnake.planning.matrix import Build, make_plan
+from cutesnake.planning.sweep import make_sweep, read_sweep
+from cutesnake.stages.anatomy import graph, host, page
+from cutesnake.stages.anatomy.code import Code, what
+from cutesnake.stages.anatomy.function import group_as_data
+from cutesnake.stages.anatomy.numbers import numbers, spans
+from cutesnake.stages.anatomy.patterns import RULES, Function, find_patterns
+from cutesnake.stages.anatomy.pipelines import Group
+from cutesnake.stages.anatomy.record import anatomy_of
+from cutesnake.stages.anatomy.shared import budgets
 from ptxsim import Module
 from ptxsim.memory import Memory
 from ptxsim.tensormap import TensorMap

@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 
-from cutesnake.places import ROOT
+from cutesnake.model.paths import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks/workflow"))
 

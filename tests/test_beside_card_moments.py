@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from cutesnake.places import ROOT
+from cutesnake.model.paths import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks/workflow"))
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from cutesnake.places import ROOT
+from cutesnake.model.paths import ROOT
 
 FOLDER = ROOT / "benchmarks/mla_cute_sm100"
 sys.path.insert(0, str(FOLDER))

@@ -2,7 +2,7 @@
 
 import sys
 
-from cutesnake.places import ROOT
+from cutesnake.model.paths import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks/workflow"))
 

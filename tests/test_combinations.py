@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from builds import build
-from cutesnake.places import ROOT
+from cutesnake.model.paths import ROOT
 from kernels.mla_decode import cute_sm100
 
 FOLDER = ROOT / "benchmarks/mla_cute_sm100"

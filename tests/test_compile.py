@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 
 from builds import served
-from cutesnake import catalog, forks, record
-from cutesnake.build import cute as cute_build
-from cutesnake.build.compile import RUNTIME, CompileError, _install_runtime, compile_build
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.contract import Variant
-from cutesnake.fault import describe
-from cutesnake.load import cute as cute_load
-from cutesnake.load.build import LoadedBuild
-from cutesnake.places import ROOT
+from cutesnake.model import catalog, record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.contract import Variant
+from cutesnake.model.paths import ROOT
+from cutesnake.runtime import forks
+from cutesnake.runtime.errors import describe
+from cutesnake.stages.compile import cute as cute_build
+from cutesnake.stages.compile.compile import RUNTIME, CompileError, _install_runtime, compile_build
+from cutesnake.stages.load import cute as cute_load
+from cutesnake.stages.load.build import LoadedBuild
 
 SCRIPTS = ROOT / "workflow" / "scripts"
 TOY = """
@@ -241,8 +242,8 @@ def test_killed_build_leaves_nothing_half_written(toy, monkeypatch: pytest.Monke
     script = f"""
 import sys
 sys.path[:0] = [{str(SCRIPTS)!r}]
-from cutesnake.build.compile import compile_build
-from cutesnake.contract import Variant
+from cutesnake.stages.compile.compile import compile_build
+from cutesnake.model.contract import Variant
 compile_build("toy", "kernel", "sm_90a", Variant("a", {{"how": "is killed"}}), {str(toy.folder)!r})
 """
     assert subprocess.run([sys.executable, "-P", "-c", script]).returncode == -9

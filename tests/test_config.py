@@ -7,12 +7,13 @@ import json
 import pytest
 import yaml
 
-from cutesnake import catalog, strict_yaml
-from cutesnake.catalog import load_operator, make_workload
-from cutesnake.places import ROOT, SCHEMAS
-from cutesnake.plan.config import ConfigError, check, read_again
-from cutesnake.plan.sweep import is_named
-from cutesnake.targets import HERE, TARGETS
+from cutesnake.model import catalog
+from cutesnake.model.catalog import load_operator, make_workload
+from cutesnake.model.paths import ROOT, SCHEMAS
+from cutesnake.model.targets import HERE, TARGETS
+from cutesnake.planning import strict_yaml
+from cutesnake.planning.config import ConfigError, check, read_again
+from cutesnake.planning.sweep import is_named
 
 DEFAULT = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
 SMALL = {

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from builds import served
-from cutesnake import forks
-from cutesnake.build.apart import kind_of
-from cutesnake.places import ROOT
+from cutesnake.model.paths import ROOT
+from cutesnake.runtime import forks
+from cutesnake.stages.compile.limited_process import kind_of
 from kernels.mla_decode.cute_sm100 import PROCESSORS
 from kernels.mla_decode.operator import Workload
 

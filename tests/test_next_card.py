@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from cutesnake.places import ROOT
+from cutesnake.model.paths import ROOT
 from kernels.mla_decode import cute_sm90
 from kernels.mla_decode.operator import Workload
 

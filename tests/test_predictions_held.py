@@ -127,8 +127,8 @@ def test_the_ninetieth_percentile_is_the_nearest_rank() -> None:
 
 def test_numbers_are_replaced_while_lengths_and_tables_stay() -> None:
     torch = pytest.importorskip("torch")
-    from cutesnake.catalog import load_operator, make_workload
-    from cutesnake.predict.prediction import cheap_numbers
+    from cutesnake.model.catalog import load_operator, make_workload
+    from cutesnake.stages.predict.prediction import cheap_numbers
 
     parameters = {"batch": 3, "kv_length": 200, "dtype": "bf16", "paged": True, "lengths": "ragged"}
     workload = make_workload("mla_decode", parameters)
@@ -151,7 +151,7 @@ def test_an_id_of_mla_decode_is_read_back() -> None:
 
 
 def test_a_prediction_is_stale_once_the_clock_is_another_one() -> None:
-    from cutesnake.plan.staleness import closure
+    from cutesnake.planning.staleness import closure
 
     code = {path.resolve() for path in closure("predict.py")}
     assert {path.resolve() for path in (ROOT / "ptxsim" / "timing").glob("*.py")} <= code

@@ -7,11 +7,11 @@ import pytest
 
 import sample
 from cpu_backend import CpuBackend, right, small_case
-from cutesnake import record
-from cutesnake.evidence import recorded_set
-from cutesnake.evidence.gather import load_evidence
-from cutesnake.measure.case import make_record
-from cutesnake.measure.correctness import check_case
+from cutesnake.analysis.evidence import recorded_set
+from cutesnake.analysis.evidence.gather import load_evidence
+from cutesnake.model import record
+from cutesnake.stages.measure.case import make_record
+from cutesnake.stages.measure.correctness import check_case
 
 H200 = {"name": "NVIDIA H200", "compute_capability": [9, 0], "driver": "580.159.04", "uuid_hash": "0123456789ab"}
 KEPT = "0 rows new, 1 kept from earlier, by commit: old (1)"

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 import yaml
 
-from cutesnake.places import ROOT
+from cutesnake.model.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 

@@ -30,9 +30,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts")]
 
 import ptxsim  # noqa: E402
 from benchmarks.prediction.cases import capture  # noqa: E402
-from cutesnake.catalog import load_operator  # noqa: E402
-from cutesnake.measure.case import Case  # noqa: E402
-from cutesnake.plan.sweep import make_sweep, read_sweep  # noqa: E402
+from cutesnake.model.catalog import load_operator  # noqa: E402
+from cutesnake.planning.sweep import make_sweep, read_sweep  # noqa: E402
+from cutesnake.stages.measure.case import Case  # noqa: E402
 from kernels.mla_decode import cute_sm100, cutlass_fp8, cutlass_fp16  # noqa: E402
 from kernels.mla_decode.operator import Workload  # noqa: E402
 from ptxsim.timing.device import DeviceModel  # noqa: E402

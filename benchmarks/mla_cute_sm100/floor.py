@@ -29,7 +29,7 @@ import beside_nvidia  # noqa: E402
 
 import ptxsim  # noqa: E402
 from benchmarks.microbenchmarks.kernel import find_ptxas  # noqa: E402
-from cutesnake.catalog import load_operator  # noqa: E402
+from cutesnake.model.catalog import load_operator  # noqa: E402
 from kernels.mla_decode.operator import DTYPES, PAGE, Workload  # noqa: E402
 from ptxsim.timing.device import DeviceModel  # noqa: E402
 

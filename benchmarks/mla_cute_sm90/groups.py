@@ -31,7 +31,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 
-from cutesnake.load.build import LoadedBuild  # noqa: E402
+from cutesnake.stages.load.build import LoadedBuild  # noqa: E402
 from kernels.mla_decode import cute_sm90, flash_mla  # noqa: E402
 from kernels.mla_decode.operator import Workload, make_inputs, make_outputs, reference  # noqa: E402
 

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 
-from cutesnake.load.build import LoadedBuild  # noqa: E402
+from cutesnake.stages.load.build import LoadedBuild  # noqa: E402
 from kernels.mla_decode import cute_sm90  # noqa: E402
 from kernels.mla_decode.operator import (  # noqa: E402
     DISTRIBUTIONS,
@@ -56,7 +56,7 @@ def folder(root: Path, variant: str) -> Path:
 
 
 def build(root: Path, only: list[str]) -> None:
-    from cutesnake.build.compile import compile_build
+    from cutesnake.stages.compile.compile import compile_build
 
     for dtype in ("bf16", "fp16"):
         sizes = (1, 64), (16, 4096), (64, 1024)

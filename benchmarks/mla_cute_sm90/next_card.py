@@ -34,8 +34,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts"), str(Path(__file__
 
 import groups  # noqa: E402
 
-from cutesnake.contract import Variant  # noqa: E402
-from cutesnake.load.build import LoadedBuild  # noqa: E402
+from cutesnake.model.contract import Variant  # noqa: E402
+from cutesnake.stages.load.build import LoadedBuild  # noqa: E402
 from kernels.mla_decode import cute_sm90  # noqa: E402
 from kernels.mla_decode.cute_sm90 import choice  # noqa: E402
 from kernels.mla_decode.cute_sm90.layout import TRUSTED  # noqa: E402
@@ -71,7 +71,7 @@ def folder(root: Path, name: str) -> Path:
 
 def build(root: Path) -> None:
     """Make what is missing. Ends with one line where something is, and the DSL is not here."""
-    from cutesnake.build.compile import compile_build
+    from cutesnake.stages.compile.compile import compile_build
 
     for variant in variants():
         place = folder(root, variant.id)
@@ -117,8 +117,8 @@ def times(
 
 
 def plan_times(runner: Any, stream: Any) -> dict[str, float]:
-    from cutesnake.measure.clock import Stamper
-    from cutesnake.measure.plan_time import time_plan
+    from cutesnake.stages.measure.clock import Stamper
+    from cutesnake.stages.measure.plan_time import time_plan
 
     found = time_plan(runner, stream, Stamper())
     return {"plan_us": found["plan_us"], "plan_cold_us": found["plan_cold_us"]}

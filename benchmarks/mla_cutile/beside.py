@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts"), str(ROOT / "bench
 
 import groups  # noqa: E402
 
-from cutesnake.load.build import LoadedBuild  # noqa: E402
+from cutesnake.stages.load.build import LoadedBuild  # noqa: E402
 from kernels.mla_decode import cutile, flash_mla  # noqa: E402
 from kernels.mla_decode.operator import Workload, make_inputs, make_outputs  # noqa: E402
 

@@ -23,8 +23,8 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 
-from cutesnake.catalog import load_kernel  # noqa: E402
-from cutesnake.load.build import LoadedBuild  # noqa: E402
+from cutesnake.model.catalog import load_kernel  # noqa: E402
+from cutesnake.stages.load.build import LoadedBuild  # noqa: E402
 from kernels.mla_decode import operator as problem  # noqa: E402
 from kernels.mla_decode.cutile.plan import Plan, Tiling  # noqa: E402
 from kernels.mla_decode.cutile.run import bind  # noqa: E402

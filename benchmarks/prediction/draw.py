@@ -26,8 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 
 from benchmarks.prediction.cases import DSLS, NamedCase, recorded  # noqa: E402  (the project's folders have to be found first)
-from cutesnake.catalog import load_kernel, load_operator, make_workload  # noqa: E402
-from cutesnake.plan.sweep import Sweep, make_sweep, read_sweep  # noqa: E402
+from cutesnake.model.catalog import load_kernel, load_operator, make_workload  # noqa: E402
+from cutesnake.planning.sweep import Sweep, make_sweep, read_sweep  # noqa: E402
 
 TARGET = "sm_90a"
 SIZES = ("m", "n", "k", "rows", "columns", "length", "kv_length", "batch")

@@ -43,8 +43,8 @@ from benchmarks.prediction.cases import (  # noqa: E402  (the project's folders 
     recorded,
 )
 from benchmarks.prediction.predict import launches, predicted  # noqa: E402
-from cutesnake.catalog import load_kernel, load_operator  # noqa: E402
-from cutesnake.plan.sweep import make_sweep, read_sweep  # noqa: E402
+from cutesnake.model.catalog import load_kernel, load_operator  # noqa: E402
+from cutesnake.planning.sweep import make_sweep, read_sweep  # noqa: E402
 from ptxsim.timing.device import DeviceModel  # noqa: E402
 
 TARGET = "sm_90a"

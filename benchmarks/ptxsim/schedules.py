@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / part) for part in ("", "tests", "tests/ptxsim", "workflow/scripts")]
 
 import ptxsim  # noqa: E402
-from cutesnake.simulate import simulation  # noqa: E402
+from cutesnake.stages.simulate import simulation  # noqa: E402
 
 RUNS = 7  # of a search: as many as there are default schedules
 LISTS = ("defaults", "search")

@@ -29,7 +29,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "workflow/scripts")]
 
-from cutesnake import record  # noqa: E402
+from cutesnake.model import record  # noqa: E402
 from project import copy_project  # noqa: E402
 
 PR_SET_CHILD_SUBREAPER = 36  # of prctl(2): processes whose parent has ended become ours, and so does their time

@@ -30,10 +30,10 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "workflow/scripts"
 sys.path[:0] = [str(ROOT), str(SCRIPTS)]
 
-from cutesnake.catalog import load_kernel, load_operator  # noqa: E402
-from cutesnake.measure import worker  # noqa: E402
-from cutesnake.measure.case import Case  # noqa: E402
-from cutesnake.stages import GPU_STAGES  # noqa: E402
+from cutesnake.model.catalog import load_kernel, load_operator  # noqa: E402
+from cutesnake.model.stages import GPU_STAGES  # noqa: E402
+from cutesnake.runtime import worker  # noqa: E402
+from cutesnake.stages.measure.case import Case  # noqa: E402
 
 OPERATOR, KERNEL, TARGET = "mla_decode", "cute_sm90", "sm_90a"
 SIZES = [(1, 1024), (1, 8192), (16, 1024), (16, 8192), (32, 4096), (32, 8192), (64, 1024), (64, 4096), (128, 1024)]

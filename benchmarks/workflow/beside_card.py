@@ -37,11 +37,12 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "workflow/scripts"
 sys.path[:0] = [str(ROOT), str(SCRIPTS)]
 
-from cutesnake.measure import timing, worker  # noqa: E402
-from cutesnake.measure.case import Case, commit, provenance  # noqa: E402
-from cutesnake.measure.telemetry import POWER_CAP  # noqa: E402
-from cutesnake.plan.machine import probe  # noqa: E402
-from cutesnake.stages import GPU_STAGES  # noqa: E402
+from cutesnake.model.stages import GPU_STAGES  # noqa: E402
+from cutesnake.planning.machine import probe  # noqa: E402
+from cutesnake.runtime import worker  # noqa: E402
+from cutesnake.stages.measure import timing  # noqa: E402
+from cutesnake.stages.measure.case import Case, commit, provenance  # noqa: E402
+from cutesnake.stages.measure.telemetry import POWER_CAP  # noqa: E402
 
 BUILDS = Path(os.environ.get("CUTESNAKE_BUILDS", ROOT / "results/compile"))
 SETTINGS = {"max_seconds": 2, "max_noise_percent": 0.5}
@@ -105,7 +106,7 @@ def server(holds_driver: bool = True) -> Iterator[None]:
     `holds_driver`: a process beside it keeps the driver initialized, as the workflow's have since 2026-11-23.
     """
     path = worker.socket_path()
-    code = "import contextlib, sys; from cutesnake.measure import worker; worker.IDLE_SECONDS = float(sys.argv[2]); "
+    code = "import contextlib, sys; from cutesnake.runtime import worker; worker.IDLE_SECONDS = float(sys.argv[2]); "
     code += "" if holds_driver else "worker.held_driver = contextlib.nullcontext; "
     command = [sys.executable, "-c", code + "worker.main(sys.argv[1])", str(path), str(KEPT_ALIVE_SECONDS)]
     process = subprocess.Popen(command, start_new_session=True)

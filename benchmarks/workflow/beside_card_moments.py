@@ -19,7 +19,7 @@ large case      another one, of causal attention, which needs more memory and mo
 check           that one is checked there, which needs more of both again
 
 Behind an act may stand `, held`: a process has the driver initialized for the other card already, and only has it
-(`cutesnake.measure.held_driver`), as it does beside the worker's server. The cases of the others are asked of a server
+(`cutesnake.runtime.held_driver`), as it does beside the worker's server. The cases of the others are asked of a server
 that lacks it. And `, close`: then replays follow each other without events in between and without a copy from the card
 for the clock, 25 at a time, with a pause of 0.4 ms every 75. So they do without the other acts' end of a row.
 
@@ -49,9 +49,9 @@ from typing import Any
 
 import beside_card
 
-from cutesnake.measure.case import Case, commit, provenance
-from cutesnake.measure.held_driver import held_driver
-from cutesnake.plan.machine import probe
+from cutesnake.planning.machine import probe
+from cutesnake.runtime.held_driver import held_driver
+from cutesnake.stages.measure.case import Case, commit, provenance
 
 FAST_PERCENT = 2.0
 CASE, LARGE_CASE = "dependent launch", "causal attention"
@@ -71,9 +71,9 @@ def watch(until: str) -> None:
     """
     import torch
 
-    from cutesnake.catalog import load_operator
-    from cutesnake.measure.clock import Stamper
-    from cutesnake.measure.replay import capture, filled, replay
+    from cutesnake.model.catalog import load_operator
+    from cutesnake.stages.measure.clock import Stamper
+    from cutesnake.stages.measure.replay import capture, filled, replay
 
     case = beside_card.case_of(CASE)
     operator, workload = load_operator(case.operator), case.workload

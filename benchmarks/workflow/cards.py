@@ -31,11 +31,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "workflow/scripts")]
 
-from cutesnake.measure.telemetry import POWER_CAP  # noqa: E402
-from cutesnake.measure.timing import SM_CLOCKS  # noqa: E402
-from cutesnake.plan import config as configuration  # noqa: E402
-from cutesnake.plan import machine, matrix  # noqa: E402
-from cutesnake.strict_yaml import read  # noqa: E402
+from cutesnake.planning import config as configuration  # noqa: E402
+from cutesnake.planning import machine, matrix  # noqa: E402
+from cutesnake.planning.strict_yaml import read  # noqa: E402
+from cutesnake.stages.measure.telemetry import POWER_CAP  # noqa: E402
+from cutesnake.stages.measure.timing import SM_CLOCKS  # noqa: E402
 from project import copy_project  # noqa: E402
 
 STAGES = ("correctness", "timing")

@@ -28,9 +28,9 @@ import beside_card
 import cards
 import cards_times
 
-from cutesnake import record
-from cutesnake.measure.case import Case, commit, provenance
-from cutesnake.plan.machine import probe
+from cutesnake.model import record
+from cutesnake.planning.machine import probe
+from cutesnake.stages.measure.case import Case, commit, provenance
 
 RECORDED = cards.ROOT / "recorded/nvidia_h200"
 ANSWER = "answer "  # what a process of ours says begins so; NVBench and others print, too

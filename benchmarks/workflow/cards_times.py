@@ -24,7 +24,7 @@ from typing import Any
 
 import cards
 
-from cutesnake.plan import machine
+from cutesnake.planning import machine
 
 CASES = Path(__file__).parent / "cards_times.txt"
 

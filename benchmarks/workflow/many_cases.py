@@ -156,8 +156,8 @@ def prepared(folder: Path, cases: int, cards: int, cases_per_job: int) -> Path:
     (project / "machine.json").write_text(json.dumps(machine))
     metrics = {"correctness": sample.correctness("w"), "timing": sample.timing("cute", sample.workloads()[0], 1.0)}
     for stage, found in metrics.items():
-        append(project / f"workflow/scripts/cutesnake/measure/{stage}.py", MEASURE.format(metrics=found))
-    replace(project / "workflow/scripts/cutesnake/measure/worker.py", IMPORT, "pass")
+        append(project / f"workflow/scripts/cutesnake/stages/measure/{stage}.py", MEASURE.format(metrics=found))
+    replace(project / "workflow/scripts/cutesnake/runtime/worker.py", IMPORT, "pass")
     return project
 
 

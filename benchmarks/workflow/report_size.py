@@ -88,12 +88,12 @@ def make_up(project: Path) -> int:
 
 def step(name: str) -> None:
     """One of the steps in a process of its own, as the workflow runs it, in the project's folder."""
-    from cutesnake import record
-    from cutesnake.compare.comparison import write_comparison
-    from cutesnake.evidence.gather import load_evidence
-    from cutesnake.plot import plot
-    from cutesnake.plot.overview import write_overview
+    from cutesnake.analysis.compare.comparison import write_comparison
+    from cutesnake.analysis.evidence.gather import load_evidence
+    from cutesnake.model import record
     from cutesnake.report import Contents, write_report
+    from cutesnake.report.plot import plot
+    from cutesnake.report.plot.overview import write_overview
 
     began = time.monotonic()
     results = Path("results")

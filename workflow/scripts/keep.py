@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from cutesnake import record
-from cutesnake.evidence.recorded_set import write_recorded
-from cutesnake.fault import one_line
+from cutesnake.analysis.evidence.recorded_set import write_recorded
+from cutesnake.model import record
+from cutesnake.runtime.errors import one_line
 
 with one_line("keep", snakemake.log[0]):
     written = write_recorded(Path(snakemake.output.summary).parent, snakemake.params.folder)
