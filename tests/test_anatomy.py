@@ -15,11 +15,9 @@ import yaml
 import builds
 from cutesnake.model import record
 from cutesnake.model.catalog import load_kernel, load_operator, make_workload
-from cutesnake.model.paths import ROOT
 from cutesnake.model.targets import TARGETS
 from cutesnake.planning import problems
-from cutesnake.planning.config import check
-from cutesnake.planning.matrix import Build, make_plan
+from cutesnake.planning.matrix import Build
 from cutesnake.planning.sweep import make_sweep, read_sweep
 from cutesnake.stages.anatomy import graph, host, page
 from cutesnake.stages.anatomy.code import Code, what
@@ -171,23 +169,6 @@ def test_of_every_kernel_and_target_a_build_is_watched_and_the_others_name_it() 
     cost = load_operator("fmha").cost
     bytes_of = {workload.id: cost(workload).bytes for workload in every}
     assert cost(make_workload("fmha", large)).bytes <= min(bytes_of.values())
-
-
-def test_the_architecture_says_how_many_builds_are_watched(machine, tmp_path) -> None:
-    default = check(yaml.safe_load((ROOT / "config/config.yaml").read_text()))
-    plan = make_plan(default, machine("none"), tmp_path)
-    dsls = {(d.operator, d.kernel): d.dsl for d in plan.decisions}
-    found: Counter[str] = Counter()
-    for operator, sweep in default.sweeps.items():
-        mine = [build for build in plan.builds.values() if build.operator == operator]
-        two = [build for build in mine if dsls[operator, build.kernel] in ("cute", "cutile")]
-        for how in problems.of_builds(two, sweep.small(), sweep.workloads()).values():
-            found["in part" if how["in_part"] else "whole" if how["workloads"] else "another"] += 1
-    said = (
-        f"the default plan's {found.total()} builds in the two DSLs, {found['whole']} have a small problem, "
-        f"{found['in part']} are run in part, and {found['another']} name another one"
-    )
-    assert said in " ".join((ROOT / "docs/architecture.md").read_text().split())
 
 
 def test_a_map_that_begins_before_its_memory_has_the_name_of_what_its_boxes_reach() -> None:

@@ -96,7 +96,6 @@ def test_lines_of_other_files_are_not_taken_for_validation(tmp_path) -> None:
         json.dumps(line) + "\n" + json.dumps({**line, "predicted_us": None, "error": "too long"}) + "\n"
     )
     (tmp_path / "b200.jsonl").write_text(json.dumps({"case": "c", "published_us": 4.0, "predicted_us": 5.0}) + "\n")
-    (tmp_path / "ranking.jsonl").write_text(json.dumps({"measured_us": {"a": 1.0}, "predicted_us": {"a": 1.0}}) + "\n")
     looked_at, opened_last = read_held(files(tmp_path))
     assert (looked_at.part, looked_at.bound) == ("development", None)
     assert (opened_last.part, opened_last.bound) == ("held_out", "DRAM")

@@ -18,7 +18,7 @@ from cutesnake.stages.predict.prediction import captured
 
 DEVELOPMENT = ("mla_decode", "gemm", "elementwise_add")  # looked at while the model was made
 HELD_OUT = ("fmha", "rmsnorm", "reduce", "dependent_launch")  # opened once, before the L1 was made
-# Opened last, on the model of commit 136195f; what that gave is in blind_first.json.
+# Opened last, on the model of commit 136195f.
 BLIND = (
     "fmha_mixed_decode",
     "fmha_mixed_prefill",

@@ -1,6 +1,6 @@
 """Draws kernels and sizes to be predicted before a card has timed them, from the catalogue's sweeps by a seed.
 
-    python benchmarks/prediction/draw.py --seed 5 --count 50 --out blind_fifth_cases.json --sweeps blind_fifth.yaml
+    python benchmarks/prediction/draw.py --seed 10 --count 50 --out cases.json --sweeps cases.yaml
 
 The rule, written down before anything was predicted by it: operators come in an order drawn by the seed, again and
 again, until there are enough cases. Each time one entry of the operator's sweep is drawn, one of each of its lists, and

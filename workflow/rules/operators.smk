@@ -15,7 +15,7 @@ from cutesnake.stages.predict import validated as held
 
 def validation():
     """The files of predictions that were held against cards, which the bands of new ones follow from."""
-    return held.files(PROJECT / "benchmarks/prediction") if PREDICTED else []
+    return held.files(PROJECT / "workflow/validation") if PREDICTED else []
 
 
 def validation_of(wildcards):

@@ -1,6 +1,6 @@
 """Which builds of `cute_sm90` a workload may take, and which is expected to be the fastest: a rule with its numbers.
 
-Fitted to times on an H200 and an H100, and held against others: benchmarks/mla_cute_sm90/README.md.
+Fitted to times on an H200 and an H100, and compared with others: docs/archive.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Predictions that were held against what cards measured, as `benchmarks/prediction/` keeps them."""
+"""Predictions beside measurements, as `workflow/validation/` keeps them: `predict.py` and `unmeasured.py` make them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from cutesnake.model.paths import ROOT
 from cutesnake.stages.predict.bottleneck import Bound, bound
 
-FOLDER = ROOT / "benchmarks/prediction"
+FOLDER = ROOT / "workflow/validation"
 VALIDATION = "validation"  # the picture of them, whose place is beside the predictions
 # What a file's name begins with: families that were looked at while the model was made; those held out until its first
 # validation, and known since; those opened once, at the end.
