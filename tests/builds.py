@@ -19,15 +19,15 @@ from typing import Any
 
 import pytest
 
-from cutesnake import forks
-from cutesnake.build.apart import kind_of
-from cutesnake.build.compile import RECORD, STORE, compile_build
-from cutesnake.build.fetch import fetch
-from cutesnake.catalog import load_kernel
-from cutesnake.contract import Variant
-from cutesnake.places import ROOT
-from cutesnake.plan.staleness import digest_baked, digest_data, digest_files
-from cutesnake.targets import TARGETS
+from cutesnake.model.catalog import load_kernel
+from cutesnake.model.contract import Variant
+from cutesnake.model.paths import ROOT
+from cutesnake.model.targets import TARGETS
+from cutesnake.planning.staleness import digest_baked, digest_data, digest_files
+from cutesnake.runtime import forks
+from cutesnake.stages.compile.compile import RECORD, STORE, compile_build
+from cutesnake.stages.compile.limited_process import kind_of
+from cutesnake.stages.fetch import fetch
 
 COMPILED = Path("results/compile")  # by the workflow, in the project's folder
 KEPT = Path(".snakemake/metadata")  # what Snakemake notes of a file, which is named by base64 of its path
@@ -115,8 +115,8 @@ def simulate(
 
     `processors` are the multiprocessors of the card that is simulated, by default those of the target's.
     """
-    from cutesnake.measure.case import Case
-    from cutesnake.simulate import simulation
+    from cutesnake.stages.measure.case import Case
+    from cutesnake.stages.simulate import simulation
 
     case = Case(
         stage="correctness",
@@ -140,10 +140,10 @@ def launches(operator: str, kernel: str, folder: Path, workload: Any) -> tuple[l
     import torch
 
     import ptxsim
-    from cutesnake.catalog import load_operator
-    from cutesnake.load import cute as cute_load
-    from cutesnake.load.build import LoadedBuild
-    from cutesnake.targets import TARGETS
+    from cutesnake.model.catalog import load_operator
+    from cutesnake.model.targets import TARGETS
+    from cutesnake.stages.load import cute as cute_load
+    from cutesnake.stages.load.build import LoadedBuild
 
     problem, made = load_operator(operator), []
     inputs, outputs = problem.make_inputs(workload, 0), problem.make_outputs(workload)

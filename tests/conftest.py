@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake.measure import held_driver
-from cutesnake.plan.machine import Machine
+from cutesnake.planning.machine import Machine
+from cutesnake.runtime import held_driver
 from project import copy_project, snakemake
 
 MACHINES = Path(__file__).parent / "machines"

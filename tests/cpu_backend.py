@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from cutesnake.catalog import load_operator
-from cutesnake.contract import Workload
-from cutesnake.measure.case import Case
-from cutesnake.measure.correctness import Bound
+from cutesnake.model.catalog import load_operator
+from cutesnake.model.contract import Workload
+from cutesnake.stages.measure.case import Case
+from cutesnake.stages.measure.correctness import Bound
 
 with contextlib.suppress(ImportError):
     import torch

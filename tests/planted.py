@@ -14,12 +14,12 @@ from typing import Any
 
 import ptxsim
 from builds import build
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.contract import Variant, Workload
-from cutesnake.measure.case import Case
-from cutesnake.measure.correctness import check_case
-from cutesnake.simulate import simulation
-from cutesnake.simulate.capture import Catcher
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.contract import Variant, Workload
+from cutesnake.stages.measure.case import Case
+from cutesnake.stages.measure.correctness import check_case
+from cutesnake.stages.simulate import simulation
+from cutesnake.stages.simulate.capture import Catcher
 
 Edit = Callable[[str], str]
 SCHEDULES = ("random", "tma_late")  # of the short list

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cutesnake.contract import Cost
-from cutesnake.evidence.gather import Evidence
-from cutesnake.measure.bottleneck import classify
+from cutesnake.analysis.evidence.gather import Evidence
+from cutesnake.model.contract import Cost
+from cutesnake.stages.profile.bottleneck import classify
 
 Record = dict[str, Any]
 

@@ -13,22 +13,20 @@ import pytest
 import yaml
 
 import builds
-from cutesnake import record
-from cutesnake.anatomy import graph, host, page
-from cutesnake.anatomy.code import Code, what
-from cutesnake.anatomy.function import group_as_data
-from cutesnake.anatomy.numbers import numbers, spans
-from cutesnake.anatomy.patterns import RULES, Function, find_patterns
-from cutesnake.anatomy.pipelines import Group
-from cutesnake.anatomy.record_of import anatomy_of
-from cutesnake.anatomy.shared import budgets
-from cutesnake.catalog import load_kernel, load_operator, make_workload
-from cutesnake.places import ROOT
-from cutesnake.plan import problems
-from cutesnake.plan.config import check
-from cutesnake.plan.matrix import Build, make_plan
-from cutesnake.plan.sweep import make_sweep, read_sweep
-from cutesnake.targets import TARGETS
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator, make_workload
+from cutesnake.model.targets import TARGETS
+from cutesnake.planning import problems
+from cutesnake.planning.matrix import Build
+from cutesnake.planning.sweep import make_sweep, read_sweep
+from cutesnake.stages.anatomy import graph, host, page
+from cutesnake.stages.anatomy.code import Code, what
+from cutesnake.stages.anatomy.function import group_as_data
+from cutesnake.stages.anatomy.numbers import numbers, spans
+from cutesnake.stages.anatomy.patterns import RULES, Function, find_patterns
+from cutesnake.stages.anatomy.pipelines import Group
+from cutesnake.stages.anatomy.record import anatomy_of
+from cutesnake.stages.anatomy.shared import budgets
 from ptxsim import Module
 from ptxsim.memory.global_memory import Memory
 from ptxsim.memory.tensor_map import TensorMap
@@ -171,23 +169,6 @@ def test_of_every_kernel_and_target_a_build_is_watched_and_the_others_name_it() 
     cost = load_operator("fmha").cost
     bytes_of = {workload.id: cost(workload).bytes for workload in every}
     assert cost(make_workload("fmha", large)).bytes <= min(bytes_of.values())
-
-
-def test_the_architecture_says_how_many_builds_are_watched(machine, tmp_path) -> None:
-    default = check(yaml.safe_load((ROOT / "config/config.yaml").read_text()))
-    plan = make_plan(default, machine("none"), tmp_path)
-    dsls = {(d.operator, d.kernel): d.dsl for d in plan.decisions}
-    found: Counter[str] = Counter()
-    for operator, sweep in default.sweeps.items():
-        mine = [build for build in plan.builds.values() if build.operator == operator]
-        two = [build for build in mine if dsls[operator, build.kernel] in ("cute", "cutile")]
-        for how in problems.of_builds(two, sweep.small(), sweep.workloads()).values():
-            found["in part" if how["in_part"] else "whole" if how["workloads"] else "another"] += 1
-    said = (
-        f"the default plan's {found.total()} builds in the two DSLs, {found['whole']} have a small problem, "
-        f"{found['in part']} are run in part, and {found['another']} name another one"
-    )
-    assert said in " ".join((ROOT / "docs/architecture.md").read_text().split())
 
 
 def test_a_map_that_begins_before_its_memory_has_the_name_of_what_its_boxes_reach() -> None:

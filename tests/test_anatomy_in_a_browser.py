@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from browser import CHROMIUM, FRAME, chromium
-from cutesnake.anatomy import page
-from cutesnake.learn.page import Asked, render
+from cutesnake.report.learn.page import Asked, render
+from cutesnake.stages.anatomy import page
 from test_anatomy import record_of
 from test_learn import GOALS
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from cutesnake.plan.arch import can_build, can_run, decide, stage_answers
-from cutesnake.targets import TARGETS, with_target_here
+from cutesnake.model.targets import TARGETS, with_target_here
+from cutesnake.planning.arch import can_build, can_run, decide, stage_answers
 
 TCGEN05 = SimpleNamespace(DSL="cute", SOURCE="ours", TARGETS={"sm_100a": ("tcgen05", "tensor memory")}, NEEDS={})
 WGMMA = SimpleNamespace(DSL="cute", SOURCE="ours", TARGETS={"sm_90a": ("wgmma", "TMA")}, NEEDS={})

@@ -3,9 +3,9 @@
 import pytest
 
 from cpu_backend import small_case
-from cutesnake import record
-from cutesnake.measure.autotune import choose, write_choice
-from cutesnake.measure.case import make_record
+from cutesnake.model import record
+from cutesnake.stages.measure.autotune import choose, write_choice
+from cutesnake.stages.measure.case import make_record
 
 H200 = {"name": "NVIDIA H200", "compute_capability": [9, 0], "driver": "580.159.04", "uuid_hash": "0123456789ab"}
 

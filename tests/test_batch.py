@@ -11,12 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 import sample
-from cutesnake import record
-from cutesnake.evidence.gather import read_records
-from cutesnake.measure import batch, stage, worker
-from cutesnake.measure.worker import WorkerError
-from cutesnake.places import SCRIPTS
-from cutesnake.plan.batches import MANY, TOGETHER, cases_per_job, make_batches
+from cutesnake.analysis.evidence.gather import read_records
+from cutesnake.model import record
+from cutesnake.model.paths import SCRIPTS
+from cutesnake.planning.batches import MANY, TOGETHER, cases_per_job, make_batches
+from cutesnake.runtime import worker
+from cutesnake.runtime.worker import WorkerError
+from cutesnake.stages.measure import batch, stage
 from project import TINY, append, copy_project, jobs, replace, snakemake
 
 CONFIG = """
@@ -39,7 +40,7 @@ PRETEND = "\n\ndef measure(case):\n    return {metrics!r}, None\n"
 INTERRUPTED = """
 import signal, time
 from concurrent.futures import ThreadPoolExecutor
-from cutesnake.measure import batch
+from cutesnake.stages.measure import batch
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background process begins without it
 def measure():
     time.sleep(0.3)
@@ -159,7 +160,7 @@ def test_a_run_in_batches_and_what_is_measured_again(tmp_path) -> None:
     project = copy_project(tmp_path / "project")
     (project / TINY).write_text(CONFIG)
     for name, metrics in {"correctness": sample.correctness("w"), "timing": TIMED}.items():
-        append(project / f"workflow/scripts/cutesnake/measure/{name}.py", PRETEND.format(metrics=metrics))
+        append(project / f"workflow/scripts/cutesnake/stages/measure/{name}.py", PRETEND.format(metrics=metrics))
     assert jobs(project, machine="h200")["batch"] == 4
     done = snakemake(project, machine="h200")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -183,7 +184,7 @@ def test_what_was_measured_one_by_one_is_not_measured_again_in_batches_nor_the_o
     project = copy_project(tmp_path / "project")
     (project / TINY).write_text(CONFIG.replace("cases_per_job: 2", "cases_per_job: auto"))
     for name, metrics in {"correctness": sample.correctness("w"), "timing": TIMED}.items():
-        append(project / f"workflow/scripts/cutesnake/measure/{name}.py", PRETEND.format(metrics=metrics))
+        append(project / f"workflow/scripts/cutesnake/stages/measure/{name}.py", PRETEND.format(metrics=metrics))
     assert jobs(project, machine="h200")["timing"] == 3
     done = snakemake(project, machine="h200")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake import here, turns
-from cutesnake.measure import cards, gpu_lock
-from cutesnake.measure.cards import one_card
-from cutesnake.places import SCRIPTS
-from cutesnake.plan import gpus
-from cutesnake.plan import machine as machines
+from cutesnake.model.paths import SCRIPTS
+from cutesnake.planning import gpus
+from cutesnake.planning import machine as machines
+from cutesnake.runtime import gpu_lock
+from cutesnake.runtime import gpu_slots as cards
+from cutesnake.runtime import machine_check as here
+from cutesnake.runtime import machine_lock as turns
+from cutesnake.runtime.gpu_slots import one_card
 from project import snakemake
 
 FOUR = Path(__file__).parent / "machines/h200_x4.json"
@@ -58,8 +60,8 @@ def test_results_of_cards_alike_are_of_one_kind_and_those_of_others_are_not(four
 
 TAKE = """
 import os
-from cutesnake.measure.cards import one_card
-from cutesnake.plan.machine import probe
+from cutesnake.runtime.gpu_slots import one_card
+from cutesnake.planning.machine import probe
 with one_card(probe()):
     print(os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
     input()
@@ -68,9 +70,8 @@ with one_card(probe()):
 
 def test_every_job_has_a_card_of_its_own_and_a_killed_one_gives_it_back(four, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(gpu_lock, "FOLDER", tmp_path)
-    code = (
-        f"from pathlib import Path; from cutesnake.measure import gpu_lock; gpu_lock.FOLDER = Path({str(tmp_path)!r})"
-    )
+    code = "from pathlib import Path; from cutesnake.runtime import gpu_lock; "
+    code += f"gpu_lock.FOLDER = Path({str(tmp_path)!r})"
     running = [start(code + TAKE) for _ in range(4)]
     taken = [job.stdout.readline().decode().strip() for job in running]
     assert sorted(taken) == ["h20000000000", "h20000000001", "h20000000002", "h20000000003"]
@@ -119,7 +120,7 @@ def test_a_card_that_was_changed_is_no_longer_taken(four, monkeypatch) -> None:
 
 
 WAIT = """
-from cutesnake.turns import turn
+from cutesnake.runtime.machine_lock import turn
 with turn({kind!r}):
     print("mine", flush=True)
     input()

@@ -11,12 +11,12 @@ import subprocess
 import pytest
 
 import sample
-from cutesnake import record
-from cutesnake.change import baseline
-from cutesnake.change.baseline import Baseline, BaselineError, locate
-from cutesnake.change.change import change, to_csv, unchanged
-from cutesnake.change.verdict import verdict
-from cutesnake.evidence import recorded_set
+from cutesnake.analysis.change import baseline
+from cutesnake.analysis.change.baseline import Baseline, BaselineError, locate
+from cutesnake.analysis.change.change import change, to_csv, unchanged
+from cutesnake.analysis.change.verdict import verdict
+from cutesnake.analysis.evidence import recorded_set
+from cutesnake.model import record
 from cutesnake.report import render
 from test_report import Page, contents
 

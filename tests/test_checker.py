@@ -6,9 +6,9 @@ import math
 import pytest
 
 from cpu_backend import SMALL, CpuBackend, right, small_case
-from cutesnake.catalog import load_operator
-from cutesnake.measure import checker
-from cutesnake.measure.correctness import check_case
+from cutesnake.model.catalog import load_operator
+from cutesnake.stages.measure import checker
+from cutesnake.stages.measure.correctness import check_case
 
 torch = pytest.importorskip("torch")
 mla = load_operator("mla_decode")

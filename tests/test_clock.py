@@ -7,8 +7,8 @@ import pytest
 
 import ptxsim
 import tiny_build
-from cutesnake.measure import clock, timing
-from cutesnake.targets import TARGETS
+from cutesnake.model.targets import TARGETS
+from cutesnake.stages.measure import clock, timing
 
 
 def stamps(*per_sm):

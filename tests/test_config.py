@@ -7,12 +7,13 @@ import json
 import pytest
 import yaml
 
-from cutesnake import catalog, strict_yaml
-from cutesnake.catalog import load_operator, make_workload
-from cutesnake.places import ROOT, SCHEMAS
-from cutesnake.plan.config import ConfigError, check, read_again
-from cutesnake.plan.sweep import is_named
-from cutesnake.targets import HERE, TARGETS
+from cutesnake.model import catalog
+from cutesnake.model.catalog import load_operator, make_workload
+from cutesnake.model.paths import ROOT, SCHEMAS
+from cutesnake.model.targets import HERE, TARGETS
+from cutesnake.planning import strict_yaml
+from cutesnake.planning.config import ConfigError, check, read_again
+from cutesnake.planning.sweep import is_named
 
 DEFAULT = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
 SMALL = {
@@ -90,12 +91,13 @@ def test_every_key_is_explained() -> None:
 @pytest.mark.parametrize("name", DEFAULT["operators"])
 def test_every_field_of_a_workload_is_explained_with_its_default(name) -> None:
     operator = load_operator(name)
-    fields = [field for field in dataclasses.fields(operator.Workload) if field.name != "dtype"]
-    needed = ", ".join(f"`{field.name}`" for field in fields if field.default is dataclasses.MISSING)
-    defaults = [(f"`{field.name}`", field.default) for field in fields if field.default is not dataclasses.MISSING]
-    said = ", ".join(f"{key} {str(value).lower() if isinstance(value, bool) else value}" for key, value in defaults)
-    row = f"| `{name}` | {needed} | {said}{' ' * bool(said)}| {', '.join(operator.DTYPES)} |"
-    assert row in (ROOT / "config" / "README.md").read_text().splitlines()
+    lines = (ROOT / "config" / "README.md").read_text().splitlines()
+    (row,) = (line for line in lines if line.startswith(f"| `{name}` |"))
+    for field in dataclasses.fields(operator.Workload):
+        if field.name != "dtype":
+            default = "" if field.default is dataclasses.MISSING else f" {yaml.safe_dump(field.default).split()[0]}"
+            assert f"`{field.name}`{default}" in row
+    assert all(dtype in row for dtype in operator.DTYPES)
 
 
 @pytest.mark.parametrize(

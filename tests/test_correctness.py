@@ -6,10 +6,10 @@ import json
 import pytest
 
 from cpu_backend import CpuBackend, right, small_case
-from cutesnake import record
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.measure.case import make_record
-from cutesnake.measure.correctness import Bound, check_case
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.stages.measure.case import make_record
+from cutesnake.stages.measure.correctness import Bound, check_case
 
 torch = pytest.importorskip("torch")
 

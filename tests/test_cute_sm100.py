@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from builds import build
-from cutesnake.places import ROOT
+from cutesnake.model.paths import ROOT
 from kernels.mla_decode import cute_sm100
 from kernels.mla_decode.cute_sm100 import layout
 from kernels.mla_decode.cute_sm100.schedule import CLUSTERED_PROCESSORS, MOST_EVEN, Even, make_schedule

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from builds import served
-from cutesnake import forks
-from cutesnake.build.apart import kind_of
-from cutesnake.places import ROOT
+from cutesnake.model.paths import ROOT
+from cutesnake.runtime import forks
+from cutesnake.stages.compile.limited_process import kind_of
 from kernels.mla_decode.cute_sm100 import PROCESSORS
 from kernels.mla_decode.operator import Workload
 
@@ -391,11 +391,6 @@ def test_a_mutant_still_has_its_place_in_the_source(name):
     file, old, new, _ = EVERY[name]
     text = (SOURCE / file).read_text()
     assert old in text and text.replace(old, new) != text
-
-
-def test_the_kernels_document_says_how_many_bugs_are_planted():
-    told = " ".join((ROOT / "kernels/mla_decode/README.md").read_text().split())
-    assert f"plants {len(EVERY)} bugs in the source" in told
 
 
 @pytest.mark.slow

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from builds import build
-from cutesnake.load.build import LoadedBuild
-from cutesnake.places import ROOT
+from cutesnake.model.paths import ROOT
+from cutesnake.stages.load.build import LoadedBuild
 from kernels.mla_decode import cute_sm90
 from kernels.mla_decode.cute_sm90 import l2, layout
 from kernels.mla_decode.cute_sm90.schedule import make_met_schedule, make_schedule
@@ -348,8 +348,8 @@ def test_the_build_spills_nothing_and_fits_its_stated_budget(built):
 
 def simulated(folder: Path, parameters: dict, distributions: list[str], schedule: str) -> dict:
     """The record of a build run by ptxsim, all requests in shuffled pages."""
-    from cutesnake.measure.case import Case
-    from cutesnake.simulate.simulation import simulate
+    from cutesnake.stages.measure.case import Case
+    from cutesnake.stages.simulate.simulation import simulate
 
     variant = json.loads((folder / "build.json").read_text())["variant"]
     case = Case(
@@ -377,7 +377,7 @@ def test_results_and_races_in_the_simulator(built, schedule):
 @pytest.mark.parametrize("ahead", [False, True])
 def test_an_item_of_more_pages_than_a_warps_lanes_hold_the_numbers_of(monkeypatch, ahead):
     """One cluster, one item of 71 pages, in two windows and a part of a third."""
-    import cutesnake.load.cute as loading
+    import cutesnake.stages.load.cute as loading
 
     monkeypatch.setattr(loading, "multiprocessors", lambda device: 2)
     monkeypatch.setattr(l2, "AHEAD_BYTES", 0 if ahead else 1 << 40)
@@ -503,7 +503,7 @@ def check_on_gpu(folder: Path, work: Workload, inputs) -> None:
     """Outputs of a poisoned call, within what the checker allows."""
     import torch
 
-    from cutesnake.measure import checker
+    from cutesnake.stages.measure import checker
     from kernels.mla_decode import operator
 
     outputs = operator.make_outputs(work, "cuda")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builds import build, simulate
-from cutesnake.contract import Variant
+from cutesnake.model.contract import Variant
 from kernels.mla_decode.cute_sm90 import layout
 from kernels.mla_decode.cute_sm90.schedule import lanes_and_workers, make_schedule, pad, prices
 
@@ -152,8 +152,8 @@ def test_a_call_right_after_a_plan_reads_no_table_before_it_is_written():
     import torch
 
     import ptxsim
-    from cutesnake.load.build import LoadedBuild
-    from cutesnake.load.cute import opened_by
+    from cutesnake.stages.load.build import LoadedBuild
+    from cutesnake.stages.load.cute import opened_by
     from kernels.mla_decode import cute_sm90, operator
 
     folder = build("mla_decode", "cute_sm90", "sm_90a", variant("cluster1"))

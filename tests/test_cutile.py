@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from cutesnake.build import cutile as cutile_build
-from cutesnake.build import store
-from cutesnake.build.compile import compile_build
-from cutesnake.build.fetch import FetchError
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.load import cutile as cutile_load
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.stages.compile import cutile as cutile_build
+from cutesnake.stages.compile import store
+from cutesnake.stages.compile.compile import compile_build
+from cutesnake.stages.fetch import FetchError
+from cutesnake.stages.load import cutile as cutile_load
 from kernels.mla_decode import tilegym_inputs, tilegym_split_kv
 from kernels.upstream import tilegym
 from ptxsim.timing.sass import read_cubin

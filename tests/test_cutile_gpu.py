@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.load.build import LoadedBuild
-from cutesnake.places import ROOT
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.paths import ROOT
+from cutesnake.stages.load.build import LoadedBuild
 from kernels.mla_decode.cutile.plan import Plan, Tiling
 from kernels.mla_decode.cutile.run import bind
 

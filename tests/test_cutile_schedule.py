@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 import torch
 
-from cutesnake.places import ROOT
+from cutesnake.model.paths import ROOT
 from kernels.mla_decode import cutile
 from kernels.mla_decode import operator as mla
 from kernels.mla_decode.cutile import plan as planning

@@ -6,9 +6,9 @@ import re
 import pytest
 import yaml
 
-from cutesnake.places import ROOT
-from cutesnake.plan.devices import DeviceError, read_devices
-from cutesnake.targets import TARGETS
+from cutesnake.model.paths import ROOT
+from cutesnake.model.targets import TARGETS
+from cutesnake.planning.devices import DeviceError, read_devices
 
 PATH = ROOT / "config/devices.yaml"
 

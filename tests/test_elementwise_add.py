@@ -5,10 +5,10 @@ import re
 import pytest
 
 from builds import build
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.measure import checker
-from cutesnake.measure.case import Case
-from cutesnake.simulate import simulation
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.stages.measure import checker
+from cutesnake.stages.measure.case import Case
+from cutesnake.stages.simulate import simulation
 
 torch = pytest.importorskip("torch")
 OPERATOR = load_operator("elementwise_add")

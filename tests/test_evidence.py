@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import sample
-from cutesnake import catalog
-from cutesnake.catalog import load_operator
-from cutesnake.evidence.gather import load_evidence
-from cutesnake.places import ROOT
+from cutesnake.analysis.evidence.gather import load_evidence
+from cutesnake.model import catalog
+from cutesnake.model.catalog import load_operator
+from cutesnake.model.paths import ROOT
 from project import append, copy_project
 
 
@@ -46,7 +46,7 @@ def done(tmp_path_factory) -> tuple[Path, list[str]]:
     """A copy of the project in which every output of the default experiment is there, as an empty file."""
     project = copy_project(tmp_path_factory.mktemp("done"))
     # An empty file is no record: that damaged results are made again is not what is looked at here.
-    append(project / "workflow/scripts/cutesnake/plan/lost.py", "\n\ndef lost(products):\n    return {}, []\n")
+    append(project / "workflow/scripts/cutesnake/planning/lost.py", "\n\ndef lost(products):\n    return {}, []\n")
     made = outputs(project)
     start = time.time() - 10_000
     for place in project.rglob("*"):

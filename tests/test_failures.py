@@ -137,7 +137,7 @@ def test_read_only_results(project, small_disk) -> None:
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
     done = snakemake(project)
     assert done.returncode == 0 and "Nothing to be done" in done.stderr
-    append(project / "workflow/scripts/cutesnake/report/words.py", "\nCHANGED = 1\n")
+    append(project / "workflow/scripts/cutesnake/report/formatting.py", "\nCHANGED = 1\n")
     done = snakemake(project)
     said = done.stdout + done.stderr
     assert done.returncode != 0 and "Write-protected output files" in said and "Traceback" not in said

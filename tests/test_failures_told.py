@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake import failures
+from cutesnake.runtime import failures
 
 BUILDS = ["results/compile/add/cute/sm_90a/fp32/build.json", "results/compile/add/cute/sm_90a/fp32_wide/build.json"]
 FIGURES = ["results/inspect/add/cute/sm_90a/fp32.json", "results/inspect/add/cute/sm_90a/fp32_wide.json"]

@@ -17,7 +17,7 @@ def supports(workload):
     return None
 
 def variants(workload, target):
-    from cutesnake.contract import Variant
+    from cutesnake.model.contract import Variant
     return (Variant("only", {}),)
 
 def compile(variant, target, folder):
@@ -28,7 +28,7 @@ def bind(build, workload, inputs, outputs):
 """
 CUTE = RIGHT.replace('"cuda"', '"cute"')
 PROGRAM = """
-    from cutesnake.build import cute
+    from cutesnake.stages.compile import cute
     def program():
         import cutlass.cute as cute
         from kernels.elementwise_add.device import add
@@ -61,15 +61,17 @@ WRONG_CONTRACTS = {
     "odd_variants": (with_body("variants", "return (1, 2)"), "variants() gives int"),
     "odd_answer": (with_body("supports", "return True"), "supports() gives True"),
     "same_ids": (
-        with_body("variants", "from cutesnake.contract import Variant as V; return (V('a', {}), V('a', {'x': 1}))"),
+        with_body(
+            "variants", "from cutesnake.model.contract import Variant as V; return (V('a', {}), V('a', {'x': 1}))"
+        ),
         "gives the id 'a' twice",
     ),
     "path_as_id": (
-        with_body("variants", "from cutesnake.contract import Variant as V; return (V('a/b', {}),)"),
+        with_body("variants", "from cutesnake.model.contract import Variant as V; return (V('a/b', {}),)"),
         "gives the id 'a/b'; it must be letters",
     ),
     "odd_params": (
-        with_body("variants", "from cutesnake.contract import Variant as V; return (V('a', {'x': [1]}),)"),
+        with_body("variants", "from cutesnake.model.contract import Variant as V; return (V('a', {'x': [1]}),)"),
         "whose params 'x' is [1]; it must be a number, a text or a truth value",
     ),
     "other_dsl": (RIGHT.replace('"cuda"', '"triton"'), "DSL is 'triton'; it must be one of cute, cutile"),

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cutesnake import record
-from cutesnake.build import fetch as stage
-from cutesnake.build.fetch import FetchError, fetch, fetched
-from cutesnake.places import ROOT
+from cutesnake.model import record
+from cutesnake.model.paths import ROOT
+from cutesnake.stages import fetch as stage
+from cutesnake.stages.fetch import FetchError, fetch, fetched
 
 WHEEL = "tiny-1.0-py3-none-any.whl"
 MEMBERS = {
@@ -207,7 +207,7 @@ def test_what_pip_did_not_foresee_is_told_by_its_last_line(place: Workplace, mon
 def test_killed_job_leaves_no_partial_folder_behind(place: Workplace) -> None:
     script = f"""
 import os, signal
-from cutesnake.build import fetch
+from cutesnake.stages import fetch
 unpack = fetch._unpack
 def die(*arguments):
     unpack(*arguments)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from builds import build
-from cutesnake import record
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.measure.case import Case
-from cutesnake.simulate import simulation
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.stages.measure.case import Case
+from cutesnake.stages.simulate import simulation
 
 torch = pytest.importorskip("torch")
 OPERATOR = load_operator("fmha")
@@ -174,8 +174,8 @@ def test_eight_bit_operands_are_right_on_blackwell() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", EXAMPLES)
 def test_the_launch_that_a_runner_reports_is_the_one_that_the_build_makes(kernel) -> None:
-    from cutesnake.load import cute as cute_load
-    from cutesnake.load.build import LoadedBuild
+    from cutesnake.stages.load import cute as cute_load
+    from cutesnake.stages.load.build import LoadedBuild
     from test_mla_cutlass import capture
 
     work, target = OPERATOR.Workload(2, 300, heads=4, kv_heads=2, causal=True), EXAMPLES[kernel]

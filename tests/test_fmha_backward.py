@@ -5,11 +5,11 @@ import re
 import pytest
 
 from builds import build
-from cutesnake import record
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.measure import checker
-from cutesnake.measure.case import Case
-from cutesnake.simulate import simulation
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.stages.measure import checker
+from cutesnake.stages.measure.case import Case
+from cutesnake.stages.simulate import simulation
 
 torch = pytest.importorskip("torch")
 OPERATOR = load_operator("fmha_backward")
@@ -203,8 +203,8 @@ def test_nvidias_kernel_is_right_and_all_that_is_found_is_tensor_memory_freed_to
 @pytest.mark.slow
 @pytest.mark.parametrize("lengths", OPERATOR.LENGTHS)
 def test_the_launches_that_a_runner_reports_are_those_that_the_build_makes(lengths) -> None:
-    from cutesnake.load import cute as cute_load
-    from cutesnake.load.build import LoadedBuild
+    from cutesnake.stages.load import cute as cute_load
+    from cutesnake.stages.load.build import LoadedBuild
     from test_mla_cutlass import capture
 
     work = OPERATOR.Workload(2, 300, heads=4, kv_heads=2, causal=True, lengths=lengths)

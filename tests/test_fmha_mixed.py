@@ -8,10 +8,10 @@ import pytest
 
 import numpy_tile
 from builds import build, launches, simulate
-from cutesnake import record
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.measure import checker
-from cutesnake.places import ROOT
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.paths import ROOT
+from cutesnake.stages.measure import checker
 
 torch = pytest.importorskip("torch")
 DECODE, PREFILL = load_operator("fmha_mixed_decode"), load_operator("fmha_mixed_prefill")

@@ -15,11 +15,11 @@ from types import CodeType, SimpleNamespace
 
 import pytest
 
-from cutesnake import forks, job, prepared
-from cutesnake.build.compile import compile_build
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.places import ROOT, SCRIPTS
-from cutesnake.plan import staleness
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.paths import ROOT, SCRIPTS
+from cutesnake.planning import staleness
+from cutesnake.runtime import forks, job, prepared
+from cutesnake.stages.compile.compile import compile_build
 
 HERE = Path(__file__).parent
 PATHS = os.pathsep.join([str(HERE), str(ROOT), str(SCRIPTS)])
@@ -113,7 +113,7 @@ def test_what_a_job_leaves_running_is_ended(served, tmp_path) -> None:
 
 def test_a_job_dies_with_whoever_asked_for_it(served, tmp_path) -> None:
     started = tmp_path / "started"
-    code = f"from cutesnake import forks; forks.run({KIND!r}, 'fork_tasks:wait', {{'path': {str(started)!r}}})"
+    code = f"from cutesnake.runtime import forks; forks.run({KIND!r}, 'fork_tasks:wait', {{'path': {str(started)!r}}})"
     client = subprocess.Popen([sys.executable, "-c", code])
     assert wait_for(started.exists)
     client.kill()
@@ -125,7 +125,8 @@ def test_a_job_dies_with_whoever_asked_for_it(served, tmp_path) -> None:
 def test_servers_and_their_jobs_die_with_the_run(tmp_path) -> None:
     started, environment = tmp_path / "started", {**os.environ, "PYTHONPATH": PATHS}
     task = f"forks.run({KIND!r}, 'fork_tasks:wait', {{'path': {str(started)!r}}})"
-    code = f"from cutesnake import forks; server = forks.start([{KIND!r}]); print(server.pid, flush=True); {task}"
+    code = f"from cutesnake.runtime import forks; server = forks.start([{KIND!r}]); "
+    code += f"print(server.pid, flush=True); {task}"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment) as main:
         server = int(main.stdout.readline())
         assert wait_for(started.exists)
@@ -161,7 +162,7 @@ def test_a_script_ends_as_its_job_ended(served, tmp_path) -> None:
 
 
 def test_a_script_depends_on_the_module_that_it_names_in_a_task() -> None:
-    assert SCRIPTS / "cutesnake/inspect/build.py" in staleness.closure("inspect_build.py")
+    assert SCRIPTS / "cutesnake/stages/inspect/build.py" in staleness.closure("inspect_build.py")
 
 
 SCRIPT = """

@@ -12,12 +12,12 @@ import pandas
 import pytest
 
 import sample
-from cutesnake import record
-from cutesnake.compare.comparison import compare, write_comparison
-from cutesnake.plot.overview import write_overview
-from cutesnake.report.found import beyond, found
+from cutesnake.analysis.compare.comparison import compare, write_comparison
+from cutesnake.model import record
+from cutesnake.report.findings import beyond, found
+from cutesnake.report.formatting import Notes
 from cutesnake.report.matrix import matrix
-from cutesnake.report.words import Notes
+from cutesnake.report.plot.overview import write_overview
 
 H100 = "NVIDIA H100 80GB HBM3"
 
@@ -334,7 +334,7 @@ def test_the_comparison_is_a_table_for_pandas_too(tmp_path) -> None:
 def test_the_table_has_every_workload_and_the_record_only_what_a_page_shows_in_full(tmp_path, monkeypatch) -> None:
     evidence = sample.evidence(gpu=True)
     every = compare(evidence)
-    monkeypatch.setattr("cutesnake.compare.picked.MOST_SHOWN", 2)
+    monkeypatch.setattr("cutesnake.analysis.compare.selected_workloads.MOST_SHOWN", 2)
     write_comparison(evidence, str(tmp_path / "c.json"), str(tmp_path / "c.csv"))
     few = record.read("compare", tmp_path / "c.json")
     shown = {row["workload"] for row in few["rows"]}

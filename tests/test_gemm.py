@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from builds import build, launches, simulate
-from cutesnake import record
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.contract import Variant
-from cutesnake.workload import torch_dtype
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.contract import Variant
+from cutesnake.model.workload import torch_dtype
 from kernels.gemm import tilegym_tiles
 from kernels.gemm.operator import DISTRIBUTIONS, DTYPES, OUTPUT, Inputs, Workload, factors
 from kernels.upstream import gemm as upstream

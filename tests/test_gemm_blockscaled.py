@@ -6,11 +6,11 @@ import pytest
 
 import numpy_tile
 from builds import build
-from cutesnake import record
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.measure.case import Case
-from cutesnake.places import ROOT
-from cutesnake.simulate import simulation
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.paths import ROOT
+from cutesnake.stages.measure.case import Case
+from cutesnake.stages.simulate import simulation
 
 torch = pytest.importorskip("torch")
 OPERATOR = load_operator("gemm_blockscaled")
@@ -194,8 +194,8 @@ def test_nvidias_tutorials_are_right(kernel) -> None:
 @pytest.mark.slow
 def test_the_largest_magnitude_is_that_of_the_product() -> None:
     import ptxsim
-    from cutesnake.load import cute as cute_load
-    from cutesnake.load.build import LoadedBuild
+    from cutesnake.stages.load import cute as cute_load
+    from cutesnake.stages.load.build import LoadedBuild
     from test_mla_cutlass import capture
 
     work = OPERATOR.Workload(288, 288, 352, "nvfp4")

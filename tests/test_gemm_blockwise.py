@@ -9,9 +9,9 @@ import pytest
 
 import numpy_tile
 from builds import build, launches, simulate
-from cutesnake import record
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.places import ROOT
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.paths import ROOT
 
 torch = pytest.importorskip("torch")
 
@@ -240,7 +240,7 @@ def test_nvidias_masked_kernel_asks_for_the_rows_of_a_group_that_is_not_there(mo
 @pytest.mark.parametrize("form", ["own", "uniform", "swap"])
 @pytest.mark.parametrize(("columns", "right"), [(128, True), (256, False)])
 def test_tilegyms_ragged_kernels_take_one_scale_for_two_blocks_of_a_tile_of_256_columns(form, columns, right) -> None:
-    from cutesnake.build.fetch import fetched
+    from cutesnake.stages.fetch import fetched
     from kernels.gemm_grouped_contiguous.tilegym import KERNELS
     from kernels.upstream import tilegym
 

@@ -6,9 +6,9 @@ import pytest
 
 import numpy_tile
 from builds import build, launches, simulate
-from cutesnake import record
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.places import ROOT
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.paths import ROOT
 from kernels.gemm_grouped.operator import DISTRIBUTIONS, DTYPES, SCALED, Problem, Workload
 
 torch = pytest.importorskip("torch")

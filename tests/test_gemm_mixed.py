@@ -7,9 +7,9 @@ import pytest
 
 import numpy_tile
 from builds import build, launches, simulate
-from cutesnake import record
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.places import ROOT
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.paths import ROOT
 from kernels.gemm_mixed.operator import DISTRIBUTIONS, DTYPES, LARGEST, LOWEST
 
 torch = pytest.importorskip("torch")

@@ -6,8 +6,8 @@ import subprocess
 import sys
 import time
 
-from cutesnake.measure import held_driver, worker
-from cutesnake.places import SCRIPTS
+from cutesnake.model.paths import SCRIPTS
+from cutesnake.runtime import held_driver, worker
 
 
 def is_there(process: int) -> bool:
@@ -45,7 +45,7 @@ def test_without_a_driver_it_ends_at_once_and_nobody_notices(tmp_path, monkeypat
 
 def test_it_ends_with_whoever_started_it_however_that_ends(driver):
     code = (
-        "import time\nfrom cutesnake.measure.held_driver import held_driver\n"
+        "import time\nfrom cutesnake.runtime.held_driver import held_driver\n"
         "with held_driver() as one:\n one.stdout.readline(); print(one.pid, flush=True); time.sleep(60)"
     )
     starter = subprocess.Popen(

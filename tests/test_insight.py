@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import sample
-from cutesnake.compare.insight import RULES, Pair, Side, insights, number
-from cutesnake.measure.bottleneck import classify
+from cutesnake.analysis.compare.insight import RULES, Pair, Side, insights, number
+from cutesnake.stages.profile.bottleneck import classify
 
 KEYS = ("duration_us", "hot_duration_us", "tensor_core_percent", "dram_percent", "occupancy_percent")
 

@@ -8,10 +8,10 @@ import pytest
 pytest.importorskip("elftools", reason="a GPU machine inspects nothing and need not have pyelftools")
 
 import tiny_build
-from cutesnake.inspect.cubin import _barriers_of_flags, read_cubin
-from cutesnake.inspect.ptx import read_ptx
-from cutesnake.inspect.sass import CLASSES, read_sass
-from cutesnake.record import RecordError
+from cutesnake.model.record import RecordError
+from cutesnake.stages.inspect.cubin import _barriers_of_flags, read_cubin
+from cutesnake.stages.inspect.ptx import read_ptx
+from cutesnake.stages.inspect.sass import CLASSES, read_sass
 
 TARGETS = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
 

@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("elftools", reason="a GPU machine inspects nothing and need not have pyelftools")
 
 import tiny_build
-from cutesnake import record
-from cutesnake.inspect.build import inspect_build
-from cutesnake.places import ROOT
-from cutesnake.record import RecordError
+from cutesnake.model import record
+from cutesnake.model.paths import ROOT
+from cutesnake.model.record import RecordError
+from cutesnake.stages.inspect.build import inspect_build
 
 DEVICES = ROOT / "config/devices.yaml"
 LAUNCH = {"block": [256, 1, 1], "cluster": [1, 1, 1], "dynamic_shared_bytes": 16384}

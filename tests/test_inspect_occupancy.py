@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from cuda.pathfinder import find_nvidia_header_directory
 
-from cutesnake.inspect.occupancy import Usage, occupancy
-from cutesnake.places import ROOT
-from cutesnake.plan.devices import read_devices
+from cutesnake.model.paths import ROOT
+from cutesnake.planning.devices import read_devices
+from cutesnake.stages.inspect.occupancy import Usage, occupancy
 
 LIMITS = read_devices(ROOT / "config/devices.yaml").limits
 

@@ -12,12 +12,12 @@ pytest.importorskip("elftools", reason="a GPU machine inspects nothing and need 
 
 import tiny_build
 from builds import build
-from cutesnake import record
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.inspect.build import inspect_build
-from cutesnake.places import ROOT
-from cutesnake.plan import matrix
-from cutesnake.plan.config import check
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.paths import ROOT
+from cutesnake.planning import matrix
+from cutesnake.planning.config import check
+from cutesnake.stages.inspect.build import inspect_build
 
 pytestmark = pytest.mark.slow
 

@@ -11,21 +11,23 @@ import pytest
 
 import sample
 from cpu_backend import CpuBackend, small_case
-from cutesnake.catalog import load_kernel
-from cutesnake.compare.comparison import compare
-from cutesnake.contract import INSTALLED
-from cutesnake.measure.case import make_record
-from cutesnake.measure.correctness import Bound, check_case
-from cutesnake.plan import machine as machines
-from cutesnake.plan import matrix
-from cutesnake.plan.arch import decide
-from cutesnake.plan.config import check
-from cutesnake.plot.timeline import draw_timeline
-from cutesnake.plot.times import draw_times
-from cutesnake.report import cards, ran, times
+from cutesnake.analysis.compare.comparison import compare
+from cutesnake.model.catalog import load_kernel
+from cutesnake.model.contract import INSTALLED
+from cutesnake.model.stages import GPU_STAGES
+from cutesnake.planning import machine as machines
+from cutesnake.planning import matrix
+from cutesnake.planning.arch import decide
+from cutesnake.planning.config import check
+from cutesnake.report import coverage as ran
+from cutesnake.report import kernel_panels as cards
+from cutesnake.report import times
+from cutesnake.report.formatting import Notes
 from cutesnake.report.matrix import matrix as matrix_of
-from cutesnake.report.words import Notes
-from cutesnake.stages import GPU_STAGES
+from cutesnake.report.plot.timeline import draw_timeline
+from cutesnake.report.plot.times import draw_times
+from cutesnake.stages.measure.case import make_record
+from cutesnake.stages.measure.correctness import Bound, check_case
 from kernels.mla_decode.operator import PAGE, Inputs, Workload, same_precision
 
 PEERS = ("flash_mla", "flashinfer")

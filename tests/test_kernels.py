@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cutesnake import catalog
-from cutesnake.catalog import kernel_files, load_kernel, load_operator, operators
-from cutesnake.dsls import DSLS
-from cutesnake.places import ROOT
-from cutesnake.plan.config import check
-from cutesnake.plan.sweep import Sweep
-from cutesnake.targets import FEATURES, TARGETS
+from cutesnake.model import catalog
+from cutesnake.model.catalog import kernel_files, load_kernel, load_operator, operators
+from cutesnake.model.dsls import DSLS
+from cutesnake.model.paths import ROOT
+from cutesnake.model.targets import FEATURES, TARGETS
+from cutesnake.planning.config import check
+from cutesnake.planning.sweep import Sweep
 
 DEFAULT = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
 KERNELS = [(operator, kernel) for operator in operators() for kernel in kernel_files(operator)]

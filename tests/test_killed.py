@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import sample
-from cutesnake.measure.gpu_lock import lock_path
-from cutesnake.places import SCRIPTS
-from cutesnake.plan.machine import Machine, probe
+from cutesnake.model.paths import SCRIPTS
+from cutesnake.planning.machine import Machine, probe
+from cutesnake.runtime.gpu_lock import lock_path
 from project import append, copy_project
 
 CONFIG = """
@@ -38,7 +38,7 @@ timing: {{max_seconds: 1, max_noise_percent: 1}}
 CORES = 2  # jobs under way at most
 RECORDS = 8  # of four cases in two stages
 DRIVER_HOLDER = "/measure/held_driver.py"  # beside the worker; it has the driver open, and nothing of the card
-IDLE = "-m cutesnake.measure.worker ", DRIVER_HOLDER  # both end by themselves when the worker has been idle
+IDLE = "-m cutesnake.runtime.worker ", DRIVER_HOLDER  # both end by themselves when the worker has been idle
 # In place of measuring, where there is no GPU: it takes its time, with the card's lock held.
 PRETEND = """
 
@@ -169,7 +169,7 @@ def copied(tmp_path) -> Callable[[str], Path]:
 def test_a_watched_process_dies_with_whom_it_measures_for(tmp_path) -> None:
     """Not with its parent: a profiler stands between the two."""
     pipe = tmp_path / "alive"
-    imports = "import pathlib, time; from cutesnake.measure import profiled"
+    imports = "import pathlib, time; from cutesnake.stages.profile import profiled"
     measuring = f"{imports}\nwith profiled.alive(pathlib.Path({str(pipe)!r})): "
     watched = f"{imports}; profiled.die_with({str(pipe)!r}); "
     environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
@@ -193,7 +193,7 @@ def test_a_watched_process_dies_with_whom_it_measures_for(tmp_path) -> None:
 def test_killed_while_the_worker_measures(copied, machine, driver, how) -> None:
     """Without a GPU: the machine, its driver and the measuring are pretended, the workflow and its worker are real."""
     project = copied("timing")
-    scripts = project / "workflow/scripts/cutesnake/measure"
+    scripts = project / "workflow/scripts/cutesnake/stages/measure"
     checked, timed = sample.correctness("w"), sample.timing("torch_sdpa", sample.workloads()[0], 1.0)
     for stage, metrics in {"correctness": checked, "timing": timed}.items():
         append(scripts / f"{stage}.py", PRETEND.format(seconds=0.5, metrics=metrics))
@@ -211,9 +211,9 @@ def test_killed_while_the_worker_measures(copied, machine, driver, how) -> None:
 @pytest.mark.parametrize(
     ("how", "stage", "words"),
     [
-        (signal.SIGKILL, "timing", "cutesnake.measure.worker"),
-        (signal.SIGINT, "timing", "cutesnake.measure.worker"),
-        (signal.SIGKILL, "ncu", "cutesnake.measure.profiled"),
+        (signal.SIGKILL, "timing", "cutesnake.runtime.worker"),
+        (signal.SIGINT, "timing", "cutesnake.runtime.worker"),
+        (signal.SIGKILL, "ncu", "cutesnake.stages.profile.profiled"),
     ],
     ids=["SIGKILL, worker", "SIGINT, worker", "SIGKILL, ncu"],
 )

@@ -12,14 +12,14 @@ import pytest
 
 from builds import FOLDER as FOLDER_OF_BUILDS
 from builds import simulate
-from cutesnake.catalog import kernel_files, load_kernel, load_operator
-from cutesnake.knowledge.compiled import compile_program
-from cutesnake.knowledge.entries import FOLDER, INDEX, Entry, index, read_entries
-from cutesnake.knowledge.evidence import NoEvidenceError, at_path, figure, holds, meets
-from cutesnake.knowledge.verdicts import verdicts
-from cutesnake.places import ROOT
-from cutesnake.plan.staleness import digest_data, digest_files
-from cutesnake.record import write_text
+from cutesnake.analysis.knowledge.compiled import compile_program
+from cutesnake.analysis.knowledge.entries import FOLDER, INDEX, Entry, index, read_entries
+from cutesnake.analysis.knowledge.evidence import NoEvidenceError, at_path, figure, holds, meets
+from cutesnake.analysis.knowledge.verdicts import verdicts
+from cutesnake.model.catalog import kernel_files, load_kernel, load_operator
+from cutesnake.model.paths import ROOT
+from cutesnake.model.record import write_text
+from cutesnake.planning.staleness import digest_data, digest_files
 from test_anatomy import record_of
 
 ENTRIES = read_entries()
@@ -41,7 +41,7 @@ def test_kernels_that_an_entry_names_exist() -> None:
 
 
 def test_the_index_is_made_from_the_entries() -> None:
-    assert (FOLDER / INDEX).read_text() == index(ENTRIES), "run python -m cutesnake.knowledge.write_index"
+    assert (FOLDER / INDEX).read_text() == index(ENTRIES), "run python -m cutesnake.analysis.knowledge.write_index"
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from cutesnake.layouts import Layout, Swizzle, draw, make_layout_tv, make_ordered_layout, parse, zipped_divide
-from cutesnake.layouts.algebra import complement, composition
-from cutesnake.layouts.hardware import SWIZZLES, box_in_shared_memory, wgmma_accumulator
+from cutesnake.report.layouts import Layout, Swizzle, draw, make_layout_tv, make_ordered_layout, parse, zipped_divide
+from cutesnake.report.layouts.algebra import complement, composition
+from cutesnake.report.layouts.hardware import SWIZZLES, box_in_shared_memory, wgmma_accumulator
 from ptxsim.isa.accumulator import accumulator
 from ptxsim.memory.tensor_map import places
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import sample
-from cutesnake.catalog import kernel_files
-from cutesnake.learn.goals import GoalError, chosen_build, kernels_of, pages, read_goals
-from cutesnake.learn.page import Asked, render
-from cutesnake.learn.questions import QUESTIONS, answers
-from cutesnake.places import ROOT
-from cutesnake.record import write
+from cutesnake.model.catalog import kernel_files
+from cutesnake.model.paths import ROOT
+from cutesnake.model.record import write
+from cutesnake.report.learn.goals import GoalError, chosen_build, kernels_of, pages, read_goals
+from cutesnake.report.learn.page import Asked, render
+from cutesnake.report.learn.questions import QUESTIONS, answers
 from project import jobs
 from test_own_operator import arguments, own  # noqa: F401  # a fixture
 

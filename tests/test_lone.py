@@ -6,8 +6,8 @@ import pytest
 
 import ptxsim
 import tiny_build
-from cutesnake.measure import lone
-from cutesnake.targets import TARGETS
+from cutesnake.model.targets import TARGETS
+from cutesnake.stages.measure import empty_kernel as lone
 
 
 @pytest.mark.parametrize("target", ["sm_80", *TARGETS])

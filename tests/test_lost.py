@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake import record
-from cutesnake.plan import lost, travel
-from cutesnake.plan.lost import Product
+from cutesnake.model import record
+from cutesnake.planning import lost
+from cutesnake.planning import serialized_plan as travel
+from cutesnake.planning.lost import Product
 from project import append, jobs, snakemake
 
 CORRECT = "results/correctness/elementwise_add/cute/sm_90a/fp32_t256_v4/m3_n1000_fp32.json"
@@ -246,14 +247,14 @@ def test_a_clock_that_was_set_back_stops_no_run(project) -> None:
     day = time.time() + 86_400
     for path in (*(project / "results").rglob("*"), *(project / "recorded").rglob("*")):
         os.utime(path, (day, day))
-    append(project / "workflow/scripts/cutesnake/plot/style.py", "\nCHANGED = 1\n")
+    append(project / "workflow/scripts/cutesnake/report/plot/style.py", "\nCHANGED = 1\n")
     done = snakemake(project)
     assert done.returncode == 0 and re.search(r"dated anew, .*: \d+ files of the future", done.stderr), done.stderr
     assert "Nothing to be done" in snakemake(project).stderr
 
 
 def test_nothing_becomes_newer_than_another_file_when_it_is_dated_anew(folder) -> None:
-    from cutesnake import folder as working
+    from cutesnake.runtime import folder as working
 
     now, (old, soon, late) = time.time(), (Path(name) for name in ("old", "soon", "late"))
     for path, date in ((old, now - 60), (soon, now + 60), (late, now + 90)):
@@ -265,7 +266,7 @@ def test_nothing_becomes_newer_than_another_file_when_it_is_dated_anew(folder) -
 
 
 def test_a_plan_is_of_no_use_once_another_run_has_worked_here(folder, monkeypatch) -> None:
-    from cutesnake import folder as working
+    from cutesnake.runtime import folder as working
 
     monkeypatch.setattr(working, "_held", [])
     planned = working.last_run()
@@ -280,7 +281,7 @@ def test_a_plan_is_of_no_use_once_another_run_has_worked_here(folder, monkeypatc
 
 
 def test_a_look_takes_nothing_away_from_a_run(folder, monkeypatch) -> None:
-    from cutesnake import folder as working
+    from cutesnake.runtime import folder as working
 
     monkeypatch.setattr(working, "_held", [])
     Path(working.LOCK).touch()
@@ -294,7 +295,7 @@ def test_a_look_takes_nothing_away_from_a_run(folder, monkeypatch) -> None:
 
 
 def test_a_file_system_without_locks_is_named(folder, monkeypatch) -> None:
-    from cutesnake import folder as working
+    from cutesnake.runtime import folder as working
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

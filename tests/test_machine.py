@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cutesnake.plan import gpus, machine
+from cutesnake.planning import gpus, machine
 
 
 class NVMLError(Exception):

@@ -11,10 +11,10 @@ import pytest
 import test_stage
 from benchmarks.prediction import cases
 from cpu_backend import small_case
-from cutesnake import record
-from cutesnake.measure import stage
-from cutesnake.measure.case import make_record
-from cutesnake.measure.machine_code import digest_machine_code
+from cutesnake.model import record
+from cutesnake.stages.measure import stage
+from cutesnake.stages.measure.case import make_record
+from cutesnake.stages.measure.machine_code import digest_machine_code
 
 CODE, LINES = ".text.kernel", ".debug_line"
 

@@ -3,9 +3,9 @@
 import pytest
 
 from builds import build, launches, simulate
-from cutesnake import record
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.measure import checker
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.stages.measure import checker
 
 torch = pytest.importorskip("torch")
 OPERATOR = load_operator("mamba2_ssd")

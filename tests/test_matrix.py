@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from cutesnake.catalog import like_no_other
-from cutesnake.contract import Variant
-from cutesnake.places import ROOT
-from cutesnake.plan import matrix
-from cutesnake.plan.config import ConfigError, Experiment, check
-from cutesnake.plan.sweep import make_sweep
-from cutesnake.stages import GPU_STAGES
+from cutesnake.model.catalog import like_no_other
+from cutesnake.model.contract import Variant
+from cutesnake.model.paths import ROOT
+from cutesnake.model.stages import GPU_STAGES
+from cutesnake.planning import matrix
+from cutesnake.planning.config import ConfigError, Experiment, check
+from cutesnake.planning.sweep import make_sweep
 
 SWEEP = {
     "kernels": ["dynamic", "baked", "narrow"],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake.plan import given, machine
+from cutesnake.planning import given, machine
 from project import ROOT, snakemake
 
 

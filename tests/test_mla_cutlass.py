@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from builds import build
-from cutesnake import record
-from cutesnake.build.fetch import fetch
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.load import cute as cute_load
-from cutesnake.load.build import LoadedBuild
-from cutesnake.places import ROOT
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.paths import ROOT
+from cutesnake.stages.fetch import fetch
+from cutesnake.stages.load import cute as cute_load
+from cutesnake.stages.load.build import LoadedBuild
 from kernels.mla_decode.cutlass import adapter as cutlass_adapter
 from kernels.mla_decode.cutlass.adapter import split_count
 from kernels.mla_decode.operator import Workload

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from cpu_backend import small_case
-from cutesnake import record
-from cutesnake.contract import Cost
-from cutesnake.measure import bottleneck, ncu
-from cutesnake.measure.case import make_record
-from cutesnake.measure.profiled import ProfilerError
+from cutesnake.model import record
+from cutesnake.model.contract import Cost
+from cutesnake.stages.measure.case import make_record
+from cutesnake.stages.profile import bottleneck, ncu
+from cutesnake.stages.profile.profiled import ProfilerError
 
 KERNELS = json.loads((Path(__file__).parent / "fixtures" / "ncu_kernels.json").read_text())["kernels"]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake.plan import config as configuration
-from cutesnake.plan import matrix, nodes
-from cutesnake.strict_yaml import read
+from cutesnake.planning import config as configuration
+from cutesnake.planning import matrix, nodes
+from cutesnake.planning.strict_yaml import read
 
 ROOT = Path(__file__).resolve().parents[1]
 CLASSES = """

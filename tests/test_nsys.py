@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from cpu_backend import small_case
-from cutesnake import record
-from cutesnake.measure import nsys, profiled
-from cutesnake.measure.case import make_record
-from cutesnake.measure.profiled import ProfilerError
+from cutesnake.model import record
+from cutesnake.stages.measure.case import make_record
+from cutesnake.stages.profile import nsys, profiled
+from cutesnake.stages.profile.profiled import ProfilerError
 
 FIXTURE = Path(__file__).parent / "fixtures" / "two_kernels.sql"
 
@@ -103,7 +103,7 @@ def test_profiled_processes_see_nothing_of_the_users_environment(monkeypatch, tm
 
 
 def test_a_profiler_that_is_not_there_is_named(monkeypatch, machine):
-    monkeypatch.setattr("cutesnake.plan.machine.probe", lambda: machine("none"))
+    monkeypatch.setattr("cutesnake.planning.machine.probe", lambda: machine("none"))
     with pytest.raises(ProfilerError, match="nsys is not installed here"):
         nsys.find_tool("nsys")
 

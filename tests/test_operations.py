@@ -3,12 +3,12 @@
 import pytest
 
 from builds import build, launches, simulate
-from cutesnake import record
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.operations.code import Use, ptx_uses, sass_opcodes
-from cutesnake.operations.page import render
-from cutesnake.operations.table import Code, OperationsError, make_table, read_builds, read_operations
-from cutesnake.places import ROOT
+from cutesnake.analysis.operations.code import Use, ptx_uses, sass_opcodes
+from cutesnake.analysis.operations.table import Code, OperationsError, make_table, read_builds, read_operations
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.paths import ROOT
+from cutesnake.report.operations import render
 
 LIST = ROOT / "config" / "operations.yaml"
 PTX = """

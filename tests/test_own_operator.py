@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake import catalog
-from cutesnake.places import ROOT
+from cutesnake.model import catalog
+from cutesnake.model.paths import ROOT
 from project import jobs, replace, snakemake
 
 OPERATOR = """
 from dataclasses import dataclass
-from cutesnake.contract import Cost
+from cutesnake.model.contract import Cost
 
 DTYPES = {"fp32": 4}
 DISTRIBUTIONS = ("randn",)
@@ -89,7 +89,7 @@ def program():
     return double, (x, y, total, make_fake_stream())
 """
 CUTE = """
-from cutesnake.contract import Runner, Variant, not_baked
+from cutesnake.model.contract import Runner, Variant, not_baked
 
 DSL: str = "cute"
 SOURCE = "ours"
@@ -104,7 +104,7 @@ def variants(workload, target):
     return (Variant("plain", {}),)
 
 def compile(variant, target, folder):
-    from cutesnake.build import cute
+    from cutesnake.stages.compile import cute
     def program():
         from kernels.double.mine import device
         return device.program()
@@ -112,12 +112,12 @@ def compile(variant, target, folder):
 
 @not_baked
 def bind(build, workload, inputs, outputs):
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
     launch = build.launch(build.symbols[0], (-(-workload.size // 128), 1, 1))
     return Runner(Call(build.function(), (inputs.x, outputs.y, outputs.total)), (launch,))
 """
 PYTORCH = """
-from cutesnake.contract import Runner, Variant, not_baked
+from cutesnake.model.contract import Runner, Variant, not_baked
 
 DSL = "torch"
 SOURCE = "ours"

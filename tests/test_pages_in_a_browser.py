@@ -183,7 +183,7 @@ def test_tables_are_copied_as_csv(pages, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here; CI installs it")
 def test_a_table_of_many_workloads_is_shown_page_by_page(tmp_path, monkeypatch):
-    monkeypatch.setattr("cutesnake.compare.picked.MOST_SHOWN", 2)
+    monkeypatch.setattr("cutesnake.analysis.compare.selected_workloads.MOST_SHOWN", 2)
     evidence = sample.evidence(gpu=True)
     page = render(contents(evidence, tmp_path, draw=True)).replace("var PAGE = 50;", "var PAGE = 3;")
     out = shown(page, tmp_path, 1280, False, PAGED)

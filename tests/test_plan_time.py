@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from cutesnake.contract import Runner
-from cutesnake.measure import plan_time
-from cutesnake.measure import replay as replays_of_graphs
-from cutesnake.measure.replay import Replays
+from cutesnake.model.contract import Runner
+from cutesnake.stages.measure import plan_time
+from cutesnake.stages.measure import replay as replays_of_graphs
+from cutesnake.stages.measure.replay import Replays
 
 
 class Stream:

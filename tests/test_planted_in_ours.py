@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from cutesnake.contract import Variant
+from cutesnake.model.contract import Variant
 from planted import At, Place, check
 
 ADD = Place("elementwise_add", "cute", "sm_100a", {"rows": 3, "columns": 1000})

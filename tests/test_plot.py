@@ -12,14 +12,14 @@ import pandas
 import pytest
 
 import sample
-from cutesnake.palette import DARK, LIGHT, look, looks
-from cutesnake.plot import plot, style, thinned
-from cutesnake.plot.data import functions, kernel_looks, labels, merged, sizes, times, unsaid
-from cutesnake.plot.heat import heat_map
-from cutesnake.plot.speedup import draw_speedup
-from cutesnake.plot.style import WIDTH, NothingToShow, lay_out, short_sizes, to_svg
-from cutesnake.plot.timeline import LONGEST_NAME, draw_timeline, short_name
-from cutesnake.plot.times import draw_times
+from cutesnake.report.palette import DARK, LIGHT, look, looks
+from cutesnake.report.plot import plot, style, thinned
+from cutesnake.report.plot.data import functions, kernel_looks, labels, merged, sizes, times, unsaid
+from cutesnake.report.plot.heat import heat_map
+from cutesnake.report.plot.speedup import draw_speedup
+from cutesnake.report.plot.style import WIDTH, NothingToShow, lay_out, short_sizes, to_svg
+from cutesnake.report.plot.timeline import LONGEST_NAME, draw_timeline, short_name
+from cutesnake.report.plot.times import draw_times
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -147,7 +147,7 @@ def test_builds_with_the_same_figures_share_a_line():
 
 def test_pictures_draw_as_many_workloads_as_they_can_show(tmp_path, monkeypatch):
     evidence = sample.evidence(gpu=True)
-    monkeypatch.setattr("cutesnake.plot.MOST_DRAWN", 3)
+    monkeypatch.setattr("cutesnake.report.plot.MOST_DRAWN", 3)
     few = thinned(evidence)
     every = list(evidence.workloads)
     assert list(few.workloads) == [every[0], every[(len(every) - 1) // 2], every[-1]]
@@ -156,7 +156,7 @@ def test_pictures_draw_as_many_workloads_as_they_can_show(tmp_path, monkeypatch)
     assert drawn and all(
         p["caption"].endswith("3 of 8 workloads are drawn, evenly picked from the sweep.") for p in drawn
     )
-    monkeypatch.setattr("cutesnake.plot.MOST_DRAWN", 8)
+    monkeypatch.setattr("cutesnake.report.plot.MOST_DRAWN", 8)
     assert thinned(evidence) is evidence
 
 

@@ -10,25 +10,25 @@ import pytest
 
 import sample
 from builds import build
-from cutesnake import record
-from cutesnake.catalog import load_kernel, make_workload
-from cutesnake.compare.comparison import compare, every_row
-from cutesnake.compare.csv_table import reasons, to_csv
-from cutesnake.compare.insight import number
-from cutesnake.measure.case import Case
-from cutesnake.plan.config import ConfigError, check
-from cutesnake.plan.machine import Machine
-from cutesnake.plan.matrix import make_plan
-from cutesnake.plot import plot
-from cutesnake.plot.pipeline import MOST_SPANS, draw_pipeline
-from cutesnake.plot.validation import draw_validation
-from cutesnake.predict.band import ASSUMED, LEAST_ROWS, band
-from cutesnake.predict.bound import bound
-from cutesnake.predict.card import table
-from cutesnake.predict.held import VALIDATION, Held, files, read_held
-from cutesnake.predict.prediction import MOST_SPANS as MOST_KEPT
-from cutesnake.predict.prediction import _middle, captured, lone_of, predict_build
+from cutesnake.analysis.compare.comparison import compare, every_row
+from cutesnake.analysis.compare.csv_table import reasons, to_csv
+from cutesnake.analysis.compare.insight import number
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, make_workload
+from cutesnake.planning.config import ConfigError, check
+from cutesnake.planning.machine import Machine
+from cutesnake.planning.matrix import make_plan
 from cutesnake.report import render
+from cutesnake.report.plot import plot
+from cutesnake.report.plot.pipeline import MOST_SPANS, draw_pipeline
+from cutesnake.report.plot.validation import draw_validation
+from cutesnake.stages.measure.case import Case
+from cutesnake.stages.predict.band import ASSUMED, LEAST_ROWS, band
+from cutesnake.stages.predict.bottleneck import bound
+from cutesnake.stages.predict.device import table
+from cutesnake.stages.predict.prediction import MOST_SPANS as MOST_KEPT
+from cutesnake.stages.predict.prediction import _middle, captured, lone_of, predict_build
+from cutesnake.stages.predict.validated import VALIDATION, Held, files, read_held
 from project import ROOT
 from ptxsim.timing.prediction import Span, Timeline, Track
 from test_report import contents
@@ -96,7 +96,6 @@ def test_lines_of_other_files_are_not_taken_for_validation(tmp_path) -> None:
         json.dumps(line) + "\n" + json.dumps({**line, "predicted_us": None, "error": "too long"}) + "\n"
     )
     (tmp_path / "b200.jsonl").write_text(json.dumps({"case": "c", "published_us": 4.0, "predicted_us": 5.0}) + "\n")
-    (tmp_path / "ranking.jsonl").write_text(json.dumps({"measured_us": {"a": 1.0}, "predicted_us": {"a": 1.0}}) + "\n")
     looked_at, opened_last = read_held(files(tmp_path))
     assert (looked_at.part, looked_at.bound) == ("development", None)
     assert (opened_last.part, opened_last.bound) == ("held_out", "DRAM")

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import ptxsim
-from cutesnake.places import ROOT, SCRIPTS
-from cutesnake.predict.passes import Passes
+from cutesnake.model.paths import ROOT, SCRIPTS
+from cutesnake.stages.predict.passes import Passes
 
 
 def passes(work) -> list:
@@ -63,7 +63,7 @@ def test_the_clock_takes_a_pass_for_as_long_as_its_bytes_need() -> None:
 def test_looking_at_what_pytorch_launches_does_not_import_its_compiler() -> None:
     code = """
 import sys, torch
-from cutesnake.predict.passes import Passes
+from cutesnake.stages.predict.passes import Passes
 found = []
 with Passes(found.extend):
     torch.zeros(4).add_(1.0)

@@ -3,7 +3,7 @@
 import random
 
 from benchmarks.prediction import draw
-from cutesnake.plan.sweep import make_sweep, read_sweep
+from cutesnake.planning.sweep import make_sweep, read_sweep
 
 
 def test_a_seed_draws_the_same_cases_again_and_none_that_is_known() -> None:

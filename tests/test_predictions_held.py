@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.prediction import cases, predict, rank, table, unmeasured
+from benchmarks.prediction import cases, predict, table, unmeasured
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -120,6 +120,13 @@ def test_cold_calls_are_held_with_what_a_lone_launch_took_on_their_host(tmp_path
     assert held == [9.0, 8.5, 10.5]
 
 
+def test_the_newest_blind_set_follows_from_its_predictions_and_measurements() -> None:
+    folder = ROOT / "benchmarks" / "prediction"
+    predictions = json.loads((folder / "blind_ninth.json").read_text())
+    lines = (ROOT / "workflow" / "validation" / "blind_ninth.jsonl").read_text().splitlines()
+    assert list(unmeasured.held_against(predictions, folder / "measured")) == [json.loads(line) for line in lines]
+
+
 def test_the_ninetieth_percentile_is_the_nearest_rank() -> None:
     assert table.percentile([float(i) for i in range(1, 11)], 0.9) == 9.0
     assert table.percentile([3.0], 0.9) == 3.0
@@ -127,8 +134,8 @@ def test_the_ninetieth_percentile_is_the_nearest_rank() -> None:
 
 def test_numbers_are_replaced_while_lengths_and_tables_stay() -> None:
     torch = pytest.importorskip("torch")
-    from cutesnake.catalog import load_operator, make_workload
-    from cutesnake.predict.prediction import cheap_numbers
+    from cutesnake.model.catalog import load_operator, make_workload
+    from cutesnake.stages.predict.prediction import cheap_numbers
 
     parameters = {"batch": 3, "kv_length": 200, "dtype": "bf16", "paged": True, "lengths": "ragged"}
     workload = make_workload("mla_decode", parameters)
@@ -143,15 +150,8 @@ def test_numbers_are_replaced_while_lengths_and_tables_stay() -> None:
     assert torch.randn(3).any()
 
 
-def test_an_id_of_mla_decode_is_read_back() -> None:
-    expected = {"batch": 133, "query_tokens": 1, "kv_length": 4096, "dtype": "bf16", "lengths": "ragged"}
-    assert rank.parse("b133_q1_s4096_bf16_ragged") == expected
-    with pytest.raises(ValueError, match="'x9' is not known"):
-        rank.parse("b1_x9")
-
-
 def test_a_prediction_is_stale_once_the_clock_is_another_one() -> None:
-    from cutesnake.plan.staleness import closure
+    from cutesnake.planning.staleness import closure
 
     code = {path.resolve() for path in closure("predict.py")}
     assert {path.resolve() for path in (ROOT / "ptxsim" / "timing").glob("*.py")} <= code

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from cpu_backend import small_case
-from cutesnake.measure import gpu_lock, private, worker
+from cutesnake.runtime import gpu_lock, worker
+from cutesnake.runtime import private_folder as private
 
 NOBODY = 65534
 

@@ -3,12 +3,12 @@
 import pytest
 
 from builds import build
-from cutesnake import record
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.measure import checker
-from cutesnake.measure.case import Case
-from cutesnake.simulate import simulation
-from cutesnake.workload import torch_dtype
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.workload import torch_dtype
+from cutesnake.stages.measure import checker
+from cutesnake.stages.measure.case import Case
+from cutesnake.stages.simulate import simulation
 from kernels.reduce.cutile import TILES, blocks_along
 
 torch = pytest.importorskip("torch")

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from cutesnake.measure import replay
-from cutesnake.measure.replay import Replays
+from cutesnake.stages.measure import replay
+from cutesnake.stages.measure.replay import Replays
 
 LAUNCH_US = 10.0  # what a replay takes beyond its calls
 FAST = 0.95

@@ -14,12 +14,13 @@ import pytest
 import yaml
 
 import sample
-from cutesnake.compare.comparison import compare
-from cutesnake.plot import plot
-from cutesnake.report import Contents, cards, render
+from cutesnake.analysis.compare.comparison import compare
+from cutesnake.report import Contents, render
+from cutesnake.report import kernel_panels as cards
 from cutesnake.report.comparison import tables
-from cutesnake.report.ran import summary, totals
-from cutesnake.report.words import Notes, sets, signed, state, where
+from cutesnake.report.coverage import summary, totals
+from cutesnake.report.formatting import Notes, sets, signed, state, where
+from cutesnake.report.plot import plot
 
 ROOT = Path(__file__).resolve().parents[1]
 VOID = {"meta", "link", "br", "input", "img", "hr"}
@@ -194,7 +195,7 @@ def all_tables(comparison):
 
 
 def test_a_page_shows_some_of_many_workloads_in_full_and_the_times_of_all(tmp_path, monkeypatch):
-    monkeypatch.setattr("cutesnake.compare.picked.MOST_SHOWN", 2)
+    monkeypatch.setattr("cutesnake.analysis.compare.selected_workloads.MOST_SHOWN", 2)
     evidence = sample.evidence(gpu=True)
     comparison = compare(evidence)
     every = list(evidence.workloads)

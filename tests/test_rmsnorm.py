@@ -7,10 +7,10 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from builds import build
-from cutesnake import record
-from cutesnake.catalog import load_kernel, load_operator
-from cutesnake.measure.case import Case
-from cutesnake.simulate import simulation
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.stages.measure.case import Case
+from cutesnake.stages.simulate import simulation
 from kernels.rmsnorm.cutlass_rmsnorm.shape import Shape
 
 torch = pytest.importorskip("torch")

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from cutesnake import record
-from cutesnake.inspect.roofline import roofline
-from cutesnake.places import ROOT
-from cutesnake.plan.devices import DeviceError, read_devices
+from cutesnake.model import record
+from cutesnake.model.paths import ROOT
+from cutesnake.planning.devices import DeviceError, read_devices
+from cutesnake.stages.inspect.roofline import roofline
 from kernels.mla_decode.operator import Workload
 
 DEVICES = ROOT / "config/devices.yaml"

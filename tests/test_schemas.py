@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 
 import sample
-from cutesnake import record
-from cutesnake.places import SCHEMAS
+from cutesnake.model import record
+from cutesnake.model.paths import SCHEMAS
 
 RECORDS = {
     entry["stage"]: entry

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 import sample
-from cutesnake import html, record, shareable
-from cutesnake.catalog import PATHS
-from cutesnake.places import ROOT
+from cutesnake.model import record
+from cutesnake.model.catalog import PATHS
+from cutesnake.model.paths import ROOT
+from cutesnake.report import html
+from cutesnake.runtime import shareable
 from project import copy_project
 
 
@@ -84,8 +86,8 @@ BUILDS = """
 import sys
 from pathlib import Path
 sys.path[:0] = [str(Path.cwd() / "workflow/scripts"), str(Path.cwd())]
-from cutesnake.build.compile import compile_build
-from cutesnake.catalog import load_kernel, load_operator
+from cutesnake.stages.compile.compile import compile_build
+from cutesnake.model.catalog import load_kernel, load_operator
 for kernel in ("cute", "cutile"):
     workload = load_operator("elementwise_add").Workload(100, 100, "fp32")
     variant = load_kernel("elementwise_add", kernel).variants(workload, "sm_90a")[0]

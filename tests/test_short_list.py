@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from builds import build
-from cutesnake.catalog import load_operator
-from cutesnake.plan.sweep import make_sweep, read_sweep
-from cutesnake.simulate.short_list import (
+from cutesnake.model.catalog import load_operator
+from cutesnake.planning.sweep import make_sweep, read_sweep
+from cutesnake.stages.simulate.short_list import (
     Candidate,
     candidates,
     main,

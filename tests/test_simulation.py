@@ -13,18 +13,18 @@ import yaml
 
 import ptxsim
 from builds import build, served, simulate
-from cutesnake import record
-from cutesnake.build.compile import compile_build
-from cutesnake.catalog import load_kernel, make_workload
-from cutesnake.contract import Cost, Variant
-from cutesnake.measure import stage
-from cutesnake.measure.case import Case
-from cutesnake.places import ROOT, SCHEMAS
-from cutesnake.plan import arch
-from cutesnake.plan import config as configuration
-from cutesnake.plan.matrix import Plan, make_plan
-from cutesnake.plan.staleness import closure, digest_code
-from cutesnake.simulate import simulation
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, make_workload
+from cutesnake.model.contract import Cost, Variant
+from cutesnake.model.paths import ROOT, SCHEMAS
+from cutesnake.planning import arch
+from cutesnake.planning import config as configuration
+from cutesnake.planning.matrix import Plan, make_plan
+from cutesnake.planning.staleness import closure, digest_code
+from cutesnake.stages.compile.compile import compile_build
+from cutesnake.stages.measure import stage
+from cutesnake.stages.measure.case import Case
+from cutesnake.stages.simulate import simulation
 
 DEFAULT = {
     **yaml.safe_load((ROOT / "config" / "config.yaml").read_text()),
@@ -161,10 +161,10 @@ def test_the_schedules_of_the_configuration_are_those_of_the_simulator() -> None
 
 
 def test_the_simulators_code_makes_simulated_cases_stale_and_no_others() -> None:
-    files = {path.name for path in closure("cutesnake.simulate.simulation")}
+    files = {path.name for path in closure("cutesnake.stages.simulate.simulation")}
     assert {"tcgen05.py", "stub.c"} <= files
-    assert "tcgen05.py" not in {path.name for path in closure("cutesnake.measure.correctness")}
-    assert digest_code("cutesnake.simulate.simulation") != digest_code("cutesnake.measure.correctness")
+    assert "tcgen05.py" not in {path.name for path in closure("cutesnake.stages.measure.correctness")}
+    assert digest_code("cutesnake.stages.simulate.simulation") != digest_code("cutesnake.stages.measure.correctness")
 
 
 def test_less_work_than_the_operator_calls_unavoidable_is_noted() -> None:

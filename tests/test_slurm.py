@@ -163,7 +163,7 @@ def run(tmp_path_factory, cluster) -> Run:
     project = copy_project(tmp_path_factory.mktemp("shared") / "project")
     (project / "machines.yaml").write_text(CLASSES)
     pretend(project, 0.05)
-    append(project / "workflow/scripts/cutesnake/build/compile.py", TELL)
+    append(project / "workflow/scripts/cutesnake/stages/compile/compile.py", TELL)
     append(project / "workflow/scripts/inspect_build.py", BREAK)
     found = Run(project, cluster)
     found.configure("5")
@@ -174,7 +174,7 @@ def run(tmp_path_factory, cluster) -> Run:
 def pretend(project: Path, seconds: float) -> None:
     checked, timed = sample.correctness("w"), sample.timing("cute", sample.workloads()[0], 1.0)
     for stage, metrics in {"correctness": checked, "timing": timed}.items():
-        path = project / f"workflow/scripts/cutesnake/measure/{stage}.py"
+        path = project / f"workflow/scripts/cutesnake/stages/measure/{stage}.py"
         path.write_text(path.read_text().partition("\n\ndef measure(case):\n    import pathlib")[0])
         append(path, PRETEND.format(seconds=seconds, metrics=metrics))
 
@@ -218,8 +218,7 @@ def test_the_default_report_and_a_change(tmp_path, cluster, kernels) -> None:
     """All 22 operators, both targets and every stage, from sources alone, by a few jobs of Slurm; then one kernel's
     source is another one. Which kernels they are makes no difference to Slurm: CI has built all of them without it."""
     project = copy_project(tmp_path / "project")
-    for name in ("docs", "benchmarks/prediction"):
-        shutil.copytree(ROOT / name, project / name)
+    shutil.copytree(ROOT / "docs", project / "docs")
     run = Run(project, cluster)
     if kernels != "all":
         (project / "run.yaml").write_text(yaml.safe_dump({"sweeps": two_kernels_each(project)}))

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from cutesnake import snakemake_patches
-from cutesnake.places import ROOT
+from cutesnake.model.paths import ROOT
+from cutesnake.runtime import snakemake_patches
 
 REPLACED = (
     *(snakemake_patches.FACTORY, snakemake_patches.GROUP),

@@ -22,7 +22,7 @@ ACTIONS = int(os.environ.get("CUTESNAKE_SOAK_ACTIONS", "40"))
 SEED = int(os.environ.get("CUTESNAKE_SOAK_SEED", "1"))
 MOST_AT_ONCE = 6  # actions between two runs
 KERNEL = """
-from cutesnake.contract import Variant
+from cutesnake.model.contract import Variant
 DSL = "cuda"
 SOURCE = "ours"
 TARGETS = {"sm_90a": ()}

@@ -9,12 +9,13 @@ import pytest
 
 import sample
 from cpu_backend import SETTINGS
-from cutesnake import record
-from cutesnake.measure import checker, stage, timing, worker
-from cutesnake.measure.case import Case, make_record
-from cutesnake.measure.clock import Stamper
-from cutesnake.measure.plan_time import time_plan
-from cutesnake.measure.replay import capture, replay
+from cutesnake.model import record
+from cutesnake.runtime import worker
+from cutesnake.stages.measure import checker, stage, timing
+from cutesnake.stages.measure.case import Case, make_record
+from cutesnake.stages.measure.clock import Stamper
+from cutesnake.stages.measure.plan_time import time_plan
+from cutesnake.stages.measure.replay import capture, replay
 from kernels.mla_decode.operator import Workload
 
 TIMING = {"max_seconds": 2, "max_noise_percent": 0.5}
@@ -60,7 +61,7 @@ def test_what_is_wrong_is_not_timed(tmp_path, wrap):
 
 
 def test_a_profiler_that_is_missing_is_a_status(tmp_path, monkeypatch, machine):
-    for place in ("cutesnake.plan.machine.probe", "cutesnake.measure.stage.probe"):
+    for place in ("cutesnake.planning.machine.probe", "cutesnake.stages.measure.stage.probe"):
         monkeypatch.setattr(place, lambda: machine("none"))
     stage.run_stage("ncu", IDENTITY, {}, build(tmp_path), tmp_path / "out.json")
     entry = record.read("ncu", tmp_path / "out.json")

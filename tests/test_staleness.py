@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake.plan import staleness
+from cutesnake.planning import staleness
 
 FILES = {
     "kernels/add/contract.py": """

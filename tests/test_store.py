@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake.build import store
+from cutesnake.stages.compile import store
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cutesnake.measure.telemetry import Telemetry
+from cutesnake.stages.measure.telemetry import Telemetry
 
 
 @pytest.mark.parametrize("bits, limited, reasons", [(0x1, False, []), (0x5, True, ["software power cap"])])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cutesnake.measure.timeline_check import busy_us, check_timeline, outside_percent, span_us
+from cutesnake.stages.profile.timeline_check import busy_us, check_timeline, outside_percent, span_us
 
 # cute_sm90 on an H200, batch 32, kv length 4096.
 TIMES = {"cold_us": 68.576, "hot_us": 68.777, "second_source_us": 71.892, "burst_us": 62.8}

@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 import sample
-from cutesnake.compare.comparison import compare
-from cutesnake.places import ROOT
-from cutesnake.plan.config import check
+from cutesnake.analysis.compare.comparison import compare
+from cutesnake.model.paths import ROOT
+from cutesnake.planning.config import check
+from cutesnake.report.formatting import Notes
 from cutesnake.report.times import times
-from cutesnake.report.words import Notes
 
 REFERENCE = {
     **{

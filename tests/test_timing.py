@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from cpu_backend import small_case
-from cutesnake import record
-from cutesnake.contract import Cost, Launch, Runner, nothing
-from cutesnake.measure import timing
-from cutesnake.measure.case import make_record
-from cutesnake.measure.replay import Replays, calls_per_graph, kernel_nodes
-from cutesnake.places import ROOT
-from cutesnake.plan.devices import read_devices
+from cutesnake.model import record
+from cutesnake.model.contract import Cost, Launch, Runner, nothing
+from cutesnake.model.paths import ROOT
+from cutesnake.planning.devices import read_devices
+from cutesnake.stages.measure import timing
+from cutesnake.stages.measure.case import make_record
+from cutesnake.stages.measure.replay import Replays, calls_per_graph, kernel_nodes
 
 SETTINGS = {"max_seconds": 2, "max_noise_percent": 0.5}
 # Tags and values of one NVBench run on an H200: four kernels of PyTorch in one graph, batch 32, kv 4096.

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from cutesnake.build.torch_import import StandIn, without_torch
+from cutesnake.stages.compile.torch_import import StandIn, without_torch
 
 
 @pytest.fixture(autouse=True)

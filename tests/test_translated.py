@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from builds import build, simulate
-from cutesnake.anatomy import record_of
-from cutesnake.catalog import load_kernel, make_workload
-from cutesnake.places import SCRIPTS
-from cutesnake.simulate import translated
-from cutesnake.targets import TARGETS
+from cutesnake.model.catalog import load_kernel, make_workload
+from cutesnake.model.paths import SCRIPTS
+from cutesnake.model.targets import TARGETS
+from cutesnake.stages.anatomy import record as record_of
+from cutesnake.stages.simulate import translation_cache as translated
 
 WORKLOAD = make_workload("elementwise_add", {"rows": 37, "columns": 1024, "dtype": "fp32"})
 VARIANT = load_kernel("elementwise_add", "cute").variants(WORKLOAD, "sm_90a")[0]
@@ -56,7 +56,7 @@ def test_the_folder_is_there_as_long_as_the_run_and_nothing_of_a_killed_one_is_u
     leftover.touch()
     code = """
 import os
-from cutesnake.simulate import translated
+from cutesnake.stages.simulate import translation_cache as translated
 translated.share()
 print(os.environ[translated.VARIABLE], os.listdir(os.environ[translated.VARIABLE]))
 """

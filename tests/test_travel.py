@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake import here
-from cutesnake.plan import config as configuration
-from cutesnake.plan import travel
-from cutesnake.plan.machine import Machine
-from cutesnake.plan.matrix import make_plan
-from cutesnake.strict_yaml import read
+from cutesnake.planning import config as configuration
+from cutesnake.planning import serialized_plan as travel
+from cutesnake.planning.machine import Machine
+from cutesnake.planning.matrix import make_plan
+from cutesnake.planning.strict_yaml import read
+from cutesnake.runtime import machine_check as here
 from project import TINY, snakemake
 from project import replace as replace_text
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from builds import build, launches, simulate
-from cutesnake import record
-from cutesnake.catalog import load_kernel, load_operator
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, load_operator
 from kernels.tutorial_gemm.operator import DISTRIBUTIONS, Workload
 
 OPERATOR = load_operator("tutorial_gemm")

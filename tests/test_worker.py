@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from cpu_backend import small_case
-from cutesnake.measure import cards, gpu_lock, worker
+from cutesnake.runtime import gpu_lock, worker
+from cutesnake.runtime import gpu_slots as cards
 
 HERE = Path(__file__).parent
 
@@ -142,7 +143,7 @@ def test_an_idle_server_ends_and_takes_its_socket_along(tmp_path):
 
 
 def test_the_lock_is_freed_when_its_holder_is_killed():
-    code = "from cutesnake.measure.gpu_lock import gpu_lock\nwith gpu_lock('t'): print(1, flush=True); input()"
+    code = "from cutesnake.runtime.gpu_lock import gpu_lock\nwith gpu_lock('t'): print(1, flush=True); input()"
     paths = str(HERE.parent / "workflow" / "scripts")
     holder = subprocess.Popen(
         [sys.executable, "-c", code],

@@ -198,7 +198,7 @@ def test_a_kernels_source_rebuilds_that_kernel_only(project) -> None:
 
 @pytest.mark.slow
 def test_the_loading_side_rebuilds_nothing(project) -> None:
-    append(project / "workflow/scripts/cutesnake/load/cute.py", "\nCHANGED = 1\n")
+    append(project / "workflow/scripts/cutesnake/stages/load/cute.py", "\nCHANGED = 1\n")
     assert jobs(project) == {
         "correctness": 1,
         "compare": 1,
@@ -225,7 +225,7 @@ def test_the_report_says_what_was_checked_by_simulation(built) -> None:
 
 @pytest.mark.slow
 def test_plot_code_redraws_and_reports_only(project) -> None:
-    append(project / "workflow/scripts/cutesnake/plot/style.py", "\nCHANGED = 1\n")
+    append(project / "workflow/scripts/cutesnake/report/plot/style.py", "\nCHANGED = 1\n")
     assert jobs(project) == {"plot": 1, "overview": 1, "report": 1}
 
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from cutesnake import catalog
-from cutesnake.workload import TORCH, require_choice, torch_dtype
+from cutesnake.model import catalog
+from cutesnake.model.workload import TORCH, require_choice, torch_dtype
 
 OPERATORS = [path.parent.name for path in sorted((catalog.ROOT / "kernels").glob("*/operator.py"))]
 

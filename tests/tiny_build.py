@@ -11,7 +11,7 @@ from typing import Any
 
 from cuda.pathfinder import find_nvidia_binary_utility
 
-from cutesnake import record
+from cutesnake.model import record
 
 # One of nearly everything that the instruction classes tell apart; never meant to run. Two mbarriers make a pipeline of
 # depth 1, 4 + 4 of depth 4; 128 columns of tensor memory; a cluster of 2; 256 threads; 4096 + 128 B of shared memory.

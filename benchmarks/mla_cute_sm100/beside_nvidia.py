@@ -2,7 +2,6 @@
 
     python benchmarks/mla_cute_sm100/beside_nvidia.py RESULTS OUT.jsonl
     python benchmarks/mla_cute_sm100/beside_nvidia.py --table OUT.jsonl
-    python benchmarks/mla_cute_sm100/beside_nvidia.py --floor OUT.jsonl FLOOR.jsonl
     python benchmarks/mla_cute_sm100/beside_nvidia.py --published RESULTS
 
 RESULTS is a results folder with builds of both for sm_100a (the default variants of the default sweep's rows). Rows are
@@ -10,7 +9,6 @@ those of the default sweep that NVIDIA's kernel computes, which has 128 heads an
 JSON a row, and what stands there by this model is not predicted again. Beside both times a row has `start_us`, what the
 clock adds to a lone call before its first launch (of a grid like ours), and `bytes_us`, cache, queries and results at
 the card's bandwidth. `dram_busy_us` of a launch also has what it makes DRAM write back of what lay in the L2 before.
-FLOOR is what `floor.py` makes; `--floor` says of the small rows that miss AIM what any kernel could come to.
 `--published` predicts the size for which NVIDIA has published times, at the clock that they are of.
 """
 
@@ -30,9 +28,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts")]
 
 import ptxsim  # noqa: E402
 from benchmarks.prediction.cases import capture  # noqa: E402
-from cutesnake.catalog import load_operator  # noqa: E402
-from cutesnake.measure.case import Case  # noqa: E402
-from cutesnake.plan.sweep import make_sweep, read_sweep  # noqa: E402
+from cutesnake.model.catalog import load_operator  # noqa: E402
+from cutesnake.planning.sweep import make_sweep, read_sweep  # noqa: E402
+from cutesnake.stages.measure.case import Case  # noqa: E402
 from kernels.mla_decode import cute_sm100, cutlass_fp8, cutlass_fp16  # noqa: E402
 from kernels.mla_decode.operator import Workload  # noqa: E402
 from ptxsim.timing.device import DeviceModel  # noqa: E402
@@ -107,16 +105,10 @@ def row(workload: Workload, results: Path, model: str) -> dict[str, Any]:
     }
 
 
-def last_commit(path: str) -> str:
-    """The last one that changed what lies in `path`, marked where the checkout differs from it."""
-    return _git("log", "-1", "--format=%h", "--", path) + (
-        "+changes" if _git("status", "--porcelain", "--", path) else ""
-    )
-
-
 def model_commit() -> str:
-    """That of the clock."""
-    return last_commit("ptxsim")
+    """Return the last commit that changed ptxsim, marked where the checkout differs from it."""
+    changed = "+changes" if _git("status", "--porcelain", "--", "ptxsim") else ""
+    return _git("log", "-1", "--format=%h", "--", "ptxsim") + changed
 
 
 def _git(*arguments: str) -> str:
@@ -184,36 +176,9 @@ def _sum(entries: list[dict[str, Any]], kind: str, aim: float) -> str:
     )
 
 
-def floor_us(found: dict[str, Any], kind: str) -> float:
-    """What a call takes at least: to start and move its bytes, or its products on all tensor cores."""
-    return max(found[kind], found["products_us"])
-
-
-def floor_table(entries: list[dict[str, Any]], floors: list[dict[str, Any]]) -> str:
-    """A line of Markdown for each small row and kind of call that misses AIM."""
-    by_workload = {found["workload"]: found for found in floors}
-    lines = ["| batch, kv | NVIDIA's | ours | floor | at most | NVIDIA's beside it | ours | 1.3 leaves |"]
-    lines.append("|" + "---|" * 8)
-    order = sorted(entries, key=lambda entry: (entry["batch"], entry["kv_length"], DTYPES.index(entry["dtype"])))
-    for kind in KINDS:
-        for entry in order:
-            if entry["batch"] > SMALL or ratio(entry, kind) >= AIM:
-                continue
-            nvidias, ours = entry["nvidias"][kind], entry["ours"][kind]
-            floor = floor_us(by_workload[entry["workload"]], kind)
-            name = f"{entry['batch']}, {entry['kv_length']:,}, {entry['dtype']}" + ", warm" * (kind == "warm_us")
-            times = f"{nvidias:.2f} | {ours:.2f} ({nvidias / ours:.2f}) | {floor:.2f} | {nvidias / floor:.2f}"
-            lines.append(
-                f"| {name} | {times} | {nvidias - floor:.2f} | {ours - floor:.2f} | {nvidias / AIM - floor:.2f} |"
-            )
-    return "\n".join(lines)
-
-
 if __name__ == "__main__":
     if sys.argv[1] == "--table":
         print(table(read(Path(sys.argv[2]))))
-    elif sys.argv[1] == "--floor":
-        print(floor_table(read(Path(sys.argv[2])), read(Path(sys.argv[3]))))
     elif sys.argv[1] == "--published":
         published(Path(sys.argv[2]).resolve())
     else:

@@ -23,9 +23,9 @@ from beside_nvidia import NVIDIAS  # noqa: E402
 
 import ptxsim  # noqa: E402
 from builds import build  # noqa: E402
-from cutesnake.contract import Variant  # noqa: E402
-from cutesnake.measure.case import Case  # noqa: E402
-from cutesnake.predict.prediction import caught  # noqa: E402
+from cutesnake.model.contract import Variant  # noqa: E402
+from cutesnake.stages.measure.case import Case  # noqa: E402
+from cutesnake.stages.predict.prediction import caught  # noqa: E402
 from kernels.mla_decode import cute_sm100, operator  # noqa: E402
 from kernels.mla_decode.cute_sm100 import layout  # noqa: E402
 from ptxsim.timing.sass import code_of  # noqa: E402

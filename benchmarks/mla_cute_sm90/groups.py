@@ -3,7 +3,7 @@ query tokens, and the recorded sweep; warm and cold.
 
     python benchmarks/mla_cute_sm90/groups.py BUILDS RECORD.json [GROUP ...]
 
-BUILDS is a folder with compile/, as `measure.py build` or the workflow makes it. Needs an H100 or H200 and the package
+BUILDS is a folder with compile/, as the workflow makes it. Needs an H100 or H200 and the package
 `flash_mla`. Whoever names no group gets all of them. A table goes to standard output, every figure to RECORD.json.
 
 warm    a replay of a CUDA graph of several calls, behind another one of the same; L2 as the call before left it
@@ -31,7 +31,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 
-from cutesnake.load.build import LoadedBuild  # noqa: E402
+from cutesnake.stages.load.build import LoadedBuild  # noqa: E402
 from kernels.mla_decode import cute_sm90, flash_mla  # noqa: E402
 from kernels.mla_decode.operator import Workload, make_inputs, make_outputs, reference  # noqa: E402
 
@@ -257,6 +257,17 @@ def summary(group: str, rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def text_of(value: Any, indent: str = " ") -> str:
+    """Return JSON with a line for each row of a list, so that records stay readable in a diff."""
+    if isinstance(value, dict) and indent != "   ":
+        lines = ",\n".join(f"{indent}{json.dumps(key)}: {text_of(part, indent + ' ')}" for key, part in value.items())
+        return f"{{\n{lines}\n{indent[1:]}}}"
+    if isinstance(value, list):
+        rows = ",\n".join(indent + json.dumps(row) for row in value)
+        return f"[\n{rows}\n{indent[1:]}]"
+    return json.dumps(value)
+
+
 def main(builds: Path, record: Path, groups: list[str], turns: int = TURNS) -> None:
     import torch
 
@@ -271,11 +282,11 @@ def main(builds: Path, record: Path, groups: list[str], turns: int = TURNS) -> N
             worst = max(v["error"] for v in row.values() if isinstance(v, dict))
             print(f"{group} {row['workload']} [{row['default']}]:", "; ".join(cells), end=" ")
             print(f"error {worst:.1e} noise {row['noise']}", flush=True)
-        record.write_text(json.dumps(found, indent=1))
+        record.write_text(text_of(found) + "\n")
     for group, rows in found["groups"].items():
         print(*summary(group, rows), sep="\n")
     found["metadata_us"] = {work.id: metadata_us(work) for work in (GROUPS["uniform"][6], GROUPS["ragged"][3])}
-    record.write_text(json.dumps(found, indent=1))
+    record.write_text(text_of(found) + "\n")
     print("FlashMLA's metadata kernel, us:", found["metadata_us"])
     print(f"{time.monotonic() - started:.0f} s")
 

@@ -10,7 +10,6 @@ the uniform rows' geometric mean.
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -21,7 +20,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts"), str(ROOT / "bench
 
 import groups  # noqa: E402
 
-from cutesnake.load.build import LoadedBuild  # noqa: E402
+from cutesnake.stages.load.build import LoadedBuild  # noqa: E402
 from kernels.mla_decode import cutile, flash_mla  # noqa: E402
 from kernels.mla_decode.operator import Workload, make_inputs, make_outputs  # noqa: E402
 
@@ -72,7 +71,7 @@ def main(builds: Path, record: Path) -> None:
             print(row["workload"], *times, f"{ratio(row):.3f} error {row['error']:.1e}")
         ratios = [ratio(row) for row in found[title]]
         print(f"{title}: geometric mean {statistics.geometric_mean(ratios):.3f}, least {min(ratios):.3f}", flush=True)
-        record.write_text(json.dumps(found, indent=1))
+        record.write_text(groups.text_of(found) + "\n")
     least = FLOOR * statistics.geometric_mean(map(ratio, found["uniform"]))
     below = [f"{row['workload']} {ratio(row):.3f}" for row in found["ragged"] if ratio(row) < least]
     print(f"{len(below)} of {len(found['ragged'])} ragged rows below {least:.3f}:", *below)

@@ -20,8 +20,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 
 import ptxsim  # noqa: E402
 from benchmarks.prediction.cases import capture  # noqa: E402
-from cutesnake.catalog import load_operator  # noqa: E402  (the project's folders have to be found first)
-from cutesnake.measure.case import Case  # noqa: E402
+from cutesnake.model.catalog import load_operator  # noqa: E402  (the project's folders have to be found first)
+from cutesnake.stages.measure.case import Case  # noqa: E402
 
 MLA = "cutlass PR #3357, examples of 4.6, SM clock locked at 802 MHz"
 FMHA = "flashinfer PR #1549; heads, mask and clock not stated"

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import ptxsim
-from cutesnake.measure.case import Case
-from cutesnake.measure.machine_code import digest_machine_code
-from cutesnake.places import ROOT
-from cutesnake.predict.prediction import captured
+from cutesnake.model.paths import ROOT
+from cutesnake.stages.measure.case import Case
+from cutesnake.stages.measure.machine_code import digest_machine_code
+from cutesnake.stages.predict.prediction import captured
 
 DEVELOPMENT = ("mla_decode", "gemm", "elementwise_add")  # looked at while the model was made
 HELD_OUT = ("fmha", "rmsnorm", "reduce", "dependent_launch")  # opened once, before the L1 was made
-# Opened last, on the model of commit 136195f; what that gave is in blind_first.json.
+# Opened last, on the model of commit 136195f.
 BLIND = (
     "fmha_mixed_decode",
     "fmha_mixed_prefill",

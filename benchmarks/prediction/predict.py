@@ -1,6 +1,6 @@
 """Predicts the recorded cases of kernels in CuTe DSL and cuTile and holds the prediction against what was measured.
 
-    python benchmarks/prediction/predict.py RESULTS --operators mla_decode gemm elementwise_add --out development.jsonl
+    python benchmarks/prediction/predict.py RESULTS --operators gemm --out workflow/validation/development.jsonl
 
 RESULTS is a results folder with builds for sm_90a; the recorded sets are those of the repository. A line per figure:
 card, case, warm or cold, the SM clock of the samples, measured and predicted microseconds. `table.py` makes tables.

@@ -1,7 +1,7 @@
 """Tables of predictions against measurements, from the lines that `predict.py` wrote.
 
-python benchmarks/prediction/table.py development.jsonl held_out.jsonl            # the summary, in Markdown
-python benchmarks/prediction/table.py development.jsonl --rows                    # and every row
+python benchmarks/prediction/table.py workflow/validation/*.jsonl          # the summary, in Markdown
+python benchmarks/prediction/table.py workflow/validation/*.jsonl --rows   # and every row
 """
 
 from __future__ import annotations

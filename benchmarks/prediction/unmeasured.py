@@ -1,14 +1,10 @@
 """Predicts what no recorded set has yet, so that the history of the repository says that the predictions came first.
 
-    python benchmarks/prediction/unmeasured.py RESULTS --out blind_second.json
-    python benchmarks/prediction/unmeasured.py RESULTS --sweeps blind_third.yaml --out blind_third.json
-    python benchmarks/prediction/unmeasured.py RESULTS --cases blind_fifth_cases.json --out blind_fifth.json
-    python benchmarks/prediction/unmeasured.py --against recorded --out blind_second.jsonl
+    python benchmarks/prediction/unmeasured.py RESULTS --cases cases.json --out blind_tenth.json
+    python benchmarks/prediction/unmeasured.py --against SETS --predictions blind_tenth.json --out blind_tenth.jsonl
 
-RESULTS is a results folder with builds for sm_90a. Workloads are those that the recorded set of an H200 has of an
-operator; every build of a kernel in CuTe DSL or cuTile that fits one of them is predicted for each card that has not
-measured it. With --sweeps they are those of a configuration (`snakemake compiled --configfile FILE` makes the builds),
-each kernel in its first variant, least work first. With --cases they are those that `draw.py` has drawn.
+RESULTS is a results folder with builds for sm_90a, cases.json what `draw.py` has drawn: each is predicted for each GPU,
+least work first. SETS is a folder of recorded sets, such as `recorded/` or `benchmarks/prediction/measured/`.
 
 The clock that the card will choose is not known: each case is predicted at two, and once it is measured the time at the
 clock of its samples follows from both (cycles and bytes a second: a + b / clock). How many calls will stand in a graph
@@ -20,8 +16,6 @@ what the timing stage has measured of one on the host beside the case.
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import itertools
 import json
 import sys
 import time
@@ -29,80 +23,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
 
 from benchmarks.prediction.cases import (  # noqa: E402  (the project's folders have to be found first)
     CARDS,
-    DSLS,
     KINDS,
     Measured,
     Recorded,
     recorded,
 )
 from benchmarks.prediction.predict import launches, predicted  # noqa: E402
-from cutesnake.catalog import load_kernel, load_operator  # noqa: E402
-from cutesnake.plan.sweep import make_sweep, read_sweep  # noqa: E402
+from cutesnake.model.catalog import load_kernel, load_operator  # noqa: E402
 from ptxsim.timing.device import DeviceModel  # noqa: E402
 
 TARGET = "sm_90a"
 CLOCKS_MHZ = (1980.0, 1500.0)
-WORKLOADS = "nvidia_h200"  # the set whose workloads are taken
 NAMES = ("device", "operator", "kernel", "variant", "workload", "kind")
-LEAVE_OUT = ("mla_decode", "gemm", "fmha")  # all of their kernels that a card here can run were measured
-
-
-def workloads(sets: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Operator, id and parameters of each workload that was timed."""
-    seen = set()
-    for path in sorted((sets / WORKLOADS).glob("timing-*.jsonl")):
-        for line in path.read_text().splitlines():
-            case = json.loads(line)["case"]
-            key = (case["operator"], case["workload"])
-            if key not in seen:
-                seen.add(key)
-                yield case["operator"], case["workload"], case["parameters"]
-
-
-def unmeasured(sets: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
-    """Cases that can be built, with the cards that have not timed them."""
-    known = {(figure.device, case.name) for case in recorded(sets) for figure in case.measured}
-    for operator, name, parameters in workloads(sets):
-        if operator in LEAVE_OUT:
-            continue
-        for folder in sorted((results / "compile" / operator).glob("*/sm_90a/*/build.json")):
-            build = json.loads(folder.read_text())
-            if build["dsl"] not in DSLS or build["status"] != "ok":
-                continue
-            workload = load_operator(operator).Workload(**parameters)
-            fitting = load_kernel(operator, build["kernel"]).variants(workload, "sm_90a")
-            if build["variant"]["id"] not in [variant.id for variant in fitting]:
-                continue
-            case = Recorded(operator, build["kernel"], build["variant"], name, parameters, "sm_90a", (), build["dsl"])
-            cards = [card for card in CARDS.values() if (card, case.name) not in known]
-            if cards:
-                yield case, cards
-
-
-def swept(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
-    """Cases of a configuration's sweeps that were built, those of least work first, for every card."""
-    found = []
-    for operator, overrides in yaml.safe_load(path.read_text())["sweeps"].items():
-        sweep = make_sweep(operator, read_sweep(operator, overrides))
-        for workload, kernel in itertools.product(sweep.workloads(), sweep.kernels):
-            module = load_kernel(operator, kernel)
-            if module.supports(workload) is not None:
-                continue
-            variant = module.variants(workload, TARGET)[0]
-            named = {"id": variant.id, "params": dict(variant.params)}
-            parameters = dataclasses.asdict(workload)
-            case = Recorded(operator, kernel, named, workload.id, parameters, TARGET, (), module.DSL)
-            if (case.folder(results) / "build.json").exists():
-                found.append((load_operator(operator).cost(workload).flops, case))
-    for _, case in sorted(found, key=lambda entry: entry[0]):
-        yield case, list(CARDS.values())
 
 
 def listed(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
@@ -184,32 +121,21 @@ def write(out: Path, found: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path, nargs="?")
-    parser.add_argument("--sets", type=Path, default=ROOT / "recorded")
     parser.add_argument("--against", type=Path, help="recorded sets to hold the predictions of --predictions against")
-    parser.add_argument("--predictions", type=Path, default=Path(__file__).with_name("blind_second.json"))
-    parser.add_argument("--sweeps", type=Path, help="a configuration whose sweeps have the workloads")
+    parser.add_argument("--predictions", type=Path, help="what --against compares, made with --cases")
     parser.add_argument("--cases", type=Path, help="what draw.py has drawn")
-    parser.add_argument("--operators", nargs="+", default=[])
     parser.add_argument("--resume", action="store_true", help="keep what an earlier run left in OUT, a list")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    if options.against:
+    if options.against and options.predictions:
         write(options.out, list(held_against(json.loads(options.predictions.read_text()), options.against)))
         return
-    if options.results is None:
-        parser.error("RESULTS, a folder with builds for sm_90a, or --against SETS")
+    if options.results is None or options.cases is None:
+        parser.error("needs RESULTS and --cases FILE, or --against SETS and --predictions FILE")
     found: list[dict[str, Any]] = json.loads(options.out.read_text()) if options.resume else []
     done = {tuple(row[name] for name in NAMES[1:5]) for row in found}
     results = options.results.resolve()
-    if options.sweeps:
-        cases = list(swept(options.sweeps, results))
-    elif options.cases:
-        cases = list(listed(options.cases, results))
-    else:  # what no card at all has measured comes first
-        cases = sorted(unmeasured(options.sets, results), key=lambda entry: WORKLOADS[7:] not in entry[1])
-    for case, cards in cases:
-        if options.operators and case.operator not in options.operators:
-            continue
+    for case, cards in listed(options.cases, results):
         if (case.operator, case.kernel, case.variant["id"], case.workload) in done:
             continue
         began = time.process_time()

@@ -47,8 +47,8 @@ def run(name: str) -> None:
     """One call, under the tool. Inputs and reference are made on the host: PyTorch's kernels are not the question."""
     import torch
 
-    from cutesnake.load.build import LoadedBuild
-    from cutesnake.measure import checker
+    from cutesnake.stages.load.build import LoadedBuild
+    from cutesnake.stages.measure import checker
     from kernels.mla_decode import cute_sm90, operator
 
     work = operator.Workload(BATCH, LENGTH, name.split("_")[0], heads=HEADS)
@@ -96,7 +96,7 @@ def look(sanitizer: str, name: str, tool: str, what: str) -> dict[str, Any]:
 def main(file: str, *names: str) -> None:
     import torch
 
-    from cutesnake.measure.case import commit
+    from cutesnake.stages.measure.case import commit
 
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     version = subprocess.run([sanitizer, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()

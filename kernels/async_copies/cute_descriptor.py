@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.async_copies.cute import adapter
 from kernels.async_copies.cute.adapter import TARGETS, supports, variants
 
@@ -28,7 +28,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """One launch, a CTA per tile, with room for a descriptor each."""
     import torch
 
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
 
     grid = adapter.grid(workload)
     room = torch.empty(grid[0] * grid[1], DESCRIPTOR_BYTES // 8, dtype=torch.int64, device=inputs.x.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.async_copies.cute import adapter
 from kernels.async_copies.cute.adapter import TARGETS, supports, variants
 
@@ -25,7 +25,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One launch, a CTA per tile."""
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
 
     call = Call(build.function(), (inputs.x, outputs.y))
     return Runner(call, (build.launch(build.symbols[0], adapter.grid(workload)),))

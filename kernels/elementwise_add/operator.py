@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cutesnake.contract import Cost
-from cutesnake.workload import require_choice, require_sizes, torch_dtype
+from cutesnake.model.contract import Cost
+from cutesnake.model.workload import require_choice, require_sizes, torch_dtype
 
 if TYPE_CHECKING:
     import torch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutesnake.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.fmha.cutlass import adapter
 from kernels.upstream.examples import SOURCE
 
@@ -46,7 +46,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """A CTA per 256 queries of a head."""
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
 
     w, scale = workload, inputs.softmax_scale
     values = (inputs.q, inputs.k, inputs.v, outputs.out, scale * adapter.LOG2_E, scale)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.fmha.cutlass import adapter
 from kernels.upstream.examples import SOURCE
 
@@ -47,7 +47,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """A CTA per 128 queries of a head. The log-sum-exp, which the example always writes, goes to memory of its own."""
     import torch
 
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
 
     w, scale = workload, inputs.softmax_scale
     lse = torch.empty(w.batch, w.heads, w.length, dtype=torch.float32, device=inputs.q.device)

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Cost
-from cutesnake.workload import require_choice, require_multiple, require_sizes, torch_dtype
+from cutesnake.model.contract import Cost
+from cutesnake.model.workload import require_choice, require_multiple, require_sizes, torch_dtype
 
 if TYPE_CHECKING:
     import torch

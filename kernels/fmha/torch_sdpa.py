@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cutesnake.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.fmha.operator import Inputs, Outputs, Workload
 from kernels.upstream.installed import on_stream
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, variants

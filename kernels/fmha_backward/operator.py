@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cutesnake.contract import Cost
-from cutesnake.workload import require_choice, require_sizes, torch_dtype
+from cutesnake.model.contract import Cost
+from cutesnake.model.workload import require_choice, require_sizes, torch_dtype
 from kernels.fmha import operator as fmha
 
 if TYPE_CHECKING:

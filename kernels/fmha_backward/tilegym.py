@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.upstream import tilegym as upstream
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build.cutile import DeviceFunction, array, build, scalar
+    from cutesnake.stages.compile.cutile import DeviceFunction, array, build, scalar
 
     p = variant.params
     module = upstream.module("attention")
@@ -87,7 +87,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """
     import torch
 
-    from cutesnake.load.cutile import TileLaunch, sequence
+    from cutesnake.stages.load.cutile import TileLaunch, sequence
     from kernels.upstream.installed import on_stream
 
     w, p, scale = workload, build.params, inputs.softmax_scale

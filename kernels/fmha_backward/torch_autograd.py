@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.fmha_backward.operator import Inputs, Outputs, Workload, sequences
 from kernels.upstream.installed import on_stream
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants

@@ -5,7 +5,7 @@ A call dequantizes the whole cache to bf16 first, as there is no call that reads
 
 from __future__ import annotations
 
-from cutesnake.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.fmha_mixed_decode.operator import Inputs, Outputs, Workload, dequantized
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Variant, not_baked
+from cutesnake.model.contract import Variant, not_baked
 from kernels.fmha_mixed_prefill.cutlass import adapter
 from kernels.fmha_mixed_prefill.cutlass.adapter import TARGETS, bind
 from kernels.upstream.examples import SOURCE

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cutesnake.contract import Cost
-from cutesnake.workload import require_choice, require_multiple, require_sizes
+from cutesnake.model.contract import Cost
+from cutesnake.model.workload import require_choice, require_multiple, require_sizes
 from kernels.fmha_mixed_decode import operator as mixed
 
 if TYPE_CHECKING:

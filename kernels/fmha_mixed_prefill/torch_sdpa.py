@@ -5,7 +5,7 @@ A call dequantizes both to bf16 first, as there is no call that reads them as th
 
 from __future__ import annotations
 
-from cutesnake.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.fmha_mixed_decode.operator import dequantized
 from kernels.fmha_mixed_prefill.operator import Inputs, Outputs, Workload
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.gemm import tilegym_tiles
 from kernels.gemm.tilegym_tiles import Tiles, supports
 from kernels.upstream import tilegym as upstream
@@ -34,7 +34,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build.cutile import DeviceFunction, array, build, scalar
+    from cutesnake.stages.compile.cutile import DeviceFunction, array, build, scalar
 
     p = variant.params
     kernel = tilegym_tiles.configured(target, p, "_static_persistent_matmul")
@@ -47,7 +47,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """The grid and arguments of TileGym's `_cutile_autotune_static_persistent_matmul`; matrices go in as stored."""
-    from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
+    from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
 
     w, p = workload, build.params
     function = build.cubin_function("kernel", SYMBOL)

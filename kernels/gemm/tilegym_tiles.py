@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Variant, not_baked
+from cutesnake.model.contract import Variant, not_baked
 from kernels.upstream import tilegym as upstream
 from kernels.upstream.gemm import misaligned
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cutesnake.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.gemm.operator import Inputs, Outputs, Workload, factors
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, variants
 

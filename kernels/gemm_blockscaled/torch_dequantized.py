@@ -6,7 +6,7 @@ would keep them dequantized, in two to four times the memory.
 
 from __future__ import annotations
 
-from cutesnake.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.gemm_blockscaled.operator import Inputs, Outputs, Workload, dequantize, e2m1_values
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.gemm_blockwise.cutlass import adapter
 from kernels.gemm_blockwise.cutlass.adapter import TARGETS
 from kernels.upstream.examples import SOURCE
@@ -36,7 +36,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """The tensors go in as they are, as views with a batch of one last."""
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
 
     values = (inputs.a, inputs.b, outputs.c, inputs.a_scales, inputs.b_scales)
     call = Call(build.function(), adapter.operands(*(x[None] for x in values)))

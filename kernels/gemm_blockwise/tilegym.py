@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.upstream import tilegym as upstream
 from kernels.upstream.gemm import refused_rows
 
@@ -72,7 +72,7 @@ def alike(variant: Variant) -> str:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build.cutile import DeviceFunction, array, build
+    from cutesnake.stages.compile.cutile import DeviceFunction, array, build
 
     p = variant.params
     m, n, k = p["m"], p["n"], p["k"]
@@ -91,7 +91,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """The grid and arguments of TileGym's `w8a8_block_fp8_matmul`; scales of A go in as a view (M, blocks)."""
-    from cutesnake.load.cutile import TileLaunch, sequence
+    from cutesnake.stages.load.cutile import TileLaunch, sequence
 
     w, p = workload, build.params
     if (w.m, w.n, w.k) != (p["m"], p["n"], p["k"]):

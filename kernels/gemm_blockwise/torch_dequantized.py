@@ -5,7 +5,7 @@ Someone whose weights do not change would keep them dequantized, in twice the me
 
 from __future__ import annotations
 
-from cutesnake.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.gemm_blockwise.operator import Inputs, Outputs, Workload, dequantize_blocks, dequantize_rows
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 

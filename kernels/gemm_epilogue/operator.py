@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cutesnake.contract import Cost
-from cutesnake.workload import require_choice
+from cutesnake.model.contract import Cost
+from cutesnake.model.workload import require_choice
 from kernels.gemm import operator as gemm
 
 if TYPE_CHECKING:

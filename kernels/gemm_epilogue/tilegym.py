@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.upstream import tilegym as upstream
 from kernels.upstream.gemm import refused_rows
 
@@ -60,7 +60,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build.cutile import DeviceFunction, array, build, scalar
+    from cutesnake.stages.compile.cutile import DeviceFunction, array, build, scalar
 
     p = variant.params
     module = upstream.module("gemm_alpha_beta", "tilegym.suites.flashinfer.cutile.gemm")
@@ -76,7 +76,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """The grid and arguments of TileGym's `gemm_alpha_beta`, with D in the place of its C."""
-    from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
+    from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
     from kernels.gemm_epilogue.operator import activate
     from kernels.upstream.installed import on_stream
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cutesnake.contract import Variant, not_baked
+from cutesnake.model.contract import Variant, not_baked
 from kernels.gemm_grouped.cutlass import adapter
 from kernels.upstream.examples import SOURCE
 from kernels.upstream.gemm import Tiling

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from cutesnake.contract import Cost
-from cutesnake.workload import require_choice, require_sizes, torch_dtype
+from cutesnake.model.contract import Cost
+from cutesnake.model.workload import require_choice, require_sizes, torch_dtype
 from kernels.gemm import operator as gemm
 from kernels.gemm_blockscaled import operator as blockscaled
 

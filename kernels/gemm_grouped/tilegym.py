@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.cards import MULTIPROCESSORS
 from kernels.upstream import tilegym as upstream
 
@@ -52,7 +52,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build.cutile import DeviceFunction, array, array_list, build
+    from cutesnake.stages.compile.cutile import DeviceFunction, array, array_list, build
 
     p = variant.params
     module = upstream.module("group_gemm")
@@ -67,7 +67,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """The grid and arguments of TileGym's `group_gemm`, less the blocks that would find no tile."""
-    from cutesnake.load.cutile import ArrayList, TileLaunch, sequence
+    from cutesnake.stages.load.cutile import ArrayList, TileLaunch, sequence
     from kernels.gemm_grouped.operator import matrices, results
 
     a, b = zip(*matrices(inputs, workload), strict=True)

@@ -3,7 +3,7 @@ to fp16 at every call."""
 
 from __future__ import annotations
 
-from cutesnake.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.gemm_blockscaled.operator import e2m1_values
 from kernels.gemm_grouped.operator import Inputs, Outputs, Workload, matrices, operands, results
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants

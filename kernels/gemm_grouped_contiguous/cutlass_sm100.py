@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.gemm_blockwise.cutlass import adapter
 from kernels.gemm_blockwise.cutlass.adapter import TARGETS
 from kernels.upstream.examples import SOURCE
@@ -39,7 +39,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """The tensors go in as they are, as views with the batch last; A and C have a batch of one."""
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
 
     i = inputs
     operands = adapter.operands(i.a[None], i.b, outputs.c[None], i.a_scales[None], i.b_scales)

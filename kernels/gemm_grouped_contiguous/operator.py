@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from cutesnake.contract import Cost
-from cutesnake.workload import require_choice, require_sizes
+from cutesnake.model.contract import Cost
+from cutesnake.model.workload import require_choice, require_sizes
 from kernels.gemm_blockwise import operator as blockwise
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.upstream import tilegym as upstream
 from kernels.upstream.gemm import refused_rows
 
@@ -68,7 +68,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build.cutile import DeviceFunction, array, build, scalar
+    from cutesnake.stages.compile.cutile import DeviceFunction, array, build, scalar
 
     p = variant.params
     module = upstream.module("ragged_block_scaled_bmm", "tilegym.suites.flashinfer.cutile.gemm")
@@ -89,7 +89,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """The grid and arguments of TileGym's `ragged_block_scaled_bmm`; scales of A go in as a view (rows, blocks)."""
     import torch
 
-    from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
+    from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
 
     w, p = workload, build.params
     largest = max(w.group_rows)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from cutesnake.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload, clear_unused, products
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 

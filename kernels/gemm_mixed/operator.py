@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cutesnake.contract import Cost
-from cutesnake.workload import require_choice, require_sizes
+from cutesnake.model.contract import Cost
+from cutesnake.model.workload import require_choice, require_sizes
 from kernels.fmha_mixed_decode.operator import decode, encode
 
 if TYPE_CHECKING:

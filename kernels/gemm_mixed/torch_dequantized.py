@@ -5,7 +5,7 @@ Someone with room for them would keep the weights in bf16, in two to four times 
 
 from __future__ import annotations
 
-from cutesnake.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.gemm_mixed.operator import Inputs, Outputs, Workload, weights
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from cutesnake.contract import Cost
-from cutesnake.workload import require_choice, require_sizes
+from cutesnake.model.contract import Cost
+from cutesnake.model.workload import require_choice, require_sizes
 from kernels.gemm_grouped_contiguous.operator import SIZES, multiply_groups, uneven_rows
 from kernels.gemm_mixed import operator as mixed
 

@@ -5,7 +5,7 @@ It takes the sizes of groups from the workload, as a user would have them on the
 
 from __future__ import annotations
 
-from cutesnake.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.gemm_mixed_grouped.operator import Inputs, Outputs, Workload, products
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.upstream import tilegym as upstream
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build.cutile import DeviceFunction, array, build
+    from cutesnake.stages.compile.cutile import DeviceFunction, array, build
 
     p = variant.params
     module = upstream.module("mamba2")
@@ -101,7 +101,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """The grids and arguments of TileGym's `mamba2_chunk_forward`. Its last state is float32: it is copied."""
     import torch
 
-    from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
+    from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
     from kernels.upstream.installed import on_stream
 
     w, p, i = workload, build.params, inputs

@@ -5,7 +5,7 @@ It is the operator's own chunked form, whose products PyTorch hands to its libra
 
 from __future__ import annotations
 
-from cutesnake.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.mamba2_ssd.operator import CHUNK, Inputs, Outputs, Workload, chunked
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 

@@ -11,7 +11,7 @@ import pwd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import INSTALLED, Build, Runner, Variant, not_baked
+from cutesnake.model.contract import INSTALLED, Build, Runner, Variant, not_baked
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
 from kernels.upstream.installed import VARIANTS, import_package, nothing_built, on_stream
 

@@ -13,8 +13,8 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cutesnake.contract import Cost
-from cutesnake.workload import require_choice, require_sizes, torch_dtype
+from cutesnake.model.contract import Cost
+from cutesnake.model.workload import require_choice, require_sizes, torch_dtype
 
 if TYPE_CHECKING:
     import torch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.mla_decode import tilegym_inputs
 from kernels.upstream import tilegym as upstream
 
@@ -44,7 +44,7 @@ def alike(variant: Variant) -> str:
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from unittest.mock import patch
 
-    from cutesnake.build.cutile import DeviceFunction, array, build, scalar
+    from cutesnake.stages.compile.cutile import DeviceFunction, array, build, scalar
 
     p = variant.params
     module = upstream.module("mla_decoding")
@@ -63,7 +63,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """The grid and arguments of TileGym's `_MlaDecodingFunction.forward`; `finish` makes its LSE natural."""
-    from cutesnake.load.cutile import TileLaunch, sequence
+    from cutesnake.stages.load.cutile import TileLaunch, sequence
 
     if workload.kv_length != build.params["kv_length"]:
         raise ValueError(f"this build is for kv length {build.params['kv_length']}, not {workload.kv_length}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from cutesnake.contract import not_baked
+from cutesnake.model.contract import not_baked
 
 if TYPE_CHECKING:
     import torch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.cards import MULTIPROCESSORS
 from kernels.mla_decode import tilegym_inputs
 from kernels.upstream import tilegym as upstream
@@ -57,7 +57,7 @@ def alike(variant: Variant) -> str:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build.cutile import DeviceFunction, array, build, scalar
+    from cutesnake.stages.compile.cutile import DeviceFunction, array, build, scalar
 
     p = variant.params
     split = upstream.module("mla_decoding_split_kv")._naive_absorb_mla_transpose_kernel
@@ -80,7 +80,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """Workspace, grids and arguments of TileGym's `forward`; `finish` makes the LSE, which it does not return."""
     import torch
 
-    from cutesnake.load.cutile import TileLaunch, sequence
+    from cutesnake.stages.load.cutile import TileLaunch, sequence
 
     w, p = workload, build.params
     if -(-w.kv_length // p["split_length"]) != p["splits"] or (w.kv_length % TILE_N == 0) != p["even"]:

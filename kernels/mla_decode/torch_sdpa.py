@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cutesnake.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, variants
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cutesnake.contract import INSTALLED, Build, Runner, Variant, not_baked
+from cutesnake.model.contract import INSTALLED, Build, Runner, Variant, not_baked
 from kernels.rmsnorm.operator import Inputs, Outputs, Workload
 from kernels.upstream.installed import VARIANTS, import_package, nothing_built, on_stream
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.cards import MULTIPROCESSORS
 from kernels.matrices import beyond_extents
 from kernels.upstream import tilegym as upstream
@@ -60,7 +60,7 @@ def _name(p: dict[str, Any]) -> str:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build.cutile import DeviceFunction, array, build
+    from cutesnake.stages.compile.cutile import DeviceFunction, array, build
 
     p = variant.params
     module = upstream.module("rms_norm")
@@ -82,7 +82,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """Grid and arguments of TileGym's `forward`. Raises ValueError for an eps that the build was not made for."""
     import torch
 
-    from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
+    from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
 
     p = build.params
     if inputs.eps != p["eps"]:

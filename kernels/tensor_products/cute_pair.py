@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutesnake.contract import Variant, not_baked
+from cutesnake.model.contract import Variant, not_baked
 from kernels.tensor_products.cute.adapter import TARGETS, bind, compile, supports
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cutesnake.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.tensor_products.operator import Inputs, Outputs, Workload, decode
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 

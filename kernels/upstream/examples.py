@@ -29,8 +29,8 @@ def module(name: str) -> Any:
     for their own drivers is a stand-in. An example may import others of its own folder by their bare names. Raises
     FetchError if the wheel is missing, and whatever the example raises.
     """
-    from cutesnake.build.fetch import fetched
-    from cutesnake.build.torch_import import StandIn, without_torch
+    from cutesnake.stages.compile.torch_import import StandIn, without_torch
+    from cutesnake.stages.fetch import fetched
 
     root = (fetched(SOURCE) / FOLDER).resolve()
     for folder in map(str, (root.joinpath(*name.split(".")[:-1]), root)):

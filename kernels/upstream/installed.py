@@ -10,7 +10,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Variant
+from cutesnake.model.contract import Variant
 
 if TYPE_CHECKING:
     import torch

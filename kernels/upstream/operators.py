@@ -19,7 +19,7 @@ def module(name: str) -> Any:
     every operator of the library, are passed over. To be called where the DSL is set up already, inside the `program`
     of a build. Raises FetchError if the wheel is missing.
     """
-    from cutesnake.build.fetch import fetched
+    from cutesnake.stages.fetch import fetched
 
     root = fetched(SOURCE)
     for package in (PACKAGE, "cutlass.operators.utils"):

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Runner, Variant, Workload, not_baked, nothing
-from cutesnake.targets import TARGETS as KNOWN
+from cutesnake.model.contract import Runner, Variant, Workload, not_baked, nothing
+from cutesnake.model.targets import TARGETS as KNOWN
 from kernels.upstream.installed import on_stream
 
 if TYPE_CHECKING:

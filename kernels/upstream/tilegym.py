@@ -26,8 +26,8 @@ def module(name: str, package: str = "tilegym.ops.cutile") -> Any:
     `tilegym.experimental` the modules need only a decorator each, and of torch, at import, a few names: importing torch
     itself would take longer than compiling the kernel. Raises FetchError if the wheel is missing.
     """
-    from cutesnake.build.fetch import fetched
-    from cutesnake.build.torch_import import without_torch
+    from cutesnake.stages.compile.torch_import import without_torch
+    from cutesnake.stages.fetch import fetched
 
     root = fetched("tilegym")
     for part in ("tilegym.ops.cutile", package):

@@ -59,6 +59,6 @@ def built(name: str, part: str) -> Path:
     """Folder of the build of a form; the test is skipped where the catalogue is not."""
     needed = "these kernels are built by the stages of cutesnake, whose catalogue is not here"
     build = pytest.importorskip("builds", reason=needed).build
-    variant = pytest.importorskip("cutesnake.contract", reason=needed).Variant
+    variant = pytest.importorskip("cutesnake.model.contract", reason=needed).Variant
     operator, kernel, target, forms = FORMS[name]
     return build(operator, kernel, target, variant(f"form_{part}", forms[part]))

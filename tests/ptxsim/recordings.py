@@ -25,7 +25,7 @@ from handwritten import all_kernels  # noqa: E402
 
 import ptxsim  # noqa: E402
 from builds import build  # noqa: E402
-from cutesnake.catalog import load_kernel, load_operator  # noqa: E402
+from cutesnake.model.catalog import load_kernel, load_operator  # noqa: E402
 
 FOLDER = ROOT / "results/ptxsim/hopper"
 KINDS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
@@ -130,9 +130,9 @@ def _opener(module: ptxsim.Module, held: list, folder: Path, function: str) -> C
 
 def ours() -> Iterator[dict]:
     """cute_sm90: both dtypes, single CTAs and clusters of two; the long request is split, so that it is combined."""
-    from cutesnake.build.compile import compile_build
-    from cutesnake.load import cute as cute_load
-    from cutesnake.load.build import LoadedBuild
+    from cutesnake.stages.compile.compile import compile_build
+    from cutesnake.stages.load import cute as cute_load
+    from cutesnake.stages.load.build import LoadedBuild
     from kernels.mla_decode import cute_sm90, operator
 
     for dtype in ("bf16", "fp16"):

@@ -13,7 +13,7 @@ import ptxsim
 NEEDED = "these kernels are built by the stages of cutesnake, whose catalogue is not here"
 torch = pytest.importorskip("torch", reason="the references are torch's")
 build = pytest.importorskip("builds", reason=NEEDED).build
-catalog = pytest.importorskip("cutesnake.catalog", reason=NEEDED)
+catalog = pytest.importorskip("cutesnake.model.catalog", reason=NEEDED)
 load_kernel, load_operator = catalog.load_kernel, catalog.load_operator
 
 ALL = ("eager", "late", "tma_late", "mma_late", "random")

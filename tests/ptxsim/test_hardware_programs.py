@@ -21,7 +21,7 @@ from products import PRODUCTS, SPREADS
 
 import ptxsim
 
-COVERAGE = Path(__file__).parents[2] / "benchmarks/ptxsim/coverage.md"
+COVERAGE = Path(__file__).with_name("coverage.md")
 RESULTS = Path(__file__).with_name("h200.json")
 CHUNKS = [PROGRAMS[n : n + 50] for n in range(0, len(PROGRAMS), 50)]
 

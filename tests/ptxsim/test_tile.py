@@ -21,7 +21,7 @@ SIZES = {"m": 200, "n": 264, "k": 136, "activation": "silu", "dtype": "bf16"}
 def epilogue() -> Path:
     """Folder of our GEMM with an epilogue, in cuTile for sm_100a."""
     build = pytest.importorskip("builds", reason=NEEDED).build
-    catalog = pytest.importorskip("cutesnake.catalog", reason=NEEDED)
+    catalog = pytest.importorskip("cutesnake.model.catalog", reason=NEEDED)
     workload = catalog.make_workload("gemm_epilogue", SIZES)
     variant = next(iter(catalog.load_kernel("gemm_epilogue", "cutile").variants(workload, "sm_100a")))
     return build("gemm_epilogue", "cutile", "sm_100a", variant)

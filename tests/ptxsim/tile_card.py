@@ -179,9 +179,9 @@ def stored(place: Path) -> list[dict[str, Any]]:
 
 def stored_on(place: Path, workload: Any) -> list[dict[str, Any]]:
     """The parameters of each launch of a build's call whose kernel takes descriptors."""
-    from cutesnake.catalog import load_kernel, load_operator
-    from cutesnake.load import cutile
-    from cutesnake.load.build import LoadedBuild
+    from cutesnake.model.catalog import load_kernel, load_operator
+    from cutesnake.stages.load import cutile
+    from cutesnake.stages.load.build import LoadedBuild
 
     operator, found = load_operator(place.parts[-4]), []
 
@@ -207,8 +207,8 @@ def stored_on(place: Path, workload: Any) -> list[dict[str, Any]]:
 
 def workloads_of(place: Path) -> Iterator[Any]:
     """The workloads of the operator's lists, a few small ones first, that the build serves."""
-    from cutesnake.catalog import load_kernel
-    from cutesnake.plan.sweep import make_sweep, read_sweep
+    from cutesnake.model.catalog import load_kernel
+    from cutesnake.planning.sweep import make_sweep, read_sweep
 
     name, kernel = place.parts[-4], load_kernel(*place.parts[-4:-2])
     sweep = make_sweep(name, read_sweep(name, {}))

@@ -2,12 +2,12 @@
 
 from dataclasses import asdict
 
-from cutesnake.catalog import load_kernel
-from cutesnake.contract import INSTALLED, OURS
-from cutesnake.plan import batches, nodes
-from cutesnake.plan.staleness import digest_baked, digest_case, digest_code, digest_data
-from cutesnake.predict import card
-from cutesnake.simulate import simulation
+from cutesnake.model.catalog import load_kernel
+from cutesnake.model.contract import INSTALLED, OURS
+from cutesnake.planning import batches, nodes
+from cutesnake.planning.staleness import digest_baked, digest_case, digest_code, digest_data
+from cutesnake.stages.predict import device as card
+from cutesnake.stages.simulate import simulation
 
 
 def build_of(wildcards):
@@ -98,7 +98,7 @@ def checking_device(wildcards):
 
 def checking_code(wildcards):
     return running_code(
-        "cutesnake.measure.correctness" if backend_of(wildcards) == "cuda" else "cutesnake.simulate.simulation"
+        "cutesnake.stages.measure.correctness" if backend_of(wildcards) == "cuda" else "cutesnake.stages.simulate.simulation"
     )(wildcards)
 
 
@@ -158,7 +158,7 @@ def cases_of_batch(wildcards):
     """Cases of a batch as its job needs them, each with a digest of what it depends on besides files."""
     batch = batch_of(wildcards)
     settings, card = settings_of_batch(wildcards), card_of(wildcards)
-    code = running_code(f"cutesnake.measure.{wildcards.stage}")(wildcards)
+    code = running_code(f"cutesnake.stages.measure.{wildcards.stage}")(wildcards)
     return [
         {
             "identity": identity(case),

@@ -8,15 +8,16 @@ import signal
 import sys
 from pathlib import Path
 
-from cutesnake import failures, fault, folder, forks, record, snakemake_patches, turns
-from cutesnake.build import apart
-from cutesnake.catalog import load_kernel
-from cutesnake.change import baseline
-from cutesnake.job import forked_scripts
-from cutesnake.measure import cards, private
-from cutesnake.plan import config as configuration
-from cutesnake.plan import machine, matrix, nodes, travel
-from cutesnake.simulate import translated
+from cutesnake.runtime import failures, errors as fault, folder, forks, snakemake_patches, machine_lock as turns
+from cutesnake.model import record
+from cutesnake.stages.compile import limited_process as apart
+from cutesnake.model.catalog import load_kernel
+from cutesnake.analysis.change import baseline
+from cutesnake.runtime.job import forked_scripts
+from cutesnake.runtime import gpu_slots as cards, private_folder as private
+from cutesnake.planning import config as configuration
+from cutesnake.planning import machine, matrix, nodes, serialized_plan as travel
+from cutesnake.stages.simulate import translation_cache as translated
 
 FORESEEN = (
     configuration.ConfigError,
@@ -78,7 +79,7 @@ wildcard_constraints:
 
 
 def take_turns():
-    """Have what this process starts wait for its turn on this machine, see cutesnake/turns.py."""
+    """Have what this process starts wait for its turn on this machine, see cutesnake/runtime/machine_lock.py."""
     if EXPERIMENT.timing_alone:
         os.environ[turns.VARIABLE] = str(private.private_folder())
 
@@ -89,7 +90,7 @@ def grouped(group):
 
 
 def serve_jobs():
-    """Have jobs on this machine forked from processes with the DSLs and PyTorch imported, see cutesnake/forks.py."""
+    """Have jobs on this machine forked from processes with the DSLs and PyTorch imported, see cutesnake/runtime/forks.py."""
     if workflow.resource_settings.nodes is not None:  # jobs go to other nodes
         return
     built_with = {(load_kernel(build.operator, build.kernel).DSL, build.target) for build in PLAN.builds.values()}

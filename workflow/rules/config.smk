@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 
-from cutesnake import strict_yaml
+from cutesnake.planning import strict_yaml
 
 try:
     whole = strict_yaml.read(Path(workflow.basedir, "config/config.yaml"), "config/config.yaml")

@@ -4,12 +4,12 @@ import atexit
 import sys
 from pathlib import Path
 
-from cutesnake.catalog import load_kernel, users_own
-from cutesnake.contract import INSTALLED, OURS
-from cutesnake.dsls import COMPARED
-from cutesnake.learn import goals as learning
-from cutesnake.plan import batches, lost
-from cutesnake.plan.staleness import remember
+from cutesnake.model.catalog import load_kernel, users_own
+from cutesnake.model.contract import INSTALLED, OURS
+from cutesnake.model.dsls import COMPARED
+from cutesnake.report.learn import goals as learning
+from cutesnake.planning import batches, lost
+from cutesnake.planning.staleness import remember
 
 BUILD_RECORDS = [f"results/compile/{key}/build.json" for key in PLAN.builds]
 INSPECT_RECORDS = [f"results/inspect/{key}.json" for key in PLAN.builds if "inspect" in EXPERIMENT.stages]
@@ -66,7 +66,7 @@ OPERATIONS = ["results/report/operations.html", "results/operations.json"] * ("o
 FRONT_PAGE = "mla_report.html"
 FRONT, *OTHERS = PLAN.workloads  # the operator that the front page shows in full, and those with a page of their own
 
-# Everything that a run makes, with the stage that makes it: looked at before the run, see cutesnake/plan/lost.py.
+# Everything that a run makes, with the stage that makes it: looked at before the run, see cutesnake/planning/lost.py.
 PRODUCTS = [lost.Product(path, Path(path).parts[1]) for path in RECORDS_MADE]
 PRODUCTS += [lost.Product(batch.path, "batch") for batch in BATCHES.values()]
 PRODUCTS += [

@@ -21,6 +21,6 @@ rule ncu:
         identity=identity_of,
         settings={},
         device=card_of,
-        code=running_code("cutesnake.measure.ncu"),
+        code=running_code("cutesnake.stages.profile.ncu"),
     script:
         "../scripts/measure_case.py"

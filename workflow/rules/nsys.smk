@@ -23,6 +23,6 @@ rule nsys:
         identity=identity_of,
         settings={},
         device=card_of,
-        code=running_code("cutesnake.measure.nsys"),
+        code=running_code("cutesnake.stages.profile.nsys"),
     script:
         "../scripts/measure_case.py"

@@ -5,17 +5,17 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from cutesnake.catalog import folders
-from cutesnake.evidence import recorded_set
-from cutesnake.learn import goals as learning
-from cutesnake.plan import problems
-from cutesnake.plan.staleness import digest_code, digest_files
-from cutesnake.predict import held
+from cutesnake.model.catalog import folders
+from cutesnake.analysis.evidence import recorded_set
+from cutesnake.report.learn import goals as learning
+from cutesnake.planning import problems
+from cutesnake.planning.staleness import digest_code, digest_files
+from cutesnake.stages.predict import validated as held
 
 
 def validation():
     """The files of predictions that were held against cards, which the bands of new ones follow from."""
-    return held.files(PROJECT / "benchmarks/prediction") if PREDICTED else []
+    return held.files(PROJECT / "workflow/validation") if PREDICTED else []
 
 
 def validation_of(wildcards):

@@ -22,6 +22,6 @@ rule timing:
         identity=identity_of,
         settings=EXPERIMENT.timing,
         device=card_of,
-        code=running_code("cutesnake.measure.timing"),
+        code=running_code("cutesnake.stages.measure.timing"),
     script:
         "../scripts/measure_case.py"

@@ -1,12 +1,12 @@
 """Snakemake script of the rule anatomy: what every build of one operator sets up and does."""
 
-from cutesnake.job import do
+from cutesnake.runtime.job import do
 
 do(
     "simulator",
     "anatomy",
     snakemake.log[0],
-    "cutesnake.anatomy.folder:write_folder",
+    "cutesnake.stages.anatomy.folder:write_folder",
     operator=snakemake.wildcards.operator,
     builds=snakemake.params.builds,
     results="results",

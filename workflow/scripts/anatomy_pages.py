@@ -1,12 +1,12 @@
 """Snakemake script of the rule anatomy_pages: a page per kernel of one operator."""
 
-from cutesnake.job import do
+from cutesnake.runtime.job import do
 
 do(
     "simulator",
     "anatomy_pages",
     snakemake.log[0],
-    "cutesnake.anatomy.page:write_pages",
+    "cutesnake.stages.anatomy.page:write_pages",
     records=snakemake.input.records,
     results="results",
     output=snakemake.output.folder,

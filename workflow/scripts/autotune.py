@@ -1,7 +1,7 @@
 """Snakemake script of the rule autotune: timing records of one kernel, target and workload in, the choice out."""
 
-from cutesnake.fault import one_line
-from cutesnake.measure.autotune import write_choice
+from cutesnake.runtime.errors import one_line
+from cutesnake.stages.measure.autotune import write_choice
 
 with one_line("autotune", snakemake.log[0]):
     write_choice(snakemake.params.timings, snakemake.output.record)

@@ -1,9 +1,9 @@
 """Snakemake script of the rule change: one operator's records beside those of the baseline."""
 
-from cutesnake.change import baseline
-from cutesnake.change.change import write_change
-from cutesnake.evidence.gather import load_evidence
-from cutesnake.fault import one_line
+from cutesnake.analysis.change import baseline
+from cutesnake.analysis.change.change import write_change
+from cutesnake.analysis.evidence.gather import load_evidence
+from cutesnake.runtime.errors import one_line
 
 with one_line("change", snakemake.log[0]):
     evidence = load_evidence(

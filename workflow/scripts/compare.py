@@ -1,12 +1,12 @@
 """Snakemake script of the rule compare: one operator's records into its comparison."""
 
-from cutesnake.job import do
+from cutesnake.runtime.job import do
 
 do(
     "pages",
     "compare",
     snakemake.log[0],
-    "cutesnake.compare.comparison:compare_files",
+    "cutesnake.analysis.compare.comparison:compare_files",
     plan=snakemake.input.plan,
     records=snakemake.input.records,
     roofline=snakemake.input.roofline,

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from cutesnake.job import do
+from cutesnake.runtime.job import do
 
 limit = snakemake.config.get("compile", {}).get("max_seconds")
 do(
     "host",
     "compile",
     snakemake.log[0],
-    "cutesnake.build.compile:compile_job",
+    "cutesnake.stages.compile.compile:compile_job",
     operator=snakemake.wildcards.operator,
     kernel=snakemake.wildcards.kernel,
     target=snakemake.wildcards.target,

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from cutesnake.build.fetch import fetch
-from cutesnake.fault import one_line
+from cutesnake.runtime.errors import one_line
+from cutesnake.stages.fetch import fetch
 
 with one_line("fetch", snakemake.log[0]):
     fetch(snakemake.wildcards.package, Path(snakemake.output.record).parent, snakemake.input.upstream)

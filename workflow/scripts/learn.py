@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from cutesnake.fault import one_line
-from cutesnake.learn.goals import read_goals
-from cutesnake.learn.page import Asked, write
+from cutesnake.report.learn.goals import read_goals
+from cutesnake.report.learn.page import Asked, write
+from cutesnake.runtime.errors import one_line
 
 with one_line("learn", snakemake.log[0]):
     asked = Asked(

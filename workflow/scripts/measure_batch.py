@@ -1,7 +1,7 @@
 """Snakemake script of the rule batch: many cases of one build, each with a record of its own."""
 
-from cutesnake.fault import one_line
-from cutesnake.measure.batch import run_batch
+from cutesnake.runtime.errors import one_line
+from cutesnake.stages.measure.batch import run_batch
 
 with one_line(snakemake.wildcards.stage, snakemake.log[0]):
     run_batch(

@@ -1,7 +1,7 @@
 """Snakemake script of the GPU stages: `params.stage` says which, `params.identity` which case."""
 
-from cutesnake.job import do
-from cutesnake.plan.staleness import digest_case
+from cutesnake.planning.staleness import digest_case
+from cutesnake.runtime.job import do
 
 # A batch, should there be one later, takes records over whose digest is its own: see cases_of_batch in cases.smk.
 in_batches = snakemake.params.stage in ("correctness", "timing") and snakemake.params.get("backend") != "ptxsim"
@@ -11,7 +11,7 @@ do(
     "simulator" if snakemake.params.get("backend") == "ptxsim" else None,
     snakemake.params.stage,
     snakemake.log[0],
-    "cutesnake.measure.stage:run_case",
+    "cutesnake.stages.measure.stage:run_case",
     stage=snakemake.params.stage,
     identity=snakemake.params.identity,
     settings=snakemake.params.settings,

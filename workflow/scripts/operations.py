@@ -1,12 +1,12 @@
 """Snakemake script of the rule operations: the table of operations and its page."""
 
-from cutesnake.job import do
+from cutesnake.runtime.job import do
 
 do(
     "pages",
     "operations",
     snakemake.log[0],
-    "cutesnake.operations.page:write_files",
+    "cutesnake.report.operations:write_files",
     builds=snakemake.input.builds,
     checks=snakemake.input.checks,
     operations=snakemake.input.operations,

@@ -1,12 +1,12 @@
 """Snakemake script of the rule overview: one picture of what all comparisons say."""
 
-from cutesnake.job import do
+from cutesnake.runtime.job import do
 
 do(
     "pictures",
     "overview",
     snakemake.log[0],
-    "cutesnake.plot.overview:overview_files",
+    "cutesnake.report.plot.overview:overview_files",
     comparisons=snakemake.input.comparisons,
     folder=snakemake.output.folder,
 )

@@ -1,12 +1,12 @@
 """Snakemake script of the rule plan: what is asked of one operator."""
 
-from cutesnake.job import do
+from cutesnake.runtime.job import do
 
 do(
     "host",
     "plan",
     snakemake.log[0],
-    "cutesnake.plan.arch_record:write_plan",
+    "cutesnake.planning.arch_record:write_plan",
     plan=snakemake.params.plan,
     output=snakemake.output.record,
 )

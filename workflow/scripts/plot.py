@@ -1,12 +1,12 @@
 """Snakemake script of the rule plot: every picture of one operator, and the record of them."""
 
-from cutesnake.job import do
+from cutesnake.runtime.job import do
 
 do(
     "pictures",
     "plot",
     snakemake.log[0],
-    "cutesnake.plot:plot_files",
+    "cutesnake.report.plot:plot_files",
     plan=snakemake.input.plan,
     records=snakemake.input.records,
     roofline=snakemake.input.roofline,

@@ -1,12 +1,12 @@
 """Snakemake script of the rule predict: `params.identity` says which case, `params.settings` for which card."""
 
-from cutesnake.job import do
+from cutesnake.runtime.job import do
 
 do(
     "simulator",
     "predict",
     snakemake.log[0],
-    "cutesnake.predict.prediction:run_case",
+    "cutesnake.stages.predict.prediction:run_case",
     identity=snakemake.params.identity,
     settings=snakemake.params.settings,
     build=snakemake.input.build,

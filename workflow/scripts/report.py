@@ -1,6 +1,6 @@
 """Snakemake script of the rules report and page: everything about an operator into one page."""
 
-from cutesnake.job import do
+from cutesnake.runtime.job import do
 
 do(
     "pages",

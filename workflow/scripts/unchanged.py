@@ -2,9 +2,9 @@
 
 import sys
 
-from cutesnake import record
-from cutesnake.change.change import unchanged
-from cutesnake.fault import one_line
+from cutesnake.analysis.change.change import unchanged
+from cutesnake.model import record
+from cutesnake.runtime.errors import one_line
 
 with one_line("unchanged", snakemake.log[0]):
     if not snakemake.input.changes:

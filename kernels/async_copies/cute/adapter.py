@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Variant, not_baked
+from cutesnake.model.contract import Variant, not_baked
 from kernels.async_copies.cute.tile import COLUMNS, ROWS
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 def compile(name: str, target: str, folder: Path) -> dict[str, Any]:
     """Build the kernel `name` of kernel.py."""
-    from cutesnake.build import cute as cute_build
+    from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.async_copies.cute.kernel import program

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.matrices import beyond_extents
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build.cutile import DeviceFunction, array, build
+    from cutesnake.stages.compile.cutile import DeviceFunction, array, build
     from kernels.dependent_launch.cutile.kernel import first, second
 
     p = variant.params
@@ -55,7 +55,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One block per tile in both launches; only the second may be early."""
-    from cutesnake.load.cutile import TileLaunch, sequence
+    from cutesnake.stages.load.cutile import TileLaunch, sequence
 
     grid = (-(-workload.rows // TILE[0]), -(-workload.columns // TILE[1]), 1)
     first = build.cubin_function("kernel", "first")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.matrices import beyond_coordinates, tiles
 from kernels.upstream.examples import SOURCE as EXAMPLES
 
@@ -39,7 +39,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build import cute as cute_build
+    from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.dependent_launch.cutlass_pdl import program as pdl
@@ -52,7 +52,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Two launches of one CTA per tile of 16 rows by 32 vectors, by one call."""
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
     from kernels.dependent_launch.operator import DTYPES
 
     grid = (tiles(workload, DTYPES[workload.dtype]), 1, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.matrices import beyond_count
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build import cute as cute_build
+    from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.elementwise_add.cute import kernel
@@ -51,7 +51,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Contiguous matrices are vectors: row ends do not matter to an elementwise operator."""
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
     from kernels.elementwise_add.operator import DTYPES
 
     p = build.params

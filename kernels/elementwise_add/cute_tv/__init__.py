@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.matrices import VECTOR_BYTES, beyond_coordinates, tiles
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build import cute as cute_build
+    from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.elementwise_add.cute_tv import kernel
@@ -58,7 +58,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One CTA per tile of 16 rows by 32 vectors. Raises ValueError for another shape than a static build's."""
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
     from kernels.elementwise_add.operator import DTYPES
 
     p = build.params

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Variant, not_baked
+from cutesnake.model.contract import Variant, not_baked
 
 if TYPE_CHECKING:
     from kernels.fmha.operator import Workload
@@ -26,7 +26,7 @@ def variant(workload: Workload, tile_m: int, tile_n: int) -> Variant:
 
 def compile(path: str, name: str, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     """Build the class `name` of the example `path`."""
-    from cutesnake.build import cute as cute_build
+    from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.fmha.cutlass import program as cutlass_program

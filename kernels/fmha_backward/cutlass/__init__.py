@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.upstream.examples import SOURCE
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build import cute as cute_build
+    from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.fmha_backward.cutlass import program as cutlass_program
@@ -55,7 +55,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """Three launches, and before them the workspace is cleared, in which dQ is summed."""
     import torch
 
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
     from kernels.upstream.installed import on_stream
 
     w, p = workload, build.params

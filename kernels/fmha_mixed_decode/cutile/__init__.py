@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 
 if TYPE_CHECKING:
     from kernels.fmha_mixed_decode.operator import Inputs, Outputs, Workload
@@ -49,7 +49,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build.cutile import DeviceFunction, array, build, scalar
+    from cutesnake.stages.compile.cutile import DeviceFunction, array, build, scalar
     from kernels.fmha_mixed_decode.cutile import kernel as device
 
     p = variant.params
@@ -73,7 +73,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """Two launches: as many ranges of each cache as fill the card once, then their means."""
     import torch
 
-    from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
+    from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
 
     w, p, i = workload, build.params, inputs
     planes, head_tiles, tiles = w.batch * w.kv_heads, -(-w.group // p["heads"]), -(-w.kv_length // p["tokens"])

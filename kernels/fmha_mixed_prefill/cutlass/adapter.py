@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 
 if TYPE_CHECKING:
     from kernels.fmha_mixed_prefill.operator import Inputs, Outputs, Workload
@@ -39,7 +39,7 @@ def variants(workload: Workload, width: int) -> tuple[Variant, ...]:
 
 def compile(path: str, name: str, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     """Build the class `name` of the example `path`."""
-    from cutesnake.build import cute as cute_build
+    from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.fmha_mixed_prefill.cutlass import program as cutlass_program
@@ -52,7 +52,7 @@ def compile(path: str, name: str, variant: Variant, target: str, folder: Path) -
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One launch: a pair of CTAs per two tiles of queries of a head."""
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
 
     w, i = workload, inputs
     tensors = (i.q, i.k, i.v, i.k_scale, i.v_scale, outputs.out)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.upstream import gemm as upstream
 from kernels.upstream.gemm import Tiling
 
@@ -31,7 +31,7 @@ class Example:
     scheduler: str
 
     def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-        from cutesnake.build import cute as cute_build
+        from cutesnake.stages.compile import cute as cute_build
 
         def program() -> tuple[Any, tuple[Any, ...]]:
             from kernels.gemm.cutlass import program as cutlass_program
@@ -43,7 +43,7 @@ class Example:
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
         """The tensors go in as they are, as views with the batch last."""
-        from cutesnake.load.cute import Call
+        from cutesnake.stages.load.cute import Call
 
         w = workload
         tensors = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 
 if TYPE_CHECKING:
     from kernels.gemm_blockscaled.operator import Inputs, Outputs, Workload
@@ -54,7 +54,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build.cutile import DeviceFunction, array, build
+    from cutesnake.stages.compile.cutile import DeviceFunction, array, build
     from kernels.gemm_blockscaled.cutile.kernel import product
     from kernels.gemm_blockscaled.operator import BITS, BLOCK
 
@@ -69,7 +69,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One block per tile of C, the last ones partly outside; a tile of scales is a row of 512 bytes."""
-    from cutesnake.load.cutile import TileLaunch, sequence
+    from cutesnake.stages.load.cutile import TileLaunch, sequence
 
     w, p = workload, build.params
     scales = [x.view(*x.shape[:2], SCALE_TILE_BYTES) for x in (inputs.a_scales, inputs.b_scales)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.upstream.gemm import cluster_params
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Example:
     takes: str
 
     def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-        from cutesnake.build import cute as cute_build
+        from cutesnake.stages.compile import cute as cute_build
 
         def program() -> tuple[Any, tuple[Any, ...]]:
             from kernels.gemm_blockscaled.cutlass import program as cutlass_program
@@ -41,7 +41,7 @@ class Example:
         """The tensors go in as they are. The largest magnitude in C, where it is computed, has memory of its own."""
         import torch
 
-        from cutesnake.load.cute import Call
+        from cutesnake.stages.load.cute import Call
 
         amax = None
         if self.takes == "amax":  # only ever raised, so that it stands for all calls of this binding

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Launch, Variant, not_baked
+from cutesnake.model.contract import Build, Launch, Variant, not_baked
 from kernels.upstream import gemm as upstream
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def variants(dtype: str, tilings: tuple[Tiling, ...]) -> tuple[Variant, ...]:
 
 
 def compile(example: Example, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build import cute as cute_build
+    from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.gemm_blockwise.cutlass import program as cutlass_program

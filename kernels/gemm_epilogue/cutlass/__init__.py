@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.upstream import gemm as upstream
 from kernels.upstream.examples import SOURCE
 
@@ -50,7 +50,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build import cute as cute_build
+    from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.gemm_epilogue.cutlass import program as cutlass_program
@@ -63,7 +63,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """The matrices go in as they are, as views with a batch of one last."""
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
 
     w, p = workload, build.params
     matrices = tuple(upstream.operand(x[None]) for x in (inputs.a, inputs.b, inputs.c, outputs.d))

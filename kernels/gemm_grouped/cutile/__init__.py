@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.cards import MULTIPROCESSORS
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build.cutile import DeviceFunction, array, array_list, build
+    from cutesnake.stages.compile.cutile import DeviceFunction, array, array_list, build
     from kernels.gemm_blockscaled.operator import BITS, BLOCK
     from kernels.gemm_grouped.cutile.kernel import grouped_products
 
@@ -64,7 +64,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """As many blocks as multiprocessors, or as tiles; a tile of scales is a row of 512 bytes."""
-    from cutesnake.load.cutile import ArrayList, TileLaunch, sequence
+    from cutesnake.stages.load.cutile import ArrayList, TileLaunch, sequence
     from kernels.gemm_grouped.operator import matrices, results
 
     a, b, *scales = zip(*matrices(inputs, workload), strict=True)

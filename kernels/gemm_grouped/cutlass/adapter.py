@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.cards import MULTIPROCESSORS
 from kernels.upstream import gemm as upstream
 from kernels.upstream.gemm import Tiling
@@ -73,7 +73,7 @@ def variants(workload: Workload, target: str, tilings: tuple[Tiling, ...]) -> tu
 
 
 def compile(example: Example, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build import cute as cute_build
+    from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.gemm_grouped.cutlass import program as cutlass_program
@@ -103,7 +103,7 @@ def tables(inputs: Inputs, outputs: Outputs, workload: Workload) -> tuple[torch.
 @not_baked
 def bind(example: Example, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Tables of what lies where, and room for the descriptors of each multiprocessor, are made here once."""
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
 
     w, p = workload, build.params
     if w.groups != p["groups"]:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.upstream.gemm import refused_rows
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 def constraints(dtype: str) -> list[Any]:
     """Of A, of the codes and the scales of B, and of C."""
-    from cutesnake.build.cutile import array
+    from cutesnake.stages.compile.cutile import array
 
     scales = array("bf16", 3, aligned=dtype == "int4")  # [1, 1, 1] where there are none
     return [array("bf16", 2), array(CODES[dtype], 3), scales, array("bf16", 2)]
@@ -72,7 +72,7 @@ def constants(params: Any) -> list[int]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build.cutile import DeviceFunction, build
+    from cutesnake.stages.compile.cutile import DeviceFunction, build
     from kernels.gemm_mixed.cutile.kernel import gemm_mixed
 
     parameters = [*constraints(variant.params["dtype"]), *constants(variant.params)]
@@ -90,7 +90,7 @@ def codes(b: Any) -> Any:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One block per tile of C."""
-    from cutesnake.load.cutile import TileLaunch, sequence
+    from cutesnake.stages.load.cutile import TileLaunch, sequence
 
     w, p = workload, build.params
     blocks = -(-w.m // p["tile_m"]) * -(-w.n // p["tile_n"])

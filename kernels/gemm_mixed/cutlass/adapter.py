@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Launch, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Launch, Runner, Variant, not_baked
 from kernels.upstream import gemm as upstream
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def variants(dtype: str, groups: int, tilings: tuple[Tiling, ...]) -> tuple[Vari
 
 
 def compile(example: Example, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build import cute as cute_build
+    from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.gemm_mixed.cutlass import program as cutlass_program
@@ -123,7 +123,7 @@ def launch(build: Build, m: int, n: int) -> Launch:
 @not_baked
 def bind_groups(build: Build, workload: Grouped, inputs: GroupedInputs, outputs: GroupedOutputs) -> Runner:
     """The tensors go in as they are, as views."""
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
 
     w, i = workload, inputs
     if w.groups != build.params["groups"]:
@@ -135,7 +135,7 @@ def bind_groups(build: Build, workload: Grouped, inputs: GroupedInputs, outputs:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """The tensors of the product without groups go in as they are, as views."""
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
 
     scales = inputs.b_scales[None] if workload.scaled else None
     call = Call(build.function(), arguments(inputs.a, inputs.b[None], scales, None, outputs.c))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.gemm_mixed import cutile as plain
 from kernels.gemm_mixed.cutile import SOURCE, TARGETS
 
@@ -40,7 +40,7 @@ def _not_spilling(variant: Variant, target: str) -> Variant:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build.cutile import DeviceFunction, array, build
+    from cutesnake.stages.compile.cutile import DeviceFunction, array, build
     from kernels.gemm_mixed_grouped.cutile.kernel import gemm_mixed_grouped
 
     a, codes, scales, c = plain.constraints(variant.params["dtype"])
@@ -51,7 +51,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """No more blocks than there can be tiles."""
-    from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
+    from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
 
     w, p = workload, build.params
     tiles = (w.rows // p["tile_m"] + w.groups) * -(-w.n // p["tile_n"])

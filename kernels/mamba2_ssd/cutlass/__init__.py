@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.cards import MULTIPROCESSORS
 from kernels.upstream.examples import SOURCE
 
@@ -52,7 +52,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build import cute as cute_build
+    from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.mamba2_ssd.cutlass import program as cutlass_program
@@ -67,7 +67,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """One launch of persistent blocks, each of which takes a head of a sequence after another, between copies."""
     import torch
 
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
     from kernels.upstream.installed import on_stream
 
     w, i, chunk = workload, inputs, build.params["chunk"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.build import cute as cute_build
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.stages.compile import cute as cute_build
 from kernels.mla_decode.cute_sm100 import layout
 from kernels.mla_decode.operator import request_lengths
 
@@ -103,7 +103,7 @@ def _program(dtype: str, groups: int, in_place: bool, pairs: int = 1) -> tuple[A
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Make the workspace, and the schedule for these kv lengths: other lengths need another bind."""
-    from cutesnake.load.cute import Call, multiprocessors
+    from cutesnake.stages.load.cute import Call, multiprocessors
     from kernels.mla_decode.cute_sm100.schedule import make_schedule
     from kernels.mla_decode.split_kv import run
 

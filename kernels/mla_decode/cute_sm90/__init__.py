@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.build import cute as cute_build
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.stages.compile import cute as cute_build
 from kernels.mla_decode.cute_sm90 import layout
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def meetings(number: int, device: Any) -> tuple[Any, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Make the workspace, and the schedule for these kv lengths: other lengths need another bind, or a `plan`."""
-    from cutesnake.load.cute import Call, multiprocessors
+    from cutesnake.stages.load.cute import Call, multiprocessors
     from kernels.mla_decode.cute_sm90 import l2
     from kernels.mla_decode.cute_sm90 import schedule as schedules
     from kernels.mla_decode.split_kv import run

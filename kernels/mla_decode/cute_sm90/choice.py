@@ -1,6 +1,6 @@
 """Which builds of `cute_sm90` a workload may take, and which is expected to be the fastest: a rule with its numbers.
 
-Fitted to times on an H200 and an H100, and held against others: benchmarks/mla_cute_sm90/README.md.
+Fitted to times on an H200 and an H100, and compared with others: docs/archive.md.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Variant
+from cutesnake.model.contract import Variant
 from kernels.mla_decode.cute_sm90 import layout, plan_layout, schedule
 from kernels.mla_decode.cute_sm90.l2 import AHEAD_BYTES, DROPPED_BYTES, LEAST_DROPPED_BYTES
 from kernels.mla_decode.cute_sm90.schedule import cost, in_step, merges_aside, splits

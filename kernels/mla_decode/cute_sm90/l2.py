@@ -1,6 +1,6 @@
 """How the L2 shall treat what the kernel `cute_sm90` reads: arguments of a call, no part of a build.
 
-Measured on an H200 and an H100: benchmarks/mla_cute_sm90/README.md.
+Measured on an H200 and an H100: docs/knowledge/optimizations/pages_dropped_first.md.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from kernels.mla_decode.split_kv.plan import (
 )
 from kernels.mla_decode.split_kv.plan import cost as plan_cost
 
-# Fitted to the times of some 300 plans on the H200 (benchmarks/mla_cute_sm90/README.md).
+# Fitted to the times of some 300 plans on the H200 (docs/archive.md).
 CLUSTERS = Prices(item=2.0, merge=2.0, partial=4.0)  # in units of a page
 HALVES = Prices(item=2.75, merge=1.5, partial=3.0)  # of two pages, which take as long
 ROW_WARPS = (8, 4, 2)  # how many of the combine kernel may share a row

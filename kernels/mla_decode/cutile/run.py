@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cutesnake.contract import Build, Runner
-from cutesnake.load.cutile import TileLaunch, multiprocessors, sequence
+from cutesnake.model.contract import Build, Runner
+from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
 from kernels.mla_decode.cutile import COMBINE_TILES, SYMBOLS
 from kernels.mla_decode.cutile.plan import Merging, Plan, Problem, Tiling, choose_plan
 from kernels.mla_decode.cutile.schedule import Item, Merge, make_schedule

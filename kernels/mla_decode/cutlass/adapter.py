@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Launch, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Launch, Runner, Variant, not_baked
 
 if TYPE_CHECKING:
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
@@ -70,7 +70,7 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build import cute as cute_build
+    from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.mla_decode.cutlass import program as cutlass_program
@@ -91,7 +91,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """
     import torch
 
-    from cutesnake.load.cute import Call, multiprocessors
+    from cutesnake.stages.load.cute import Call, multiprocessors
 
     w, device = workload, inputs.q.device
     if w.dtype == "fp8" and inputs.page_table.shape[1] % 2:

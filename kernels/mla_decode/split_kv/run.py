@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-    from cutesnake.contract import Build, Launch
+    from cutesnake.model.contract import Build, Launch
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
     from kernels.mla_decode.split_kv.plan import Schedule
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.rmsnorm.cutlass_rmsnorm.shape import LARGEST_CLUSTER, VECTOR_BYTES, Shape
 from kernels.upstream.examples import SOURCE as EXAMPLES
 
@@ -44,7 +44,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build import cute as cute_build
+    from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.rmsnorm.cutlass_rmsnorm import program as cutlass_program
@@ -57,7 +57,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """A cluster for each group of rows that it takes at once; the tensors go in as they are."""
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
 
     shape = Shape.of(workload.columns, inputs.x.element_size())
     grid = (-(-workload.rows // shape.rows), shape.cluster, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.tensor_products.cute.tile import COLUMNS, ROWS, STAGE_BYTES
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def supports(workload: Workload) -> str | None:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.build import cute as cute_build
+    from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
         from kernels.tensor_products.cute.kernel import program
@@ -41,7 +41,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One launch, a CTA or a pair per tile."""
-    from cutesnake.load.cute import Call
+    from cutesnake.stages.load.cute import Call
 
     call = Call(build.function(), (inputs.a, inputs.b, outputs.d))
     grid = (workload.m // ROWS, workload.n // COLUMNS, 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.contract import Build, Launch, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Launch, Runner, Variant, not_baked
 from kernels.upstream import gemm as upstream
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Step:
         return (Variant("fp16", {"most_clusters": PAIRS}),)
 
     def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-        from cutesnake.build import cute as cute_build
+        from cutesnake.stages.compile import cute as cute_build
 
         def program() -> tuple[Any, tuple[Any, ...]]:
             from kernels.tutorial_gemm.cutlass import program as tutorial
@@ -68,7 +68,7 @@ class Step:
         """The matrices go in as they are; what the last step makes of B's integers goes into memory of its own."""
         import torch
 
-        from cutesnake.load.cute import Call
+        from cutesnake.stages.load.cute import Call
 
         w = workload
         if self.stays:

@@ -1,7 +1,8 @@
 """What the entries beside this file say of cuTile's compiler, to be compiled: one device function of `mla_decode` each.
 
-Every function here gives what `cutesnake.build.cutile.build` compiles. It differs from the project's own kernel (128
-query rows x 64 keys, latent width in two parts, eight warps that compute) in what its name says and in nothing else.
+Every function here gives what `cutesnake.stages.compile.cutile.build` compiles. It differs from the project's own
+kernel (128 query rows x 64 keys, latent width in two parts, eight warps that compute) in what its name says and in
+nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 import cuda.tile as ct
 
-from cutesnake.build.cutile import DeviceFunction, array, scalar
+from cutesnake.stages.compile.cutile import DeviceFunction, array, scalar
 from kernels.mla_decode.cutile.kernel import (
     ConstInt,
     attend_item,

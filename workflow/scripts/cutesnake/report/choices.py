@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cutesnake.compare.insight import number
-from cutesnake.evidence.gather import Evidence
+from cutesnake.analysis.compare.insight import number
+from cutesnake.analysis.evidence.gather import Evidence
 
 Record = dict[str, Any]
 WHERE = {"live": "measured here", "recorded": "recorded"}

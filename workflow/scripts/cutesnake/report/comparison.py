@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cutesnake.compare.insight import number
-from cutesnake.compare.picked import pair_of, table_of
-from cutesnake.report.words import DSL_NAMES, Notes, plural, signed, slug, where
+from cutesnake.analysis.compare.insight import number
+from cutesnake.analysis.compare.selected_workloads import pair_of, table_of
+from cutesnake.report.formatting import DSL_NAMES, Notes, plural, signed, slug, where
 
 Record = dict[str, Any]
 DSLS = ("cutile", "cute")

@@ -8,11 +8,11 @@ from typing import Any
 
 import yaml
 
-from cutesnake import record
-from cutesnake.evidence.gather import load_evidence
-from cutesnake.job import Files, listed
-from cutesnake.measure.case import commit
+from cutesnake.analysis.evidence.gather import load_evidence
+from cutesnake.model import record
 from cutesnake.report.page import Contents, write_report
+from cutesnake.runtime.job import Files, listed
+from cutesnake.stages.measure.case import commit
 
 
 def report_files(

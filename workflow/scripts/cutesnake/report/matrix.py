@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cutesnake.contract import INSTALLED
-from cutesnake.report.words import DSL_NAMES, STAGE_NAMES, Notes, listed, plural, short, slug
+from cutesnake.model.contract import INSTALLED
+from cutesnake.report.formatting import DSL_NAMES, STAGE_NAMES, Notes, listed, plural, short, slug
 
 Record = dict[str, Any]
 

@@ -10,13 +10,31 @@ from typing import Any
 
 from markupsafe import Markup
 
-from cutesnake import html, record
-from cutesnake.compare.insight import number
-from cutesnake.evidence.gather import Evidence
-from cutesnake.places import TEMPLATES
-from cutesnake.predict.held import VALIDATION
-from cutesnake.report import cards, changed, comparison, found, matrix, predicted, ran, times
-from cutesnake.report.words import Notes, big, plural, sets, slug, where
+from cutesnake.analysis.compare.insight import number
+from cutesnake.analysis.evidence.gather import Evidence
+from cutesnake.model import record
+from cutesnake.model.paths import TEMPLATES
+from cutesnake.report import (
+    changes as changed,
+)
+from cutesnake.report import (
+    comparison,
+    html,
+    matrix,
+    predicted,
+    times,
+)
+from cutesnake.report import (
+    coverage as ran,
+)
+from cutesnake.report import (
+    findings as found,
+)
+from cutesnake.report import (
+    kernel_panels as cards,
+)
+from cutesnake.report.formatting import Notes, big, plural, sets, slug, where
+from cutesnake.stages.predict.validated import VALIDATION
 
 Record = dict[str, Any]
 

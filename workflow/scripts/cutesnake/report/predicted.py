@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cutesnake.evidence.gather import Evidence
-from cutesnake.plot.timeline import short_name
-from cutesnake.report.words import Notes, plural
+from cutesnake.analysis.evidence.gather import Evidence
+from cutesnake.report.formatting import Notes, plural
+from cutesnake.report.plot.timeline import short_name
 
 Record = dict[str, Any]
 KINDS = ("cold", "warm")

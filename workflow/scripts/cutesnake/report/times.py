@@ -6,9 +6,9 @@ import re
 from statistics import geometric_mean
 from typing import Any
 
-from cutesnake.compare.speedup import FIGURES, fastest
-from cutesnake.dsls import PEERS
-from cutesnake.report.words import DSL_NAMES, Notes, plural, where
+from cutesnake.analysis.compare.speedup import FIGURES, fastest
+from cutesnake.model.dsls import PEERS
+from cutesnake.report.formatting import DSL_NAMES, Notes, plural, where
 
 Record = dict[str, Any]
 Found = dict[str, dict[str, Record]]  # workload -> kernel -> its times

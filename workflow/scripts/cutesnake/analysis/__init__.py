@@ -1,0 +1,1 @@
+"""What records say: evidence, comparisons, changes, knowledge."""

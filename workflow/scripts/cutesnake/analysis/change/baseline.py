@@ -1,0 +1,143 @@
+"""Baselines: what a run is compared with. Found, told apart, digested and read."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cutesnake.analysis.evidence.recorded_set import SUMMARY, files_of
+from cutesnake.model import record
+from cutesnake.model.paths import ROOT
+
+Record = dict[str, Any]
+
+IN_GIT = re.compile(r"(?P<commit>\w[\w./~^@{}-]*):(?P<folder>recorded/[\w-]+)/?")
+RESULTS = ("timing", "inspect", "compile")  # folders of a results folder that are read
+FORMS = "recorded/<device>, another results folder, or <commit>:recorded/<device>"
+
+
+class BaselineError(ValueError):
+    """A baseline that is not there, is none, or is damaged. One line."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A place of records. `label` names it without the machine's part of a path."""
+
+    kind: str  # `recorded`, `results` or `commit`
+    label: str
+    place: str  # a folder; of a commit the tree's hash
+
+
+def locate(text: str, own: Path | str = "results") -> Baseline:
+    """The baseline that a configuration names; `own` is the results folder of this run.
+
+    Relative paths count from the working directory, then from the project. Raises BaselineError.
+    """
+    if found := IN_GIT.fullmatch(text):
+        return _in_git(found["commit"], found["folder"])
+    folder = next((path for path in (Path(text).expanduser(), ROOT / text) if path.is_dir()), None)
+    if folder is None:
+        raise BaselineError(f"baseline {_label(text)}: there is no such folder; allowed: {FORMS}{_sets()}")
+    if folder.resolve() == Path(own).resolve():
+        raise BaselineError(
+            f"baseline {_label(text)}: that is this run's own folder; copy it before the run, name the copy"
+        )
+    if (folder / SUMMARY).is_file():
+        return Baseline("recorded", _label(text), str(folder))
+    if any((folder / name).is_dir() for name in RESULTS):
+        return Baseline("results", _label(text), str(folder))
+    if any((folder / "results" / name).is_dir() for name in RESULTS):
+        raise BaselineError(f"baseline {_label(text)}: that folder holds a results folder; name that one")
+    raise BaselineError(
+        f"baseline {_label(text)}: neither a recorded set (no {SUMMARY}) nor a results folder "
+        f"(no {', '.join(RESULTS)}); allowed: {FORMS}{_sets()}"
+    )
+
+
+def digest(baseline: Baseline, operator: str) -> str:
+    """Digest of what `read` reads: labels and contents, whatever the dates."""
+    total = hashlib.sha256()
+    for name, content in _contents(baseline, operator):
+        total.update(name.encode() + b"\0" + content + b"\0")
+    return total.hexdigest()[:16]
+
+
+def read(baseline: Baseline, operator: str) -> dict[str, Record]:
+    """Timing, inspect and compile records of an operator; a recorded set has the first only. Name -> record.
+
+    Raises BaselineError, which names the file and line, for a damaged one.
+    """
+    found = {}
+    for name, content in _contents(baseline, operator):
+        lines = content.splitlines() if name.endswith(".jsonl") else [content]
+        for number, line in enumerate(lines, 1):
+            where = f"{name}#{number}" if name.endswith(".jsonl") else name
+            try:
+                entry = json.loads(line)
+                record.check(re.split("[-/]", name)[0], entry, where)
+            except (json.JSONDecodeError, UnicodeDecodeError) as error:
+                raise BaselineError(f"baseline {baseline.label}: {where}: not a whole record ({error})") from error
+            except record.RecordError as error:
+                raise BaselineError(f"baseline {baseline.label}: {error}; it may be of another version") from error
+            found[where] = entry
+    return found
+
+
+def _contents(baseline: Baseline, operator: str) -> list[tuple[str, bytes]]:
+    """Name below the baseline and content of every file of an operator, in order."""
+    if baseline.kind == "commit":
+        names = (_git("ls-tree", "--name-only", baseline.place) or b"").decode().splitlines()
+        return [(name, _blob(baseline.place, name) or b"") for name in files_of(names, operator, "timing")]
+    folder = Path(baseline.place)
+    if baseline.kind == "recorded":
+        paths = [folder / name for name in files_of((path.name for path in folder.iterdir()), operator, "timing")]
+    else:
+        paths = [path for stage in RESULTS for path in _files(folder / stage / operator, stage)]
+    return [(path.relative_to(folder).as_posix(), path.read_bytes()) for path in paths]
+
+
+def _files(folder: Path, stage: str) -> list[Path]:
+    pattern = "build.json" if stage == "compile" else "*.json"
+    return sorted(path for path in folder.rglob(pattern) if path.name != "roofline.json")
+
+
+def _in_git(commit: str, folder: str) -> Baseline:
+    resolved = _git("rev-parse", "--verify", "--quiet", "--short", f"{commit}^{{commit}}")
+    if resolved is None:
+        raise BaselineError(f"baseline {commit}:{folder}: git knows no commit {commit!r} in the project's folder")
+    tree = _git("rev-parse", "--verify", "--quiet", f"{commit}:./{folder}")
+    if tree is None or _blob(tree.decode().strip(), SUMMARY) is None:
+        raise BaselineError(f"baseline {commit}:{folder}: that commit has no such recorded set{_sets()}")
+    return Baseline("commit", f"{resolved.decode().strip()}:{folder}", tree.decode().strip())
+
+
+@functools.cache
+def _blob(tree: str, name: str) -> bytes | None:
+    return _git("cat-file", "blob", f"{tree}:{name}")
+
+
+def _git(*arguments: str) -> bytes | None:
+    """What git says of the project's repository; None if it fails, is missing or there is no repository."""
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _label(text: str) -> str:
+    """The path as it was given if it is relative and below, else the folder's name: the rest is the machine's."""
+    path = Path(text)
+    return path.name if path.is_absolute() or {"..", "~"} & {part[:2] for part in path.parts} else path.as_posix()
+
+
+def _sets() -> str:
+    names = sorted(path.parent.name for path in (ROOT / "recorded").glob(f"*/{SUMMARY}"))
+    return f"; sets here: {', '.join(f'recorded/{name}' for name in names)}" if names else ""

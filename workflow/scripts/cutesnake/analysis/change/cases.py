@@ -1,0 +1,98 @@
+"""Cases of which both sides have times, paired."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cutesnake.analysis.change.verdict import FIGURES, verdict
+from cutesnake.analysis.evidence.gather import Evidence, Records
+from cutesnake.analysis.evidence.recorded_set import standing
+
+Record = dict[str, Any]
+Place = tuple[str, str, str, str]  # device, kernel, target, workload
+Timed = dict[Place, dict[str, Record]]  # place -> variant -> timing record
+
+
+@dataclass(frozen=True)
+class Times:
+    """Timing records of both sides, those of this experiment only."""
+
+    before: Timed
+    now: Timed
+    live: frozenset[str]  # devices that this run measured on
+
+
+def gather(evidence: Evidence, before: Records) -> Times:
+    """This machine's measurements, and for what it has not measured the recorded sets'; beside those of a baseline."""
+    now = _timed(evidence, evidence.recorded)
+    here = _timed(evidence, evidence.measured)
+    for place, variants in here.items():
+        now[place] = {**now.get(place, {}), **variants}
+    return Times(_timed(evidence, before), now, frozenset(place[0] for place in here))
+
+
+def _timed(evidence: Evidence, records: Records) -> Timed:
+    found: Timed = {}
+    timed = [e for e in records.values() if (e["stage"], e["status"]) == ("timing", "ok") and e["device"]]
+    for entry in standing(timed, evidence.asked_of):
+        case = entry["case"]
+        if (case["kernel"], case["target"]) in evidence.decisions and case["workload"] in evidence.workloads:
+            place = (entry["device"]["name"], case["kernel"], case["target"], case["workload"])
+            found.setdefault(place, {})[case["variant"]["id"]] = entry
+    return found
+
+
+def cases(times: Times) -> list[Record]:
+    """A row per case that both sides timed on a device of the same name, with a verdict cold and warm.
+
+    Variants are paired by name. Where a kernel has none in common on a workload, the fastest of both are, when cold.
+    """
+    return [
+        _row(place, before, now)
+        for place, variants in times.now.items()
+        if place in times.before
+        for before, now in _pairs(times.before[place], variants)
+    ]
+
+
+def _pairs(before: dict[str, Record], now: dict[str, Record]) -> list[tuple[Record, Record]]:
+    shared = [(before[name], entry) for name, entry in now.items() if name in before]
+    if shared:
+        return shared
+    first, second = (min(side.values(), key=lambda entry: entry["metrics"]["cold_us"]) for side in (before, now))
+    return [(first, second)]
+
+
+def _row(place: Place, before: Record, now: Record) -> Record:
+    """`same` marks one measurement that is in both: a recorded set beside itself says nothing."""
+    device, kernel, target, workload = place
+    same = before["provenance"]["created"] == now["provenance"]["created"]
+    return {
+        **{"device": device, "kernel": kernel, "dsl": now["case"]["dsl"], "target": target, "workload": workload},
+        **{"variant": now["case"]["variant"]["id"], "variant_before": before["case"]["variant"]["id"], "same": same},
+        **{name: None if same else verdict(name, before["metrics"], now["metrics"]) for name in FIGURES},
+    }
+
+
+def conditions(times: Times) -> list[Record]:
+    """What else differs between the measurements that are paired: drivers and packages, in order."""
+    shared = [place for place in times.now if place in times.before]
+    before, now = (
+        _said([entry for place in shared for entry in side[place].values()]) for side in (times.before, times.now)
+    )
+    return [
+        {"name": name, "before": sorted(before.get(name, ())), "now": sorted(now.get(name, ()))}
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    ]
+
+
+def _said(entries: list[Record]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for entry in entries:
+        versions = {"driver": entry["device"]["driver"], **entry["provenance"]["packages"]}
+        for name, version in versions.items():
+            if version:
+                found.setdefault(name, set()).add(version)
+    return found

@@ -1,0 +1,289 @@
+"""What is known of one operator: the plan and every record, indexed, with the reason for whatever is absent."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cutesnake.analysis.evidence import recorded_set
+from cutesnake.model import record
+from cutesnake.model.stages import MEASUREMENTS
+
+Record = dict[str, Any]
+Records = Mapping[str, Record]  # path below the project's folder, with `/` -> record
+
+
+def read_records(paths: Iterable[str | Path]) -> dict[str, Record]:
+    """Records of any stage, each checked by the schema of the stage that it names, keyed by their paths as given.
+
+    A batch stands for the records that it names. Raises RecordError for a damaged one.
+    """
+    found: dict[str, Record] = {}
+    for path in paths:
+        try:
+            entry = json.loads(Path(path).read_text())
+            record.check(entry["stage"], entry, str(path))
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+            raise record.RecordError(f"{path}: not a whole record ({error}); delete it and run again") from error
+        if entry["stage"] == "batch":
+            found |= read_records(entry["records"])
+        else:
+            found[Path(path).as_posix()] = entry
+    return found
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where measurements come from: this machine (`live`), a committed set (`recorded`), or nowhere (`none`)."""
+
+    kind: str
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """`plan` is results/plan/<operator>.json; `roofline` a list of rows, one per workload and device; the rest are
+    records of this operator by path."""
+
+    plan: Record
+    builds: Records = field(default_factory=dict)
+    inspected: Records = field(default_factory=dict)
+    roofline: list[Record] = field(default_factory=list)
+    measured: Records = field(default_factory=dict)
+    recorded: Records = field(default_factory=dict)
+    predicted: Records = field(default_factory=dict)
+
+    @property
+    def operator(self) -> str:
+        return self.plan["operator"]
+
+    @cached_property
+    def decisions(self) -> dict[tuple[str, str], Record]:
+        """(kernel, target) -> decision, in the order of the plan."""
+        return {(d["kernel"], d["target"]): d for d in self.plan["decisions"]}
+
+    @property
+    def workloads(self) -> dict[str, Record]:
+        return self.plan["workloads"]
+
+    def asked(self, target: str) -> list[str]:
+        """Workloads whose dtype the configuration asks for on a target."""
+        dtypes = self.plan["dtypes"][target]
+        return [workload for workload, parameters in self.workloads.items() if parameters["dtype"] in dtypes]
+
+    @cached_property
+    def variants(self) -> dict[tuple[str, str, str], list[str]]:
+        """(kernel, target, workload) -> variants asked for, the default first."""
+        found: dict[tuple[str, str, str], list[str]] = {}
+        for case in self.plan["cases"]:
+            _, kernel, target, variant = case["build"].split("/")
+            found.setdefault((kernel, target, case["workload"]), []).append(variant)
+        return found
+
+    def asked_of(self, case: Record) -> list[str]:
+        """Variants that are asked for of a record's case."""
+        return self.variants.get((case["kernel"], case["target"], case["workload"]), [])
+
+    def standing(self, records: Records) -> Records:
+        """Those of recorded sets that count, by what is asked for: see `recorded_set.standing`."""
+        kept = {id(entry) for entry in recorded_set.standing(records.values(), self.asked_of)}
+        return {path: entry for path, entry in records.items() if id(entry) in kept}
+
+    @cached_property
+    def served(self) -> Counter[tuple[str, str, str | None]]:
+        """(kernel, target, variant) -> for how many workloads it was asked for."""
+        return Counter(
+            (kernel, target, variant)
+            for (kernel, target, _), variants in self.variants.items()
+            for variant in dict.fromkeys(variants)
+        )
+
+    @cached_property
+    def unsupported(self) -> dict[tuple[str, str], str]:
+        """(kernel, workload) -> why the kernel cannot compute it."""
+        return {(u["kernel"], u["workload"]): u["reason"] for u in self.plan["unsupported"]}
+
+    @cached_property
+    def _builds(self) -> dict[tuple[str, str, str], tuple[str, Record]]:
+        return {_build_key(r): (path, r) for path, r in self.builds.items()}
+
+    @cached_property
+    def _inspected(self) -> dict[tuple[str, str, str], tuple[str, Record]]:
+        return {_build_key(r): (path, r) for path, r in self.inspected.items()}
+
+    @cached_property
+    def _cases(self) -> dict[tuple[Source, str, tuple[str, str, str, str]], tuple[str, Record]]:
+        found = {}
+        for kind, records in (("recorded", self.recorded), ("live", self.measured)):
+            for path, entry in records.items():
+                found[_source(kind, entry), entry["stage"], _case_key(entry)] = (path, entry)
+        return found
+
+    def build(self, kernel: str, target: str, variant: str) -> tuple[str, Record] | None:
+        return self._builds.get((kernel, target, variant))
+
+    def standing_for(self, kernel: str, target: str, variant: str) -> str:
+        """The variant itself, or the one that is built in its place, from which it differs in baked sizes only."""
+        found = self.plan.get("stand_ins", {}).get(f"{self.operator}/{kernel}/{target}/{variant}")
+        return found.split("/")[-1] if found else variant
+
+    def inspect(self, kernel: str, target: str, variant: str) -> tuple[str, Record] | None:
+        """Path and record of a build's static figures, if there is one with at least one device function."""
+        found = self._inspected.get((kernel, target, variant))
+        return found if found and found[1]["status"] == "ok" and found[1].get("functions") else None
+
+    def case(
+        self, source: Source, stage: str, kernel: str, target: str, variant: str, workload: str
+    ) -> tuple[str, Record] | None:
+        return self._cases.get((source, stage, (kernel, target, variant, workload)))
+
+    @cached_property
+    def _foreseen(self) -> dict[tuple[str, str, str, str], tuple[str, Record]]:
+        return {_case_key(entry): (path, entry) for path, entry in self.predicted.items()}
+
+    def prediction(self, kernel: str, target: str, variant: str, workload: str) -> tuple[str, Record] | None:
+        """Path and record of what was predicted of a case, if that came out."""
+        found = self._foreseen.get((kernel, target, variant, workload))
+        return found if found and found[1]["status"] == "ok" else None
+
+    def foreseen(self, kernel: str, target: str, workload: str) -> dict[str, float]:
+        """Variant -> cold µs predicted, the shortest first: what chooses a variant where no card measured."""
+        variants = self.variants.get((kernel, target, workload), [])
+        found = ((variant, self.prediction(kernel, target, variant, workload)) for variant in dict.fromkeys(variants))
+        times = {variant: entry[1]["metrics"]["cold_us"] for variant, entry in found if entry}
+        return dict(sorted(times.items(), key=lambda item: item[1]))
+
+    def cases(self, stage: str, kernel: str, target: str) -> Iterator[tuple[str, Record]]:
+        """This machine's records of a stage for a kernel and target, GPU or simulated."""
+        for (source, found, key), entry in self._cases.items():
+            if source.kind == "live" and found == stage and key[:2] == (kernel, target):
+                yield entry
+
+    def records(self, source: Source, stage: str) -> Iterator[Record]:
+        """Records of a stage that succeeded, from one source, of kernels asked for: a recorded set may have others."""
+        for (found, name, key), (_, entry) in self._cases.items():
+            if (found, name) == (source, stage) and entry["status"] == "ok" and key[:2] in self.decisions:
+                yield entry
+
+    def sources(self, target: str) -> list[Source]:
+        """Who measured something on a target: this machine first, then recorded devices, fullest first; else `none`."""
+        stages = ("timing", "ncu")
+        found = Counter(source for source, stage, key in self._cases if stage in stages and key[1] == target)
+        return sorted(found, key=lambda s: (s.kind != "live", -found[s], s.device or "")) or [Source("none")]
+
+    @cached_property
+    def _made(self) -> dict[tuple[Source, str], dict[str, str | None]]:
+        """(source, stage) -> when its records of kernels asked for were made, and at which commit."""
+        found: dict[tuple[Source, str], dict[str, str | None]] = {}
+        for (source, stage, key), (_, entry) in self._cases.items():
+            if key[:2] in self.decisions:
+                found.setdefault((source, stage), {})[entry["provenance"]["created"]] = entry["provenance"]["commit"]
+        return found
+
+    def label(self, source: Source, *stages: str) -> Record:
+        """A source with the first and last day, and the commits from the oldest on, of its records of some stages."""
+        made = {when: at for stage in stages for when, at in self._made.get((source, stage), {}).items()}
+        days = sorted({when[:10] for when in made})
+        return {
+            **{"kind": source.kind, "device": source.device, "dates": [days[0], days[-1]] if days else []},
+            "commits": list(dict.fromkeys(commit for _, commit in sorted(made.items()) if commit)),
+        }
+
+    @cached_property
+    def _floors(self) -> dict[str, list[Record]]:
+        """Workload -> its rows of the roofline."""
+        found: dict[str, list[Record]] = {}
+        for row in self.roofline:
+            found.setdefault(row["workload"], []).append(row)
+        return found
+
+    def floor(self, workload: str, target: str, device: str | None) -> Record | None:
+        """The roofline row of a workload on `device`; without one, on the listed device of the target with the best."""
+        rows = self._floors.get(workload, [])
+        if device:
+            return next((row for row in rows if any(re.fullmatch(name, device) for name in row["match"])), None)
+        fitting = [row for row in rows if row["target"] == target and row["floor_us"] is not None]
+        return min(fitting, key=lambda row: row["floor_us"], default=None)
+
+    def why_no_build(self, kernel: str, target: str, variant: str | None) -> str | None:
+        """Why there is no usable build; None if there is one, or one that stands for it."""
+        decision = self.decisions.get((kernel, target))
+        if decision is None:
+            return f"{kernel} is not part of this experiment for {target}"
+        if not decision["build"]["ok"]:
+            return decision["build"]["reason"]
+        found = self.build(kernel, target, self.standing_for(kernel, target, variant)) if variant else None
+        if found is None:
+            return "not built yet: no build record"
+        if found[1]["status"] != "ok":
+            return f"did not compile: {first_line(found[1]['reason'])}"
+        return None
+
+    def why_no_case(self, source: Source, stage: str, kernel: str, target: str, workload: str) -> str:
+        """In one sentence, why a case has no measurement of a stage."""
+        if reason := self.unsupported.get((kernel, workload)):
+            return reason
+        variant = next(iter(self.variants.get((kernel, target, workload), [])), None)
+        if source.kind == "recorded":
+            return f"not in the set recorded on {source.device}"
+        if reason := self.why_no_build(kernel, target, variant):
+            return reason
+        decision = self.decisions[kernel, target]
+        if not decision["run"]["ok"]:
+            return decision["run"]["reason"]
+        answer = next((s for s in self.plan["stages"] if s["stage"] == stage), None)
+        if answer and not answer["ok"]:
+            return answer["reason"]
+        if stage in ("nsys", "ncu") and workload not in self.plan["profiled"]:
+            return "not among the workloads that the configuration profiles"
+        return f"not measured yet: no {stage} record"
+
+
+def load_evidence(
+    plan: str | Path, records: Iterable[str | Path], roofline: str | Path, recorded_files: Iterable[str | Path] = ()
+) -> Evidence:
+    """Evidence of one operator from its files: its plan, its build, inspect and measurement records, its roofline and
+    its files of the committed sets.
+
+    Raises RecordError or RecordedError for a damaged file.
+    """
+    found = read_records(records)
+
+    def of(*stages: str) -> dict[str, Record]:
+        return {path: entry for path, entry in found.items() if entry["stage"] in stages}
+
+    evidence = Evidence(
+        record.read("plan", plan),
+        of("compile"),
+        of("inspect"),
+        record.read("roofline", roofline)["rows"],
+        of(*MEASUREMENTS),
+        predicted=of("predict"),
+    )
+    return replace(evidence, recorded=evidence.standing(recorded_set.read_recorded(recorded_files)))
+
+
+def first_line(text: str | None) -> str:
+    """First line of a message that is not empty, shortened to 300 characters."""
+    line = next((line.strip() for line in (text or "").splitlines() if line.strip()), "no reason given")
+    return line if len(line) <= 300 else line[:299] + "…"
+
+
+def _build_key(entry: Record) -> tuple[str, str, str]:
+    return entry["kernel"], entry["target"], entry["variant"]["id"]
+
+
+def _case_key(entry: Record) -> tuple[str, str, str, str]:
+    case = entry["case"]
+    variant = case["variant"]
+    return case["kernel"], case["target"], variant["id"] if variant else "", case["workload"]
+
+
+def _source(kind: str, entry: Record) -> Source:
+    return Source(kind, (entry.get("device") or {}).get("name"))

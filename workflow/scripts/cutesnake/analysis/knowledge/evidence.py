@@ -1,0 +1,179 @@
+"""Whether the record that a claim names still says so."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cutesnake.analysis.evidence.recorded_set import files_of, standing
+from cutesnake.model.paths import ROOT
+
+Claim = Mapping[str, Any]
+STATISTICS: dict[str, Callable[[list[float]], float]] = {
+    "geomean": lambda values: math.exp(sum(map(math.log, values)) / len(values)),
+    "least": min,
+    "most": max,
+    "count": len,
+}
+
+
+class NoEvidenceError(ValueError):
+    """A claim whose record is not there, or has nothing that it speaks of. One line."""
+
+
+def figure(
+    claim: Claim,
+    anatomy: Callable[[str], Mapping[str, Any]] | None = None,
+    root: Path = ROOT,
+    findings: Callable[[Claim], Sequence[str]] | None = None,
+    compiled: Callable[[Claim], Mapping[str, Any]] | None = None,
+) -> Any:
+    """What the record says. `anatomy` gives the record of a build, `findings` those of a simulated check of the claim's
+    `build` on the workload `where`, `compiled` what a compiler makes of the claim's `function` in the program `file`;
+    each is asked for claims of its kind only.
+
+    Raises NoEvidenceError.
+    """
+    kind = claim["kind"]
+    if kind == "anatomy":
+        if anatomy is None:
+            raise NoEvidenceError(f"no anatomy of {claim['build']} at hand")
+        return at_path(anatomy(claim["build"])["functions"][0], claim["path"])
+    if kind == "simulated":
+        if findings is None:
+            raise NoEvidenceError(f"no simulated check of {claim['build']} at hand")
+        return any(claim["says"] in finding for finding in findings(claim))
+    if kind == "compiled":
+        if compiled is None:
+            raise NoEvidenceError(f"{claim['function']} of {claim['file']} is not compiled here")
+        return at_path(compiled(claim), claim["path"])
+    if kind == "row":
+        return at_path(_rows(claim, root)[0], claim["path"])
+    if kind == "columns":
+        return _columns(claim, root)
+    if kind == "count":
+        return _count(claim, root)
+    values = list(_ratios(claim, root) if kind == "ratio" else _values(claim, root))
+    if not values:
+        raise NoEvidenceError(f"recorded/{claim['set']}: nothing of {claim['stage']} of {claim['operator']} fits")
+    return STATISTICS[claim["statistic"]](values)
+
+
+def holds(claim: Claim, found: Any) -> bool:
+    """Whether a figure is what the claim says."""
+    if claim["kind"] == "simulated":
+        return found is True
+    return meets(claim, found)
+
+
+def meets(bounds: Mapping[str, Any], value: Any) -> bool:
+    """Whether a value is within `equals`, `at_least`, `at_most` and `contains`, as far as they are given."""
+    if "equals" in bounds and value != bounds["equals"]:
+        return False
+    if "contains" in bounds and bounds["contains"] not in (value or ()):
+        return False
+    if "at_least" in bounds and not (value is not None and value >= bounds["at_least"]):
+        return False
+    return not ("at_most" in bounds and not (value is not None and value <= bounds["at_most"]))
+
+
+def at_path(data: Any, path: str) -> Any:
+    """A value by keys and places apart by dots; `*` collects over a list; `#` is a list's length; None if not there."""
+    for place, key in enumerate(parts := path.split("/")):
+        if key == "*":
+            rest = "/".join(parts[place + 1 :])
+            return [at_path(one, rest) if rest else one for one in data or []]
+        if key == "#":
+            return len(data or [])
+        if isinstance(data, list):
+            data = data[int(key)] if int(key) < len(data) else None
+        else:
+            data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
+def _records(claim: Claim, root: Path) -> list[dict[str, Any]]:
+    """All of the claim's stage and operator that its set has."""
+    folder, stage, operator = root / "recorded" / claim["set"], claim["stage"], claim["operator"]
+    names = files_of((path.name for path in folder.glob("*")), operator, stage)
+    if not names:
+        raise NoEvidenceError(f"{folder.relative_to(root)} has nothing of {stage} of {operator}")
+    return [json.loads(line) for name in names for line in (folder / name).read_text().splitlines()]
+
+
+def _of(
+    records: Iterable[dict[str, Any]], claim: Claim, who: Mapping[str, str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Those that the claim is about, of one kernel or of all: each workload's that count."""
+    for entry in standing(entry for entry in records if who is None or _is(entry, who)):
+        if entry["status"] == "ok" and _fits(entry["case"]["parameters"], claim.get("where", {})):
+            yield entry
+
+
+def _fits(parameters: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    return all(
+        meets(wanted, parameters.get(key)) if isinstance(wanted, dict) else parameters.get(key) == wanted
+        for key, wanted in where.items()
+    )
+
+
+def _is(entry: Mapping[str, Any], who: Mapping[str, str]) -> bool:
+    case = entry["case"]
+    return case["kernel"] == who["kernel"] and who.get("variant", "") in case["variant"]["id"]
+
+
+def _values(claim: Claim, root: Path) -> Iterator[float]:
+    for entry in _of(_records(claim, root), claim, claim["of"]):
+        value = at_path(entry, claim["path"])
+        below = at_path(entry, claim["per"]) if "per" in claim else 1
+        if value is not None and below:
+            yield value / below
+
+
+def _count(claim: Claim, root: Path) -> int:
+    """How many records, or parts of records below `each`, have the values of `has`, by their paths."""
+    found: list[Any] = []
+    for entry in _of(_records(claim, root), claim, claim.get("of")):
+        found += at_path(entry, claim["each"]) or [] if "each" in claim else [entry]
+    if not found:
+        raise NoEvidenceError(f"recorded/{claim['set']}: nothing of {claim['stage']} of {claim['operator']} fits")
+    return sum(all(at_path(one, path) == value for path, value in claim["has"].items()) for one in found)
+
+
+def _ratios(claim: Claim, root: Path) -> Iterator[float]:
+    """Per workload that both have: the slow one's figure over the fast one's."""
+    records = _records(claim, root)
+    slow, fast = (
+        {
+            entry["case"]["workload"]: value
+            for entry in _of(records, claim, claim[side])
+            if (value := entry["metrics"].get(claim["metric"])) is not None
+        }
+        for side in ("slow", "fast")
+    )
+    for workload, value in fast.items():
+        if workload in slow:
+            yield slow[workload] / value
+
+
+def _columns(claim: Claim, root: Path) -> float:
+    """Of a benchmark's rows: one column's first figure over another's, the least by default."""
+    ratios = [_first(at_path(row, claim["slow"])) / _first(at_path(row, claim["fast"])) for row in _rows(claim, root)]
+    return STATISTICS[claim.get("statistic", "least")](ratios)
+
+
+def _rows(claim: Claim, root: Path) -> list[Mapping[str, Any]]:
+    """Rows of a benchmark's file, those that have the values of `row`."""
+    rows = at_path(json.loads((root / claim["file"]).read_text()), claim.get("rows", "rows"))
+    wanted = claim.get("row", {})
+    found = [row for row in rows or [] if all(row.get(key) == value for key, value in wanted.items())]
+    if not found:
+        raise NoEvidenceError(f"{claim['file']} has no row {wanted}")
+    return found
+
+
+def _first(value: Any) -> float:
+    return float(value[0] if isinstance(value, list) else value)

@@ -1,0 +1,66 @@
+"""What one kernel says of an entry: whether it confirms, refines or contradicts it, by the entry's own rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cutesnake.analysis.knowledge.entries import Entry
+from cutesnake.analysis.knowledge.evidence import at_path, meets
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`word` is confirms, refines or contradicts; `why` the figures that decided."""
+
+    entry: Entry
+    word: str
+    why: str
+
+
+def verdicts(record: Mapping[str, Any], entries: Sequence[Entry]) -> list[Verdict]:
+    """What an anatomy record says of the entries whose rule speaks of such a kernel.
+
+    A rule has `when` (which kernels it speaks of), `then` (what is to be found there) and perhaps a `figure` with the
+    `range` that has been seen so far: a kernel that meets `then` with a figure beyond the range refines the entry.
+    Where a figure is unknown (null) nothing is said.
+    """
+    found = []
+    for entry in entries:
+        verdict = _verdict(record, entry) if entry.rule and record["functions"] else None
+        if verdict is not None:
+            found.append(verdict)
+    return found
+
+
+def _verdict(record: Mapping[str, Any], entry: Entry) -> Verdict | None:
+    rule = entry.rule or {}
+    main = {**record["functions"][0], "dsl": record["dsl"], "target": record["target"]}
+    seen = [(c["path"], at_path(main, c["path"])) for c in (*rule["when"], *rule["then"])]
+    if any(value is None for _, value in seen):
+        return None
+    if not all(meets(c, at_path(main, c["path"])) for c in rule["when"]):
+        return None
+    why = "; ".join(f"{path.replace('/', ' ')}: {_short(value)}" for path, value in seen[len(rule["when"]) :])
+    if not all(meets(c, at_path(main, c["path"])) for c in rule["then"]):
+        return Verdict(entry, "contradicts", why)
+    beyond = _beyond(main, rule.get("figure"))
+    return Verdict(entry, "refines", f"{why}; {beyond}") if beyond else Verdict(entry, "confirms", why)
+
+
+def _beyond(main: Mapping[str, Any], figure: Mapping[str, Any] | None) -> str | None:
+    if figure is None:
+        return None
+    value = at_path(main, figure["path"])
+    values = [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, int | float)]
+    low, high = figure["range"]
+    outside = [v for v in values if not low <= v <= high]
+    return (
+        f"{figure['path'].replace('/', ' ')} {outside[0]} is beyond {low} to {high}, seen so far" if outside else None
+    )
+
+
+def _short(value: Any) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list) else {True: "yes", False: "no"}.get(value, str(value))
+    return text if len(text) < 90 else f"{text[:90]}…"

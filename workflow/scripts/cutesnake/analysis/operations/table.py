@@ -1,0 +1,143 @@
+"""The table of operations: each with the builds that have it, what stands in their code, and what launches ran."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cutesnake.analysis.operations.code import Use, ptx_uses, sass_opcodes
+from cutesnake.model import record
+from cutesnake.planning import strict_yaml
+from cutesnake.stages.measure.case import provenance
+
+Record = dict[str, Any]
+KEYS = {"name", "ptx", "sass", "product"}
+
+
+class OperationsError(ValueError):
+    """A list of operations that cannot be used, in one line."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation by its name in CuTe DSL and the patterns by which it is recognised."""
+
+    group: str
+    name: str
+    ptx: re.Pattern[str]
+    sass: re.Pattern[str] | None
+    product: re.Pattern[str] | None
+
+
+@dataclass
+class Code:
+    """What is known of a build: its identity, its opcodes, and what simulated launches of it ran, if any did."""
+
+    identity: Record  # operator, kernel, dsl, target, variant
+    ptx: list[Use]
+    sass: Counter[str]
+    opcodes: Counter[str] = field(default_factory=Counter)
+    products: Counter[str] = field(default_factory=Counter)
+    simulated: bool = False
+
+
+def read_operations(path: Path | str) -> list[Operation]:
+    """The operations of a file like config/operations.yaml; OperationsError says what is wrong with which."""
+    found = []
+    for group, entries in strict_yaml.read(path).items():
+        for entry in entries:
+            where = f"{Path(path).name}: {group}: {entry.get('name')}"
+            if not {"name", "ptx", "sass"} <= set(entry) <= KEYS:
+                raise OperationsError(
+                    f"{where}: the keys are {', '.join(entry)}; they must be name, ptx, sass, product"
+                )
+            try:
+                patterns = [re.compile(entry[key]) if entry.get(key) else None for key in ("ptx", "sass", "product")]
+            except re.error as error:
+                raise OperationsError(f"{where}: not a regular expression: {error}") from None
+            if patterns[0] is None:
+                raise OperationsError(f"{where}: ptx is empty; nothing would be found by it")
+            found.append(Operation(group, entry["name"], patterns[0], patterns[1], patterns[2]))
+    return found
+
+
+def read_builds(builds: Iterable[Path | str], checks: Iterable[Path | str]) -> list[Code]:
+    """Every build whose code is there, with what its correctness records say that simulated launches ran."""
+    found: dict[tuple[str, ...], Code] = {}
+    for path in builds:
+        build = record.read("compile", path)
+        if build["status"] != "ok":
+            continue
+        folder = Path(path).parent
+        ptx = [use for file in sorted(folder.glob("*.ptx")) for use in ptx_uses(file.read_text(encoding="utf-8"))]
+        sass: Counter[str] = Counter()
+        for file in sorted(folder.glob("*.sass")):
+            sass += sass_opcodes(file.read_text(encoding="utf-8"))
+        if ptx:
+            identity = {key: build[key] for key in ("operator", "kernel", "dsl", "target")}
+            identity["variant"] = build["variant"]["id"]
+            found[_key(identity)] = Code(identity, ptx, sass)
+    for path in checks:
+        _add(record.read("correctness", path), found)
+    return list(found.values())
+
+
+def _key(identity: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(identity[key] for key in ("operator", "kernel", "target", "variant"))
+
+
+def _add(check: Record, found: Mapping[tuple[str, ...], Code]) -> None:
+    case = check["case"]
+    code = found.get((case["operator"], case["kernel"], case["target"], case["variant"]["id"]))
+    simulated = (check["metrics"] or {}).get("simulated")
+    if code is None or not simulated:
+        return
+    for launch in simulated["launches"]:
+        code.opcodes.update(launch.get("opcodes", {}))
+        code.products.update(launch.get("products", {}))
+        code.simulated = code.simulated or "opcodes" in launch
+
+
+def _row(operation: Operation, code: Code) -> Record | None:
+    """The build's row in the table, or None where it does not have the operation."""
+    uses = [use for use in code.ptx if operation.ptx.match(use.opcode)]
+    if not uses:
+        return None
+    counted = None
+    if code.simulated:
+        pattern, counts = (operation.product, code.products) if operation.product else (operation.ptx, code.opcodes)
+        counted = sum(count for name, count in counts.items() if pattern.match(name))
+    if operation.product and not counted:
+        return None  # what the descriptor holds is known from a launch only
+    machine = {} if operation.sass is None else {o: n for o, n in code.sass.items() if operation.sass.match(o)}
+    return {
+        **code.identity,
+        "ptx": uses[0].opcode,
+        "ptx_count": sum(use.count for use in uses),
+        "sass": next(iter(machine), None),
+        "sass_count": sum(machine.values()) if machine else None,
+        "source": next((use.source for use in uses if use.source), None),
+        "simulated": counted,
+    }
+
+
+def make_table(operations: Iterable[Operation], codes: Iterable[Code]) -> Record:
+    """The record of the stage: per operation the builds that have it, those whose launches ran it most first."""
+    codes = list(codes)
+    table = []
+    for operation in operations:
+        rows = [row for code in codes if (row := _row(operation, code)) is not None]
+        rows.sort(key=lambda row: (-(row["simulated"] or 0), -row["ptx_count"], row["operator"], row["kernel"]))
+        table.append({"group": operation.group, "name": operation.name, "builds": rows})
+    return {
+        "stage": "operations",
+        "status": "ok",
+        "reason": None,
+        "provenance": provenance(),
+        "builds": len(codes),
+        "operations": table,
+    }

@@ -1,0 +1,1 @@
+"""Typed facts: contracts, targets, stages, records."""

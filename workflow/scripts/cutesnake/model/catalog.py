@@ -1,0 +1,369 @@
+"""Operators and kernels found by name, here and in folders of the user's own, and checked against their contracts.
+
+`kernel_paths` of the configuration names folders beside this project's `kernels/` with the same layout: a new operator
+is a folder there with an `operator.py`, a further kernel of a known operator a module in a folder of its name. They
+are imported as `kernels.<operator>.<kernel>` like the project's own. The paths travel in an environment variable to
+the processes that compile and measure.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import importlib
+import inspect
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn, cast
+
+from cutesnake.model.contract import Kernel, Operator, Variant, Workload
+from cutesnake.model.dsls import DSLS
+from cutesnake.model.paths import ROOT
+from cutesnake.model.targets import KNOWN_FEATURES, TARGETS
+
+PATHS = "CUTESNAKE_KERNEL_PATHS"  # folders of the user's own, apart by os.pathsep
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+OPERATOR_NAMES = {
+    "DTYPES": "a mapping of element types to bytes",
+    "DISTRIBUTIONS": "a tuple of kinds of inputs",
+    "PLANNED": "a tuple of the inputs that `bind` may look at, () for none",
+    "AXIS": "the field of Workload that pictures have on their x axis",
+    "AXIS_LABEL": "what the axis is called in pictures",
+}
+OPERATOR_CALLABLES = (
+    *("Workload", "Inputs", "Outputs", "relatives", "make_inputs", "make_outputs"),
+    *("reference", "same_precision", "cost", "tolerance"),
+)
+KERNEL_CALLABLES = {
+    "supports": ("workload",),
+    "variants": ("workload", "target"),
+    "compile": ("variant", "target", "folder"),
+    "bind": ("build", "workload", "inputs", "outputs"),
+}
+
+
+class ContractError(ValueError):
+    """An operator or kernel that is not there, cannot be imported or does not keep its contract. One line."""
+
+
+def use_paths(paths: Iterable[str | Path]) -> None:
+    """Look for operators and kernels in these folders too, here and in every process started from now on.
+
+    Raises ContractError for a path that is no folder.
+    """
+    found = [Path(path).expanduser().resolve() for path in paths]
+    for path in found:
+        if not path.is_dir():
+            raise ContractError(f"kernel_paths: {path} is no folder; name folders that hold <operator>/<kernel>.py")
+    if found:
+        os.environ[PATHS] = os.pathsep.join(map(str, found))
+    else:
+        os.environ.pop(PATHS, None)
+
+
+def roots() -> list[Path]:
+    """Folders of operators: this project's, then the user's."""
+    return list(_roots(os.environ.get(PATHS, "")))
+
+
+@functools.cache
+def _roots(paths: str) -> tuple[Path, ...]:
+    return ROOT / "kernels", *map(Path, filter(None, paths.split(os.pathsep)))
+
+
+def label(path: Path) -> str:
+    """A file of a kernel as messages and digests name it: without this machine's part of the path."""
+    if not path.is_absolute():  # named so already: see cutesnake/stages/compile/neutral_paths.py
+        return str(path)
+    return _label(path, _roots(os.environ.get(PATHS, "")))
+
+
+@functools.cache
+def _label(path: Path, places: tuple[Path, ...]) -> str:
+    for root in places:
+        if path.is_relative_to(root):
+            return f"kernels/{path.relative_to(root)}"
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
+
+
+def operators() -> list[str]:
+    """Names of all operators."""
+    return sorted({path.parent.name for root in roots() for path in root.glob("*/operator.py")})
+
+
+def folders(operator: str) -> list[Path]:
+    """Folders that hold kernels of an operator."""
+    return [root / operator for root in roots() if (root / operator).is_dir()]
+
+
+def without_operator() -> list[Path]:
+    """Folders of the user's that hold a kernel and have the name of no operator."""
+    known = operators()
+    inside = [folder for root in roots()[1:] for folder in sorted(root.iterdir()) if folder.name not in known]
+    return [folder for folder in inside if any(map(_sets_dsl, _modules_in(folder).values()))]
+
+
+def sweep_file(operator: str) -> Path:
+    """Where `sweep.yaml` of an operator is: beside its operator.py."""
+    return next(folder for folder in folders(operator) if (folder / "operator.py").exists()) / "sweep.yaml"
+
+
+def kernel_files(operator: str) -> dict[str, Path]:
+    """Contract modules in the folders of an operator, by kernel name: modules and packages that set a DSL.
+
+    A file that cannot be parsed is taken for a kernel if it looks like one: its error is told when it is loaded.
+    """
+    found: dict[str, Path] = {}
+    for name, path in _modules(operator):
+        if name not in found and _sets_dsl(path):
+            found[name] = path
+    return dict(sorted(found.items()))
+
+
+def kernel_file(operator: str, kernel: str) -> Path | None:
+    """The same of one kernel; the others' files are not looked at."""
+    return next((path for name, path in _modules(operator) if name == kernel and _sets_dsl(path)), None)
+
+
+def users_own(operator: str, kernel: str) -> bool:
+    """Whether a kernel lies in a folder of the user's (`kernel_paths`), and not in this project's."""
+    path = kernel_file(operator, kernel)
+    return path is not None and not path.is_relative_to(ROOT / "kernels")
+
+
+def _modules(operator: str) -> Iterator[tuple[str, Path]]:
+    """Names and files of what may be a kernel, in the order in which they are looked for."""
+    for folder in folders(operator):
+        yield from _modules_in(folder).items()
+
+
+def _modules_in(folder: Path) -> dict[str, Path]:
+    modules = {path.stem: path for path in sorted(folder.glob("*.py"))}
+    return modules | {path.parent.name: path for path in sorted(folder.glob("*/__init__.py"))}
+
+
+def _sets_dsl(path: Path) -> bool:
+    return _text_sets_dsl(path.read_text(encoding="utf-8", errors="replace"))
+
+
+@functools.cache
+def _text_sets_dsl(text: str) -> bool:
+    if not re.search(r"^DSL\b", text, re.MULTILINE):
+        return False
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return True
+    for node in body:
+        names: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            names = node.targets
+        elif isinstance(node, ast.AnnAssign):
+            names = [node.target]
+        if any(isinstance(name, ast.Name) and name.id == "DSL" for name in names):
+            return True
+    return False
+
+
+def _import(name: str) -> ModuleType:
+    """Import a module of `kernels`, whose packages reach into the user's folders as well."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    package = importlib.import_module("kernels")
+    package.__path__ = [str(root) for root in roots()]
+    operator = name.split(".")[1]
+    try:
+        part = importlib.import_module(f"kernels.{operator}")
+    except ModuleNotFoundError:
+        pass
+    else:
+        part.__path__ = [str(folder) for folder in folders(operator)]
+    return importlib.import_module(name)
+
+
+def load_operator(operator: str) -> Operator:
+    """The operator's module; ContractError if there is none, if it cannot be imported, or lacks something."""
+    _check_name("operator", operator)
+    return cast(Operator, _operator(operator, os.environ.get(PATHS, "")))
+
+
+@functools.cache
+def _operator(operator: str, paths: str) -> ModuleType:
+    where = f"kernels/{operator}/operator.py"
+    if operator not in operators():
+        raise ContractError(f"{where}: there is no such operator")
+    module = _load(f"kernels.{operator}.operator", where)
+    for name, what in OPERATOR_NAMES.items():
+        if not hasattr(module, name):
+            raise ContractError(f"{where}: {name} is missing; it must be {what}")
+    for name in OPERATOR_CALLABLES:
+        if not callable(getattr(module, name, None)):
+            raise ContractError(f"{where}: {name} is missing; cutesnake/model/contract.py says what it must be")
+    fields = getattr(module.Workload, "__dataclass_fields__", {})
+    if module.AXIS not in fields:
+        raise ContractError(f"{where}: AXIS is {module.AXIS!r}; it must be a field of Workload: {', '.join(fields)}")
+    vars(module).setdefault("RELATED", tuple(module.DISTRIBUTIONS[:1]))
+    unknown = [name for name in module.RELATED if name not in module.DISTRIBUTIONS]
+    if unknown:
+        known = ", ".join(module.DISTRIBUTIONS)
+        raise ContractError(f"{where}: RELATED has {unknown[0]!r}, which is none of DISTRIBUTIONS: {known}")
+    return module
+
+
+# Types that fields of a Workload have -> the words of a YAML file. A truth value is no number, though Python has it so.
+FIELD_TYPES = {"int": "a whole number", "bool": "true or false", "str": "a text", "float": "a number"}
+
+
+def make_workload(operator: str, parameters: Mapping[str, Any]) -> Workload:
+    """A workload of an operator, whose fields have the types that their declarations say.
+
+    TypeError for a value of another type or a field that is not there, and what Workload raises for values that make
+    no sense.
+    """
+    make = load_operator(operator).Workload
+    for name, kind in _field_types(make).items():
+        if name in parameters and not _has_type(parameters[name], kind):
+            raise TypeError(f"{name} is {parameters[name]!r}; it must be {FIELD_TYPES[kind]}")
+    return make(**parameters)
+
+
+@functools.cache
+def _field_types(make: Any) -> dict[str, str]:
+    """Fields of a dataclass whose type is one of FIELD_TYPES, with its name."""
+    named = ((field.name, field.type) for field in dataclasses.fields(make))
+    kinds = ((name, kind if isinstance(kind, str) else getattr(kind, "__name__", "")) for name, kind in named)
+    return {name: kind for name, kind in kinds if kind in FIELD_TYPES}
+
+
+def _has_type(value: Any, kind: str) -> bool:
+    return type(value).__name__ == kind or (kind == "float" and type(value) is int)
+
+
+def load_kernel(operator: str, kernel: str) -> Kernel:
+    """The kernel's contract module; ContractError names file, line and what would be right if it cannot be used."""
+    _check_name("kernel", kernel)
+    return cast(Kernel, _kernel(operator, kernel, os.environ.get(PATHS, "")))
+
+
+@functools.cache
+def _kernel(operator: str, kernel: str, paths: str) -> ModuleType:
+    path = kernel_file(operator, kernel)
+    where = label(path) if path else f"kernels/{operator}/{kernel}.py"
+    if path is None:
+        known = ", ".join(kernel_files(operator))
+        raise ContractError(f"{where}: there is no such kernel, or it sets no DSL; kernels of {operator}: {known}")
+    module = _load(f"kernels.{operator}.{kernel}", where)
+    _check_constants(module, where)
+    for name, parameters in KERNEL_CALLABLES.items():
+        function = getattr(module, name, None)
+        if not callable(function):
+            raise ContractError(f"{where}: the function {name}({', '.join(parameters)}) is missing")
+        try:
+            inspect.signature(function).bind(*parameters)
+        except TypeError as error:
+            raise ContractError(f"{where}: {name} must take ({', '.join(parameters)}): {error}") from error
+    for name in ("NEEDS", "OUTSIDE"):
+        if not hasattr(module, name):
+            setattr(module, name, {})
+    if not hasattr(module, "alike"):
+        module.alike = like_no_other  # type: ignore[attr-defined]
+    return module
+
+
+def like_no_other(variant: Variant) -> str | None:
+    """The `alike` of a kernel that has none."""
+    return None
+
+
+def _check_constants(module: Any, where: str) -> None:
+    if module.DSL not in DSLS:
+        raise ContractError(f"{where}: DSL is {module.DSL!r}; it must be one of {', '.join(DSLS)}")
+    if not isinstance(getattr(module, "SOURCE", None), str):
+        raise ContractError(
+            f'{where}: SOURCE is missing; it must be "ours", "installed" or a key of kernels/upstream.yaml'
+        )
+    targets = getattr(module, "TARGETS", None)
+    if not isinstance(targets, dict) or not targets:
+        raise ContractError(
+            f"{where}: TARGETS is missing; it must map targets to tuples of the features that they need"
+        )
+    for target, features in targets.items():
+        if target not in TARGETS:
+            raise ContractError(f"{where}: TARGETS has {target!r}; known targets are {', '.join(TARGETS)}")
+        unknown = set(features) - KNOWN_FEATURES if isinstance(features, tuple) else {features}
+        if unknown:
+            wrong = ", ".join(map(repr, sorted(map(str, unknown))))
+            raise ContractError(
+                f"{where}: TARGETS[{target!r}] has {wrong}; it must be a tuple of {', '.join(sorted(KNOWN_FEATURES))}"
+            )
+
+
+def _check_name(what: str, name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise ContractError(f"{what} {name!r}: a name must be lower-case letters, digits and _ from a letter on")
+
+
+def _load(name: str, where: str) -> ModuleType:
+    """Import, with whatever the module raises as one line with the line of the module that it came from."""
+    try:
+        with _exit_raises():
+            return _import(name)
+    except SyntaxError as error:
+        place = label(Path(error.filename)) if error.filename else where
+        raise ContractError(f"{place}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
+    except (Exception, SystemExit) as error:
+        line = _line_of(error, where)
+        said = str(error).splitlines()[0] if str(error) else ""
+        hint = "; import DSLs and torch inside compile and bind" if isinstance(error, ModuleNotFoundError) else ""
+        raise ContractError(f"{where}{line}: {type(error).__name__}: {said}{hint}") from error
+
+
+@contextlib.contextmanager
+def _exit_raises() -> Iterator[None]:
+    """Within the block `os._exit`, which would end the planning of everything without a word, is an exception."""
+
+    def leave(status: int) -> NoReturn:
+        raise SystemExit(f"os._exit({status})")
+
+    real = os._exit
+    os._exit = leave
+    try:
+        yield
+    finally:
+        os._exit = real
+
+
+def _line_of(error: BaseException, where: str) -> str:
+    """`:12`, the last line of the file `where` that an exception passed through."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if label(Path(frame.filename)) == where:
+            return f":{frame.lineno}"
+    return ""
+
+
+def blame(operator: str, kernel: str, error: BaseException, whole: bool = False) -> str:
+    """What a kernel's own function raised, after the file and line of the kernel that it passed last.
+
+    One line, or with `whole` all that the error says. Of an error without words, the line of the source.
+    """
+    path = kernel_file(operator, kernel)
+    place, source = label(path) if path else f"kernels/{operator}/{kernel}", ""
+    for frame in reversed(_frames(error)):
+        if (name := label(Path(frame.filename))).startswith(f"kernels/{operator}/"):
+            place, source = f"{name}:{frame.lineno}", frame.line or ""
+            break
+    text = f"{place}: {type(error).__name__}: {str(error).strip() or source}".strip()
+    return text if whole else text.splitlines()[0]
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Frames that an exception passed through, after those of the ones that it came from."""
+    earlier = error.__cause__ or error.__context__
+    return [*(_frames(earlier) if earlier else ()), *traceback.extract_tb(error.__traceback__)]

@@ -1,8 +1,0 @@
-"""Where this project's own files are."""
-
-from pathlib import Path
-
-SCRIPTS = Path(__file__).resolve().parents[1]
-ROOT = SCRIPTS.parents[1]
-SCHEMAS = ROOT / "workflow" / "schemas"
-TEMPLATES = ROOT / "workflow" / "report"

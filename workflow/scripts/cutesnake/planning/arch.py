@@ -1,0 +1,175 @@
+"""The arch check: per kernel and target, can it be built, can it run here, and if not, why, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cutesnake.model.contract import Kernel
+from cutesnake.model.dsls import DSLS
+from cutesnake.model.stages import GPU_STAGES
+from cutesnake.model.targets import FEATURES, TARGETS
+from cutesnake.planning.gpus import Device
+from cutesnake.planning.machine import Machine
+
+C_COMPILERS = ("cc", "gcc", "clang")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Yes, or no with its reason."""
+
+    ok: bool
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the arch check says of one kernel on one target."""
+
+    operator: str
+    kernel: str
+    dsl: str
+    source: str
+    target: str
+    build: Answer
+    run: Answer
+    simulate: Answer  # whether ptxsim can check it here; asked where it cannot run
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def join(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def decide(
+    machine: Machine,
+    operator: str,
+    kernel: str,
+    module: Kernel,
+    target: str,
+    built: bool,
+    places: Iterable[Machine] | None = None,
+) -> Decision:
+    """Decide for one kernel and target; `built` says that its builds lie on disk already (copied from elsewhere).
+
+    `machine` builds and simulates; cases run on one of `places`, where none are given on it as well.
+    """
+    build = can_build(machine, module, target, built)
+    places = [machine] if places is None else list(places)
+    run = _first_ok(can_run(place, module, target) for place in places) if target in module.TARGETS else build
+    if run.ok and not build.ok:
+        run = Answer(False, build.reason)
+    simulate = can_simulate(machine, module, target) if build.ok else Answer(False, build.reason)
+    return Decision(operator, kernel, module.DSL, module.SOURCE, target, build, run, simulate)
+
+
+def _first_ok(answers: Iterable[Answer]) -> Answer:
+    """The first yes, else the first no."""
+    found = list(answers)
+    return next((answer for answer in found if answer.ok), found[0])
+
+
+def can_build(machine: Machine, module: Kernel, target: str, built: bool) -> Answer:
+    """Building needs the DSL, not the GPU."""
+    if target not in module.TARGETS:
+        return Answer(False, f"not written for {target}: {_written_for(module.TARGETS)}")
+    if reason := _not_importable(machine, module):
+        return Answer(False, reason)
+    lacking = [package for package in DSLS[module.DSL].build_packages if not machine.packages.get(package)]
+    if lacking and not built:
+        return Answer(
+            False,
+            f"{join(lacking)} is not installed here: build on a machine that has it, with "
+            "`compile={baked_sizes: all}`, and copy the folder",
+        )
+    return Answer(True)
+
+
+def _not_importable(machine: Machine, module: Kernel) -> str | None:
+    """Why a kernel that a Python package brings along is not here; such a kernel has nothing to build either."""
+    lacking = [name for name in module.NEEDS if not machine.modules.get(name)]
+    if not lacking:
+        return None
+    return f"{join(lacking)} is not importable here: its kernel is timed where that Python package is installed"
+
+
+def _written_for(targets: Mapping[str, tuple[str, ...]]) -> str:
+    return "it is for " + join([f"{target} ({join(needs)})" if needs else target for target, needs in targets.items()])
+
+
+def can_run(machine: Machine, module: Kernel, target: str) -> Answer:
+    """Running needs a GPU of exactly the target's compute capability and the packages that load a build."""
+    device = machine.device
+    if device is None:
+        return Answer(False, f"no GPU here: {machine.problem or 'none selected'}")
+    if device.compute_capability != TARGETS[target].capability:
+        return Answer(False, _mismatch(device, target, module.TARGETS[target]))
+    if reason := _not_importable(machine, module):
+        return Answer(False, reason)
+    lacking = [package for package in DSLS[module.DSL].run_packages if not machine.packages.get(package)]
+    if lacking:
+        return Answer(False, f"{join(lacking)} is not installed here: running needs it")
+    if (machine.packages.get("torch") or "").endswith("+cpu"):
+        return Answer(False, f"torch {machine.packages['torch']} is a CPU build: running needs one built for CUDA")
+    return Answer(True)
+
+
+def can_simulate(machine: Machine, module: Kernel, target: str) -> Answer:
+    """ptxsim runs the host code of builds, for which it needs a C compiler, and keeps tensors with torch."""
+    dsl = DSLS[module.DSL]
+    if dsl.not_simulated:
+        return Answer(False, dsl.not_simulated)
+    if TARGETS[target].simulated_processors is None:
+        known = [name for name, target in TARGETS.items() if target.simulated_processors]
+        return Answer(False, f"ptxsim simulates {join(known)}, not {target}")
+    lacking = [package for package in dsl.simulation_packages if not machine.packages.get(package)]
+    if not any(machine.tools.get(tool) for tool in C_COMPILERS):
+        lacking.append(f"a C compiler ({', '.join(C_COMPILERS)})")
+    if lacking:
+        return Answer(False, f"{join(lacking)} is not installed here: checking by simulation needs it")
+    return Answer(True)
+
+
+def _mismatch(device: Device, target: str, needs: tuple[str, ...]) -> str:
+    here = f"this device is {_article(device.name)}, {device.sm}"
+    exact = "code for {} runs on compute capability {}.{} only".format(target, *TARGETS[target].capability)
+    if not needs:
+        return f"{exact}; {here}"
+    start = f"needs {target} for {join(needs)}; {here}"
+    if device.compute_capability not in FEATURES:
+        return f"{start}, an architecture this version does not know"
+    missing = [feature for feature in needs if feature not in FEATURES[device.compute_capability]]
+    if not missing:
+        return f"{start}, and {exact}"
+    if len(missing) == len(needs):
+        return f"{start}, which has {({1: 'no ' + needs[0], 2: 'neither'}).get(len(needs), 'none of them')}"
+    return f"{start}, which has no {join(missing)}"
+
+
+def _article(name: str) -> str:
+    bare = name.removeprefix("NVIDIA ").removeprefix("GeForce ")
+    return f"an {bare}" if bare[0] in "AEFHILMNORSX8" else f"a {bare}"
+
+
+def stage_answers(places: Iterable[Machine], stages: list[str]) -> dict[str, Answer]:
+    """Per GPU stage, with the configuration's `stages`: can one of the places do it at all, kernels aside?"""
+    places = list(places)
+    return {name: _first_ok(stage_answer(place, name, name in stages) for place in places) for name in GPU_STAGES}
+
+
+def stage_answer(machine: Machine, name: str, asked: bool) -> Answer:
+    """Can a machine do a GPU stage, kernels aside, where it is `asked` for?"""
+    stage = GPU_STAGES[name]
+    if not asked:
+        return Answer(False, f"{name} is not among the stages of the configuration")
+    if machine.device is None:
+        return Answer(False, f"no GPU here: {machine.problem or 'none selected'}")
+    if stage.tool and not machine.tools.get(stage.tool):
+        return Answer(False, f"{stage.tool} is not installed here (not on the PATH, not in Nsight Compute)")
+    if stage.package and not machine.packages.get(stage.package):
+        return Answer(False, f"{stage.package} is not installed here: {stage.package_for}")
+    return Answer(True)

@@ -1,0 +1,46 @@
+"""Records of what can be done here: the machine with the card's state now, and every decision about an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cutesnake.model import record
+from cutesnake.planning import gpus, machine
+
+
+def write_arch(planned: machine.Machine, plan: Mapping[str, Any], output: Path | str) -> None:
+    """Write results/arch.json: the machine that the run was planned for and `plan`, the Plan.as_dict() of the run.
+
+    Readings of the card are taken if it is the one that this process runs on.
+    """
+    live = None if planned.pretended else planned.device
+    if live is not None and machine.probe().device != live:
+        live = None
+    entry = {
+        "stage": "arch",
+        "status": "ok",
+        "reason": planned.problem,
+        "provenance": {"created": datetime.now(UTC).isoformat(timespec="seconds")},
+        "pretended": planned.pretended,
+        "devices": [
+            {**asdict(device), "compute_capability": list(device.compute_capability)} for device in planned.devices
+        ],
+        "selected": planned.selected,
+        "fingerprint": planned.fingerprint,
+        "limits": gpus.limits(live) if live else {},
+        "readings": gpus.readings(live) if live else {},
+        "tools": {name: path is not None for name, path in planned.tools.items()},
+        "packages": planned.packages,
+        "modules": planned.modules,
+        **plan,
+    }
+    record.write("arch", output, entry)
+
+
+def write_plan(plan: dict[str, Any], output: Path | str) -> None:
+    """Write results/plan/<operator>.json: `plan` is Plan.of(operator), made when the graph was built."""
+    record.write("plan", output, {"stage": "plan", "status": "ok", "reason": None, "provenance": {}, **plan})

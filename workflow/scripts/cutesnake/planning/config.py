@@ -1,0 +1,368 @@
+"""The configuration: read, check, and say in one line what is wrong, where, and what would be right."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from cutesnake.model import catalog
+from cutesnake.model.catalog import ContractError, load_operator
+from cutesnake.model.contract import Cost, Workload
+from cutesnake.model.dsls import DSLS
+from cutesnake.model.paths import SCHEMAS
+from cutesnake.model.record import kind_in_words
+from cutesnake.planning import strict_yaml
+from cutesnake.planning.sweep import (
+    ALL,
+    EXTENTS,
+    Entries,
+    Sweep,
+    SweepError,
+    expand,
+    is_named,
+    make_sweep,
+    read_sweep,
+)
+
+# Keys of configurations before the catalogue -> where what they said is now.
+MOVED = {
+    "profile": "`profile` of kernels/<operator>/sweep.yaml, or `sweeps: {<operator>: {profile: […]}}` here",
+    "correctness.distributions": "`distributions` of kernels/<operator>/sweep.yaml, or `sweeps: {<operator>: "
+    "{distributions: […]}}` here",
+    "simulation.short.workloads": "`simulation: {short: …}` of kernels/<operator>/sweep.yaml",
+    "simulation.full.workloads": "`simulation: {full: …}` of kernels/<operator>/sweep.yaml",
+    "simulation.short.distributions": "`simulation: {short: …}` of kernels/<operator>/sweep.yaml",
+    "simulation.full.distributions": "`simulation: {full: …}` of kernels/<operator>/sweep.yaml",
+}
+
+
+# Rules of the schemas -> what they ask for, in words.
+LIMITS = {
+    "minimum": "{} or more",
+    "maximum": "{} or less",
+    "exclusiveMinimum": "more than {}",
+    "minItems": "a list with at least {} entry",
+    "minProperties": "a mapping with at least {} key",
+    "uniqueItems": "a list that has every entry once",
+}
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # of a workload
+MOST_BYTES = 2**40  # of a workload's tensors: several times what any card holds
+
+
+class ConfigError(ValueError):
+    """The configuration asks for something that does not exist or makes no sense."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A checked configuration: what is asked for, of which operators, on which targets."""
+
+    targets: list[str]
+    stages: list[str]
+    sweeps: dict[str, Sweep]  # in the order of the configuration
+    seeds: list[int]
+    simulation: dict[str, Any] | None  # {extent, schedules, seeds} of the list that is chosen; None for none
+    timing: dict[str, float]
+    not_simulated: dict[str, list[str]] = field(default_factory=dict)  # DSL -> targets left out of that list
+    clocks: dict[str, str] = field(default_factory=dict)  # target -> the card that ptxsim's clock predicts for there
+    every_size: bool = False  # build for every baked size, also where no card of the target is
+    machines: str | None = None  # a file of classes of nodes, see cutesnake/planning/nodes.py
+    cases_per_job: int | None = None  # None: by how many there are, see cutesnake/planning/batches.py
+    timing_alone: bool = True  # builds and simulations of a run wait while one of its cases is timed on their machine
+    baseline: str | None = None  # as `cutesnake.analysis.change.baseline` reads it
+    baseline_fails: str = "none"  # what the target `unchanged` fails for: none, slower, worse
+
+    @property
+    def extent(self) -> str:
+        return self.simulation["extent"] if self.simulation else "none"
+
+
+MOST_LISTED = 40  # allowed words in a message: a sweep may have thousands of workloads
+
+
+def nearest(word: Any, allowed: Iterable[str]) -> str:
+    """`, did you mean 'x'?` when an allowed word is close, then the list, or its start where it is long."""
+    allowed = list(allowed)
+    close = difflib.get_close_matches(str(word), allowed, n=1, cutoff=0.5)
+    hint = f" did you mean {close[0]!r}?" if close else ""
+    more = f" and {len(allowed) - MOST_LISTED:,} more" if len(allowed) > MOST_LISTED else ""
+    return f"{hint} allowed: {', '.join(allowed[:MOST_LISTED])}{more}"
+
+
+def read_again(config: dict[str, Any], files: Iterable[Path | str], arguments: Iterable[str]) -> None:
+    """Make sure of what Snakemake read: `files` of a configuration, and `arguments` of its option `--config`.
+
+    Snakemake keeps the last of two equal keys, and takes values inside of a mapping that is given on the command line
+    for texts. So files are read strictly, and what the command line says is laid over `config`, which is changed in
+    place, with the values that it has as YAML. Raises ConfigError.
+    """
+    try:
+        for file in files:
+            strict_yaml.read(file, catalog.label(Path(file).resolve()))
+        for argument in arguments:
+            key, _, value = argument.partition("=")
+            _lay_over(config, {key: strict_yaml.parse(value, f"--config {key}")})
+    except strict_yaml.YamlError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _lay_over(config: dict[str, Any], upper: Mapping[str, Any]) -> None:
+    """Mappings are merged key by key; lists and single values replace what was there."""
+    for key, value in upper.items():
+        below = config.get(key)
+        if isinstance(value, dict) and isinstance(below, dict):
+            _lay_over(below, value)
+        else:
+            config[key] = value
+
+
+def check(config: dict[str, Any]) -> Experiment:
+    """The experiment that a configuration describes.
+
+    Raises ConfigError for the first thing wrong: the schema, then names of operators, kernels, dtypes, workload keys.
+    Sets the folders in which operators are looked for. Kernels that break their contract are no fault of the
+    configuration: the plan has a row for them.
+    """
+    _check_moved(config)
+    _check_schema(config, "config", "config")
+    try:
+        catalog.use_paths(config.get("kernel_paths", []))
+        known = catalog.operators()
+        for folder in catalog.without_operator():
+            why = f"holds a kernel, and there is no operator {folder.name!r};{nearest(folder.name, known)}"
+            raise ConfigError(f"kernel_paths: {folder} {why}; a new one needs an operator.py there")
+        for operator in config["operators"]:
+            if operator not in known:
+                raise ConfigError(f"config: operators: unknown operator {operator!r};{nearest(operator, known)}")
+        for operator in config.get("sweeps", {}):
+            if operator not in known:
+                raise ConfigError(f"config: sweeps: unknown operator {operator!r};{nearest(operator, known)}")
+        sweeps = {operator: _sweep(operator, config.get("sweeps", {})) for operator in config["operators"]}
+    except (ContractError, SweepError) as error:
+        raise ConfigError(str(error)) from error
+    chosen = config.get("simulation", {"extent": "none"})
+    extent = chosen["extent"]
+    listed = dict(chosen[extent]) if extent != "none" else {}
+    without = listed.pop("without", {})
+    return Experiment(
+        targets=config["targets"],
+        stages=config["stages"],
+        sweeps=sweeps,
+        seeds=config["correctness"]["seeds"],
+        simulation=None if extent == "none" else {"extent": extent, **listed},
+        not_simulated=without,
+        timing=config["timing"],
+        clocks=_clocks(config) if "predict" in config["stages"] else {},
+        every_size=config.get("compile", {}).get("baked_sizes") == "all",
+        machines=config.get("machines"),
+        cases_per_job=None if config.get("cases_per_job", "auto") == "auto" else config["cases_per_job"],
+        timing_alone=config.get("timing_alone", True),
+        baseline=config.get("baseline"),
+        baseline_fails=config.get("baseline_fails", "none"),
+    )
+
+
+def _clocks(config: dict[str, Any]) -> dict[str, str]:
+    """Target -> name of the card that predictions for it are made for. Raises ConfigError for an unknown card."""
+    import ptxsim
+
+    found: dict[str, str] = {}
+    for name in config.get("prediction", {}).get("devices", []):
+        try:
+            target = ptxsim.DeviceModel.load(name).architecture
+        except ptxsim.DeviceError as error:
+            raise ConfigError(f"config: prediction.devices: {error}") from error
+        if target in found:
+            raise ConfigError(f"config: prediction.devices: {found[target]} and {name} are both {target}; name one")
+        found[target] = name
+    return found
+
+
+def _check_moved(config: dict[str, Any]) -> None:
+    if isinstance(config.get("operators"), dict):
+        name = next(iter(config["operators"]), "<operator>")
+        raise ConfigError(
+            "config: operators is a mapping, as it was in configurations before 0.2; it is a list of names now: "
+            f"`operators: [{', '.join(config['operators'])}]`, and what stood under a name is in "
+            f"kernels/{name}/sweep.yaml, or in its place under `sweeps: {{{name}: …}}` here"
+        )
+    for key, place in MOVED.items():
+        part: Any = config
+        for name in key.split("."):
+            part = part.get(name) if isinstance(part, dict) else None
+        if part is not None:
+            raise ConfigError(f"config: {key} was moved: it is {place} now")
+
+
+@functools.cache
+def _validator(name: str) -> jsonschema.Draft202012Validator:
+    strict = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {
+            "integer": lambda _, value: isinstance(value, int) and not isinstance(value, bool),
+            "number": lambda _, value: (
+                isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            ),
+        }
+    )
+    make = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=strict)
+    return make(json.loads((SCHEMAS / f"{name}.schema.json").read_text()))
+
+
+def _check_schema(data: Any, schema: str, here: str) -> None:
+    errors = sorted(_validator(schema).iter_errors(data), key=lambda error: list(map(str, error.absolute_path)))
+    if errors:
+        raise ConfigError(_explain(errors[0], here))
+
+
+def _explain(error: Any, here: str) -> str:
+    """One line on a jsonschema.ValidationError, whose fields depend on the rule that was broken."""
+    where = ".".join(str(part) for part in error.absolute_path) or "top level"
+    if error.validator == "additionalProperties":
+        allowed = list(error.schema.get("properties", {}))
+        wrong = next(key for key in error.instance if key not in allowed)
+        return f"{here}: {where}: unknown key {wrong!r};{nearest(wrong, allowed)}"
+    if error.validator == "enum":
+        return f"{here}: {where} is {error.instance!r};{nearest(error.instance, map(str, error.validator_value))}"
+    if error.validator == "required":
+        missing = next(key for key in error.validator_value if key not in error.instance)
+        return f"{here}: {where}: key {missing!r} is missing; config/README.md explains it"
+    told = "empty" if error.instance is None else repr(error.instance)
+    if error.validator == "type":
+        return f"{here}: {where} is {told}; it must be {kind_in_words(error.validator_value)}"
+    if error.validator in LIMITS:
+        return f"{here}: {where} is {told}; it must be {LIMITS[error.validator].format(error.validator_value)}"
+    if error.validator == "anyOf":
+        if (inside := _inside(error)) is not None:
+            return _explain(inside, here)
+        return f"{here}: {where} is {told}; it must be {' or '.join(filter(None, map(_kind, error.validator_value)))}"
+    return f"{here}: {where}: {error.message}"
+
+
+def _inside(error: Any) -> Any:
+    """What is wrong with a list or mapping by the one of several schemas that asks for such; None of other values."""
+    if not isinstance(error.instance, list | dict):
+        return None
+    kind = "array" if isinstance(error.instance, list) else "object"
+    fitting = [place for place, part in enumerate(error.validator_value) if part.get("type") == kind]
+    return next((one for one in error.context if one.schema_path[0] in fitting), None)
+
+
+def _kind(part: Mapping[str, Any]) -> str:
+    """What one of several schemas asks for, in words; nothing of one that says neither a value nor a type."""
+    if "const" in part:
+        return str(part["const"])
+    if part.get("type") in ("array", "object"):
+        return kind_in_words(part["type"])
+    limits = [f" ({words.format(part[name])})" for name, words in LIMITS.items() if name in part]
+    return kind_in_words(part["type"]) + "".join(limits) if "type" in part else ""
+
+
+def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
+    """The sweep of an operator, checked: schema, kernels, dtypes, distributions, workloads, ids to profile."""
+    mine = overrides.get(operator) or {}
+    here = f"config: sweeps.{operator}" if mine else catalog.label(catalog.sweep_file(operator))
+    _check_schema(mine, "sweep", f"config: sweeps.{operator}") if mine else None
+    data = read_sweep(operator, mine)
+    _check_schema(data, "sweep", here)
+    missing = [key for key in ("kernels", "dtypes", "distributions", "workloads") if key not in data]
+    if missing:
+        raise ConfigError(f"{here}: key {missing[0]!r} is missing; config/README.md explains it")
+    sweep = make_sweep(operator, data)
+    known = list(catalog.kernel_files(operator))
+    for kernel in sweep.kernels:
+        if kernel not in known:
+            why = _no_kernel(operator, kernel) or f"unknown kernel {kernel!r};{nearest(kernel, known)}"
+            raise ConfigError(f"{here}.kernels: {why}")
+    module = load_operator(operator)
+    for dtype in sweep.all_dtypes:
+        if dtype not in module.DTYPES:
+            raise ConfigError(f"{here}.dtypes: unknown dtype {dtype!r};{nearest(dtype, module.DTYPES)}")
+    _check_distributions(f"{here}.distributions", operator, sweep.distributions)
+    named: dict[str, Workload] = {}
+    _check_workloads(f"{here}.workloads", operator, sweep.workload_entries, sweep.all_dtypes, named)
+    for extent in EXTENTS:
+        part = sweep.simulation.get(extent, {})
+        place = f"{here}.simulation.{extent}"
+        _check_distributions(f"{place}.distributions", operator, part.get("distributions", []))
+        _check_workloads(f"{place}.workloads", operator, part.get("workloads", []), sweep.all_dtypes, named)
+    for key, entries in (("profile", sweep.profile), ("predict", sweep.predict)):
+        if "workloads" in mine and key not in mine:
+            continue  # the list in sweep.yaml is for the workloads there: what of it is not in these falls away
+        for entry in entries if entries != [ALL] else []:
+            if not any(is_named(workload, [entry]) for workload in sweep.workloads()):
+                names = sorted(workload.id for workload in sweep.workloads())
+                raise ConfigError(f"{here}.{key}: {entry!r} is no workload of the sweep;{nearest(entry, names)}")
+    return sweep
+
+
+def _no_kernel(operator: str, name: str) -> str | None:
+    """Why the file of that name in a folder of the operator is no kernel; None if there is no such file."""
+    for folder in catalog.folders(operator):
+        for path in (folder / f"{name}.py", folder / name / "__init__.py"):
+            if path.exists():
+                where = path.relative_to(catalog.ROOT) if path.is_relative_to(catalog.ROOT) else path
+                return f"{where} sets no DSL, and so is no kernel; one of {', '.join(DSLS)}"
+    return None
+
+
+def _check_distributions(here: str, operator: str, names: list[str]) -> None:
+    known = load_operator(operator).DISTRIBUTIONS
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"{here}: {name!r} is unknown;{nearest(name, known)}")
+
+
+def _check_workloads(here: str, operator: str, entries: Entries, dtypes: list[str], named: dict[str, Workload]) -> None:
+    known = [field for field in fields(load_operator(operator).Workload) if field.name != "dtype"]  # type: ignore[arg-type]
+    allowed = [field.name for field in known]
+    needed = [field.name for field in known if field.default is MISSING and field.default_factory is MISSING]
+    for index, entry in enumerate(entries):
+        for key in entry:
+            if key == "dtype":
+                raise ConfigError(f"{here}[{index}]: dtype belongs in `dtypes`, not in a workload")
+            if key not in allowed:
+                raise ConfigError(f"{here}[{index}]: unknown key {key!r};{nearest(key, allowed)}")
+        if missing := [key for key in needed if key not in entry]:
+            raise ConfigError(f"{here}[{index}]: {missing[0]} is missing; allowed: {', '.join(allowed)}")
+        try:
+            found = list(expand(operator, entry, dtypes))
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{here}[{index}]: {error}") from error
+        for workload in found:
+            _check_id(operator, workload, named)
+            _check_cost(f"{here}[{index}]", operator, workload, "simulation" in here)
+
+
+def _check_id(operator: str, workload: Workload, named: dict[str, Workload]) -> None:
+    """Ids name files and tell workloads apart: of two with one id, one alone would be run. `named` gathers them."""
+    here = f"kernels/{operator}/operator.py: the id of a Workload"
+    if not isinstance(workload.id, str) or not ID.fullmatch(workload.id):
+        raise ConfigError(f"{here} is {workload.id!r}; it must be letters, digits, _, . and -, as it names files")
+    if (other := named.setdefault(workload.id, workload)) != workload:
+        raise ConfigError(f"{here} must tell workloads apart; {workload.id!r} is that of {other} and of {workload}")
+
+
+def _check_cost(here: str, operator: str, workload: Workload, simulated: bool) -> None:
+    """Planning a workload may take longer the larger it is: one that no card holds is refused beforehand."""
+    try:
+        cost = load_operator(operator).cost(workload)
+    except Exception as error:
+        raise ConfigError(catalog.blame(operator, "operator", error)) from error
+    if not isinstance(cost, Cost) or cost.flops < 0 or cost.bytes < 0:
+        raise ConfigError(f"kernels/{operator}/operator.py: cost of {workload.id} is {cost!r}; it must be a Cost")
+    if cost.bytes == 0 and not simulated:
+        raise ConfigError(f"{here}: {workload.id} reads and writes nothing; only simulated checks may have such")
+    if cost.bytes > MOST_BYTES:
+        raise ConfigError(
+            f"{here}: {workload.id} reads and writes {cost.bytes / 2**40:,.0f} TiB; no card holds that: "
+            f"{MOST_BYTES // 2**40} TiB at most"
+        )

@@ -1,0 +1,74 @@
+"""The files that the command line names as configurations, looked at before Snakemake reads them.
+
+Snakemake reads what is behind `--configfile` before it reads the Snakefile, and ends with its own traceback where a
+file is not there, is a folder or is not UTF-8. The profiles of this project are templates, which Snakemake fills in
+while it reads its command line, before all else: they call `check`, so that a mistake is one line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cutesnake.planning import strict_yaml
+
+OPTIONS = ("--configfile", "--configfiles")
+AS_ENTRY = (
+    "what follows --config is read as KEY=VALUE, such as 'timing={max_seconds: 5}'; name targets before it, or after --"
+)
+
+
+def check(arguments: Sequence[str]) -> None:
+    """End this process with one line if a configuration that `arguments` name cannot be read, or is no mapping, or
+    if what they set is no KEY=VALUE.
+
+    So does an option that is there twice: Snakemake takes the last one alone, without a word.
+    """
+    names = [argument.partition("=")[0] for argument in arguments]
+    for name, others in (("--configfile", OPTIONS), ("--config", ("--config", "-C"))):
+        if sum(names.count(other) for other in others) > 1:
+            sys.exit(f"{name} is there twice, and Snakemake would take the last one alone: put all behind one {name}")
+    for entry in _behind(arguments, ("--config", "-C")):
+        key, sign, value = entry.partition("=")
+        if not (sign and key.isidentifier()):
+            sys.exit(f"--config {entry}: {_right(key, value) if sign else AS_ENTRY}")
+    for place, file in enumerate(_behind(arguments, OPTIONS)):
+        if said := _wrong(Path(file), first=place == 0):
+            sys.exit(said)
+
+
+def _right(key: str, value: str) -> str:
+    """How to set a value inside of a mapping, for a key such as `timing.max_seconds`."""
+    first, *others = key.split(".")
+    if not (others and all(name.isidentifier() for name in (first, *others))):
+        return AS_ENTRY
+    inside = "".join(f"{{{name}: " for name in others) + value + "}" * len(others)
+    return f"write '{first}={inside}'"
+
+
+def _behind(arguments: Sequence[str], options: Sequence[str]) -> Iterator[str]:
+    """What stands behind the options, as Snakemake takes it: everything up to the next option."""
+    taking = False
+    for argument in arguments:
+        name, sign, value = argument.partition("=")
+        if argument.startswith("-"):
+            taking = argument in options
+            if sign and name in options:
+                yield value
+        elif taking:
+            yield argument
+
+
+def _wrong(path: Path, first: bool) -> str | None:
+    """What is wrong with a file, in one line; None for what can be read once only, such as a pipe."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        return None
+    try:
+        found = strict_yaml.read(path)
+    except strict_yaml.YamlError as error:
+        hint = "; what follows --configfile is read as further files: name targets before it, or after --"
+        return f"--configfile {error}{'' if first or path.exists() else hint}"
+    if isinstance(found, dict):
+        return None
+    return f"--configfile {path}: it must have keys at its top level, such as `targets: [sm_100a]`"

@@ -1,0 +1,333 @@
+"""The matrix: from configuration and machine to builds, cases and everything that is left out, with reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cutesnake.model.catalog import ContractError, blame, kernel_file, label, load_kernel, load_operator
+from cutesnake.model.contract import INSTALLED, Kernel, Variant, Workload
+from cutesnake.model.dsls import UNKNOWN
+from cutesnake.model.stages import PROFILES
+from cutesnake.model.targets import TARGETS, with_target_here
+from cutesnake.planning import kernel_answers as asked
+from cutesnake.planning.arch import Answer, Decision, can_run, decide, join, stage_answer, stage_answers
+from cutesnake.planning.config import ConfigError, Experiment
+from cutesnake.planning.machine import Machine
+from cutesnake.planning.sweep import Sweep
+
+
+@dataclass(frozen=True)
+class Build:
+    """One kernel compiled for one target as one variant."""
+
+    operator: str
+    kernel: str
+    target: str
+    variant: Variant
+
+    @property
+    def key(self) -> str:
+        return f"{self.operator}/{self.kernel}/{self.target}/{self.variant.id}"
+
+
+HERE = ""  # the place that is the machine at hand
+
+
+@dataclass(frozen=True)
+class PlannedCase:
+    """A build run on a workload, by a class of nodes or, without one, by the machine at hand."""
+
+    build: Build
+    workload: Workload
+    place: str = HERE
+
+    @property
+    def key(self) -> str:
+        return f"{self.build.key}/{self.workload.id}{'@' if self.place else ''}{self.place}"
+
+
+@dataclass
+class Plan:
+    """Everything asked for: what will be done, and what will not with its reason."""
+
+    machine: Machine
+    decisions: list[Decision] = field(default_factory=list)
+    stages: dict[str, Answer] = field(default_factory=dict)
+    dtypes: dict[str, dict[str, list[str]]] = field(default_factory=dict)  # operator -> target -> asked for there
+    workloads: dict[str, list[Workload]] = field(default_factory=dict)
+    axes: dict[str, dict[str, str]] = field(default_factory=dict)  # operator -> field of its Workload, label
+    builds: dict[str, Build] = field(default_factory=dict)
+    cases: dict[str, PlannedCase] = field(default_factory=dict)  # every supported one, whether or not it can run here
+    stand_ins: dict[str, str] = field(default_factory=dict)  # build that is not made -> one of other baked sizes
+    simulated: dict[str, PlannedCase] = field(default_factory=dict)  # checked by ptxsim, for want of the target's card
+    unsupported: list[dict[str, str]] = field(default_factory=list)
+    profiled: set[str] = field(default_factory=set)
+    clocks: dict[str, str] = field(default_factory=dict)  # target -> the card that is predicted for
+    foreseen: set[tuple[str, str]] = field(default_factory=set)  # (operator, workload) that are predicted
+    sources: dict[tuple[str, str], str] = field(default_factory=dict)  # (operator, kernel) -> "ours" or upstream key
+    broken: dict[tuple[str, str], str] = field(default_factory=dict)  # kernels that break their contract -> how
+    # Where cases run: this machine, or what a job found on a node of each class.
+    places: dict[str, Machine] = field(default_factory=dict)
+    running: dict[str, list[str]] = field(default_factory=dict)  # operator/kernel/target -> places that run it
+
+    def run_here(self, stage: str) -> Iterator[PlannedCase]:
+        """Cases whose `stage` runs in this run, once per place: these are the jobs, others are rows with a reason."""
+        able = {name for name, place in self.places.items() if stage_answer(place, stage, self.stages[stage].ok).ok}
+        for case in self.cases.values():
+            if stage in PROFILES and case.workload.id not in self.profiled:
+                continue
+            build = case.build
+            for place in self.running.get(f"{build.operator}/{build.kernel}/{build.target}", ()):
+                if place in able:
+                    yield replace(case, place=place) if place else case
+
+    def planned_case(self, key: str) -> PlannedCase | None:
+        """The case of a key, of the sweep or simulated; None if there is none, or no such place."""
+        bare, _, place = key.partition("@")
+        case = self.simulated.get(bare) or self.cases.get(bare)
+        return replace(case, place=place) if case and (bare in self.simulated or place in self.places) else None
+
+    def predicted(self) -> Iterator[PlannedCase]:
+        """Cases that ptxsim's clock predicts, whether or not a card is here."""
+        able = {(d.operator, d.kernel, d.target) for d in self.decisions if d.simulate.ok and d.target in self.clocks}
+        for case in self.cases.values():
+            build = case.build
+            wanted = (build.operator, case.workload.id) in self.foreseen
+            if wanted and (build.operator, build.kernel, build.target) in able:
+                yield case
+
+    def case(self, key: str) -> PlannedCase:
+        """A case by its key, of the sweep or simulated; KeyError if it is not planned."""
+        return self.simulated[key] if key in self.simulated else self.cases[key]
+
+    def choices(self) -> dict[str, list[PlannedCase]]:
+        """operator/kernel/target/workload -> cases timed here, where there are variants to choose from."""
+        found: dict[str, list[PlannedCase]] = {}
+        for case in self.run_here("timing"):
+            build = case.build
+            where = case.key.removeprefix(f"{build.key}/")
+            found.setdefault(f"{build.operator}/{build.kernel}/{build.target}/{where}", []).append(case)
+        return {key: cases for key, cases in found.items() if len(cases) > 1}
+
+    def as_dict(self) -> dict[str, Any]:
+        """For arch.json, as plain data: what concerns the whole run."""
+        plan = {"stages": self._answers(), "operators": list(self.workloads)}
+        classes = [self._class(name, place) for name, place in self.places.items() if name != HERE]
+        return {**plan, "classes": classes} if classes else plan
+
+    def _class(self, name: str, place: Machine) -> dict[str, Any]:
+        card: dict[str, Any] = {"device": None, "compute_capability": None, "driver": None}
+        if device := place.device:
+            capability = list(device.compute_capability)
+            card = {"device": device.name, "compute_capability": capability, "driver": device.driver}
+        return {"name": name, **card, "reason": place.problem}
+
+    def of(self, operator: str) -> dict[str, Any]:
+        """For results/plan/<operator>.json, as plain data: what concerns one operator."""
+        return {
+            "operator": operator,
+            "axis": self.axes[operator],
+            "stages": self._answers(),
+            "decisions": [decision.as_dict() for decision in self.decisions if decision.operator == operator],
+            "sources": {kernel: source for (name, kernel), source in self.sources.items() if name == operator},
+            "workloads": {w.id: asdict(w) for w in self.workloads[operator]},
+            "dtypes": self.dtypes[operator],
+            "builds": [
+                {
+                    "operator": b.operator,
+                    "kernel": b.kernel,
+                    "target": b.target,
+                    "variant": {"id": b.variant.id, "params": dict(b.variant.params)},
+                }
+                for b in self.builds.values()
+                if b.operator == operator
+            ],
+            "stand_ins": {key: other for key, other in self.stand_ins.items() if key.startswith(f"{operator}/")},
+            "cases": _named(self.cases, operator),
+            "simulated_cases": _named(self.simulated, operator),
+            "unsupported": [entry for entry in self.unsupported if entry["operator"] == operator],
+            "predicted": {
+                "devices": self.clocks,
+                "workloads": [w.id for w in self.workloads[operator] if (operator, w.id) in self.foreseen],
+            },
+            "profiled": [w.id for w in self.workloads[operator] if w.id in self.profiled],
+        }
+
+    def _answers(self) -> list[dict[str, Any]]:
+        return [{"stage": stage, **asdict(answer)} for stage, answer in self.stages.items()]
+
+
+def _named(cases: dict[str, PlannedCase], operator: str) -> list[dict[str, str]]:
+    mine = (case for case in cases.values() if case.build.operator == operator)
+    return [{"build": case.build.key, "workload": case.workload.id} for case in mine]
+
+
+def modules_needed(experiment: Experiment) -> dict[str, str]:
+    """Python packages that kernels of the experiment bring along: import name -> name of the distribution."""
+    found: dict[str, str] = {}
+    for operator, sweep in experiment.sweeps.items():
+        for kernel in sweep.kernels:
+            try:
+                found |= load_kernel(operator, kernel).NEEDS
+            except ContractError:  # the plan has a row for it
+                continue
+    return found
+
+
+def make_plan(
+    experiment: Experiment, machine: Machine, results: Path, places: Mapping[str, Machine] | None = None
+) -> Plan:
+    """Cross operators, kernels, targets, workloads and variants; ask each kernel what it supports.
+
+    `machine` builds, and runs cases too unless `places` names classes of nodes that do. Raises ConfigError where no
+    target is left, because `here` is the only one and there is no card.
+    """
+    places = {HERE: machine} if places is None else dict(places)
+    cards = [place.device.compute_capability for place in places.values() if place.device]
+    capabilities: list[tuple[int, int] | None] = [*cards] or [None]
+    targets = [name for one in capabilities for name in with_target_here(experiment.targets, one)]
+    experiment = replace(experiment, targets=list(dict.fromkeys(targets)))
+    if not experiment.targets:
+        card = "on a card of compute capability {}.{}".format(*cards[0]) if cards else "without a GPU"
+        raise ConfigError(f"config: targets: `here` stands for no target {card}; allowed: {', '.join(TARGETS)}")
+    stages = stage_answers(places.values(), experiment.stages)
+    plan = Plan(machine, stages=stages, clocks=experiment.clocks, places=places)
+    for operator, sweep in experiment.sweeps.items():
+        plan.workloads[operator] = sweep.workloads()
+        plan.axes[operator] = {"field": load_operator(operator).AXIS, "label": load_operator(operator).AXIS_LABEL}
+        plan.dtypes[operator] = {target: sweep.dtypes_for(target) for target in experiment.targets}
+        plan.foreseen |= {(operator, workload.id) for workload in sweep.predicted()}
+        plan.profiled |= {workload.id for workload in sweep.profiled()}
+        for kernel in sweep.kernels:
+            _add_kernel(plan, experiment, sweep, kernel, results)
+    return plan
+
+
+def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, results: Path) -> None:
+    """Everything of one kernel; one that breaks its contract has a row per target that says how, and nothing else."""
+    part = replace(
+        plan, builds={}, cases={}, stand_ins={}, simulated={}, unsupported=[], sources={}, broken={}, running={}
+    )
+    operator, before = sweep.operator, len(plan.decisions)
+    try:
+        module = load_kernel(operator, kernel)
+        part.sources[operator, kernel] = module.SOURCE
+        _plan_kernel(part, experiment, sweep, kernel, module, results)
+    except ContractError as error:
+        path = kernel_file(operator, kernel)
+        place = label(path) if path else kernel
+        reason = str(error) if "kernels/" in str(error) or path is None else f"{place}: {error}"
+    except Exception as error:  # whatever its own functions raise is the kernel's fault, and only its own
+        reason = blame(operator, kernel, error)
+    else:
+        for name in ("builds", "cases", "stand_ins", "simulated", "sources", "running"):
+            getattr(plan, name).update(getattr(part, name))
+        plan.unsupported += part.unsupported
+        return
+    del plan.decisions[before:]
+    plan.broken[operator, kernel] = reason
+    plan.sources[operator, kernel] = "ours"
+    no = Answer(False, reason)
+    plan.decisions += [Decision(operator, kernel, UNKNOWN, "ours", target, no, no, no) for target in experiment.targets]
+
+
+def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, module: Kernel, results: Path) -> None:
+    operator = sweep.operator
+    dtypes = {dtype for target in module.TARGETS for dtype in plan.dtypes[operator].get(target, [])}
+    supported = []
+    for workload in plan.workloads[operator]:
+        if workload.dtype not in dtypes:
+            continue
+        reason = asked.supports(module, workload)
+        if reason is None:
+            supported.append(workload)
+        else:
+            plan.unsupported.append({"operator": operator, "kernel": kernel, "workload": workload.id, "reason": reason})
+    written = [target for target in experiment.targets if target in module.TARGETS]
+    for target in written if module.SOURCE == INSTALLED and written else experiment.targets:
+        built = any((results / "compile" / operator / kernel / target).glob("*/build.json"))
+        decision = decide(plan.machine, operator, kernel, module, target, built, plan.places.values())
+        if decision.build.ok and not plan.dtypes[operator][target]:
+            no = Answer(False, _no_dtype(plan, operator, target))
+            decision = replace(decision, build=no, run=no, simulate=no)
+        if decision.simulate.ok and target in experiment.not_simulated.get(module.DSL, ()):
+            decision = replace(decision, simulate=Answer(False, _left_out(experiment, module.DSL)))
+        if decision.run.ok:
+            ok = [name for name, place in plan.places.items() if can_run(place, module, target).ok]
+            plan.running[f"{operator}/{kernel}/{target}"] = ok
+        plan.decisions.append(decision)
+        # A kernel that a package brings along has cases without it too: recorded sets may have measured them.
+        if not decision.build.ok and not (target in module.TARGETS and module.NEEDS):
+            continue
+        for workload in supported:
+            if workload.dtype not in plan.dtypes[operator][target]:
+                continue
+            candidates = asked.variants(module, workload, target)
+            for variant in candidates if sweep.variants == "all" else candidates[:1]:
+                build = Build(operator, kernel, target, variant)
+                if decision.build.ok:
+                    build = _planned(plan, build, workload)
+                case = PlannedCase(build, workload)
+                plan.cases[case.key] = case
+        if decision.simulate.ok and not decision.run.ok and "correctness" in experiment.stages:
+            for workload in sweep.simulated(experiment.extent):
+                _add_simulated(plan, operator, kernel, module, target, workload)
+        if not decision.run.ok and not experiment.every_size:
+            _leave_out_sizes(plan, sweep, module, target)
+
+
+def _leave_out_sizes(plan: Plan, sweep: Sweep, module: Kernel, target: str) -> None:
+    """Of builds for a target that differ in baked sizes only, keep those that are simulated or predicted: at least one
+    of each kind, which stands for the others. The anatomy runs small problems; what is profiled is known best."""
+    kinds: dict[str, list[str]] = {}
+    for build in plan.builds.values():
+        kind = asked.alike(module, build.variant) if build.target == target else None
+        if kind is not None:
+            kinds.setdefault(kind, []).append(build.key)
+    if not kinds:
+        return
+    used = {case.build.key for case in (*plan.simulated.values(), *plan.predicted())}
+    small = {workload.id for workloads in sweep.small() for workload in workloads}
+    named = [
+        {case.build.key for case in plan.cases.values() if case.workload.id in ids} for ids in (small, plan.profiled)
+    ]
+    for keys in kinds.values():
+        chosen = min(keys, key=lambda key: [key not in preferred for preferred in named])
+        kept = [key for key in keys if key in used] or [chosen]
+        for key in keys:
+            if key not in kept:
+                del plan.builds[key]
+                plan.stand_ins[key] = kept[0]
+
+
+def _left_out(experiment: Experiment, dsl: str) -> str:
+    switch = f"simulation={{{experiment.extent}: {{without: {{{dsl}: []}}}}}}"
+    return f"the configuration leaves it out of the simulated checks, for what they cost; they are made with: {switch}"
+
+
+def _no_dtype(plan: Plan, operator: str, target: str) -> str:
+    others = [name for name, dtypes in plan.dtypes[operator].items() if dtypes]
+    return (
+        f"no dtype is asked for on {target}: `dtypes` of the sweep of {operator} has none for it"
+        f"{' (it has some for ' + join(others) + ')' if others else ''}; add `{target}: […]` there"
+    )
+
+
+def _planned(plan: Plan, build: Build, workload: Workload) -> Build:
+    """The build as planned before, or from now on."""
+    known = plan.builds.setdefault(build.key, build)
+    asked.same(known.variant, build.variant, workload)
+    return known
+
+
+def _add_simulated(plan: Plan, operator: str, kernel: str, module: Kernel, target: str, workload: Workload) -> None:
+    """A simulated case, with a build of the sweep where one of the workload's candidates is among them."""
+    if workload.dtype not in plan.dtypes[operator][target] or asked.supports(module, workload) is not None:
+        return
+    candidates = [Build(operator, kernel, target, variant) for variant in asked.variants(module, workload, target)]
+    build = _planned(plan, next((b for b in candidates if b.key in plan.builds), candidates[0]), workload)
+    case = PlannedCase(build, workload)
+    plan.simulated[case.key] = case

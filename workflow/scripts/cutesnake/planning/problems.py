@@ -1,0 +1,82 @@
+"""Small problems that a build is run on in the simulator to see how it works, not whether it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.contract import Kernel, Workload
+from cutesnake.planning import kernel_answers as asked
+from cutesnake.planning.matrix import Build
+
+QUICK = 150_000_000  # FLOPs and bytes of a problem that takes about a second
+MOST = 3
+Known = dict[tuple[str, str, str], frozenset[str]]  # (kernel, target, workload) -> the ids of its variants
+
+
+def of_builds(
+    builds: Sequence[Build], small: Sequence[Sequence[Workload]], every: Sequence[Workload]
+) -> dict[str, dict[str, Any]]:
+    """Build -> how it is watched, of all builds of an operator: `workloads` (parameters), `in_part`, `instead`.
+
+    Builds that have sizes baked in which no small problem has are not watched, since one of the same kernel and target
+    is, whose key is `instead`. Where there is none, one build has the smallest workload of the sweep, of which only the
+    first CTAs are run (`in_part`).
+
+    small: lists of workloads that are quick to simulate, as of `chosen`; every: the operator's whole sweep.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    shown: dict[tuple[str, str], str] = {}
+    known: Known = {}
+    for build in builds:
+        workloads = chosen(build.operator, build.kernel, build.target, build.variant.id, small, known)
+        found[build.key] = {"workloads": workloads, "in_part": False, "instead": None}
+        if workloads:
+            shown.setdefault((build.kernel, build.target), build.key)
+    for build in builds:
+        if found[build.key]["workloads"]:
+            continue
+        instead = shown.setdefault((build.kernel, build.target), build.key)
+        if instead == build.key:
+            large = chosen(build.operator, build.kernel, build.target, build.variant.id, [every], known)
+            found[build.key] |= {"workloads": large[:1], "in_part": bool(large)}
+        else:
+            found[build.key]["instead"] = instead
+    return found
+
+
+def chosen(
+    operator: str,
+    kernel: str,
+    target: str,
+    variant: str,
+    small: Sequence[Sequence[Workload]],
+    known: Known | None = None,
+) -> list[dict[str, Any]]:
+    """Parameters of small problems that a build takes, the one to run first: the largest quick one of the first list.
+
+    small: lists of the operator's workloads, what is meant for a short check first. known: what kernels answered when
+    they were asked for other builds of the operator.
+    """
+    module, cost = load_kernel(operator, kernel), load_operator(operator).cost
+    answers = {} if known is None else known
+
+    def order(workload: Workload) -> tuple[bool, int]:
+        work = cost(workload).flops + cost(workload).bytes
+        return (True, work) if work > QUICK else (False, -work)
+
+    found: dict[str, Workload] = {}
+    for workloads in small:
+        fitting = [workload for workload in workloads if variant in _ids(kernel, module, workload, target, answers)]
+        found |= {workload.id: workload for workload in sorted(fitting, key=order) if workload.id not in found}
+    return [asdict(workload) for workload in list(found.values())[:MOST]]
+
+
+def _ids(kernel: str, module: Kernel, workload: Workload, target: str, known: Known) -> frozenset[str]:
+    key = (kernel, target, workload.id)
+    if key not in known:
+        takes = asked.supports(module, workload) is None
+        known[key] = frozenset(one.id for one in asked.variants(module, workload, target)) if takes else frozenset()
+    return known[key]

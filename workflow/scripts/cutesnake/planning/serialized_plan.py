@@ -1,0 +1,168 @@
+"""The plan as it travels: made once by the main process, read by every job that an executor starts on another node.
+
+A job parses the Snakefile again, where it may see another machine, other builds on disk, or a folder that a later run
+has planned anew. So the main process writes its plan before its first job, in a file named by its content, and hands
+its name to jobs with the configuration (`--config plan=<name>`) and in an environment variable. The files of earlier
+runs are removed then: a job left over from a run that was killed ends with a line instead of working for the wrong one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cutesnake.model import record
+from cutesnake.model.catalog import load_operator
+from cutesnake.model.contract import Variant, Workload
+from cutesnake.planning.arch import Answer, Decision
+from cutesnake.planning.config import Experiment
+from cutesnake.planning.machine import Machine
+from cutesnake.planning.matrix import Build, Plan, PlannedCase
+from cutesnake.planning.staleness import digest_data
+from cutesnake.runtime.machine_check import VARIABLE
+
+FOLDER = Path(".snakemake/cutesnake-plans")
+KEY = "plan"  # of the configuration that jobs are started with
+ALIKE = ("dtypes", "axes", "unsupported", "clocks", "running", "stand_ins")  # fields of Plan that are plain data
+
+
+class TravelError(RuntimeError):
+    """The plan that a job was started with is not there, or is not about this folder as it is now. One line."""
+
+
+def save(plan: Plan, experiment: Experiment) -> str:
+    """Write the plan for the jobs of this run and return its name; TravelError if it cannot be written."""
+    text = json.dumps({"experiment": _digest(experiment), "plan": pack(plan)})
+    name = f"plan-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    for other in FOLDER.glob("plan-*.json"):
+        if other.stem != name:
+            with contextlib.suppress(OSError):
+                other.unlink()
+    try:
+        record.write_text(_path(name), text)
+    except OSError as error:
+        raise TravelError(f"{FOLDER}: cannot be written ({error.strerror}); make room, or make it writable") from None
+    os.environ[VARIABLE] = str(_path(name).resolve())
+    return name
+
+
+def take_name(config: dict[str, Any]) -> str | None:
+    """The plan's name out of the configuration that a job was started with; it is no key of a configuration."""
+    return config.pop(KEY, None)
+
+
+def others(arguments: Iterable[str]) -> list[str]:
+    """Arguments of `--config` without the plan's name, in a job."""
+    return [argument for argument in arguments if not argument.startswith(f"{KEY}=plan-")]
+
+
+def load(name: str | None, experiment: Experiment) -> Plan:
+    """The plan of the run that started this job.
+
+    Raises TravelError where it is gone, damaged, or made for another configuration than the one that is read here.
+    """
+    if not name:
+        raise TravelError(
+            "this job was started without a plan: jobs are for Snakemake's main process to start, which hands it on"
+        )
+    try:
+        text = _path(name).read_text(encoding="utf-8")
+    except OSError:
+        raise TravelError(
+            f"{_path(name)}, the plan of the run that started this job, is gone: another run began in this folder; if "
+            "none did, this node does not see the folder of the run"
+        ) from None
+    if name != f"plan-{hashlib.sha256(text.encode()).hexdigest()[:16]}":
+        raise TravelError(f"{_path(name)}: not the plan that it is named after: it is cut short or was changed")
+    found = json.loads(text)
+    if found["experiment"] != _digest(experiment):
+        raise TravelError(
+            "the configuration, or a sweep.yaml, was changed since this run was planned: end it and start it again"
+        )
+    os.environ[VARIABLE] = str(_path(name).resolve())
+    return unpack(found["plan"])
+
+
+def pack(plan: Plan) -> dict[str, Any]:
+    """A plan as JSON-like data, every build and workload once."""
+    cases = (*plan.cases.values(), *plan.simulated.values())
+    builds = {build.key: build for build in (*(case.build for case in cases), *plan.builds.values())}
+    numbers = {key: number for number, key in enumerate(builds)}
+    workloads = {operator: {w.id: asdict(w) for w in planned} for operator, planned in plan.workloads.items()}
+    for case in plan.simulated.values():
+        workloads[case.build.operator].setdefault(case.workload.id, asdict(case.workload))
+    return {
+        "machine": plan.machine.as_dict(),
+        "decisions": [decision.as_dict() for decision in plan.decisions],
+        "stages": {stage: asdict(answer) for stage, answer in plan.stages.items()},
+        **{name: getattr(plan, name) for name in ALIKE},
+        "parameters": workloads,
+        "workloads": {operator: [workload.id for workload in planned] for operator, planned in plan.workloads.items()},
+        "all_builds": [
+            [build.operator, build.kernel, build.target, build.variant.id, dict(build.variant.params)]
+            for build in builds.values()
+        ],
+        "builds": [numbers[key] for key in plan.builds],
+        **{
+            name: [[numbers[case.build.key], case.workload.id] for case in getattr(plan, name).values()]
+            for name in ("cases", "simulated")
+        },
+        "places": {name: place.as_dict() for name, place in plan.places.items()},
+        "profiled": sorted(plan.profiled),
+        "foreseen": [list(pair) for pair in sorted(plan.foreseen)],
+        "sources": [[*key, source] for key, source in plan.sources.items()],
+        "broken": [[*key, how] for key, how in plan.broken.items()],
+    }
+
+
+def unpack(data: Mapping[str, Any]) -> Plan:
+    """The plan that `pack` was given."""
+    made = {operator: _workloads(operator, named) for operator, named in data["parameters"].items()}
+    builds = [
+        Build(operator, kernel, target, Variant(variant, params))
+        for operator, kernel, target, variant, params in data["all_builds"]
+    ]
+
+    def cases(pairs: Iterable[tuple[int, str]]) -> dict[str, PlannedCase]:
+        found = (PlannedCase(builds[number], made[builds[number].operator][workload]) for number, workload in pairs)
+        return {case.key: case for case in found}
+
+    return Plan(
+        Machine.from_dict(data["machine"]),
+        [_decision(entry) for entry in data["decisions"]],
+        {stage: Answer(**answer) for stage, answer in data["stages"].items()},
+        **{name: data[name] for name in ALIKE},
+        workloads={operator: [made[operator][name] for name in names] for operator, names in data["workloads"].items()},
+        builds={builds[number].key: builds[number] for number in data["builds"]},
+        cases=cases(data["cases"]),
+        simulated=cases(data["simulated"]),
+        places={name: Machine.from_dict(place) for name, place in data["places"].items()},
+        profiled=set(data["profiled"]),
+        foreseen={(operator, workload) for operator, workload in data["foreseen"]},
+        sources={(operator, kernel): source for operator, kernel, source in data["sources"]},
+        broken={(operator, kernel): how for operator, kernel, how in data["broken"]},
+    )
+
+
+def _workloads(operator: str, named: Mapping[str, Mapping[str, Any]]) -> dict[str, Workload]:
+    make = load_operator(operator).Workload
+    return {name: make(**parameters) for name, parameters in named.items()}
+
+
+def _decision(entry: Mapping[str, Any]) -> Decision:
+    made: dict[str, Any] = {key: Answer(**value) if isinstance(value, dict) else value for key, value in entry.items()}
+    return Decision(**made)
+
+
+def _digest(experiment: Experiment) -> str:
+    return digest_data(asdict(experiment))
+
+
+def _path(name: str) -> Path:
+    return FOLDER / f"{Path(name).name}.json"

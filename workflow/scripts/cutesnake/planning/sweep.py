@@ -1,0 +1,118 @@
+"""What of an operator is run: its `sweep.yaml`, with what the configuration puts in place of single keys."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cutesnake.model.catalog import label, make_workload, sweep_file
+from cutesnake.model.contract import Workload
+from cutesnake.planning import strict_yaml
+
+EXTENTS = ("short", "full")  # lists of simulated checks
+ALL = "all"  # every workload of the sweep
+Entries = list[dict[str, Any]]  # workloads of a sweep: each stands for the cross product of its lists
+
+
+class SweepError(ValueError):
+    """A sweep.yaml that is not there or is no YAML. One line."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What of one operator is run. The keys are those of sweep.yaml, which config/README.md explains."""
+
+    operator: str
+    kernels: list[str]
+    dtypes: list[str] | dict[str, list[str]]  # for all targets, or per target
+    workload_entries: Entries
+    distributions: list[str]
+    variants: str
+    simulation: dict[str, dict[str, Any]]
+    profile: list[str]
+    predict: list[str] = field(default_factory=list)  # ids, or `all` alone
+
+    def dtypes_for(self, target: str) -> list[str]:
+        """Element types that are asked for on a target."""
+        return self.dtypes.get(target, []) if isinstance(self.dtypes, dict) else self.dtypes
+
+    @property
+    def all_dtypes(self) -> list[str]:
+        """Element types that are asked for on any target, in their order."""
+        lists = self.dtypes.values() if isinstance(self.dtypes, dict) else [self.dtypes]
+        return list(dict.fromkeys(itertools.chain.from_iterable(lists)))
+
+    def workloads(self) -> list[Workload]:
+        """The sweep in its order, each workload once."""
+        return self._once(self.workload_entries)
+
+    def simulated(self, extent: str) -> list[Workload]:
+        """What is checked by simulation where a kernel's card is missing; nothing where the sweep has no such list."""
+        return self._once(self.simulation.get(extent, {}).get("workloads", []))
+
+    def small(self) -> list[list[Workload]]:
+        """Everything that is small enough to be simulated, the shortest list first."""
+        return [self.simulated(extent) for extent in EXTENTS]
+
+    def profiled(self) -> list[Workload]:
+        """What nsys and ncu look at."""
+        return [workload for workload in self.workloads() if is_named(workload, self.profile)]
+
+    def predicted(self) -> list[Workload]:
+        """What is predicted for cards that are not here; nothing where the sweep has no such list."""
+        if not self.predict:
+            return []
+        return [w for w in self.workloads() if is_named(w, [] if self.predict == [ALL] else self.predict)]
+
+    def _once(self, entries: Entries) -> list[Workload]:
+        found = (workload for entry in entries for workload in expand(self.operator, entry, self.all_dtypes))
+        return list({workload.id: workload for workload in found}.values())
+
+
+def read_sweep(operator: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """sweep.yaml of an operator with the keys of `overrides` in place of its own; of `simulation`, list by list.
+
+    Raises SweepError for a file that is missing or cannot be read.
+    """
+    path = sweep_file(operator)
+    if not path.exists():
+        raise SweepError(f"{label(path)} is missing: it says what of {operator} is run, see config/README.md")
+    try:
+        found = strict_yaml.read(path, label(path))
+    except strict_yaml.YamlError as error:
+        raise SweepError(str(error)) from error
+    if not isinstance(found, dict):
+        raise SweepError(f"{label(path)}: it must be a mapping of keys to values, see config/README.md")
+    simulation = {**found.get("simulation", {}), **overrides.get("simulation", {})}
+    return {**found, **overrides, **({"simulation": simulation} if simulation else {})}
+
+
+def make_sweep(operator: str, data: Mapping[str, Any]) -> Sweep:
+    """A sweep from data that fits its schema."""
+    return Sweep(
+        operator,
+        list(data["kernels"]),
+        data["dtypes"],
+        list(data["workloads"]),
+        list(data["distributions"]),
+        data.get("variants", "default"),
+        dict(data.get("simulation", {})),
+        list(data.get("profile", [])),
+        list(data.get("predict", [])),
+    )
+
+
+def expand(operator: str, entry: Mapping[str, Any], dtypes: list[str]) -> Iterator[Workload]:
+    """Workloads that an entry stands for; TypeError or ValueError in the operator's own words for what it refuses."""
+    lists = [value if isinstance(value, list) else [value] for value in entry.values()]
+    for values in itertools.product(*lists):
+        for dtype in dtypes:
+            yield make_workload(operator, {**dict(zip(entry, values, strict=True)), "dtype": dtype})
+
+
+def is_named(workload: Workload, names: list[str]) -> bool:
+    """Whether a workload is in a list of ids with or without dtype; an empty list names every workload."""
+    bare = "_".join(part for part in workload.id.split("_") if part != workload.dtype)
+    return not names or workload.id in names or bare in names

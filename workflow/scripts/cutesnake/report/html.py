@@ -1,0 +1,57 @@
+"""What all pages share: how templates are read, how a page looks, and how it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from cutesnake.model import record
+from cutesnake.model.paths import TEMPLATES
+from cutesnake.report.palette import DARK, LIGHT
+from cutesnake.runtime import shareable
+
+# Where the spaces that begin a line mean something, and where they are few.
+KEPT = re.compile(r"(<pre\b.*?</pre>|<style\b.*?</style>|<script\b.*?</script>)", re.DOTALL)
+
+
+def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None) -> jinja2.Template:
+    """A template of `workflow/report/`, which escapes what it is given and refuses names that nobody defined."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= filters or {}
+    return environment.get_template(name)
+
+
+def look() -> dict[str, Markup]:
+    """What the head of a page asks for: the style sheet, and the colours `light` and `dark` as its variables."""
+    return {
+        "style": Markup((TEMPLATES / "style.css").read_text()),
+        "light": _variables(LIGHT),
+        "dark": _variables(DARK),
+    }
+
+
+def _variables(colours: Mapping[str, str]) -> Markup:
+    return Markup("".join(f"--{name}:{value};" for name, value in colours.items()))
+
+
+def write(page: str, output: Path | str) -> None:
+    """Write a page; ShareError, and no page, if it names this machine, its user or a folder of theirs.
+
+    Lines lose the spaces they begin with, which no browser shows: 80 KB of a page of 3 MB.
+    """
+    shareable.check(page, str(output))
+    parts = KEPT.split(page)  # what is kept has the odd places
+    record.write_text(
+        output, "".join(part if place % 2 else re.sub(r"\n[ \t]+", "\n", part) for place, part in enumerate(parts))
+    )

@@ -1,0 +1,315 @@
+"""A card per kernel: where it comes from, what was built, its static figures, checks, profiles and artifacts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from cutesnake.analysis.compare.comparison import shared_kb
+from cutesnake.analysis.compare.insight import number
+from cutesnake.analysis.evidence.gather import Evidence
+from cutesnake.model.catalog import users_own
+from cutesnake.model.contract import INSTALLED, OURS
+from cutesnake.report.choices import WHERE, choices
+from cutesnake.report.formatting import DSL_NAMES, Notes, big, named, plural, slug
+
+Record = dict[str, Any]
+MIX = ("tensor_core", "tma_load", "tma_multicast", "tma_store", "tma_reduce", "barrier", "special_function")
+MEMORY = ("global_memory", "shared_memory", "tensor_memory", "local_memory", "other")
+MOST_STALLS = 3
+NAME = 60  # characters of a device function that are shown
+
+
+def cards(evidence: Evidence, upstream: Record, base: str, notes: Notes, anatomy: Path | None = None) -> list[Record]:
+    """Views of the kernels of one operator. `base` is the folder of the page, to which links are relative.
+
+    anatomy: the folder with a page of anatomy per kernel that has one.
+    """
+    found = []
+    for kernel in dict.fromkeys(kernel for kernel, _ in evidence.decisions):
+        decisions = [d for (k, _), d in evidence.decisions.items() if k == kernel]
+        builds = [(path, entry) for path, entry in sorted(evidence.builds.items()) if entry["kernel"] == kernel]
+        found.append(
+            {
+                "id": slug("kernel", evidence.operator, kernel),
+                "kernel": kernel,
+                "dsl": DSL_NAMES[decisions[0]["dsl"]],
+                "anatomy": _anatomy(anatomy, kernel, base),
+                "source": _source(decisions[0]["source"], upstream, evidence.operator, kernel),
+                "targets": [d["target"] for d in decisions if d["build"]["ok"]],
+                "without": [(d["target"], notes.mark(d["build"]["reason"])) for d in decisions if not d["build"]["ok"]],
+                "builds": [_build(evidence, path, entry, base) for path, entry in builds if entry["status"] == "ok"],
+                "failed": [_build(evidence, path, entry, base) for path, entry in builds if entry["status"] != "ok"],
+                "checks": _checks(evidence, kernel),
+                "profiles": _profiles(evidence, kernel),
+                "choices": choices(evidence, kernel),
+            }
+        )
+    return found
+
+
+def _anatomy(folder: Path | None, kernel: str, base: str) -> str | None:
+    """The link to a kernel's page of anatomy, where there is one."""
+    page = folder / f"{kernel}.html" if folder else None
+    return os.path.relpath(page, base) if page and page.exists() else None
+
+
+def _source(source: str, upstream: Record, operator: str, kernel: str) -> Record:
+    if source == OURS:
+        if users_own(operator, kernel):
+            theirs = "a folder outside this repository (kernel_paths)"
+            return {"text": theirs, "url": None, "licence": "its author's to say"}
+        return {"text": "ours, this repository", "url": None, "licence": "that of this repository"}
+    if source == INSTALLED:
+        return {"text": "a Python package of the machine that runs it", "url": None, "licence": "the package's own"}
+    entry = upstream.get(source)
+    if entry is None:
+        return {"text": source, "url": None, "licence": "not stated in kernels/upstream.yaml"}
+    return {"text": f"{source} {entry['version']}", "url": entry["homepage"], "licence": entry["licence"]}
+
+
+def _build(evidence: Evidence, path: str, entry: Record, base: str) -> Record:
+    folder = PurePosixPath(path).parent
+    static = evidence.inspect(entry["kernel"], entry["target"], entry["variant"]["id"])
+    failed = entry["status"] != "ok"
+    return {
+        "target": entry["target"],
+        "variant": entry["variant"]["id"],
+        "params": ", ".join(f"{key} {value}" for key, value in entry["variant"]["params"].items()),
+        "failed": failed,
+        "reason": entry["reason"],
+        "log": entry["log_tail"] if failed and entry["log_tail"].strip() != (entry["reason"] or "").strip() else "",
+        "seconds": number(entry["seconds"]),
+        "files": [{"name": name, "href": os.path.relpath(folder / name, base)} for name in sorted(entry["files"])],
+        "record": os.path.relpath(path, base),
+        "glance": _glance(static[1]["functions"][0]) if static else "",
+        "functions": [_function(f) for f in static[1]["functions"]] if static else [],
+        "notes": [*entry["notes"], *(static[1]["notes"] if static else [])],
+    }
+
+
+def _glance(f: Record) -> str:
+    """The main device function in a line."""
+    shared = shared_kb(f)
+    return ", ".join(
+        [
+            f"{f['registers_per_thread']} registers",
+            "shared memory not known" if shared is None else f"{number(round(shared, 1))} KB shared",
+            "spills not known" if f["spill_bytes"] is None else f"{number(f['spill_bytes'])} B spills",
+        ]
+    )
+
+
+def _known(value: Any) -> str:
+    if value is None:
+        return "not known"
+    return number(value) if isinstance(value, int | float) else str(value)
+
+
+def _several(values: list[int] | None, nothing: str) -> str:
+    return "not known" if values is None else ", ".join(map(str, values)) or nothing
+
+
+def _function(f: Record) -> Record:
+    mix = f["instructions"]
+    room = f["occupancy"]
+    shared = (f["static_shared_bytes"], f["dynamic_shared_bytes"])
+    return {
+        "symbol": f["symbol"],
+        "figures": [
+            ("registers per thread", _known(f["registers_per_thread"])),
+            ("spills per thread, bytes", _known(f["spill_bytes"])),
+            ("stack per thread, bytes", _known(f["stack_bytes"])),
+            ("shared memory per block, bytes", f"{_known(shared[0])} static, {_known(shared[1])} dynamic"),
+            ("threads per block", _known(f["threads_per_block"])),
+            ("blocks per cluster", _known(f["cluster_size"])),
+            ("tensor-memory columns", _known(f["tensor_memory_columns"])),
+            ("setmaxnreg", _several(f["setmaxnreg"], "none")),
+            ("pipeline stages", _several(f["pipeline_stages"], "none found")),
+            ("theoretical occupancy", _occupancy(room)),
+        ],
+        "mix": [(key.replace("_", " ").replace("tma", "TMA"), number(mix[key])) for key in (*MIX, *MEMORY) if mix[key]]
+        if mix
+        else [],
+    }
+
+
+def _occupancy(room: Record | None) -> str:
+    if room is None:
+        return "not known"
+    limiter = room["limiter"].replace("_", " ")
+    blocks = plural(room["blocks_per_sm"], "block")
+    return f"{number(room['percent'])} %: {blocks} per SM, limited by {limiter}"
+
+
+def _checks(evidence: Evidence, kernel: str) -> list[Record]:
+    """One sentence per target and place. What a simulator checked is never said to have passed on hardware."""
+    groups: dict[tuple[str, str, str, str], dict[str, Record]] = {}
+    kept = [item for item in evidence.recorded.items() if item[1]["stage"] == "correctness"]
+    for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
+        here = [("", *item) for item in evidence.cases("correctness", kernel, target)]
+        mine = [item for item in kept if (item[1]["case"]["kernel"], item[1]["case"]["target"]) == (kernel, target)]
+        for kind, path, entry in here + [("recorded: ", *item) for item in mine]:
+            device = (entry["device"] or {}).get("name", "")
+            groups.setdefault((target, kind, entry["backend"], device), {})[path] = entry
+    return [_check(*key, records) for key, records in groups.items()]
+
+
+def _check(target: str, kind: str, backend: str, device: str, records: dict[str, Record]) -> Record:
+    """`records` by their paths. A check that failed by simulation has the command that makes it again."""
+    entries = list(records.values())
+    made = [check for entry in entries for check in (entry["metrics"] or {}).get("checks", [])]
+    checks = [check for check in made if "outside" not in check]
+    good = sum(bool(check["passed"]) for check in checks)
+    errors = [check["relative_error"] for check in checks if check["relative_error"] is not None]
+    seeds = ", ".join(map(str, sorted({check["seed"] for check in checks})))
+    kinds = ", ".join(dict.fromkeys(check["distribution"] for check in checks))
+    workloads = {entry["case"]["workload"] for entry in entries}
+    worst = f"; largest relative error {max(errors):.1e}" if errors else ""
+    within = "within tolerance" + " and without a finding" * (backend == "ptxsim")
+    done = f"{good} of {plural(len(checks), 'check')} {within}, {plural(len(workloads), 'workload')}{worst}"
+    if backend == "ptxsim":
+        names = list(dict.fromkeys(name for check in checks for name in check.get("schedules", [])))
+        schedules = f"{plural(len(names), 'schedule')}: {', '.join(names)}" if names else "schedules not stated"
+        how = f"checked by simulation (ptxsim, no GPU; {schedules}; seeds {seeds})"
+        mark = ("◐", "part")
+    else:
+        mark = ("✓", "good")
+        how = f"{kind}checked on {device} (seeds {seeds})"
+    failed = [
+        {
+            "text": named(entry["case"]["workload"], entry["reason"]),
+            "again": f"snakemake --cores 1 --force {path}" if backend == "ptxsim" else None,
+        }
+        for path, entry in records.items()
+        if entry["status"] != "ok"
+    ]
+    none = f"{kind}no check was made" + (f" on {device}" if device else "")
+    counted = [_counted(e) for e in entries if ((e["metrics"] or {}).get("simulated") or {}).get("launches")]
+    mark = ("✕", "bad") if failed else mark
+    return {
+        "target": target,
+        "text": " ".join([f"{how}: {done}. Inputs: {kinds}.", *_outputs(checks), *_beyond(made)]) if made else none,
+        "failed": failed,
+        "mark": mark,
+        "counted": counted,
+        "untested": untested(entries),
+    }
+
+
+def untested(entries: list[Record]) -> list[str]:
+    """What no simulated case of a build has put to the test: a warning of one case that another makes up for is none.
+
+    Such a warning names what it is about, a kernel and its mbarriers, before the last colon.
+    """
+    by_build: dict[str, list[Record]] = {}
+    for entry in entries:
+        if "warnings" in ((entry["metrics"] or {}).get("simulated") or {}):
+            by_build.setdefault(entry["case"]["variant"]["id"], []).append(entry)
+    found = []
+    for variant, cases in by_build.items():
+        told = [{w.rpartition(": ")[0]: w for w in case["metrics"]["simulated"]["warnings"]} for case in cases]
+        lasting = [text for what, text in told[0].items() if all(what in other for other in told)]
+        found += [f"{variant}, {text.partition(': ')[0][:NAME]}: {text.partition(': ')[2]}" for text in lasting]
+    return found
+
+
+def _outputs(checks: list[Record]) -> list[str]:
+    """A sentence on the outputs that the checks tell apart, each with its largest errors."""
+    worst: dict[str, dict[str, float]] = {}
+    for check in checks:
+        for name, output in check["outputs"].items():
+            for kind in ("relative", "absolute"):
+                error = output["relative_error" if kind == "relative" else "worst_absolute_error"]
+                if error is not None:
+                    errors = worst.setdefault(name, {})
+                    errors[kind] = max(error, errors.get(kind, 0.0))
+    said = (
+        f"{name} {' and '.join(f'{error:.1e} {kind}' for kind, error in errors.items())}"
+        for name, errors in worst.items()
+    )
+    text = "; ".join(said)
+    return [f"Largest errors per output: {text}."] if text else []
+
+
+def _beyond(checks: list[Record]) -> list[str]:
+    """Where to read of inputs that the kernel does not promise to take: they are findings, each said once."""
+    kinds = dict.fromkeys(check["distribution"] for check in checks if "outside" in check)
+    return [f"Not promised, so among the findings: {', '.join(kinds)}."] if kinds else []
+
+
+def _counted(entry: Record) -> Record:
+    """What a simulator counted in one run of a case, and how that compares with the operator's cost."""
+    simulated = entry["metrics"]["simulated"]
+
+    def total(key: str) -> int:
+        return sum(launch[key] or 0 for launch in simulated["launches"])
+
+    read, written = big(total("global_read_bytes"), "B"), big(total("global_write_bytes"), "B")
+    parts = [
+        plural(len(simulated["launches"]), "launch", "launches"),
+        f"{number(total('warp_instructions'))} warp instructions",
+        f"{read} read and {written} written in global memory",
+    ]
+    if matrix := total("mma_instructions"):
+        parts.append(f"{big(total('mma_flops'), 'FLOP')} in {plural(matrix, 'matrix instruction')}")
+    if copies := total("tma_instructions"):
+        parts.append(f"{big(total('tma_bytes'), 'B')} by TMA in {plural(copies, 'instruction')}")
+    if waits := total("barrier_waits"):
+        parts.append(plural(waits, "barrier wait"))
+    covered = [_covered(kernel) for kernel in simulated.get("coverage", [])]
+    text, notes = ", ".join(parts), simulated["notes"]
+    return {"workload": entry["case"]["workload"], "text": text, "notes": notes, "covered": covered}
+
+
+def _covered(kernel: Record) -> Record:
+    """What the simulated runs of a case have exercised of a kernel, and what they have not."""
+    blocks, lines, rings = kernel["blocks"], kernel["lines"], kernel["rings"]
+    turns = [ring["turns"] for ring in rings if ring["stages"] > 1]
+    return {
+        "kernel": kernel["kernel"][:NAME],
+        "blocks": f"{blocks['run']} of {blocks['all']}",
+        "lines": f"{lines['run']} of {lines['all']}" if lines["all"] else "no line information",
+        "turns": f"{min(turns)} to {max(turns)}" if turns else "no ring",
+        "items": kernel["items"],
+        "notes": kernel["notes"],
+    }
+
+
+def _profiles(evidence: Evidence, kernel: str) -> list[Record]:
+    """What ncu says of each profiled workload."""
+    found = []
+    for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
+        for source in evidence.sources(target):
+            for entry in evidence.records(source, "ncu"):
+                case = entry["case"]
+                if (case["kernel"], case["target"]) == (kernel, target):
+                    found.append(_profile(source.kind, source.device, entry))
+    return found
+
+
+def _profile(kind: str, device: str | None, entry: Record) -> Record:
+    m = entry["metrics"]
+    stalls = sorted((m.get("stalls") or {}).items(), key=lambda item: -(item[1] or 0))[:MOST_STALLS]
+    bottleneck = m.get("bottleneck") or {}
+    return {
+        "where": f"{device}, {WHERE[kind]}",
+        "target": entry["case"]["target"],
+        "workload": entry["case"]["workload"],
+        "class": bottleneck.get("class") or "not classed",
+        "rule": bottleneck.get("rule") or "",
+        "figures": [
+            (name, _known(m.get(key)))
+            for name, key in (
+                ("tensor cores, %", "tensor_core_percent"),
+                ("DRAM, %", "dram_percent"),
+                ("L2 hits, %", "l2_hit_percent"),
+                ("occupancy achieved, %", "occupancy_achieved_percent"),
+                ("waves", "waves"),
+                ("eligible warps", "eligible_warps"),
+            )
+        ],
+        "stalls": ", ".join(f"{name.replace('_', ' ')} {number(share)}" for name, share in stalls if share is not None),
+        "opportunities": [f"{o['text']} ({o['metric']} = {_known(o['value'])})" for o in m.get("opportunities") or []],
+    }

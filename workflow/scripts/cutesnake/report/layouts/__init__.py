@@ -1,0 +1,26 @@
+"""Layouts as CuTe has them, in small, and pictures made from them: `draw(layout)` is for a notebook too.
+
+>>> from cutesnake.report.layouts import draw, parse
+>>> draw("((32,4),(4,4)):((64,4),(16,1))", tiler=(16, 128))
+"""
+
+from cutesnake.report.layouts.algebra import (
+    Layout,
+    Swizzle,
+    make_layout_tv,
+    make_ordered_layout,
+    parse,
+    zipped_divide,
+)
+from cutesnake.report.layouts.pictures import Picture, draw
+
+__all__ = [
+    "Layout",
+    "Picture",
+    "Swizzle",
+    "draw",
+    "make_layout_tv",
+    "make_ordered_layout",
+    "parse",
+    "zipped_divide",
+]

@@ -1,0 +1,161 @@
+"""Pictures of layouts as SVG: offsets, threads and values, tiles of a division, banks of shared memory."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cutesnake.report.layouts.algebra import IntTuple, Layout, Swizzle, parse, zipped_divide
+
+CELL_W, CELL_H, MARGIN = 44, 22, 34
+BANKS, BANK_BYTES = 32, 4  # of shared memory (CUDA programming guide)
+MOST_ROWS, MOST_COLUMNS = 16, 32  # of a picture; what is left out is said under it
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An SVG with the sentence that goes under it. A notebook shows it."""
+
+    svg: str
+    caption: str
+
+    def _repr_html_(self) -> str:
+        return f"<figure>{self.svg}<figcaption>{html.escape(self.caption)}</figcaption></figure>"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in a cell, and the number that its colour goes by."""
+
+    text: str
+    shade: int
+
+
+def draw(
+    layout: Layout | str,
+    *,
+    tiler: IntTuple | None = None,
+    divide: Sequence[Layout | int] | None = None,
+    swizzle: Swizzle | None = None,
+    element_bytes: int | None = None,
+) -> Picture:
+    """A layout as a picture.
+
+    Alone: a table of offsets, one row per index of the first mode. With `tiler`: the layout is one of threads and
+    values over a tile of that shape, and each element of the tile says who has it. With `divide`: colours are the
+    tiles of a zipped division. With `element_bytes`: colours are banks of shared memory, after `swizzle` if given.
+    Raises ValueError for a text that is no static layout, or a tiler that the layout does not fill.
+    """
+    found = parse(layout) if isinstance(layout, str) else layout
+    if not isinstance(found, Layout):
+        raise ValueError(f"{layout!r} is no static layout: give one, or its text, as in (4,8):(8,1)")
+    if tiler is not None:
+        return _threads_and_values(found, tiler)
+    if divide is not None:
+        return _division(found, divide)
+    if element_bytes is not None:
+        return _banks(found, swizzle, element_bytes)
+    rows, columns = _sides(found)
+    title = f"{found}: rows are its first mode, columns its second; a cell holds its offset"
+    return _grid(rows, columns, lambda i, j: Cell(str(found(i, j) if columns > 1 else found(i)), j), title)
+
+
+def _sides(layout: Layout) -> tuple[int, int]:
+    modes = layout.modes
+    if len(modes) > 2:
+        raise ValueError(f"{layout} has {len(modes)} modes: a picture has two sides; group modes in brackets")
+    return modes[0].size, modes[1].size if len(modes) == 2 else 1
+
+
+def _threads_and_values(layout: Layout, tiler: IntTuple) -> Picture:
+    rows, columns = _extent(tiler)
+    thread, value = layout.modes
+    firsts, steps = [thread(t) for t in range(thread.size)], [value(v) for v in range(value.size)]
+    if (largest := max(firsts) + max(steps)) >= rows * columns:
+        raise ValueError(f"{layout} reaches element {largest} of a tile of {rows} x {columns}")
+    shown = {i + rows * j for i in range(min(rows, MOST_ROWS)) for j in range(min(columns, MOST_COLUMNS))}
+    who: dict[int, tuple[int, int]] = {}
+    for t, first in enumerate(firsts):
+        for v, step in enumerate(steps):
+            if first + step in shown:
+                who.setdefault(first + step, (t, v))
+
+    def cell(i: int, j: int) -> Cell:
+        found = who.get(i + rows * j)
+        return Cell(f"T{found[0]} V{found[1]}", found[0]) if found else Cell("", -1)
+
+    title = f"{layout} over a tile of {rows} x {columns}: T is the thread, V which of its values an element is"
+    return _grid(rows, columns, cell, title)
+
+
+def _extent(tiler: IntTuple) -> tuple[int, int]:
+    if isinstance(tiler, int):
+        return tiler, 1
+    sizes = [part if isinstance(part, int) else math.prod(_flat(part)) for part in tiler]
+    return sizes[0], math.prod(sizes[1:])
+
+
+def _flat(value: IntTuple) -> list[int]:
+    return [value] if isinstance(value, int) else [leaf for part in value for leaf in _flat(part)]
+
+
+def _division(layout: Layout, divide: Sequence[Layout | int]) -> Picture:
+    divided = zipped_divide(layout, divide)
+    inside, tiles = divided.modes
+    where = {divided(place, tile): tile for tile in range(tiles.size) for place in range(inside.size)}
+    rows, columns = _sides(layout)
+
+    def cell(i: int, j: int) -> Cell:
+        offset = layout(i, j)
+        return Cell(str(offset), where[offset])
+
+    title = f"{layout} divided into {tiles.size} tiles of {inside.size}: {divided}; a colour is a tile, its column"
+    return _grid(rows, columns, cell, title)
+
+
+def _banks(layout: Layout, swizzle: Swizzle | None, element_bytes: int) -> Picture:
+    rows, columns = _sides(layout)
+
+    def cell(i: int, j: int) -> Cell:
+        offset = layout(i, j) if columns > 1 else layout(i)
+        byte = (swizzle(offset) if swizzle else offset) * element_bytes
+        return Cell(str(byte // BANK_BYTES % BANKS), byte // BANK_BYTES % BANKS)
+
+    after = f" after {swizzle}" if swizzle else ""
+    title = f"{layout}{after}, elements of {element_bytes} bytes: a cell holds the bank where its element begins"
+    return _grid(rows, columns, cell, title)
+
+
+def _grid(rows: int, columns: int, cell: Callable[[int, int], Cell], title: str) -> Picture:
+    shown_rows, shown_columns = min(rows, MOST_ROWS), min(columns, MOST_COLUMNS)
+    cells = [[cell(i, j) for j in range(shown_columns)] for i in range(shown_rows)]
+    width, height = MARGIN + CELL_W * shown_columns + 2, MARGIN - 12 + CELL_H * shown_rows + 2
+    out: list[str] = []
+    areas: dict[int, list[str]] = {}
+    for j in range(shown_columns):
+        out.append(f'<text x="{MARGIN + CELL_W * j + CELL_W // 2}" y="14" class="h">{j}</text>')
+    for i, row in enumerate(cells):
+        y = MARGIN - 12 + CELL_H * i
+        out.append(f'<text x="{MARGIN // 2}" y="{y + 15}" class="h">{i}</text>')
+        for j, one in enumerate(row):
+            x = MARGIN + CELL_W * j
+            areas.setdefault(one.shade, []).append(f"M{x} {y}h{CELL_W - 1}v{CELL_H - 1}h{1 - CELL_W}z")
+            out.append(f'<text x="{x + CELL_W // 2}" y="{y + 15}">{html.escape(one.text)}</text>')
+    fills = "".join(f'<path d="{"".join(paths)}" fill="{_colour(shade)}"/>' for shade, paths in areas.items())
+    cut = "" if (rows, columns) == (shown_rows, shown_columns) else f" (of {rows} x {columns}, the first part)"
+    style = ".layout text{font:11px system-ui,sans-serif;text-anchor:middle;fill:#14171b}.layout .h{fill:#808890}"
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="layout" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" role="img" aria-label="{html.escape(title)}"><style>{style}</style>'
+        f"{fills}{''.join(out)}</svg>"
+    )
+    return Picture(svg, f"{title}{cut}.")
+
+
+def _colour(number: int) -> str:
+    """Neighbouring numbers get hues far apart, at a lightness on which dark text can be read."""
+    if number < 0:
+        return "#ffffff"
+    return f"hsl({number * 137 % 360} 62% {78 - number // 8 % 3 * 7}%)"

@@ -1,0 +1,101 @@
+"""The learner's pages: goals or a path, their kernels in order, the questions with folded answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cutesnake.model import record
+from cutesnake.model.targets import TARGETS
+from cutesnake.report import html
+from cutesnake.report.formatting import named
+from cutesnake.report.learn.goals import WHOLE
+from cutesnake.report.learn.questions import answers
+from cutesnake.stages.anatomy.page import render as render_kernel
+from cutesnake.stages.anatomy.record import anatomy_of
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a page is made from: the page's name, goals, and per kernel its build, problems and simulated checks."""
+
+    page: str
+    goals: Record
+    builds: Mapping[str, tuple[str, list[Record]]]  # operator/kernel -> (key of its build, problems)
+    checks: Mapping[str, list[str]]  # key of a build -> its correctness records
+    own: Sequence[str]  # kernels of the user's own that are in the plan
+
+
+def write(asked: Asked, results: Path, output: Path, folder: Path) -> None:
+    """The page, and a page of anatomy per kernel in `folder`.
+
+    Raises RecordError for a damaged record, and ShareError for a page that names this machine.
+    """
+    found: dict[str, Record] = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for kernel, (key, problems) in asked.builds.items():
+        target = key.split("/")[2]
+        found[kernel] = anatomy_of(results / "compile" / key, problems, TARGETS[target].simulated_processors)
+        page = render_kernel([found[kernel]], results, [("learn", f"../../{output.name}")])
+        html.write(page, folder / f"{kernel.replace('/', '-')}.html")
+    html.write(render(asked, found, folder.relative_to(output.parent).as_posix()), output)
+
+
+def render(asked: Asked, found: Mapping[str, Record], folder: str) -> str:
+    """The page as text; `folder` is where the kernels' pages are, seen from it."""
+    whole = asked.page == WHOLE
+    path = None if whole else asked.goals["paths"][asked.page.removeprefix(f"{WHOLE}_path_")]
+    sections = _goals(asked, found, folder) if path is None else [_path(asked, path, found, folder)]
+    return html.template("learn.html.j2").render(
+        **html.look(),
+        title="What to read, and what to ask of it" if path is None else path["name"],
+        whole=whole,
+        paths=[(name, one) for name, one in asked.goals["paths"].items()],
+        here=asked.page,
+        sections=sections,
+    )
+
+
+def _goals(asked: Asked, found: Mapping[str, Record], folder: str) -> list[Record]:
+    goals = [(goal["name"], goal["kernels"], goal["questions"]) for goal in asked.goals["goals"]]
+    if asked.own:
+        goals.append(("Kernels of your own", list(asked.own), ["roles", "pipelines", "shared", "boundary"]))
+    return [
+        {"name": name, "kernels": [_kernel(asked, kernel, "", questions, found, folder) for kernel in kernels]}
+        for name, kernels, questions in goals
+    ]
+
+
+def _path(asked: Asked, path: Record, found: Mapping[str, Record], folder: str) -> Record:
+    steps = [_kernel(asked, s["kernel"], s["why"], path["questions"], found, folder) for s in path["steps"]]
+    return {"name": path["name"], "kernels": steps}
+
+
+def _kernel(
+    asked: Asked, kernel: str, why: str, questions: list[str], found: Mapping[str, Record], folder: str
+) -> Record:
+    """A step: the kernel, its link, its questions with answers, and what simulating it said."""
+    if kernel not in found:
+        return {"name": kernel, "why": why, "link": None, "answers": [], "build": None, "checks": [], "patterns": []}
+    key, _ = asked.builds[kernel]
+    functions = found[kernel]["functions"]
+    patterns = [name for name, p in functions[0]["patterns"].items() if p["found"]] if functions else []
+    return {
+        "name": kernel,
+        "why": why,
+        "link": f"{folder}/{kernel.replace('/', '-')}.html",
+        "answers": answers(found[kernel], questions),
+        "build": key.partition("/")[2].partition("/")[2],
+        "checks": [_check(record.read("correctness", path)) for path in asked.checks.get(key, [])],
+        "patterns": patterns,
+    }
+
+
+def _check(entry: Record) -> Record:
+    workload = entry["case"]["workload"]
+    reason = None if entry["status"] == "ok" else named(workload, entry["reason"])
+    return {"workload": workload, "backend": entry["backend"], "reason": reason}

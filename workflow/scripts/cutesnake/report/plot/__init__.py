@@ -1,0 +1,138 @@
+"""Plot stage: one function per picture, one SVG file each, and a record that says what was drawn and what was not."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cutesnake.analysis.evidence.gather import Evidence, Record, Source, load_evidence
+from cutesnake.model import record
+from cutesnake.report.plot.instructions import draw_instructions
+from cutesnake.report.plot.pipeline import draw_pipeline, kernels_with_pipelines
+from cutesnake.report.plot.resources import draw_resources
+from cutesnake.report.plot.roofline import draw_roofline
+from cutesnake.report.plot.share import draw_share
+from cutesnake.report.plot.speedup import draw_speedup
+from cutesnake.report.plot.style import Drawing, NothingToShow, to_svg
+from cutesnake.report.plot.timeline import draw_timeline
+from cutesnake.report.plot.times import draw_times
+from cutesnake.report.plot.validation import draw_validation
+from cutesnake.stages.predict.validated import VALIDATION, Held, read_held
+
+RECORD = "pictures.json"
+MOST_DRAWN = 120  # workloads: more make a picture of metres
+STATIC: dict[str, Callable[[Evidence], Drawing]] = {
+    "roofline": draw_roofline,
+    "resources": draw_resources,
+    "instructions": draw_instructions,
+}
+MEASURED: dict[str, Callable[[Evidence, Source, str], Drawing]] = {
+    "times": draw_times,
+    "speedup": draw_speedup,
+    "share": draw_share,
+    "timeline": draw_timeline,
+}
+TITLES = {
+    "roofline": "Roofline",
+    "resources": "Resources per kernel",
+    "instructions": "Instruction mix",
+    "times": "Duration",
+    "share": "Share of the roofline",
+    "speedup": "CuTe against cuTile",
+    "timeline": "Timeline of one call",
+    "pipeline": "Predicted pipeline",
+    VALIDATION: "Predicted against measured, on cards that measured",
+}
+
+
+def plot_files(
+    plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str], held: str | Sequence[str], folder: str
+) -> None:
+    """`plot` as its script calls it: with the paths of what is known of an operator."""
+    evidence = load_evidence(plan, records, roofline, recorded)
+    plot(evidence, folder, read_held([held] if isinstance(held, str) else held))
+
+
+def plot(evidence: Evidence, folder: Path | str, held: Sequence[Held] = ()) -> Record:
+    """Draw every picture of an operator into `folder` and write the record of them there, last.
+
+    `held` are the predictions that were held against cards: a picture of them goes with predictions. Raises RecordError
+    or OSError; a picture with nothing to show is an entry with `file` null and its reason.
+    """
+    drawn = thinned(evidence)
+    pictures = list(_pictures(drawn, Path(folder)))
+    if len(drawn.workloads) < len(evidence.workloads):
+        said = (
+            f"{len(drawn.workloads)} of {len(evidence.workloads):,} workloads are drawn, evenly picked from the sweep."
+        )
+        pictures = [
+            {**picture, "caption": picture["caption"] and f"{picture['caption']} {said}"} for picture in pictures
+        ]
+    if evidence.predicted:
+        draw = functools.partial(draw_validation, held)
+        pictures.append(_picture(evidence, Path(folder), VALIDATION, None, draw))
+    entry: Record = {
+        **{"stage": "plot", "status": "ok", "reason": None, "provenance": {}},
+        **{"operator": evidence.operator, "pictures": pictures},
+    }
+    record.write("plot", Path(folder) / RECORD, entry)
+    return entry
+
+
+def thinned(evidence: Evidence) -> Evidence:
+    """The same with as many workloads as pictures can show: the first, the last, and evenly picked ones between."""
+    every = list(evidence.workloads)
+    if len(every) <= MOST_DRAWN:
+        return evidence
+    picked = {every[place * (len(every) - 1) // (MOST_DRAWN - 1)] for place in range(MOST_DRAWN)}
+    workloads = {workload: evidence.workloads[workload] for workload in every if workload in picked}
+    return replace(
+        evidence,
+        plan={**evidence.plan, "workloads": workloads},
+        roofline=[row for row in evidence.roofline if row["workload"] in picked],
+    )
+
+
+def _pictures(evidence: Evidence, folder: Path) -> Iterator[Record]:
+    targets = dict.fromkeys(target for _, target in evidence.decisions)
+    places = [(source, target) for target in targets for source in evidence.sources(target)]
+    measured = [(source, target) for source, target in places if source.kind != "none"]
+    for name, draw_measured in MEASURED.items():
+        for source, target in measured:
+            draw_here = functools.partial(draw_measured, evidence, source, target)
+            yield _picture(evidence, folder, name, (source, target), draw_here)
+        if not measured:
+            yield _picture(evidence, folder, name, None, _no_measurements)
+    for kernel in kernels_with_pipelines(evidence):
+        yield _picture(evidence, folder, f"pipeline-{kernel}", None, functools.partial(draw_pipeline, evidence, kernel))
+    for name, draw in STATIC.items():
+        yield _picture(evidence, folder, name, None, functools.partial(draw, evidence))
+
+
+def _no_measurements() -> Drawing:
+    raise NothingToShow("nothing was measured on this machine, and no recorded device has this operator")
+
+
+def _picture(
+    evidence: Evidence, folder: Path, name: str, place: tuple[Source, str] | None, draw: Callable[[], Drawing]
+) -> Record:
+    title = TITLES.get(name) or TITLES[name.partition("-")[0]]
+    if name != VALIDATION:  # which is of all operators
+        title += f": {evidence.operator}{name.partition('-')[2] and ', ' + name.partition('-')[2]}"
+    slug = [name]
+    device = None
+    if place:
+        device = evidence.label(place[0], "nsys" if name == "timeline" else "timing")
+        title += f" on {device['device']} ({place[1]})"
+        slug += [str(device["kind"]), re.sub(r"\W+", "_", f"{device['device']} {place[1]}".lower())]
+    file = "-".join(slug)
+    entry = {"name": file, "title": title, "device": device}
+    try:
+        drawing = draw()
+    except NothingToShow as why:
+        return {**entry, "file": None, "alt": None, "caption": None, "reason": str(why)}
+    record.write_text(folder / f"{file}.svg", to_svg(drawing, file, title))
+    return {**entry, "file": f"{file}.svg", "alt": drawing.alt, "caption": drawing.caption, "reason": None}

@@ -1,0 +1,76 @@
+"""Instruction mix: what the instructions of each build's main device function do, by class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+
+from cutesnake.analysis.evidence.gather import Evidence
+from cutesnake.report.plot.data import functions, merged
+from cutesnake.report.plot.style import HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled
+
+# Class of the inspect record -> words. Ordinary arithmetic and control ("other") would dwarf the rest: it is a number.
+CLASSES = {
+    "tensor_core": "tensor core",
+    "tma_load": "TMA load",
+    "tma_multicast": "TMA multicast",
+    "tma_store": "TMA store",
+    "tma_reduce": "TMA reduce",
+    "tensor_memory": "tensor memory",
+    "barrier": "barrier",
+    "special_function": "special function",
+    "global_memory": "global memory",
+    "shared_memory": "shared memory",
+    "local_memory": "local memory",
+}
+PLACES = {name: place for place, name in enumerate(CLASSES.values())}  # a class looks the same in every picture
+
+
+def draw_instructions(evidence: Evidence) -> Drawing:
+    """One stacked bar per build, or per builds with the same counts: share by class, ordinary arithmetic left out."""
+    table = functions(evidence)
+    table = table[table["instructions"].notna()]
+    if table.empty:
+        raise NothingToShow("no build's instructions could be counted")
+    table = merged(table, ["instructions"])
+    names = table["build"].tolist()
+    counts = pandas.DataFrame(
+        [{name: mix.get(key) or 0 for key, name in CLASSES.items()} for mix in table["instructions"]], index=names
+    )
+    other = pandas.Series([mix.get("other") or 0 for mix in table["instructions"]], index=names)
+    counts = counts.loc[:, counts.sum() > 0]
+    with styled():
+        figure, axis = pyplot.subplots(figsize=(WIDTH, 1.3 + 0.34 * len(counts)), layout="constrained")
+        _bars(axis, 100 * counts.div(counts.sum(axis=1).clip(lower=1), axis=0))
+        for row, name in enumerate(names):
+            said = f"of {int(counts.loc[name].sum()):,}, beside {int(other[name]):,} other"
+            place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
+            axis.annotate(said, (100, row), fontsize=8.5, color=SOFT, **place)
+        axis.set_ylim(len(counts) - 0.5, -0.5)
+        axis.set(xlim=(0, 100), xlabel="percent of the instructions of these classes")
+        axis.tick_params(axis="y", length=0, labelcolor=INK)
+        axis.spines["left"].set_visible(False)
+        figure.legend(loc="outside lower left", ncols=4)
+    said_of_rows = (
+        f"{name}: " + ", ".join(f"{kind} {int(count)}" for kind, count in row.items() if count)
+        for name, row in counts.iterrows()
+    )
+    caption = (
+        "Instructions in the code of each build's main device function, counted once each, however often a loop runs "
+        "them. Static figures."
+    )
+    return Drawing(figure, "Stacked bars per build. " + ". ".join(said_of_rows) + ".", caption)
+
+
+def _bars(axis: Axes, share: pandas.DataFrame) -> None:
+    """A stacked bar per row of percentages; a colour that comes back has another hatch."""
+    left = pandas.Series(0.0, index=share.index)
+    for column in share:
+        place = PLACES[column]
+        hatch = HATCHES[(place + place // len(SERIES)) % len(HATCHES)]
+        look: dict[str, Any] = {"color": SERIES[place % len(SERIES)], "hatch": hatch, "height": 0.62, "linewidth": 0}
+        axis.barh(share.index, share[column], left=left, label=column, **look)
+        left += share[column]

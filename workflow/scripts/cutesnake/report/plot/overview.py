@@ -1,0 +1,148 @@
+"""Overview: for every operator and card, how fast CuTe is against cuTile, cold and warm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from cutesnake.model import record
+from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled, to_svg
+from cutesnake.runtime.job import Files, listed
+
+Record = dict[str, Any]
+
+NAME, TITLE = "overview", "CuTe DSL against cuTile, best kernel of each"
+NARROW, NARROW_WIDTH = "overview_narrow", 3.9  # inches: 374 px on the page
+TIMES = "\N{MULTIPLICATION SIGN}"
+STYLES = {"warm": (SERIES[0], "o", 0.14), "cold": (SERIES[1], "s", -0.14)}  # colour, marker, place in the row
+LABELS = {"warm": "back to back, warm L2", "cold": "lone call, cold L2"}
+COARSE = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
+FINE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 8, 10)
+
+
+def overview_files(comparisons: Files, folder: str) -> None:
+    """`write_overview` as its script calls it: with the paths of the comparisons."""
+    write_overview((record.read("compare", path) for path in listed(comparisons)), folder)
+
+
+def write_overview(comparisons: Iterable[Record], folder: Path | str) -> Record:
+    """Draw the overview into `folder`, broad and for a narrow screen, and write the record of it there, last: a plot
+    record of no single operator."""
+    compared = list(comparisons)
+    entry: Record = {
+        **{"stage": "plot", "status": "ok", "reason": None, "provenance": {}},
+        **{"operator": None, "pictures": [_picture(compared, Path(folder), narrow) for narrow in (False, True)]},
+    }
+    record.write("plot", Path(folder) / "pictures.json", entry)
+    return entry
+
+
+def _picture(comparisons: list[Record], folder: Path, narrow: bool) -> Record:
+    name = NARROW if narrow else NAME
+    picture = {"name": name, "title": TITLE, "device": None}
+    try:
+        drawing = draw_overview(comparisons, narrow)
+    except NothingToShow as why:
+        return picture | {"file": None, "alt": None, "caption": None, "reason": str(why)}
+    record.write_text(folder / f"{name}.svg", to_svg(drawing, name, TITLE))
+    return picture | {"file": f"{name}.svg", "alt": drawing.alt, "caption": drawing.caption, "reason": None}
+
+
+def draw_overview(comparisons: list[Record], narrow: bool = False) -> Drawing:
+    """A row per operator, target and card: the geometric mean of the speeds as a point, their range as a line.
+
+    A narrow one is as wide as a phone, with the names above their rows.
+    """
+    rows = [
+        (_name(comparison, entry), entry)
+        for comparison in comparisons
+        for entry in comparison["speedups"]
+        if entry["warm"] and entry["cold"]
+    ]
+    if not rows:
+        raise NothingToShow("no workload was timed in both DSLs, here or on a recorded card")
+    size = (NARROW_WIDTH, 1.5 + 0.5 * len(rows)) if narrow else (WIDTH * 0.86, 1.25 + 0.42 * len(rows))
+    with styled():
+        figure, axis = pyplot.subplots(figsize=size, layout="constrained")
+        _rows(axis, rows, narrow)
+        handles = [
+            pyplot.Line2D([], [], color=colour, marker=marker, label=LABELS[key])
+            for key, (colour, marker, _) in STYLES.items()
+        ]
+        figure.legend(handles=handles, loc="outside lower left", ncols=1 if narrow else 2)
+    said_of_rows = (
+        f"{name}: warm {entry['warm']['mean']:.2f} ({entry['warm']['least']:.2f} to {entry['warm']['most']:.2f}), "
+        f"cold {entry['cold']['mean']:.2f} ({entry['cold']['least']:.2f} to {entry['cold']['most']:.2f})"
+        for name, entry in rows
+    )
+    return Drawing(
+        figure,
+        "Speed of CuTe over cuTile. " + "; ".join(said_of_rows) + ".",
+        "Points: geometric mean, over the workloads, of the time of the best cuTile kernel over that of the best CuTe "
+        "kernel. Lines: from the least to the most. ",
+    )
+
+
+def _name(comparison: Record, entry: Record) -> str:
+    card = (entry["device"]["device"] or "").removeprefix("NVIDIA ")
+    here = " (here)" if entry["device"]["kind"] == "live" else ""
+    return f"{comparison['operator']}\n{card}, {entry['target']}{here}"
+
+
+def _rows(axis: Axes, rows: list[tuple[str, Record]], narrow: bool) -> None:
+    for place, (name, entry) in enumerate(rows):
+        for key in STYLES:
+            _point(axis, place, entry[key], key)
+        if narrow:
+            said = name.replace("\n", " on ")
+            axis.text(0, place - 0.32, said, transform=axis.get_yaxis_transform(), va="bottom", fontsize=8)
+    if narrow:  # not through the names
+        ends = [[place + end for place in range(len(rows))] for end in (-0.3, 0.3)]
+        axis.vlines([1] * len(rows), *ends, color=INK, linewidth=1)
+    else:
+        axis.axvline(1, color=INK, linewidth=1)
+    axis.set_yticks([] if narrow else range(len(rows)), [] if narrow else [name for name, _ in rows])
+    axis.set_ylim(len(rows) - 0.5, -0.75)
+    _scale(axis, rows, narrow)
+
+
+def _point(axis: Axes, place: int, speed: Record, key: str) -> None:
+    """The mean, from the least to the most, with its figure at the end that is away from the line at 1."""
+    colour, marker, offset = STYLES[key]
+    y = place - offset
+    left = speed["most"] < 1
+    axis.plot([speed["least"], speed["most"]], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
+    axis.plot([speed["mean"]], [y], marker=marker, markersize=6.5, color=colour, linestyle="none")
+    axis.annotate(
+        f"{speed['mean']:.2f}",
+        (speed["least" if left else "most"], y),
+        (-5 if left else 5, 0),
+        textcoords="offset points",
+        ha="right" if left else "left",
+        va="center",
+        fontsize=8.5,
+        color=colour,
+    )
+
+
+def _scale(axis: Axes, rows: list[tuple[str, Record]], narrow: bool) -> None:
+    speeds = [entry[key][end] for _, entry in rows for key in STYLES for end in ("least", "most")]
+    low, high = min(*speeds, 0.9) / 1.18, max(*speeds, 1.1) * 1.18
+    ticks = FINE if high / low < 6 and not narrow else COARSE
+    axis.set_xscale("log")
+    axis.set_xlim(low, high)
+    axis.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if low < tick < high]))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{TIMES}"))
+    axis.xaxis.set_minor_locator(NullLocator())
+    parts = ("time of cuTile over time of CuTe;", "left of 1 cuTile is the faster, right of it CuTe DSL")
+    axis.set_xlabel(("\n" if narrow else " ").join(parts))
+    if not narrow:
+        axis.grid(True, axis="x", color=LINE)
+    axis.tick_params(axis="y", length=0, labelcolor=INK)
+    axis.tick_params(axis="x", labelcolor=SOFT)
+    axis.spines["left"].set_visible(False)

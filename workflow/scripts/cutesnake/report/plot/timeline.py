@@ -1,0 +1,177 @@
+"""Timeline: the kernels of one call of an operator in the order in which the card ran them (nsys)."""
+
+from __future__ import annotations
+
+import re
+
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+
+from cutesnake.analysis.evidence.gather import Evidence, Source
+from cutesnake.report.palette import Look
+from cutesnake.report.plot.data import kernel_looks, labels
+from cutesnake.report.plot.style import HATCHES, INK, SOFT, WIDTH, Drawing, NothingToShow, styled
+from cutesnake.stages.profile.timeline_check import busy_us
+
+LONGEST_NAME = 34
+HEIGHT = 0.42  # of a block; rows are 1 apart
+LONE, BACK_TO_BACK = "lone", "back_to_back"  # the older records that do not say are back to back
+OVERLAP_US = 0.5  # from which two launches are said and drawn to overlap; CUPTI's times are good to about 0.1 us
+LONGEST_ROW = 130  # letters that a panel has room for
+
+
+def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
+    """A panel per workload, in it a row per kernel: a block per launch.
+
+    PyTorch's dozen of launches is left out where there is another kernel: its gaps would set the scale for all.
+    """
+    cases = _cases(evidence, source, target)
+    if not cases:
+        raise NothingToShow(f"nsys has no record for {target} on {source.device}")
+    left_out = _without_torch(cases)
+    heights = [len(entries) for entries in cases.values()]
+    size = (WIDTH, 0.4 + sum(0.42 * height + 0.62 for height in heights))
+    with styled():
+        ratios = [height + 0.6 for height in heights]
+        figure, axes = pyplot.subplots(
+            len(cases), figsize=size, squeeze=False, layout="constrained", height_ratios=ratios
+        )
+        for axis, entries in zip(axes.flat, cases.values(), strict=True):
+            _panel(axis, entries, kernel_looks(evidence))
+            axis.set_title(_size(evidence, entries[0]["case"]))
+        axes.flat[-1].set_xlabel("µs since the start of the first kernel of the call")
+    said = (
+        f"{_size(evidence, entry['case'])}, {entry['case']['kernel']}: {_names(_one_call(entry['metrics']))}"
+        for entries in cases.values()
+        for entry in entries
+    )
+    return Drawing(
+        figure,
+        "Kernels of one call. " + ". ".join(said) + ".",
+        "Blocks in the order of their launches; a gap is time in which the card ran nothing of this call, a block at "
+        "half height one that was launched early and began beside the one before it (programmatic dependent launch). "
+        f"Each panel has its own scale.{_which_call(cases)}{left_out}",
+    )
+
+
+def _cases(evidence: Evidence, source: Source, target: str) -> dict[str, list[dict]]:
+    """Records with launches by workload, in the order of the sweep; within one in the order of the plan's kernels."""
+    cases: dict[str, list[dict]] = {}
+    for entry in evidence.records(source, "nsys"):
+        if entry["case"]["target"] == target and entry["metrics"].get("kernels"):
+            cases.setdefault(entry["case"]["workload"], []).append(entry)
+    order, kernels = list(evidence.workloads), list(kernel_looks(evidence))
+    return {
+        workload: sorted(cases[workload], key=lambda entry: kernels.index(entry["case"]["kernel"]))
+        for workload in sorted(cases, key=lambda name: (order.index(name) if name in order else len(order), name))
+    }
+
+
+def _which_call(cases: dict[str, list[dict]]) -> str:
+    """Sentences on which of the profiled calls is drawn."""
+    spacings = {_spacing(entry["metrics"]) for entries in cases.values() for entry in entries}
+    said = ""
+    if LONE in spacings:
+        said = " A lone call is drawn: the card had nothing else to do before it and after it."
+    if BACK_TO_BACK in spacings:
+        older = " (older records)" if LONE in spacings else ""
+        said += (
+            f" Calls were profiled back to back{older}: the first is drawn, which met an idle card; a later one's time "
+            "would count its wait for the call before."
+        )
+    return said
+
+
+def _spacing(metrics: dict) -> str:
+    return metrics.get("spacing", BACK_TO_BACK)
+
+
+def _without_torch(cases: dict[str, list[dict]]) -> str:
+    """Take PyTorch's cases out of workloads that have others; returns the sentence that says so."""
+    counts = set()
+    for workload, entries in cases.items():
+        others = [entry for entry in entries if entry["case"]["dsl"] != "torch"]
+        if others and len(others) < len(entries):
+            torch = [entry for entry in entries if entry["case"]["dsl"] == "torch"]
+            counts |= {len(_one_call(entry["metrics"])) for entry in torch}
+            cases[workload] = others
+    if not counts:
+        return ""
+    low, high = min(counts), max(counts)
+    return f" PyTorch's baseline, {low if low == high else f'{low} to {high}'} launches a call, is not drawn."
+
+
+def _panel(axis: Axes, entries: list[dict], found: dict[str, Look]) -> None:
+    calls = [_one_call(entry["metrics"]) for entry in entries]
+    end = max(launch["start_us"] + launch["duration_us"] - call[0]["start_us"] for call in calls for launch in call)
+    for row, (entry, launches) in enumerate(zip(entries, calls, strict=True)):
+        colour = found[entry["case"]["kernel"]].colour
+        start = launches[0]["start_us"]
+        for number, (launch, overlap) in enumerate(zip(launches, _overlaps(launches), strict=True)):
+            axis.barh(
+                row + (HEIGHT / 4 if overlap else 0),
+                launch["duration_us"],
+                left=launch["start_us"] - start,
+                height=HEIGHT / 2 if overlap else HEIGHT,
+                color=colour,
+                hatch=HATCHES[number % 2],  # neighbours differ
+                linewidth=0,
+            )
+        axis.annotate(
+            _names(launches), (0, row - HEIGHT / 2), (1, 2.5), textcoords="offset points", fontsize=8.5, color=INK
+        )
+    axis.set_yticks(range(len(entries)), [entry["case"]["kernel"] for entry in entries])
+    axis.set(xlim=(0, 1.02 * end), ylim=(len(entries) - 0.6, -0.75))
+    axis.tick_params(axis="y", length=0, labelcolor=INK)
+    axis.tick_params(axis="x", labelcolor=SOFT)
+    axis.spines["left"].set_visible(False)
+
+
+def _names(launches: list[dict]) -> str:
+    """Every launch by name and duration; only their number and sum where that is too long for a row."""
+    beside = [f" ({overlap:.1f} overlap)" if overlap else "" for overlap in _overlaps(launches)]
+    names = " → ".join(
+        f"{short_name(launch['name'])} {launch['duration_us']:.1f} µs{more}"
+        for launch, more in zip(launches, beside, strict=True)
+    )
+    return names if len(names) <= LONGEST_ROW else f"{len(launches)} launches, {busy_us(launches):.1f} µs in all"
+
+
+def _size(evidence: Evidence, case: dict) -> str:
+    size = labels(evidence).get(case["workload"], case["workload"])
+    return f"{size}, {case['parameters'].get('dtype', '')}".rstrip(", ")
+
+
+def _one_call(metrics: dict) -> list[dict]:
+    """Launches of one call in the order in which they started: the last of lone calls, which is the warmest; of calls
+    back to back the first, the only one that did not wait for another."""
+    numbers = {kernel["call"] for kernel in metrics["kernels"]}
+    chosen = max(numbers) if _spacing(metrics) == LONE else min(numbers)
+    return sorted((k for k in metrics["kernels"] if k["call"] == chosen), key=lambda kernel: kernel["start_us"])
+
+
+def _overlaps(launches: list[dict]) -> list[float]:
+    """Per launch, the microseconds for which it ran beside one that had begun before; 0 below OVERLAP_US."""
+    found, until = [], float("-inf")
+    for launch in launches:
+        end = launch["start_us"] + launch["duration_us"]
+        overlap = min(until, end) - launch["start_us"]
+        found.append(overlap if overlap >= OVERLAP_US else 0.0)
+        until = max(until, end)
+    return found
+
+
+def short_name(symbol: str) -> str:
+    """A device function's name without what only its compiler needs; in the middle of a long one, an ellipsis.
+
+    From C++ the return type, namespaces, template arguments and parameters go. CuTe DSL makes a symbol of a prefix, the
+    function's name, the package's path (`kernels…`, with no separators) and the types of all arguments: the path and
+    the types go.
+    """
+    name = re.sub(r"<unnamed>|\(anonymous namespace\)", "", symbol)
+    name = re.split(r"[<(]", name.removeprefix("void "))[0].split("::")[-1].strip() or symbol
+    name = re.split(r"_object_at_|_tensorptr|_kernels(?=[a-z])", name.replace("kernel_cutlass_", ""))[0]
+    if len(name) <= LONGEST_NAME:
+        return name
+    half = (LONGEST_NAME - 1) // 2
+    return f"{name[: LONGEST_NAME - 1 - half]}…{name[-half:]}"

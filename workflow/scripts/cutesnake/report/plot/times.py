@@ -1,0 +1,103 @@
+"""Duration by size: one line per kernel, with the spread of its samples."""
+
+from __future__ import annotations
+
+import pandas
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullFormatter
+
+from cutesnake.analysis.evidence.gather import Evidence, Source
+from cutesnake.report.palette import Look
+from cutesnake.report.plot.data import differing, kernel_looks, name_of, short_name_of, sizes, times
+from cutesnake.report.plot.style import DSL_NAMES, DSL_STYLES, Drawing, NothingToShow, lay_out, short_sizes, styled
+
+
+def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
+    """One panel per dtype and value of the second size; x is the operator's axis. A line joins workloads that differ
+    in nothing else."""
+    table = times(evidence, source, target)
+    varying = sizes(evidence)
+    if not varying:
+        raise NothingToShow("all workloads have one size: the comparison table says it all")
+    x, *rest = varying
+    keys = ["dtype", *rest[:1]]
+    others = [key for key in differing(evidence) if key not in (x, *keys)]  # a line is of workloads alike in these
+    found = kernel_looks(evidence)
+    panels = [(values, group) for values, group in table.groupby(keys, sort=True) if group[x].nunique() > 1]
+    if not panels:
+        raise NothingToShow(f"no kernel was timed at more than one {short_name_of(evidence, x)}")
+    ticks = short_sizes(sorted({int(value) for _, group in panels for value in group[x]}))
+    name = name_of(evidence, x) + (", 1k = 1024" if "k" in "".join(ticks.values()) else "")
+    with styled():
+        figure, axes = lay_out(len(panels), (3.6, 2.5), (1.2, 0.9), name, "µs")
+        for axis, (values, group) in zip(axes, panels, strict=True):
+            for (kernel, *_), line in group.groupby(["kernel", *others], sort=False):
+                _line(axis, line.sort_values(x), x, found[kernel])
+            axis.set_title(
+                ", ".join([values[0], *(f"{short_name_of(evidence, rest[0])} {value}" for value in values[1:])])
+            )
+            axis.grid(True)
+        _scale(axes[0], ticks)
+        figure.legend(handles=_handles(table, found), loc="outside lower left", ncols=3)
+    said = ", ".join(
+        f"{kernel} {group['cold_us'].min():.3g} to {group['cold_us'].max():.4g} µs"
+        for kernel, group in table.groupby("kernel")
+    )
+    return Drawing(
+        figure,
+        f"Duration against {short_name_of(evidence, x)} on {source.device}: {said}.",
+        "Median duration of the whole operator with a flushed L2 cache; bars: spread of the samples. Lower is better. "
+        "Lines: solid cuTile, dashed CuTe DSL, dotted PyTorch." + _joined(evidence, others),
+    )
+
+
+def _joined(evidence: Evidence, others: list[str]) -> str:
+    """What a line joins, where workloads of a panel differ in more than its x axis."""
+    names = ", ".join(short_name_of(evidence, key) for key in others)
+    return f" A line joins workloads that differ in nothing else: not in {names}." if others else ""
+
+
+def _line(axis: Axes, line: pandas.DataFrame, x: str, look: Look) -> None:
+    axis.errorbar(
+        line[x],
+        line["cold_us"],
+        yerr=line["cold_us"] * line["spread_percent"] / 100,
+        color=look.colour,
+        linestyle=DSL_STYLES[line["dsl"].iloc[0]],
+        linewidth=1.6,
+        marker=look.marker,
+        markersize=5,
+        markeredgewidth=0,
+        elinewidth=1,
+        capsize=2.5,
+    )
+
+
+def _scale(axis: Axes, ticks: dict[int, str]) -> None:
+    """Both axes logarithmic, for all panels, which share them; x has a tick per size that was timed."""
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    axis.xaxis.set_major_locator(FixedLocator(list(ticks)))
+    axis.xaxis.set_major_formatter(FixedFormatter(list(ticks.values())))
+    low, high = axis.get_ylim()
+    if high / low < 100:
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_minor_formatter(NullFormatter())
+
+
+def _handles(table: pandas.DataFrame, found: dict[str, Look]) -> list[pyplot.Line2D]:
+    dsls = dict(zip(table["kernel"], table["dsl"], strict=True))
+    return [
+        pyplot.Line2D(
+            *([], []),
+            marker=look.marker,
+            color=look.colour,
+            linestyle=DSL_STYLES[dsls[kernel]],
+            label=f"{kernel} ({DSL_NAMES[dsls[kernel]]})",
+        )
+        for kernel, look in found.items()
+        if kernel in dsls
+    ]

@@ -1,0 +1,100 @@
+"""Predicted against measured: how good the predictions of a page are, where a card had measured."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from cutesnake.report.palette import MARKERS
+from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, Drawing, NothingToShow, lay_out, styled
+from cutesnake.stages.predict.validated import Held, Part
+
+PANELS = {"warm": "Calls back to back (warm)", "cold": "Lone calls, empty L2 (cold)"}
+FILLS: dict[Part, str] = {"development": "full", "held_out": "bottom", "blind": "none"}
+NAMES: dict[Part, str] = {"development": "development", "held_out": "held out at first", "blind": "opened last"}
+OFF = 0.3  # how far off the dashed lines are, as a part of what was measured
+
+
+def draw_validation(held: Sequence[Held]) -> Drawing:
+    """A point per figure on double logarithmic axes, a panel per kind of sample, a marker per operator; full for
+    families that were looked at while the model was made, half full for those held out until its first validation,
+    hollow for those opened once, at the end."""
+    if not held:
+        raise NothingToShow("no prediction was ever held against a card")
+    kinds = [kind for kind in PANELS if any(row.kind == kind for row in held)]
+    places = {part: place for place, part in enumerate(FILLS)}
+    operators = list(
+        dict.fromkeys(row.operator for row in sorted(held, key=lambda row: (places[row.part], row.operator)))
+    )
+    looks = {name: (MARKERS[place % len(MARKERS)], SERIES[place % len(SERIES)]) for place, name in enumerate(operators)}
+    with styled():
+        figure, axes = lay_out(len(kinds), (5.2, 4.4), (0.6, 0.9), "µs measured on a card", "µs predicted")
+        for axis, kind in zip(axes, kinds, strict=True):
+            _panel(axis, [row for row in held if row.kind == kind], looks)
+            axis.set_title(PANELS[kind])
+        handles = [
+            pyplot.Line2D([], [], color=INK, linewidth=1.0, label="as measured"),
+            pyplot.Line2D(
+                [],
+                [],
+                color=SOFT,
+                linewidth=0.8,
+                linestyle="--",
+                label=f"predicted {100 * OFF:.0f} % too slow, too fast",
+            ),
+        ]
+        for name, (marker, colour) in looks.items():
+            for part in sorted({row.part for row in held if row.operator == name}, key=places.__getitem__):
+                style = {"marker": marker, "color": colour, "fillstyle": FILLS[part], "linestyle": "none"}
+                label = f"{name} ({NAMES[part]})"
+                handles.append(
+                    pyplot.Line2D([], [], label=label, markeredgewidth=1.1, markerfacecoloralt="none", **style)
+                )
+        figure.legend(handles=handles, loc="outside lower left", ncols=3)
+    cards = " and ".join(dict.fromkeys(row.device.upper() for row in held))
+    parts = {part: [row for row in held if row.part == part] for part in FILLS}
+    said = "; ".join(f"{NAMES[part]}: {_errors(rows)}" for part, rows in parts.items() if rows)
+    return Drawing(
+        figure,
+        f"Predicted against measured, {len(held)} calls on {cards}. {said}.",
+        f"How far the clock that made this page's predictions was off on cards that had measured ({cards}). Full "
+        "points: families that were looked at while the model was made; half full: held out until its first "
+        f"validation; hollow: opened once, at the end. {said[0].upper()}{said[1:]}.",
+    )
+
+
+def _panel(axis: Axes, rows: Sequence[Held], looks: dict[str, tuple[str, str]]) -> None:
+    times = [time for row in rows for time in (row.measured_us, row.predicted_us)]
+    low, high = min(times) / 1.4, max(times) * 1.4
+    axis.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), aspect="equal")
+    axis.plot((low, high), (low, high), color=INK, linewidth=1.0)
+    for factor in (1 + OFF, 1 - OFF):
+        axis.plot((low, high), (low * factor, high * factor), color=SOFT, linewidth=0.8, linestyle="--")
+    for name, (marker, colour) in looks.items():
+        for part, fill in FILLS.items():
+            mine = [row for row in rows if row.operator == name and row.part == part]
+            axis.plot(
+                [row.measured_us for row in mine],
+                [row.predicted_us for row in mine],
+                linestyle="none",
+                marker=marker,
+                markersize=5.5,
+                color=colour,
+                fillstyle=fill,
+                markerfacecoloralt="none",
+                markeredgewidth=1.0,
+            )
+    axis.grid(True, which="major", axis="both", color=LINE)
+    for ticks in (axis.xaxis, axis.yaxis):
+        ticks.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        ticks.set_minor_formatter(NullFormatter())
+
+
+def _errors(rows: Sequence[Held]) -> str:
+    sizes = sorted(abs(row.error_percent) for row in rows)
+    ninth = statistics.quantiles(sizes, n=10, method="inclusive")[-1] if len(sizes) > 1 else sizes[0]
+    return f"median error {statistics.median(sizes):.1f} %, ninetieth percentile {ninth:.1f} % of {len(sizes)}"

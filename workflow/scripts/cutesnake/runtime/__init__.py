@@ -1,0 +1,1 @@
+"""How jobs run: processes, locks, errors, and Snakemake's internals."""

@@ -1,0 +1,72 @@
+"""How a job ends that cannot go on: with one clear line instead of a traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cutesnake.model.paths import ROOT
+from cutesnake.runtime import machine_check as here
+from cutesnake.runtime import machine_lock as turns
+
+HINTS = {
+    errno.ENOSPC: "the disk is full; free some space and run again, what is finished is kept",
+    errno.EDQUOT: "the disk quota is used up; free some space and run again, what is finished is kept",
+    errno.EROFS: "the file system is read-only; make it writable, or copy the project elsewhere, and run again",
+    errno.EACCES: "no permission; make it writable and run again",
+}
+
+
+def use_utf8() -> None:
+    """Have processes that are started from now on read and write UTF-8, as templates and pages are, in any locale."""
+    os.environ["PYTHONUTF8"] = "1"
+
+
+@contextmanager
+def one_line(stage: str, log: str | None = None) -> Iterator[None]:
+    """End the process with `<stage>: <what is wrong>` on stderr, and in `log`, if the body raises a foreseen fault, or
+    this machine is not what the plan says.
+
+    Foreseen are OSError (the disk) and the exceptions that this library defines; anything else is a bug of ours and
+    keeps its traceback. A build waits for its turn first.
+    """
+    try:
+        if stage != "machine":  # which finds out what a machine is
+            here.check_packages()
+        with turns.turn(turns.COMPUTING if stage == "compile" else None):
+            yield
+    except Exception as error:
+        if not is_foreseen(error):
+            raise
+        line = f"{stage}: {describe(error)}"
+        if log is not None:
+            _try_to_log(Path(log), line)
+        sys.exit(line)
+
+
+def is_foreseen(error: Exception) -> bool:
+    """Whether an error is the disk's, or one that this library defines, so that it is told in one line."""
+    return isinstance(error, OSError) or type(error).__module__.startswith("cutesnake.")
+
+
+def describe(error: Exception) -> str:
+    """What is wrong, where, and what would be right; paths below the project stand without the machine's part."""
+    if isinstance(error, OSError) and error.errno is not None:
+        where = error.filename2 or error.filename
+        words = HINTS.get(error.errno, error.strerror or type(error).__name__)
+        text = f"{where}: {words}" if where else words
+    else:
+        text = str(error)
+    return text.replace(f"{ROOT}/", "").replace(f"{Path.cwd()}/", "")
+
+
+def _try_to_log(path: Path, line: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{line}\n")
+    except OSError:  # the disk that is full may be the log's
+        pass

@@ -1,0 +1,89 @@
+"""What a script of the workflow does: one task, in a process that has imported what it needs where the run has one."""
+
+from __future__ import annotations
+
+import runpy
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cutesnake.runtime import forks
+
+# What Snakemake sets for a script: how many threads libraries use, and where temporary files go.
+THREADS = (
+    *("OMP_NUM_THREADS", "GOTO_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
+    *("VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS"),
+)
+FOLDERS = ("TMPDIR", "TMP", "TEMPDIR", "TEMP")
+
+Files = str | Sequence[str]  # of an input that a rule names
+
+
+def do(kind: str | None, name: str, log: str, task: str, /, **arguments: Any) -> None:
+    """Call `task`, as `module:function`, with plain data by name, in a process forked from the server of `kind`.
+
+    Without such a server, or a kind, it is called here. `name`, of the stage, and `log` are for what may go wrong, see
+    `fault.one_line`. Ends this process as the other one ended, where that went wrong.
+    """
+    job = {"name": name, "log": log, "task": task, "arguments": arguments}
+    try:
+        status = forks.run(kind, "cutesnake.runtime.job:do_here", job)
+    except forks.NotServedError:
+        do_here(name, log, task, arguments)
+        return
+    if status is not None and status < 0:
+        sys.exit(f"{name}: the process of this job was ended by {signal.Signals(-status).name}")
+    if status:
+        sys.exit(status)
+
+
+def do_here(name: str, log: str, task: str, arguments: Mapping[str, Any]) -> None:
+    """The same in this process."""
+    from cutesnake.runtime.errors import one_line  # here only: a script whose job is forked starts sooner without
+
+    with one_line(name, log):
+        forks.call(task, arguments)
+
+
+def listed(files: Files) -> list[str]:
+    """The paths; Snakemake hands a single one over as a string."""
+    return [files] if isinstance(files, str) else list(files)
+
+
+def run_script(path: str) -> None:
+    """Run the script that Snakemake has written for a job, as `python path` would."""
+    sys.argv = [path]
+    runpy.run_path(path, run_name="__main__")
+
+
+def forked_scripts(execute: Callable[..., Any]) -> Callable[..., Any]:
+    """`PythonScript._execute_cmd` of Snakemake, which `execute` is, with scripts forked from the server `scripts`.
+
+    What Snakemake puts at the head of a script imports for longer than most scripts take. Where a job has an
+    environment, a container or a benchmark of its own, and where there is no server, it is as it was.
+    """
+
+    def fork(script: Any, command: str, **options: Any) -> Any:
+        alone = (script.conda_env, script.container_img, script.env_modules, script.bench_record)
+        if not any(alone) and Path(options.get("fname", "")).suffix == ".py":
+            told = shlex.join([sys.executable, options["fname"]])
+            try:
+                threads = dict.fromkeys(THREADS, str(script.threads))
+                folder = dict.fromkeys(FOLDERS, script.resources.get("tmpdir"))
+                more = {name: str(value) for name, value in (threads | folder).items() if value is not None}
+                status = forks.run("scripts", "cutesnake.runtime.job:run_script", {"path": options["fname"]}, more=more)
+            except forks.NotServedError:
+                pass
+            except forks.GivenUpError:
+                raise subprocess.CalledProcessError(-signal.SIGINT, told) from None
+            else:
+                if status:
+                    raise subprocess.CalledProcessError(status, told)
+                return None
+        return execute(script, command, **options)
+
+    return fork

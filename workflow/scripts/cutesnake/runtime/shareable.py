@@ -1,0 +1,78 @@
+"""What says where or on whose machine something was made: it is taken out of records, and pages with it are refused."""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import json
+import os
+import re
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+from cutesnake.model.catalog import roots
+from cutesnake.model.paths import ROOT, TEMPLATES
+
+SYSTEM = {"/", "/usr", "/usr/local", "/opt"}  # the same on every machine
+SHORTEST_NAME = 4  # letters of a host's or user's name that is looked for: shorter ones are parts of words
+# Absolute paths below folders that hold people's own, but for those inside of a URL or of another path.
+PATH = re.compile(r"(?<![\w./:-])/(?:home|Users|root|tmp|var|mnt|scratch|data|nfs|gpfs|lustre)/[\w.@-]+")
+
+
+class ShareError(ValueError):
+    """A page that names this machine, its user or a path of theirs. One line."""
+
+
+def places() -> dict[str, str]:
+    """Folders of this machine, as text -> what records say instead."""
+    found = {sys.base_prefix: "<python>", tempfile.gettempdir(): "<tmp>", str(Path.home()): "~"}
+    found |= {sys.prefix: "<python>", str(Path.cwd()): ".", str(ROOT): "."}
+    found |= {str(root): "kernels" for root in roots()[1:]}
+    found |= {str(Path(path).resolve()): name for path, name in found.items()}
+    return {path: found[path] for path in sorted(found, key=len, reverse=True) if path not in SYSTEM}
+
+
+def neutral(text: str, more: dict[str, str] | None = None) -> str:
+    """`text` without the folders of this machine, and those of `more` (folder -> what to say instead)."""
+    known = {**places(), **(more or {})}
+    for path in sorted(known, key=len, reverse=True):
+        # A whole path, or the start of one: `/home/ann` is no part of `/home/anna`.
+        text = re.sub(rf"{re.escape(path)}(?![\w-])", lambda _, path=path: known[path], text)  # type: ignore[misc]
+    return text
+
+
+def neutral_json(text: str) -> str:
+    """The same for JSON, where what is not ASCII in a path is written with escapes."""
+    return neutral(text, {json.dumps(path)[1:-1]: name for path, name in places().items()})
+
+
+def check(text: str, where: str) -> None:
+    """ShareError, which names what was found, if a page must not be shared."""
+    for path in places():
+        if re.search(rf"{re.escape(path)}(?![\w-])", text):
+            raise ShareError(f"{where} names a folder of this machine, {path}: it was not written; this is a bug")
+    if found := PATH.search(text):
+        raise ShareError(f"{where} names a path of a machine, {found[0]}: it was not written; this is a bug")
+    for what, name in _names():
+        if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text):
+            raise ShareError(f"{where} has the name of this {what}, {name}: it was not written; this is a bug")
+
+
+@functools.cache
+def _names() -> tuple[tuple[str, str], ...]:
+    """The names of the machine and the user, unless they are words that pages have anyway."""
+    known = {"root", "user", "admin", "runner", "ubuntu", "debian", "localhost", "nobody", "python"}
+    known |= set(re.findall(r"[\w-]+", "".join(path.read_text("utf-8") for path in _vocabulary())))
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a container may run a number that has no name
+        user = ""
+    found = (("machine", socket.gethostname()), ("user", user), ("user", os.environ.get("SUDO_USER", "")))
+    return tuple((what, name) for what, name in found if len(name) >= SHORTEST_NAME and name not in known)
+
+
+def _vocabulary() -> list[Path]:
+    files = [path for path in TEMPLATES.rglob("*") if path.is_file()]
+    return [*files, *ROOT.glob("config/*.yaml"), *(path for root in roots() for path in root.glob("*/*.yaml"))]

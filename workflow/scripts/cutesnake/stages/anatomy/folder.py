@@ -1,0 +1,41 @@
+"""The anatomy records of one operator's builds, in a folder with an index that is written last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cutesnake.model import record
+from cutesnake.model.targets import TARGETS
+from cutesnake.stages.anatomy.record import anatomy_of
+
+INDEX = "anatomy.json"
+PART = 2  # clusters of a launch that are run where the problem is large: they do what the others do
+
+
+def write_folder(
+    operator: str, builds: Mapping[str, Mapping[str, Any]], results: Path | str, folder: Path | str
+) -> None:
+    """A record per build, below `folder`.
+
+    builds: key of a build (operator/kernel/target/variant) -> how it is watched (planning/problems.py). Builds
+    without code of their own (PyTorch's) have no record. Raises RecordError for a damaged build record.
+    """
+    entries, folder = [], Path(folder)
+    for key, how in builds.items():
+        build = Path(results, "compile", key)
+        if not record.read("compile", build / "build.json")["files"]:
+            continue
+        _, kernel, target, variant = key.split("/")
+        found = anatomy_of(
+            build,
+            how["workloads"],
+            TARGETS[target].simulated_processors,
+            most_clusters=PART if how["in_part"] else None,
+            instead=how["instead"],
+        )
+        file = f"{kernel}/{target}/{variant}.json"
+        record.write("anatomy", folder / file, found)
+        entries.append({"kernel": kernel, "target": target, "variant": variant, "file": file})
+    record.write("anatomy_index", folder / INDEX, {"stage": "anatomy", "operator": operator, "builds": entries})

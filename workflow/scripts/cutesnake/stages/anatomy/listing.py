@@ -1,0 +1,106 @@
+"""Source beside PTX beside SASS, by source line; texts are read when the page is made and kept nowhere else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cutesnake.model.catalog import roots
+from cutesnake.runtime import shareable
+from ptxsim import Module
+
+AROUND = 2  # lines of source shown before and after one that has code
+_SECTION = re.compile(r"\.section\s+\.text\.(\S+?),")
+_PLACE = re.compile(r'//## File "([^"]*)", line (\d+)')
+_CODE = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;?\s*$")
+
+
+@dataclass
+class Line:
+    """A line of a source file with the code that came from it."""
+
+    number: int
+    text: str
+    ptx: list[tuple[int, str]] = field(default_factory=list)  # (line of the PTX, instruction)
+    sass: list[tuple[str, str]] = field(default_factory=list)  # (address, instruction)
+
+
+def listing(folder: Path, symbol: str) -> tuple[dict[str, list[Line]], str | None]:
+    """File -> its lines with code and those around them; and why there is no SASS, or None.
+
+    Files in the order in which the code first names them; "" stands for code that the line table gives no source.
+    """
+    ptx = _ptx(folder, symbol)
+    sass, why = _sass(folder, symbol)
+    places: dict[str, dict[int, Line]] = {}
+    for source, entries in ptx.items():
+        file, number = _split(source)
+        places.setdefault(file, {}).setdefault(number, Line(number, "")).ptx = entries
+    for source, code in sass.items():
+        file, number = _split(source)
+        places.setdefault(file, {}).setdefault(number, Line(number, "")).sass = code
+    return {file: _with_text(file, lines) for file, lines in places.items()}, why
+
+
+def _split(source: str) -> tuple[str, int]:
+    file, _, number = source.rpartition(":")
+    return (file, int(number)) if file else ("", 0)
+
+
+def _ptx(folder: Path, symbol: str) -> dict[str, list[tuple[int, str]]]:
+    found: dict[str, list[tuple[int, str]]] = {}
+    for path in sorted(folder.glob("*.ptx")):
+        kernel = Module.from_file(path).kernels.get(symbol)
+        for ins in kernel.instructions if kernel else ():
+            text = " ".join(ins.text.split()).replace(symbol, "kernel")
+            guard = f"@{'!' * ins.guard.negated}{ins.guard.name} " if ins.guard is not None else ""
+            found.setdefault(ins.source or ":0", []).append((ins.line, (guard + text)[:220]))
+    return found
+
+
+def _sass(folder: Path, symbol: str) -> tuple[dict[str, list[tuple[str, str]]], str | None]:
+    """Source line -> instructions, as the compile stage had nvdisasm print them, with line information."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    files = sorted(folder.glob("*.sass"))
+    for file in files:
+        for source, address, text in _instructions(file.read_text(encoding="utf-8"), symbol):
+            found.setdefault(source, []).append((address, text))
+    return found, None if files else "there is no SASS in this build"
+
+
+def _instructions(text: str, symbol: str) -> Iterator[tuple[str, str, str]]:
+    inside, source = False, ":0"
+    for line in text.splitlines():
+        if section := _SECTION.search(line):
+            inside, source = section[1] == symbol, ":0"
+        elif inside and (place := _PLACE.search(line)):
+            source = f"{place[1]}:{place[2]}"
+        elif inside and (code := _CODE.match(line)):
+            yield source, code[1], code[2]
+
+
+def _with_text(file: str, lines: Mapping[int, Line]) -> list[Line]:
+    text = source_text(file)
+    if text is None:
+        return [lines[number] for number in sorted(lines)]
+    shown = {near for number in lines for near in range(number - AROUND, number + AROUND + 1)}
+    out = []
+    for number in sorted(shown | set(lines)):
+        if number in lines or 1 <= number <= len(text):
+            line = lines.get(number) or Line(number, "")
+            line.text = shareable.PATH.sub("<path>", text[number - 1]) if 1 <= number <= len(text) else ""
+            out.append(line)
+    return out
+
+
+def source_text(file: str) -> list[str] | None:
+    """The lines of a source file as builds name it, or None where it is not here."""
+    places = [Path(file)]
+    if file.startswith("kernels/"):
+        places += [root / file.removeprefix("kernels/") for root in roots()]
+    for path in places:
+        if file and path.is_file():
+            return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return None

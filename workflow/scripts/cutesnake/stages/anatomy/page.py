@@ -1,0 +1,157 @@
+"""A page per kernel that says what its records say: roles, pipelines, budget, patterns, and the code line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from cutesnake.analysis.compare.insight import number
+from cutesnake.analysis.knowledge.devlog import log_of
+from cutesnake.analysis.knowledge.entries import read_entries
+from cutesnake.analysis.knowledge.verdicts import verdicts
+from cutesnake.model import record
+from cutesnake.report import html
+from cutesnake.report.formatting import DSL_NAMES, plural
+from cutesnake.report.learn.questions import QUESTIONS, answers
+from cutesnake.runtime import shareable
+from cutesnake.stages.anatomy import graph, shapes
+from cutesnake.stages.anatomy.listing import Line, listing
+from cutesnake.stages.anatomy.numbers import numbers, spans
+from cutesnake.stages.anatomy.product_text import MOVED
+
+Record = dict[str, Any]
+INDEX = "anatomy.json"
+WORDS = ("contradicts", "refines", "confirms")
+SHORT = 48  # letters of a symbol that a heading shows
+
+
+def write_pages(
+    records: Path | str, results: Path | str, output: Path | str, up: Sequence[tuple[str, str]] = ()
+) -> None:
+    """A page for every kernel of an operator's folder of records, into `output`.
+
+    results: the folder that holds compile/. up: (name, link) of pages to lead back to.
+    """
+    records, results, output = Path(records), Path(results), Path(output)
+    index = record.read("anatomy_index", records / INDEX)
+    output.mkdir(parents=True, exist_ok=True)
+    kernels = list(dict.fromkeys(entry["kernel"] for entry in index["builds"]))
+    for kernel in kernels:
+        mine = [
+            record.read("anatomy", records / entry["file"]) for entry in index["builds"] if entry["kernel"] == kernel
+        ]
+        page = render(mine, results, up, [(name, f"{name}.html") for name in kernels])
+        html.write(page, output / f"{kernel}.html")
+
+
+def render(
+    builds: Sequence[Record],
+    results: Path,
+    up: Sequence[tuple[str, str]] = (),
+    siblings: Sequence[tuple[str, str]] = (),
+) -> str:
+    """The page of one kernel as text; the first build of each target is shown with its code."""
+    first = {build["target"]: build["variant"]["id"] for build in reversed(builds)}
+    shown = [_build(b, results, first[b["target"]] == b["variant"]["id"]) for b in builds]
+    return html.template(
+        "anatomy.html.j2", {"number": number, "plural": plural, "spans": spans, "source": short_source}
+    ).render(
+        **html.look(),
+        operator=builds[0]["operator"],
+        kernel=builds[0]["kernel"],
+        dsl=DSL_NAMES[builds[0]["dsl"]],
+        up=up,
+        siblings=siblings,
+        builds=shown,
+        checklist=_checklist(shown),
+        verdicts=_verdicts(builds),
+        log=log_of(builds[0]["operator"], builds[0]["kernel"]),
+        answers=answers(next((b for b in shown if b["open"]), shown[0]), list(QUESTIONS)),
+    )
+
+
+def _verdicts(builds: Sequence[Record]) -> list[Record]:
+    """What the builds say of docs/knowledge, each entry once with the word that most calls for a reader."""
+    entries = read_entries()
+    found: dict[str, Record] = {}
+    for build in builds:
+        for one in verdicts(build, entries):
+            known = found.get(one.entry.name)
+            if known is None or WORDS.index(one.word) < WORDS.index(known["word"]):
+                place = f"{build['target']} {build['variant']['id']}"
+                found[one.entry.name] = {"word": one.word, "entry": one.entry, "why": one.why, "build": place}
+    return sorted(found.values(), key=lambda one: (WORDS.index(one["word"]), one["entry"].name))
+
+
+def short_source(place: str) -> str:
+    """file.py:12, without the folders of the file."""
+    return place.rpartition("/")[2]
+
+
+def _build(build: Record, results: Path, whole: bool) -> Record:
+    folder = results / "compile" / build["operator"] / build["kernel"] / build["target"] / build["variant"]["id"]
+    functions = [_function(f, folder, whole and place == 0) for place, f in enumerate(build["functions"])]
+    watched = build["watched"]
+    told = ", ".join(f"{key} {value}" for key, value in watched["parameters"].items()) if watched else None
+    return {**build, "functions": functions, "ran": told, "open": whole}
+
+
+def _function(function: Record, folder: Path, whole: bool) -> Record:
+    picture, bar = graph.draw(function), graph.budget(function["shared"])
+    colour = graph.colours(function["roles"] or [])
+    found, why = listing(folder, function["symbol"]) if whole and folder.is_dir() else ({}, None)
+    shown = shapes.pictures(function, folder) if whole and folder.is_dir() else []
+    sass = sum(len(line.sass) for lines in found.values() for line in lines)
+    return {
+        **function,
+        "moved": MOVED,
+        "layouts": [{"svg": Markup(one.svg), "caption": one.caption} for one in shown],
+        "lowering": shapes.lowering(function, folder, sass) if whole and folder.is_dir() else [],
+        "short": function["symbol"][:SHORT] + ("…" if len(function["symbol"]) > SHORT else ""),
+        "picture": Markup(picture) if picture else None,
+        "bar": Markup(bar) if bar else None,
+        "colour": colour,
+        "files": [_file(file, lines, function, colour) for file, lines in found.items()],
+        "no_sass": why,
+    }
+
+
+def _file(file: str, lines: Sequence[Line], function: Record, colour: Mapping[str, str]) -> Record:
+    """A source file with the colour of the role that ran each line, several colours where several did."""
+    file = shareable.neutral(file)
+    roles = function["roles"] or []
+    ran = {role["name"]: numbers(role["ran"].get(file, "")) for role in roles}
+    rows: list[Record] = []
+    for line in lines:
+        place = f"{file}:{line.number}"
+        mine = [name for name, places in ran.items() if line.number in places]
+        rows.append(
+            {"line": line, "roles": mine, "colours": [colour[name] for name in mine], "words": _words(function, place)}
+        )
+    return {"name": short_source(file) or "no source line", "path": file, "rows": rows}
+
+
+def _words(function: Record, place: str) -> list[str]:
+    """What products and copies of a source line do, in words."""
+    out = [product["words"] for product in function["products"] or [] if place in product["lines"]]
+    for descriptor in function["descriptors"] or []:
+        for use in descriptor["uses"]:
+            if place in use["lines"]:
+                box = " x ".join(map(str, descriptor["box"]))
+                out.append(f"TMA {use['way']} of a box of {box} {descriptor['element']} of {descriptor['tensor']}")
+    return list(dict.fromkeys(out))
+
+
+def _checklist(builds: Sequence[Record]) -> list[Record]:
+    """The ten patterns in the main function of each build that is shown whole."""
+    shown = [build for build in builds if build["open"] and build["functions"]]
+    if not shown:
+        return []
+    rows = []
+    for name in shown[0]["functions"][0]["patterns"]:
+        cells = [build["functions"][0]["patterns"][name] for build in shown]
+        rows.append({"name": name, "cells": list(zip(shown, cells, strict=True))})
+    return rows

@@ -1,0 +1,320 @@
+"""The ten patterns of a reader's checklist, each found or not with its evidence; null is for what cannot be told.
+
+Every rule goes by code that is there and, where the build was run in the simulator, by what its warps did.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from cutesnake.stages.anatomy.code import INDEX, Code, Loop, number
+from cutesnake.stages.anatomy.numbers import of_warps
+from cutesnake.stages.anatomy.pipelines import Group, Pipeline
+from cutesnake.stages.anatomy.roles import STORES, Role
+from cutesnake.stages.anatomy.watch import Seen
+
+REMOTE = ("remote_load", "remote_store", "remote_atomic", "remote_address")
+_MINUS_INFINITY = re.compile(r"\b0f[fF]{2}800000\b")
+_DESCRIPTOR = 1 << 61  # from this bit up a shared-memory descriptor names its swizzle
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """found: True, False, or None where nothing at hand tells; `lines` are of the source."""
+
+    found: bool | None
+    evidence: str
+    lines: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Function:
+    """What is known of one function of a build. `seen` and what follows from it are None where nothing was run."""
+
+    code: Code
+    cluster: int | None
+    seen: Seen | None
+    roles: Sequence[Role] | None
+    groups: Sequence[Group] | None
+    pipelines: Sequence[Pipeline] | None
+    swizzles: Sequence[str]  # of shared-memory layouts in the DSL's IR and of descriptors
+    static_stages: Sequence[int] | None  # pipelines as the PTX alone shows them
+
+    @property
+    def stores(self) -> list[int]:
+        """The instructions that put results into global memory."""
+        return self.code.places(*STORES)
+
+
+def find_patterns(f: Function) -> dict[str, Pattern]:
+    """The checklist, in its order."""
+    return {name: rule(f) for name, rule in RULES.items()}
+
+
+def _multi_stage(f: Function) -> Pattern:
+    code = f.code
+    if f.pipelines is not None:
+        deep = [p for p in f.pipelines if p.stages > 1]
+        lone = [
+            g
+            for g in f.groups or ()
+            if len(g.offsets) > 1 and g.arrivers and not any(g in (p.full, p.empty) for p in f.pipelines)
+        ]
+        if deep:
+            told = "; ".join(f"{p.stages} stages ({p.name})" for p in deep)
+            return Pattern(True, told, _group_lines(code, [p.full for p in deep]))
+        if lone:
+            told = "; ".join(f"{len(g.offsets)} barriers in turn ({' and '.join(sorted(g.arrivers))})" for g in lone)
+            return Pattern(True, told, _group_lines(code, lone))
+    kept = [at for at in code.places("cp_async_wait") if (number(_first(code, at)) or 0) > 0]
+    if kept:
+        most = max(number(_first(code, at)) or 0 for at in kept)
+        return Pattern(True, f"cp.async groups, of which up to {most} stay under way", code.sources(kept))
+    if f.static_stages:
+        told = ", ".join(map(str, f.static_stages))
+        return Pattern(True, f"circular buffers of {told} stages, by the mbarriers that the PTX sets up")
+    if f.seen is None and code.places("barrier_init"):
+        return Pattern(None, "there are mbarriers, but nothing was run that would show their stages")
+    return Pattern(False, "no ring of barriers, and no group of copies that stays under way")
+
+
+def _first(code: Code, at: int):  # type: ignore[no-untyped-def]  # an operand of any kind
+    operands = code.instructions[at].operands
+    return operands[0] if operands else None
+
+
+def _specialised(f: Function) -> Pattern:
+    if f.roles is None:
+        shares = f.code.places("setmaxnreg")
+        if shares:
+            return Pattern(True, f"setmaxnreg in {len(shares)} places: warpgroups have unequal shares of registers")
+        if not f.code.places("product", "tma_load", "wait"):
+            return Pattern(False, "no product, no TMA copy and no mbarrier: there is nothing to share out")
+        return Pattern(None, "nothing was run that would show what each warp does")
+    busy = [role for role in f.roles if role.tasks]
+    apart = [
+        (a, b)
+        for place, a in enumerate(busy)
+        for b in busy[place + 1 :]
+        if set(a.tasks) - set(b.tasks) and set(b.tasks) - set(a.tasks)
+    ]
+    told = "; ".join(f"{role.name}: {of_warps(role.warps)}" for role in f.roles)
+    return Pattern(bool(apart), told)
+
+
+def _persistent(f: Function) -> Pattern:
+    code, stores = f.code, f.stores
+    if not stores:
+        return Pattern(None, "no store to global memory was recognised")
+    loops = [_work_loop(code, at) for at in stores]
+    if not all(loops):
+        outside = code.sources(at for at, loop in zip(stores, loops, strict=True) if loop is None)
+        return Pattern(False, "results are stored outside of any loop over tiles", outside)
+    distinct = {loop.header: loop for loop in loops if loop is not None}
+    exits = [at for loop in distinct.values() for at in code.exits(loop)]
+    how = "cluster launch control" if code.places("launch_control") else "the CTA's index or a schedule in memory"
+    return Pattern(True, f"every store lies in a loop that ends by {how}", code.sources(exits))
+
+
+def _work_loop(code: Code, at: int) -> Loop | None:
+    """The outermost loop around a store whose end depends on which CTA it is, or on work that it is handed."""
+    for loop in code.loops_around(at):
+        for leaving in code.exits(loop):
+            depends = code.depends(leaving)
+            if depends.specials & INDEX or (depends.shared_memory and code.places("launch_control")):
+                return loop
+    return None
+
+
+def _online_softmax(f: Function) -> Pattern:
+    code = f.code
+    sources = ("product", "wait", "global_load", "shared_load", "tmem_load")
+    loops = [
+        loop
+        for loop in code.loops
+        if not loop.spins and all(code.within(loop, kind) for kind in ("exponential", "maximum"))
+        if code.within(loop, *sources)
+    ]
+    if not loops:
+        return Pattern(False, "no loop has both maxima and exponentials")
+    inner = loops[-1]  # the smallest
+    exponentials = code.within(inner, "exponential")
+    told = f"a loop with {len(exponentials)} exponentials and {len(code.within(inner, 'maximum'))} maxima"
+    return Pattern(True, told, code.sources(exponentials)[:6])
+
+
+def _register_accumulators(f: Function) -> Pattern:
+    products = f.code.places("product")
+    names = {f.code.instructions[at].base for at in products}
+    if names & {"wgmma", "mma"}:
+        told = "wgmma" if "wgmma" in names else "mma.sync"
+        return Pattern(True, f"{len(products)} {told} instructions sum into registers", f.code.sources(products)[:6])
+    if products:
+        return Pattern(False, "tcgen05 sums in tensor memory")
+    return Pattern(False, "no matrix product")
+
+
+def _swizzle(f: Function) -> Pattern:
+    if f.swizzles:
+        return Pattern(True, ", ".join(f.swizzles))
+    large = [
+        at
+        for at, ins in enumerate(f.code.instructions)
+        if any((number(operand) or 0) & (2**64 - 1) >= _DESCRIPTOR for operand in ins.operands[1:])
+        and ins.base in ("or", "mov", "add")
+        and "b64" in ins.parts + ("b64",) * ("s64" in ins.parts)
+    ]
+    products = f.code.places("product")
+    if large and any(f.code.instructions[at].base in ("wgmma", "tcgen05") for at in products):
+        return Pattern(True, "operand descriptors name a swizzle", f.code.sources(large)[:4])
+    if f.seen is None and f.code.places("shared_load", "shared_store", "tma_load"):
+        return Pattern(None, "shared memory is used, but its layout is not written down anywhere in the build")
+    return Pattern(False, "no layout, descriptor or copy has one")
+
+
+def _cluster(f: Function) -> Pattern:
+    code = f.code
+    if f.cluster is None:
+        return Pattern(None, "the cluster's size is given at launch")
+    if f.cluster == 1:
+        return Pattern(False, "clusters of one CTA")
+    multicast = [at for at in code.places("tma_load", "commit") if "multicast::cluster" in code.instructions[at].parts]
+    paired = [at for at in code.places("product") if "cta_group::2" in code.instructions[at].parts]
+    remote = code.places(*REMOTE)
+    others = "shared memory of other CTAs"
+    told = [
+        f"{len(places)} {one if len(places) == 1 else more}"
+        for places, one, more in (
+            (multicast, "multicast copy or commit", "multicast copies and commits"),
+            (paired, "product of two CTAs", "products of two CTAs"),
+            (remote, f"access to, or address of, {others}", f"accesses to, or addresses of, {others}"),
+        )
+        if places
+    ]
+    places = [*multicast, *paired, *remote]
+    if told:
+        return Pattern(True, f"clusters of {f.cluster}: {', '.join(told)}", code.sources(places)[:8])
+    return Pattern(False, f"clusters of {f.cluster}, whose CTAs exchange nothing")
+
+
+def _epilogue(f: Function) -> Pattern:
+    code, stores = f.code, f.stores
+    if not stores:
+        return Pattern(None, "no store to global memory was recognised")
+    kinds = {code.kinds[at] for at in stores}
+    forms = []
+    if kinds & {"tma_store", "bulk_store"}:
+        forms.append("through shared memory, by TMA")
+    if "tma_reduce" in kinds:
+        forms.append("added up in global memory, by TMA from shared memory")
+    if "global_store" in kinds:
+        forms.append("from registers to global memory")
+    if "global_atomic" in kinds:
+        forms.append("by atomics on global memory")
+    return Pattern(True, "; ".join(forms), code.sources(stores)[:8])
+
+
+def _boundary(f: Function) -> Pattern:
+    code = f.code
+    told: list[str] = []
+    by_tma = code.places("tma_store", "tma_reduce")
+    plain = code.places("global_store", "global_atomic")
+    guarded = [at for at in plain if _guarded(code, at)]
+    masks = [at for at, ins in enumerate(code.instructions) if ins.base == "selp" and _MINUS_INFINITY.search(ins.text)]
+    if by_tma:
+        told.append("TMA stores, which leave out what lies outside the tensor")
+    if guarded:
+        told.append(f"{len(guarded)} of {len(plain)} plain stores behind a test of an index against a size")
+    if masks:
+        told.append(f"{len(masks)} selections of minus infinity")
+    places = [*by_tma, *guarded, *masks]
+    if told:
+        return Pattern(True, "; ".join(told), code.sources(places)[:8])
+    if plain:
+        return Pattern(
+            False, "plain stores without a test: sizes must be multiples of the tile", code.sources(plain)[:4]
+        )
+    return Pattern(None, "no store to global memory was recognised")
+
+
+def _guarded(code: Code, at: int) -> bool:
+    """Whether a branch on thread or CTA index and a parameter decides about an instruction, and is no loop's end."""
+    for branch in code.deciding(at):  # at any depth
+        if any(branch in code.exits(loop) for loop in code.loops_around(branch)):
+            continue
+        depends = code.depends(branch)
+        if depends.specials & {"%tid", "%ctaid", "%laneid"} and (depends.params or depends.global_memory):
+            return True
+    return False
+
+
+def _drain(f: Function) -> Pattern:
+    code = f.code
+    if not (_multi_stage(f).found or code.places("product", "tma_store", "bulk_store")):
+        return Pattern(False, "there is no pipeline to drain")
+    told, places = [], []
+    for role, group, at in _tails(f):
+        told.append(f"{role} waits for {group} after its last copy")
+        places.append(at)
+    last = [at for at in code.places("wgmma_wait") if number(_first(code, at)) == 0]
+    if last:
+        told.append("wgmma.wait_group 0")
+        places += last
+    emptied = [at for at in code.places("cp_async_wait") if not number(_first(code, at))]
+    if emptied and code.places("cp_async"):
+        told.append("all cp.async copies are waited for")
+        places += emptied
+    for barrier in f.groups or ():
+        kinds = {kind for kind, _ in barrier.arrivals}
+        readers = [role for role in f.roles or () if role.name in barrier.waits and role.does(code, "tmem_load")]
+        if kinds == {"commit"} and readers:
+            told.append("the last products are waited for before tensor memory is read")
+            places += [at for role in readers for at in barrier.waits[role.name]]
+    stored = [at for at in code.places("store_wait") if number(_first(code, at)) == 0]
+    if stored:
+        told.append("bulk stores are waited for")
+        places += stored
+    if told:
+        return Pattern(True, "; ".join(dict.fromkeys(told)), code.sources(places)[:8])
+    if f.seen is None:
+        return Pattern(None, "nothing was run that would show what happens after the last copy")
+    return Pattern(False, "no wait after the last copy")
+
+
+def _tails(f: Function) -> Iterable[tuple[str, str, int]]:
+    """(role, its pipeline, instruction): producers that wait for empty barriers once they have nothing more to load."""
+    for pipeline in f.pipelines or ():
+        copies = any(kind in ("copy", "cp.async") for kind, _ in pipeline.full.arrivals)
+        if pipeline.stages < 2 or f.seen is None or not copies:
+            continue
+        for role in f.roles or ():
+            if role.name not in pipeline.full.arrivers:
+                continue
+            for (_, warp), waits in f.seen.drains.items():
+                if warp not in role.warps:
+                    continue
+                found = {offset: at for offset, at in waits if offset in pipeline.empty.offsets}
+                if len(found) > 1 or len(found) == pipeline.stages:
+                    yield role.name, "the empty stages", next(iter(found.values()))
+                    break
+
+
+def _group_lines(code: Code, groups: Iterable[Group]) -> list[str]:
+    places = [at for g in groups for counter in (*g.arrivals.values(), *g.waits.values()) for at in counter if at >= 0]
+    return code.sources(places)[:8]
+
+
+RULES: dict[str, Callable[[Function], Pattern]] = {
+    "multi-stage pipeline": _multi_stage,
+    "warp specialisation": _specialised,
+    "persistent loop": _persistent,
+    "online softmax": _online_softmax,
+    "accumulators in registers": _register_accumulators,
+    "swizzled shared memory": _swizzle,
+    "cluster communication": _cluster,
+    "epilogue": _epilogue,
+    "boundary handling": _boundary,
+    "pipeline drain": _drain,
+}

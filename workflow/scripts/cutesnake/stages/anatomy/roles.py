@@ -1,0 +1,180 @@
+"""Roles of warps: who loads, multiplies, computes the softmax, stores. Drawn from the code that each warp ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from cutesnake.stages.anatomy.code import Code, number
+from cutesnake.stages.anatomy.watch import Seen
+
+# What a role does, in the order in which a name lists it.
+TASKS = ("load", "multiply", "softmax", "correct", "convert", "epilogue", "store", "schedule")
+IDLE = "idle"
+ALIKE = 0.6  # share of the code that neighbouring warps must have in common to be one role
+STORES = ("tma_store", "tma_reduce", "bulk_store", "global_store", "global_atomic")
+_ASYNC_LOADS = ("tma_load", "bulk_load", "cp_async")
+
+
+@dataclass(frozen=True)
+class Role:
+    """Warps that run the same code, `ran` being the instructions; `some` has the tasks that only some of them do."""
+
+    name: str
+    warps: tuple[int, ...]
+    tasks: tuple[str, ...]
+    registers: tuple[int, ...]  # what setmaxnreg sets in these warps
+    ranks: tuple[int, ...] | None  # the CTAs of the cluster that have it, where not all
+    ran: frozenset[int]
+    some: Mapping[str, tuple[int, ...]]
+
+    def does(self, code: Code, *kinds: str) -> list[int]:
+        """The instructions of these kinds that the role ran."""
+        return [at for at in code.places(*kinds) if at in self.ran]
+
+
+def find_roles(code: Code, seen: Seen) -> list[Role]:
+    """The roles of a launch, by their first warp."""
+    ran = _instructions_by_warp(seen)
+    facts = {warp: (_tasks(code, places), _registers(code, places)) for warp, places in ran.items()}
+    groups: list[list[int]] = []
+    own = {warp: tasks for warp, (tasks, _) in facts.items()}
+    if not code.places("product"):  # warps that differ in a few lines only share a role
+        facts, ran = _level(facts, ran)
+    for warp in sorted(ran):
+        before = groups[-1][-1] if groups else None
+        if before is not None and _nested(facts[warp], facts[before]) and _alike(ran[warp], ran[before]) >= ALIKE:
+            groups[-1].append(warp)
+        else:
+            groups.append([warp])
+    joined = [_joined([facts[warp] for warp in group]) for group in groups]
+    names = _names([tasks for tasks, _ in joined])
+    return [
+        Role(
+            name,
+            tuple(group),
+            *fact,
+            _ranks(code, seen, group),
+            frozenset().union(*(ran[warp] for warp in group)),
+            _some(own, group, fact[0]),
+        )
+        for name, group, fact in zip(names, groups, joined, strict=True)
+    ]
+
+
+Fact = tuple[tuple[str, ...], tuple[int, ...]]  # tasks of a warp, and its shares of registers
+Facts = dict[int, Fact]
+
+
+def _nested(a: Fact, b: Fact) -> bool:
+    """Whether one of two warps does all that the other does, with as many registers: one of them issues copies, say."""
+    return a[1] == b[1] and (set(a[0]) <= set(b[0]) or set(b[0]) <= set(a[0])) and bool(a[0]) == bool(b[0])
+
+
+def _joined(facts: list[Fact]) -> Fact:
+    tasks = {task for found, _ in facts for task in found}
+    return tuple(task for task in TASKS if task in tasks), facts[0][1]
+
+
+def _level(facts: Facts, ran: dict[int, set[int]]) -> tuple[Facts, dict[int, set[int]]]:
+    """Every warp that shares most of its code with the busiest one counts as doing all that this one does."""
+    busiest = max(ran, key=lambda warp: len(ran[warp]))
+    like = [
+        warp for warp in ran if _alike(ran[warp], ran[busiest]) >= ALIKE - 0.1 and facts[warp][1] == facts[busiest][1]
+    ]
+    return (
+        {warp: facts[busiest] if warp in like else fact for warp, fact in facts.items()},
+        {warp: ran[busiest] if warp in like else places for warp, places in ran.items()},
+    )
+
+
+def _instructions_by_warp(seen: Seen) -> dict[int, set[int]]:
+    """Warp of a CTA -> the instructions that it ran in any CTA."""
+    found: dict[int, set[int]] = {warp: set() for warp in range(seen.launch.warps)}
+    for _, warp, n in seen.visits:
+        block = seen.blocks[n]
+        found[warp].update(range(block.first, block.last))
+    return found
+
+
+def _tasks(code: Code, ran: set[int]) -> tuple[str, ...]:
+    kinds = {code.kinds[at] for at in ran}
+    asynchronous = bool(code.places(*_ASYNC_LOADS))
+    products = bool(code.places("product"))
+    tasks = set()
+    if kinds & set(_ASYNC_LOADS) or (not asynchronous and "global_load" in kinds):
+        tasks.add("load")
+    if "product" in kinds:
+        tasks.add("multiply")
+    if "launch_control" in kinds and _asks(code, ran):
+        tasks.add("schedule")
+    if in_one_loop(code, ran, "exponential", "maximum"):
+        tasks.add("softmax")
+    elif in_one_loop(code, ran, "tmem_load", "tmem_store"):
+        tasks.add("correct")
+    if code.places("tma_store", "bulk_store", "tma_reduce") and _stages_output(code, ran, kinds):
+        tasks.add("epilogue")
+    if not tasks and products and _converts(code, ran):
+        tasks.add("convert")
+    if kinds & set(STORES):
+        tasks.add("store")
+    return tuple(task for task in TASKS if task in tasks)
+
+
+def _stages_output(code: Code, ran: set[int], kinds: set[str | None]) -> bool:
+    """Whether accumulators, in tensor memory or registers, are put into shared memory for a copy to take them."""
+    accumulators = "tmem_load" in kinds or any(code.instructions[at].base in ("wgmma", "mma") for at in ran)
+    return accumulators and "shared_store" in kinds and not in_one_loop(code, ran, "exponential", "maximum")
+
+
+def _asks(code: Code, ran: set[int]) -> bool:
+    return any("try_cancel" in code.instructions[at].parts for at in ran if code.kinds[at] == "launch_control")
+
+
+def _converts(code: Code, ran: set[int]) -> bool:
+    """Whether operands are read from shared memory and put back in another form, in a loop that waits for them."""
+    return any(in_one_loop(code, ran, "shared_load", back, "wait") for back in ("shared_store", "tmem_store"))
+
+
+def in_one_loop(code: Code, ran: Iterable[int], *kinds: str) -> bool:
+    """Whether one loop around some of the instructions holds all these kinds among them."""
+    ran = set(ran)
+    first = [at for at in code.places(kinds[0]) if at in ran]
+    return any(
+        all(any(at in ran for at in code.within(loop, kind)) for kind in kinds[1:])
+        for loop in {loop for at in first for loop in code.loops_around(at)}
+    )
+
+
+def _registers(code: Code, ran: set[int]) -> tuple[int, ...]:
+    values = (number(code.instructions[at].operands[0]) for at in sorted(ran) if code.kinds[at] == "setmaxnreg")
+    return tuple(dict.fromkeys(value for value in values if value is not None))
+
+
+def _alike(a: set[int], b: set[int]) -> float:
+    return len(a & b) / max(len(a | b), 1)
+
+
+def _some(own: Mapping[int, tuple[str, ...]], group: list[int], tasks: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    """Tasks of a role -> the warps that do them, where not all of its warps do."""
+    doing = {task: tuple(warp for warp in group if task in own[warp]) for task in tasks}
+    return {task: warps for task, warps in doing.items() if warps and len(warps) < len(group)}
+
+
+def _ranks(code: Code, seen: Seen, group: list[int]) -> tuple[int, ...] | None:
+    """The ranks whose warps issue products or loads, where some of the cluster's do not."""
+    working = {
+        rank
+        for rank, warp, n in seen.visits
+        if warp in group
+        and any(code.kinds[at] in ("product", *_ASYNC_LOADS) for at in range(seen.blocks[n].first, seen.blocks[n].last))
+    }
+    everyone = {rank for rank, _, _ in seen.visits}
+    return tuple(sorted(working)) if working and working != everyone else None
+
+
+def _names(tasks: list[tuple[str, ...]]) -> list[str]:
+    plain = [" + ".join(found) or IDLE for found in tasks]
+    return [
+        f"{name} {1 + plain[:place].count(name)}" if plain.count(name) > 1 else name for place, name in enumerate(plain)
+    ]

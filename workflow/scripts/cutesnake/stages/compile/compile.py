@@ -1,0 +1,275 @@
+"""Compile stage: one build per kernel, target and variant, ahead of time and with no GPU.
+
+The kernel's `compile` runs in a process of its own (`limited_process.py`). Faults of the kernel become a `failed`
+record in the compiler's own words; faults of the machine (a compiler that is not installed, a full disk, a missing
+upstream file) are raised, because recording them would make a passing trouble look like a property of the kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import filecmp
+import functools
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cutesnake.model import record
+from cutesnake.model.catalog import label, load_kernel
+from cutesnake.model.contract import Kernel, Variant
+from cutesnake.model.dsls import DSLS
+from cutesnake.runtime.machine_faults import full_disk
+from cutesnake.runtime.shareable import neutral
+from cutesnake.stages.compile.limited_process import CompileError, Outcome, compile_apart
+from cutesnake.stages.compile.store import VARIABLE, reuse
+
+RECORD = "build.json"
+LOG_LINES = 40
+REASON_LENGTH = 4000  # characters; the log holds the rest
+DISASSEMBLY = ("--print-code", "--print-line-info")  # the code, and before each part of it the source line it is from
+FULL = (errno.ENOSPC, errno.EDQUOT)
+PARTIAL = ".partial-"  # folders of builds under way; one that is found at the start is left from a killed job
+SCRATCH = "cutesnake-build-"  # the same on a disk of the node's own, which the node clears after killed jobs
+RUNTIME = "runtime"  # results/compile/runtime/
+STORE = "store"  # results/compile/store/
+RETURNED = "what compile() returned"
+RETURNS: dict[str, Any] = {
+    **{"symbols": list, "function": (str, type(None)), "launch": dict, "compilers": dict},
+    **{"options": (str, type(None)), "notes": list, "runtime": list},
+}
+FRAME = (
+    *("stage", "status", "reason", "provenance", "operator", "kernel", "dsl", "source", "target", "variant"),
+    *("files", "seconds", "log_tail", "limit_s"),
+)
+# What a kernel tells of a build, where it tells nothing.
+UNKNOWN: dict[str, Any] = {"symbols": [], "function": None, "launch": {}, "compilers": {}, "options": None, "notes": []}
+LIMIT_SECONDS = 1800.0  # unless the configuration says otherwise
+
+
+def compile_build(
+    operator: str,
+    kernel: str,
+    target: str,
+    variant: Variant,
+    folder: Path | str,
+    log: Path | str | None = None,
+    limit_s: float = LIMIT_SECONDS,
+    scratch: Path | str | None = None,
+) -> None:
+    """Build `kernel` of `operator` for `target` into `folder` and describe it in `folder/build.json`.
+
+    `variant` carries the id and the values baked into the build. The artifacts are made in a folder beside
+    their final place, or in one below `scratch`, such as a disk of the node's own where `folder` is on a network file
+    system. They are renamed file by file; build.json comes last, so that it always describes files that are there. The
+    compiler's output goes to `log`, if given.
+
+    `limit_s` is the time that the kernel's `compile` is given. Raises CompileError for faults of the machine; a kernel
+    that does not compile gives a record with status `failed`.
+    """
+    module = load_kernel(operator, kernel)
+    folder = Path(folder).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob(f"{PARTIAL}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    os.environ[VARIABLE] = str(folder.parents[3] / STORE)  # for this process and the compiler's
+    with _place_to_build(folder, scratch) as name, _full_disk_named(folder, Path(name).resolve().parent):
+        partial = Path(name).resolve()
+        build = partial / "build"
+        build.mkdir()
+        started = time.monotonic()
+        outcome = compile_apart(operator, kernel, target, variant, partial, limit_s)
+        if log is not None:
+            record.write_text(log, outcome.output)
+        error = _fault(outcome, module, build)
+        facts = {} if error else outcome.build
+        if error is None:
+            error = _disassemble(build, facts.setdefault("compilers", {}))
+        seconds = time.monotonic() - started
+        if error and full_disk(folder, partial):
+            raise CompileError(f"{operator}/{kernel} for {target}: it was not built")
+        _install_runtime(facts.pop("runtime", []), folder)
+        files = _install(build, folder)
+    relative = functools.partial(_relative, partial=partial, folder=folder)
+    entry = {
+        "stage": "compile",
+        "status": "failed" if error else "ok",
+        "reason": relative(error).strip()[:REASON_LENGTH] if error else None,
+        "provenance": _provenance(),
+        "operator": operator,
+        "kernel": kernel,
+        "dsl": module.DSL,
+        "source": module.SOURCE,
+        "target": target,
+        "variant": {"id": variant.id, "params": dict(variant.params)},
+        **UNKNOWN,
+        **facts,
+        "files": files,
+        "seconds": round(seconds, 3),
+        "log_tail": relative("\n".join(outcome.output.splitlines()[-LOG_LINES:])),
+    }
+    if outcome.limit_s is not None:
+        entry["limit_s"] = outcome.limit_s
+    record.write("compile", folder / RECORD, _fitting(entry))
+
+
+def compile_job(variant: Mapping[str, Any], **arguments: Any) -> None:
+    """`compile_build` as its script calls it: with the variant as plain data."""
+    compile_build(variant=Variant(variant["id"], variant["params"]), **arguments)
+
+
+def _place_to_build(folder: Path, scratch: Path | str | None) -> tempfile.TemporaryDirectory[str]:
+    if scratch is None:
+        return tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder)
+    try:
+        return tempfile.TemporaryDirectory(prefix=SCRATCH, dir=scratch)
+    except OSError as error:
+        raise CompileError(f"{scratch}: builds cannot be made there ({error.strerror}); name another TMPDIR") from None
+
+
+@contextlib.contextmanager
+def _full_disk_named(*places: Path) -> Iterator[None]:
+    """Have a fault of the machine name the folder whose disk is full: where writing fails the system names none."""
+    try:
+        yield
+    except CompileError as error:
+        if full := full_disk(*places):
+            raise CompileError(f"{error}; no space left on the disk of {full}") from None
+        raise
+    except OSError as error:
+        if error.errno in FULL and error.filename is None:
+            error.filename = str(full_disk(*places) or places[0])
+        raise
+
+
+def _fitting(entry: dict[str, Any]) -> dict[str, Any]:
+    """The record, or a failed one that says how what `compile` returned does not fit."""
+    try:
+        record.check("compile", entry, f"{entry['operator']}/{entry['kernel']}: {RETURNED}")
+    except record.RecordError as error:
+        known = {key: value for key, value in entry.items() if key in FRAME}
+        return {**known, **UNKNOWN, "status": "failed", "reason": str(error)[:REASON_LENGTH]}
+    return entry
+
+
+def _provenance() -> dict[str, str]:
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _fault(outcome: Outcome, module: Kernel, folder: Path) -> str | None:
+    """What is wrong with what `compile` returned and left in `folder`; None for a build that can be used."""
+    if outcome.error is not None:
+        return outcome.error
+    place = label(Path(str(module.__file__)))
+    if fault := _unusable(outcome, module, folder):
+        return f"{place}: {fault}"
+    return None
+
+
+def _unusable(outcome: Outcome, module: Kernel, folder: Path) -> str | None:
+    if not isinstance(outcome.build, dict):
+        kind = type(outcome.build).__name__
+        return f"{RETURNED} is {kind}; it must be a dict with symbols, launch, function and compilers"
+    for key, value in outcome.build.items():
+        if key not in RETURNS:
+            return f"{RETURNED} has {key!r}; known are {', '.join(RETURNS)}"
+        if not isinstance(value, RETURNS[key]):
+            return (
+                f"{RETURNED} has {type(value).__name__} for {key!r}; cutesnake/model/contract.py says what it must be"
+            )
+    if DSLS[module.DSL].build_packages:
+        label = DSLS[module.DSL].label
+        if not any(folder.glob("*.cubin")):
+            return f"compile() left no .cubin in the folder that it was given, which a {label} build must have"
+        if not outcome.build.get("symbols"):
+            return f"compile() returned no `symbols`: the entry points of a {label} build, the main one first"
+    return None
+
+
+def _disassemble(folder: Path, compilers: dict[str, str]) -> str | None:
+    """Write `<name>.sass` beside every `<name>.cubin`; None, or nvdisasm's complaint about one."""
+    cubins = sorted(folder.glob("*.cubin"))
+    if not cubins:  # kernels of installed packages: a GPU machine describes them without a compiler
+        return None
+    from cuda.pathfinder import find_nvidia_binary_utility
+
+    nvdisasm = find_nvidia_binary_utility("nvdisasm")
+    if nvdisasm is None:
+        raise CompileError("nvdisasm is not installed; install it with: pip install -r envs/requirements.txt")
+    compilers["nvidia-cuda-nvdisasm"] = importlib.metadata.version("nvidia-cuda-nvdisasm")
+    for cubin in cubins:
+        command = [nvdisasm, *DISASSEMBLY, str(cubin)]
+        sass = cubin.with_suffix(".sass")
+
+        def disassemble(command: list[str] = command, sass: Path = sass) -> None:
+            sass.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+        try:
+            reuse(sass, [cubin.read_bytes(), *DISASSEMBLY, compilers["nvidia-cuda-nvdisasm"]], disassemble)
+        except subprocess.CalledProcessError as error:
+            return f"nvdisasm could not read {cubin.name}: {error.stderr.strip()}"
+    return None
+
+
+def _install(build: Path, folder: Path) -> dict[str, str]:
+    """Move a finished build to its place and drop what an earlier one left there; returns {name: sha256}."""
+    (folder / RECORD).unlink(missing_ok=True)
+    made = {path.name: path for path in sorted(build.iterdir()) if path.is_file()}
+    for path in folder.iterdir():
+        if path.is_file() and path.name not in made and not path.name.startswith("."):
+            path.unlink()
+    digests = {}
+    for name, path in made.items():
+        digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        _move(path, folder / name)
+    return digests
+
+
+def _move(path: Path, to: Path) -> None:
+    """Rename; from another file system copy beside the final place first, so that readers never see half a file."""
+    try:
+        path.replace(to)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy(path, to)
+
+
+def _copy(path: Path, to: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=to.parent) as name:
+        copy = Path(name) / to.name
+        shutil.copy2(path, copy)
+        copy.replace(to)
+
+
+def _install_runtime(libraries: list[str], folder: Path) -> None:
+    """Copy libraries that loading needs, and that all builds share, once to results/compile/runtime/.
+
+    A copy has its library's date, by which it is told at a glance: reading both, 43 MB, takes 40 ms of every build.
+    """
+    for library in map(Path, libraries):
+        copy = folder.parents[3] / RUNTIME / library.name
+        if copy.exists() and filecmp.cmp(library, copy):  # of another date: by content
+            continue
+        copy.parent.mkdir(exist_ok=True)
+        _copy(library, copy)
+
+
+def _relative(text: str, partial: Path, folder: Path) -> str:
+    """`text` without colours and the absolute paths of this machine, so that records can be compared and shared."""
+    text = re.sub(r"\x1b\[[\d;]*m", "", text)
+    return neutral(text, {str(place): "." for place in (partial / "build", partial, folder)})

@@ -1,0 +1,235 @@
+"""Ahead-of-time build of cuTile kernels, with no GPU.
+
+A build holds one or more device functions. Each leaves four files named after it, the main one named `kernel`
+(others e.g. `combine`):
+
+    kernel.cubin      machine code; the compile stage adds kernel.sass
+    kernel.ptx        PTX, out of the cubin's section `.nv_debug_ptx_txt` (absent if the compiler left none)
+    kernel.tileirbc   CUDA Tile IR bytecode, what cuTile hands to `tileiras`
+    kernel.tileir     the same as text, by `tileirdisasm`
+
+cuTile's architecture names have no suffix: target `sm_90a` is its `sm_90`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cutesnake.stages.compile.store import reuse
+from cutesnake.stages.compile.torch_import import without_torch
+
+# Read when cuTile is imported. Its own cache would lie outside the build's folder and hide the compiler's time.
+os.environ.setdefault("CUDA_TILE_CACHE_DIR", "0")
+
+FLAGS_AT = 10  # in bytecode: behind eight bytes of magic number and two of version
+COMPILERS = ("cuda-tile", "nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
+
+
+@dataclass(frozen=True)
+class DeviceFunction:
+    """One entry point of a build.
+
+    `stem` names its files; `kernel` is a `cuda.tile.kernel`; `parameters` has one constraint or constant per
+    parameter, in order; `symbol` is the name that the cubin exports.
+    """
+
+    stem: str
+    symbol: str
+    kernel: Any
+    parameters: Sequence[Any]
+
+
+def dtype(name: str) -> Any:
+    """cuTile's type for the dtype names of the workloads."""
+    import cuda.tile as ct
+
+    types = {
+        "bf16": ct.bfloat16,
+        "fp16": ct.float16,
+        "fp32": ct.float32,
+        "fp8": ct.float8_e4m3fn,
+        "int8": ct.int8,
+        "int32": ct.int32,
+        "uint8": ct.uint8,
+    }
+    return types[name]
+
+
+def array(name: str, ndim: int, aligned: bool = True, major: int = -1) -> Any:
+    """Constraint of a dense array: stride 1 in dimension `major`, by default the last, no aliasing, 32-bit indices,
+    everything else dynamic.
+
+    `aligned` promises a base address, strides of the other dimensions and the extent of `major` divisible by 16 bytes:
+    TMA needs the first two, 16-byte accesses all three (a bounds check per element would split them).
+    """
+    import cuda.tile as ct
+    from cuda.tile.compilation import ArrayConstraint
+
+    element = dtype(name)
+    per_16_bytes = 128 // element.bitwidth if aligned else 1
+    contiguous = [dimension == major % ndim for dimension in range(ndim)]
+    return ArrayConstraint(
+        element,
+        ndim,
+        index_dtype=ct.int32,
+        stride_lower_bound_incl=0,
+        alias_groups=(),
+        may_alias_internally=False,
+        stride_constant=[1 if here else None for here in contiguous],
+        # A stride that is constant 1 must not claim to be divisible by 16 bytes as well.
+        stride_divisible_by=[1 if here else per_16_bytes for here in contiguous],
+        shape_divisible_by=[per_16_bytes if here else 1 for here in contiguous],
+        base_addr_divisible_by=16 if aligned else 4,
+    )
+
+
+def array_list(element: Any) -> Any:
+    """Constraint of a list of arrays, none of which overlap, whose constraint is `element`."""
+    from cuda.tile.compilation import ListConstraint
+
+    return ListConstraint(element, alias_groups=(), elements_may_alias=False)
+
+
+def scalar(name: str) -> Any:
+    """Constraint of a scalar argument of dtype `name`."""
+    from cuda.tile.compilation import ScalarConstraint
+
+    return ScalarConstraint(dtype(name))
+
+
+def build(functions: Sequence[DeviceFunction], target: str, folder: Path) -> dict[str, Any]:
+    """Compile `functions` for `target` into `folder`; returns the kernel's part of build.json.
+
+    Raises what cuTile raises (`TileCompilerError` with the compiler's words, TypeError for a constraint that does not
+    fit), and FileNotFoundError if `tileiras` is not installed.
+    """
+    launch, notes = {}, []
+    for function in functions:
+        with without_torch():
+            ptx = _export(function, target, folder)
+        launch[function.symbol] = {
+            "block": _directive(ptx, "reqntid"),
+            "cluster": _directive(ptx, "reqnctapercluster") or [1, 1, 1],
+            "dynamic_shared_bytes": 0,
+        }
+        if not ptx:
+            notes.append(f"{function.stem}: the cubin carries no PTX")
+    return {
+        "symbols": [function.symbol for function in functions],
+        "function": None,
+        "launch": launch,
+        "compilers": {name: importlib.metadata.version(name) for name in COMPILERS},
+        "options": f"gpu_code={gpu_code(target)}",
+        "notes": notes,
+    }
+
+
+def gpu_code(target: str) -> str:
+    """cuTile's name of a target: `sm_90` for `sm_90a`."""
+    return target.rstrip("af")
+
+
+def _export(function: DeviceFunction, target: str, folder: Path) -> str:
+    """Write the files of one device function; returns its PTX, or "" if the cubin carries none."""
+    from cuda.tile.compilation import CallingConvention, KernelSignature, export_kernel
+
+    signature = KernelSignature(function.parameters, CallingConvention.cutile_python_v1(), function.symbol)
+    cubin = folder / f"{function.stem}.cubin"
+    bytecode = cubin.with_suffix(".tileirbc")
+    code = gpu_code(target)
+    export_kernel(function.kernel, [signature], bytecode, gpu_code=code, output_format="tileir_bytecode")
+    _disassemble(bytecode)
+
+    def assemble() -> None:
+        if not _assemble(bytecode, function.kernel, code):
+            export_kernel(function.kernel, [signature], cubin, gpu_code=code, output_format="cubin")
+
+    # The bytecode holds the kernel with its constants and hints; tileiras gets nothing else but flags of cuTile's.
+    tools = [f"{name}=={importlib.metadata.version(name)}" for name in COMPILERS]
+    reuse(cubin, [bytecode.read_bytes(), code, *tools], assemble)
+    ptx = ptx_text(_section(cubin.read_bytes(), b".nv_debug_ptx_txt"))
+    if ptx:
+        cubin.with_suffix(".ptx").write_text(ptx)
+    return ptx
+
+
+def _assemble(bytecode: Path, kernel: Any, code: str) -> bool:
+    """Have `tileiras` write the cubin beside the bytecode, as cuTile does once it has made the same bytecode again.
+
+    False where this cuTile has other functions, or where the bytecode uses what is under trial and needs more flags.
+    """
+    from cuda.tile import _compile
+
+    under_trial = bytecode.read_bytes()[FLAGS_AT] & 1
+    if under_trial or not all(hasattr(_compile, name) for name in ("compile_cubin", "default_tile_context")):
+        return False
+    limit_s = _compile.default_tile_context.config.compiler_timeout_sec
+    _compile.compile_cubin(str(bytecode), kernel._compiler_options, code, limit_s)
+    return True
+
+
+def find_compiler() -> None:
+    """Have cuTile look for `tileiras` and the newest bytecode that it takes: for all processes forked from this one."""
+    from cuda.tile import _compile
+
+    find = getattr(_compile, "_get_max_supported_bytecode_version", None)
+    if find is not None:
+        find(_compile.default_tile_context.config.temp_dir, allow_dev=_compile.dev_features_enabled())
+
+
+def ptx_text(section: bytes) -> str:
+    """The PTX in the cubin's section of it, whose lines end in null bytes; "" where it holds none.
+
+    Blank lines stay, where comments and line directives stood: the cubin's line table counts them, too, and ptxsim's
+    clock finds by it which machine instructions stand for which line.
+    """
+    text = section.replace(b"\0", b"\n").decode().rstrip()
+    return f"{text}\n" if text else ""
+
+
+def _disassemble(bytecode: Path) -> None:
+    """Text beside Tile IR bytecode, by the `tileirdisasm` that comes with `tileiras`; nothing if that is missing."""
+    from cuda.pathfinder import find_nvidia_binary_utility
+
+    neighbour = find_nvidia_binary_utility("nvdisasm")
+    tool = shutil.which("tileirdisasm", path=Path(neighbour).parent if neighbour else None)
+    if tool is not None:
+        text = subprocess.run([tool, str(bytecode)], capture_output=True, text=True, check=True).stdout
+        bytecode.with_suffix(".tileir").write_text(text)
+
+
+def _section(elf: bytes, name: bytes) -> bytes:
+    """Content of a section of a 64-bit little-endian ELF file, which a cubin is; empty if there is none."""
+    table, entry, count, names = (
+        *struct.unpack_from("<Q", elf, 0x28),
+        *struct.unpack_from("<HHH", elf, 0x3A),
+    )
+
+    def header(index: int) -> tuple[int, int, int]:
+        at = table + index * entry
+        return (*struct.unpack_from("<I", elf, at), *struct.unpack_from("<QQ", elf, at + 0x18))
+
+    _, strings, _ = header(names)
+    for index in range(count):
+        at, offset, size = header(index)
+        if elf[strings + at : elf.index(b"\0", strings + at)] == name:
+            return elf[offset : offset + size]
+    return b""
+
+
+def _directive(ptx: str, name: str) -> list[int] | None:
+    """Three extents of a PTX entry directive such as `.reqntid 384`; None if it is not there."""
+    found = re.search(rf"^\.{name}\s+([\d, ]+)$", ptx, re.MULTILINE)
+    if found is None:
+        return None
+    extents = [int(part) for part in found.group(1).split(",")]
+    return extents + [1] * (3 - len(extents))

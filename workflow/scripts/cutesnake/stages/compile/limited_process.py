@@ -1,0 +1,179 @@
+"""A kernel's `compile` in a process of its own, which a time limit ends with everything that it started.
+
+A DSL fixes its target when it initialises, and a compiler that crashes, hangs or ends the process must not take the
+stage with it. Within a run the process is forked from a server that has the DSL imported (`runtime/forks.py`), else
+it is started. What goes wrong is told apart: the kernel's faults are answers, the machine's are raised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cutesnake.model.catalog import blame, label, load_kernel, roots
+from cutesnake.model.contract import Variant
+from cutesnake.model.paths import SCRIPTS
+from cutesnake.runtime import forks
+from cutesnake.runtime.machine_faults import MachineFaultError, machine_fault
+from cutesnake.stages.compile.neutral_paths import use_neutral_names
+from cutesnake.stages.fetch import FetchError
+
+REQUEST, REPLY, OUTPUT = "request.json", "reply.json", "output.log"
+OUTPUT_BYTES = 1 << 20  # of what was printed last
+INSTALL = "install it with: pip install -r envs/requirements.txt"
+# Packages that compiling takes for granted: one that is not there is a fault of the machine.
+PACKAGES = frozenset({"cutlass", "cuda", "tvm_ffi", "numpy"})
+
+
+class CompileError(MachineFaultError):
+    """The machine, not the kernel, kept a build from being made. One line, with what would help."""
+
+
+@dataclass
+class Outcome:
+    """How a kernel's `compile` ended."""
+
+    error: str | None  # in the compiler's own words
+    build: Any = field(default_factory=dict)  # what it returned
+    output: str = ""  # what was printed
+    limit_s: float | None = None  # the time limit that ended it
+
+
+def compile_apart(operator: str, kernel: str, target: str, variant: Variant, partial: Path, limit_s: float) -> Outcome:
+    """Run `compile` of a kernel in a process of its own, into `partial/build`; CompileError for a machine's fault."""
+    request = {"operator": operator, "kernel": kernel, "target": target, "folder": str(partial)}
+    request |= {"variant": {"id": variant.id, "params": dict(variant.params)}}  # type: ignore[dict-item]
+    (partial / REQUEST).write_text(json.dumps(request))
+    status = _run(kind_of(load_kernel(operator, kernel).DSL, target), partial, limit_s)
+    outcome = Outcome(None, output=_printed(partial / OUTPUT))
+    last = "\n".join(outcome.output.splitlines()[-5:])
+    place = label(Path(str(load_kernel(operator, kernel).__file__)))
+    name = f"{operator}/{kernel} for {target}"
+    if status is None:
+        outcome.error = (
+            f"{place}: compile() was ended by the time limit of {limit_s:g} s; to give it more, set "
+            f"`compile: {{max_seconds: …}}`; it had said: {last or 'nothing'}"
+        )
+        outcome.limit_s = limit_s
+    elif status == 0 and (partial / REPLY).exists():
+        answer = json.loads((partial / REPLY).read_text())
+        if answer["machine"]:
+            raise CompileError(f"{name}: {answer['machine']}")
+        outcome.error, outcome.build = answer["error"], answer["build"]
+    elif status in (-signal.SIGTERM, -signal.SIGINT):
+        raise CompileError(f"{name}: the compiler was told to end; run again")
+    elif status == -signal.SIGKILL:
+        raise CompileError(f"{name}: the compiler was killed (out of memory?); run again, with fewer --cores")
+    else:
+        how = signal.Signals(-status).name if status < 0 else f"exit code {status} and no result"
+        outcome.error = f"{place}: compile() ended with {how}: {last or 'it said nothing'}"
+    return outcome
+
+
+def kind_of(dsl: str, target: str) -> str:
+    """The kind of server, of `runtime/prepared.py`, that builds are forked from; CuTe DSL has one target for good."""
+    return {"cute": f"cute:{target}", "cutile": "cutile"}.get(dsl, "host")
+
+
+def _run(kind: str, partial: Path, limit_s: float) -> int | None:
+    """Run to the end, or to the limit (None), and end whatever it left running.
+
+    Output goes to a file: a pipe would be waited for as long as anything that was started holds it open.
+    """
+    task = "cutesnake.stages.compile.limited_process:answer_in"
+    with (partial / OUTPUT).open("wb") as stream:
+        try:
+            return forks.run(kind, task, {"partial": str(partial)}, (stream.fileno(), stream.fileno()), limit_s)
+        except forks.NotServedError:
+            pass
+    shutil.rmtree(partial / "build")  # where a server went away it may hold half a build
+    (partial / "build").mkdir()
+    return _start(
+        [sys.executable, "-P", "-m", "cutesnake.stages.compile.limited_process", str(partial)],
+        partial / OUTPUT,
+        limit_s,
+    )
+
+
+def _start(command: list[str], output: Path, limit_s: float) -> int | None:
+    """The same in a process that is started for it."""
+    paths = [str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    with output.open("wb") as stream:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _printed(path: Path) -> str:
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - OUTPUT_BYTES))
+        return stream.read().decode(errors="replace")
+
+
+def _answer(request: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Compile in this process. `machine` is set where the fault is not the kernel's."""
+    variant = Variant(**request["variant"])
+    answer: dict[str, Any] = {"error": None, "machine": None, "build": {}}
+    try:
+        module = load_kernel(request["operator"], request["kernel"])
+        answer["build"] = module.compile(variant, request["target"], folder)
+        json.dumps(answer)
+    except (Exception, SystemExit) as error:
+        answer["build"] = {}
+        answer["machine"] = _machines_fault(error)
+        answer["error"] = blame(request["operator"], request["kernel"], error, whole=True)
+    return answer
+
+
+def _machines_fault(error: BaseException) -> str | None:
+    """What is wrong with the machine, None where the kernel is to blame."""
+    if isinstance(error, FetchError):
+        return f"{type(error).__name__}: {error}"
+    if fault := machine_fault(error):
+        return fault
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        first = error.name.split(".")[0]
+        if first in PACKAGES and importlib.util.find_spec(first) is None:
+            return f"{error}; {INSTALL}"
+    return None
+
+
+def answer_in(partial: str) -> NoReturn:
+    """Do what the request in a folder asks for, leave the reply there, and end this process."""
+    folder = Path(partial)
+    use_neutral_names(roots(), Path("results/fetch"))
+    answer = _answer(json.loads((folder / REQUEST).read_text()), folder / "build")
+    unfinished = folder / f".{REPLY}"
+    unfinished.write_text(json.dumps(answer))
+    unfinished.rename(folder / REPLY)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # threads that the kernel left behind are not waited for
+
+
+if __name__ == "__main__":
+    forks.die_with(os.getppid())  # where the stage is killed, its compiler must not go on alone
+    answer_in(sys.argv[1])

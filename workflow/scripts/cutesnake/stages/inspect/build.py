@@ -1,0 +1,226 @@
+"""The inspect record of a build: build.json, cubin, SASS and PTX, put together."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cutesnake.model import record
+from cutesnake.planning.devices import Devices, read_devices
+from cutesnake.stages.inspect.cubin import RESERVED_SHARED_BYTES, Kernel, read_cubin
+from cutesnake.stages.inspect.occupancy import Usage, occupancy
+from cutesnake.stages.inspect.ptx import Entry, read_ptx
+from cutesnake.stages.inspect.sass import Mix, read_sass
+
+_IDENTITY = ("operator", "kernel", "dsl", "source", "target", "variant")
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """What there is about one kernel; None where the build left no such file."""
+
+    kernel: Kernel
+    mix: Mix | None
+    entry: Entry | None
+    launch: Mapping[str, Any]  # of build.json: block, cluster, dynamic_shared_bytes; null where only known at launch
+
+
+class Notes(dict[str, str]):
+    """field -> why it is null, or how it was arrived at."""
+
+    def unknown(self, field: str, why: str) -> None:
+        self[field] = f"not known: {why}"
+
+
+def inspect_build(build_json: Path | str, devices: Path | str, output: Path | str) -> None:
+    """Write the inspect record of the build that `build_json` describes; a failed build gives a failed record.
+
+    Raises RecordError for a damaged build.json or artifact, DeviceError for a damaged devices.yaml.
+    """
+    build = record.read("compile", build_json)
+    known = read_devices(devices)
+    failed = build["status"] == "failed"
+    functions, notes = ([], []) if failed else _functions(Path(build_json).parent, build, known)
+    entry = {
+        "stage": "inspect",
+        "status": build["status"],
+        "reason": build["reason"],
+        "provenance": {
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "python": platform.python_version(),
+            "platform": f"{platform.system()} {platform.machine()}",
+        },
+        **{key: build[key] for key in _IDENTITY},
+        "functions": functions,
+        "notes": notes,
+    }
+    record.write("inspect", output, entry)
+
+
+def _functions(folder: Path, build: Mapping[str, Any], devices: Devices) -> tuple[list[dict[str, Any]], list[str]]:
+    found = [
+        artifacts
+        for name in sorted(build["files"])
+        if name.endswith(".cubin")
+        for artifacts in _read_cubin(folder, Path(name).stem, build)
+    ]
+    if not found:
+        return [], ["the build holds no cubin: there is nothing to inspect"]
+    order = {symbol: place for place, symbol in enumerate(build["symbols"])}
+    found.sort(key=lambda one: (order.get(one.kernel.symbol, len(order)), -one.kernel.code_bytes))
+    functions, remarks = [], []
+    for place, artifacts in enumerate(found):
+        notes = Notes()
+        functions.append(_function(artifacts, build["target"], devices, notes))
+        label = f"function {place + 1}, " if len(found) > 1 else ""
+        remarks += [f"{label}{field}: {text}" for field, text in notes.items()]
+    return functions, remarks
+
+
+def _read_cubin(folder: Path, stem: str, build: Mapping[str, Any]) -> list[Artifacts]:
+    """The kernels of `<stem>.cubin`, with what `<stem>.sass` and `<stem>.ptx` say of each."""
+    cubin = read_cubin(_intact(folder, f"{stem}.cubin", build))
+    texts = {}
+    for suffix in ("sass", "ptx"):
+        name = f"{stem}.{suffix}"
+        if name in build["files"]:
+            texts[suffix] = _intact(folder, name, build).read_text(encoding="utf-8", errors="replace")
+    mixes = read_sass(texts["sass"]) if "sass" in texts else {}
+    ptx = texts.get("ptx") or cubin.ptx
+    entries = read_ptx(ptx) if ptx else {}
+    return [
+        Artifacts(kernel, mixes.get(kernel.symbol), entries.get(kernel.symbol), build["launch"].get(kernel.symbol, {}))
+        for kernel in cubin.kernels
+    ]
+
+
+def _intact(folder: Path, name: str, build: Mapping[str, Any]) -> Path:
+    """The path of an artifact whose content is what build.json says."""
+    path = folder / name
+    if not path.is_file():
+        raise record.RecordError(f"{path}: missing, though build.json lists it; delete its folder and run again")
+    if hashlib.sha256(path.read_bytes()).hexdigest() != build["files"][name]:
+        raise record.RecordError(
+            f"{path}: cut short or changed since it was built (its sha256 is not that of build.json); "
+            "delete its folder and run again"
+        )
+    return path
+
+
+def _function(found: Artifacts, target: str, devices: Devices, notes: Notes) -> dict[str, Any]:
+    kernel, mix, entry = found.kernel, found.mix, found.entry
+    if mix is None:
+        notes.unknown("instructions", "the build holds no SASS of this function")
+        notes.unknown("setmaxnreg", "the build holds no SASS of this function")
+    figures = {
+        "symbol": kernel.symbol,
+        "code_bytes": kernel.code_bytes,
+        "registers_per_thread": kernel.registers_per_thread,
+        "spill_bytes": _spill_bytes(kernel, entry, notes),
+        "stack_bytes": kernel.stack_bytes,
+        "static_shared_bytes": kernel.static_shared_bytes,
+        "dynamic_shared_bytes": _dynamic_shared(found, notes),
+        "reserved_shared_bytes": RESERVED_SHARED_BYTES,
+        "threads_per_block": _threads(found, notes),
+        "cluster_size": _cluster(found, notes),
+        "tensor_memory_columns": _from_ptx("tensor_memory_columns", entry, notes),
+        "setmaxnreg": None if mix is None else list(mix.setmaxnreg),
+        "named_barriers": kernel.named_barriers,
+        "mbarriers": kernel.mbarriers,
+        "instructions": None if mix is None else mix.classes,
+        "pipeline_stages": _from_ptx("pipeline_stages", entry, notes),
+    }
+    return {**figures, "occupancy": _occupancy(figures, kernel, target, devices, notes)}
+
+
+def _spill_bytes(kernel: Kernel, entry: Entry | None, notes: Notes) -> int | None:
+    """Bytes of a thread's stack that hold spilled registers: the stack less the arrays that the PTX declares there."""
+    if kernel.stack_bytes == 0:
+        return 0
+    if entry is None or entry.calls:
+        what = "there is no PTX to tell spills from local arrays" if entry is None else "called functions share it"
+        notes.unknown("spill_bytes", f"the stack holds {kernel.stack_bytes} bytes per thread, but {what}")
+        return None
+    return max(0, kernel.stack_bytes - entry.local_array_bytes)
+
+
+def _dynamic_shared(found: Artifacts, notes: Notes) -> int | None:
+    if (given := found.launch.get("dynamic_shared_bytes")) is not None:
+        return given
+    if found.entry is not None and not found.entry.uses_dynamic_shared:
+        return 0
+    notes.unknown("dynamic_shared_bytes", "it is given at launch")
+    return None
+
+
+def _threads(found: Artifacts, notes: Notes) -> int | None:
+    if found.launch.get("block"):
+        return math.prod(found.launch["block"])
+    if found.kernel.required_threads is not None:
+        return found.kernel.required_threads
+    most = "" if found.kernel.max_threads is None else f", at most {found.kernel.max_threads}"
+    notes.unknown("threads_per_block", f"it is given at launch{most}")
+    return None
+
+
+def _cluster(found: Artifacts, notes: Notes) -> int | None:
+    if found.launch.get("cluster"):
+        return math.prod(found.launch["cluster"])
+    if found.kernel.blocks_per_cluster is not None:
+        return found.kernel.blocks_per_cluster
+    notes.unknown("cluster_size", "it is given at launch")
+    return None
+
+
+def _from_ptx(field: str, entry: Entry | None, notes: Notes) -> Any:
+    if entry is None:
+        notes.unknown(field, "the build holds no PTX of this function")
+        return None
+    if (why := entry.notes.get(field)) is not None:
+        notes.unknown(field, why)
+    value = getattr(entry, field)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _occupancy(
+    figures: Mapping[str, Any], kernel: Kernel, target: str, devices: Devices, notes: Notes
+) -> dict[str, Any] | None:
+    """Theoretical occupancy on the compute capability of `target`; what had to be assumed is listed in it."""
+    capability = re.sub(r"^sm_(\d+)(\d)[af]?$", r"\1.\2", target)
+    if capability not in devices.limits:
+        notes.unknown("occupancy", f"devices.yaml has no compute capability {capability} ({target})")
+        return None
+    assumed = []
+    threads = figures["threads_per_block"]
+    if threads is None and kernel.max_threads is not None:
+        threads = kernel.max_threads
+        assumed.append(f"the most threads that the kernel allows, {threads}")
+    if threads is None:
+        notes.unknown("occupancy", "the threads per block are given at launch")
+        return None
+    if figures["dynamic_shared_bytes"] is None:
+        assumed.append("no dynamic shared memory")
+    if figures["tensor_memory_columns"] is None:
+        assumed.append("no tensor memory")
+    usage = Usage(
+        threads=threads,
+        registers_per_thread=figures["registers_per_thread"],
+        shared_bytes=figures["static_shared_bytes"] + (figures["dynamic_shared_bytes"] or 0),
+        named_barriers=figures["named_barriers"],
+        tensor_memory_columns=figures["tensor_memory_columns"] or 0,
+    )
+    if assumed:
+        notes["occupancy"] = f"assumes {' and '.join(assumed)}: an upper bound"
+    return {
+        **asdict(occupancy(usage, devices.limits[capability])),
+        "compute_capability": capability,
+        "devices": [device.name for device in devices.of_capability(capability)],
+        "assumed": assumed,
+    }

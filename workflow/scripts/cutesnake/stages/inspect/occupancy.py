@@ -1,0 +1,83 @@
+"""Theoretical occupancy: how many blocks of a kernel an SM holds at once, and which resource runs out first.
+
+The rules are those of CUDA's occupancy calculator (CUDA C++ Programming Guide, «Multiprocessor Level»); a test compares
+with NVIDIA's own cuda_occupancy.h. Tensor memory is ours: a block waits in `tcgen05.alloc` for columns that others hold
+(PTX ISA), so what is counted is how many blocks can have theirs at once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from cutesnake.planning.devices import Limits
+
+WARP = 32  # threads
+REGISTER_UNIT = 256  # registers are given to a warp in units of 256
+SHARED_UNIT = 128  # bytes
+PARTITIONS = 4  # of an SM, each with a quarter of the registers
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one block takes. `registers_per_thread` at launch: setmaxnreg later only moves them within the block."""
+
+    threads: int
+    registers_per_thread: int
+    shared_bytes: int  # static and dynamic
+    named_barriers: int = 0
+    tensor_memory_columns: int = 0
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """`limits`: blocks per SM that each resource allows, None where the kernel takes nothing of it."""
+
+    blocks_per_sm: int
+    warps_per_sm: int
+    percent: float  # of the warps that an SM can hold
+    limiter: str  # the resource that runs out first; several, joined by a comma, where they tie
+    limits: dict[str, int | None]
+
+
+def occupancy(usage: Usage, limits: Limits) -> Occupancy:
+    """Occupancy of `usage` on an SM with `limits`; 0 blocks where one block alone asks for too much."""
+    warps = math.ceil(usage.threads / WARP)
+    allowed = {
+        "shared_memory": _shared(usage, limits),
+        "registers": _registers(usage, warps, limits),
+        "tensor_memory": _share(limits.tensor_memory_columns, usage.tensor_memory_columns),
+        "named_barriers": _share(limits.named_barriers, usage.named_barriers),
+        "warps": limits.warps // warps,
+        "blocks": limits.blocks,
+    }
+    blocks = min(count for count in allowed.values() if count is not None)
+    return Occupancy(
+        blocks_per_sm=blocks,
+        warps_per_sm=blocks * warps,
+        percent=round(100 * blocks * warps / limits.warps, 2),
+        limiter=", ".join(name for name, count in allowed.items() if count == blocks),
+        limits=allowed,
+    )
+
+
+def _share(available: int | None, used: int) -> int | None:
+    return available // used if used and available is not None else None
+
+
+def _shared(usage: Usage, limits: Limits) -> int:
+    """Static, dynamic and the system's own bytes, in units; the SM in its largest shared-memory configuration."""
+    if usage.shared_bytes > limits.shared_bytes_per_block:
+        return 0
+    block = math.ceil((usage.shared_bytes + limits.shared_bytes_reserved) / SHARED_UNIT) * SHARED_UNIT
+    return limits.shared_bytes // block if block else limits.blocks
+
+
+def _registers(usage: Usage, warps: int, limits: Limits) -> int | None:
+    """A warp's registers lie in one partition. The launch check counts a block's warps rounded up to all partitions."""
+    if usage.registers_per_thread == 0:
+        return None
+    warp = math.ceil(usage.registers_per_thread * WARP / REGISTER_UNIT) * REGISTER_UNIT
+    if warp * math.ceil(warps / PARTITIONS) * PARTITIONS > limits.registers_per_block:
+        return 0
+    return (limits.registers // PARTITIONS // warp) * PARTITIONS // warps

@@ -1,0 +1,109 @@
+"""Loading side of CuTe builds: needs apache-tvm-ffi, the runtime library that the compile stage put beside the builds,
+and no DSL and no compiler.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cutesnake.model import record
+from cutesnake.stages.load.loaders import Opening
+
+RUNTIME = "libcute_dsl_runtime.so"
+
+
+class LoadError(RuntimeError):
+    """A build that cannot be loaded, in one line that says what is lacking."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of a loaded build with everything bound but the stream: what the Runner of a CuTe kernel enqueues."""
+
+    function: Callable[..., None]
+    arguments: tuple[Any, ...]
+
+    def __call__(self, stream: int) -> None:
+        self.function(*self.arguments, ctypes.c_void_p(stream))
+
+
+Opener = Callable[[Path, str], Callable[..., None]]  # (folder of a build, name of its function) -> that function
+_opening: Opening[Opener] = Opening("CuTe")
+opened_by = _opening.by
+
+
+def multiprocessors(device: Any) -> int:
+    """Multiprocessors that a binding may plan for: of the GPU `device`, or of the one that a simulator stands for."""
+    import torch
+
+    return _opening.processors or torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def open_function(folder: Path) -> Callable[..., None]:
+    """The exported function of the build in `folder`. It takes CUDA tensors (DLPack), numbers, and a stream last.
+
+    Raises LoadError if the build failed or is damaged, or this machine lacks something to load it.
+    """
+    build = record.read("compile", folder / "build.json")
+    if build["status"] != "ok":
+        raise LoadError(f"{folder}: this build failed, there is nothing to load: {build['reason']}")
+    for name in ("kernel.o", "kernel.so"):
+        if name in build["files"] and _sha256(folder / name) != build["files"][name]:
+            raise LoadError(f"{folder / name} is missing or damaged: delete {folder / 'build.json'} and compile again")
+    return (_opening.opener or _open_for_gpu)(folder, build["function"])
+
+
+def _open_for_gpu(folder: Path, function: str) -> Callable[..., None]:
+    try:
+        import tvm_ffi
+    except ModuleNotFoundError:
+        raise LoadError(f"{folder}: loading needs tvm-ffi; install it with: pip install apache-tvm-ffi") from None
+    for library in (find_runtime(folder), Path(tvm_ffi.libinfo.find_libtvm_ffi())):
+        try:
+            ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)  # kernel.so names no library: it finds the symbols here
+        except OSError as error:
+            raise LoadError(f"{folder}: {error}") from error
+    library = folder / "kernel.so"
+    if library.exists():
+        return tvm_ffi.load_module(str(library))[function]
+    with tempfile.TemporaryDirectory() as name:  # once opened, the file is not needed any more
+        return tvm_ffi.load_module(str(_link(folder, Path(name))))[function]
+
+
+def find_runtime(folder: Path) -> Path:
+    """libcute_dsl_runtime.so: the copy in results/compile/runtime/, else the one of an installed DSL."""
+    copy = folder.resolve().parents[3] / "runtime" / RUNTIME
+    if copy.exists():
+        return copy
+    spec = importlib.util.find_spec("nvidia_cutlass_dsl")
+    for place in (spec and spec.submodule_search_locations) or ():
+        for found in sorted(Path(place).glob(f"cu*/lib/{RUNTIME}"), reverse=True):
+            return found
+    raise LoadError(
+        f"{folder}: {RUNTIME} is neither at {copy} (the compile stage puts it there: copy the whole results folder) "
+        "nor in an installed nvidia-cutlass-dsl"
+    )
+
+
+def _sha256(path: Path) -> str | None:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+
+
+def _link(folder: Path, place: Path) -> Path:
+    """Link kernel.o of a build that was made on a machine without a linker."""
+    from cutesnake.stages.compile.cute import LINKERS, link
+
+    library = place / "kernel.so"
+    if link(folder / "kernel.o", library) is None:
+        raise LoadError(
+            f"{folder}: kernel.so is missing because the machine that compiled it had no C linker, and this one has "
+            f"none either ({', '.join(LINKERS)}); install one, on Debian with: apt-get install gcc"
+        )
+    return library

@@ -1,0 +1,1 @@
+"""Profiles of a case with nsys and ncu."""
