@@ -33,7 +33,7 @@ from cutesnake.planning.sweep import make_sweep, read_sweep  # noqa: E402
 from cutesnake.stages.measure.case import Case  # noqa: E402
 from kernels.mla_decode import cute_sm100, cutlass_fp8, cutlass_fp16  # noqa: E402
 from kernels.mla_decode.operator import Workload  # noqa: E402
-from ptxsim.timing.device import DeviceModel  # noqa: E402
+from ptxsim import DeviceModel  # noqa: E402
 
 TARGET, DEVICE = "sm_100a", "b200"
 DTYPES = ("fp16", "fp8")

@@ -28,7 +28,7 @@ from cutesnake.stages.measure.case import Case  # noqa: E402
 from cutesnake.stages.predict.prediction import caught  # noqa: E402
 from kernels.mla_decode import cute_sm100, operator  # noqa: E402
 from kernels.mla_decode.cute_sm100 import layout  # noqa: E402
-from ptxsim.timing.sass import code_of  # noqa: E402
+from ptxsim.timing import code_of  # noqa: E402
 from sm100_runs import captured  # noqa: E402
 
 TARGET, KEYS = "sm_100a", 1024

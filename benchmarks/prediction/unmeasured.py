@@ -35,7 +35,7 @@ from benchmarks.prediction.cases import (  # noqa: E402  (the project's folders 
 )
 from benchmarks.prediction.predict import launches, predicted  # noqa: E402
 from cutesnake.model.catalog import load_kernel, load_operator  # noqa: E402
-from ptxsim.timing.device import DeviceModel  # noqa: E402
+from ptxsim import DeviceModel  # noqa: E402
 
 TARGET = "sm_90a"
 CLOCKS_MHZ = (1980.0, 1500.0)

@@ -35,6 +35,11 @@ class Translations:
         self._folder = Path(folder) if folder else None
         self._files: dict[int, tuple[Module, Path, int]] = {}  # by id: a module, its file, pieces of code in that
 
+    @staticmethod
+    def prepare() -> None:
+        """Read what the names of files depend on, once for a process and those that it forks."""
+        translator()
+
     def module(self, text: str, path: str = "<text>") -> Module:
         """The module of a PTX text that stands at `path`. Raises PtxError naming the line that cannot be read."""
         if self._folder is None:

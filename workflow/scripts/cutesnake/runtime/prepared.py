@@ -68,7 +68,7 @@ def simulator() -> None:
     sys.path.insert(0, str(ROOT))
     _import("torch", "ptxsim")
     _import(*(f"cutesnake.{name}" for name in ("measure.stage", "predict.prediction", "anatomy.folder")))
-    importlib.import_module("ptxsim.frontend.translations").translator()  # which reads all of ptxsim
+    importlib.import_module("ptxsim").Translations.prepare()  # which reads all of ptxsim
 
 
 def _import(*names: str) -> None:

@@ -19,8 +19,7 @@ from cutesnake.stages.anatomy.watch import Seen, watch
 from cutesnake.stages.inspect.ptx import read_ptx
 from cutesnake.stages.simulate.simulation import time_limit
 from cutesnake.stages.simulate.translation_cache import shared_translations
-from ptxsim import Module, Translations
-from ptxsim.frontend.syntax import Kernel
+from ptxsim import Kernel, Module, Translations
 
 FEW_PROCESSORS = 4  # so that a small problem gives each CTA several tiles
 LIMIT_SECONDS = 120.0  # of one watched run; those of the catalogue take seconds
