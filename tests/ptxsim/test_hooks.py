@@ -6,10 +6,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from snippets import kernel_text
 
 import ptxsim
 from ptxsim import hooks
-from snippets import kernel_text
 
 BODY = """.shared .align 128 .b32 s[32]; mov.u32 %r1, %tid.x; ld.param.u64 %d1, [p0]; shl.b32 %r2, %r1, 2;
 mov.u32 %r3, s; add.u32 %r4, %r3, %r2; add.u32 %r5, %r1, 1; st.shared.u32 [%r4], %r5; bar.sync 0;
