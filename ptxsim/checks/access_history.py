@@ -155,7 +155,7 @@ class Trail:
             self.known.add(self.number)
         mine = self.touched.get(allocation)
         if mine is None:
-            mine = self.touched[allocation] = Bytes(len(allocation.bytes))
+            mine = self.touched[allocation] = Bytes(allocation.extent)
         mine.places[self.number if access.write else self.cluster, access.write] = access.at
         if mine.writer is not None:
             self._with_writers(f, allocation, mine, where, access)

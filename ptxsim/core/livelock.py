@@ -110,7 +110,7 @@ class Read(Observer):
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
         first = int(offsets[0])
         where = f.machine.memory.place(allocation.start + first, access.size)
-        self._note(access, str(where), allocation.bytes[first : first + access.size])
+        self._note(access, str(where), allocation.words[1][first : first + access.size])
 
     def shared_access(
         self, cta: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access

@@ -238,7 +238,7 @@ def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndar
             where = machine.memory.place(start, end - start)
             origin.report("out-of-bounds", f"a TMA box at {corner} reads bytes {start:#x} to {end:#x}: {where}")
         else:
-            source = region(tensor, allocation.bytes, allocation.start, inside)
+            source = region(tensor, allocation.bytes, allocation.address, inside)
             machine.counts.global_read_bytes += source.size
             if allocation.read_map is not None:
                 region(tensor, allocation.read_map, allocation.start, inside)[...] = 1
@@ -322,7 +322,7 @@ def put_box(origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndar
     if allocation is None:
         where = machine.memory.place(start, end - start)
         return origin.report("out-of-bounds", f"a TMA box at {corner} writes bytes {start:#x} to {end:#x}: {where}")
-    target = region(tensor, allocation.bytes, allocation.start, inside)
+    target = region(tensor, allocation.bytes, allocation.address, inside)
     data = box.reshape(tensor.box_shape)[inside.in_box]
     machine.counts.global_write_bytes += data.size * times
     if allocation.write_map is not None:

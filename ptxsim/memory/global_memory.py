@@ -73,32 +73,33 @@ class Cells(NamedTuple):
 
 
 class Allocation:
-    """A host buffer of `size` bytes at `address`; `words[k]` shows it as k-byte words from a 16-byte boundary.
+    """A host buffer of `size` bytes at `address`: `bytes` are its own bytes and nothing else.
 
-    That boundary, `start`, lies `slack` bytes before the buffer; offsets are from there, and end before `limit`.
+    `words[k]` shows memory as k-byte words from the 16-byte boundary `start`, `slack` bytes before the buffer. Offsets
+    count from `start`. Only those from `slack` to `limit` may be read or written: bytes outside are other owners'.
     """
 
     def __init__(self, name: str, address: int, size: int, keep: object = None) -> None:
         self.name, self.address, self.size, self.keep = name, address, size, keep
         self.start = address & ~15
         self.slack = address - self.start
-        span = -(-(self.slack + size) // 16) * 16
-        raw = (ctypes.c_uint8 * span).from_address(self.start)
-        self.bytes = np.ctypeslib.as_array(raw)
-        self.words = word_views(self.bytes)
-        self.start8 = np.array(self.start, np.uint64)
         self.limit = self.slack + size
+        self.extent = -(-self.limit // 16) * 16  # bytes of whole 16-byte words from `start`, for maps of the buffer
+        raw = np.ctypeslib.as_array((ctypes.c_uint8 * self.limit).from_address(self.start))
+        self.bytes = raw[self.slack :]
+        self.words = {k: raw[: self.limit // k * k].view(f"u{k}") for k in (1, 2, 4, 8)}
+        self.start8 = np.array(self.start, np.uint64)
         self.read_map: np.ndarray | None = None
         self.write_map: np.ndarray | None = None
 
     def span(self, address: int, size: int) -> np.ndarray:
         """The bytes at an address that lies in the allocation."""
-        return self.bytes[address - self.start : address - self.start + size]
+        return self.bytes[address - self.address : address - self.address + size]
 
     def track(self) -> None:
         """Begin to note which bytes are read and written."""
-        self.read_map = np.zeros(len(self.bytes), np.uint8)
-        self.write_map = np.zeros(len(self.bytes), np.uint8)
+        self.read_map = np.zeros(self.extent, np.uint8)
+        self.write_map = np.zeros(self.extent, np.uint8)
 
 
 class Part(NamedTuple):

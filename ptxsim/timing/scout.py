@@ -74,7 +74,7 @@ class Witness(Observer):
         at = offsets.astype(np.int64)
         if access.write:
             cells = at[:, None] + np.arange(access.size)
-            self.kept.append((allocation, cells, allocation.bytes[cells]))
+            self.kept.append((allocation, cells, allocation.words[1][cells]))
             self.written[allocation.address] = self.written.get(allocation.address, 0.0) + cells.size
         else:
             for piece in set((at >> _GRAIN).tolist()):
@@ -131,7 +131,7 @@ def run_alone(kind: type[Scout], machine: Machine, indices: list[Dim3]) -> Witne
         return None
     finally:
         for allocation, cells, before in reversed(witness.kept):
-            allocation.bytes[cells] = before
+            allocation.words[1][cells] = before
     return witness
 
 

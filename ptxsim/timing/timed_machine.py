@@ -68,10 +68,10 @@ class TimedMachine(Machine):
         """Remember what stands where a block is about to store, to put it back in the end."""
         if not self.numerics:
             at = offsets.astype(np.int64)[:, None] + np.arange(size)
-            self.kept.append((allocation, at, allocation.bytes[at]))
+            self.kept.append((allocation, at, allocation.words[1][at]))
 
     def take_back(self) -> None:
         """Undo the stores, the latest first."""
         for allocation, at, before in reversed(self.kept):
-            allocation.bytes[at] = before
+            allocation.words[1][at] = before
         self.kept.clear()
