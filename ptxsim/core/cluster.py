@@ -10,7 +10,7 @@ from .barriers import ClusterBarrier
 from .cta import CTA
 from .deadlock import Deadlock
 from .launch import Dim3
-from .livelock import CALM, Rounds
+from .progress import ProgressPolicy
 from .protocols import Machine
 from .registers import RegisterFile
 from .schedule import MANY, Schedule
@@ -20,8 +20,6 @@ from .work import Heads, Pipe, Pipes, Task
 if TYPE_CHECKING:
     from ..memory.bulk_store import Store
     from .observer import Observer
-
-PATIENCE = 20_000  # turns of plain computation without any change of state before threads count as stuck
 
 
 class Launched(Machine, Protocol):
@@ -56,11 +54,7 @@ class Cluster:
 
     def run(self) -> None:
         """Run until every thread has exited and all work is done. Raises Stuck after it has reported a deadlock."""
-        rounds = Rounds()
-        idle = busy = 0  # turns since the last change of state: of threads that waited, of plain computation
-        last = -1
-        queues = self.pipes.queues
-        aim = self.machine.schedule.aim
+        policy, schedule, queues = ProgressPolicy(), self.machine.schedule, self.pipes.queues
         while True:
             ready = [f for cta in self.ctas for f in cta.fragments if f.state is RUNNING]
             pipes = list(queues)
@@ -68,31 +62,16 @@ class Cluster:
                 if not any(cta.fragments for cta in self.ctas):
                     break
                 self.give_up()
-            if self.progress != last:
-                idle, busy, last = 0, 0, self.progress
-                rounds.forget()
-            elif self.rest:
-                idle += 1
-            else:
-                busy += 1  # it may yet lead somewhere
-            if not pipes and (idle > 50 + 8 * len(ready) + 8 * busy or busy > PATIENCE or rounds.all_of(ready)):
+            policy.count(self.progress, self.rest)
+            if not pipes and policy.stuck(ready):
                 self.give_up()
-            only_polling = pipes and idle > 2 * len(ready) + 2  # let asynchronous work go on
-            if aim is not None and idle + busy <= 2 * len(ready) + 50:
-                ready = aim.free(ready)
-            candidates = [] if only_polling else ready
+            candidates = policy.candidates(ready, bool(pipes), schedule.aim)
             heads = [queues[pipe][0] for pipe in pipes] if len(pipes) <= MANY else Heads(self.pipes, pipes)
-            n = self.machine.schedule.choose(candidates, heads)
-            if n >= len(candidates):
-                self.complete(pipes[n - len(candidates)])
+            choice = schedule.choose(candidates, heads)
+            if choice < len(candidates):
+                self._take_turn(*policy.pick(candidates, choice))
             else:
-                f = ready[(n + idle + busy) % len(ready)]
-                first = f
-                if idle + busy > CALM:
-                    first = f if f.family is None or f.turn() else _earliest(f, f.family) or f
-                    f = rounds.instead(first)
-                    rounds.note(f)
-                self._take_turn(f, overtakes=f is not first)
+                self.complete(pipes[choice - len(candidates)])
         for cta in self.ctas:
             cta.finish()
 
@@ -115,7 +94,7 @@ class Cluster:
         self.rest = False
         for _ in range(self.machine.schedule.quantum()):
             if f.family is not None and not f.turn() and not overtakes:
-                before = _earliest(f, f.family)
+                before = f.earlier()
                 if before is None or not before.turn():
                     return
                 f = before
@@ -162,12 +141,3 @@ class Cluster:
         """Report who waits for what."""
         Deadlock(self).report()
         raise Stuck
-
-
-def _earliest(f: Fragment, family: list[Fragment]) -> Fragment | None:
-    """The first other fragment of a family that can run and stands before `f`."""
-    family.sort(key=lambda other: other.pc)
-    for other in family:
-        if other is not f and other.state is RUNNING and other.pc < f.pc:
-            return other
-    return None

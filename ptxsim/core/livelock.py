@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from .cta import CTA
 
-CALM = 40  # turns without any change of state after which it is looked for rounds
 _LONGEST = 512  # blocks of a round that are gone through to see what it reads
 
 

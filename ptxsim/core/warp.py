@@ -257,6 +257,15 @@ class Fragment:
             return True
         return not any(other.pc < self.pc and other.state is RUNNING for other in family if other is not self)
 
+    def earlier(self) -> Fragment | None:
+        """The first other fragment of the family that can run and stands before this one."""
+        family = self.family or []
+        family.sort(key=lambda other: other.pc)
+        for other in family:
+            if other is not self and other.state is RUNNING and other.pc < self.pc:
+                return other
+        return None
+
     def _absorb(self, other: Fragment) -> None:
         assert self.family is not None and self.mask is not None and other.mask is not None
         self.set_mask(self.mask | other.mask)
