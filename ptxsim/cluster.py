@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from .store import Store
 
 PATIENCE = 20_000  # turns of plain computation without any change of state before threads count as stuck
+STEP_LIMIT = 10_000_000  # blocks that a cluster may run while no thread exits and no asynchronous work completes
+# Schedules without chance: threads that poll must not keep others, or asynchronous work, from going on without end.
+_FAIR_STEPS = 4_096  # blocks after which the next fragment goes first, though the one before may have changed something
+_CALM_TURNS = 2  # with work outstanding, turns without any change of state after which turns are short
+_CALM_QUANTUM = 32  # blocks of a short turn
+_SPIN_TURNS = 128  # turns per fragment without any change of state after which the work, or a warp's other lanes, go on
+_SPIN_STEPS = 50_000  # blocks after which the work goes on whatever changes: threads that poll may meet at a barrier
 
 
 class Stuck(Exception):
@@ -36,6 +43,7 @@ class Cluster:
         self.pipes = Pipes()
         self.stores: dict[tuple[int, int], list[list[Store]]] = {}  # (rank, thread) → its groups of bulk stores
         self.progress, self.rest = 0, False
+        self.steps = 0  # blocks that were run since a thread exited or asynchronous work completed
         self.taken, self.refused = 0, False  # other clusters whose work it was given, and whether it was denied one
         self.ctas: list[CTA] = []
         self.barrier = ClusterBarrier(self)
@@ -49,7 +57,7 @@ class Cluster:
         idle = busy = 0  # turns since the last change of state: of threads that waited, of plain computation
         last = -1
         queues = self.pipes.queues
-        aim = self.machine.schedule.aim
+        schedule, aim = self.machine.schedule, self.machine.schedule.aim
         while True:
             ready = [f for cta in self.ctas for f in cta.fragments if f.state is RUNNING]
             pipes = list(queues)
@@ -64,24 +72,34 @@ class Cluster:
                 idle += 1
             else:
                 busy += 1  # it may yet lead somewhere
-            if not pipes and (idle > 50 + 8 * len(ready) + 8 * busy or busy > PATIENCE or rounds.all_of(ready)):
+            if ready and self.steps > self.machine.step_limit:
+                self.give_up(limit=True)
+            if not pipes and (idle + busy > PATIENCE or rounds.all_of(ready)):
                 self.give_up()
-            only_polling = pipes and idle > 2 * len(ready) + 2  # let asynchronous work go on
+            fixed = schedule.at_once is not None
+            waits = fixed and bool(pipes)
+            spinning = waits and (busy > _SPIN_TURNS * len(ready) or self.steps > _SPIN_STEPS or rounds.all_of(ready))
+            only_polling = spinning or (pipes and idle > 2 * len(ready) + 2)  # let asynchronous work go on
             if aim is not None and idle + busy <= 2 * len(ready) + 50:
                 ready = aim.free(ready)
             candidates = [] if only_polling else ready
             heads = [queues[pipe][0] for pipe in pipes] if len(pipes) <= MANY else Heads(self.pipes, pipes)
-            n = self.machine.schedule.choose(candidates, heads)
+            n = schedule.choose(candidates, heads)
             if n >= len(candidates):
                 self.complete(pipes[n - len(candidates)])
             else:
-                f = ready[(n + idle + busy) % len(ready)]
+                aside = self.steps // _FAIR_STEPS if fixed else 0
+                f = ready[(n + idle + busy + aside) % len(ready)]
                 first = f
-                if idle + busy > CALM:
+                calm = waits and busy > _CALM_TURNS
+                if calm or idle + busy > CALM:
                     first = f if f.family is None or f.turn() else _earliest(f, f.family) or f
                     f = rounds.instead(first)
+                    if f is first and f.family is not None and busy > _SPIN_TURNS and busy % 2:
+                        f = next((o for o in f.family if o is not f and o.state is RUNNING), f)
                     rounds.note(f)
-                self._take_turn(f, overtakes=f is not first)
+                quantum = schedule.quantum()
+                self._take_turn(f, min(quantum, _CALM_QUANTUM) if calm else quantum, overtakes=f is not first)
         for cta in self.ctas:
             cta.finish()
 
@@ -93,16 +111,17 @@ class Cluster:
         """Run the task whose turn it is in a pipe."""
         task = self.pipes.take(pipe)
         self.progress += 1
+        self.steps = 0
         if self.machine.trace is not None:
             self.machine.trace(f"async {task.label}")
         task.run()
 
-    def _take_turn(self, f: Fragment, overtakes: bool) -> None:
+    def _take_turn(self, f: Fragment, quantum: int, overtakes: bool) -> None:
         """Run a fragment, or those of its family that stand before it unless it overtakes them, until it sleeps, polls,
-        exits or time is up."""
+        exits or has run `quantum` blocks."""
         blocks, visits, trace = self.program.blocks, self.machine.visits, self.machine.trace
         self.rest = False
-        for _ in range(self.machine.schedule.quantum()):
+        for _ in range(quantum):
             if f.family is not None and not f.turn() and not overtakes:
                 before = _earliest(f, f.family)
                 if before is None or not before.turn():
@@ -120,6 +139,7 @@ class Cluster:
                 visits[f.pc] = visits.get(f.pc, 0) + len(f.warps())
             if trace is not None:
                 trace(self._trace_line(f, block))
+            self.steps += 1
             following = run(f)
             if following < 0:
                 if f.state is RUNNING:  # past the last instruction
@@ -147,9 +167,13 @@ class Cluster:
         across, down = -(-gx // cx), -(-gy // cy)
         return across * down * -(-gz // cz) - 1 - (x // cx + across * (y // cy + down * (z // cz)))
 
-    def give_up(self) -> NoReturn:
-        """Report who waits for what."""
-        Deadlock(self).report()
+    def give_up(self, limit: bool = False) -> NoReturn:
+        """Report who waits for what or, where the step `limit` was reached, where threads loop."""
+        deadlock = Deadlock(self)
+        if limit:
+            deadlock.report_limit()
+        else:
+            deadlock.report()
         raise Stuck
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .checks.trail import Part, Trail
-from .cluster import Cluster, Stuck
+from .cluster import STEP_LIMIT, Cluster, Stuck
 from .counts import Counts
 from .coverage import Coverage
 from .finding import Finding
@@ -42,7 +42,9 @@ class Machine:
         track: bool = False,
         sm_count: int = 148,
         before: Trail | None = None,
+        step_limit: int = STEP_LIMIT,
     ) -> None:
+        self.step_limit = step_limit
         self.launch, self.schedule, self.checks, self.trace = launch, schedule, checks, trace
         self.sm_count: int = sm_count
         self.ticks = 0  # of %clock, which counts how often it was read

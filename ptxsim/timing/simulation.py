@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..cluster import Stuck
 from ..launch import Dim3
 from ..registers import RegisterFile
 from ..rounds import Rounds
@@ -121,6 +120,8 @@ class Simulation:
             if self.calm >= _CALM:
                 f = self.rounds.instead(f)
             cluster.step(clock, f)
+            if cluster.steps > self.machine.step_limit:
+                cluster.give_up(limit=True)
             if cluster.progress != cluster.known:
                 cluster.known, self.calm = cluster.progress, 0
                 self.rounds.forget()
@@ -135,7 +136,7 @@ class Simulation:
             if cluster.rest:
                 self.polls += 1
                 if self.polls > _POLLS:
-                    raise Stuck
+                    cluster.give_up()
             else:
                 self.polls = 0
             if self.calendar and clock.time > self.calendar[0][0] and f.state is not WAITING:

@@ -126,6 +126,7 @@ class TimedCluster(Cluster):
         visits[block.index] = visits.get(block.index, 0) + 1
         if self.machine.trace is not None:
             self.machine.trace(f"{self.now:.0f} {self._trace_line(f, block)}")
+        self.steps += 1
         following = run(f)
         if following < 0:
             if f.state is RUNNING:
@@ -181,6 +182,7 @@ class TimedCluster(Cluster):
     def _finish(self, pipe: Pipe, end: float) -> None:
         before, actor = self.now, self.actor
         task = self.pipes.take(pipe)
+        self.steps = 0
         self.finish.pop(task, None)
         self.now, self.actor = max(end, self.begin), None
         self.progress += 1
