@@ -88,6 +88,7 @@ class CTA:
         """A fragment is gone: its warps' other lanes, and barriers, may now go on."""
         self.fragments.remove(f)
         self.cluster.progress += 1
+        self.cluster.steps = 0
         for other in self.fragments:
             other.unpart()
         if not self.fragments:

@@ -23,6 +23,7 @@ from .coverage import Coverage
 from .finding import Finding
 from .launch import Launch, Layout
 from .observer import Observer
+from .progress import STEP_LIMIT
 from .registers import RegisterFile
 from .schedule import Schedule
 
@@ -45,7 +46,9 @@ class Machine:
         track: bool = False,
         sm_count: int = 148,
         before: Trail | None = None,
+        step_limit: int = STEP_LIMIT,
     ) -> None:
+        self.step_limit = step_limit
         self.launch, self.schedule, self.checks, self.trace = launch, schedule, checks, trace
         self.apart = schedule.apart
         self.sm_count: int = sm_count

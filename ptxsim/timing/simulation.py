@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..core.cluster import Stuck
 from ..core.launch import Dim3
 from ..core.livelock import Rounds
 from ..core.registers import RegisterFile
@@ -98,6 +97,8 @@ class Simulation:
             if self.calm >= _CALM:
                 f = self.rounds.instead(f)
             cluster.step(clock, f)
+            if cluster.steps > self.machine.step_limit:
+                cluster.give_up(limit=True)
             if cluster.progress != cluster.known:
                 cluster.known, self.calm = cluster.progress, 0
                 self.rounds.forget()
@@ -112,7 +113,7 @@ class Simulation:
             if cluster.rest:
                 self.polls += 1
                 if self.polls > _POLLS:
-                    raise Stuck
+                    cluster.give_up()
             else:
                 self.polls = 0
             if self.calendar.before(clock.time) and f.state is not WAITING:
