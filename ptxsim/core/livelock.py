@@ -35,7 +35,7 @@ class _Mark:
     age: int = 0
 
 
-class Rounds:
+class LoopDetector:
     """Fragments of clusters in which nothing changes, and which of them have come round."""
 
     def __init__(self) -> None:

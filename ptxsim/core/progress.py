@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .livelock import Rounds
+from .livelock import LoopDetector
 from .schedule import Schedule
 from .warp import RUNNING, Fragment
 
@@ -40,7 +40,7 @@ class ProgressPolicy:
         self.idle = self.busy = self.steps = 0
         self.work = False
         self._last = -1  # the cluster's progress when a turn was counted last
-        self._loops = Rounds()
+        self._loops = LoopDetector()
 
     @property
     def unchanged(self) -> int:

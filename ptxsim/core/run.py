@@ -69,11 +69,11 @@ def run(
     counts: list[Counts] = []
     coverage: list[Coverage] = []
     plan = Schedule(schedule, seed)
-    trail = None
+    history = None
     for n, launch in enumerate(launches):
-        machine = Machine(launch, plan, wanted, trace, track, before=trail, step_limit=step_limit)
+        machine = Machine(launch, plan, wanted, trace, track, before=history, step_limit=step_limit)
         machine.run()
-        trail = machine.trail
+        history = machine.history
         findings += machine.findings
         counts.append(machine.counts)
         coverage.append(machine.coverage)
