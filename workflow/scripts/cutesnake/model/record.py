@@ -16,6 +16,7 @@ import jsonschema
 import jsonschema_rs
 import referencing
 
+from cutesnake.model import provenance
 from cutesnake.model.paths import SCHEMAS
 from cutesnake.runtime.shareable import neutral_json
 
@@ -143,7 +144,10 @@ def write(stage: str, path: Path | str, record: dict[str, Any], *, indent: int |
     With `indent` None it is one line: a third smaller where a record has thousands of rows.
     """
     check(stage, record, str(path))
-    write_text(path, neutral_json(json.dumps(record, indent=indent, allow_nan=False)) + "\n")
+    text = neutral_json(json.dumps(record, indent=indent, allow_nan=False))
+    if provenance.is_signed(record):
+        text = json.dumps(provenance.signed(json.loads(text)), indent=indent, allow_nan=False)
+    write_text(path, f"{text}\n")
 
 
 def read(stage: str, path: Path | str) -> dict[str, Any]:

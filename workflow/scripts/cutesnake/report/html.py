@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.model.paths import TEMPLATES
 from cutesnake.report.palette import DARK, LIGHT
 from cutesnake.runtime import shareable
@@ -52,6 +52,5 @@ def write(page: str, output: Path | str) -> None:
     """
     shareable.check(page, str(output))
     parts = KEPT.split(page)  # what is kept has the odd places
-    record.write_text(
-        output, "".join(part if place % 2 else re.sub(r"\n[ \t]+", "\n", part) for place, part in enumerate(parts))
-    )
+    text = "".join(part if place % 2 else re.sub(r"\n[ \t]+", "\n", part) for place, part in enumerate(parts))
+    record.write_text(output, provenance.signed_page(text))

@@ -25,6 +25,7 @@ from cutesnake.model.contract import Variant
 from cutesnake.model.paths import SCRIPTS
 from cutesnake.runtime import forks
 from cutesnake.stages.compile.neutral_paths import use_neutral_names
+from cutesnake.stages.compile.opened_files import Opened
 from cutesnake.stages.fetch import FetchError
 
 REQUEST, REPLY, OUTPUT = "request.json", "reply.json", "output.log"
@@ -49,6 +50,7 @@ class Outcome:
     build: Any = field(default_factory=dict)  # what it returned
     output: str = ""  # what was printed
     again: bool = False  # it may have been the machine's fault, in passing
+    opened: list[str] = field(default_factory=list)  # files that it read, of the project and of kernels
 
 
 def compile_apart(operator: str, kernel: str, target: str, variant: Variant, partial: Path, limit_s: float) -> Outcome:
@@ -68,6 +70,7 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
         )
     elif status == 0 and (partial / REPLY).exists():
         answer = json.loads((partial / REPLY).read_text())
+        outcome.opened = answer["opened"]
         if answer["machine"]:
             raise CompileError(f"{name}: {answer['machine']}")
         outcome.error, outcome.build = answer["error"], answer["build"]
@@ -165,8 +168,10 @@ def _machines_fault(error: BaseException) -> str | None:
 def answer_in(partial: str) -> NoReturn:
     """Do what the request in a folder asks for, leave the reply there, and end this process."""
     folder = Path(partial)
+    request = json.loads((folder / REQUEST).read_text())
     use_neutral_names(roots(), Path("results/fetch"))
-    answer = _answer(json.loads((folder / REQUEST).read_text()), folder / "build")
+    opened = Opened(roots())
+    answer = {**_answer(request, folder / "build"), "opened": opened.files()}
     unfinished = folder / f".{REPLY}"
     unfinished.write_text(json.dumps(answer))
     unfinished.rename(folder / REPLY)
