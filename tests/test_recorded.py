@@ -12,6 +12,7 @@ from cutesnake.analysis.evidence.gather import load_evidence
 from cutesnake.model import record
 from cutesnake.stages.measure.case import make_record
 from cutesnake.stages.measure.correctness import check_case
+from project import snakemake
 
 H200 = {"name": "NVIDIA H200", "compute_capability": [9, 0], "driver": "580.159.04", "uuid_hash": "0123456789ab"}
 KEPT = "0 rows new, 1 kept from earlier, by commit: old (1)"
@@ -198,3 +199,41 @@ def test_a_damaged_line_is_named(tmp_path, damage):
 def test_a_copy_says_which_commit_it_is_of(monkeypatch):
     monkeypatch.setenv("CUTESNAKE_COMMIT", "abc1234")
     assert make_record(small_case(), None, "not run")["provenance"]["commit"] == "abc1234"
+
+
+def checked(passes: bool):
+    """The record of a check on the GPU."""
+    return make_record(small_case(), sample.correctness("w"), None if passes else "wrong", H200)
+
+
+def test_a_check_that_fails_replaces_a_passing_one_on_request_only(tmp_path):
+    live(tmp_path / "one", checked(True))
+    recorded_set.write_recorded(tmp_path / "one", tmp_path / "recorded")
+    live(tmp_path / "two", checked(False))
+    with pytest.raises(recorded_set.RecordedError, match="replace_passing"):
+        recorded_set.write_recorded(tmp_path / "two", tmp_path / "recorded")
+    (before,) = recorded_set.read_set(tmp_path / "recorded" / "nvidia_h200")
+    assert before["status"] == "ok"
+    recorded_set.write_recorded(tmp_path / "two", tmp_path / "recorded", replace_passing=True)
+    (after,) = recorded_set.read_set(tmp_path / "recorded" / "nvidia_h200")
+    assert after["status"] == "failed"
+
+
+def test_records_of_a_mocked_machine_are_never_kept(tmp_path, monkeypatch):
+    entry = tuned()
+    entry["provenance"]["mocked"] = True
+    live(tmp_path / "results", tuned(kernel="tilegym"), entry)
+    with pytest.raises(recorded_set.RecordedError, match="mocked"):
+        recorded_set.write_recorded(tmp_path / "results", tmp_path / "recorded")
+    assert not (tmp_path / "recorded").exists()
+    monkeypatch.setenv("CUTESNAKE_MACHINE", "tests/machines/h200.json")
+    with pytest.raises(recorded_set.RecordedError, match="mocked"):
+        recorded_set.refuse_mocked_machine()
+
+
+@pytest.mark.slow
+def test_a_run_on_a_mocked_machine_leaves_recorded_sets_alone(project):
+    before = {path: path.read_bytes() for path in (project / "recorded").rglob("*") if path.is_file()}
+    done = snakemake(project, "keep", machine="h200")
+    assert done.returncode != 0 and "mocked machine" in done.stdout + done.stderr
+    assert {path: path.read_bytes() for path in (project / "recorded").rglob("*") if path.is_file()} == before

@@ -122,8 +122,6 @@ def _whole_files(product: Product) -> Iterator[Path]:
     else:
         entry = record.read(product.stage, path)
         yield path
-        if entry.get("again"):
-            raise ValueError(entry["reason"])
         for name, digest in entry["files"].items() if product.stage in ("compile", "fetch") else ():
             yield _has_digest(path.parent / name, digest)
 

@@ -26,7 +26,11 @@ NOT_BAKED = frozenset(
     SCRIPTS / "cutesnake" / name
     for name in (
         *(f"model/{name}.py" for name in ("contract", "record", "provenance", "catalog", "dsls", "targets", "paths")),
-        *(f"runtime/{name}.py" for name in ("shareable", "errors", "machine_check", "machine_lock", "forks")),
+        *(f"planning/{name}.py" for name in ("staleness", "looked_at", "outputs")),
+        *(
+            f"runtime/{name}.py"
+            for name in ("shareable", "errors", "machine_faults", "machine_check", "machine_lock", "forks")
+        ),
         *(f"runtime/{name}.py" for name in ("fork_server", "job", "private_folder")),
     )
 )

@@ -17,6 +17,9 @@ TILES = {
 }
 
 
+MOCKED = "Mocked machine (CUTESNAKE_MACHINE): no figure of this machine was measured on a GPU."
+
+
 def machine(arch: Record) -> Record:
     """The machine in sentences: devices, the one in use, tools and packages."""
     found = [
@@ -33,8 +36,8 @@ def machine(arch: Record) -> Record:
         sentence = f"{plural(len(found), 'GPU')} here: {'; '.join(found)}. In use: {used}."
     if classes := arch.get("classes"):
         sentence = f"Cases run on classes of nodes: {'; '.join(map(_class, classes))}."
-    if arch.get("simulated"):
-        sentence = f"This machine is a simulated one, for trying out the arch check. {sentence}"
+    if arch["pretended"]:
+        sentence = f"{MOCKED} {sentence}"
     tools = [f"{name} {'found' if there else 'not found'}" for name, there in arch["tools"].items()]
     return {"sentence": sentence, "tools": ", ".join(tools), "readings": arch.get("readings") or {}}
 
@@ -48,7 +51,7 @@ def _class(entry: Record) -> str:
 
 def summary(arch: Record, comparisons: list[Record]) -> str:
     """What was measured where, in plain words for a reader who has read nothing else."""
-    said = []
+    said = [MOCKED] if arch["pretended"] else []
     live = _timed(comparisons, "live")
     used = next((d["name"] for d in arch["devices"] if d["index"] == arch["selected"]), None)
     if live:

@@ -90,6 +90,10 @@ def ask(case: dict[str, Any], limit_s: float, task: str | None = None, card: str
             if "started" in message:
                 started = message["started"]
             if "exit" in message:
+                if os.WIFSIGNALED(message["exit"]) and os.WTERMSIG(message["exit"]) == signal.SIGKILL:
+                    raise WorkerError(
+                        f"{case['operator']}/{case['kernel']}: the case was killed (out of memory?); run again"
+                    )
                 reason = _why_ended(message["exit"], limit_s)
                 return make_record(Case(**case), None, reason, started and started["device"])
     raise WorkerError("the worker's server went away; run again")

@@ -13,6 +13,7 @@ read: the sweep says which workloads, and `standing` which rows of one workload.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -22,10 +23,12 @@ from typing import Any
 
 from cutesnake.model import record
 from cutesnake.model.stages import MEASUREMENTS
+from cutesnake.planning.machine import PRETENDED
 
 DIGITS = 6  # significant digits of measured figures: more than any measurement has
 SUMMARY = "set.json"
 FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<operator>\w+)(-\w+)?\.jsonl")  # until 2026-11-23 without the kernel
+SHOWN = 3  # cases that a message names
 NSYS_CALLS = 2  # calls kept of a timeline
 
 Record = dict[str, Any]
@@ -69,20 +72,46 @@ def files_of(names: Iterable[str], operator: str, stage: str | None = None) -> l
     return [match[0] for match in found if match["operator"] == operator and stage in (None, match["stage"])]
 
 
-def write_recorded(results: Path | str, folder: Path | str) -> dict[str, Written]:
+def refuse_mocked_machine() -> None:
+    """Raise RecordedError where this run's machine is described by a file."""
+    if os.environ.get(PRETENDED):
+        raise RecordedError(f"{PRETENDED} is set: a mocked machine measures nothing that can be kept; unset it")
+
+
+def write_recorded(results: Path | str, folder: Path | str, *, replace_passing: bool = False) -> dict[str, Written]:
     """Write the live GPU records below `results` into `folder`/<device>/; returns what became of each device's folder.
 
-    Rows already there are kept unless their case was measured anew. Raises RecordedError if there is no live record.
+    Rows already there are kept unless their case was measured again. A check that fails takes the place of one that
+    passes only with `replace_passing`. Raises RecordedError, before anything is written, if there is no live record,
+    for records of a mocked machine, and for a check that fails where the recorded one passes.
     """
     by_device: dict[str, list[Record]] = defaultdict(list)
     for stage in MEASUREMENTS:
         for path in sorted((Path(results) / stage).glob("**/*.json")):
             entry = record.read(stage, path)
             if entry["device"] is not None and entry["backend"] == "cuda":
+                if entry["provenance"].get("mocked"):
+                    raise RecordedError(f"{path}: made on a mocked machine; only measurements of a real GPU are kept")
                 by_device[device_folder(entry["device"]["name"])].append(slim(entry))
     if not by_device:
         raise RecordedError(f"{results} holds no measurement made on a GPU: run the target `measured` on one first")
+    if not replace_passing:
+        for name, entries in by_device.items():
+            _refuse_new_failures(Path(folder) / name, entries)
     return {name: _write_set(Path(folder) / name, entries) for name, entries in by_device.items()}
+
+
+def _refuse_new_failures(folder: Path, entries: Iterable[Record]) -> None:
+    """Raise RecordedError, which names the cases, where a check fails that the recorded set says passes."""
+    passing = {case for case, entry in _newest({}, read_set(folder)).items() if entry["status"] == "ok"}
+    failing = [_case(entry) for entry in entries if entry["stage"] == "correctness" and entry["status"] != "ok"]
+    if wrong := [case for case in failing if case in passing]:
+        named = "; ".join("/".join(case[1:]) for case in wrong[:SHOWN])
+        more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+        raise RecordedError(
+            f"recorded/{folder.name}: {_rows(len(wrong))} pass there and fail here: {named}{more}; to record the "
+            "failures, add --config 'keep={replace_passing: true}'"
+        )
 
 
 def standing(entries: Iterable[Record], asked: Callable[[Record], Iterable[str]] = lambda case: ()) -> list[Record]:

@@ -29,6 +29,7 @@ from cutesnake.model import provenance, record
 from cutesnake.model.catalog import label, load_kernel
 from cutesnake.model.contract import Kernel, Variant
 from cutesnake.model.dsls import DSLS
+from cutesnake.runtime.machine_faults import full_disk
 from cutesnake.runtime.shareable import neutral
 from cutesnake.stages.compile.limited_process import CompileError, Outcome, compile_apart
 from cutesnake.stages.compile.sources import keep_sources
@@ -39,7 +40,6 @@ LOG_LINES = 40
 REASON_LENGTH = 4000  # characters; the log holds the rest
 DISASSEMBLY = ("--print-code", "--print-line-info")  # the code, and before each part of it the source line it is from
 FULL = (errno.ENOSPC, errno.EDQUOT)
-SPARE_BYTES = 1 << 20  # with less free than this, a failure is put down to the disk
 PARTIAL = ".partial-"  # folders of builds under way; one that is found at the start is left from a killed job
 SCRATCH = "cutesnake-build-"  # the same on a disk of the node's own, which the node clears after killed jobs
 RUNTIME = "runtime"  # results/compile/runtime/
@@ -51,7 +51,7 @@ RETURNS: dict[str, Any] = {
 }
 FRAME = (
     *("stage", "status", "reason", "provenance", "operator", "kernel", "dsl", "source", "target", "variant"),
-    *("files", "seconds", "log_tail", "again"),
+    *("files", "seconds", "log_tail", "limit_s"),
 )
 # What a kernel tells of a build, where it tells nothing.
 UNKNOWN: dict[str, Any] = {"symbols": [], "function": None, "launch": {}, "compilers": {}, "options": None, "notes": []}
@@ -98,7 +98,7 @@ def compile_build(
             error = _disassemble(build, facts.setdefault("compilers", {}))
             keep_sources(build)
         seconds = time.monotonic() - started
-        if error and _full(folder, partial):
+        if error and full_disk(folder, partial):
             raise CompileError(f"{operator}/{kernel} for {target}: it was not built")
         _install_runtime(facts.pop("runtime", []), folder)
         files = _install(build, folder)
@@ -121,8 +121,8 @@ def compile_build(
         "seconds": round(seconds, 3),
         "log_tail": relative("\n".join(outcome.output.splitlines()[-LOG_LINES:])),
     }
-    if outcome.again:
-        entry["again"] = True
+    if outcome.limit_s is not None:
+        entry["limit_s"] = outcome.limit_s
     record.write("compile", folder / RECORD, _fitting(entry))
 
 
@@ -131,7 +131,7 @@ def _note_opened(operator: str, kernel: str, files: Iterable[str]) -> None:
     from cutesnake.planning.outputs import content_of
     from cutesnake.planning.staleness import closure
 
-    known = {label(path) for path in closure(f"kernels.{operator}.{kernel}")}
+    known = {label(path) for path in closure(f"kernels.{operator}.{kernel}", baked=True)}
     provenance.note_opened({provenance.name_of(file): content_of(file) for file in files if label(Path(file)) not in known})
 
 
@@ -149,23 +149,18 @@ def _place_to_build(folder: Path, scratch: Path | str | None) -> tempfile.Tempor
         raise CompileError(f"{scratch}: builds cannot be made there ({error.strerror}); name another TMPDIR") from None
 
 
-def _full(*places: Path) -> Path | None:
-    """The first of these folders whose disk has no space left."""
-    return next((place for place in places if shutil.disk_usage(place).free < SPARE_BYTES), None)
-
-
 @contextlib.contextmanager
 def _full_disk_named(*places: Path) -> Iterator[None]:
     """Have a fault of the machine name the folder whose disk is full: where writing fails the system names none."""
     try:
         yield
     except CompileError as error:
-        if full := _full(*places):
+        if full := full_disk(*places):
             raise CompileError(f"{error}; no space left on the disk of {full}") from None
         raise
     except OSError as error:
         if error.errno in FULL and error.filename is None:
-            error.filename = str(_full(*places) or places[0])
+            error.filename = str(full_disk(*places) or places[0])
         raise
 
 

@@ -8,7 +8,6 @@ it is started. What goes wrong is told apart: the kernel's faults are answers, t
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib.util
 import json
 import os
@@ -24,6 +23,7 @@ from cutesnake.model.catalog import blame, label, load_kernel, roots
 from cutesnake.model.contract import Variant
 from cutesnake.model.paths import SCRIPTS
 from cutesnake.runtime import forks
+from cutesnake.runtime.machine_faults import MachineFaultError, machine_fault
 from cutesnake.stages.compile.neutral_paths import use_neutral_names
 from cutesnake.stages.compile.opened_files import Opened
 from cutesnake.stages.fetch import FetchError
@@ -33,12 +33,9 @@ OUTPUT_BYTES = 1 << 20  # of what was printed last
 INSTALL = "install it with: pip install -r envs/requirements.txt"
 # Packages that compiling takes for granted: one that is not there is a fault of the machine.
 PACKAGES = frozenset({"cutlass", "cuda", "tvm_ffi", "numpy"})
-MACHINES_FAULTS = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESTALE}
-)
 
 
-class CompileError(OSError):
+class CompileError(MachineFaultError):
     """The machine, not the kernel, kept a build from being made. One line, with what would help."""
 
 
@@ -49,7 +46,7 @@ class Outcome:
     error: str | None  # in the compiler's own words
     build: Any = field(default_factory=dict)  # what it returned
     output: str = ""  # what was printed
-    again: bool = False  # it may have been the machine's fault, in passing
+    limit_s: float | None = None  # the time limit that ended it
     opened: list[str] = field(default_factory=list)  # files that it read, of the project and of kernels
 
 
@@ -66,8 +63,9 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
     if status is None:
         outcome.error = (
             f"{place}: compile() was ended by the time limit of {limit_s:g} s; to give it more, set "
-            f"`compile: {{max_seconds: …}}` and delete its build.json; it had said: {last or 'nothing'}"
+            f"`compile: {{max_seconds: …}}`; it had said: {last or 'nothing'}"
         )
+        outcome.limit_s = limit_s
     elif status == 0 and (partial / REPLY).exists():
         answer = json.loads((partial / REPLY).read_text())
         outcome.opened = answer["opened"]
@@ -77,8 +75,7 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
     elif status in (-signal.SIGTERM, -signal.SIGINT):
         raise CompileError(f"{name}: the compiler was told to end; run again")
     elif status == -signal.SIGKILL:
-        outcome.error = f"{place}: compile() was killed (out of memory?); the next run tries again"
-        outcome.again = True
+        raise CompileError(f"{name}: the compiler was killed (out of memory?); run again, with fewer --cores")
     else:
         how = signal.Signals(-status).name if status < 0 else f"exit code {status} and no result"
         outcome.error = f"{place}: compile() ended with {how}: {last or 'it said nothing'}"
@@ -156,8 +153,10 @@ def _answer(request: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _machines_fault(error: BaseException) -> str | None:
     """What is wrong with the machine, None where the kernel is to blame."""
-    if isinstance(error, FetchError) or (isinstance(error, OSError) and error.errno in MACHINES_FAULTS):
+    if isinstance(error, FetchError):
         return f"{type(error).__name__}: {error}"
+    if fault := machine_fault(error):
+        return fault
     if isinstance(error, ModuleNotFoundError) and error.name:
         first = error.name.split(".")[0]
         if first in PACKAGES and importlib.util.find_spec(first) is None:

@@ -15,7 +15,10 @@ NAMED = re.compile(r'//## File "(kernels/[^"]+)"')
 def keep_sources(build: Path) -> None:
     """Leave the texts in the folder of a build, where its SASS names any: comments that move lines build nothing."""
     named = {name for sass in build.glob("*.sass") for name in NAMED.findall(sass.read_text(encoding="utf-8"))}
-    places = {name: root / name.removeprefix("kernels/") for name in sorted(named) for root in reversed(roots())}
-    texts = {name: path.read_text(encoding="utf-8", errors="replace") for name, path in places.items() if path.exists()}
+    texts = {}
+    for name in sorted(named):
+        path = next((path for root in roots() if (path := root / name.removeprefix("kernels/")).is_file()), None)
+        if path:
+            texts[name] = path.read_text(encoding="utf-8", errors="replace")
     if texts:
         (build / SOURCES).write_text(json.dumps(texts, indent=1), encoding="utf-8")

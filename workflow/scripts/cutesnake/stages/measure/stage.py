@@ -67,6 +67,8 @@ def run_stage(
         done = worker.ask(case.as_dict(), GPU_STAGES[stage].limit_s, card=card)
     if made_from is not None:
         done["provenance"]["made_from"] = made_from
+    if backend != simulation.NAME and probe().pretended:
+        done["provenance"]["mocked"] = True
     if (code := digest_machine_code(Path(build).parent)) is not None:
         done["provenance"]["machine_code"] = code
     record.write(stage, output, done)

@@ -14,6 +14,7 @@ from cutesnake.model import record
 from cutesnake.model.catalog import load_operator
 from cutesnake.model.targets import TARGETS
 from cutesnake.runtime.errors import describe
+from cutesnake.runtime.machine_faults import MachineFaultError, machine_fault
 from cutesnake.stages.measure.case import Case, make_record
 from cutesnake.stages.predict.band import band
 from cutesnake.stages.predict.bottleneck import bound
@@ -73,6 +74,8 @@ def predict_case(case: Case, lone_us: float | None = None) -> dict[str, Any]:
     except NotSimulatedError as error:
         reason = str(error)
     except (ptxsim.PtxError, ptxsim.CaptureError, ptxsim.DeviceError) as error:
+        if fault := machine_fault(error):
+            raise MachineFaultError(fault) from error
         reason = describe(RuntimeError(f"ptxsim cannot predict it: {error}"))
     return make_record(case, metrics, reason, backend=NAME, seconds=time.monotonic() - began)
 
