@@ -1,7 +1,8 @@
 """What a record or page says of its own making: from what it was made, and a digest that shows later changes.
 
 `made_from` has `code` and `params` (name -> digest), `versions` (distribution -> version), `files` (what the job was
-given) and `opened` (what a kernel's `compile` opened besides), both as path -> digest of the content.
+given) and `opened` (what a kernel's `compile` opened besides), both as path -> digest of the content, and `made`, the
+sha256 of other files that were written with the record.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from cutesnake.model.catalog import label
 
-RECORDS_OF_FOLDERS = ("pictures.json", "anatomy.json", "pages.json")  # which stand for all files of their folder
+RECORDS_OF_FOLDERS = ("pictures.json", "anatomy.json")  # which stand for all files of their folder
 RESULTS = "results"
 PAGE = re.compile(r"\n<!-- made from ([^\n]*) -->\n?\Z")
 DIGITS = 16  # hex digits of a digest
@@ -60,11 +61,14 @@ def is_signed(entry: Mapping[str, Any]) -> bool:
     return "provenance" in entry and bool(_making or "made_from" in entry["provenance"])
 
 
-def signed(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with what it was made from, where it does not say so itself, and its digest."""
+def signed(entry: Mapping[str, Any], files: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """A record with what it was made from, where it does not say so itself, and its digest.
+
+    `files` are others that were written with it: name -> sha256, see `digests`.
+    """
     provenance = {name: value for name, value in entry["provenance"].items() if name != "digest"}
     if _making:
-        provenance.setdefault("made_from", _making[-1])
+        provenance.setdefault("made_from", _making[-1] | ({"made": dict(files)} if files else {}))
     return {**entry, "provenance": {**provenance, "digest": digest_of_data({**entry, "provenance": provenance})}}
 
 
@@ -79,12 +83,16 @@ def check(entry: Mapping[str, Any]) -> MadeFrom | None:
     return found if isinstance(found, dict) and "digest" in provenance else None
 
 
-def signed_page(text: str) -> str:
+def signed_page(text: str, files: Mapping[str, str] | None = None) -> str:
     """A page with a last line, a comment, that says the same of it."""
     if not _making:
         return text
-    told = json.dumps({"made_from": _making[-1], "digest": _sha256(text.rstrip("\n").encode())}, separators=(",", ":"))
-    return f"{text.rstrip()}\n<!-- made from {told.replace('--', chr(92) + 'u002d' + chr(92) + 'u002d')} -->\n"
+    told = {
+        "made_from": _making[-1] | ({"made": dict(files)} if files else {}),
+        "digest": _sha256(text.rstrip().encode()),
+    }
+    comment = json.dumps(told, separators=(",", ":")).replace("--", "\\u002d\\u002d")
+    return f"{text.rstrip()}\n<!-- made from {comment} -->\n"
 
 
 def check_page(text: str) -> MadeFrom | None:
@@ -98,9 +106,9 @@ def check_page(text: str) -> MadeFrom | None:
     return dict(told["made_from"])
 
 
-def digests_beside(paths: Iterable[Path]) -> dict[str, str]:
-    """Name -> sha256 of files that lie beside the record that is about to name them."""
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+def digests(paths: Iterable[Path], folder: Path) -> dict[str, str]:
+    """sha256 of files, by their names below the folder of the record or page that is about to name them."""
+    return {os.path.relpath(path, folder): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
 def digest_of(path: str | Path) -> str | None:

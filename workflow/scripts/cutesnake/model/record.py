@@ -9,6 +9,7 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -138,15 +139,23 @@ def rewrite_journal() -> None:
             path.unlink() if path != JOURNAL else None
 
 
-def write(stage: str, path: Path | str, record: dict[str, Any], *, indent: int | None = 1) -> None:
+def write(
+    stage: str,
+    path: Path | str,
+    record: dict[str, Any],
+    *,
+    indent: int | None = 1,
+    files: Mapping[str, str] | None = None,
+) -> None:
     """Check `record` against the stage's schema and write it atomically, without this machine's folders.
 
-    With `indent` None it is one line: a third smaller where a record has thousands of rows.
+    With `indent` None it is one line: a third smaller where a record has thousands of rows. In a job it says what it
+    was made from; `files` are others that were written before it, see `provenance.digests`.
     """
     check(stage, record, str(path))
     text = neutral_json(json.dumps(record, indent=indent, allow_nan=False))
     if provenance.is_signed(record):
-        text = json.dumps(provenance.signed(json.loads(text)), indent=indent, allow_nan=False)
+        text = json.dumps(provenance.signed(json.loads(text), files), indent=indent, allow_nan=False)
     write_text(path, f"{text}\n")
 
 

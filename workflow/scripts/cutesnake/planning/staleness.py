@@ -167,8 +167,9 @@ def _read(path: Path) -> tuple[str, str, list[str], list[str]]:
     content = path.read_bytes()
     if path.suffix == ".py":
         with contextlib.suppress(SyntaxError, ValueError):  # a kernel's fault, which the plan or the build tells
+            tree = ast.parse(content)
             seen = _Seen(_package(path))
-            seen.walk(ast.parse(content))
+            seen.walk(tree)
             return seen.found()
     digest = _short(content)
     return digest, digest, [], []
@@ -211,7 +212,7 @@ class _Seen:
                         elif not _is_for_types(item):
                             self.walk(item, marked)
                     words.append("]")
-            elif value is not None or isinstance(node, ast.Constant) and field == "value":
+            elif value is not None or (isinstance(node, ast.Constant) and field == "value"):
                 words.append(f"{field}={value!r}")
 
     def _import(self, node: ast.AST, names: set[str]) -> None:
@@ -245,7 +246,7 @@ def _package(path: Path) -> str:
     for root in roots():
         if folder.is_relative_to(root):
             return ".".join(("kernels", *folder.relative_to(root).parts))
-    base = SCRIPTS if folder.is_relative_to(SCRIPTS) else ROOT
+    base = next((base for base in (SCRIPTS, ROOT) if folder.is_relative_to(base)), folder)
     return ".".join(folder.relative_to(base).parts)
 
 

@@ -141,7 +141,8 @@ def slim(entry: Record) -> Record:
     """A record as it is kept: rounded, without what only debugging needs, still fitting its schema."""
     entry = _rounded(entry)
     entry["device"] = {**entry["device"], "uuid_hash": None}
-    entry["provenance"].pop("made_from", None)
+    for name in ("made_from", "digest"):  # of the whole record
+        entry["provenance"].pop(name, None)
     metrics = entry["metrics"]
     if entry["stage"] == "correctness" and metrics:
         for check in metrics["checks"]:

@@ -85,7 +85,7 @@ def _instructions(text: str, symbol: str) -> Iterator[tuple[str, str, str]]:
 
 
 def sources_of(folder: Path) -> dict[str, list[str]]:
-    """Lines of the kernel's files as they were when a build was made; a comment later moves lines and builds nothing."""
+    """Lines of the kernel's files as they were when a build was made: a comment that moves lines builds nothing."""
     kept = folder / SOURCES
     if not kept.is_file():
         return {}

@@ -132,7 +132,8 @@ def _note_opened(operator: str, kernel: str, files: Iterable[str]) -> None:
     from cutesnake.planning.staleness import closure
 
     known = {label(path) for path in closure(f"kernels.{operator}.{kernel}", baked=True)}
-    provenance.note_opened({provenance.name_of(file): content_of(file) for file in files if label(Path(file)) not in known})
+    more = (file for file in files if label(Path(file)) not in known)
+    provenance.note_opened({provenance.name_of(file): content_of(file) for file in more})
 
 
 def compile_job(variant: Mapping[str, Any], **arguments: Any) -> None:

@@ -31,9 +31,10 @@ class Opened:
         sys.addaudithook(self._note)
 
     def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
-            if not (isinstance(arguments[2], int) and arguments[2] & WRITING):
-                self._found[os.path.abspath(os.fsdecode(arguments[0]))] = None
+        if event != "open" or not isinstance(arguments[0], str | bytes | os.PathLike):
+            return
+        if not (isinstance(arguments[2], int) and arguments[2] & WRITING):
+            self._found[os.path.abspath(os.fsdecode(arguments[0]))] = None
 
     def files(self) -> list[str]:
         """Their paths, those that were asked for and are not there as well."""
