@@ -244,8 +244,6 @@ def test_rebuild_drops_files_of_the_earlier_build(toy) -> None:
 def test_killed_build_leaves_nothing_half_written(toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(forks.VARIABLE)  # or the kernel would kill the server of the tests that follow
     script = f"""
-import sys
-sys.path[:0] = [{str(SCRIPTS)!r}]
 from cutesnake.stages.compile.compile import compile_build
 from cutesnake.model.contract import Variant
 compile_build("toy", "kernel", "sm_90a", Variant("a", {{"how": "is killed"}}), {str(toy.folder)!r})

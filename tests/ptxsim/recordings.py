@@ -14,19 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gemm_forms
 import numpy as np
+import torch
+from handwritten import all_kernels
+
+import ptxsim
+from cutesnake.model.catalog import load_kernel, load_operator
+from tests.builds import build
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts"), str(ROOT / "tests")]
-
-import gemm_forms  # noqa: E402
-import torch  # noqa: E402
-from handwritten import all_kernels  # noqa: E402
-
-import ptxsim  # noqa: E402
-from builds import build  # noqa: E402
-from cutesnake.model.catalog import load_kernel, load_operator  # noqa: E402
-
 FOLDER = ROOT / "results/ptxsim/hopper"
 KINDS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
 # Of the largest magnitude in a buffer. Where exponentials (ex2.approx, within 2 units in the last place), lg2, rsqrt or
