@@ -36,6 +36,7 @@ NOT_BAKED = frozenset(
 )
 # `module:function`, which another process imports: see cutesnake/runtime/job.py
 TASK = re.compile(r"[a-z]+(\.\w+)+:\w+")
+COMPILER = "cutesnake.stages.compile.compile"
 MARK = "not_baked"  # the decorator of cutesnake.model.contract
 
 
@@ -95,7 +96,7 @@ def code_of(*modules: str) -> dict[str, str]:
 @functools.cache
 def code_of_build(operator: str, kernel: str) -> dict[str, str]:
     """The same of what a build depends on."""
-    files = closure(f"kernels.{operator}.{kernel}", "compile.py", baked=True) - NOT_BAKED
+    files = closure(f"kernels.{operator}.{kernel}", COMPILER, baked=True) - NOT_BAKED
     return digests_of_code(files, baked=True)
 
 

@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -134,11 +134,6 @@ def _note_opened(operator: str, kernel: str, files: Iterable[str]) -> None:
     known = {label(path) for path in closure(f"kernels.{operator}.{kernel}", baked=True)}
     more = (file for file in files if label(Path(file)) not in known)
     provenance.note_opened({provenance.name_of(file): content_of(file) for file in more})
-
-
-def compile_job(variant: Mapping[str, Any], **arguments: Any) -> None:
-    """`compile_build` as its script calls it: with the variant as plain data."""
-    compile_build(variant=Variant(variant["id"], variant["params"]), **arguments)
 
 
 def _place_to_build(folder: Path, scratch: Path | str | None) -> tempfile.TemporaryDirectory[str]:
