@@ -94,7 +94,7 @@ def test_what_was_made_from_something_else_is_stale_with_what_follows(chain, cha
     change(chain.recipe)
     found = chain.look()
     assert found.why == {PLOT: why, PAGE: AFTER} and found.told == []
-    assert found.lines() == [f"1 result is stale, and what follows: {why}"]
+    assert found.staleness() == f"1 stale, made again with what follows: {why}" and found.damage() is None
 
 
 def test_a_distribution_that_is_not_installed_here_is_not_compared(chain) -> None:

@@ -35,7 +35,7 @@ def made_from(recipe: Mapping[str, Any], files: Iterable[str | Path]) -> MadeFro
 
 
 @contextlib.contextmanager
-def making(recipe: Mapping[str, Any] | None, files: Iterable[str | Path] = ()) -> Iterator[None]:
+def making(recipe: Mapping[str, Any] | None = None, files: Iterable[str | Path] = ()) -> Iterator[None]:
     """Have records and pages that are written meanwhile say what they were made from. Without a recipe they do not.
 
     The files' digests are taken at the start: a file that changes while it is used makes the result stale.
@@ -106,9 +106,9 @@ def check_page(text: str) -> MadeFrom | None:
     return dict(told["made_from"])
 
 
-def digests(paths: Iterable[Path], folder: Path) -> dict[str, str]:
+def digests(paths: Iterable[Path | str], folder: Path | str) -> dict[str, str]:
     """sha256 of files, by their names below the folder of the record or page that is about to name them."""
-    return {os.path.relpath(path, folder): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    return {os.path.relpath(path, folder or "."): hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths}
 
 
 def digest_of(path: str | Path) -> str | None:

@@ -19,11 +19,11 @@ from cutesnake.model import paths as places
 from cutesnake.model import provenance, record
 from cutesnake.model.catalog import roots
 from cutesnake.model.paths import ROOT
-from cutesnake.planning import looked_at
+from cutesnake.planning import installed, looked_at
 from cutesnake.planning.looked_at import memory, stamp
 from cutesnake.planning.staleness import digest_data, digest_files
 
-KIND = "products"  # of the memory
+KIND, SEEN = "products", "seen"  # of the memory
 SHOWN = 3  # findings that a line names
 CODE = {"workflow": "the workflow's code", "ptxsim": "the code of ptxsim"}
 # Stages that make a folder, with the record that stands for it.
@@ -46,6 +46,19 @@ class Product:
     limit_s: float | None = None  # of the time that it is given
     spare: bool = False  # nothing that was made from it needs it any more
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.path, *(path for path, _ in self.others)
+
+
+def recipe(code: Mapping[str, str], distributions: Iterable[str] = (), **params: Any) -> Recipe:
+    """What a job depends on besides files: code by name, distributions that it uses, and its parameters."""
+    return {
+        "code": dict(code),
+        "params": {name: digest_data(value) for name, value in params.items()},
+        "versions": {name: installed.version(name) for name in distributions},
+    }
+
 
 @dataclass
 class Findings:
@@ -53,59 +66,78 @@ class Findings:
 
     why: dict[str, str] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
+    followed: set[str] = field(default_factory=set)  # of them, what follows from another one
 
-    def lines(self) -> list[str]:
-        """A line on what is missing or damaged, one on what is stale; what follows from something else is not named."""
-        stale = [path for path in self.why if path not in self.told and not self.why[path].startswith(FOLLOWS)]
-        found = []
-        if self.told:
-            found.append(f"made again, with what follows: {_some([f'{p} ({self.why[p]})' for p in self.told])}")
-        if stale:
-            reasons = list(dict.fromkeys(self.why[path] for path in stale))
-            noun = "result is" if len(stale) == 1 else "results are"
-            found.append(f"{len(stale)} {noun} stale, and what follows: {_some(reasons)}")
-        return found
+    def damage(self) -> str | None:
+        """One line on what is missing or damaged."""
+        if not self.told:
+            return None
+        return f"made again, with what follows: {_some([f'{path} ({self.why[path]})' for path in self.told])}"
+
+    def staleness(self) -> str | None:
+        """One line on what is stale, and why; what only follows is not counted."""
+        stale = [path for path in self.why if path not in self.followed and path not in self.told]
+        stale = [path for path in stale if self.why[path] not in (FORCED, MISSING)]
+        if not stale:
+            return None
+        reasons = list(dict.fromkeys(self.why[path] for path in stale))
+        return f"{len(stale)} stale, made again with what follows: {_some(reasons)}"
 
 
-FOLLOWS = "made from "
+FOLLOWS, FORCED, MISSING = "made from ", "forced", "missing"
 
 
 def look(products: Iterable[Product], forced: Callable[[Product], bool] = lambda product: False) -> Findings:
     """Look at all products in their order, each after those that it reads."""
-    found, stale, there = Findings(), set(), set()
-    by_path = {product.path: product for product in products}
-    for product in by_path.values():
+    products, found = list(products), Findings()
+    makers = {path: product for product in products for path in product.paths}
+    there: set[str] = set()  # products, by their paths
+    for product in products:
         if not os.path.lexists(product.path):
             continue
         there.add(product.path)
-        problem = ("stale", "forced") if forced(product) else None
-        before = [path for path in product.reads if path in by_path and not by_path[path].spare]
-        missing = next((path for path in before if path not in there), None)
-        if problem is None and missing is not None:
-            seen = memory().knows(KIND, missing)
-            problem = ("stale", f"{FOLLOWS}{missing}, which is missing")
-            found.why.setdefault(missing, "missing")
-            if seen and missing not in found.told:
+        before = [maker for path in product.reads if (maker := makers.get(path)) and not maker.spare]
+        missing = next((maker.path for maker in before if maker.path not in there), None)
+        again = next((maker.path for maker in before if maker.path in found.why), None)
+        if missing is not None:
+            found.why.setdefault(missing, MISSING)
+            if missing not in found.told and knows(missing):
                 found.told.append(missing)
-        elif problem is None:
-            follows = next((path for path in before if path in stale), None)
-            problem = ("stale", f"{FOLLOWS}{follows}, which is made again") if follows else _problem(product)
+        problem = _problem(product) if missing is None and again is None else None
         if problem is not None:
-            kind, why = problem
-            stale.add(product.path)
-            found.why[product.path] = why
+            kind, found.why[product.path] = problem
             if kind == "damaged":
                 found.told.append(product.path)
-    _look_at_spare(by_path.values(), found)
+        elif missing is not None or again is not None:
+            what = f"{missing}, which is missing" if missing else f"{again}, which is made again"
+            found.why[product.path] = f"{FOLLOWS}{what}"
+            found.followed.add(product.path)
+        elif forced(product):
+            found.why[product.path] = FORCED
+    _look_at_spare(products, found)
     return found
+
+
+def knows(path: str) -> bool:
+    """Whether a product was there at the end of a run, or was looked at."""
+    return any(memory().knows(kind, path) for kind in (KIND, SEEN))
+
+
+def remember(products: Iterable[Product]) -> None:
+    """Note at the end of a run what is there, so that the next run can tell what was lost in between."""
+    for product in products:
+        if not knows(product.path) and os.path.lexists(product.path):
+            memory().entries.setdefault(SEEN, {})[product.path] = []
+            memory().changed = True
+    memory().save()
 
 
 def _look_at_spare(products: Iterable[Product], found: Findings) -> None:
     """A spare product that is missing is no loss, but its folder without it is one that something happened to."""
     for product in products:
         gone = product.spare and not os.path.lexists(product.path)
-        if gone and os.path.isdir(os.path.dirname(product.path)) and memory().knows(KIND, product.path):
-            found.why[product.path] = "missing"
+        if gone and os.path.isdir(os.path.dirname(product.path)) and knows(product.path):
+            found.why[product.path] = MISSING
             found.told.append(product.path)
 
 

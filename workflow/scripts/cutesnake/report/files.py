@@ -63,7 +63,7 @@ def report_files(
         operator = contents.evidence.operator
         page = os.path.relpath(output, anatomy)
         write_pages(_one(files["anatomy"]), "results", anatomy, [("front page", f"../../../{front}"), (operator, page)])
-    write_report(contents, output)
+    write_report(contents, output, sorted(Path(anatomy).glob("*.html")) if anatomy else ())
 
 
 def _one(files: Files) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,13 @@ def _variables(colours: Mapping[str, str]) -> Markup:
     return Markup("".join(f"--{name}:{value};" for name, value in colours.items()))
 
 
-def write(page: str, output: Path | str) -> None:
+def write(page: str, output: Path | str, pages: Iterable[Path] = ()) -> None:
     """Write a page; ShareError, and no page, if it names this machine, its user or a folder of theirs.
 
-    Lines lose the spaces they begin with, which no browser shows: 80 KB of a page of 3 MB.
+    Lines lose the spaces they begin with, which no browser shows: 80 KB of a page of 3 MB. `pages` were written before,
+    by the same job.
     """
     shareable.check(page, str(output))
     parts = KEPT.split(page)  # what is kept has the odd places
     text = "".join(part if place % 2 else re.sub(r"\n[ \t]+", "\n", part) for place, part in enumerate(parts))
-    record.write_text(output, provenance.signed_page(text))
+    record.write_text(output, provenance.signed_page(text, provenance.digests(pages, Path(output).parent)))

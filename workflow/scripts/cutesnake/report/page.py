@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,13 +68,13 @@ class Contents:
         return self.comparisons or [self.comparison]
 
 
-def write_report(contents: Contents, output: Path | str) -> None:
+def write_report(contents: Contents, output: Path | str, pages: Iterable[Path] = ()) -> None:
     """Render and write the page; OSError if a picture's file is missing or the page cannot be written.
 
-    ShareError, and no page, if it names this machine, its user or a folder of theirs.
+    ShareError, and no page, if it names this machine, its user or a folder of theirs. `pages` were written with it.
     """
     page = render(contents, Path(output).parent.as_posix())
-    html.write(page, output)
+    html.write(page, output, pages)
 
 
 def render(contents: Contents, base: str = "results") -> str:

@@ -23,17 +23,20 @@ FOLDERS = ("TMPDIR", "TMP", "TEMPDIR", "TEMP")
 Files = str | Sequence[str]  # of an input that a rule names
 
 
-def do(kind: str | None, name: str, log: str, task: str, /, **arguments: Any) -> None:
+def do(
+    kind: str | None, name: str, log: str, task: str, /, made_from: Mapping[str, Any] | None = None, **arguments: Any
+) -> None:
     """Call `task`, as `module:function`, with plain data by name, in a process forked from the server of `kind`.
 
     Without such a server, or a kind, it is called here. `name`, of the stage, and `log` are for what may go wrong, see
-    `fault.one_line`. Ends this process as the other one ended, where that went wrong.
+    `fault.one_line`. Ends this process as the other one ended, where that went wrong. `made_from` has the arguments of
+    `provenance.making`: what is written says what it was made from.
     """
-    job = {"name": name, "log": log, "task": task, "arguments": arguments}
+    job = {"name": name, "log": log, "task": task, "arguments": arguments, "made_from": made_from}
     try:
         status = forks.run(kind, "cutesnake.runtime.job:do_here", job)
     except forks.NotServedError:
-        do_here(name, log, task, arguments)
+        do_here(name, log, task, arguments, made_from)
         return
     if status is not None and status < 0:
         sys.exit(f"{name}: the process of this job was ended by {signal.Signals(-status).name}")
@@ -58,11 +61,14 @@ def do_each(kind: str, name: str, log: str, task: str, jobs: Sequence[Mapping[st
         raise failed
 
 
-def do_here(name: str, log: str, task: str, arguments: Mapping[str, Any]) -> None:
+def do_here(
+    name: str, log: str, task: str, arguments: Mapping[str, Any], made_from: Mapping[str, Any] | None = None
+) -> None:
     """The same in this process."""
-    from cutesnake.runtime.errors import one_line  # here only: a script whose job is forked starts sooner without
+    from cutesnake.model import provenance  # here only: a script whose job is forked starts sooner without
+    from cutesnake.runtime.errors import one_line
 
-    with one_line(name, log):
+    with one_line(name, log), provenance.making(**(made_from or {})):
         forks.call(task, arguments)
 
 

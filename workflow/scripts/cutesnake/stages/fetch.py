@@ -39,7 +39,7 @@ def fetch(package: str, folder: Path | str, upstream: Path | str) -> None:
     folder, pin = Path(folder), _pin(package, Path(upstream))
     if _is_fetched(pin, folder):
         if not (folder / RECORD).exists():
-            record.write("fetch", folder / RECORD, record.read("fetch", folder / MANIFEST))
+            record.write("fetch", folder / RECORD, record.read("fetch", folder / MANIFEST) | {"provenance": {}})
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{package}.partial-"

@@ -9,6 +9,7 @@ duration is a lower bound, never a guess at the time.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,7 +23,7 @@ from cutesnake.analysis.compare.speedup import speedups
 from cutesnake.analysis.compare.times import times
 from cutesnake.analysis.compare.unsupported_inputs import beyond
 from cutesnake.analysis.evidence.gather import Evidence, Record, Source, first_line
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.model.stages import GPU_STAGES
 
 Cell = dict[str, Any]
@@ -47,8 +48,9 @@ def write_comparison(evidence: Evidence, output: str, table: str) -> None:
     """Write the record to `output`, and the figures of all rows as CSV to `table`."""
     rows = every_row(evidence)
     compared = _summed_up(evidence, rows)
-    record.write("compare", output, compared, indent=None)
     record.write_text(table, to_csv(evidence.operator, rows, compared["reasons"]))
+    files = provenance.digests([table], os.path.dirname(output))
+    record.write("compare", output, compared, indent=None, files=files)
 
 
 def every_row(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) -> list[Record]:

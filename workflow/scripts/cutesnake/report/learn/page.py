@@ -42,7 +42,8 @@ def write(asked: Asked, results: Path, output: Path, folder: Path) -> None:
         found[kernel] = anatomy_of(results / "compile" / key, problems, TARGETS[target].simulated_processors)
         page = render_kernel([found[kernel]], results, [("learn", f"../../{output.name}")])
         html.write(page, folder / f"{kernel.replace('/', '-')}.html")
-    html.write(render(asked, found, folder.relative_to(output.parent).as_posix()), output)
+    page = render(asked, found, folder.relative_to(output.parent).as_posix())
+    html.write(page, output, sorted(folder.glob("*.html")))
 
 
 def render(asked: Asked, found: Mapping[str, Record], folder: str) -> str:

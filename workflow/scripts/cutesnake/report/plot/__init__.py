@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cutesnake.analysis.compare.comparison import write_comparison
 from cutesnake.analysis.evidence.gather import Evidence, Record, Source, load_evidence
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.report.plot.instructions import draw_instructions
 from cutesnake.report.plot.pipeline import draw_pipeline, kernels_with_pipelines
 from cutesnake.report.plot.resources import draw_resources
@@ -84,7 +84,8 @@ def plot(evidence: Evidence, folder: Path | str, held: Sequence[Held] = ()) -> R
         **{"stage": "plot", "status": "ok", "reason": None, "provenance": {}},
         **{"operator": evidence.operator, "pictures": pictures},
     }
-    record.write("plot", Path(folder) / RECORD, entry)
+    files = [Path(folder, picture["file"]) for picture in pictures if picture["file"]]
+    record.write("plot", Path(folder) / RECORD, entry, files=provenance.digests(files, folder))
     return entry
 
 

@@ -10,7 +10,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled, to_svg
 from cutesnake.runtime.job import Files, listed
 
@@ -38,7 +38,8 @@ def write_overview(comparisons: Iterable[Record], folder: Path | str) -> Record:
         **{"stage": "plot", "status": "ok", "reason": None, "provenance": {}},
         **{"operator": None, "pictures": [_picture(compared, Path(folder), narrow) for narrow in (False, True)]},
     }
-    record.write("plot", Path(folder) / "pictures.json", entry)
+    files = [Path(folder, picture["file"]) for picture in entry["pictures"] if picture["file"]]
+    record.write("plot", Path(folder) / "pictures.json", entry, files=provenance.digests(files, folder))
     return entry
 
 

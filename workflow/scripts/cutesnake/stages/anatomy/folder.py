@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.model.targets import TARGETS
 from cutesnake.stages.anatomy.record import anatomy_of
 
@@ -38,4 +38,6 @@ def write_folder(
         file = f"{kernel}/{target}/{variant}.json"
         record.write("anatomy", folder / file, found)
         entries.append({"kernel": kernel, "target": target, "variant": variant, "file": file})
-    record.write("anatomy_index", folder / INDEX, {"stage": "anatomy", "operator": operator, "builds": entries})
+    index = {"stage": "anatomy", "operator": operator, "builds": entries, "provenance": {}}
+    files = provenance.digests([folder / entry["file"] for entry in entries], folder)
+    record.write("anatomy_index", folder / INDEX, index, files=files)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import record
-from cutesnake.model.catalog import load_kernel
+from cutesnake.model import provenance, record
 from cutesnake.model.contract import Variant
-from cutesnake.model.dsls import DSLS
 from cutesnake.stages.compile.compile import RECORD, compile_build
 
-KEPT = ".kept.json"  # beside build.json, which Snakemake removes before a job, and with what it was made from
+KEPT = ".kept.json"  # a copy of build.json, which Snakemake removes before a job
 
 
 def compile_job(
@@ -24,52 +20,46 @@ def compile_job(
     target: str,
     variant: Mapping[str, Any],
     folder: str,
-    code: str,
+    recipe: Mapping[str, Any],
     upstream: Iterable[str],
     figures: str | None,
+    figures_recipe: Mapping[str, Any] | None,
     devices: str,
     **options: Any,
 ) -> None:
     """Make a build as `compile_build` does, then its inspect record at `figures`, if that is given.
 
-    A whole build of the same code, variant, upstream files and compilers is not made again: figures may have changed,
-    and what was measured of the build stays of use. `devices` is the path of devices.yaml.
+    A whole build of the same recipe and upstream files is not made again: figures may have changed, and what was
+    measured of the build stays of use. `devices` is the path of devices.yaml.
     """
-    made_from = _digest(operator, kernel, variant, code, upstream)
-    if not _restore(Path(folder), made_from):
-        compile_build(operator, kernel, target, Variant(variant["id"], variant["params"]), folder, **options)
-        built = record.read("compile", Path(folder, RECORD))
-        if built["status"] == "ok" and not built.get("again"):
-            record.write_text(Path(folder, KEPT), json.dumps({"made_from": made_from, "record": built}))
+    upstream, built = list(upstream), Path(folder, RECORD)
+    if not _restore(Path(folder), recipe, upstream):
+        with provenance.making(recipe, upstream):
+            compile_build(operator, kernel, target, Variant(variant["id"], variant["params"]), folder, **options)
+        if record.read("compile", built)["status"] == "ok":
+            record.write_text(Path(folder, KEPT), built.read_text(encoding="utf-8"))
+        else:
+            Path(folder, KEPT).unlink(missing_ok=True)
     if figures is not None:
         from cutesnake.stages.inspect.build import inspect_build
 
-        inspect_build(Path(folder, RECORD), devices, figures)
+        with provenance.making(figures_recipe, [built]):
+            inspect_build(built, devices, figures)
 
 
-def _digest(operator: str, kernel: str, variant: Mapping[str, Any], code: str, upstream: Iterable[str]) -> str:
-    """Return a digest of all that a build depends on; of compilers the versions that are installed now."""
-    versions = {}
-    for package in DSLS[load_kernel(operator, kernel).DSL].build_packages:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:  # which the build says
-            versions[package] = ""
-    files = [hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in upstream]
-    return hashlib.sha256(json.dumps([code, variant, files, versions], sort_keys=True).encode()).hexdigest()
-
-
-def _restore(folder: Path, made_from: str) -> bool:
+def _restore(folder: Path, recipe: Mapping[str, Any], upstream: Iterable[str]) -> bool:
     """Write the record of a build again if it was made from the same and its files are whole; False if not."""
+    from cutesnake.planning.outputs import difference
+
     try:
-        kept = json.loads((folder / KEPT).read_text())
-        built = kept["record"]
-        if kept["made_from"] != made_from:
+        built = record.read("compile", folder / KEPT)
+        made = provenance.check(built)
+        if difference(made, recipe, {provenance.name_of(path): path for path in upstream}) is not None:
             return False
         for name, digest in built["files"].items():
             if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
                 return False
-        record.write("compile", folder / RECORD, built)
-    except (OSError, ValueError, LookupError, TypeError):  # not there, damaged, or of an older schema
+        record.write_text(folder / RECORD, (folder / KEPT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # not there, damaged, or of an older schema
         return False
     return True

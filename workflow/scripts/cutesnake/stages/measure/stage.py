@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,7 +12,6 @@ from cutesnake.model.case_id import CaseId
 from cutesnake.model.stages import GPU_STAGES, NOT_RUN
 from cutesnake.planning.arch import C_COMPILERS
 from cutesnake.planning.machine import probe
-from cutesnake.planning.staleness import digest_data
 from cutesnake.runtime import machine_check as here
 from cutesnake.runtime import worker
 from cutesnake.runtime.gpu_slots import one_card
@@ -39,7 +37,7 @@ def run_stage(
     log: Path | str | None = None,
     timed: Path | str | None = None,
     card: str | None = None,
-    made_from: str | None = None,
+    made_from: Mapping[str, Any] | None = None,
 ) -> None:
     """Run `stage` on a case and write its record to `output`.
 
@@ -47,7 +45,7 @@ def run_stage(
     path of build.json; `needs` are correctness records of this case that must be ok first; `backend` is `cuda`, or
     `ptxsim` for a correctness case to be simulated, whose progress goes to `log`; `timed` is the case's timing record,
     which a timeline is held against; `card` is the fingerprint of the card that it is planned for; `made_from`
-    is noted in the record, a digest of all that it depends on. Faults of the
+    is what the record says that it was made from, if not what the whole job is (`model/provenance.py`). Faults of the
     machine raise, and so does a machine that is not what the plan says; everything else is a record, failed or not.
     """
     needs = [needs] if isinstance(needs, str | Path) else list(needs)  # Snakemake hands one file as a string
@@ -67,7 +65,7 @@ def run_stage(
     else:  # its process waits for a card
         done = worker.ask(case.as_dict(), GPU_STAGES[stage].limit_s, card=card)
     if made_from is not None:
-        done["provenance"]["made_from"] = made_from
+        done["provenance"]["made_from"] = dict(made_from)
     if backend != simulation.NAME and probe().pretended:
         done["provenance"]["mocked"] = True
     if (code := digest_machine_code(Path(build).parent)) is not None:
@@ -76,25 +74,13 @@ def run_stage(
 
 
 def run_case(
-    stage: str, build: str, output: str, checked: str | Iterable[str], timed: str | Iterable[str], origin: str | None,
-    **arguments: Any,
-) -> None:  # fmt: skip
-    """`run_stage` as its script calls it: `checked` and `timed` are files that the case's records are or are in.
-
-    `origin` is a digest of what the case depends on besides files, where a batch may take its record over later.
-    """
+    stage: str, build: str, output: str, checked: str | Iterable[str], timed: str | Iterable[str], **arguments: Any
+) -> None:
+    """`run_stage` as its script calls it: `checked` and `timed` are files that the case's records are or are in."""
     case = CaseId.parse(output)
     times = [case.path("timing")] if timed else []
     needs = [case.path("correctness")] if checked else []
-    origin = made_from(origin, build, needs) if origin else None
-    run_stage(
-        stage, build=build, output=output, needs=needs, timed=times[0] if times else None, made_from=origin, **arguments
-    )
-
-
-def made_from(origin: str, build: Path | str, needs: Iterable[Path | str]) -> str:
-    """Digest of all that a record depends on: `origin` for what is no file, the build's record, correctness records."""
-    return digest_data([origin, *(hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in (build, *needs))])
+    run_stage(stage, build=build, output=output, needs=needs, timed=times[0] if times else None, **arguments)
 
 
 def _not_worth_running(build: Path | str, needs: Iterable[Path | str]) -> str | None:
