@@ -20,12 +20,13 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/files.smk"
 include: "workflow/rules/cases.smk"
 include: "workflow/rules/operators.smk"
+include: "workflow/rules/products.smk"
 
 
 rule all:
     default_target: True
     input:
-        front_page,
+        f"results/{FRONT_PAGE}",
 
 
 include: "workflow/rules/arch.smk"

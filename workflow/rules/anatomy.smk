@@ -3,7 +3,8 @@
 
 rule anatomy:
     input:
-        lambda wildcards: [build.id.path("compile") for build in builds_of(wildcards.operator)],
+        state=state("results/anatomy/{operator}"),
+        builds=old(lambda wildcards: [build.id.path("compile") for build in builds_of(wildcards.operator)]),
     output:
         folder=directory("results/anatomy/{operator}"),
     log:
@@ -15,6 +16,6 @@ rule anatomy:
         "../../envs/environment.yaml"
     params:
         builds=anatomy_builds_of,
-        code=anatomy_code_of,
+        made_from=made_from,
     script:
         "../scripts/anatomy.py"

@@ -2,6 +2,8 @@
 
 
 rule arch:
+    input:
+        state=state("results/arch.json"),
     output:
         record="results/arch.json",
     log:
@@ -12,6 +14,6 @@ rule arch:
     params:
         plan=PLAN.as_dict(),
         machine=MACHINE.as_dict(),
-        code=digest_code("arch.py"),
+        made_from=made_from,
     script:
         "../scripts/arch.py"

@@ -3,7 +3,8 @@
 
 rule autotune:
     input:
-        timing_files_of,
+        state=state("results/autotune/{operator}/{kernel}/{target}/{workload}.json"),
+        timings=old(timing_files_of),
     output:
         record="results/autotune/{operator}/{kernel}/{target}/{workload}.json",
     log:
@@ -12,6 +13,6 @@ rule autotune:
         "../../envs/environment.yaml"
     params:
         timings=timings_of,
-        code=digest_code("autotune.py"),
+        made_from=made_from,
     script:
         "../scripts/autotune.py"

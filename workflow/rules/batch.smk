@@ -3,8 +3,9 @@
 
 rule batch:
     input:
-        build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
-        checked=checked_before_batch,
+        state=state("results/batch/{stage}/{operator}/{kernel}/{target}/{variant}/{batch}.json"),
+        build=old("results/compile/{operator}/{kernel}/{target}/{variant}/build.json"),
+        checked=old(checked_before_batch),
     output:
         record="results/batch/{stage}/{operator}/{kernel}/{target}/{variant}/{batch}.json",
     log:
@@ -21,5 +22,6 @@ rule batch:
         cases=cases_of_batch,
         settings=lambda wildcards: settings_of_batch(wildcards),
         device=card_of,
+        made_from=made_from,
     script:
         "../scripts/measure_batch.py"

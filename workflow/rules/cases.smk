@@ -8,7 +8,7 @@ from cutesnake.model.contract import INSTALLED, OURS
 from cutesnake.model.record import RecordError
 from cutesnake.planning import nodes
 from cutesnake.planning.devices import DeviceError, limits_of
-from cutesnake.planning.staleness import digest_baked, digest_case, digest_code, digest_data
+from cutesnake.planning.staleness import digest_data
 from cutesnake.stages.predict import device as card
 from cutesnake.stages.simulate import simulation
 
@@ -73,21 +73,6 @@ def asked_of_slurm(what):
     return value
 
 
-def running_code(stage):
-    """Digest of the code that a measurement depends on: the stage and the kernel with all they import.
-
-    A kernel that a Python package brings along depends on that package's version too.
-    """
-
-    def digest(wildcards):
-        code = digest_code(stage, f"kernels.{wildcards.operator}.{wildcards.kernel}")
-        needed = load_kernel(wildcards.operator, wildcards.kernel).NEEDS
-        versions = {name: place_of(wildcards).modules[name] for name in needed}
-        return digest_data([code, versions]) if versions else code
-
-    return digest
-
-
 def checking_settings(wildcards):
     return {"seeds": EXPERIMENT.seeds, "distributions": EXPERIMENT.sweeps[wildcards.operator].distributions}
 
@@ -109,10 +94,10 @@ def simulated_builds_of(wildcards):
 
 def simulated_cases_of(wildcards):
     """Simulated checks as their job needs them, see cases_of_batch, each with a log of its own."""
-    settings, code = simulation_settings(wildcards), running_code("cutesnake.stages.simulate.simulation")(wildcards)
+    settings = simulation_settings(wildcards)
     return [
         {
-            **in_batch("correctness", case, settings, simulation.NAME, code),
+            **in_batch("correctness", case, recipe_of_case(SIMULATING, wildcards, settings, simulation.NAME, case)),
             "log": f"results/log/correctness/{case.key}.log",
         }
         for case in simulated_of(wildcards).cases
@@ -160,20 +145,22 @@ def settings_of_batch(wildcards):
 
 
 def cases_of_batch(wildcards):
-    """Cases of a batch as its job needs them, each with a digest of what it depends on besides files."""
+    """Cases of a batch as its job needs them, each with what it depends on besides files."""
     batch = batch_of(wildcards)
     settings, card = settings_of_batch(wildcards), card_of(wildcards)
-    code = running_code(f"cutesnake.stages.measure.{wildcards.stage}")(wildcards)
-    return [in_batch(batch.stage, case, settings, card, code) for case in batch.cases]
+    return [
+        in_batch(batch.stage, case, recipe_of_case(RUNNING[batch.stage], wildcards, settings, card, case))
+        for case in batch.cases
+    ]
 
 
-def in_batch(stage, case, settings, card, code):
+def in_batch(stage, case, recipe):
     return {
         "identity": identity(case),
         "build": case.build.id.path("compile"),
         "record": case.id.path(stage),
         "needs": needed_by(stage, case),
-        "from": digest_case(settings, card, code, identity(case)),
+        "recipe": recipe,
     }
 
 
@@ -184,25 +171,12 @@ def timed_first(wildcards):
 
 def upstream_of(wildcards):
     """The fetched wheel that an upstream kernel comes from; nothing for our own and for installed kernels."""
-    make_lost_again()
     source = PLAN.sources[build_of(wildcards).operator, wildcards.kernel]
     return [] if source in (OURS, INSTALLED) else [f"results/fetch/{source}/fetched.json"]
 
 
 def variant_of(wildcards):
     return dict(build_of(wildcards).variant.params)
-
-
-def baked_code_of(wildcards):
-    return digest_baked(wildcards.operator, wildcards.kernel)
-
-
-def figures_code_of(wildcards):
-    """Digest of what the static figures of a build depend on besides the build."""
-    try:
-        return digest_data([digest_code("compile.py"), limits_of(DEVICES, wildcards.target)])
-    except (DeviceError, RecordError) as error:
-        sys.exit(str(error))
 
 
 def clock_of(wildcards):

@@ -3,11 +3,12 @@
 
 rule compare:
     input:
-        plan="results/plan/{operator}.json",
-        records=lambda wildcards: records_of(wildcards.operator),
-        roofline="results/inspect/{operator}/roofline.json",
-        recorded=lambda wildcards: recorded_of(wildcards.operator),
-        held=validation_of,
+        state=state("results/compare/{operator}.json"),
+        plan=old("results/plan/{operator}.json"),
+        records=old(lambda wildcards: records_of(wildcards.operator)),
+        roofline=old("results/inspect/{operator}/roofline.json"),
+        recorded=old(lambda wildcards: recorded_of(wildcards.operator)),
+        held=old(validation_of),
     output:
         record="results/compare/{operator}.json",
         table=report(
@@ -32,6 +33,6 @@ rule compare:
     conda:
         "../../envs/environment.yaml"
     params:
-        code=digest_code("compare.py"),
+        made_from=made_from,
     script:
         "../scripts/compare.py"

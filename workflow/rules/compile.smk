@@ -3,7 +3,11 @@
 
 rule compile:
     input:
-        upstream=upstream_of,
+        state=state(
+            "results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+            "results/inspect/{operator}/{kernel}/{target}/{variant}.json",
+        ),
+        upstream=old(upstream_of),
     output:
         **FIGURES,
         record="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
@@ -19,8 +23,8 @@ rule compile:
         constraint=asked_of_slurm("constraint"),
     params:
         variant=variant_of,
-        code=baked_code_of,
         devices=DEVICES,
-        figures=figures_code_of,
+        recipe=recipe_of_build,
+        figures_recipe=recipe_of_figures,
     script:
         "../scripts/compile.py"

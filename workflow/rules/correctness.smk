@@ -3,7 +3,8 @@
 
 rule correctness:
     input:
-        build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+        state=state("results/correctness/{operator}/{kernel}/{target}/{variant}/{workload}.json"),
+        build=old("results/compile/{operator}/{kernel}/{target}/{variant}/build.json"),
     output:
         record="results/correctness/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:
@@ -20,14 +21,15 @@ rule correctness:
         identity=identity_of,
         settings=checking_settings,
         device=card_of,
-        code=running_code("cutesnake.stages.measure.correctness"),
+        made_from=made_from,
     script:
         "../scripts/measure_case.py"
 
 
 rule simulated:
     input:
-        builds=simulated_builds_of,
+        state=state("results/batch/simulated/{operator}/{kernel}/{target}.json"),
+        builds=old(simulated_builds_of),
     output:
         record="results/batch/simulated/{operator}/{kernel}/{target}.json",
     log:
@@ -42,5 +44,6 @@ rule simulated:
     params:
         cases=simulated_cases_of,
         settings=simulation_settings,
+        made_from=made_from,
     script:
         "../scripts/simulate_batch.py"

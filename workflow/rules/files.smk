@@ -1,6 +1,5 @@
-"""The files that this run makes, and those of them that were lost since the last."""
+"""The files that this run makes."""
 
-import atexit
 import sys
 from pathlib import Path
 
@@ -8,8 +7,7 @@ from cutesnake.model.catalog import load_kernel, users_own
 from cutesnake.model.contract import INSTALLED, OURS
 from cutesnake.model.dsls import COMPARED
 from cutesnake.report.learn import goals as learning
-from cutesnake.planning import batches, lost
-from cutesnake.planning.staleness import remember
+from cutesnake.planning import batches
 
 BUILDS = [build.id for build in PLAN.builds.values()]
 INSPECTED = BUILDS if "inspect" in EXPERIMENT.stages else []
@@ -71,6 +69,7 @@ def change_of(operator):
 
 CHANGES = [change_of(operator) for operator in PLAN.workloads if BASELINE]
 try:
+    GOALS_FILE = str(PROJECT / "config/learning.yaml")
     GOALS = learning.read_goals(Path(workflow.basedir, "config/learning.yaml"))
 except learning.GoalError as error:
     sys.exit(str(error))
@@ -86,54 +85,3 @@ READ = [operator for operator in PLAN.workloads if "anatomy" in EXPERIMENT.stage
 OPERATIONS = ["results/report/operations.html", "results/operations.json"] * ("operations" in EXPERIMENT.stages)
 FRONT_PAGE = "mla_report.html"
 FRONT, *OTHERS = PLAN.workloads  # the operator that the front page shows in full, and those with a page of their own
-
-# Everything that a run makes, with the stage that makes it: looked at before the run, see cutesnake/planning/lost.py.
-PRODUCTS = [lost.Product(path, stage) for stage, _, path in MADE]
-PRODUCTS += [lost.Product(batch.path, "batch") for batch in (BATCHES | SIMULATED_BATCHES).values()]
-PRODUCTS += [
-    lost.Product(path.format(operator), stage)
-    for operator in PLAN.workloads
-    for path, stage in (
-        ("results/plan/{}.json", "plan"),
-        ("results/inspect/{}/roofline.json", "roofline"),
-        ("results/compare/{}.json", "compare"),
-        ("results/compare/{}.csv", "compare"),
-        ("results/plot/{}", "plot"),
-    )
-]
-PRODUCTS += [
-    lost.Product(f"results/change/{o}.{end}", "change") for o in PLAN.workloads if BASELINE for end in ("json", "csv")
-]
-PRODUCTS += [lost.Product(f"results/report/{operator}.html", "page") for operator in OTHERS]
-PRODUCTS += [lost.Product(f"results/anatomy/{operator}", "anatomy") for operator in READ]
-PRODUCTS += [lost.Product(f"results/report/anatomy/{operator}", "anatomy_pages") for operator in READ]
-PRODUCTS += [lost.Product(path, "operations") for path in OPERATIONS]
-PRODUCTS += [
-    lost.Product(f"results/fetch/{source}/fetched.json", "fetch")
-    for source in sorted({*PLAN.sources.values()} - {OURS, INSTALLED})
-]
-PRODUCTS += [
-    lost.Product("results/arch.json", "arch"),
-    lost.Product("results/overview", "overview"),
-    lost.Product(f"results/{FRONT_PAGE}", "report"),
-]
-LOST = {}
-if workflow.is_main_process:  # a job that an executor starts reads all this again, and must do nothing of it
-    LOST, told = lost.lost(PRODUCTS)
-    if told:
-        logger.warning(lost.line(LOST, told))
-    atexit.register(remember)
-    atexit.register(lost.remember, PRODUCTS)
-
-
-def make_lost_again():
-    """Have Snakemake make again what is lost, as `--forcerun` would, where it is part of what was asked for.
-
-    Called by input functions: when they are asked the graph is there, and what of it has to run is not decided yet.
-    """
-    workflow.dag.forcefiles.update(files_of(LOST))
-
-
-def front_page(wildcards):
-    make_lost_again()
-    return f"results/{FRONT_PAGE}"

@@ -3,7 +3,8 @@
 
 rule keep:
     input:
-        files_of(MEASURED),
+        state=marks.STALE if workflow.is_main_process else marks.CURRENT,
+        measured=old(files_of(MEASURED)),
     output:
         summary="results/kept.txt",
     log:
@@ -12,6 +13,5 @@ rule keep:
         "../../envs/environment.yaml"
     params:
         folder=str(PROJECT / "recorded"),
-        code=digest_code("keep.py"),
     script:
         "../scripts/keep.py"

@@ -3,11 +3,12 @@
 
 rule learn_page:
     input:
-        builds=lambda wildcards: [build.id.path("compile") for build in lesson_builds(wildcards.lesson)],
-        checks=lambda wildcards: files_of(path for paths in lesson_checks(wildcards.lesson).values() for path in paths),
-        goals=str(PROJECT / "config/learning.yaml"),
-        knowledge=KNOWLEDGE,
-        templates=TEMPLATES,
+        state=state("results/{lesson}.html"),
+        builds=old(lambda wildcards: [build.id.path("compile") for build in lesson_builds(wildcards.lesson)]),
+        checks=old(lambda wildcards: lesson_checked(wildcards.lesson)),
+        goals=old(GOALS_FILE),
+        knowledge=old(KNOWLEDGE),
+        templates=old(TEMPLATES),
     output:
         page=report(
             "results/{lesson}.html",
@@ -24,7 +25,7 @@ rule learn_page:
         builds=lambda wildcards: lesson_problems(wildcards.lesson),
         checks=lambda wildcards: lesson_checks(wildcards.lesson),
         own=OWN_KERNELS,
-        code=digest_code("learn.py"),
+        made_from=made_from,
     script:
         "../scripts/learn.py"
 

@@ -2,6 +2,8 @@
 
 
 rule machine:
+    input:
+        state=state("results/machine/{machine}.json"),
     output:
         record="results/machine/{machine}.json",
     log:
@@ -15,7 +17,7 @@ rule machine:
         constraint=asked_of_slurm("constraint"),
     params:
         modules=matrix.modules_needed(EXPERIMENT),
-        code=digest_code("machine.py"),
+        made_from=made_from,
     script:
         "../scripts/machine.py"
 

@@ -3,10 +3,11 @@
 
 rule operations:
     input:
-        builds=BUILD_RECORDS,
-        checks=files_of(SIMULATED),
-        operations=str(PROJECT / "config/operations.yaml"),
-        templates=TEMPLATES,
+        state=state("results/operations.json"),
+        builds=old(BUILD_RECORDS),
+        checks=old(files_of(SIMULATED)),
+        operations=old(str(PROJECT / "config/operations.yaml")),
+        templates=old(TEMPLATES),
     output:
         record="results/operations.json",
         page=report(
@@ -23,6 +24,6 @@ rule operations:
         checks=SIMULATED,
         front=FRONT_PAGE,
         first=FRONT,
-        code=digest_code("operations.py"),
+        made_from=made_from,
     script:
         "../scripts/operations.py"

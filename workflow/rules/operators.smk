@@ -9,7 +9,7 @@ from cutesnake.model.catalog import folders
 from cutesnake.analysis.evidence import recorded_set
 from cutesnake.report.learn import goals as learning
 from cutesnake.planning import problems
-from cutesnake.planning.staleness import digest_code, digest_files
+from cutesnake.planning.staleness import digest_files
 from cutesnake.stages.predict import validated as held
 
 
@@ -27,10 +27,6 @@ def validation_of(wildcards):
 def plan_of(wildcards):
     planned(PLAN.workloads, wildcards.operator)
     return PLAN.of(wildcards.operator)
-
-
-def plan_code_of(wildcards):
-    return digest_code("plan.py", f"kernels.{wildcards.operator}.operator")
 
 
 def records_of(operator):
@@ -52,6 +48,10 @@ def recorded_of(operator):
     """The committed measurements of an operator."""
     sets = sorted(path.parent for path in Path(PROJECT, "recorded").glob("*/set.json"))
     return [str(one / name) for one in sets for name in recorded_set.files_of(os.listdir(one), operator)]
+
+
+CARDS = {"devices": MACHINE.as_dict()["devices"], "selected": MACHINE.selected}
+CARDS_OF_OTHERS = [*recorded_devices(), *cards_of_nodes()]
 
 
 def changes_of(operator):
@@ -104,10 +104,8 @@ def lesson_checks(lesson):
     }
 
 
-def anatomy_code_of(wildcards):
-    """Digest of the stage, and of what binds each kernel of the operator to its inputs."""
-    kernels = sorted({build.kernel for build in builds_of(wildcards.operator)})
-    return digest_code("anatomy.py", *(f"kernels.{wildcards.operator}.{kernel}" for kernel in kernels))
+def lesson_checked(lesson):
+    return files_of(path for paths in lesson_checks(lesson).values() for path in paths)
 
 
 def anatomy_of(operator):

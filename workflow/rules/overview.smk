@@ -3,7 +3,8 @@
 
 rule overview:
     input:
-        comparisons=COMPARISONS,
+        state=state("results/overview"),
+        comparisons=old(COMPARISONS),
     output:
         folder=report(
             directory("results/overview"),
@@ -17,6 +18,6 @@ rule overview:
     conda:
         "../../envs/environment.yaml"
     params:
-        code=digest_code("overview.py"),
+        made_from=made_from,
     script:
         "../scripts/overview.py"

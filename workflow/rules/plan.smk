@@ -3,7 +3,8 @@
 
 rule plan:
     input:
-        devices=DEVICES,
+        state=state("results/plan/{operator}.json"),
+        devices=old(DEVICES),
     output:
         record="results/plan/{operator}.json",
         roofline="results/inspect/{operator}/roofline.json",
@@ -14,8 +15,8 @@ rule plan:
         "../../envs/environment.yaml"
     params:
         plan=plan_of,
-        machine={"devices": MACHINE.as_dict()["devices"], "selected": MACHINE.selected},
-        recorded=[*recorded_devices(), *cards_of_nodes()],
-        code=plan_code_of,
+        machine=CARDS,
+        recorded=CARDS_OF_OTHERS,
+        made_from=made_from,
     script:
         "../scripts/plan.py"

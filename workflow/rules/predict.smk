@@ -3,8 +3,9 @@
 
 rule predict:
     input:
-        build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
-        timed=timed_beside,
+        state=state("results/predict/{operator}/{kernel}/{target}/{variant}/{workload}.json"),
+        build=old("results/compile/{operator}/{kernel}/{target}/{variant}/build.json"),
+        timed=old(timed_beside),
     output:
         record="results/predict/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:
@@ -21,8 +22,6 @@ rule predict:
         identity=identity_of,
         settings=lambda wildcards: {"device": PLAN.clocks[wildcards.target]},
         timing=timing_of,
-        table=clock_of,
-        validated=digest_files(validation()),
-        code=running_code("predict.py"),
+        made_from=made_from,
     script:
         "../scripts/predict.py"

@@ -3,23 +3,23 @@
 
 rule report:
     input:
-        arch="results/arch.json",
-        plan=f"results/plan/{FRONT}.json",
-        records=records_of(FRONT),
-        roofline=f"results/inspect/{FRONT}/roofline.json",
-        recorded=recorded_of(FRONT),
-        comparisons=COMPARISONS,
-        table=f"results/compare/{FRONT}.csv",
-        overview="results/overview",
-        pictures=f"results/plot/{FRONT}",
-        pages=[f"results/report/{operator}.html" for operator in OTHERS],
-        upstream=str(PROJECT / "kernels/upstream.yaml"),
-        references=references_of(FRONT),
-        changes=CHANGES,
-        anatomy=anatomy_of(FRONT),
-        knowledge=KNOWLEDGE if READ else [],
-        operations=OPERATIONS[:1],
-        templates=TEMPLATES,
+        state=state(f"results/{FRONT_PAGE}"),
+        arch=old("results/arch.json"),
+        plan=old(f"results/plan/{FRONT}.json"),
+        records=old(records_of(FRONT)),
+        roofline=old(f"results/inspect/{FRONT}/roofline.json"),
+        recorded=old(recorded_of(FRONT)),
+        comparisons=old(COMPARISONS),
+        table=old(f"results/compare/{FRONT}.csv"),
+        overview=old("results/overview"),
+        pictures=old(f"results/plot/{FRONT}"),
+        pages=old([f"results/report/{operator}.html" for operator in OTHERS]),
+        references=old(references_of(FRONT)),
+        changes=old(CHANGES),
+        anatomy=old(anatomy_of(FRONT)),
+        knowledge=old(KNOWLEDGE if READ else []),
+        operations=old(OPERATIONS[:1]),
+        templates=old(TEMPLATES),
     output:
         **anatomy_pages(FRONT),
         page=report(
@@ -34,29 +34,29 @@ rule report:
         "../../envs/environment.yaml"
     params:
         front=FRONT_PAGE,
-        config=digest_data(config),
+        upstream=UPSTREAM,
         sweep=asdict(EXPERIMENT.sweeps[FRONT]),
-        code=digest_code("report.py"),
+        made_from=made_from,
     script:
         "../scripts/report.py"
 
 
 rule page:
     input:
-        arch="results/arch.json",
-        plan="results/plan/{operator}.json",
-        records=lambda wildcards: records_of(wildcards.operator),
-        roofline="results/inspect/{operator}/roofline.json",
-        recorded=lambda wildcards: recorded_of(wildcards.operator),
-        comparisons="results/compare/{operator}.json",
-        table="results/compare/{operator}.csv",
-        pictures="results/plot/{operator}",
-        upstream=str(PROJECT / "kernels/upstream.yaml"),
-        references=lambda wildcards: references_of(wildcards.operator),
-        changes=lambda wildcards: changes_of(wildcards.operator),
-        anatomy=lambda wildcards: anatomy_of(wildcards.operator),
-        knowledge=KNOWLEDGE if READ else [],
-        templates=TEMPLATES,
+        state=state("results/report/{operator}.html"),
+        arch=old("results/arch.json"),
+        plan=old("results/plan/{operator}.json"),
+        records=old(lambda wildcards: records_of(wildcards.operator)),
+        roofline=old("results/inspect/{operator}/roofline.json"),
+        recorded=old(lambda wildcards: recorded_of(wildcards.operator)),
+        comparisons=old("results/compare/{operator}.json"),
+        table=old("results/compare/{operator}.csv"),
+        pictures=old("results/plot/{operator}"),
+        references=old(lambda wildcards: references_of(wildcards.operator)),
+        changes=old(lambda wildcards: changes_of(wildcards.operator)),
+        anatomy=old(lambda wildcards: anatomy_of(wildcards.operator)),
+        knowledge=old(KNOWLEDGE if READ else []),
+        templates=old(TEMPLATES),
     output:
         **anatomy_pages("{operator}"),
         page=report(
@@ -75,8 +75,8 @@ rule page:
         "../../envs/environment.yaml"
     params:
         front=FRONT_PAGE,
-        config=digest_data(config),
+        upstream=UPSTREAM,
         sweep=lambda wildcards: asdict(EXPERIMENT.sweeps[wildcards.operator]),
-        code=digest_code("report.py"),
+        made_from=made_from,
     script:
         "../scripts/report.py"

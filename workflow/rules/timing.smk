@@ -3,8 +3,9 @@
 
 rule timing:
     input:
-        build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
-        checked=checked_first,
+        state=state("results/timing/{operator}/{kernel}/{target}/{variant}/{workload}.json"),
+        build=old("results/compile/{operator}/{kernel}/{target}/{variant}/build.json"),
+        checked=old(checked_first),
     output:
         record="results/timing/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:
@@ -22,6 +23,6 @@ rule timing:
         identity=identity_of,
         settings=EXPERIMENT.timing,
         device=card_of,
-        code=running_code("cutesnake.stages.measure.timing"),
+        made_from=made_from,
     script:
         "../scripts/measure_case.py"

@@ -15,4 +15,5 @@ do(
     output=snakemake.output.record,
     table=snakemake.output.table,
     folder=snakemake.output.pictures,
+    made_from=snakemake.params.made_from,
 )

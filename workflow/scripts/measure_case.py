@@ -1,11 +1,6 @@
 """Snakemake script of the GPU stages: `params.stage` says which, `params.identity` which case."""
 
-from cutesnake.planning.staleness import digest_case
 from cutesnake.runtime.job import do
-
-# A batch, should there be one later, takes records over whose digest is its own: see cases_of_batch in cases.smk.
-in_batches = snakemake.params.stage in ("correctness", "timing")
-depends_on = [snakemake.params[name] for name in ("settings", "device", "code", "identity")]
 
 do(
     None,
@@ -21,5 +16,5 @@ do(
     log=snakemake.log[0],
     timed=snakemake.input.get("timed", []),
     card=snakemake.params.device,
-    origin=digest_case(*depends_on) if in_batches else None,
+    made_from=snakemake.params.made_from,
 )

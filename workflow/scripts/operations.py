@@ -14,4 +14,5 @@ do(
     first=snakemake.params.first,
     output=snakemake.output.record,
     page=snakemake.output.page,
+    made_from=snakemake.params.made_from,
 )

@@ -13,4 +13,5 @@ do(
     devices=snakemake.input.devices,
     rooflines=snakemake.output.roofline,
     recorded=snakemake.params.recorded,
+    made_from=snakemake.params.made_from,
 )

@@ -12,4 +12,5 @@ do(
     "cutesnake.stages.measure.batch:write_summary",
     output=snakemake.output.record,
     records=[case["record"] for case in cases],
+    made_from=snakemake.params.made_from,
 )

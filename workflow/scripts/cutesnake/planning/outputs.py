@@ -103,18 +103,32 @@ def look(products: Iterable[Product], forced: Callable[[Product], bool] = lambda
             found.why.setdefault(missing, MISSING)
             if missing not in found.told and knows(missing):
                 found.told.append(missing)
-        problem = _problem(product) if missing is None and again is None else None
-        if problem is not None:
-            kind, found.why[product.path] = problem
-            if kind == "damaged":
-                found.told.append(product.path)
+        kind, why = _problem(product) or (None, "")
+        if kind == "damaged":
+            found.why[product.path] = why
+            found.told.append(product.path)
         elif missing is not None or again is not None:
             what = f"{missing}, which is missing" if missing else f"{again}, which is made again"
             found.why[product.path] = f"{FOLLOWS}{what}"
             found.followed.add(product.path)
+        elif kind is not None:
+            found.why[product.path] = why
         elif forced(product):
             found.why[product.path] = FORCED
     _look_at_spare(products, found)
+    return found
+
+
+def forced_by(arguments: Iterable[str]) -> set[str]:
+    """Rules and files that a command line of Snakemake asks for anew (`--forcerun`): what follows them is, too."""
+    found, taking = set(), False
+    for argument in arguments:
+        name, sign, value = argument.partition("=")
+        if argument.startswith("-"):
+            taking = name in ("-R", "--forcerun")
+            found |= {value} if taking and sign else set()
+        elif taking:
+            found.add(argument)
     return found
 
 
