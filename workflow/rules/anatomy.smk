@@ -3,8 +3,10 @@
 
 rule anatomy:
     input:
-        state=state("results/anatomy/{operator}"),
-        builds=old(lambda wildcards: [build.id.path("compile") for build in builds_of(wildcards.operator)]),
+        **inputs(
+            "results/anatomy/{operator}",
+            builds=lambda wildcards: [build.id.path("compile") for build in builds_of(wildcards.operator)],
+        ),
     output:
         folder=directory("results/anatomy/{operator}"),
     log:

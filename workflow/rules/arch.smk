@@ -3,7 +3,9 @@
 
 rule arch:
     input:
-        state=state("results/arch.json"),
+        **inputs(
+            "results/arch.json",
+        ),
     output:
         record="results/arch.json",
     log:

@@ -3,8 +3,10 @@
 
 rule autotune:
     input:
-        state=state("results/autotune/{operator}/{kernel}/{target}/{workload}.json"),
-        timings=old(timing_files_of),
+        **inputs(
+            "results/autotune/{operator}/{kernel}/{target}/{workload}.json",
+            timings=timing_files_of,
+        ),
     output:
         record="results/autotune/{operator}/{kernel}/{target}/{workload}.json",
     log:

@@ -3,9 +3,11 @@
 
 rule batch:
     input:
-        state=state("results/batch/{stage}/{operator}/{kernel}/{target}/{variant}/{batch}.json"),
-        build=old("results/compile/{operator}/{kernel}/{target}/{variant}/build.json"),
-        checked=old(checked_before_batch),
+        **inputs(
+            "results/batch/{stage}/{operator}/{kernel}/{target}/{variant}/{batch}.json",
+            build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+            checked=checked_before_batch,
+        ),
     output:
         record="results/batch/{stage}/{operator}/{kernel}/{target}/{variant}/{batch}.json",
     log:

@@ -3,11 +3,13 @@
 
 rule change:
     input:
-        state=state("results/change/{operator}.json"),
-        plan=old("results/plan/{operator}.json"),
-        records=old(lambda wildcards: records_of(wildcards.operator)),
-        roofline=old("results/inspect/{operator}/roofline.json"),
-        recorded=old(lambda wildcards: recorded_of(wildcards.operator)),
+        **inputs(
+            "results/change/{operator}.json",
+            plan="results/plan/{operator}.json",
+            records=lambda wildcards: records_of(wildcards.operator),
+            roofline="results/inspect/{operator}/roofline.json",
+            recorded=lambda wildcards: recorded_of(wildcards.operator),
+        ),
     output:
         record="results/change/{operator}.json",
         table=report(

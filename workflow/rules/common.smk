@@ -3,13 +3,11 @@
 import difflib
 import gc
 import os
-import platform
 import signal
 import sys
 from pathlib import Path
 
 from cutesnake.runtime import failures, errors as fault, folder, forks, snakemake_patches, machine_lock as turns
-from cutesnake.model import record
 from cutesnake.stages.compile import limited_process as apart
 from cutesnake.model.catalog import load_kernel
 from cutesnake.analysis.change import baseline
@@ -140,9 +138,7 @@ try:
     else:
         take_turns()
         forks.stop()
-        os.environ[record.NODE] = platform.node()
         if workflow.resource_settings.nodes is None:  # else this process only starts the one that does the job
-            snakemake_patches.note_what_was_made(workflow)
             do_group()
 except snakemake_patches.OtherSnakemakeError as error:
     sys.exit(str(error))

@@ -3,12 +3,14 @@
 
 rule compare:
     input:
-        state=state("results/compare/{operator}.json"),
-        plan=old("results/plan/{operator}.json"),
-        records=old(lambda wildcards: records_of(wildcards.operator)),
-        roofline=old("results/inspect/{operator}/roofline.json"),
-        recorded=old(lambda wildcards: recorded_of(wildcards.operator)),
-        held=old(validation_of),
+        **inputs(
+            "results/compare/{operator}.json",
+            plan="results/plan/{operator}.json",
+            records=lambda wildcards: records_of(wildcards.operator),
+            roofline="results/inspect/{operator}/roofline.json",
+            recorded=lambda wildcards: recorded_of(wildcards.operator),
+            held=validation_of,
+        ),
     output:
         record="results/compare/{operator}.json",
         table=report(

@@ -3,11 +3,13 @@
 
 rule compile:
     input:
-        state=state(
-            "results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
-            "results/inspect/{operator}/{kernel}/{target}/{variant}.json",
+        **inputs(
+            (
+                "results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+                "results/inspect/{operator}/{kernel}/{target}/{variant}.json",
+            ),
+            upstream=upstream_of,
         ),
-        upstream=old(upstream_of),
     output:
         **FIGURES,
         record="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",

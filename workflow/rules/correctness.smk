@@ -3,8 +3,10 @@
 
 rule correctness:
     input:
-        state=state("results/correctness/{operator}/{kernel}/{target}/{variant}/{workload}.json"),
-        build=old("results/compile/{operator}/{kernel}/{target}/{variant}/build.json"),
+        **inputs(
+            "results/correctness/{operator}/{kernel}/{target}/{variant}/{workload}.json",
+            build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+        ),
     output:
         record="results/correctness/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:
@@ -28,8 +30,10 @@ rule correctness:
 
 rule simulated:
     input:
-        state=state("results/batch/simulated/{operator}/{kernel}/{target}.json"),
-        builds=old(simulated_builds_of),
+        **inputs(
+            "results/batch/simulated/{operator}/{kernel}/{target}.json",
+            builds=simulated_builds_of,
+        ),
     output:
         record="results/batch/simulated/{operator}/{kernel}/{target}.json",
     log:

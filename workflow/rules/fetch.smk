@@ -3,7 +3,9 @@
 
 rule fetch:
     input:
-        state=state("results/fetch/{package}/fetched.json"),
+        **inputs(
+            "results/fetch/{package}/fetched.json",
+        ),
     output:
         record="results/fetch/{package}/fetched.json",
     log:

@@ -3,8 +3,7 @@
 
 rule keep:
     input:
-        state=marks.STALE if workflow.is_main_process else marks.CURRENT,
-        measured=old(files_of(MEASURED)),
+        **inputs("results/kept.txt", measured=files_of(MEASURED)),
     output:
         summary="results/kept.txt",
     log:

@@ -3,12 +3,14 @@
 
 rule learn_page:
     input:
-        state=state("results/{lesson}.html"),
-        builds=old(lambda wildcards: [build.id.path("compile") for build in lesson_builds(wildcards.lesson)]),
-        checks=old(lambda wildcards: lesson_checked(wildcards.lesson)),
-        goals=old(GOALS_FILE),
-        knowledge=old(KNOWLEDGE),
-        templates=old(TEMPLATES),
+        **inputs(
+            "results/{lesson}.html",
+            builds=lambda wildcards: [build.id.path("compile") for build in lesson_builds(wildcards.lesson)],
+            checks=lambda wildcards: lesson_checked(wildcards.lesson),
+            goals=GOALS_FILE,
+            knowledge=KNOWLEDGE,
+            templates=TEMPLATES,
+        ),
     output:
         page=report(
             "results/{lesson}.html",

@@ -3,7 +3,9 @@
 
 rule machine:
     input:
-        state=state("results/machine/{machine}.json"),
+        **inputs(
+            "results/machine/{machine}.json",
+        ),
     output:
         record="results/machine/{machine}.json",
     log:

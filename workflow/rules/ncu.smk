@@ -3,9 +3,11 @@
 
 rule ncu:
     input:
-        state=state("results/ncu/{operator}/{kernel}/{target}/{variant}/{workload}.json"),
-        build=old("results/compile/{operator}/{kernel}/{target}/{variant}/build.json"),
-        checked=old(checked_first),
+        **inputs(
+            "results/ncu/{operator}/{kernel}/{target}/{variant}/{workload}.json",
+            build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+            checked=checked_first,
+        ),
     output:
         record="results/ncu/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:

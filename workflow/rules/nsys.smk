@@ -3,10 +3,12 @@
 
 rule nsys:
     input:
-        state=state("results/nsys/{operator}/{kernel}/{target}/{variant}/{workload}.json"),
-        build=old("results/compile/{operator}/{kernel}/{target}/{variant}/build.json"),
-        checked=old(checked_first),
-        timed=old(timed_first),
+        **inputs(
+            "results/nsys/{operator}/{kernel}/{target}/{variant}/{workload}.json",
+            build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+            checked=checked_first,
+            timed=timed_first,
+        ),
     output:
         record="results/nsys/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:

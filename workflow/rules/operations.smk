@@ -3,11 +3,13 @@
 
 rule operations:
     input:
-        state=state("results/operations.json"),
-        builds=old(BUILD_RECORDS),
-        checks=old(files_of(SIMULATED)),
-        operations=old(str(PROJECT / "config/operations.yaml")),
-        templates=old(TEMPLATES),
+        **inputs(
+            "results/operations.json",
+            builds=BUILD_RECORDS,
+            checks=files_of(SIMULATED),
+            operations=str(PROJECT / "config/operations.yaml"),
+            templates=TEMPLATES,
+        ),
     output:
         record="results/operations.json",
         page=report(

@@ -3,8 +3,10 @@
 
 rule overview:
     input:
-        state=state("results/overview"),
-        comparisons=old(COMPARISONS),
+        **inputs(
+            "results/overview",
+            comparisons=COMPARISONS,
+        ),
     output:
         folder=report(
             directory("results/overview"),

@@ -3,8 +3,10 @@
 
 rule plan:
     input:
-        state=state("results/plan/{operator}.json"),
-        devices=old(DEVICES),
+        **inputs(
+            "results/plan/{operator}.json",
+            devices=DEVICES,
+        ),
     output:
         record="results/plan/{operator}.json",
         roofline="results/inspect/{operator}/roofline.json",

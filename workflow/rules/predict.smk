@@ -3,9 +3,11 @@
 
 rule predict:
     input:
-        state=state("results/predict/{operator}/{kernel}/{target}/{variant}/{workload}.json"),
-        build=old("results/compile/{operator}/{kernel}/{target}/{variant}/build.json"),
-        timed=old(timed_beside),
+        **inputs(
+            "results/predict/{operator}/{kernel}/{target}/{variant}/{workload}.json",
+            build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+            timed=timed_beside,
+        ),
     output:
         record="results/predict/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:

@@ -324,26 +324,33 @@ if workflow.is_main_process:  # a job that an executor starts reads all this aga
         logger.warning(FINDINGS.damage())
     if FINDINGS.staleness():
         logger.info(FINDINGS.staleness())
-    MADE_AGAIN = frozenset(FINDINGS.why)
-    marks.make(path for path in MADE_AGAIN for path in PRODUCTS[path].paths)
+    MADE_AGAIN = frozenset([*FINDINGS.why, "results/kept.txt"])  # what is kept is kept whenever that is asked for
+    marks.make(path for name in FINDINGS.why for path in PRODUCTS[name].paths)
     atexit.register(outputs.remember, PRODUCTS.values())
     atexit.register(marks.remove)
 
 
-def state(*patterns):
-    """The input that says whether a job has to run: of products whose paths these are, with wildcards."""
+def inputs(products, **named):
+    """Inputs of a rule whose job makes these products: by name, and the one that says whether it has to run.
 
-    def mark(wildcards):
-        return marks.STALE if any(pattern.format(**wildcards) in MADE_AGAIN for pattern in patterns) else marks.CURRENT
+    Where it has to, nothing is `ancient`: Snakemake would not look at a job that follows from one that runs.
+    """
+    patterns = [products] if isinstance(products, str) else products
 
-    return mark
+    def again(wildcards):
+        return any(pattern.format(**wildcards) in MADE_AGAIN for pattern in patterns)
 
+    def dated(paths):
+        def given(wildcards):
+            found = paths(wildcards) if callable(paths) else paths
+            one = isinstance(found, str)
+            found = found.format(**wildcards) if one else [path.format(**wildcards) for path in found]
+            return found if again(wildcards) else ancient(found)
 
-def old(paths):
-    """Inputs whose dates do not count: paths, or a function of the wildcards that gives them."""
-    if callable(paths):
-        return lambda wildcards: ancient(paths(wildcards))
-    return ancient(paths)
+        return given
+
+    marked = {"state": lambda wildcards: marks.STALE if again(wildcards) else marks.CURRENT}
+    return marked | {name: dated(paths) for name, paths in named.items()}
 
 
 def made_from(wildcards, output):

@@ -3,9 +3,11 @@
 
 rule timing:
     input:
-        state=state("results/timing/{operator}/{kernel}/{target}/{variant}/{workload}.json"),
-        build=old("results/compile/{operator}/{kernel}/{target}/{variant}/build.json"),
-        checked=old(checked_first),
+        **inputs(
+            "results/timing/{operator}/{kernel}/{target}/{variant}/{workload}.json",
+            build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+            checked=checked_first,
+        ),
     output:
         record="results/timing/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:

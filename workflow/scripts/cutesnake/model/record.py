@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
 import json
 import os
-import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,9 +23,6 @@ class RecordError(ValueError):
     """A record that is not JSON, is cut short, or does not fit its stage's schema."""
 
 
-JOURNAL = Path(".snakemake/cutesnake-written.log")
-NODE = "CUTESNAKE_NODE"  # in jobs that an executor starts: the node, which has a journal of its own
-DIGEST = re.compile(r"[0-9a-f]{64}")
 COMMON = "common.schema.json"  # what the stages' schemas refer to with `$ref`
 
 
@@ -84,59 +78,10 @@ def write_text(path: Path | str, text: str) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(temporary, 0o644)
-        _note(path, text)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-def _note(path: Path, text: str) -> None:
-    """Add to the journal what is about to be written, so that a later change by somebody else shows."""
-    name = os.path.relpath(path)
-    if name.startswith("results/") and not name.startswith("results/log/") and JOURNAL.parent.is_dir():
-        line = f"{hashlib.sha256(text.encode()).hexdigest()} {name}\n"
-        with contextlib.suppress(OSError), _journal().open("ab") as stream:
-            stream.write(line.encode(errors="surrogateescape"))  # one write: lines of two jobs do not mix
-
-
-def _journal() -> Path:
-    """Nodes of a cluster have a file each: a network file system does not keep lines of two of them apart."""
-    node = os.environ.get(NODE)
-    return JOURNAL.with_suffix(f".{re.sub(r'[^A-Za-z0-9-]', '_', node)}.log") if node else JOURNAL
-
-
-def written() -> dict[str, set[str]]:
-    """Path of a result -> sha256 of what was last written there, by each node that did; empty without a journal."""
-    found: dict[str, set[str]] = {}
-    for path in _journals():
-        try:
-            lines = path.read_bytes().decode(errors="surrogateescape").splitlines()
-        except OSError:
-            continue
-        entries = (line.partition(" ") for line in lines)
-        last = {name: digest for digest, _, name in entries if DIGEST.fullmatch(digest) and name}
-        for name, digest in last.items():
-            found.setdefault(name, set()).add(digest)
-    return found
-
-
-def _journals() -> list[Path]:
-    return sorted(JOURNAL.parent.glob(f"{JOURNAL.stem}*{JOURNAL.suffix}"))
-
-
-def rewrite_journal() -> None:
-    """Keep a line for every path, in one file, so that the journal does not grow for ever."""
-    before, lines = _journals(), []
-    for name, digests in written().items():
-        with contextlib.suppress(OSError):
-            if len(digests) > 1:
-                digests &= {hashlib.sha256(Path(name).read_bytes()).hexdigest()}
-            lines += [f"{digest} {name}\n" for digest in digests if os.path.exists(name)]
-    with contextlib.suppress(OSError):
-        write_text(JOURNAL, "".join(lines))
-        for path in before:
-            path.unlink() if path != JOURNAL else None
 
 
 def write(

@@ -14,7 +14,6 @@ from typing import Any
 TRIED = "9.27.1"
 FACTORY = "snakemake.spawn_jobs:SpawnedJobArgsFactory.general_args"
 GROUP = "snakemake.jobs:GroupJob.postprocess"
-PERSISTENCE = "snakemake.persistence:PersistenceBase.finished"
 SCRIPT = "snakemake.script:PythonScript._execute_cmd"
 
 
@@ -28,7 +27,7 @@ def other_version() -> str | None:
     if here == TRIED:
         return None
     return (
-        f"this is Snakemake {here}; four of its methods are replaced as they are in {TRIED} "
+        f"this is Snakemake {here}; three of its methods are replaced as they are in {TRIED} "
         f"(cutesnake/runtime/snakemake_patches.py). If jobs fail without a reason, try pip install snakemake=={TRIED}"
     )
 
@@ -90,26 +89,3 @@ def keep_what_is_finished(workflow: Any) -> None:
         return postprocess
 
     replace(GROUP, each_alone)
-
-
-def note_what_was_made(workflow: Any) -> None:
-    """Have Snakemake note, in the process that does a job elsewhere, what its files were made from.
-
-    It leaves that to the main process, which may have been killed by the time the job ends: files of which nothing is
-    noted would count as fresh for ever.
-    """
-
-    def noted(finished: Callable[..., Any]) -> Callable[..., Any]:
-        async def note(persistence: Any, job: Any) -> None:
-            from snakemake_interface_executor_plugins.settings import ExecMode
-
-            settings = workflow.workflow_settings
-            mode, settings.exec_mode = settings.exec_mode, ExecMode.DEFAULT
-            try:
-                await finished(persistence, job)
-            finally:
-                settings.exec_mode = mode
-
-        return note
-
-    replace(PERSISTENCE, noted)
