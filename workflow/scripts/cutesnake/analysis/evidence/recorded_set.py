@@ -77,7 +77,7 @@ def write_recorded(results: Path | str, folder: Path | str) -> dict[str, Written
     by_device: dict[str, list[Record]] = defaultdict(list)
     for stage in MEASUREMENTS:
         for path in sorted((Path(results) / stage).glob("**/*.json")):
-            entry = record.read(stage, path)
+            entry = record.plain(record.read(stage, path))
             if entry["device"] is not None and entry["backend"] == "cuda":
                 by_device[device_folder(entry["device"]["name"])].append(slim(entry))
     if not by_device:
