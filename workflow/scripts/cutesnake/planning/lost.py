@@ -101,17 +101,17 @@ def _whole_files(product: Product) -> Iterator[Path]:
     damaged."""
     path = Path(product.path)
     if product.stage in ("plot", "overview"):
-        entry = record.read("plot", path / PICTURES)
+        drawn = record.read("plot", path / PICTURES).pictures
         yield path / PICTURES
-        for picture in entry["pictures"]:
-            if picture["file"]:
-                yield _ends(path / picture["file"], b"</svg>")
+        for picture in drawn:
+            if picture.file:
+                yield _ends(path / picture.file, b"</svg>")
     elif product.stage == "anatomy":
         index = path / "anatomy.json"
         yield index
-        for build in record.read("anatomy_index", index)["builds"]:
-            record.read("anatomy", path / build["file"])
-            yield path / build["file"]
+        for build in record.read("anatomy_index", index).builds:
+            record.read("anatomy", path / build.file)
+            yield path / build.file
     elif product.stage == "anatomy_pages":
         for page in sorted(path.glob("*.html")):
             yield _ends(page, b"</html>")
@@ -120,7 +120,7 @@ def _whole_files(product: Product) -> Iterator[Path]:
     elif path.suffix != ".json":
         yield _ends(path, b"")
     else:
-        entry = record.read(product.stage, path)
+        entry = record.plain(record.read(product.stage, path))
         yield path
         for name, digest in entry["files"].items() if product.stage in ("compile", "fetch") else ():
             yield _has_digest(path.parent / name, digest)

@@ -72,7 +72,7 @@ def _faults_of(cases: Sequence[Future[None]], pool: ThreadPoolExecutor) -> list[
 def _is_there(stage: str, path: str, origin: str, written: Mapping[str, set[str]]) -> bool:
     """Whether a record is whole, as it was written, and made from what it would be made from now."""
     try:
-        known = record.read(stage, path)
+        known = record.plain(record.read(stage, path))
     except (OSError, record.RecordError):
         return False
     return known["provenance"].get("made_from") == origin and _digest(path) in written.get(path, {_digest(path)})
