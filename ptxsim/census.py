@@ -7,19 +7,19 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from .generator import Generator
-from .parser import Module
-from .program import Block, Program
-from .syntax import Kernel, PtxError
+from .frontend.code import Block, Code
+from .frontend.generator import Generator
+from .frontend.parser import Module
+from .frontend.syntax import Kernel, PtxError
 
 
-class _Probe(Program):
+class _Probe(Code):
     """A program whose blocks are single instructions, so that each can be tried by itself."""
 
     def __init__(self, module: Module, kernel: Kernel) -> None:
         self.module, self.kernel = module, kernel
         self.instructions = kernel.instructions
-        self.namespace, self.bound, self.pending, self.noted, self.unwritten = {}, {}, {}, set(), {}
+        self.namespace, self.bound = {}, {}
         self.blocks = [Block(n, n + 1, n, n + 1) for n in range(len(kernel.instructions))]
         self.block_of = {n: n for n in range(len(kernel.instructions))}
 

@@ -35,7 +35,7 @@ def machine() -> Callable[[str], Machine]:
 @pytest.fixture
 def driver(tmp_path, monkeypatch):
     """A pretended driver that notes which cards it was initialized for."""
-    from ptxsim.linking import compiler
+    from ptxsim.host.linking import compiler
 
     source, notes = tmp_path / "driver.c", tmp_path / "cards"
     source.write_text(

@@ -135,7 +135,7 @@ def test_build(dtype: str, batch: int, target: str) -> None:
 @pytest.mark.parametrize("dtype", ["fp16", "fp8"])
 def test_launches_are_those_that_the_build_makes(dtype: str, batch: int) -> None:
     """What a runner reports, and where its TMA descriptors point, against the launches of the object itself."""
-    import ptxsim.tensormap as tensormap
+    from ptxsim.memory import tensor_map as tensormap
 
     kernel, operator = load_kernel("mla_decode", f"cutlass_{dtype}"), load_operator("mla_decode")
     workload = Workload(batch, 1000, dtype, paged=True)

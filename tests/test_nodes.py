@@ -84,9 +84,9 @@ def test_simulation_is_for_targets_that_no_class_runs(plan) -> None:
     ("text", "words"),
     [
         ("classes: {}", "machines.yaml: classes"),
-        ("classes: {cpu: {queue: x}}", "Additional properties are not allowed ('queue' was unexpected)"),
+        ("classes: {cpu: {queue: x}}", "classes/cpu: unknown key 'queue'; allowed: partition, "),
         ("classes: {a: {partition: x}, b: {partition: y}}", "more than one has no `device`"),
-        ("classes: {h200: {device: NVIDIA H200, alone: rack}}", "'rack' is not one of"),
+        ("classes: {h200: {device: NVIDIA H200, alone: rack}}", "classes/h200/alone: it is 'rack'; it must be card or node"),
         ("classes: [", "machines.yaml"),
     ],
 )

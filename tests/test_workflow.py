@@ -201,7 +201,7 @@ def test_the_loading_side_rebuilds_nothing(project) -> None:
 
 @pytest.mark.slow
 def test_the_simulators_code_checks_again_what_is_simulated(project) -> None:
-    append(project / "ptxsim/run.py", "\nCHANGED = 1\n")
+    append(project / "ptxsim/core/run.py", "\nCHANGED = 1\n")
     assert jobs(project) == {"simulated": 1, "compare": 1, "overview": 1, "report": 1}
     assert jobs(project, machine="h200")["correctness"] == 4  # those that were never run: on the card
 

@@ -30,7 +30,7 @@ from cutesnake.planning.sweep import make_sweep, read_sweep
 from cutesnake.stages.measure.case import Case
 from kernels.mla_decode import cute_sm100, cutlass_fp8, cutlass_fp16
 from kernels.mla_decode.operator import Workload
-from ptxsim.timing.device import DeviceModel
+from ptxsim import DeviceModel
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -23,7 +23,7 @@ from cutesnake.stages.measure.case import Case
 from cutesnake.stages.predict.prediction import caught
 from kernels.mla_decode import cute_sm100, operator
 from kernels.mla_decode.cute_sm100 import layout
-from ptxsim.timing.sass import code_of
+from ptxsim.timing import code_of
 from tests.builds import build
 from tests.sm100_runs import captured
 

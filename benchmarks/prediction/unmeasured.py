@@ -31,7 +31,7 @@ from benchmarks.prediction.cases import (
 )
 from benchmarks.prediction.predict import launches, predicted
 from cutesnake.model.catalog import load_kernel, load_operator
-from ptxsim.timing.device import DeviceModel
+from ptxsim import DeviceModel
 
 TARGET = "sm_90a"
 CLOCKS_MHZ = (1980.0, 1500.0)

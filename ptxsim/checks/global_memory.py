@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..counting import count_nonzero
-from ..work import Origin
-from .clocks import Clocks
+from ..core.counting import count_nonzero
+from ..core.work import Origin
+from ..memory.global_memory import Access, Allocation, Part
+from .access_history import Copy, Lanes, Trail
+from .happens_before import Clocks
 from .stored import Doubt, Store, Stored
-from .trail import Copy, Lanes, Part, Trail
-from .vector import Clock, Warp
+from .vector_clock import Clock, Warp
 
 if TYPE_CHECKING:
-    from ..cluster import Cluster
-    from ..memory import Access, Allocation
-    from ..warp import Fragment
+    from ..core.protocols import Cluster
+    from ..core.warp import Fragment
 
 
 @lru_cache

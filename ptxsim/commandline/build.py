@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..linking import exported, nearest
-from ..parser import Module
-from ..syntax import PtxError
+from ..frontend.parser import Module
+from ..frontend.syntax import PtxError
+from ..host.linking import exported, nearest
 from .elements import Misuse
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..capture import Parameter, capture, signature
-from ..launch import Launch
-from ..linking import CaptureError, nearest
+from ..core.launch import Launch
+from ..host.capture import Parameter, capture, signature
+from ..host.linking import CaptureError, nearest
 from .build import Build
 from .elements import Misuse
 from .specs import Spec, Stream, TensorSpec, parse

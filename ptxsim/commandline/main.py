@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..aim import RUNS, orders
-from ..capture import signature
-from ..coverage import Coverage
-from ..launch import Launch
-from ..linking import CaptureError, nearest
-from ..run import CHECKS, run
-from ..schedule import DEFAULT, NAMES, Schedule
-from ..syntax import PtxError
+from ..core.adversarial import RUNS, orders
+from ..core.coverage import Coverage
+from ..core.launch import Launch
+from ..core.run import CHECKS, run
+from ..core.schedule import DEFAULT, NAMES, Schedule
+from ..frontend.syntax import PtxError
+from ..host.capture import signature
+from ..host.linking import CaptureError, nearest
 from ..timing import DeviceError, DeviceModel, Prediction, predict
 from . import build, shown
 from .call import Call, described, prepare

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..finding import Finding
-from ..launch import Dim3, Launch
-from ..run import Result
+from ..core.finding import Finding
+from ..core.launch import Dim3, Launch
+from ..core.result import Result
 from .compared import Difference
 from .elements import Misuse
 

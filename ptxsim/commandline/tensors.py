@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Pointer, Tensor
-from ..linking import nearest
+from ..host.arguments import Pointer, Tensor
+from ..host.linking import nearest
 from .elements import ELEMENTS, Element, Misuse
 from .specs import FilePart, TensorSpec
 

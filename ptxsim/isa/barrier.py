@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..address import OFFSET_MASK, RANK_SHIFT
-from ..formats import TYPES, U32, U64
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..syntax import Instruction
-from ..warp import Fragment
+from ..core.warp import Fragment
+from ..frontend.formats import TYPES, U32, U64
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction
+from ..memory.address import OFFSET_MASK, RANK_SHIFT
 from .tensor_map import map_fence
 
 

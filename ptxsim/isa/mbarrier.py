@@ -1,4 +1,4 @@
-"""Instructions on mbarriers (PTX ISA 9.7.13.15); the objects are in barriers.py."""
+"""Instructions on mbarriers (PTX ISA 9.7.13.15); the objects are in core/barriers.py."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..address import SharedAddress
-from ..barriers import MBarrier, Wait
-from ..counting import count_nonzero
-from ..formats import PRED, U32, U64
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..syntax import Instruction, Mem, Reg
-from ..warp import Fragment, Place, Poll
+from ..core.barriers import MBarrier, Wait
+from ..core.counting import count_nonzero
+from ..core.warp import Fragment, Place, Poll
+from ..frontend.formats import PRED, U32, U64
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, Mem, Reg
+from ..memory.address import SharedAddress
 
 _SPACES = {"shared", "shared::cta", "shared::cluster"}
 _MODS = _SPACES | {"release", "acquire", "relaxed", "cta", "cluster", "parity"}

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..launch import Dim3, Launch
-from ..machine import Machine
-from ..pending import results_and_sources
-from ..program import Program
-from ..registry import runtime
-from ..schedule import Schedule
-from ..store import ReadHalf, WriteHalf
-from ..syntax import Imm, Instruction, Kernel, Reg
-from ..warp import Fragment
-from ..work import Pipe
+from ..core.launch import Dim3, Launch
+from ..core.machine import Machine
+from ..core.schedule import Schedule
+from ..core.warp import Fragment
+from ..core.work import Pipe
+from ..frontend.pending import results_and_sources
+from ..frontend.program import Program
+from ..frontend.registry import runtime
+from ..frontend.syntax import Imm, Instruction, Kernel, Reg
+from ..memory.bulk_store import ReadHalf, WriteHalf
 from .engines import skip
 from .scout import Scout, run_alone
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..counts import Counts
-from ..finding import Finding
-from ..launch import Launch
-from ..machine import one_thread
-from ..run import Result
-from ..syntax import PtxError
+from ..core.counts import Counts
+from ..core.finding import Finding
+from ..core.launch import Launch
+from ..core.machine import one_thread
+from ..core.result import Result
+from ..frontend.syntax import PtxError
 from .device import DeviceModel
 from .launch_time import Setting, Timed, time_in_full, together
 from .memory_system import Cache

@@ -41,9 +41,7 @@ def case(
         for x in launch.memory.allocations:
             if x.address not in known:
                 memory.add(x.name, x.address, x.size, x.keep)
-    before = [
-        (x.name, x.address, x.bytes[x.slack : x.limit].copy(), kinds.get(x.address, "u8")) for x in memory.allocations
-    ]
+    before = [(x.name, x.address, x.bytes.copy(), kinds.get(x.address, "u8")) for x in memory.allocations]
     result = ptxsim.run(launches, schedule=schedule, checks=("uninitialised", "race"))
     found = sorted({f"{f.kind}: {f.message[:90]}" for f in result.findings})
     print(f"recorded {name}: {result.seconds:.1f} s{''.join(f'; {f}' for f in found[:2])}", flush=True)
@@ -52,7 +50,7 @@ def case(
         "image": text.encode(),
         "tolerance": tolerance,
         "before": before,
-        "after": [x.bytes[x.slack : x.limit].copy() for x in memory.allocations],
+        "after": [x.bytes.copy() for x in memory.allocations],
         "launches": [
             (
                 x.name,

@@ -15,7 +15,7 @@ from ptxsim.commandline.elements import ELEMENTS, Misuse
 from ptxsim.commandline.main import main
 from ptxsim.commandline.specs import parse
 from ptxsim.commandline.tensors import HostTensor, make
-from ptxsim.linking import compiler
+from ptxsim.host.linking import compiler
 
 HERE = Path(__file__).parent
 X, Y, N = "--arg=f32[64]=arange", "--arg=f32[64]=nan", "--arg=int:64"

@@ -11,7 +11,7 @@ from snippets import kernel_text, run_kernel
 import ptxsim
 from ptxsim.census import census
 from ptxsim.commandline.main import main
-from ptxsim.schedule import Schedule
+from ptxsim.core.schedule import Schedule
 
 
 @pytest.fixture(scope="module")

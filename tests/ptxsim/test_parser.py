@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ptxsim import Module, PtxError
-from ptxsim.syntax import Imm, Mem, Pair, Reg, Vec
+from ptxsim.frontend.syntax import Imm, Mem, Pair, Reg, Vec
 
 TEXT = """// a comment { ; }
 .version 8.8

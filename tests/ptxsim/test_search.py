@@ -8,7 +8,7 @@ from snippets import kernel_text, run_kernel
 from test_deadlock import PIPELINE, RELEASE
 
 import ptxsim
-from ptxsim.aim import aims
+from ptxsim.core.adversarial import aims
 
 OUT = "ld.shared.u32 %r6, [%r5+128]; mad.wide.u32 %d3, %r2, 4, %d2; st.global.u32 [%d3], %r6;"
 

@@ -58,7 +58,7 @@ def note_opened(files: Mapping[str, str | None]) -> None:
 
 def is_signed(entry: Mapping[str, Any]) -> bool:
     """Whether a record that is about to be written says what it was made from."""
-    return "provenance" in entry and bool(_making or "made_from" in entry["provenance"])
+    return bool(entry.get("provenance") is not None and (_making or entry["provenance"].get("made_from")))
 
 
 def signed(entry: Mapping[str, Any], files: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -66,7 +66,10 @@ def signed(entry: Mapping[str, Any], files: Mapping[str, str] | None = None) -> 
 
     `files` are others that were written with it: name -> sha256, see `digests`.
     """
-    provenance = {name: value for name, value in entry["provenance"].items() if name != "digest"}
+    own = {name: entry["provenance"].get(name) for name in ("made_from", "digest")}
+    provenance = {name: value for name, value in entry["provenance"].items() if name not in own}
+    if own["made_from"]:
+        provenance["made_from"] = own["made_from"]
     if _making:
         provenance.setdefault("made_from", _making[-1] | ({"made": dict(files)} if files else {}))
     return {**entry, "provenance": {**provenance, "digest": digest_of_data({**entry, "provenance": provenance})}}
@@ -75,12 +78,12 @@ def signed(entry: Mapping[str, Any], files: Mapping[str, str] | None = None) -> 
 def check(entry: Mapping[str, Any]) -> MadeFrom | None:
     """What a record was made from, None where it does not say; ValueError if it was changed since."""
     provenance = entry.get("provenance") or {}
-    if "digest" in provenance:
+    if provenance.get("digest"):
         bare = {name: value for name, value in provenance.items() if name != "digest"}
         if digest_of_data({**entry, "provenance": bare}) != provenance["digest"]:
             raise ValueError(CHANGED)
     found = provenance.get("made_from")
-    return found if isinstance(found, dict) and "digest" in provenance else None
+    return found if isinstance(found, dict) and provenance.get("digest") else None
 
 
 def signed_page(text: str, files: Mapping[str, str] | None = None) -> str:

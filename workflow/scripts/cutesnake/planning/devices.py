@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import record
+from cutesnake.model.inputs import InputError, check_input
 from cutesnake.planning import strict_yaml
 from cutesnake.planning.gpus import Device
 
@@ -113,8 +113,8 @@ def read_devices(path: Path | str) -> Devices:
     """Read and check devices.yaml; DeviceError for one that is not YAML, misfits its schema or contradicts itself."""
     try:
         data = strict_yaml.read(path)
-        record.check("devices", data, str(path))
-    except (strict_yaml.YamlError, record.RecordError) as error:
+        check_input("devices", data, path)
+    except (strict_yaml.YamlError, InputError) as error:
         raise DeviceError(str(error)) from error
     limits = {key: Limits(compute_capability=key, **entry) for key, entry in data["compute_capabilities"].items()}
     for name, entry in data["devices"].items():

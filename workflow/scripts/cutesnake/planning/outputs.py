@@ -282,12 +282,8 @@ SCHEMAS = {"overview": "plot", "anatomy": "anatomy_index"}
 
 
 def _files_of_record(path: Path, stage: str) -> Iterator[tuple[Path, dict[str, Any] | None]]:
-    entry = record.read(SCHEMAS.get(stage, stage), path)
-    try:
-        made = provenance.check(entry)
-    except ValueError as error:
-        raise ValueError(f"{path.name}: {error}") from error
-    if made is not None and "limit_s" in entry:
+    entry, made = record.read_whole(SCHEMAS.get(stage, stage), path)
+    if made is not None and entry.get("limit_s"):
         made = {**made, "limit_s": entry["limit_s"]}
     yield path, made
     files = entry["files"] if stage in ("compile", "fetch") else (made or {}).get("made", {})

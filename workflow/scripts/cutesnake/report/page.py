@@ -122,7 +122,7 @@ def _pictures(contents: Contents) -> tuple[Record | None, list[Record]]:
     own = [_picture(p, contents.picture_folder) for p in contents.pictures if p["file"]]
     if contents.overview is None:
         return (own[0], own[1:]) if own else (None, [])
-    drawn = record.read("plot", contents.overview / "pictures.json")["pictures"]
+    drawn = record.plain(record.read("plot", contents.overview / "pictures.json"))["pictures"]
     shown = [_picture(p, contents.overview) for p in drawn if p["file"]]
     return ({**shown[0], "narrow": shown[-1]["svg"]} if shown else None), own
 

@@ -70,7 +70,7 @@ def simulator() -> None:
     sys.path.insert(0, str(ROOT))
     _import("torch", "ptxsim")
     _import(*(f"cutesnake.stages.{name}" for name in ("measure.batch", "predict.prediction", "anatomy.folder")))
-    importlib.import_module("ptxsim.translations").translator()  # which reads all of ptxsim
+    importlib.import_module("ptxsim").Translations.prepare()  # which reads all of ptxsim
 
 
 def _import(*names: str) -> None:

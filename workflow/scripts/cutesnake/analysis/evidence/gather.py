@@ -259,10 +259,10 @@ def load_evidence(
         return {path: entry for path, entry in found.items() if entry["stage"] in stages}
 
     evidence = Evidence(
-        record.read("plan", plan),
+        record.plain(record.read("plan", plan)),
         of("compile"),
         of("inspect"),
-        record.read("roofline", roofline)["rows"],
+        record.plain(record.read("roofline", roofline))["rows"],
         of(*MEASUREMENTS),
         predicted=of("predict"),
     )

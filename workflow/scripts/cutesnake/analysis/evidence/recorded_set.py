@@ -88,7 +88,7 @@ def write_recorded(results: Path | str, folder: Path | str, *, replace_passing: 
     by_device: dict[str, list[Record]] = defaultdict(list)
     for stage in MEASUREMENTS:
         for path in sorted((Path(results) / stage).glob("**/*.json")):
-            entry = record.read(stage, path)
+            entry = record.plain(record.read(stage, path))
             if entry["device"] is not None and entry["backend"] == "cuda":
                 if entry["provenance"].get("mocked"):
                     raise RecordedError(f"{path}: made on a mocked machine; only measurements of a real GPU are kept")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import record
+from cutesnake.model.inputs import InputError, check_input
 from cutesnake.model.targets import TARGETS
 from cutesnake.planning import strict_yaml
 from cutesnake.report.learn.questions import QUESTIONS
@@ -22,8 +22,8 @@ def read_goals(path: Path | str) -> dict[str, Any]:
     """Goals and paths. Raises GoalError."""
     try:
         found = strict_yaml.read(Path(path), "config/learning.yaml")
-        record.check("learning", found, "config/learning.yaml")
-    except (strict_yaml.YamlError, record.RecordError) as error:
+        check_input("learning", found, "config/learning.yaml")
+    except (strict_yaml.YamlError, InputError) as error:
         raise GoalError(str(error)) from error
     for place in (*found["goals"], *found["paths"].values()):
         unknown = [name for name in place["questions"] if name not in QUESTIONS]

@@ -91,7 +91,7 @@ def _kernel(
         "link": f"{folder}/{kernel.replace('/', '-')}.html",
         "answers": answers(found[kernel], questions),
         "build": key.partition("/")[2].partition("/")[2],
-        "checks": [_check(record.read("correctness", path)) for path in asked.checks.get(key, [])],
+        "checks": [_check(record.plain(record.read("correctness", path))) for path in asked.checks.get(key, [])],
         "patterns": patterns,
     }
 

@@ -27,7 +27,7 @@ FINE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5,
 
 def overview_files(comparisons: Files, folder: str) -> None:
     """`write_overview` as its script calls it: with the paths of the comparisons."""
-    write_overview((record.read("compare", path) for path in listed(comparisons)), folder)
+    write_overview((record.plain(record.read("compare", path)) for path in listed(comparisons)), folder)
 
 
 def write_overview(comparisons: Iterable[Record], folder: Path | str) -> Record:

@@ -25,7 +25,7 @@ def write_folder(
     entries, folder = [], Path(folder)
     for key, how in builds.items():
         build = Path(results, "compile", key)
-        if not record.read("compile", build / "build.json")["files"]:
+        if not record.read("compile", build / "build.json").files:
             continue
         _, kernel, target, variant = key.split("/")
         found = anatomy_of(

@@ -36,7 +36,7 @@ def compile_job(
     if not _restore(Path(folder), recipe, upstream):
         with provenance.making(recipe, upstream):
             compile_build(operator, kernel, target, Variant(variant["id"], variant["params"]), folder, **options)
-        if record.read("compile", built)["status"] == "ok":
+        if record.read("compile", built).status == "ok":
             record.write_text(Path(folder, KEPT), built.read_text(encoding="utf-8"))
         else:
             Path(folder, KEPT).unlink(missing_ok=True)
@@ -52,8 +52,7 @@ def _restore(folder: Path, recipe: Mapping[str, Any], upstream: Iterable[str]) -
     from cutesnake.planning.outputs import difference
 
     try:
-        built = record.read("compile", folder / KEPT)
-        made = provenance.check(built)
+        built, made = record.read_whole("compile", folder / KEPT)
         if difference(made, recipe, {provenance.name_of(path): path for path in upstream}) is not None:
             return False
         for name, digest in built["files"].items():

@@ -45,7 +45,7 @@ def inspect_build(build_json: Path | str, devices: Path | str, output: Path | st
 
     Raises RecordError for a damaged build.json or artifact, DeviceError for a damaged devices.yaml.
     """
-    build = record.read("compile", build_json)
+    build = record.plain(record.read("compile", build_json))
     known = read_devices(devices)
     failed = build["status"] == "failed"
     functions, notes = ([], []) if failed else _functions(Path(build_json).parent, build, known)

@@ -61,7 +61,8 @@ def run_stage(
     elif stage in PROFILERS:
         with one_card(probe()) as machine, turn(TIMING if GPU_STAGES[stage].times else None):
             here.check_card(card, machine)
-            done = _profile(case, Path(output).with_suffix(""), record.read("timing", timed) if timed else None)
+            times = record.plain(record.read("timing", timed)) if timed else None
+            done = _profile(case, Path(output).with_suffix(""), times)
     else:  # its process waits for a card
         done = worker.ask(case.as_dict(), GPU_STAGES[stage].limit_s, card=card)
     if made_from is not None:
@@ -84,11 +85,11 @@ def run_case(
 
 
 def _not_worth_running(build: Path | str, needs: Iterable[Path | str]) -> str | None:
-    built = record.read("compile", build)
+    built = record.plain(record.read("compile", build))
     if built["status"] != "ok":
         return f"{NOT_RUN}it did not compile ({(built['reason'] or 'no reason given').splitlines()[0][:200]})"
     for path in needs:
-        before = record.read("correctness", path)
+        before = record.plain(record.read("correctness", path))
         if before["status"] != "ok":
             return f"{NOT_RUN}it is not correct ({before['reason']})"
     return None
