@@ -94,7 +94,7 @@ onstart:
 
 # Not where there was nothing to do. A cell that failed is a row of the report, and ends no run.
 onsuccess:
-    if told := failures.line(RECORDS_MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
+    if told := failures.line(MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
         logger.warning(told)
 
 
