@@ -33,7 +33,6 @@ include: "workflow/rules/machine.smk"
 include: "workflow/rules/plan.smk"
 include: "workflow/rules/fetch.smk"
 include: "workflow/rules/compile.smk"
-include: "workflow/rules/inspect.smk"
 include: "workflow/rules/anatomy.smk"
 include: "workflow/rules/predict.smk"
 include: "workflow/rules/correctness.smk"
@@ -44,7 +43,7 @@ include: "workflow/rules/nsys.smk"
 include: "workflow/rules/ncu.smk"
 include: "workflow/rules/compare.smk"
 include: "workflow/rules/change.smk"
-include: "workflow/rules/plot.smk"
+include: "workflow/rules/overview.smk"
 include: "workflow/rules/operations.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/learn.smk"
@@ -57,7 +56,6 @@ localrules:
     arch,
     plan,
     fetch,
-    roofline,
     autotune,
     change,
     unchanged,
@@ -96,7 +94,7 @@ onstart:
 
 # Not where there was nothing to do. A cell that failed is a row of the report, and ends no run.
 onsuccess:
-    if told := failures.line(RECORDS_MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
+    if told := failures.line(MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
         logger.warning(told)
 
 

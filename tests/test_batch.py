@@ -13,8 +13,9 @@ import pytest
 import sample
 from cutesnake.analysis.evidence.gather import read_records
 from cutesnake.model import record
+from cutesnake.model.case_id import CaseId
 from cutesnake.model.paths import SCRIPTS
-from cutesnake.planning.batches import MANY, TOGETHER, cases_per_job, make_batches
+from cutesnake.planning.batches import MANY, TOGETHER, cases_per_job, make_batches, make_simulated
 from cutesnake.runtime import worker
 from cutesnake.runtime.worker import WorkerError
 from cutesnake.stages.measure import batch, stage
@@ -53,8 +54,9 @@ TIMED = sample.timing("cute", sample.workloads()[0], 1.0)
 
 
 def planned(number: int, place: str = "") -> SimpleNamespace:
-    build = SimpleNamespace(key="op/kernel/sm_90a/v")
-    return SimpleNamespace(build=build, place=place, key=f"op/kernel/sm_90a/v/w{number}{'@' if place else ''}{place}")
+    case = CaseId("op", "kernel", "sm_90a", "v", f"w{number}", place)
+    build = SimpleNamespace(key=case.build.key, operator="op", kernel="kernel", target="sm_90a")
+    return SimpleNamespace(build=build, place=place, id=case, key=case.key)
 
 
 def test_batches_hold_cases_of_one_build_and_place_in_their_order() -> None:
@@ -64,6 +66,12 @@ def test_batches_hold_cases_of_one_build_and_place_in_their_order() -> None:
     ]
     assert found[3].records() == [f"results/timing/op/kernel/sm_90a/v/w{n}@h200.json" for n in (0, 1)]
     assert sum(len(b.cases) for b in found) == 10
+
+
+def test_simulated_checks_of_a_kernel_and_target_are_one_batch() -> None:
+    (found,) = make_simulated([planned(n) for n in range(3)])
+    assert found.path == "results/batch/simulated/op/kernel/sm_90a.json"
+    assert found.records() == [f"results/correctness/op/kernel/sm_90a/v/w{n}.json" for n in range(3)]
 
 
 def test_without_a_number_a_job_measures_many_where_there_are_thousands() -> None:
@@ -104,15 +112,14 @@ def measured(tmp_path, monkeypatch, machine):
                     **{key: case[key] for key in ("operator", "kernel", "target", "variant")},
                     "parameters": {**case["parameters"], "batch": number},
                 },
+                "build": "results/compile/build.json",
                 "record": f"results/timing/b{number}.json",
                 "needs": [],
                 "from": version,
             }
             for number in (1, 2)
         ]
-        batch.run_batch(
-            "timing", cases, {}, "results/compile/build.json", "results/batch/b0.json", "none-in-particular"
-        )
+        batch.run_batch("timing", cases, {}, "results/batch/b0.json", "none-in-particular")
         return sorted(asked)  # two are under way at once
 
     return SimpleNamespace(run=run, broken=broken)

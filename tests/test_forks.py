@@ -162,7 +162,7 @@ def test_a_script_ends_as_its_job_ended(served, tmp_path) -> None:
 
 
 def test_a_script_depends_on_the_module_that_it_names_in_a_task() -> None:
-    assert SCRIPTS / "cutesnake/stages/inspect/build.py" in staleness.closure("inspect_build.py")
+    assert SCRIPTS / "cutesnake/stages/inspect/build.py" in staleness.closure("compile.py")
 
 
 SCRIPT = """

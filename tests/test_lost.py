@@ -21,8 +21,8 @@ from project import append, jobs, snakemake
 
 CORRECT = "results/correctness/elementwise_add/cute/sm_90a/fp32_t256_v4/m3_n1000_fp32.json"
 BUILD = "results/compile/elementwise_add/cute/sm_90a/fp32_t256_v4"
-AFTER_CORRECTNESS = {"correctness": 1, "compare": 1, "overview": 1, "report": 1}
-AFTER_BUILD = {"compile": 1, "inspect": 1, "plot": 1, **AFTER_CORRECTNESS}
+AFTER_CORRECTNESS = {"simulated": 1, "compare": 1, "overview": 1, "report": 1}
+AFTER_BUILD = {"compile": 1, **AFTER_CORRECTNESS}
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ DAMAGES = [
     (f"{BUILD}/build.json", cut, AFTER_BUILD),
     (f"{BUILD}/kernel.cubin", gone, AFTER_BUILD),
     (f"{BUILD}/kernel.ptx", cut, AFTER_BUILD),
-    ("results/plot/elementwise_add/roofline.svg", gone, {"plot": 1, "report": 1}),
+    ("results/plot/elementwise_add/roofline.svg", gone, {"compare": 1, "overview": 1, "report": 1}),
     ("results/compare/elementwise_add.csv", gone, {"compare": 1, "overview": 1, "report": 1}),
     ("results/overview", gone, {"overview": 1, "report": 1}),
     ("results/mla_report.html", cut, {"report": 1}),

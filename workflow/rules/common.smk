@@ -61,6 +61,7 @@ BUILDS_FIRST = int(not any(place.device for place in PLAN.places.values()))
 
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.
 PROJECT = Path(os.path.relpath(workflow.basedir))
+DEVICES = str(PROJECT / "config/devices.yaml")
 KNOWLEDGE = sorted(map(str, Path(PROJECT, "docs/knowledge").rglob("*.md")))
 TEMPLATES = sorted(str(path) for path in Path(PROJECT, "workflow/report").iterdir() if path.is_file())
 

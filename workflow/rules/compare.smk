@@ -1,4 +1,4 @@
-"""cuTile beside CuTe, per workload and target, and every cell says where its value comes from."""
+"""cuTile beside CuTe, per workload and target, each cell with its source; and pictures of what there is to show."""
 
 
 rule compare:
@@ -7,6 +7,7 @@ rule compare:
         records=lambda wildcards: records_of(wildcards.operator),
         roofline="results/inspect/{operator}/roofline.json",
         recorded=lambda wildcards: recorded_of(wildcards.operator),
+        held=validation_of,
     output:
         record="results/compare/{operator}.json",
         table=report(
@@ -15,8 +16,17 @@ rule compare:
             category="Tables",
             labels={"operator": "{operator}"},
         ),
+        pictures=report(
+            directory("results/plot/{operator}"),
+            patterns=["{picture}.svg"],
+            caption="../report/captions/picture.rst",
+            category="Pictures",
+            subcategory="{operator}",
+            labels={"picture": "{picture}"},
+        ),
     log:
         "results/log/compare/{operator}.log",
+    priority: 2 * BUILDS_FIRST
     group:
         grouped("operators")
     conda:

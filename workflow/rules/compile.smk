@@ -1,10 +1,11 @@
-"""Ahead of time, with no GPU: one build per kernel, target and variant."""
+"""Ahead of time, with no GPU: one build per kernel, target and variant, and what it uses, its static figures."""
 
 
 rule compile:
     input:
         upstream=upstream_of,
     output:
+        **FIGURES,
         record="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
     log:
         "results/log/compile/{operator}/{kernel}/{target}/{variant}.log",
@@ -19,5 +20,7 @@ rule compile:
     params:
         variant=variant_of,
         code=baked_code_of,
+        devices=DEVICES,
+        figures=figures_code_of,
     script:
         "../scripts/compile.py"

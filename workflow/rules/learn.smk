@@ -3,8 +3,8 @@
 
 rule learn_page:
     input:
-        builds=lambda wildcards: [f"results/compile/{key}/build.json" for key in lesson_builds(wildcards.lesson)],
-        checks=lambda wildcards: [path for paths in lesson_checks(wildcards.lesson).values() for path in paths],
+        builds=lambda wildcards: [build.id.path("compile") for build in lesson_builds(wildcards.lesson)],
+        checks=lambda wildcards: files_of(path for paths in lesson_checks(wildcards.lesson).values() for path in paths),
         goals=str(PROJECT / "config/learning.yaml"),
         knowledge=KNOWLEDGE,
         templates=TEMPLATES,

@@ -4,7 +4,7 @@
 rule operations:
     input:
         builds=BUILD_RECORDS,
-        checks=SIMULATED,
+        checks=files_of(SIMULATED),
         operations=str(PROJECT / "config/operations.yaml"),
         templates=TEMPLATES,
     output:
@@ -20,6 +20,7 @@ rule operations:
     conda:
         "../../envs/environment.yaml"
     params:
+        checks=SIMULATED,
         front=FRONT_PAGE,
         first=FRONT,
         code=digest_code("operations.py"),

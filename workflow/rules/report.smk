@@ -1,4 +1,4 @@
-"""The front page, with what was found and the first operator in full, and a page for every other operator."""
+"""The front page, with the first operator in full, a page for every other one, and pages of each one's kernels."""
 
 
 rule report:
@@ -16,10 +16,12 @@ rule report:
         upstream=str(PROJECT / "kernels/upstream.yaml"),
         references=references_of(FRONT),
         changes=CHANGES,
-        anatomy=anatomy_pages_of(FRONT),
+        anatomy=anatomy_of(FRONT),
+        knowledge=KNOWLEDGE if READ else [],
         operations=OPERATIONS[:1],
         templates=TEMPLATES,
     output:
+        **anatomy_pages(FRONT),
         page=report(
             f"results/{FRONT_PAGE}",
             caption="../report/captions/front.rst",
@@ -52,9 +54,11 @@ rule page:
         upstream=str(PROJECT / "kernels/upstream.yaml"),
         references=lambda wildcards: references_of(wildcards.operator),
         changes=lambda wildcards: changes_of(wildcards.operator),
-        anatomy=lambda wildcards: anatomy_pages_of(wildcards.operator),
+        anatomy=lambda wildcards: anatomy_of(wildcards.operator),
+        knowledge=KNOWLEDGE if READ else [],
         templates=TEMPLATES,
     output:
+        **anatomy_pages("{operator}"),
         page=report(
             "results/report/{operator}.html",
             caption="../report/captions/page.rst",
@@ -64,7 +68,7 @@ rule page:
     log:
         "results/log/report/{operator}.log",
     wildcard_constraints:
-        operator=r"(?!operations\b)\w+",  # a page of its own: see operations.smk
+        operator=rf"(?!(operations|{FRONT})\b)\w+",  # these have rules of their own
     group:
         grouped("operators")
     conda:

@@ -8,7 +8,6 @@ with one_line(snakemake.wildcards.stage, snakemake.log[0]):
         snakemake.wildcards.stage,
         snakemake.params.cases,
         snakemake.params.settings,
-        snakemake.input.build,
         snakemake.output.record,
         snakemake.params.device,
     )

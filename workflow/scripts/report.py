@@ -1,4 +1,4 @@
-"""Snakemake script of the rules report and page: everything about an operator into one page."""
+"""Snakemake script of the rules report and page: everything about an operator into one page, and one per kernel."""
 
 from cutesnake.runtime.job import do
 
@@ -12,4 +12,5 @@ do(
     sweep=snakemake.params.sweep,
     front=snakemake.params.front,
     output=snakemake.output.page,
+    anatomy=snakemake.output.get("anatomy"),
 )

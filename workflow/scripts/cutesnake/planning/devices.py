@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,20 @@ class Devices:
     def of_capability(self, capability: str) -> tuple[DeviceModel, ...]:
         """The devices of a compute capability such as `9.0`."""
         return tuple(device for device in self.devices if device.compute_capability == capability)
+
+
+def capability_of(target: str) -> str:
+    """Return the compute capability of a target: 9.0 of sm_90a."""
+    return re.sub(r"^sm_(\d+)(\d)[af]?$", r"\1.\2", target)
+
+
+@functools.cache
+def limits_of(path: Path | str, target: str) -> dict[str, Any]:
+    """Return as plain data all that static figures of a target's builds depend on of devices.yaml."""
+    devices, capability = read_devices(path), capability_of(target)
+    limits = devices.limits.get(capability)
+    names = [device.name for device in devices.of_capability(capability)]
+    return {"limits": asdict(limits) if limits else None, "devices": names}
 
 
 def read_devices(path: Path | str) -> Devices:

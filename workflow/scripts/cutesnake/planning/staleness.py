@@ -33,6 +33,7 @@ NOT_BAKED = frozenset(
 )
 # `module:function`, which another process imports: see cutesnake/runtime/job.py
 TASK = re.compile(r"[a-z]+(\.\w+)+:\w+")
+COMPILER = "cutesnake.stages.compile.compile"
 MARK = "not_baked"  # the decorator of cutesnake.model.contract
 
 
@@ -72,7 +73,7 @@ def digest_code(*modules: str) -> str:
 @functools.cache
 def digest_baked(operator: str, kernel: str) -> str:
     """Digest of the code that a build depends on: the kernel without what it marks `@not_baked`, the compile stage."""
-    return digest_files(closure(f"kernels.{operator}.{kernel}", "compile.py", baked=True) - NOT_BAKED, baked=True)
+    return digest_files(closure(f"kernels.{operator}.{kernel}", COMPILER, baked=True) - NOT_BAKED, baked=True)
 
 
 @functools.cache

@@ -41,6 +41,23 @@ def do(kind: str | None, name: str, log: str, task: str, /, **arguments: Any) ->
         sys.exit(status)
 
 
+def do_each(kind: str, name: str, log: str, task: str, jobs: Sequence[Mapping[str, Any]], /) -> None:
+    """Do `task` with the arguments of each of `jobs`, as `do` does, one after the other.
+
+    Where one goes wrong the others are done all the same, then this process ends as that one did.
+    """
+    failed: SystemExit | None = None
+    for arguments in jobs:
+        try:
+            do(kind, name, log, task, **arguments)
+        except SystemExit as error:
+            if isinstance(error.code, str) and kind:  # ended by a signal
+                raise
+            failed = failed or error
+    if failed is not None:
+        raise failed
+
+
 def do_here(name: str, log: str, task: str, arguments: Mapping[str, Any]) -> None:
     """The same in this process."""
     from cutesnake.runtime.errors import one_line  # here only: a script whose job is forked starts sooner without

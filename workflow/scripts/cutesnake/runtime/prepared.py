@@ -30,19 +30,21 @@ def scripts() -> None:
 
 def host() -> None:
     """Jobs that need neither a DSL nor PyTorch."""
-    _import("cutesnake.stages.compile.compile", "cutesnake.stages.inspect.build", "cutesnake.stages.inspect.roofline")
-    with contextlib.suppress(ImportError):  # a machine without compilers has static figures all the same
-        _import("cuda.pathfinder")
+    _import("cutesnake.stages.compile.job", "cutesnake.stages.inspect.build", "cutesnake.stages.inspect.roofline")
+    for name in ("cuda.pathfinder", "cutesnake.stages.inspect.cubin"):
+        with contextlib.suppress(ImportError):  # a machine without compilers has neither
+            _import(name)
 
 
 def pages() -> None:
-    """Jobs that sum up what is known of an operator, in tables and pages."""
-    _import("cutesnake.analysis.compare.comparison", "cutesnake.report.operations", "cutesnake.report.files")
+    """Jobs that show what is known of an operator in pages."""
+    sys.path.insert(0, str(ROOT))  # for ptxsim, which reads the code that pages show
+    _import("cutesnake.report.operations", "cutesnake.report.files", "cutesnake.stages.anatomy.page")
 
 
 def pictures() -> None:
-    """Jobs that draw."""
-    _import("cutesnake.report.plot", "cutesnake.report.plot.overview")
+    """Jobs that compare and draw."""
+    _import("cutesnake.analysis.compare.comparison", "cutesnake.report.plot", "cutesnake.report.plot.overview")
 
 
 def cute(target: str) -> None:
@@ -67,7 +69,7 @@ def simulator() -> None:
     """What ptxsim executes, watches or predicts."""
     sys.path.insert(0, str(ROOT))
     _import("torch", "ptxsim")
-    _import(*(f"cutesnake.{name}" for name in ("measure.stage", "predict.prediction", "anatomy.folder")))
+    _import(*(f"cutesnake.stages.{name}" for name in ("measure.batch", "predict.prediction", "anatomy.folder")))
     importlib.import_module("ptxsim").Translations.prepare()  # which reads all of ptxsim
 
 

@@ -9,7 +9,7 @@ duration is a lower bound, never a guess at the time.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from cutesnake.analysis.compare.agreement import agreement
@@ -21,7 +21,7 @@ from cutesnake.analysis.compare.selected_workloads import picked, tables
 from cutesnake.analysis.compare.speedup import speedups
 from cutesnake.analysis.compare.times import times
 from cutesnake.analysis.compare.unsupported_inputs import beyond
-from cutesnake.analysis.evidence.gather import Evidence, Record, Source, first_line, load_evidence
+from cutesnake.analysis.evidence.gather import Evidence, Record, Source, first_line
 from cutesnake.model import record
 from cutesnake.model.stages import GPU_STAGES
 
@@ -41,13 +41,6 @@ def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) 
     Its `rows` are those that pages show in full (selected_workloads.py); everything else counts all.
     """
     return _summed_up(evidence, every_row(evidence, pairs))
-
-
-def compare_files(
-    plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str], output: str, table: str
-) -> None:
-    """`write_comparison` as its script calls it: with the paths of what is known of an operator."""
-    write_comparison(load_evidence(plan, records, roofline, recorded), output, table)
 
 
 def write_comparison(evidence: Evidence, output: str, table: str) -> None:

@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -121,11 +121,6 @@ def compile_build(
     if outcome.limit_s is not None:
         entry["limit_s"] = outcome.limit_s
     record.write("compile", folder / RECORD, _fitting(entry))
-
-
-def compile_job(variant: Mapping[str, Any], **arguments: Any) -> None:
-    """`compile_build` as its script calls it: with the variant as plain data."""
-    compile_build(variant=Variant(variant["id"], variant["params"]), **arguments)
 
 
 def _place_to_build(folder: Path, scratch: Path | str | None) -> tempfile.TemporaryDirectory[str]:

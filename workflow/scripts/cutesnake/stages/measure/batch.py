@@ -1,11 +1,11 @@
-"""A batch of cases of one build, in one job: those that are not there yet, or were made from something else."""
+"""A batch of cases in one job: those that are not there yet, or were made from something else."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from cutesnake.planning.machine import probe
 from cutesnake.runtime.errors import describe, is_foreseen
 from cutesnake.runtime.gpu_slots import one_card
 from cutesnake.stages.measure.stage import made_from, run_stage
+from cutesnake.stages.simulate import simulation
 
 UNDER_WAY = 2  # cases: one measures, and the next has its process, which waits for the card with everything imported
 
@@ -25,29 +26,39 @@ class BatchError(RuntimeError):
 
 
 def run_batch(
-    stage: str, cases: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], build: Path | str, output: Path | str,
-    card: str,
-) -> None:  # fmt: skip
+    stage: str, cases: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], output: Path | str, card: str
+) -> None:
     """Measure what is missing or stale among `cases`, then write the batch's record to `output`.
 
-    A case is {identity, record: its path, needs: paths of correctness records, from: digest of what else it depends
-    on}. `card` is as for `run_stage`. A fault of the machine costs its case; the others go on, then BatchError is
-    raised.
+    A case is {identity, build: the path of its build.json, record: its own path, needs: paths of correctness records,
+    from: digest of what else it depends on}. `card` is as for `run_stage`. A fault of the machine costs its case; the
+    others go on, then BatchError is raised.
     """
     written = record.written()
 
     def measure(case: Mapping[str, Any]) -> None:
-        origin = made_from(case["from"], build, case["needs"])
-        if not _is_there(stage, case["record"], origin, written):
-            run_stage(
-                stage, case["identity"], settings, build, case["record"], case["needs"], card=card, made_from=origin
-            )
+        _measure(stage, case, settings, written, card=card)
 
     with one_card(probe()), ThreadPoolExecutor(UNDER_WAY) as pool:
         faults = _faults_of([pool.submit(measure, case) for case in cases], pool)
     if faults:
         raise BatchError(f"{len(faults)} of {len(cases)} cases could not be measured: {faults[0]}")
-    _write(output, (case["record"] for case in cases))
+    write_summary(output, [case["record"] for case in cases])
+
+
+def simulate_case(case: Mapping[str, Any], settings: Mapping[str, Any], log: str) -> None:
+    """Simulate a case of a batch, as for `run_batch`, if it is missing or stale; its progress goes to `log`."""
+    _measure("correctness", case, settings, record.written(), backend=simulation.NAME, log=log)
+
+
+def _measure(
+    stage: str, case: Mapping[str, Any], settings: Mapping[str, Any], written: Mapping[str, set[str]], **options: Any
+) -> None:
+    origin = made_from(case["from"], case["build"], case["needs"])
+    if not _is_there(stage, case["record"], origin, written):
+        run_stage(
+            stage, case["identity"], settings, case["build"], case["record"], case["needs"], made_from=origin, **options
+        )
 
 
 def _faults_of(cases: Sequence[Future[None]], pool: ThreadPoolExecutor) -> list[str]:
@@ -82,7 +93,8 @@ def _digest(path: Path | str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def _write(output: Path | str, records: Iterable[str]) -> None:
+def write_summary(output: Path | str, records: Sequence[str]) -> None:
+    """Write the record of a batch, all of whose cases have theirs."""
     created = datetime.now(UTC).isoformat(timespec="seconds")
     entry = {"stage": "batch", "status": "ok", "reason": None, "provenance": {"created": created}}
-    record.write("batch", output, {**entry, "records": list(records)})
+    record.write("batch", output, {**entry, "records": records})

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.model import record
+from cutesnake.model.case_id import CaseId
 from cutesnake.model.stages import GPU_STAGES, NOT_RUN
 from cutesnake.planning.arch import C_COMPILERS
 from cutesnake.planning.machine import probe
@@ -83,8 +84,9 @@ def run_case(
 
     `origin` is a digest of what the case depends on besides files, where a batch may take its record over later.
     """
-    times = records_of_case("timing", output, timed)
-    needs = records_of_case("correctness", output, checked)
+    case = CaseId.parse(output)
+    times = [case.path("timing")] if timed else []
+    needs = [case.path("correctness")] if checked else []
     origin = made_from(origin, build, needs) if origin else None
     run_stage(
         stage, build=build, output=output, needs=needs, timed=times[0] if times else None, made_from=origin, **arguments
@@ -94,13 +96,6 @@ def run_case(
 def made_from(origin: str, build: Path | str, needs: Iterable[Path | str]) -> str:
     """Digest of all that a record depends on: `origin` for what is no file, the build's record, correctness records."""
     return digest_data([origin, *(hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in (build, *needs))])
-
-
-def records_of_case(stage: str, output: str, files: str | Iterable[str]) -> list[str]:
-    """The record of another stage of the case whose record is `output`, itself or in a batch; none without `files`."""
-    files = [files] if isinstance(files, str) else list(files)
-    results, _, *rest = Path(output).parts
-    return [str(Path(results, stage, *rest))] if files else []
 
 
 def _not_worth_running(build: Path | str, needs: Iterable[Path | str]) -> str | None:
