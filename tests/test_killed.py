@@ -16,7 +16,7 @@ import pytest
 import sample
 from cutesnake.model.paths import SCRIPTS
 from cutesnake.planning.machine import Machine, probe
-from cutesnake.runtime.gpu_lock import lock_path
+from cutesnake.runtime.locks import gpu_lock_path
 from project import append, copy_project
 
 CONFIG = """
@@ -91,7 +91,7 @@ def with_the_card(project: Path) -> dict[int, str]:
 
 def is_free(card: str) -> bool:
     """Whether nobody holds the card's lock."""
-    with lock_path(card).open() as handle:
+    with gpu_lock_path(card).open() as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -117,7 +117,7 @@ def kill_and_run_again(
 ) -> None:
     """End the process group of a run with a signal while `under_way`; then the card is free and the run goes on."""
     card = machine.device.uuid_hash
-    lock_path(card).touch()
+    gpu_lock_path(card).touch()
     log = project / "killed.log"
     with log.open("w") as stream:
         run = subprocess.Popen(

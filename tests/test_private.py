@@ -3,30 +3,19 @@
 import os
 import socket
 import stat
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cpu_backend import small_case
-from cutesnake.runtime import gpu_lock, worker
+from cutesnake.runtime import locks, worker
 from cutesnake.runtime import private_folder as private
 
 NOBODY = 65534
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user can be played by root only")
-
-
-@pytest.fixture
-def shared(monkeypatch) -> Iterator[Path]:
-    """A temporary folder that every user may write to, as /tmp; with a short name, as sockets must have."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as name:
-        folder = Path(name)
-        folder.chmod(0o1777)
-        monkeypatch.setattr("tempfile.tempdir", name)
-        yield folder
 
 
 def as_nobody(action: Callable[[], object]) -> int:
@@ -142,8 +131,8 @@ def test_a_link_at_the_start_file_truncates_nothing(shared) -> None:
 
 
 def test_a_link_at_the_cards_lock_is_not_followed(shared, monkeypatch) -> None:
-    monkeypatch.setattr(gpu_lock, "FOLDER", shared)
-    gpu_lock.lock_path("card").symlink_to(shared / "made elsewhere")
-    with pytest.raises(OSError, match="symbolic links"), gpu_lock.gpu_lock("card"):
+    monkeypatch.setattr(locks, "GPU_FOLDER", shared)
+    locks.gpu_lock_path("card").symlink_to(shared / "made elsewhere")
+    with pytest.raises(OSError, match="symbolic links"), locks.gpu_lock("card"):
         pass
     assert not (shared / "made elsewhere").exists()

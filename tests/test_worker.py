@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from cpu_backend import small_case
-from cutesnake.runtime import gpu_lock, worker
 from cutesnake.runtime import gpu_slots as cards
+from cutesnake.runtime import locks, worker
 
 HERE = Path(__file__).parent
 
@@ -82,7 +82,7 @@ def test_two_cases_never_run_at_once(tmp_path):
 
 def test_the_time_limit_does_not_count_the_wait_for_the_card():
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        with gpu_lock.gpu_lock("none"):
+        with locks.gpu_lock("none"):
             waiting = pool.submit(ask, "fine", limit_s=0.5)
             done, _ = concurrent.futures.wait([waiting], timeout=1.5)
             assert not done
@@ -95,7 +95,7 @@ def test_a_case_has_everything_imported_before_its_card_is_free(held, tmp_path, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(cards.AT_ONCE, "1")
     ask("fine")
-    path = gpu_lock.lock_path("none") if held == "card" else tmp_path / cards.TURNS / "0.lock"
+    path = locks.gpu_lock_path("none") if held == "card" else tmp_path / cards.SLOTS / "0.lock"
     with concurrent.futures.ThreadPoolExecutor(1) as pool, path.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         waiting = pool.submit(ask, "when_imported")
@@ -143,7 +143,7 @@ def test_an_idle_server_ends_and_takes_its_socket_along(tmp_path):
 
 
 def test_the_lock_is_freed_when_its_holder_is_killed():
-    code = "from cutesnake.runtime.gpu_lock import gpu_lock\nwith gpu_lock('t'): print(1, flush=True); input()"
+    code = "from cutesnake.runtime.locks import gpu_lock\nwith gpu_lock('t'): print(1, flush=True); input()"
     paths = str(HERE.parent / "workflow" / "scripts")
     holder = subprocess.Popen(
         [sys.executable, "-c", code],
@@ -154,5 +154,5 @@ def test_the_lock_is_freed_when_its_holder_is_killed():
     holder.stdout.read(1)
     holder.kill()
     holder.wait()
-    with gpu_lock.gpu_lock("t"):
+    with locks.gpu_lock("t"):
         pass

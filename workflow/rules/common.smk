@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from cutesnake.runtime import failures, errors as fault, folder, forks, snakemake_patches, machine_lock as turns
+from cutesnake.runtime import failures, errors as fault, folder, forks, locks, snakemake_patches
 from cutesnake.model import record
 from cutesnake.stages.compile import limited_process as apart
 from cutesnake.model.catalog import load_kernel
@@ -79,9 +79,9 @@ wildcard_constraints:
 
 
 def take_turns():
-    """Have what this process starts wait for its turn on this machine, see cutesnake/runtime/machine_lock.py."""
+    """Have what this process starts wait for its turn on this machine, see cutesnake/runtime/locks.py."""
     if EXPERIMENT.timing_alone:
-        os.environ[turns.VARIABLE] = str(private.private_folder())
+        os.environ[locks.MACHINE_LOCKS] = str(private.private_folder())
 
 
 def grouped(group):

@@ -32,16 +32,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cutesnake.model.paths import SCRIPTS
-from cutesnake.runtime import fork_server
+from cutesnake.runtime import fork_server, locks
 from cutesnake.runtime import gpu_slots as cards
-from cutesnake.runtime import machine_lock as turns
 from cutesnake.runtime.fork_server import ForkServer
 from cutesnake.runtime.held_driver import held_driver
 from cutesnake.runtime.private_folder import PrivateError, is_ours, open_private, private_folder
 
 IDLE_SECONDS = 20.0
 START_SECONDS = 120.0  # importing torch from a cold network disk can take this long
-HANDED_ON = (cards.AT_ONCE, turns.VARIABLE)  # variables of a run, for which the server does not stand
+HANDED_ON = (cards.AT_ONCE, locks.MACHINE_LOCKS)  # variables of a run, for which the server does not stand
 
 
 class WorkerError(RuntimeError):
@@ -210,19 +209,19 @@ def _answer(connection: socket.socket, request: dict[str, Any]) -> None:
     from cutesnake.model.stages import GPU_STAGES
     from cutesnake.planning.gpus import GpuError
     from cutesnake.planning.machine import MachineError, probe
-    from cutesnake.runtime.gpu_lock import gpu_lock
+    from cutesnake.runtime.locks import gpu_lock
     from cutesnake.runtime.machine_check import OtherMachineError, check_card
     from cutesnake.stages.measure.case import Case, device_section
 
     case = Case(**request["case"])
-    timing = turns.TIMING if GPU_STAGES[case.stage].times else None
+    timing = locks.TIMING if GPU_STAGES[case.stage].times else None
     try:
         os.chdir(request["folder"])
         os.environ.update(request["environment"])
         _get_ready(case, request["task"])
         with cards.one_card(probe()) as machine:
             check_card(request.get("card"), machine)
-            with gpu_lock(machine.device.uuid_hash if machine.device else "none"), turns.turn(timing):
+            with gpu_lock(machine.device.uuid_hash if machine.device else "none"), locks.machine_lock(timing):
                 _measure(connection, request, case, device_section(machine.device))
                 _end(0)  # with the locks, which go when the system has taken back what the process had on the card
     except (OtherMachineError, MachineError, GpuError, OSError) as error:

@@ -16,7 +16,7 @@ from cutesnake.planning.staleness import digest_data
 from cutesnake.runtime import machine_check as here
 from cutesnake.runtime import worker
 from cutesnake.runtime.gpu_slots import one_card
-from cutesnake.runtime.machine_lock import COMPUTING, TIMING, turn
+from cutesnake.runtime.locks import COMPUTING, TIMING, machine_lock
 from cutesnake.stages.measure.case import Case, device_section, make_record
 from cutesnake.stages.measure.machine_code import digest_machine_code
 from cutesnake.stages.profile import ncu, nsys
@@ -57,10 +57,10 @@ def run_stage(
         done = make_record(case, None, reason, device, backend)
     elif backend == simulation.NAME:
         here.check_tools(C_COMPILERS)
-        with turn(COMPUTING):
+        with machine_lock(COMPUTING):
             done = simulation.simulate(case, log)
     elif stage in PROFILERS:
-        with one_card(probe()) as machine, turn(TIMING if GPU_STAGES[stage].times else None):
+        with one_card(probe()) as machine, machine_lock(TIMING if GPU_STAGES[stage].times else None):
             here.check_card(card, machine)
             done = _profile(case, Path(output).with_suffix(""), record.read("timing", timed) if timed else None)
     else:  # its process waits for a card
