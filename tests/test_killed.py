@@ -37,8 +37,8 @@ timing: {{max_seconds: 1, max_noise_percent: 1}}
 """
 CORES = 2  # jobs under way at most
 RECORDS = 8  # of four cases in two stages
-DRIVER_HOLDER = "/measure/held_driver.py"  # beside the worker; it has the driver open, and nothing of the card
-IDLE = "-m cutesnake.runtime.worker ", DRIVER_HOLDER  # both end by themselves when the worker has been idle
+DRIVER_HOLDER = "/held_driver.py"  # beside the GPU server; it has the driver open, and nothing of the card
+IDLE = '-m cutesnake.runtime.pool {"idle_s"', DRIVER_HOLDER  # both end by themselves when the GPU server has been idle
 # In place of measuring, where there is no GPU: it takes its time, with the card's lock held.
 PRETEND = """
 
@@ -211,8 +211,8 @@ def test_killed_while_the_worker_measures(copied, machine, driver, how) -> None:
 @pytest.mark.parametrize(
     ("how", "stage", "words"),
     [
-        (signal.SIGKILL, "timing", "cutesnake.runtime.worker"),
-        (signal.SIGINT, "timing", "cutesnake.runtime.worker"),
+        (signal.SIGKILL, "timing", "cutesnake.runtime.pool"),
+        (signal.SIGINT, "timing", "cutesnake.runtime.pool"),
         (signal.SIGKILL, "ncu", "cutesnake.stages.profile.profiled"),
     ],
     ids=["SIGKILL, worker", "SIGINT, worker", "SIGKILL, ncu"],

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from cutesnake.runtime import failures, errors as fault, folder, forks, locks, snakemake_patches
+from cutesnake.runtime import failures, errors as fault, folder, locks, pool, snakemake_patches
 from cutesnake.model import record
 from cutesnake.stages.compile import limited_process as apart
 from cutesnake.model.catalog import load_kernel
@@ -90,18 +90,18 @@ def grouped(group):
 
 
 def serve_jobs():
-    """Have jobs on this machine forked from processes with the DSLs and PyTorch imported, see cutesnake/runtime/forks.py."""
+    """Have jobs on this machine forked from processes with the DSLs and PyTorch imported, see cutesnake/runtime/pool.py."""
     if workflow.resource_settings.nodes is not None:  # jobs go to other nodes
         return
     built_with = {(load_kernel(build.operator, build.kernel).DSL, build.target) for build in PLAN.builds.values()}
     builders = sorted(apart.kind_of(dsl, target) for dsl, target in built_with)
     translated.share()
-    forks.start(["scripts", "host", "pages", "pictures", "simulator", *builders])
+    pool.start(["scripts", "host", "pages", "pictures", "simulator", *builders])
     snakemake_patches.replace(snakemake_patches.SCRIPT, forked_scripts)
     told_to_end = signal.getsignal(signal.SIGINT)
 
     def end(number, frame):
-        forks.give_up()
+        pool.give_up()
         told_to_end(number, frame)
 
     if callable(told_to_end):  # else it is ignored, and shall be
@@ -138,7 +138,7 @@ try:
         share_out_cards()
     else:
         take_turns()
-        forks.stop()
+        pool.stop()
         os.environ[record.NODE] = platform.node()
         if workflow.resource_settings.nodes is None:  # else this process only starts the one that does the job
             snakemake_patches.note_what_was_made(workflow)

@@ -24,8 +24,8 @@ NOT_BAKED = frozenset(
     SCRIPTS / "cutesnake" / name
     for name in (
         *(f"model/{name}.py" for name in ("contract", "record", "catalog", "dsls", "targets", "paths")),
-        *(f"runtime/{name}.py" for name in ("shareable", "errors", "machine_check", "locks", "forks")),
-        *(f"runtime/{name}.py" for name in ("fork_server", "job", "private_folder")),
+        *(f"runtime/{name}.py" for name in ("shareable", "errors", "machine_check", "locks", "pool")),
+        *(f"runtime/{name}.py" for name in ("job", "private_folder")),
     )
 )
 # `module:function`, which another process imports: see cutesnake/runtime/job.py

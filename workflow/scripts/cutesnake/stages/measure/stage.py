@@ -14,9 +14,9 @@ from cutesnake.planning.arch import C_COMPILERS
 from cutesnake.planning.machine import probe
 from cutesnake.planning.staleness import digest_data
 from cutesnake.runtime import machine_check as here
-from cutesnake.runtime import worker
 from cutesnake.runtime.gpu_slots import one_card
 from cutesnake.runtime.locks import COMPUTING, TIMING, machine_lock
+from cutesnake.stages.measure import gpu_process
 from cutesnake.stages.measure.case import Case, device_section, make_record
 from cutesnake.stages.measure.machine_code import digest_machine_code
 from cutesnake.stages.profile import ncu, nsys
@@ -64,7 +64,7 @@ def run_stage(
             here.check_card(card, machine)
             done = _profile(case, Path(output).with_suffix(""), record.read("timing", timed) if timed else None)
     else:  # its process waits for a card
-        done = worker.ask(case.as_dict(), GPU_STAGES[stage].limit_s, card=card)
+        done = gpu_process.ask(case.as_dict(), GPU_STAGES[stage].limit_s, gpu=card)
     if made_from is not None:
         done["provenance"]["made_from"] = made_from
     if (code := digest_machine_code(Path(build).parent)) is not None:
