@@ -98,7 +98,9 @@ def checking_device(wildcards):
 
 def checking_code(wildcards):
     return running_code(
-        "cutesnake.stages.measure.correctness" if backend_of(wildcards) == "cuda" else "cutesnake.stages.simulate.simulation"
+        "cutesnake.stages.measure.correctness"
+        if backend_of(wildcards) == "cuda"
+        else "cutesnake.stages.simulate.simulation"
     )(wildcards)
 
 
