@@ -16,9 +16,8 @@ from cutesnake.model import record
 from cutesnake.model.case_id import CaseId
 from cutesnake.model.paths import SCRIPTS
 from cutesnake.planning.batches import MANY, TOGETHER, cases_per_job, make_batches, make_simulated
-from cutesnake.runtime import worker
-from cutesnake.runtime.worker import WorkerError
-from cutesnake.stages.measure import batch, stage
+from cutesnake.stages.measure import batch, gpu_process, stage
+from cutesnake.stages.measure.gpu_process import GpuProcessError
 from project import TINY, append, copy_project, jobs, replace, snakemake
 
 CONFIG = """
@@ -81,7 +80,7 @@ def test_without_a_number_a_job_measures_many_where_there_are_thousands() -> Non
 
 @pytest.fixture
 def measured(tmp_path, monkeypatch, machine):
-    """run(…) makes a batch of two cases; returns the workloads that were asked of the worker."""
+    """run(…) makes a batch of two cases; returns the workloads that were asked of the GPU server."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".snakemake").mkdir()
     sampled = sample.evidence(gpu=True)
@@ -94,14 +93,14 @@ def measured(tmp_path, monkeypatch, machine):
     monkeypatch.setattr(stage, "probe", lambda: machine("h200"))
     monkeypatch.setattr(batch, "probe", lambda: machine("h200"))
 
-    def ask(case, limit_s, card=None):
+    def ask(case, limit_s, gpu=None):
         name = f"b{case['parameters']['batch']}"
         asked.append(name)
         if name in broken:
-            raise WorkerError("the worker's server went away")
+            raise GpuProcessError("the server went away")
         return json.loads(json.dumps(timing))
 
-    monkeypatch.setattr(worker, "ask", ask)
+    monkeypatch.setattr(gpu_process, "ask", ask)
 
     def run(version: str = "one") -> list[str]:
         asked.clear()
@@ -149,7 +148,7 @@ def test_an_interrupted_batch_does_not_wait_for_the_case_under_way() -> None:
 
 def test_a_fault_of_the_machine_costs_its_case_and_not_the_batch(measured) -> None:
     measured.broken.add("b1")
-    with pytest.raises(batch.BatchError, match="1 of 2 cases could not be measured: the worker's server went away"):
+    with pytest.raises(batch.BatchError, match="1 of 2 cases could not be measured: the server went away"):
         measured.run()
     assert not Path("results/batch/b0.json").exists() and Path("results/timing/b2.json").exists()
     measured.broken.clear()

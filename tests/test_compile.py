@@ -20,7 +20,7 @@ from cutesnake.model.catalog import load_kernel, load_operator
 from cutesnake.model.contract import Variant
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.compile import LaunchShape
-from cutesnake.runtime import forks
+from cutesnake.runtime import pool
 from cutesnake.runtime.errors import describe
 from cutesnake.stages.compile import cute as cute_build
 from cutesnake.stages.compile.compile import RUNTIME, CompileError, _install_runtime, compile_build
@@ -92,9 +92,9 @@ def compile(variant, target, folder):
 def server() -> Iterator[str]:
     """What the environment of processes says that are served."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(forks.VARIABLE, "")
-        process = forks.start(["host"])
-        name = os.environ[forks.VARIABLE]
+        patch.setenv(pool.VARIABLE, "")
+        process = pool.start(["host"])
+        name = os.environ[pool.VARIABLE]
     yield name
     process.kill()
     process.wait()
@@ -108,7 +108,7 @@ def toy(
 
     Its process is started for it, or forked from a server.
     """
-    monkeypatch.setenv(forks.VARIABLE, server if request.param == "forked" else "")
+    monkeypatch.setenv(pool.VARIABLE, server if request.param == "forked" else "")
     package = tmp_path / "extra"
     (package / "toy").mkdir(parents=True)
     (package / "toy" / "kernel.py").write_text(TOY)
@@ -243,7 +243,7 @@ def test_rebuild_drops_files_of_the_earlier_build(toy) -> None:
 
 
 def test_killed_build_leaves_nothing_half_written(toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(forks.VARIABLE)  # or the kernel would kill the server of the tests that follow
+    monkeypatch.delenv(pool.VARIABLE)  # or the kernel would kill the server of the tests that follow
     script = f"""
 from cutesnake.stages.compile.compile import compile_build
 from cutesnake.model.contract import Variant

@@ -117,7 +117,7 @@ PRODUCTS += [
     lost.Product(f"results/{FRONT_PAGE}", "report"),
 ]
 LOST = {}
-if workflow.is_main_process:  # a job that an executor starts reads all this again, and must do nothing of it
+if internals.is_main(workflow):  # a job that an executor starts reads all this again, and must do nothing of it
     LOST, told = lost.lost(PRODUCTS)
     if told:
         logger.warning(lost.line(LOST, told))
@@ -130,7 +130,7 @@ def make_lost_again():
 
     Called by input functions: when they are asked the graph is there, and what of it has to run is not decided yet.
     """
-    workflow.dag.forcefiles.update(files_of(LOST))
+    internals.force(workflow, files_of(LOST))
 
 
 def front_page(wildcards):

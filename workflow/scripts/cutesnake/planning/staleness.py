@@ -24,11 +24,8 @@ NOT_BAKED = frozenset(
     SCRIPTS / "cutesnake" / name
     for name in (
         *(f"model/{name}.py" for name in ("contract", "record", "catalog", "dsls", "targets", "paths")),
-        *(
-            f"runtime/{name}.py"
-            for name in ("shareable", "errors", "machine_faults", "machine_check", "machine_lock", "forks")
-        ),
-        *(f"runtime/{name}.py" for name in ("fork_server", "job", "private_folder")),
+        *(f"runtime/{name}.py" for name in ("shareable", "errors", "machine_faults", "machine_check", "locks")),
+        *(f"runtime/{name}.py" for name in ("pool", "job", "private_folder")),
     )
 )
 # `module:function`, which another process imports: see cutesnake/runtime/job.py

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cutesnake.runtime import forks
+from cutesnake.runtime import pool
 
 # What Snakemake sets for a script: how many threads libraries use, and where temporary files go.
 THREADS = (
@@ -31,8 +31,8 @@ def do(kind: str | None, name: str, log: str, task: str, /, **arguments: Any) ->
     """
     job = {"name": name, "log": log, "task": task, "arguments": arguments}
     try:
-        status = forks.run(kind, "cutesnake.runtime.job:do_here", job)
-    except forks.NotServedError:
+        status = pool.run(kind, "cutesnake.runtime.job:do_here", job)
+    except pool.NotServedError:
         do_here(name, log, task, arguments)
         return
     if status is not None and status < 0:
@@ -63,7 +63,7 @@ def do_here(name: str, log: str, task: str, arguments: Mapping[str, Any]) -> Non
     from cutesnake.runtime.errors import one_line  # here only: a script whose job is forked starts sooner without
 
     with one_line(name, log):
-        forks.call(task, arguments)
+        pool.call(task, arguments)
 
 
 def listed(files: Files) -> list[str]:
@@ -92,10 +92,10 @@ def forked_scripts(execute: Callable[..., Any]) -> Callable[..., Any]:
                 threads = dict.fromkeys(THREADS, str(script.threads))
                 folder = dict.fromkeys(FOLDERS, script.resources.get("tmpdir"))
                 more = {name: str(value) for name, value in (threads | folder).items() if value is not None}
-                status = forks.run("scripts", "cutesnake.runtime.job:run_script", {"path": options["fname"]}, more=more)
-            except forks.NotServedError:
+                status = pool.run("scripts", "cutesnake.runtime.job:run_script", {"path": options["fname"]}, more=more)
+            except pool.NotServedError:
                 pass
-            except forks.GivenUpError:
+            except pool.GivenUpError:
                 raise subprocess.CalledProcessError(-signal.SIGINT, told) from None
             else:
                 if status:
