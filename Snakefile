@@ -77,25 +77,24 @@ localrules:
 onstart:
     try:
         folder.claim(PLANNED_AFTER)
-        looked_at = (path for job in workflow.dag.jobs for path in (*job.input, *job.output))
-        if moved := folder.bring_back_from_the_future(looked_at):
+        if moved := folder.bring_back_from_the_future(internals.files_of_jobs(workflow)):
             logger.warning(
                 f"dated anew, since a clock was set back or another one is ahead: {moved} files of the future"
             )
         hand_on_plan()
         take_turns()
         serve_jobs()
-        if workflow.resource_settings.nodes is None:
-            snakemake_patches.look_when_jobs_end(workflow)
+        if internals.is_local(workflow):
+            internals.look_when_jobs_end(workflow)
     except AT_START as error:
         raise WorkflowError(str(error)) from None
-    if told := snakemake_patches.other_version():
+    if told := internals.untried_version():
         logger.warning(told)
 
 
 # Not where there was nothing to do. A cell that failed is a row of the report, and ends no run.
 onsuccess:
-    if told := failures.line(RECORDS_MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
+    if told := failures.line(MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
         logger.warning(told)
 
 

@@ -221,12 +221,13 @@ def test_a_look_takes_nothing_away_from_a_run(folder, monkeypatch) -> None:
 
 def test_a_file_system_without_locks_is_named(folder, monkeypatch) -> None:
     from cutesnake.runtime import folder as working
+    from cutesnake.runtime import locks
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(working, "_held", [])
-    monkeypatch.setattr(working.fcntl, "flock", refuse)
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
     with pytest.raises(
         working.FolderError, match=r"keeps no locks \(No locks available\): mount it with them, or make"
     ):

@@ -17,15 +17,15 @@ CHOICES = PLAN.choices()
 
 
 def records(stage, cases):
-    """Stage, operator and path of the records of builds or cases."""
-    return [(stage, case.operator, case.path(stage)) for case in cases]
+    """Stage, case and path of the records of builds or cases."""
+    return [(stage, case, case.path(stage)) for case in cases]
 
 
 MADE_OF_BUILDS = [*records("compile", BUILDS), *records("inspect", INSPECTED)]
 MADE_SIMULATED = records("correctness", (case.id for case in PLAN.simulated.values()))
 MADE_CHECKED = [*records("correctness", (case.id for case in ON_CARDS["correctness"])), *MADE_SIMULATED]
 MADE_TIMED = records("timing", (case.id for case in ON_CARDS["timing"]))
-MADE_TUNED = [("autotune", cases[0].build.operator, f"results/autotune/{key}.json") for key, cases in CHOICES.items()]
+MADE_TUNED = [("autotune", cases[0].id, f"results/autotune/{key}.json") for key, cases in CHOICES.items()]
 MADE_PROFILED = [made for stage in ("nsys", "ncu") for made in records(stage, (c.id for c in PLAN.run_here(stage)))]
 MADE_PREDICTED = records("predict", (case.id for case in PLAN.predicted()))
 MADE = [*MADE_OF_BUILDS, *MADE_CHECKED, *MADE_TIMED, *MADE_TUNED, *MADE_PROFILED, *MADE_PREDICTED]
@@ -39,7 +39,6 @@ BUILD_RECORDS = [build.path("compile") for build in BUILDS]
 SIMULATED, CHECKED, TIMED, PREDICTED = map(paths_of, (MADE_SIMULATED, MADE_CHECKED, MADE_TIMED, MADE_PREDICTED))
 HERE_TIMED = frozenset(TIMED)  # asked for once per prediction
 MEASURED = paths_of([*MADE_CHECKED, *MADE_TIMED, *MADE_TUNED, *MADE_PROFILED])
-RECORDS_MADE = paths_of(MADE)
 CASES_PER_JOB = batches.cases_per_job(EXPERIMENT.cases_per_job, sum(map(len, ON_CARDS.values())))
 BATCHES = {
     batch.key: batch
@@ -57,8 +56,8 @@ def files_of(records):
 
 
 RECORDS = {operator: {} for operator in PLAN.workloads}  # operator -> its records, or the batches that they are in
-for _, operator, path in MADE:
-    RECORDS[operator][BATCH_OF.get(path, path)] = None
+for _, case, path in MADE:
+    RECORDS[case.operator][BATCH_OF.get(path, path)] = None
 RECORDS = {operator: list(paths) for operator, paths in RECORDS.items()}
 COMPARISONS = [f"results/compare/{operator}.json" for operator in PLAN.workloads]
 

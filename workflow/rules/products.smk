@@ -315,7 +315,7 @@ def lesson_product(lesson):
 
 PRODUCTS = {product.path: product for product in products()}
 MADE_AGAIN = frozenset()
-if workflow.is_main_process:  # a job that an executor starts reads all this again, and is told what to do
+if internals.is_main(workflow):  # a job that an executor starts reads all this again, and is told what to do
     asked_anew = outputs.forced_by(sys.argv)
     FINDINGS = outputs.look(
         PRODUCTS.values(), lambda product: product.stage in asked_anew or product.path in asked_anew

@@ -26,12 +26,9 @@ NOT_BAKED = frozenset(
     SCRIPTS / "cutesnake" / name
     for name in (
         *(f"model/{name}.py" for name in ("contract", "record", "provenance", "catalog", "dsls", "targets", "paths")),
-        *(f"planning/{name}.py" for name in ("staleness", "looked_at", "outputs")),
-        *(
-            f"runtime/{name}.py"
-            for name in ("shareable", "errors", "machine_faults", "machine_check", "machine_lock", "forks")
-        ),
-        *(f"runtime/{name}.py" for name in ("fork_server", "job", "private_folder")),
+        *(f"planning/{name}.py" for name in ("staleness", "looked_at", "outputs", "installed")),
+        *(f"runtime/{name}.py" for name in ("shareable", "errors", "machine_faults", "machine_check", "locks")),
+        *(f"runtime/{name}.py" for name in ("pool", "job", "private_folder")),
     )
 )
 # `module:function`, which another process imports: see cutesnake/runtime/job.py

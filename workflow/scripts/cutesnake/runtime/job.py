@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cutesnake.runtime import forks
+from cutesnake.runtime import pool
 
 # What Snakemake sets for a script: how many threads libraries use, and where temporary files go.
 THREADS = (
@@ -34,8 +34,8 @@ def do(
     """
     job = {"name": name, "log": log, "task": task, "arguments": arguments, "made_from": made_from}
     try:
-        status = forks.run(kind, "cutesnake.runtime.job:do_here", job)
-    except forks.NotServedError:
+        status = pool.run(kind, "cutesnake.runtime.job:do_here", job)
+    except pool.NotServedError:
         do_here(name, log, task, arguments, made_from)
         return
     if status is not None and status < 0:
@@ -69,7 +69,7 @@ def do_here(
     from cutesnake.runtime.errors import one_line
 
     with one_line(name, log), provenance.making(**(made_from or {})):
-        forks.call(task, arguments)
+        pool.call(task, arguments)
 
 
 def listed(files: Files) -> list[str]:
@@ -98,10 +98,10 @@ def forked_scripts(execute: Callable[..., Any]) -> Callable[..., Any]:
                 threads = dict.fromkeys(THREADS, str(script.threads))
                 folder = dict.fromkeys(FOLDERS, script.resources.get("tmpdir"))
                 more = {name: str(value) for name, value in (threads | folder).items() if value is not None}
-                status = forks.run("scripts", "cutesnake.runtime.job:run_script", {"path": options["fname"]}, more=more)
-            except forks.NotServedError:
+                status = pool.run("scripts", "cutesnake.runtime.job:run_script", {"path": options["fname"]}, more=more)
+            except pool.NotServedError:
                 pass
-            except forks.GivenUpError:
+            except pool.GivenUpError:
                 raise subprocess.CalledProcessError(-signal.SIGINT, told) from None
             else:
                 if status:

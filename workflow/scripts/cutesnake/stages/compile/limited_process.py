@@ -1,7 +1,7 @@
 """A kernel's `compile` in a process of its own, which a time limit ends with everything that it started.
 
 A DSL fixes its target when it initialises, and a compiler that crashes, hangs or ends the process must not take the
-stage with it. Within a run the process is forked from a server that has the DSL imported (`runtime/forks.py`), else
+stage with it. Within a run the process is forked from a server that has the DSL imported (`runtime/pool.py`), else
 it is started. What goes wrong is told apart: the kernel's faults are answers, the machine's are raised.
 """
 
@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from cutesnake.model.catalog import blame, label, load_kernel, roots
 from cutesnake.model.contract import Variant
 from cutesnake.model.paths import SCRIPTS
-from cutesnake.runtime import forks
+from cutesnake.runtime import pool
 from cutesnake.runtime.machine_faults import MachineFaultError, machine_fault
 from cutesnake.stages.compile.neutral_paths import use_neutral_names
 from cutesnake.stages.compile.opened_files import Opened
@@ -83,7 +83,7 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
 
 
 def kind_of(dsl: str, target: str) -> str:
-    """The kind of server, of `runtime/prepared.py`, that builds are forked from; CuTe DSL has one target for good."""
+    """The kind of server, of `runtime/kinds.py`, that builds are forked from; CuTe DSL has one target for good."""
     return {"cute": f"cute:{target}", "cutile": "cutile"}.get(dsl, "host")
 
 
@@ -95,8 +95,8 @@ def _run(kind: str, partial: Path, limit_s: float) -> int | None:
     task = "cutesnake.stages.compile.limited_process:answer_in"
     with (partial / OUTPUT).open("wb") as stream:
         try:
-            return forks.run(kind, task, {"partial": str(partial)}, (stream.fileno(), stream.fileno()), limit_s)
-        except forks.NotServedError:
+            return pool.run(kind, task, {"partial": str(partial)}, (stream.fileno(), stream.fileno()), limit_s)
+        except pool.NotServedError:
             pass
     shutil.rmtree(partial / "build")  # where a server went away it may hold half a build
     (partial / "build").mkdir()
@@ -180,5 +180,5 @@ def answer_in(partial: str) -> NoReturn:
 
 
 if __name__ == "__main__":
-    forks.die_with(os.getppid())  # where the stage is killed, its compiler must not go on alone
+    pool.die_with(os.getppid())  # where the stage is killed, its compiler must not go on alone
     answer_in(sys.argv[1])

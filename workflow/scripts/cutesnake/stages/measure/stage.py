@@ -13,9 +13,9 @@ from cutesnake.model.stages import GPU_STAGES, NOT_RUN
 from cutesnake.planning.arch import C_COMPILERS
 from cutesnake.planning.machine import probe
 from cutesnake.runtime import machine_check as here
-from cutesnake.runtime import worker
 from cutesnake.runtime.gpu_slots import one_card
-from cutesnake.runtime.machine_lock import COMPUTING, TIMING, turn
+from cutesnake.runtime.locks import COMPUTING, TIMING, machine_lock
+from cutesnake.stages.measure import gpu_process
 from cutesnake.stages.measure.case import Case, device_section, make_record
 from cutesnake.stages.measure.machine_code import digest_machine_code
 from cutesnake.stages.profile import ncu, nsys
@@ -56,15 +56,15 @@ def run_stage(
         done = make_record(case, None, reason, device, backend)
     elif backend == simulation.NAME:
         here.check_tools(C_COMPILERS)
-        with turn(COMPUTING):
+        with machine_lock(COMPUTING):
             done = simulation.simulate(case, log)
     elif stage in PROFILERS:
-        with one_card(probe()) as machine, turn(TIMING if GPU_STAGES[stage].times else None):
+        with one_card(probe()) as machine, machine_lock(TIMING if GPU_STAGES[stage].times else None):
             here.check_card(card, machine)
             times = record.plain(record.read("timing", timed)) if timed else None
             done = _profile(case, Path(output).with_suffix(""), times)
     else:  # its process waits for a card
-        done = worker.ask(case.as_dict(), GPU_STAGES[stage].limit_s, card=card)
+        done = gpu_process.ask(case.as_dict(), GPU_STAGES[stage].limit_s, gpu=card)
     if made_from is not None:
         done["provenance"]["made_from"] = dict(made_from)
     if backend != simulation.NAME and probe().pretended:

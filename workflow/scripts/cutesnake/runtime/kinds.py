@@ -1,4 +1,4 @@
-"""What servers import for each kind of job, once, see forks.py. A kind `cute:sm_90a` is `cute("sm_90a")`.
+"""What a server of each kind imports before it forks jobs, see pool.py. The kind `cute:sm_90a` is `cute("sm_90a")`.
 
 Only modules that take long matter, and none of `kernels`: those are the job's to import.
 """
@@ -9,6 +9,7 @@ import contextlib
 import functools
 import gc
 import importlib
+import signal
 import sys
 from pathlib import Path
 from types import CodeType
@@ -19,6 +20,7 @@ from cutesnake.model.paths import ROOT
 # How many objects more than were freed make Python look for garbage (700 unless told otherwise), and how many such
 # looks make it look among older ones. A build makes millions that live until its end, a few seconds later.
 RARELY = (1_000_000, 20, 100)
+_kept = contextlib.ExitStack()  # until the server ends
 
 
 def scripts() -> None:
@@ -71,6 +73,18 @@ def simulator() -> None:
     _import("torch", "ptxsim")
     _import(*(f"cutesnake.stages.{name}" for name in ("measure.batch", "predict.prediction", "anatomy.folder")))
     importlib.import_module("ptxsim").Translations.prepare()  # which reads all of ptxsim
+
+
+def gpu() -> None:
+    """Cases on a GPU. The server never touches CUDA, so that every job makes a context of its own.
+
+    It ignores Ctrl-C, which ends its clients; their jobs follow.
+    """
+    from cutesnake.runtime.held_driver import held_driver
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _kept.enter_context(held_driver())
+    _import("torch")
 
 
 def _import(*names: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 from cutesnake.model.catalog import load_kernel, load_operator
 from cutesnake.model.paths import ROOT, SCRIPTS
 from cutesnake.planning import staleness
-from cutesnake.runtime import forks, job, prepared
+from cutesnake.runtime import job, kinds, pool
 from cutesnake.stages.compile.compile import compile_build
 
 HERE = Path(__file__).parent
@@ -30,15 +30,15 @@ KIND = "nothing"  # there is no such kind: its server imports nothing
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Servers for this test, which knows the tasks of this folder."""
     monkeypatch.setenv("PYTHONPATH", PATHS)
-    monkeypatch.setenv(forks.VARIABLE, "")
-    process = forks.start([KIND, "scripts", "simulator", "cute:sm_90a"])
+    monkeypatch.setenv(pool.VARIABLE, "")
+    process = pool.start([KIND, "scripts", "simulator", "cute:sm_90a"])
     yield
     process.kill()
     process.wait()
 
 
 def run(task: str, limit_s: float | None = 30.0, **arguments: object) -> int | None:
-    return forks.run(KIND, f"fork_tasks:{task}", arguments, limit_s=limit_s)
+    return pool.run(KIND, f"fork_tasks:{task}", arguments, limit_s=limit_s)
 
 
 def is_running(process: int) -> bool:
@@ -71,13 +71,13 @@ def test_a_job_has_a_process_a_session_an_environment_and_a_folder_of_its_own(se
 def test_a_job_prints_where_it_is_told_to(served, tmp_path) -> None:
     with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:
         arguments = {"path": str(tmp_path / "told")}
-        assert forks.run(KIND, "fork_tasks:tell", arguments, (out.fileno(), err.fileno())) == 0
+        assert pool.run(KIND, "fork_tasks:tell", arguments, (out.fileno(), err.fileno())) == 0
     assert ((tmp_path / "out").read_text(), (tmp_path / "err").read_text()) == ("told\n", "complained\n")
 
 
 @pytest.mark.slow
 def test_what_the_kind_needs_is_imported_before_the_fork(served, tmp_path) -> None:
-    assert forks.run("simulator", "fork_tasks:tell", {"path": str(tmp_path / "told")}) == 0
+    assert pool.run("simulator", "fork_tasks:tell", {"path": str(tmp_path / "told")}) == 0
     assert json.loads((tmp_path / "told").read_text())["torch"]
 
 
@@ -113,7 +113,7 @@ def test_what_a_job_leaves_running_is_ended(served, tmp_path) -> None:
 
 def test_a_job_dies_with_whoever_asked_for_it(served, tmp_path) -> None:
     started = tmp_path / "started"
-    code = f"from cutesnake.runtime import forks; forks.run({KIND!r}, 'fork_tasks:wait', {{'path': {str(started)!r}}})"
+    code = f"from cutesnake.runtime import pool; pool.run({KIND!r}, 'fork_tasks:wait', {{'path': {str(started)!r}}})"
     client = subprocess.Popen([sys.executable, "-c", code])
     assert wait_for(started.exists)
     client.kill()
@@ -124,8 +124,8 @@ def test_a_job_dies_with_whoever_asked_for_it(served, tmp_path) -> None:
 
 def test_servers_and_their_jobs_die_with_the_run(tmp_path) -> None:
     started, environment = tmp_path / "started", {**os.environ, "PYTHONPATH": PATHS}
-    task = f"forks.run({KIND!r}, 'fork_tasks:wait', {{'path': {str(started)!r}}})"
-    code = f"from cutesnake.runtime import forks; server = forks.start([{KIND!r}]); "
+    task = f"pool.run({KIND!r}, 'fork_tasks:wait', {{'path': {str(started)!r}}})"
+    code = f"from cutesnake.runtime import pool; server = pool.start([{KIND!r}]); "
     code += f"print(server.pid, flush=True); {task}"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment) as main:
         server = int(main.stdout.readline())
@@ -136,9 +136,9 @@ def test_servers_and_their_jobs_die_with_the_run(tmp_path) -> None:
 
 
 def test_a_job_is_done_without_a_server_that_was_killed(served, tmp_path, monkeypatch) -> None:
-    with pytest.raises(forks.NotServedError):
+    with pytest.raises(pool.NotServedError):
         run("kill_server")
-    with pytest.raises(forks.NotServedError):
+    with pytest.raises(pool.NotServedError):
         run("tell", path=str(tmp_path / "never"))
     monkeypatch.syspath_prepend(str(HERE))
     job.do(KIND, "inspect", str(tmp_path / "log"), "fork_tasks:tell", path=str(tmp_path / "told"))
@@ -147,7 +147,7 @@ def test_a_job_is_done_without_a_server_that_was_killed(served, tmp_path, monkey
 
 def test_another_interpreter_finds_no_server(served, monkeypatch) -> None:
     monkeypatch.setattr(sys, "executable", "/opt/other/bin/python")
-    with pytest.raises(forks.NotServedError):
+    with pytest.raises(pool.NotServedError):
         run("leave", code=0)
 
 
@@ -162,7 +162,7 @@ def test_a_script_ends_as_its_job_ended(served, tmp_path) -> None:
 
 
 def test_a_script_depends_on_the_module_that_it_names_in_a_task() -> None:
-    assert SCRIPTS / "cutesnake/stages/inspect/build.py" in staleness.closure("inspect_build.py")
+    assert SCRIPTS / "cutesnake/stages/inspect/build.py" in staleness.closure("compile.py")
 
 
 SCRIPT = """
@@ -189,7 +189,7 @@ def test_a_script_is_forked_unless_it_has_an_environment_of_its_own(served, tmp_
     script.conda_env = "env"
     execute(script, "three", fname=str(file))
     script.conda_env = None
-    forks.stop()
+    pool.stop()
     execute(script, "four", fname=str(file))
     assert run_as_it_was == ["three", "four"]
 
@@ -201,13 +201,13 @@ def test_jobs_that_are_given_up_end_with_what_they_started(served, tmp_path) -> 
     def ask() -> None:
         try:
             run("wait", limit_s=None, path=str(tmp_path / "started"))
-        except forks.GivenUpError as error:
+        except pool.GivenUpError as error:
             ends.append(error)
 
     thread = threading.Thread(target=ask)
     thread.start()
     assert wait_for((tmp_path / "started").exists)
-    forks.give_up()
+    pool.give_up()
     thread.join(10)
     assert len(ends) == 1
     for process in map(int, (tmp_path / "started").read_text().split()):
@@ -223,29 +223,29 @@ def test_what_the_dsl_looks_up_for_every_operation_is_found_as_it_finds_it() -> 
     assert "_is_framework_module(module_name) or" in text
     asked = []
     op = SimpleNamespace(_CO_POSITIONS=CodeType.co_positions, _is_framework_module=lambda name: asked.append(name))
-    prepared.remember_places(op)
+    kinds.remember_places(op)
     for function in (wait_for, run, wait_for):
         assert list(op._CO_POSITIONS(function.__code__)) == list(function.__code__.co_positions())
     assert op._CO_POSITIONS(run.__code__) is op._CO_POSITIONS(run.__code__)
     assert [op._is_framework_module("a"), op._is_framework_module("a")] == [None, None] and asked == ["a"]
-    prepared.remember_places(SimpleNamespace())  # a DSL without them
+    kinds.remember_places(SimpleNamespace())  # a DSL without them
 
 
 @pytest.mark.slow
 def test_a_forked_build_is_the_same_to_the_byte_as_a_started_one(served, tmp_path, monkeypatch) -> None:
     kernel, operator = load_kernel("elementwise_add", "cute"), load_operator("elementwise_add")
     variant = kernel.variants(operator.Workload(100, 100, "fp32"), "sm_90a")[0]
-    ask, statuses = forks.run, []
+    ask, statuses = pool.run, []
 
     def noted(*arguments: object) -> int | None:
         statuses.append(ask(*arguments))
         return statuses[-1]
 
-    monkeypatch.setattr(forks, "run", noted)
+    monkeypatch.setattr(pool, "run", noted)
     found = []
     for name in ("forked", "started"):
         if name == "started":
-            forks.stop()
+            pool.stop()
         folder = tmp_path / name / "compile/elementwise_add/cute/sm_90a" / variant.id
         compile_build("elementwise_add", "cute", "sm_90a", variant, folder)
         found.append({path.name: path.read_bytes() for path in folder.iterdir() if path.name != "build.json"})
