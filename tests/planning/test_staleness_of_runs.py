@@ -44,9 +44,9 @@ def test_a_newer_compiler_or_library_redoes_what_was_made_with_it(project, tmp_p
 
 def test_the_reason_is_said(project, tmp_path) -> None:
     done = snakemake(project, "--dry-run", **installed(tmp_path / "newer", "nvidia-cutlass-dsl", "999.0"))
-    assert re.search(r"1 stale, made again with what follows: nvidia-cutlass-dsl \S+ → 999.0", done.stderr), done.stderr
+    assert re.search(r"1 stale, made again with what follows: nvidia-cutlass-dsl \S+ → 999.0", done.stdout), done.stdout
     append(project / KERNEL, "\nCHANGED = 1\n")
-    assert f"1 stale, made again with what follows: {KERNEL} changed" in snakemake(project, "--dry-run").stderr
+    assert f"1 stale, made again with what follows: {KERNEL} changed" in snakemake(project, "--dry-run").stdout
 
 
 @pytest.mark.parametrize("notes", ["there", "gone", "junk"])
