@@ -87,22 +87,22 @@ def test_partial_results_are_numbered_without_gaps_and_merged_once(lengths):
 
 @pytest.mark.parametrize("lengths", BATCHES.values(), ids=BATCHES)
 @pytest.mark.parametrize("rows", [16, 128, 192])
-def test_the_two_pieces_of_a_row_block_meet_and_no_other_two_in_the_same_place(lengths, rows):
-    """Whatever the lengths, no request is in more than two pieces, and every page is computed once."""
+def test_both_splits_of_a_row_block_merge_and_no_others_in_the_same_place(lengths, rows):
+    """Whatever the lengths, no request is in more than two splits, and every page is computed once."""
     schedule = make_merging_schedule(lengths, rows, 132)
     assert schedule.partials == 0 and {merge[2] for merge in schedule.merges} <= {0}
     assert [merge[0] for merge in schedule.merges] == [request for request, length in enumerate(lengths) if not length]
-    meetings: dict[int, list[list[int]]] = {}
+    merges: dict[int, list[list[int]]] = {}
     found: dict[tuple[int, int], list[int]] = {}
     for item in schedule.items:
         key = item[layout.REQUEST], item[layout.ROW_BLOCK]
         found.setdefault(key, []).extend(range(item[layout.BEGIN], item[layout.END]))
         if item[layout.PARTIAL] >= 0:
-            meetings.setdefault(item[layout.PARTIAL], []).append(item)
+            merges.setdefault(item[layout.PARTIAL], []).append(item)
     assert len(found) == sum(length > 0 for length in lengths) * -(-rows // layout.ROWS)
     assert all(sorted(seen) == list(range(pages(lengths[request]))) for (request, _), seen in found.items())
-    assert sorted(meetings) == list(range(schedule.kernel_merges))
-    for two in meetings.values():
+    assert sorted(merges) == list(range(schedule.kernel_merges))
+    for two in merges.values():
         assert len(two) == 2 and two[0][: layout.BEGIN] == two[1][: layout.BEGIN]
 
 
@@ -388,15 +388,15 @@ def test_an_item_of_more_pages_than_a_warps_lanes_hold_the_numbers_of(monkeypatc
 
 
 @pytest.fixture(scope="module")
-def met():
-    """The build in which pieces meet."""
+def merging():
+    """The build with the in-kernel merge."""
     return build("mla_decode", "cute_sm90", "sm_90a", make_variant("bf16_halves_met"))
 
 
 @pytest.mark.slow
-def test_the_build_in_which_pieces_meet_stays_in_the_instruction_caches(met):
+def test_the_build_that_merges_in_the_kernel_stays_in_the_instruction_caches(merging):
     """131,072 bytes, as measured (fetch_large_bytes of the cards). One of 140,288 was 1 to 6 % slower on an H100."""
-    sass = (met / "kernel.sass").read_text()
+    sass = (merging / "kernel.sass").read_text()
     assert not {"LDL", "STL"} & {word.split(".")[0] for word in sass.split()}
     assert sass.count("WARPGROUP.DEPBAR") < 30 and "WARPSYNC" not in sass and sass.count("R2UR") < 300
     code = sass[sass.index(".text.kernel_cutlass_split_kernel") :]
@@ -406,24 +406,24 @@ def test_the_build_in_which_pieces_meet_stays_in_the_instruction_caches(met):
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["eager", "late", "random", "warps"])
 @pytest.mark.parametrize("values", [{"heads": 24}, {"heads": 37, "query_tokens": 2}])
-def test_pieces_that_meet_are_merged_under_every_schedule_of_the_simulator(met, values, schedule):
+def test_splits_are_merged_in_the_kernel_under_every_schedule_of_the_simulator(merging, values, schedule):
     """Row blocks with rows past the end, which some warps have alone; and padding."""
     rows = values["heads"] * values.get("query_tokens", 1)
     assert make_merging_schedule([450, 450], rows, 132).kernel_merges == 2 * -(-rows // layout.ROWS)
-    found = simulated(met, {"batch": 2, "kv_length": 450, **values}, ["nan_padding"], schedule)
+    found = simulated(merging, {"batch": 2, "kv_length": 450, **values}, ["nan_padding"], schedule)
     assert found["status"] == "ok", found["reason"]
 
 
 @pytest.mark.slow
-def test_an_engines_cache_is_right_where_pieces_meet(met):
+def test_an_engines_cache_is_right_where_splits_are_merged_in_the_kernel(merging):
     """Of requests without keys the combine kernel stores the outputs, though it merges nothing."""
     work = {"batch": 3, "kv_length": 500, "heads": 40}
-    found = simulated(met, work, ["nan_padding", "empty_requests", "bad_table"], "random")
+    found = simulated(merging, work, ["nan_padding", "empty_requests", "bad_table"], "random")
     assert found["status"] == "ok", found["reason"]
 
 
 @pytest.mark.slow
-def test_a_meeting_leaves_its_counters_as_it_found_them_and_whoever_comes_second_changes_no_bit(met):
+def test_a_merge_leaves_its_counters_as_it_found_them_and_whoever_comes_second_changes_no_bit(merging):
     """Three calls of one binding; in the second the workers change places. Nothing that was left before is read."""
     import numpy as np
     import torch
@@ -436,17 +436,17 @@ def test_a_meeting_leaves_its_counters_as_it_found_them_and_whoever_comes_second
     inputs, outputs = operator.make_inputs(work, 3, "cpu"), operator.make_outputs(work, "cpu")
     schedule = make_merging_schedule([450], 16, 132)
     assert [item[layout.PARTIAL] for item in schedule.items] == [0, 0]
-    counters, left = cute_sm90.merge_workspace(schedule.kernel_merges, "cpu")
-    module = ptxsim.Module.from_file(met / "kernel.ptx")
+    counters, state = cute_sm90.merge_workspace(schedule.kernel_merges, "cpu")
+    module = ptxsim.Module.from_file(merging / "kernel.ptx")
     seen = []
     for items in (schedule.items, schedule.items[::-1], schedule.items):
-        left.fill_(float("nan"))
+        state.fill_(float("nan"))
         outputs.out.fill_(float("nan"))
         values = [*run.arguments(work, inputs, outputs, schedule, layout.WORK_COLUMNS), layout.KEEP, layout.KEEP, 0]
-        values += [counters, left, *cute_sm90.NOT_PLANNED]
+        values += [counters, state, *cute_sm90.NOT_PLANNED]
         values[5] = torch.tensor(items, dtype=torch.int32)
         call = (*values, ptxsim.Pointer(np.zeros(1, np.int32), "stream"))
-        launches = ptxsim.capture(met / "kernel.o", cute_sm90.FUNCTION, call, module, sm_count=132)
+        launches = ptxsim.capture(merging / "kernel.o", cute_sm90.FUNCTION, call, module, sm_count=132)
         assert len(launches) == 1, "no combine kernel"
         result = ptxsim.run(launches, "random")
         assert not result.findings, str(result.findings[0])

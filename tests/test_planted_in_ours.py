@@ -145,7 +145,7 @@ MUTANTS = {
     ),
     "MLA on Hopper: mbarriers are not fenced": Mutant(SM90, At(INIT), MADE),
     "MLA on Hopper: a CTA leaves before its peer has arrived": Mutant(
-        SM90, At(WAIT, PASSED, code="# mutant: exit"), "nothing makes CTA [01] wait for that before it exits", None
+        SM90, At(WAIT, PASSED, nth=2), "nothing makes CTA [01] wait for that before it exits", None
     ),
     "MLA on Hopper: page numbers past the cache": Mutant(
         SM90,

@@ -63,6 +63,7 @@ from cutlass.utils import SmemAllocator
 from kernels.mla_decode.cute_sm90 import layout
 from kernels.mla_decode.cute_sm90.layout import (
     ALL_TILES,
+    COLUMNS,
     HALF,
     LEFT_TILES,
     PAGE,
@@ -611,7 +612,7 @@ class Producer:
             # (What the peer has sent is here: this CTA's consumers wait for it.)
             for empty in (empty0, empty1):
                 for consumer in (0, 1):
-                    empty.wait(consumer)  # mutant: exit
+                    empty.wait(consumer)
 
     @cute.jit
     def load_and_prefetch(
@@ -751,7 +752,7 @@ class Consumer:
         for number, tile in enumerate(tiles):
             full.wait(tile)
             warpgroup.fence()
-            for k in range(4):
+            for k in range(cute.size(self.tSrQ, mode=[2])):
                 mma = self.products.qk_first if first and number == 0 and k == 0 else self.products.qk
                 tSrK = self.tSrK[None, None, k, TILES * self.index + tile]
                 cute.gemm(mma, tSrS, self.tSrQ[None, None, k, tile], tSrK, tSrS)
@@ -762,7 +763,7 @@ class Consumer:
         tOrO, own = self.rows.tOrO, stage == self.index
         mma, tOrP = (self.products.pv, self.tOrP) if own else (self.products.pv_peer, self.tOrP_peer)
         warpgroup.fence()
-        for k in range(4):
+        for k in range(cute.size(tOrP, mode=[2])):
             cute.gemm(mma, tOrO, tOrP[None, None, k], self.tOrV[stage][None, None, k], tOrO)
         warpgroup.commit_group()
 
@@ -774,7 +775,7 @@ class Consumer:
         tSrS = self.rows.tSrS  # a local name: what a dynamic branch writes must not hang on `self`
         if first_key + PAGE > unmasked_keys:
             column = first_key + 2 * (self.lane % 4)
-            for i in cutlass.range_constexpr(32):
+            for i in cutlass.range_constexpr(cute.size(tSrS)):
                 if column + (8 * (i // 4) + i % 2) >= self.rows.key_limit[(i // 2) % 2]:
                     tSrS[i] = -Float32.inf
         self.reduce_max()
@@ -783,7 +784,7 @@ class Consumer:
         tSrS = self.rows.tSrS
         for r in range(2):
             chains = [tSrS[2 * r], tSrS[2 * r + 1], tSrS[2 * r + 4], tSrS[2 * r + 5]]
-            for i in range(8 + 2 * r, 32, 8):  # four chains: one would wait for 16 latencies
+            for i in range(8 + 2 * r, cute.size(tSrS), 8):  # four chains: one would wait for 16 latencies
                 chains = [cute.arch.fmax(top, tSrS[i + n]) for top, n in zip(chains, (0, 1, 4, 5), strict=True)]
             top = cute.arch.fmax(cute.arch.fmax(chains[0], chains[1]), cute.arch.fmax(chains[2], chains[3]))
             for offset in (1, 2):  # the four lanes of a quad share a row
@@ -814,7 +815,7 @@ class Consumer:
         """Compute P = 2^(S - row_max) in registers and sP; add to row_sum."""
         rows, tSrS = self.rows, self.rows.tSrS
         sums = [Float32(0.0)] * 4  # two chains for each row
-        for i in range(32):
+        for i in range(cute.size(tSrS)):
             tSrS[i] = cute.math.exp2(tSrS[i] * self.params.scale_log2 - rows.row_max[(i // 2) % 2], fastmath=True)
             sums[i % 4] = sums[i % 4] + tSrS[i]
         for r in range(2):
@@ -843,7 +844,7 @@ class Consumer:
         if cute.arch.vote_any_sync(cutlass.Boolean((scale[0] != 1.0) | (scale[1] != 1.0))):
             if const_expr(in_flight):
                 warpgroup.wait_group(0)
-            for i in cutlass.range_constexpr(128):
+            for i in cutlass.range_constexpr(cute.size(tOrO)):
                 tOrO[i] = tOrO[i] * scale[(i // 2) % 2]
 
     @cute.jit
@@ -898,7 +899,7 @@ class Consumer:
         kv = kv.next()
         for pair in cutlass.range(pairs - 1, unroll=1):
             self.even_page((begin + 2 * pair) * PAGE, unmasked)
-            self.take_odd_page(p)
+            self.take_page(1, p)
             self.multiply_qk(LEFT_TILES, kv)
             warpgroup.wait_group(1)  # P1 V1_L is done, the scores go on: the tensor cores always have work queued
             self.release(1)
@@ -909,7 +910,7 @@ class Consumer:
         self.epilogue.leave_q()
         self.even_page((begin + 2 * (pairs - 1)) * PAGE, unmasked)
         if (end - begin) % 2 == 0:
-            self.take_odd_page(p)
+            self.take_page(1, p)
             p = p.next()
             warpgroup.wait_group(0)
             self.release(1)
@@ -926,12 +927,12 @@ class Consumer:
         warpgroup.wait_group(0)
         self.release(0)
 
-    def take_odd_page(self, p: Mbarrier) -> None:
-        """Issue P1 V1_L once consumer 1 has P1."""
+    def take_page(self, stage: int, p: Mbarrier) -> None:
+        """Issue P V of the other consumer's page once its P is there."""
         p.wait()
-        self.follow_max(1)
+        self.follow_max(stage)
         self.rescale(self.rows.scale_peer, in_flight=False)
-        self.multiply_pv(1)
+        self.multiply_pv(stage)
 
     @cute.jit
     def run_odd(self, begin: Int32, end: Int32, unmasked: Int32, kv: Mbarrier, p: Mbarrier):
@@ -953,7 +954,7 @@ class Consumer:
             p = p.next()
         self.epilogue.leave_q()
         if pages % 2 == 1:  # the last page is an even one
-            self.take_even_page(p)
+            self.take_page(0, p)
             p = p.next()
             warpgroup.wait_group(0)
             self.release(0)
@@ -962,7 +963,7 @@ class Consumer:
     def odd_page(self, first_key: Int32, unmasked: Int32, p: Mbarrier) -> None:
         """Issue P0 V0_R with the softmax of the odd page under it, then P1 V1_R."""
         self.mask_and_reduce(first_key, unmasked)
-        self.take_even_page(p)
+        self.take_page(0, p)
         self.raise_max()
         self.exponentiate()
         self.rescale(self.rows.scale_own, in_flight=True)
@@ -972,13 +973,6 @@ class Consumer:
         self.release(0)
         warpgroup.wait_group(0)
         self.release(1)
-
-    def take_even_page(self, p: Mbarrier) -> None:
-        """Issue P0 V0_R once consumer 0 has P0."""
-        p.wait()
-        self.follow_max(0)
-        self.rescale(self.rows.scale_peer, in_flight=False)
-        self.multiply_pv(0)
 
 
 # -- epilogue: merge and store ---------------------------------------------------------------------------------------
@@ -1065,35 +1059,28 @@ class Epilogue:
             if row_sum[r] > 0.0:
                 scale[r] = 1.0 / row_sum[r]
                 lse[r] = (row_max[r] + cute.math.log2(row_sum[r], fastmath=True)) * layout.LN_2
-        first = (self.lane % 4 == 0) & (self.index == 0) & (self.half == 0)
         if const_expr(not self.merge_in_kernel):
             if partial < 0:
-                self.store_whole(request, first_row, lse, first)
+                self.store_rows(self.params.mO, self.params.mLSE, request, first_row, lse)
             else:
-                self.store_partial(partial, first_row, first)
+                self.store_rows(self.params.mOPartial, self.params.mLSEPartial, partial, first_row, None)
         else:
-            self.store_whole(request, first_row, lse, first)
+            self.store_rows(self.params.mO, self.params.mLSE, request, first_row, lse)
 
     @cute.jit
-    def store_whole(self, request, first_row, lse, first) -> None:
-        mO, mLSE = self.params.mO, self.params.mLSE
-        for r in cutlass.range_constexpr(2):
-            row = first_row + self.row(r)
-            pRow = row < mO.shape[1]
-            self.store_row(r, mO[request, row, None], pRow)
-            if first & pRow:
-                mLSE[request, row] = lse[r]
-
-    @cute.jit
-    def store_partial(self, partial, first_row, first) -> None:
+    def store_rows(self, mO, mLSE, index, first_row, lse) -> None:
+        """Store two rows of O and their LSE; without `lse`, that of a partial result."""
         row_sum, row_max = self.rows.row_sum, self.rows.row_max
-        mLSEPartial = self.params.mLSEPartial
+        first = (self.lane % 4 == 0) & (self.index == 0) & (self.half == 0)
         for r in cutlass.range_constexpr(2):
             row = first_row + self.row(r)
             pRow = row < self.params.mO.shape[1]
-            self.store_row(r, self.params.mOPartial[partial, row, None], pRow)
+            self.store_row(r, mO[index, row, None], pRow)
             if first & pRow:
-                mLSEPartial[partial, row] = row_max[r] + cute.math.log2(row_sum[r], fastmath=True)
+                if const_expr(lse is not None):
+                    mLSE[index, row] = lse[r]
+                else:
+                    mLSE[index, row] = row_max[r] + cute.math.log2(row_sum[r], fastmath=True)
 
     @cute.jit
     def add_sums(self, parity: Int32) -> None:
@@ -1116,9 +1103,9 @@ class Epilogue:
     def merge_halves(self, parity: Int32, merge: Int32) -> Int32:
         """Send the peer CTA the columns that it stores, and merge what it sends.
 
-        Thread t of a consumer there holds the rows of thread t here. Both have the columns that they store in O[:64]
-        (`gmem_tile`); after this O[:64], row_max and row_sum are those of all keys. Returns the ticket for
-        `merge_splits`, which is taken where there is a wait anyway.
+        Thread t of a consumer there holds the rows of thread t here. Both have the columns that they store in
+        O[:COLUMNS] (`gmem_tile`); after this O[:COLUMNS], row_max and row_sum are those of all keys. Returns the ticket
+        for `merge_splits`, which is taken where there is a wait anyway.
         """
         rows = self.rows
         tOrO, row_sum, row_max, scale_own, scale_peer = (
@@ -1133,8 +1120,8 @@ class Epilogue:
         o_bits, sum_bits, max_bits = (cute.recast_tensor(values, Uint32) for values in (tOrO, row_sum, row_max))
         self.mbarriers.q_read.at(parity).wait()
         self.send(0, [max_bits[r % 2] for r in range(4)], peer)
-        for group in cutlass.range_constexpr(4):  # of 16 values: three chunks
-            words = pack([o_bits[layout.EXCHANGE_COLUMNS + 16 * group + i] for i in range(16)])
+        for group in cutlass.range_constexpr(COLUMNS // 16):  # of 16 values: three chunks
+            words = pack([o_bits[COLUMNS + 16 * group + i] for i in range(16)])
             for n in cutlass.range_constexpr(3):
                 self.send(1 + 3 * group + n, words[4 * n : 4 * n + 4], peer)
         self.add_sums(parity)
@@ -1148,8 +1135,8 @@ class Epilogue:
             scale_own[r] = cute.math.exp2(row_max[r] - top, fastmath=True)
             scale_peer[r] = cute.math.exp2(peer_max[r] - top, fastmath=True)
             row_max[r] = top
-        for group in cutlass.range_constexpr(4):
-            if const_expr(group == 2):
+        for group in cutlass.range_constexpr(COLUMNS // 16):
+            if const_expr(group == COLUMNS // 32):
                 received.wait(1)
             words = [cute.recast_tensor(self.receive(1 + 3 * group + n), Uint32) for n in range(3)]
             values = cute.make_rmem_tensor((16,), Uint32)
@@ -1230,13 +1217,8 @@ class Epilogue:
 
     def store_state(self, merge: Int32, warp: Int32) -> None:
         rows, mMergeState = self.rows, self.params.mMergeState
-        values = [
-            rows.row_max[0],
-            rows.row_max[1],
-            rows.row_sum[0],
-            rows.row_sum[1],
-            *(rows.tOrO[n] for n in range(64)),
-        ]
+        values = [*(rows.row_max[r] for r in (0, 1)), *(rows.row_sum[r] for r in (0, 1))]
+        values += [rows.tOrO[n] for n in range(COLUMNS)]
         chunk = cute.make_rmem_tensor((4,), Float32)
         for number in range(layout.MERGE_CHUNKS):
             for n in range(4):
@@ -1263,7 +1245,7 @@ class Epilogue:
 
             rows.row_max[r] = top
             rows.row_sum[r] = both(rows.row_sum[r], other[2 + r])
-            for n in range(2 * r, 64, 4):
+            for n in range(2 * r, COLUMNS, 4):
                 for column in (n, n + 1):
                     rows.tOrO[column] = both(rows.tOrO[column], other[4 + column])
 
@@ -1278,8 +1260,8 @@ class Epilogue:
         """
         tOrO, scale = self.rows.tOrO, self.rows.scale_peer
         odd, upper = self.lane % 2 == 1, self.lane % 4 >= 2
-        octets = 16 if self.split_kv else 32
-        first_octet = HALF // 8 * self.index + (16 * self.half if self.split_kv else 0)
+        octets = HALF // 16 if self.split_kv else HALF // 8
+        first_octet = HALF // 8 * self.index + (octets * self.half if self.split_kv else 0)
         if const_expr(gO.element_type.width == 32):
             chunks = cute.local_tile(gO, (4,), (None,))
             for octet in range(0, octets, 2):

@@ -57,15 +57,15 @@ class Bar(IntEnum):
 # Exchange between the two CTAs of a cluster with split KV, into the peer's memory of Q: a thread sends 64 values of O,
 # behind the maxima and before the sums of two rows, in chunks of 16 bytes. The link carries some 16 bytes a cycle and
 # is the bottleneck, so only the upper 24 bits of O's values are sent.
-EXCHANGE_COLUMNS = 64  # fp32 values of O a thread
-EXCHANGE_CHUNKS = EXCHANGE_COLUMNS * 3 // 16 + 2
+COLUMNS = HALF // 4  # fp32 values of O a thread sends and keeps with split KV: half of its accumulator
+EXCHANGE_CHUNKS = COLUMNS * 3 // 16 + 2
 EXCHANGE_PART_BYTES = EXCHANGE_CHUNKS // 2 * WARPGROUP_THREADS * 16  # each of two parts has an mbarrier
 
 # In-kernel merge of two splits of a request, warp by warp: the first to come leaves its registers in global memory, the
 # second adds them to its own and stores the output.
 MERGED_SPLITS = 2
 MERGE_WARPS = 2 * 2 * WARPGROUP_WARPS  # of a cluster with split KV
-MERGE_CHUNKS = EXCHANGE_COLUMNS // 4 + 1  # 16 bytes a lane: 64 values of O behind two rows' maxima and sums
+MERGE_CHUNKS = COLUMNS // 4 + 1  # 16 bytes a lane: 64 values of O behind two rows' maxima and sums
 MERGE_COUNTERS_SHAPE = MERGE_WARPS, 2  # arrivals, and whether state is stored; 0 before and after a call
 MERGE_STATE_SHAPE = MERGE_WARPS, MERGE_CHUNKS, WARP_THREADS, 4
 

@@ -65,6 +65,14 @@ class Shared(NamedTuple):
         return cute.make_tensor(self.sCounts.iterator, cute.make_layout(MAX_SPLITS))
 
 
+class Thread(NamedTuple):
+    """Which thread runs."""
+
+    thread: Int32  # in the CTA
+    warp: Int32
+    lane: Int32
+
+
 class Planner:
     """Plan in units of `pages` pages for workers that take `blocks` row blocks."""
 
@@ -105,7 +113,8 @@ class Planner:
         mMerges: cute.Tensor,
         lanes: Int32,
     ):
-        me = cute.arch.thread_idx()[0], cute.arch.make_warp_uniform(cute.arch.warp_idx()), cute.arch.lane_idx()
+        warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+        me = Thread(cute.arch.thread_idx()[0], warp, cute.arch.lane_idx())
         smem = SmemAllocator()
 
         def table(*shape: int, element: type[cutlass.Numeric] = Int32, alignment: int = 4) -> cute.Tensor:
@@ -144,7 +153,7 @@ class Planner:
         splits = self.number(s, mMerges, mLengths, count, chunk, walked, me)
         if not walked:
             self.order_chunks(s, s.sAssigned[side, winner, None], splits, count, workers, me)
-        for rank in cutlass.range(me[0], splits, PLAN_THREADS, unroll=1):
+        for rank in cutlass.range(me.thread, splits, PLAN_THREADS, unroll=1):
             split, place, worker = rank, rank, Int32(0)
             if walked:
                 worker = self.last_begun(s.sWorkerFirst, workers, rank)
@@ -153,7 +162,7 @@ class Planner:
                 worker = self.dealt(s.sAssigned[side, winner, None], rank, workers)
                 place = s.sWorkerFirst[worker] + s.sPlaces[rank]
             self.write(s, split, place, worker, walked, start, count, mLengths, mWork, lanes)
-        for place in cutlass.range(me[0], workers * lanes + 1, PLAN_THREADS, unroll=1):
+        for place in cutlass.range(me.thread, workers * lanes + 1, PLAN_THREADS, unroll=1):
             worker = place // lanes
             begin = s.sWorkerFirst[worker]
             following = s.sWorkerFirst[cutlass.min(worker + 1, workers)]
@@ -225,14 +234,14 @@ class Planner:
     @cute.jit
     def least_capacity(self, s, me) -> Int32:
         """Return the first walk that had room for all."""
-        able = cute.arch.vote_ballot_sync(s.sFound[0, me[2] % PLAN_WARPS] == 0)
+        able = cute.arch.vote_ballot_sync(s.sFound[0, me.lane % PLAN_WARPS] == 0)
         return cute.arch.popc((able & -able) - 1)
 
     @cute.jit
     def cost_of_walk(self, s, start, workers, me) -> Int32:
         """Return the cost of a walk; every warp computes it for itself."""
         load, partials = Int32(0), Int32(0)
-        for worker in cutlass.range(me[2], workers, 32, unroll=1):
+        for worker in cutlass.range(me.lane, workers, 32, unroll=1):
             here, there = start[worker], start[worker + 1]
             cut = cutlass.min(there & UNIT_MASK, 1)
             begin = s.sCostBefore[here >> UNIT_BITS] + QUARTERS * (here & UNIT_MASK)
@@ -347,7 +356,7 @@ class Planner:
 
         Of equals the warp with the larger chunks; -1, and nothing else of use, if the walk is cheaper.
         """
-        lane = me[2] % PLAN_WARPS
+        lane = me.lane % PLAN_WARPS
         cost = s.sFound[0, lane]
         least = cute.arch.warp_redux_sync(cost, "min")
         cut = Int32(select_(cost == least, s.sFound[2, lane], Int32(INT32_MAX)))
@@ -360,7 +369,7 @@ class Planner:
     # -- tables: all threads together, ending in barriers; from `write` on each thread by itself ----------------------
 
     @cute.jit
-    def scan(self, value: Int32, sSums: cute.Tensor, side: int, me: tuple) -> tuple[Int32, Int32]:
+    def scan(self, value: Int32, sSums: cute.Tensor, side: int, me: Thread) -> tuple[Int32, Int32]:
         """Return the sum over the threads before this one, and over all.
 
         Two scans after each other take different sides of sSums.
