@@ -24,7 +24,7 @@ from cutesnake.model.contract import Variant
 from cutesnake.model.paths import ROOT
 from cutesnake.model.targets import TARGETS
 from cutesnake.planning.staleness import digest_baked, digest_data, digest_files
-from cutesnake.runtime import forks
+from cutesnake.runtime import pool
 from cutesnake.stages.compile.compile import RECORD, STORE, compile_build
 from cutesnake.stages.compile.limited_process import kind_of
 from cutesnake.stages.fetch import fetch
@@ -69,7 +69,7 @@ def _of_the_report(operator: str, kernel: str, target: str, variant: Variant) ->
     name = base64.urlsafe_b64encode(str(record).encode()).decode()
     with chdir(ROOT), suppress(OSError, ValueError, LookupError):
         made = json.loads((KEPT / name).read_text())
-        if set(made["params"]) != {repr(digest_baked(operator, kernel)), repr(dict(variant.params))}:
+        if not set(made["params"]) >= {repr(digest_baked(operator, kernel)), repr(dict(variant.params))}:
             return None
         entry = json.loads(record.read_text())
         used = {package: entry["compilers"][package] for package in PACKAGES if package in entry["compilers"]}
@@ -85,11 +85,11 @@ def _of_the_report(operator: str, kernel: str, target: str, variant: Variant) ->
 @contextmanager
 def served() -> Iterator[None]:
     """Compilers are forked from processes that have imported their DSL; what else a test starts knows nothing of it."""
-    os.environ[forks.VARIABLE] = _servers()
+    os.environ[pool.VARIABLE] = _servers()
     try:
         yield
     finally:
-        forks.stop()
+        pool.stop()
 
 
 @functools.cache
@@ -97,8 +97,8 @@ def _servers() -> str:
     """Start them once for this process; the first build of a kind has its server import."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # for tasks of tests
-        forks.start(["cutile", *(kind_of("cute", target) for target in TARGETS)])
-    return os.environ.pop(forks.VARIABLE, "")
+        pool.start(["cutile", *(kind_of("cute", target) for target in TARGETS)])
+    return os.environ.pop(pool.VARIABLE, "")
 
 
 def simulate(

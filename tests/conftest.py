@@ -5,7 +5,8 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,16 @@ def driver(tmp_path, monkeypatch):
     subprocess.run([*compiler(), "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     return notes
+
+
+@pytest.fixture
+def shared(monkeypatch) -> Iterator[Path]:
+    """A temporary folder that every user may write to, as /tmp; with a short name, as sockets must have."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o1777)
+        monkeypatch.setattr("tempfile.tempdir", name)
+        yield folder
 
 
 @pytest.fixture

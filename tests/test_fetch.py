@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from cutesnake.model import record
+from cutesnake.model.inputs import check_input
 from cutesnake.model.paths import ROOT
 from cutesnake.stages import fetch as stage
 from cutesnake.stages.fetch import FetchError, fetch, fetched
@@ -272,7 +273,7 @@ def test_pins_are_checked(place: Workplace, key: str, value: object, words: str)
     pins = yaml.safe_load(place.upstream.read_text())
     pins["tiny"][key] = value
     place.upstream.write_text(yaml.safe_dump(pins))
-    with pytest.raises(record.RecordError, match=words):
+    with pytest.raises(FetchError, match=words):
         place.fetch()
 
 
@@ -283,4 +284,4 @@ def test_a_pin_that_is_there_twice_is_refused(place: Workplace) -> None:
 
 
 def test_the_pins_of_this_project_fit_their_schema() -> None:
-    record.check("upstream", yaml.safe_load((ROOT / "kernels/upstream.yaml").read_text()), "kernels/upstream.yaml")
+    check_input("upstream", yaml.safe_load((ROOT / "kernels/upstream.yaml").read_text()), "kernels/upstream.yaml")

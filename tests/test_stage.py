@@ -10,8 +10,7 @@ import pytest
 import sample
 from cpu_backend import SETTINGS
 from cutesnake.model import record
-from cutesnake.runtime import worker
-from cutesnake.stages.measure import checker, stage, timing
+from cutesnake.stages.measure import checker, gpu_process, stage, timing
 from cutesnake.stages.measure.case import Case, make_record
 from cutesnake.stages.measure.clock import Stamper
 from cutesnake.stages.measure.plan_time import time_plan
@@ -232,7 +231,7 @@ def ask(monkeypatch):
     paths = [str(here), str(here.parent), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     case = Case(stage="correctness", build="", settings={}, **IDENTITY)
-    return lambda task, limit_s=30.0: worker.ask(case.as_dict(), limit_s, f"worker_tasks:{task}")
+    return lambda task, limit_s=30.0: gpu_process.ask(case.as_dict(), limit_s, f"worker_tasks:{task}")
 
 
 @pytest.mark.gpu

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cutesnake.model.case_id import CaseId
 from cutesnake.model.catalog import ContractError, blame, kernel_file, label, load_kernel, load_operator
 from cutesnake.model.contract import INSTALLED, Kernel, Variant, Workload
 from cutesnake.model.dsls import UNKNOWN
@@ -29,8 +30,12 @@ class Build:
     variant: Variant
 
     @property
+    def id(self) -> CaseId:
+        return CaseId(self.operator, self.kernel, self.target, self.variant.id)
+
+    @property
     def key(self) -> str:
-        return f"{self.operator}/{self.kernel}/{self.target}/{self.variant.id}"
+        return self.id.key
 
 
 HERE = ""  # the place that is the machine at hand
@@ -45,8 +50,12 @@ class PlannedCase:
     place: str = HERE
 
     @property
+    def id(self) -> CaseId:
+        return replace(self.build.id, workload=self.workload.id, node_class=self.place)
+
+    @property
     def key(self) -> str:
-        return f"{self.build.key}/{self.workload.id}{'@' if self.place else ''}{self.place}"
+        return self.id.key
 
 
 @dataclass
@@ -84,11 +93,10 @@ class Plan:
                 if place in able:
                     yield replace(case, place=place) if place else case
 
-    def planned_case(self, key: str) -> PlannedCase | None:
-        """The case of a key, of the sweep or simulated; None if there is none, or no such place."""
-        bare, _, place = key.partition("@")
-        case = self.simulated.get(bare) or self.cases.get(bare)
-        return replace(case, place=place) if case and (bare in self.simulated or place in self.places) else None
+    def planned_case(self, asked: CaseId) -> PlannedCase | None:
+        """The case of the sweep that runs on the machine at hand, or on a class of nodes; None if there is none."""
+        case = self.cases.get(replace(asked, node_class=HERE).key)
+        return replace(case, place=asked.node_class) if case and asked.node_class in self.places else None
 
     def predicted(self) -> Iterator[PlannedCase]:
         """Cases that ptxsim's clock predicts, whether or not a card is here."""
@@ -107,8 +115,7 @@ class Plan:
         """operator/kernel/target/workload -> cases timed here, where there are variants to choose from."""
         found: dict[str, list[PlannedCase]] = {}
         for case in self.run_here("timing"):
-            build = case.build
-            where = case.key.removeprefix(f"{build.key}/")
+            build, where = case.build, case.workload.id + (f"@{case.place}" if case.place else "")
             found.setdefault(f"{build.operator}/{build.kernel}/{build.target}/{where}", []).append(case)
         return {key: cases for key, cases in found.items() if len(cases) > 1}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,13 +68,13 @@ class Contents:
         return self.comparisons or [self.comparison]
 
 
-def write_report(contents: Contents, output: Path | str) -> None:
+def write_report(contents: Contents, output: Path | str, pages: Iterable[Path] = ()) -> None:
     """Render and write the page; OSError if a picture's file is missing or the page cannot be written.
 
-    ShareError, and no page, if it names this machine, its user or a folder of theirs.
+    ShareError, and no page, if it names this machine, its user or a folder of theirs. `pages` were written with it.
     """
     page = render(contents, Path(output).parent.as_posix())
-    html.write(page, output)
+    html.write(page, output, pages)
 
 
 def render(contents: Contents, base: str = "results") -> str:
@@ -121,7 +122,7 @@ def _pictures(contents: Contents) -> tuple[Record | None, list[Record]]:
     own = [_picture(p, contents.picture_folder) for p in contents.pictures if p["file"]]
     if contents.overview is None:
         return (own[0], own[1:]) if own else (None, [])
-    drawn = record.read("plot", contents.overview / "pictures.json")["pictures"]
+    drawn = record.plain(record.read("plot", contents.overview / "pictures.json"))["pictures"]
     shown = [_picture(p, contents.overview) for p in drawn if p["file"]]
     return ({**shown[0], "narrow": shown[-1]["svg"]} if shown else None), own
 

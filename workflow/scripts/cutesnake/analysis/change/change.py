@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +13,7 @@ from cutesnake.analysis.change.cases import Times, cases, conditions, gather
 from cutesnake.analysis.change.figures import builds
 from cutesnake.analysis.change.verdict import FIGURES, RULE, VERDICTS
 from cutesnake.analysis.evidence.gather import Evidence, Records
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 
 Record = dict[str, Any]
 
@@ -44,8 +45,8 @@ def change(evidence: Evidence, baseline: Baseline, before: Records) -> Record:
 def write_change(evidence: Evidence, baseline: Baseline, before: Records, output: str, table: str) -> None:
     """Write the record to `output`, and its cases as CSV to `table`."""
     found = change(evidence, baseline, before)
-    record.write("change", output, found)
     record.write_text(table, to_csv(found))
+    record.write("change", output, found, files=provenance.digests([table], os.path.dirname(output)))
 
 
 def to_csv(found: Record) -> str:

@@ -9,7 +9,8 @@ duration is a lower bound, never a guess at the time.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from cutesnake.analysis.compare.agreement import agreement
@@ -21,8 +22,8 @@ from cutesnake.analysis.compare.selected_workloads import picked, tables
 from cutesnake.analysis.compare.speedup import speedups
 from cutesnake.analysis.compare.times import times
 from cutesnake.analysis.compare.unsupported_inputs import beyond
-from cutesnake.analysis.evidence.gather import Evidence, Record, Source, first_line, load_evidence
-from cutesnake.model import record
+from cutesnake.analysis.evidence.gather import Evidence, Record, Source, first_line
+from cutesnake.model import provenance, record
 from cutesnake.model.stages import GPU_STAGES
 
 Cell = dict[str, Any]
@@ -43,19 +44,13 @@ def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) 
     return _summed_up(evidence, every_row(evidence, pairs))
 
 
-def compare_files(
-    plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str], output: str, table: str
-) -> None:
-    """`write_comparison` as its script calls it: with the paths of what is known of an operator."""
-    write_comparison(load_evidence(plan, records, roofline, recorded), output, table)
-
-
 def write_comparison(evidence: Evidence, output: str, table: str) -> None:
     """Write the record to `output`, and the figures of all rows as CSV to `table`."""
     rows = every_row(evidence)
     compared = _summed_up(evidence, rows)
-    record.write("compare", output, compared, indent=None)
     record.write_text(table, to_csv(evidence.operator, rows, compared["reasons"]))
+    files = provenance.digests([table], os.path.dirname(output))
+    record.write("compare", output, compared, indent=None, files=files)
 
 
 def every_row(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) -> list[Record]:

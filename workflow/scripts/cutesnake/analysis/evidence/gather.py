@@ -13,6 +13,7 @@ from typing import Any
 
 from cutesnake.analysis.evidence import recorded_set
 from cutesnake.model import record
+from cutesnake.model.case_id import CaseId
 from cutesnake.model.stages import MEASUREMENTS
 
 Record = dict[str, Any]
@@ -82,8 +83,8 @@ class Evidence:
         """(kernel, target, workload) -> variants asked for, the default first."""
         found: dict[tuple[str, str, str], list[str]] = {}
         for case in self.plan["cases"]:
-            _, kernel, target, variant = case["build"].split("/")
-            found.setdefault((kernel, target, case["workload"]), []).append(variant)
+            build = CaseId.parse(case["build"])
+            found.setdefault((build.kernel, build.target, case["workload"]), []).append(build.variant)
         return found
 
     def asked_of(self, case: Record) -> list[str]:
@@ -131,7 +132,7 @@ class Evidence:
     def standing_for(self, kernel: str, target: str, variant: str) -> str:
         """The variant itself, or the one that is built in its place, from which it differs in baked sizes only."""
         found = self.plan.get("stand_ins", {}).get(f"{self.operator}/{kernel}/{target}/{variant}")
-        return found.split("/")[-1] if found else variant
+        return CaseId.parse(found).variant if found else variant
 
     def inspect(self, kernel: str, target: str, variant: str) -> tuple[str, Record] | None:
         """Path and record of a build's static figures, if there is one with at least one device function."""
@@ -259,10 +260,10 @@ def load_evidence(
         return {path: entry for path, entry in found.items() if entry["stage"] in stages}
 
     evidence = Evidence(
-        record.read("plan", plan),
+        record.plain(record.read("plan", plan)),
         of("compile"),
         of("inspect"),
-        record.read("roofline", roofline)["rows"],
+        record.plain(record.read("roofline", roofline))["rows"],
         of(*MEASUREMENTS),
         predicted=of("predict"),
     )

@@ -88,7 +88,7 @@ def write_recorded(results: Path | str, folder: Path | str, *, replace_passing: 
     by_device: dict[str, list[Record]] = defaultdict(list)
     for stage in MEASUREMENTS:
         for path in sorted((Path(results) / stage).glob("**/*.json")):
-            entry = record.read(stage, path)
+            entry = record.plain(record.read(stage, path))
             if entry["device"] is not None and entry["backend"] == "cuda":
                 if entry["provenance"].get("mocked"):
                     raise RecordedError(f"{path}: made on a mocked machine; only measurements of a real GPU are kept")
@@ -141,7 +141,8 @@ def slim(entry: Record) -> Record:
     """A record as it is kept: rounded, without what only debugging needs, still fitting its schema."""
     entry = _rounded(entry)
     entry["device"] = {**entry["device"], "uuid_hash": None}
-    entry["provenance"].pop("made_from", None)
+    for name in ("made_from", "digest"):  # of the whole record
+        entry["provenance"].pop(name, None)
     metrics = entry["metrics"]
     if entry["stage"] == "correctness" and metrics:
         for check in metrics["checks"]:

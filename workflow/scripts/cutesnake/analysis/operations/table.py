@@ -69,7 +69,7 @@ def read_builds(builds: Iterable[Path | str], checks: Iterable[Path | str]) -> l
     """Every build whose code is there, with what its correctness records say that simulated launches ran."""
     found: dict[tuple[str, ...], Code] = {}
     for path in builds:
-        build = record.read("compile", path)
+        build = record.plain(record.read("compile", path))
         if build["status"] != "ok":
             continue
         folder = Path(path).parent
@@ -82,7 +82,7 @@ def read_builds(builds: Iterable[Path | str], checks: Iterable[Path | str]) -> l
             identity["variant"] = build["variant"]["id"]
             found[_key(identity)] = Code(identity, ptx, sass)
     for path in checks:
-        _add(record.read("correctness", path), found)
+        _add(record.plain(record.read("correctness", path)), found)
     return list(found.values())
 
 

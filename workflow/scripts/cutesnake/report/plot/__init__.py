@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from cutesnake.analysis.compare.comparison import write_comparison
 from cutesnake.analysis.evidence.gather import Evidence, Record, Source, load_evidence
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.report.plot.instructions import draw_instructions
 from cutesnake.report.plot.pipeline import draw_pipeline, kernels_with_pipelines
 from cutesnake.report.plot.resources import draw_resources
@@ -48,11 +49,16 @@ TITLES = {
 }
 
 
-def plot_files(
-    plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str], held: str | Sequence[str], folder: str
-) -> None:
-    """`plot` as its script calls it: with the paths of what is known of an operator."""
+def compare_and_plot(
+    plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str], held: str | Sequence[str],
+    output: str, table: str, folder: str,
+) -> None:  # fmt: skip
+    """Write the comparison of an operator to `output` and `table`, and its pictures into `folder`.
+
+    The other arguments are paths of what is known of the operator.
+    """
     evidence = load_evidence(plan, records, roofline, recorded)
+    write_comparison(evidence, output, table)
     plot(evidence, folder, read_held([held] if isinstance(held, str) else held))
 
 
@@ -78,7 +84,8 @@ def plot(evidence: Evidence, folder: Path | str, held: Sequence[Held] = ()) -> R
         **{"stage": "plot", "status": "ok", "reason": None, "provenance": {}},
         **{"operator": evidence.operator, "pictures": pictures},
     }
-    record.write("plot", Path(folder) / RECORD, entry)
+    files = [Path(folder, picture["file"]) for picture in pictures if picture["file"]]
+    record.write("plot", Path(folder) / RECORD, entry, files=provenance.digests(files, folder))
     return entry
 
 

@@ -10,7 +10,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled, to_svg
 from cutesnake.runtime.job import Files, listed
 
@@ -27,7 +27,7 @@ FINE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5,
 
 def overview_files(comparisons: Files, folder: str) -> None:
     """`write_overview` as its script calls it: with the paths of the comparisons."""
-    write_overview((record.read("compare", path) for path in listed(comparisons)), folder)
+    write_overview((record.plain(record.read("compare", path)) for path in listed(comparisons)), folder)
 
 
 def write_overview(comparisons: Iterable[Record], folder: Path | str) -> Record:
@@ -38,7 +38,8 @@ def write_overview(comparisons: Iterable[Record], folder: Path | str) -> Record:
         **{"stage": "plot", "status": "ok", "reason": None, "provenance": {}},
         **{"operator": None, "pictures": [_picture(compared, Path(folder), narrow) for narrow in (False, True)]},
     }
-    record.write("plot", Path(folder) / "pictures.json", entry)
+    files = [Path(folder, picture["file"]) for picture in entry["pictures"] if picture["file"]]
+    record.write("plot", Path(folder) / "pictures.json", entry, files=provenance.digests(files, folder))
     return entry
 
 

@@ -41,7 +41,7 @@ def anatomy_of(
     instead: key of a build of the same kernel that is watched, where this one is not.
     Raises RecordError for a damaged build.json.
     """
-    build = record.read("compile", folder / "build.json")
+    build = record.plain(record.read("compile", folder / "build.json"))
     body: dict[str, Any] = {"functions": [], "watched": None, "not_watched": None, "grids": []}
     if build["status"] == "failed":
         body["not_watched"] = "the build failed"

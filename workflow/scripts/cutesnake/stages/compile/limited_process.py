@@ -1,7 +1,7 @@
 """A kernel's `compile` in a process of its own, which a time limit ends with everything that it started.
 
 A DSL fixes its target when it initialises, and a compiler that crashes, hangs or ends the process must not take the
-stage with it. Within a run the process is forked from a server that has the DSL imported (`runtime/forks.py`), else
+stage with it. Within a run the process is forked from a server that has the DSL imported (`runtime/pool.py`), else
 it is started. What goes wrong is told apart: the kernel's faults are answers, the machine's are raised.
 """
 
@@ -22,9 +22,10 @@ from typing import Any, NoReturn
 from cutesnake.model.catalog import blame, label, load_kernel, roots
 from cutesnake.model.contract import Variant
 from cutesnake.model.paths import SCRIPTS
-from cutesnake.runtime import forks
+from cutesnake.runtime import pool
 from cutesnake.runtime.machine_faults import MachineFaultError, machine_fault
 from cutesnake.stages.compile.neutral_paths import use_neutral_names
+from cutesnake.stages.compile.opened_files import Opened
 from cutesnake.stages.fetch import FetchError
 
 REQUEST, REPLY, OUTPUT = "request.json", "reply.json", "output.log"
@@ -46,6 +47,7 @@ class Outcome:
     build: Any = field(default_factory=dict)  # what it returned
     output: str = ""  # what was printed
     limit_s: float | None = None  # the time limit that ended it
+    opened: list[str] = field(default_factory=list)  # files that it read, of the project and of kernels
 
 
 def compile_apart(operator: str, kernel: str, target: str, variant: Variant, partial: Path, limit_s: float) -> Outcome:
@@ -66,6 +68,7 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
         outcome.limit_s = limit_s
     elif status == 0 and (partial / REPLY).exists():
         answer = json.loads((partial / REPLY).read_text())
+        outcome.opened = answer["opened"]
         if answer["machine"]:
             raise CompileError(f"{name}: {answer['machine']}")
         outcome.error, outcome.build = answer["error"], answer["build"]
@@ -80,7 +83,7 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
 
 
 def kind_of(dsl: str, target: str) -> str:
-    """The kind of server, of `runtime/prepared.py`, that builds are forked from; CuTe DSL has one target for good."""
+    """The kind of server, of `runtime/kinds.py`, that builds are forked from; CuTe DSL has one target for good."""
     return {"cute": f"cute:{target}", "cutile": "cutile"}.get(dsl, "host")
 
 
@@ -92,8 +95,8 @@ def _run(kind: str, partial: Path, limit_s: float) -> int | None:
     task = "cutesnake.stages.compile.limited_process:answer_in"
     with (partial / OUTPUT).open("wb") as stream:
         try:
-            return forks.run(kind, task, {"partial": str(partial)}, (stream.fileno(), stream.fileno()), limit_s)
-        except forks.NotServedError:
+            return pool.run(kind, task, {"partial": str(partial)}, (stream.fileno(), stream.fileno()), limit_s)
+        except pool.NotServedError:
             pass
     shutil.rmtree(partial / "build")  # where a server went away it may hold half a build
     (partial / "build").mkdir()
@@ -164,8 +167,10 @@ def _machines_fault(error: BaseException) -> str | None:
 def answer_in(partial: str) -> NoReturn:
     """Do what the request in a folder asks for, leave the reply there, and end this process."""
     folder = Path(partial)
+    request = json.loads((folder / REQUEST).read_text())
     use_neutral_names(roots(), Path("results/fetch"))
-    answer = _answer(json.loads((folder / REQUEST).read_text()), folder / "build")
+    opened = Opened(roots())
+    answer = {**_answer(request, folder / "build"), "opened": opened.files()}
     unfinished = folder / f".{REPLY}"
     unfinished.write_text(json.dumps(answer))
     unfinished.rename(folder / REPLY)
@@ -175,5 +180,5 @@ def answer_in(partial: str) -> NoReturn:
 
 
 if __name__ == "__main__":
-    forks.die_with(os.getppid())  # where the stage is killed, its compiler must not go on alone
+    pool.die_with(os.getppid())  # where the stage is killed, its compiler must not go on alone
     answer_in(sys.argv[1])

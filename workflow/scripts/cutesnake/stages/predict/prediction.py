@@ -36,8 +36,8 @@ def run_case(
     """Write the record of a case to `output`; `build` is the path of its build.json, `timing` that of its timing record
     where this machine makes one."""
     case = Case(stage="predict", build=str(Path(build).resolve().parent), settings=dict(settings), **identity)
-    timed = None if timing is None else record.read("timing", timing)
-    record.write("predict", output, predict_build(case, record.read("compile", build), lone_of(timed)))
+    timed = None if timing is None else record.plain(record.read("timing", timing))
+    record.write("predict", output, predict_build(case, record.plain(record.read("compile", build)), lone_of(timed)))
 
 
 def lone_of(timed: dict[str, Any] | None) -> float | None:
