@@ -120,7 +120,7 @@ def test_a_file_that_a_build_reads_counts(project) -> None:
 
 
 def test_comments_docstrings_and_layout_redo_nothing(project) -> None:
-    for path in (KERNEL, CONTRACT, "ptxsim/run.py", "workflow/scripts/cutesnake/report/plot/style.py"):
+    for path in (KERNEL, CONTRACT, "ptxsim/core/run.py", "workflow/scripts/cutesnake/report/plot/style.py"):
         text = (project / path).read_text()
         (project / path).write_text(f"# first\n\n{text}\n# last\n")
     assert jobs(project) == {}
