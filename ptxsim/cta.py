@@ -11,6 +11,7 @@ from .barriers import MBarrier, NamedBarrier
 from .counting import count_nonzero
 from .launch import Dim3, Launch
 from .memory import word_views
+from .register_pool import RegisterPool
 from .registers import RegisterFile
 from .special import CLOCKS, special_register
 from .tmem import TensorMemory
@@ -52,6 +53,7 @@ class CTA:
         self.writes: dict[tuple[int, int], int] = {}  # see fences.py: (warp, write) → the fences before it
         self.written: dict[tuple[int, int], np.ndarray] = {}  # see unwritten.py: register → the threads that wrote it
         self._tensor_memory: TensorMemory | None = None
+        self.register_pool: RegisterPool | None = None  # made by the first setmaxnreg
         self.fragments = self._threads(n)
 
     def _threads(self, n: int) -> list[Fragment]:
@@ -79,6 +81,8 @@ class CTA:
         """Report what a CTA should not leave behind."""
         if self._tensor_memory is not None:
             self._tensor_memory.finish()
+        if self.register_pool is not None:
+            self.register_pool.finish()
 
     def exited(self, f: Fragment) -> None:
         """A fragment is gone: its warps' other lanes, and barriers, may now go on."""
