@@ -275,3 +275,18 @@ def test_a_search_runs_to_its_budget_and_a_budget_without_a_search_is_misuse(fol
     assert status == 2 and "budget of --schedule search" in err
     status, _, err = said(capsys, folder, X, Y, N, "--schedule", "lazy")
     assert status == 2 and "unknown schedule lazy" in err and "search" in err
+
+
+def test_ptx_that_was_cut_or_is_for_other_targets_is_told_of_in_one_line(folder, capsys) -> None:
+    ptx = folder / "kernel.ptx"
+    text = ptx.read_text()
+    ptx.write_text(text[: text.rindex("}")])
+    status, _, err = said(capsys, folder, X, Y, N)
+    assert status == 2 and err.count("\n") == 1 and "the text ends before the kernel's last brace" in err
+    target = next(line for line in text.splitlines() if line.startswith(".target"))
+    ptx.write_text(text.replace(target, ".target sm_130a"))
+    status, _, err = said(capsys, folder, X, Y, N)
+    assert status == 2 and err.count("\n") == 1 and "the target sm_130a is not simulated" in err
+    ptx.write_text(text.replace(target, ".target sm_80"))
+    status, _, err = said(capsys, folder, X, Y, N)
+    assert status == 0 and err.startswith("ptxsim: note: ") and err.count("\n") == 1 and "sm_80" in err
