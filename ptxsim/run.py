@@ -13,6 +13,7 @@ from .coverage import Coverage
 from .finding import Finding
 from .launch import Launch
 from .machine import Machine
+from .program import program_of
 from .schedule import Schedule
 from .search import search
 
@@ -73,7 +74,7 @@ def run(
     A cluster that runs more than `step_limit` basic blocks while no thread exits and no asynchronous work completes is
     a deadlock that names where its threads loop.
     Stops after the first launch that deadlocks. Raises PtxError for what cannot be simulated, ValueError for an
-    unknown schedule or check.
+    unknown schedule or check and for a `hold:…` that matches nothing.
     """
     launches = [launches] if isinstance(launches, Launch) else list(launches)
     wanted = frozenset(checks)
@@ -93,6 +94,9 @@ def run(
     counts: list[Counts] = []
     coverage: list[Coverage] = []
     plan = Schedule(schedule, seed)
+    aim = plan.aim
+    if aim is not None and not any(aim.fits(x, program_of(x.module, x.kernel)) for x in launches):
+        raise ValueError(f"schedule {schedule!r}: nothing in these launches is of this kind and at this place")
     trail = None
     for n, launch in enumerate(launches):
         machine = Machine(launch, plan, wanted, trace, track, before=trail, step_limit=step_limit)

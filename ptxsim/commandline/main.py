@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..aim import RUNS, orders
+from ..aim import PREFIX, RUNS, orders
 from ..capture import signature
 from ..coverage import Coverage
 from ..launch import Launch
@@ -87,7 +87,12 @@ def _run_all(
     for name, seed in _plan(options, covered, outcomes):
         call.restore()
         watched = progress.watch(launches, f"schedule {name}, seed {seed}")
-        result = run(watched, name, seed, checks=checks, trace=trace, track=options.track)
+        try:
+            result = run(watched, name, seed, checks=checks, trace=trace, track=options.track)
+        except ValueError as error:
+            if not name.startswith(PREFIX):
+                raise
+            raise Misuse(f"--schedule: {error}") from None
         progress.end()
         outcome = Outcome(result, [compare(x) for x in expected], call.changed())
         outcomes.append(outcome)

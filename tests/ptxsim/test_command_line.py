@@ -122,6 +122,10 @@ def test_addresses_in_a_tensor_reach_what_also_defines(folder, capsys) -> None:
         ([X, Y, N, "--save=y=none/y.npy"], "--save y=none/y.npy: there is no folder none"),
         ([X, Y, N, "--checks=rase"], "no check rase (is race meant?)"),
         ([X, Y, N, "--schedule=lat"], "--schedule: unknown schedule lat (is late meant?); there are random, eager"),
+        (
+            [X, Y, N, "--schedule=hold:warps:40-41"],
+            "'hold:warps:40-41': nothing in these launches",
+        ),
         ([X, Y, N, "--function=scal"], "exports no function scal (is scale meant?); it has gather, scale"),
         ([X, Y, N, "--ptx=none.ptx"], "--ptx: there is no file none.ptx"),
         ([X, Y, N, "--sm-count=0"], "--sm-count 0: right would be one or more"),
