@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .formats import FORMATS, PRED, SIGNED, TYPES, U16, U32, U64, UNSIGNED, Format
-from .registry import opcode
+from .registry import Opcode, opcode
 from .syntax import Imm, Instruction, Mem, Operand, PtxError, Reg, Special, Sym
 
 if TYPE_CHECKING:
@@ -47,12 +47,19 @@ class Generator:
                 self.line(f"touch(f, {self.at})")
             if self.at in self.program.unwritten:
                 self.line(f"use_registers(f, {self.at})")
-            known.emit(self, ins)
+            self._emit(known, ins)
             if self.at in self.program.noted and not self.ended:
                 self.line(f"note_write(f, {self.at})")
         if not self.ended:
             self.line(f"return {self.program.after(block)}")
         return self._function(name)
+
+    def _emit(self, known: Opcode, ins: Instruction) -> None:
+        """Write an instruction. Raises PtxError for operands that its opcode does not take."""
+        try:
+            known.emit(self, ins)
+        except (ValueError, LookupError, TypeError, AttributeError, StopIteration) as error:
+            raise self.fail("operands that the opcode does not take") from error
 
     def _function(self, name: str) -> str:
         """The lines as a function that looks up views, and registers used more than once, at its start."""
