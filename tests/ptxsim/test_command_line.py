@@ -281,6 +281,28 @@ def test_a_search_runs_to_its_budget_and_a_budget_without_a_search_is_misuse(fol
     assert status == 2 and "unknown schedule lazy" in err and "search" in err
 
 
+def test_what_all_runs_exercised_is_told_and_recorded(folder, capsys) -> None:
+    status, out, _ = said(capsys, folder, X, Y, N, "--json=r.json")
+    (coverage,) = json.loads(Path("r.json").read_text())["coverage"]
+    blocks = coverage["blocks"]
+    assert status == 0 and 0 < blocks["run"] <= blocks["all"] and coverage["kernel"]
+    assert f"launch 0: {blocks['run']} of {blocks['all']} basic blocks" in out
+    _, all_schedules, _ = said(capsys, folder, X, Y, N, "--schedule=all")
+    assert all_schedules.count(" basic blocks") == 1
+
+
+def test_a_block_that_did_not_run_is_told_of_with_its_source_line(folder, capsys) -> None:
+    ptx = folder / "kernel.ptx"
+    never = ".loc 1 77 0\nsetp.ne.b32 %p1, 0, 0; @%p1 bra NEVER; bra END;\n"
+    never += ".loc 1 78 0\nNEVER: nop;\n.loc 1 79 0\nEND: ret;\n}"
+    head, _, tail = ptx.read_text().partition("ret;\n}")
+    ptx.write_text(f"{head}{never}{tail}")
+    _, out, _ = said(capsys, folder, X, Y, N, "--json=r.json")
+    (coverage,) = json.loads(Path("r.json").read_text())["coverage"]
+    assert [x.rpartition(":")[2] for x in coverage["lines"]["missed"]] == ["78"]
+    assert "not run: " in out and ":78" in out
+
+
 def test_ptx_that_was_cut_or_is_for_other_targets_is_told_of_in_one_line(folder, capsys) -> None:
     ptx = folder / "kernel.ptx"
     text = ptx.read_text()
