@@ -102,7 +102,7 @@ def _run_all(
                 raise
             raise Misuse(f"--schedule: {error}") from None
         progress.end()
-        outcome = Outcome(result, [compare(x) for x in expected], call.changed())
+        outcome = Outcome(result, [compare(x) for x in expected], call.changed(), call.nans())
         outcomes.append(outcome)
         for known, more in zip(covered, result.coverage, strict=False):
             known.merge(more)

@@ -30,6 +30,7 @@ class Outcome:
     result: Result
     differences: list[Difference]
     changed: list[str]
+    nans: list[str]
 
     @property
     def found(self) -> bool:
@@ -92,6 +93,7 @@ def outcome_lines(outcome: Outcome, told: set[tuple[str, str, int | None]]) -> I
                 f"{c.barrier_waits} barrier waits"
             )
     yield from map(str, outcome.differences)
+    yield from outcome.nans
     count = f"{len(result.findings)} findings" if len(result.findings) != 1 else "1 finding"
     known = "" if not again else ", told above" if again == len(result.findings) else f", {again} of them told above"
     yield f"schedule {result.schedule}, seed {result.seed}, {result.seconds:.1f} s: {count}{known}"
@@ -121,6 +123,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "counts": [c.as_dict() for c in result.counts],
         "differences": [asdict(x) for x in outcome.differences],
         "changed": outcome.changed,
+        "nans": outcome.nans,
     }
 
 

@@ -303,6 +303,27 @@ def test_a_block_that_did_not_run_is_told_of_with_its_source_line(folder, capsys
     assert "not run: " in out and ":78" in out
 
 
+@pytest.mark.parametrize("nan", ["0x7fffffff", "0x7fc00000", "0xffc00000"])
+def test_nan_that_is_written_over_nan_is_told_of(folder, capsys, nan: str) -> None:
+    ptx = folder / "kernel.ptx"
+    ptx.write_text(ptx.read_text().replace("mul.f32 %r5, %r5, 0f40000000;", f"mov.b32 %r5, {nan};"))
+    status, out, _ = said(capsys, folder, X, Y, "--arg=int:60", "--json=r.json")
+    assert status == 0 and "y: NaN was written to 60 of 64 elements, the first at [0]\n" in out
+    assert "no tensor was changed" not in out
+    assert json.loads(Path("r.json").read_text())["runs"][0]["changed"] == ["y"]
+
+
+def test_nan_that_nobody_wrote_is_not_told_of(folder, capsys) -> None:
+    _, out, _ = said(capsys, folder, X, Y, "--arg=int:60", "--save=y=y.npy")
+    assert "NaN was written" not in out and np.isnan(np.load("y.npy")[60:]).all()
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", "f32", "f64", "e4m3", "e5m2", "e8m0"])
+def test_a_tensor_of_nan_holds_nan_and_none_that_was_written(name: str) -> None:
+    tensor = make(parse(f"{name}[4,3]:1,0=nan").value, "x", np.random.default_rng(0))
+    assert np.isnan(tensor.values().astype(np.float64)).all() and not tensor.nan_since(tensor.raw.copy()).size
+
+
 def test_ptx_that_was_cut_or_is_for_other_targets_is_told_of_in_one_line(folder, capsys) -> None:
     ptx = folder / "kernel.ptx"
     text = ptx.read_text()
