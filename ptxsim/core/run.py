@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+from ..frontend.program import program_of
 from .counts import Counts
 from .coverage import Coverage
 from .finding import Finding
@@ -49,7 +50,7 @@ def run(
     A cluster that runs more than `step_limit` basic blocks while no thread exits and no asynchronous work completes is
     a deadlock that names where its threads loop.
     Stops after the first launch that deadlocks. Raises PtxError for what cannot be simulated, ValueError for an
-    unknown schedule or check.
+    unknown schedule or check and for a `hold:…` that matches nothing.
     """
     launches = [launches] if isinstance(launches, Launch) else list(launches)
     wanted = frozenset(checks)
@@ -69,6 +70,9 @@ def run(
     counts: list[Counts] = []
     coverage: list[Coverage] = []
     plan = Schedule(schedule, seed)
+    aim = plan.aim
+    if aim is not None and not any(aim.fits(x, program_of(x.module, x.kernel)) for x in launches):
+        raise ValueError(f"schedule {schedule!r}: nothing in these launches is of this kind and at this place")
     history = None
     for n, launch in enumerate(launches):
         machine = Machine(launch, plan, wanted, trace, track, before=history, step_limit=step_limit)
