@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .launch import Launch
-    from .warp import Fragment
 
 PER_SM = 65_536
 _UNIT = 8  # registers per thread are allocated in multiples of this
 _MOST = 256  # 255, rounded up
+
+
+class Asker(Protocol):
+    """Threads that execute setmaxnreg."""
+
+    @property
+    def lo(self) -> int: ...
+
+    def warps(self) -> Iterable[int]: ...
+
+    def report(self, at: int, kind: str, message: str, threads: np.ndarray) -> None: ...
 
 
 class _Request(NamedTuple):
@@ -21,7 +33,7 @@ class _Request(NamedTuple):
     warp: int
     wanted: int
     at: int
-    f: Fragment
+    f: Asker
 
 
 class RegisterPool:
@@ -37,7 +49,7 @@ class RegisterPool:
         self.size = 32 * sum(self.held)
         self.waiting: list[_Request] = []
 
-    def change(self, f: Fragment, at: int, count: int, more: bool) -> None:
+    def change(self, f: Asker, at: int, count: int, more: bool) -> None:
         """Warps give registers back or, with `more`, ask for some."""
         for warp in f.warps():
             if more and count > self.held[warp]:
