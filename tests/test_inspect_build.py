@@ -40,7 +40,7 @@ def test_everything_is_known_of_a_kernel_that_states_everything(tmp_path) -> Non
     tiny_build.assemble(tiny_build.BLACKWELL, "sm_100a", tmp_path / "build")
     entry = inspect(tmp_path / "build", "sm_100a")
     (function,) = entry["functions"]
-    assert entry["notes"] == [] and None not in [v for k, v in function.items()]
+    assert entry["notes"] == [] and None not in [function[key] for key in function.__struct_encode_fields__]
     assert (function["threads_per_block"], function["cluster_size"]) == (256, 2)
     assert (function["tensor_memory_columns"], function["pipeline_stages"]) == (128, [4])
     room = function["occupancy"]
@@ -108,7 +108,7 @@ def test_without_ptx_and_sass_the_cubin_still_speaks(build) -> None:
     entry = inspect(folder, "sm_90a", launch={"spilling": LAUNCH})
     (function,) = entry["functions"]
     assert function["registers_per_thread"] == 32 and function["occupancy"]["blocks_per_sm"] == 8
-    unknown = {key for key, value in function.items() if value is None}
+    unknown = {key for key in function.__struct_encode_fields__ if function[key] is None}
     assert unknown == {"spill_bytes", "tensor_memory_columns", "setmaxnreg", "instructions", "pipeline_stages"}
     assert {note.partition(":")[0] for note in entry["notes"]} == unknown | {"occupancy"}
 
@@ -193,8 +193,9 @@ def compiled(build, monkeypatch):
     def run(code: str = "one", **changes) -> bool:
         started.clear()
         (folder / "build.json").unlink(missing_ok=True)  # as Snakemake does before a job
-        options = {"upstream": [], "figures": figures, "devices": str(DEVICES), **changes}
-        job.compile_job("elementwise_add", "cute", "sm_90a", variant, str(folder), code, **options)
+        recipe = {"code": {"kernel": code}, "params": {}, "versions": {}}
+        options = {"upstream": [], "figures": figures, "figures_recipe": recipe, "devices": str(DEVICES), **changes}
+        job.compile_job("elementwise_add", "cute", "sm_90a", variant, str(folder), recipe, **options)
         return bool(started)
 
     run.folder, run.figures = folder, figures

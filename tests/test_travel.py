@@ -1,6 +1,5 @@
 """The plan is made once: jobs on other nodes read it, and end with one line where it or their machine is another."""
 
-import base64
 import json
 import os
 import subprocess
@@ -121,13 +120,9 @@ def test_a_job_on_another_machine_does_what_was_planned(project) -> None:
     (plan,) = (project / travel.FOLDER).glob("plan-*.json")
     record = project / "results/plan/elementwise_add.json"
     before = record.read_text()
-    noted = project / ".snakemake/metadata" / base64.b64encode(b"results/plan/elementwise_add.json").decode()
-    made_from = json.loads(noted.read_text())["params"]
-    noted.unlink()
     done = job(project, plan.stem, "h200")
     assert done.returncode == 0, done.stdout + done.stderr
     assert record.read_text() == before and "sm_90" in before
-    assert json.loads(noted.read_text())["params"] == made_from, "the main process may be killed before it notes them"
     for name, words in ((None, "started without a plan"), ("plan-0123456789abcdef", "is gone: another run began")):
         done = job(project, name, "h200")
         assert done.returncode != 0 and words in done.stderr and "Traceback" not in done.stderr
