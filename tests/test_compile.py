@@ -114,7 +114,7 @@ def toy(
     def build(how: str, **options: float) -> dict[str, Any]:
         folder = tmp_path / "compile" / "toy" / "kernel" / "sm_90a" / "a"
         compile_build("toy", "kernel", "sm_90a", Variant("a", {"how": how}), folder, log=tmp_path / "log", **options)
-        return record.read("compile", folder / "build.json")
+        return record.plain(record.read("compile", folder / "build.json"))
 
     build.folder = tmp_path / "compile" / "toy" / "kernel" / "sm_90a" / "a"
     build.log = tmp_path / "log"
@@ -303,7 +303,8 @@ def test_what_is_built_on_scratch_in_a_folder_with_spaces_has_the_same_bytes(add
     place.mkdir()
     elsewhere = build_add(place, scratch=place)
     assert (
-        record.read("compile", elsewhere / "build.json")["files"] == record.read("compile", add / "build.json")["files"]
+        record.plain(record.read("compile", elsewhere / "build.json"))["files"]
+        == record.plain(record.read("compile", add / "build.json"))["files"]
     )
 
 
@@ -332,7 +333,7 @@ def unlinked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_cute_build_is_whole(add: Path) -> None:
-    entry = record.read("compile", add / "build.json")
+    entry = record.plain(record.read("compile", add / "build.json"))
     assert entry["status"] == "ok"
     artifacts = ["cubin", "mlir", "o", "ptx", "sass", "so"]
     assert names(add) == ["build.json", *(f"kernel.{suffix}" for suffix in artifacts)]
@@ -394,7 +395,7 @@ def test_loaded_build_validates_its_arguments(add: Path) -> None:
 
 
 def test_without_a_linker_all_but_the_library_is_built(unlinked: Path) -> None:
-    entry = record.read("compile", unlinked / "build.json")
+    entry = record.plain(record.read("compile", unlinked / "build.json"))
     assert entry["status"] == "ok"
     assert entry["notes"] == [cute_build.NO_LINKER]
     assert names(unlinked) == ["build.json", *(f"kernel.{suffix}" for suffix in ["cubin", "mlir", "o", "ptx", "sass"])]
@@ -443,7 +444,7 @@ def test_loading_a_failed_build_repeats_its_reason(toy) -> None:
 
 
 def test_unknown_target_is_recorded(tmp_path: Path) -> None:
-    entry = record.read("compile", build_add(tmp_path, target="sm_10x") / "build.json")
+    entry = record.plain(record.read("compile", build_add(tmp_path, target="sm_10x") / "build.json"))
     assert entry["status"] == "failed"
     assert "sm_10x" in entry["reason"]
 
@@ -453,7 +454,7 @@ def test_unknown_target_is_recorded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"])
 def test_elementwise_add_everywhere(tmp_path: Path, target: str, dtype: str) -> None:
     folder = build_add(tmp_path, target, dtype)
-    assert record.read("compile", folder / "build.json")["status"] == "ok"
+    assert record.plain(record.read("compile", folder / "build.json"))["status"] == "ok"
     assert ".128" in (folder / "kernel.sass").read_text()
 
 

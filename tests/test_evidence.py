@@ -14,6 +14,7 @@ from cutesnake.analysis.evidence.gather import load_evidence
 from cutesnake.model import catalog
 from cutesnake.model.catalog import load_operator
 from cutesnake.model.paths import ROOT
+from loose import plain, typed
 from project import append, copy_project
 
 
@@ -99,8 +100,8 @@ def test_one_operators_recorded_set_reruns_nothing_of_the_others(done) -> None:
 
 
 def test_evidence_has_only_what_the_operator_s_files_hold(tmp_path, monkeypatch) -> None:
-    found = sample.evidence(gpu=True)
-    paths = sample.write(tmp_path, found)
+    found = typed(sample.evidence(gpu=True))
+    paths = sample.write(tmp_path, plain(found))
     monkeypatch.chdir(tmp_path)
     loaded = load_evidence(*paths)
     assert loaded.operator == "blend"

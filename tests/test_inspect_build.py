@@ -22,7 +22,7 @@ LAUNCH = {"block": [256, 1, 1], "cluster": [1, 1, 1], "dynamic_shared_bytes": 16
 def inspect(folder, target, **changes):
     """The record, as read back and checked."""
     inspect_build(tiny_build.describe(folder, target, **changes), DEVICES, folder.parent / "inspect.json")
-    return record.read("inspect", folder.parent / "inspect.json")
+    return record.plain(record.read("inspect", folder.parent / "inspect.json"))
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_the_rules_script_writes_the_record(build) -> None:
         log=[str(folder.parent / "inspect.log")],
     )
     runpy.run_path(str(ROOT / "workflow/scripts/inspect_build.py"), {"snakemake": snakemake})
-    assert record.read("inspect", folder.parent / "inspect.json")["functions"][0]["symbol"] == "spilling"
+    assert record.plain(record.read("inspect", folder.parent / "inspect.json"))["functions"][0]["symbol"] == "spilling"
 
 
 def test_the_record_is_plain_json(tmp_path) -> None:

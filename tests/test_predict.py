@@ -10,17 +10,13 @@ import pytest
 
 import sample
 from builds import build
-from cutesnake.analysis.compare.comparison import compare, every_row
-from cutesnake.analysis.compare.csv_table import reasons, to_csv
 from cutesnake.analysis.compare.insight import number
 from cutesnake.model import record
 from cutesnake.model.catalog import load_kernel, make_workload
 from cutesnake.planning.config import ConfigError, check
 from cutesnake.planning.machine import Machine
 from cutesnake.planning.matrix import make_plan
-from cutesnake.report import render
-from cutesnake.report.plot import plot
-from cutesnake.report.plot.pipeline import MOST_SPANS, draw_pipeline
+from cutesnake.report.plot.pipeline import MOST_SPANS
 from cutesnake.report.plot.validation import draw_validation
 from cutesnake.stages.measure.case import Case
 from cutesnake.stages.predict.band import ASSUMED, LEAST_ROWS, band
@@ -29,6 +25,8 @@ from cutesnake.stages.predict.device import table
 from cutesnake.stages.predict.prediction import MOST_SPANS as MOST_KEPT
 from cutesnake.stages.predict.prediction import _middle, captured, lone_of, predict_build
 from cutesnake.stages.predict.validated import VALIDATION, Held, files, read_held
+from loose import compare, draw_pipeline, every_row, reasons, render, to_csv
+from loose import draw_plots as plot
 from project import ROOT
 from ptxsim.timing.prediction import Span, Timeline, Track
 from test_report import contents
@@ -186,7 +184,7 @@ def foreseen(us: dict[str, float], percent: float | None = 20.0):
             "case": {
                 **{"operator": "blend", "kernel": "cutlass_fp16", "dsl": "cute", "target": "sm_100a"},
                 **{"variant": {"id": "fp16", "params": {}}, "workload": workload},
-                "parameters": evidence.workloads[workload],
+                "parameters": evidence.plan["workloads"][workload],
             },
             "metrics": {
                 **{"device": "NVIDIA B200", "sm_clock_mhz": 1965.0, "cold_us": cold, "warm_us": 0.9 * cold},

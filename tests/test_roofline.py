@@ -107,4 +107,4 @@ def test_the_rules_script_writes_the_record(tmp_path) -> None:
         log=[str(tmp_path / "roofline.log")],
     )
     runpy.run_path(str(ROOT / "workflow/scripts/roofline.py"), {"snakemake": snakemake})
-    assert "H20" in {row["device"] for row in record.read("roofline", tmp_path / "roofline.json")["rows"]}
+    assert "H20" in {row["device"] for row in record.plain(record.read("roofline", tmp_path / "roofline.json"))["rows"]}
