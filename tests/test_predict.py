@@ -25,7 +25,7 @@ from cutesnake.stages.predict.device import table
 from cutesnake.stages.predict.prediction import MOST_SPANS as MOST_KEPT
 from cutesnake.stages.predict.prediction import _middle, captured, lone_of, predict_build
 from cutesnake.stages.predict.validated import VALIDATION, Held, files, read_held
-from loose import compare, draw_pipeline, every_row, reasons, render, to_csv
+from loose import compare, draw_pipeline, every_row, reasons, render, to_csv, typed
 from loose import draw_plots as plot
 from project import ROOT
 from ptxsim.timing.prediction import Span, Timeline, Track
@@ -262,7 +262,7 @@ def test_a_variant_whose_prediction_failed_is_not_chosen(tmp_path) -> None:
     both = with_two_variants(100.0)
     quick = {**both.predicted["quick.json"], "status": "failed", "reason": "too long", "metrics": None}
     both = dataclasses.replace(both, predicted={**both.predicted, "quick.json": quick})
-    assert both.foreseen("cutlass_fp16", "sm_100a", "b32_s8192_fp16") == {"fp16": 123.0}
+    assert typed(both).foreseen("cutlass_fp16", "sm_100a", "b32_s8192_fp16") == {"fp16": 123.0}
     page = render(contents(both, tmp_path, draw=True))
     assert "not predicted" in page and "too long" in page and "chosen by prediction" not in page
 
@@ -278,7 +278,7 @@ def test_what_a_card_measured_chooses_before_any_prediction() -> None:
     quick = copy.deepcopy(next(iter(foreseen({"b32_s8192_fp16": 0.001}).predicted.values())))
     quick["case"] = {**case, "variant": {"id": "quick", "params": {}}}
     evidence = dataclasses.replace(plain, plan=plan, predicted={"quick.json": quick})
-    assert evidence.foreseen(case["kernel"], case["target"], case["workload"]) == {"quick": 0.001}
+    assert typed(evidence).foreseen(case["kernel"], case["target"], case["workload"]) == {"quick": 0.001}
     for row in compare(evidence)["rows"]:
         for dsl in ("cute", "cutile"):
             assert row[dsl]["variant"] != "quick"

@@ -24,6 +24,7 @@ NOT_BAKED = frozenset(
     SCRIPTS / "cutesnake" / name
     for name in (
         *(f"model/{name}.py" for name in ("contract", "record", "catalog", "dsls", "targets", "paths")),
+        *(f"model/{name}.py" for name in ("explain", "inputs", "records/__init__", "records/common")),
         *(f"runtime/{name}.py" for name in ("shareable", "errors", "machine_check", "machine_lock", "forks")),
         *(f"runtime/{name}.py" for name in ("fork_server", "job", "private_folder")),
     )
