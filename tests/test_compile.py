@@ -167,7 +167,10 @@ def test_damaged_cubin_is_recorded(toy) -> None:
         ("returns nothing", "what compile() returned is NoneType; it must be a dict with symbols"),
         ("returns a set", "TypeError: Object of type set is not JSON serializable"),
         ("returns a wrong key", "what compile() returned has 'status'; known are symbols"),
-        ("returns a wrong extent", "toy/kernel: what compile() returned: launch/toy: "),
+        (
+            "returns a wrong extent",
+            "what compile() returned: launch/toy/block: it is 128; it must be a list or empty",
+        ),
     ],
 )
 def test_whatever_a_kernel_does_is_a_record(toy, how: str, words: str) -> None:
