@@ -117,7 +117,7 @@ def toy(
     def build(how: str, **options: float) -> dict[str, Any]:
         folder = tmp_path / "compile" / "toy" / "kernel" / "sm_90a" / "a"
         compile_build("toy", "kernel", "sm_90a", Variant("a", {"how": how}), folder, log=tmp_path / "log", **options)
-        return record.read("compile", folder / "build.json")
+        return record.plain(record.read("compile", folder / "build.json"))
 
     build.folder = tmp_path / "compile" / "toy" / "kernel" / "sm_90a" / "a"
     build.log = tmp_path / "log"

@@ -14,6 +14,7 @@ from cutesnake.analysis.evidence.gather import load_evidence
 from cutesnake.model import catalog
 from cutesnake.model.catalog import load_operator
 from cutesnake.model.paths import ROOT
+from loose import plain, typed
 from project import append, copy_project
 
 
@@ -99,8 +100,8 @@ def test_one_operators_recorded_set_reruns_nothing_of_the_others(done) -> None:
 
 
 def test_evidence_has_only_what_the_operator_s_files_hold(tmp_path, monkeypatch) -> None:
-    found = sample.evidence(gpu=True)
-    paths = sample.write(tmp_path, found)
+    found = typed(sample.evidence(gpu=True))
+    paths = sample.write(tmp_path, plain(found))
     monkeypatch.chdir(tmp_path)
     loaded = load_evidence(*paths)
     assert loaded.operator == "blend"
@@ -113,7 +114,7 @@ def test_no_generic_stage_template_or_schema_names_an_operator_or_its_axis() -> 
     found = re.compile(rf"\b({'|'.join([*words, *(axis for axis in words.values() if '_' in axis), 'lse'])})\b")
     generic = [
         ROOT / "Snakefile",
-        *(path for path in (ROOT / "workflow").rglob("*") if path.suffix not in ("", ".pyc")),
+        *(path for path in (ROOT / "workflow").rglob("*") if path.suffix not in ("", ".pyc", ".jsonl")),
     ]
     assert len(generic) > 100
     named = {path.name: found.findall(path.read_text()) for path in generic if path.is_file()}

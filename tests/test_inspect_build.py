@@ -22,7 +22,7 @@ LAUNCH = {"block": [256, 1, 1], "cluster": [1, 1, 1], "dynamic_shared_bytes": 16
 def inspect(folder, target, **changes):
     """The record, as read back and checked."""
     inspect_build(tiny_build.describe(folder, target, **changes), DEVICES, folder.parent / "inspect.json")
-    return record.read("inspect", folder.parent / "inspect.json")
+    return record.plain(record.read("inspect", folder.parent / "inspect.json"))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_everything_is_known_of_a_kernel_that_states_everything(tmp_path) -> Non
     tiny_build.assemble(tiny_build.BLACKWELL, "sm_100a", tmp_path / "build")
     entry = inspect(tmp_path / "build", "sm_100a")
     (function,) = entry["functions"]
-    assert entry["notes"] == [] and None not in [function[key] for key in function.__struct_encode_fields__]
+    assert entry["notes"] == [] and None not in function.values()
     assert (function["threads_per_block"], function["cluster_size"]) == (256, 2)
     assert (function["tensor_memory_columns"], function["pipeline_stages"]) == (128, [4])
     room = function["occupancy"]
@@ -108,7 +108,7 @@ def test_without_ptx_and_sass_the_cubin_still_speaks(build) -> None:
     entry = inspect(folder, "sm_90a", launch={"spilling": LAUNCH})
     (function,) = entry["functions"]
     assert function["registers_per_thread"] == 32 and function["occupancy"]["blocks_per_sm"] == 8
-    unknown = {key for key in function.__struct_encode_fields__ if function[key] is None}
+    unknown = {key for key, value in function.items() if value is None}
     assert unknown == {"spill_bytes", "tensor_memory_columns", "setmaxnreg", "instructions", "pipeline_stages"}
     assert {note.partition(":")[0] for note in entry["notes"]} == unknown | {"occupancy"}
 
@@ -204,7 +204,7 @@ def compiled(build, monkeypatch):
 
 def test_the_job_of_a_build_makes_its_figures(compiled) -> None:
     assert compiled()
-    assert record.read("inspect", compiled.figures)["functions"][0]["symbol"] == "spilling"
+    assert record.read("inspect", compiled.figures).functions[0].symbol == "spilling"
 
 
 def test_without_the_stage_there_are_no_figures(compiled) -> None:

@@ -111,5 +111,5 @@ def test_the_rules_script_writes_the_plan_and_the_roofline(tmp_path, machine) ->
         log=[str(tmp_path / "plan.log")],
     )
     runpy.run_path(str(ROOT / "workflow/scripts/plan.py"), {"snakemake": snakemake})
-    assert record.read("plan", tmp_path / "plan.json")["operator"] == "elementwise_add"
-    assert "H20" in {row["device"] for row in record.read("roofline", tmp_path / "roofline.json")["rows"]}
+    assert record.read("plan", tmp_path / "plan.json").operator == "elementwise_add"
+    assert "H20" in {row.device for row in record.read("roofline", tmp_path / "roofline.json").rows}
