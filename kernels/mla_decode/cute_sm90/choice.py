@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cutesnake.model.contract import Variant
 from kernels.mla_decode.cute_sm90 import layout, schedule
 from kernels.mla_decode.cute_sm90.l2 import MAX_EVICT_BYTES, MIN_EVICT_BYTES, PREFETCH_BYTES
-from kernels.mla_decode.cute_sm90.schedule import cost, in_step, merges_aside, splits
+from kernels.mla_decode.cute_sm90.schedule import combine_fits_idle, cost, in_step, splits
 from kernels.mla_decode.operator import request_lengths
 from kernels.mla_decode.split_kv.plan import Prices
 
@@ -69,8 +69,8 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
     costs[split_kv.id] = few * price(split_kv, SPLIT_KV)
     if (
         0 < costs[found[0].id] - costs[split_kv.id] < WAIT_COST
-        and merges_aside(lengths, rows, SMS, found[0].params["cluster"])
-        and not merges_aside(lengths, rows, SMS, 2, True)
+        and combine_fits_idle(lengths, rows, SMS, found[0].params["cluster"])
+        and not combine_fits_idle(lengths, rows, SMS, 2, True)
     ):
         costs[split_kv.id] += WAIT_COST
     splits_any = splits(lengths, rows, SMS, 2, split_kv=True, merge_in_kernel=True)

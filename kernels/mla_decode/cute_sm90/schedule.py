@@ -95,13 +95,15 @@ def make_schedule(
     return replace(schedule, most_row_warps=_most_row_warps(schedule, rows, processors, cluster))
 
 
-def merges_aside(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, split_kv: bool = False) -> bool:
+def combine_fits_idle(
+    lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, split_kv: bool = False
+) -> bool:
     """Return whether the combine kernel fits on multiprocessors that the attention kernel leaves idle."""
     schedule = make_schedule(lengths, rows, processors, cluster, split_kv)
-    return _fit_aside(schedule, rows, processors, cluster, min(ROW_WARPS))
+    return _fits_idle(schedule, rows, processors, cluster, min(ROW_WARPS))
 
 
-def _fit_aside(schedule: Schedule, rows: int, processors: int, cluster: int, warps: int) -> bool:
+def _fits_idle(schedule: Schedule, rows: int, processors: int, cluster: int, warps: int) -> bool:
     """Return whether the combine kernel has no more CTAs than idle multiprocessors."""
     idle = processors - cluster * (len(schedule.offsets) - 1)
     return combine_blocks(rows, warps) * len(schedule.merges) <= idle
@@ -114,7 +116,7 @@ def _most_row_warps(schedule: Schedule, rows: int, processors: int, cluster: int
     next call's attention kernel could begin on, they delay it: at batch 1 or 2 by up to 10 % of a warm call (H200,
     docs/archive.md: small_batches). A single call gains up to 3 % by more warps.
     """
-    fitting = (warps for warps in ROW_WARPS if _fit_aside(schedule, rows, processors, cluster, warps))
+    fitting = (warps for warps in ROW_WARPS if _fits_idle(schedule, rows, processors, cluster, warps))
     return next(fitting, COMBINE_WARPS)
 
 
