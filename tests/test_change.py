@@ -208,7 +208,7 @@ def test_another_results_folder_is_read(tmp_path, now) -> None:
     place = locate(str(folder), own=tmp_path / "mine")
     assert (place.kind, place.label) == ("results", "results")  # without the machine's part of the path
     found = baseline.read(place, "blend")
-    assert {entry["stage"] for entry in found.values()} == {"timing", "inspect", "compile"}
+    assert {entry.stage for entry in found.values()} == {"timing", "inspect", "compile"}
     assert baseline.read(place, "other") == {}
     digest = baseline.digest(place, "blend")
     path = next(folder.glob("timing/blend/cutile/**/*.json"))

@@ -117,7 +117,7 @@ def toy(
     def build(how: str, **options: float) -> dict[str, Any]:
         folder = tmp_path / "compile" / "toy" / "kernel" / "sm_90a" / "a"
         compile_build("toy", "kernel", "sm_90a", Variant("a", {"how": how}), folder, log=tmp_path / "log", **options)
-        return record.plain(record.read("compile", folder / "build.json"))
+        return record.read("compile", folder / "build.json")
 
     build.folder = tmp_path / "compile" / "toy" / "kernel" / "sm_90a" / "a"
     build.log = tmp_path / "log"
@@ -204,7 +204,7 @@ def ended(stat: Path) -> bool:
 
 @pytest.mark.parametrize("how", ["leaves a process behind", "leaves a thread behind"])
 def test_what_a_build_leaves_running_is_not_waited_for(toy, how: str) -> None:
-    assert toy(how, limit_s=60.0)["status"] == "ok"
+    assert toy(how, limit_s=60.0).status == "ok"
     assert toy("works").seconds < 30
 
 
@@ -271,7 +271,7 @@ def test_a_build_made_on_scratch_is_as_one_made_beside_its_place(toy, tmp_path, 
     if another_disk:
         monkeypatch.setattr(Path, "replace", across)
     entry = toy("works", scratch=scratch)
-    assert entry.files == beside["files"] and (toy.folder / "kernel.ptx").read_text() == "works"
+    assert entry.files == beside.files and (toy.folder / "kernel.ptx").read_text() == "works"
     assert refused == ["kernel.ptx"] * another_disk
     assert names(toy.folder) == ["build.json", "kernel.ptx"] and names(scratch) == []
     assert f"compiling into {scratch}" in toy.log.read_text() and str(scratch) not in entry.log_tail
