@@ -356,4 +356,4 @@ def inputs(products, **named):
 def made_from(wildcards, output):
     """What the results of a job say that they were made from."""
     product = next((PRODUCTS[path] for path in output if path in PRODUCTS), None)
-    return {"recipe": product.recipe(), "files": list(product.reads)} if product else {}
+    return {"recipe": product.recipe(), "files": product.named} if product else {}
