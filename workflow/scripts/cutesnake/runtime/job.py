@@ -54,8 +54,8 @@ def do_each(kind: str, name: str, log: str, task: str, jobs: Sequence[Mapping[st
         try:
             do(kind, name, log, task, **arguments)
         except SystemExit as error:
-            if isinstance(error.code, str) and kind:  # ended by a signal
-                raise
+            if failed is not None and isinstance(error.code, str):  # the first one's is said as this process ends
+                print(error.code, file=sys.stderr)
             failed = failed or error
     if failed is not None:
         raise failed
