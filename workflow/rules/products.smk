@@ -331,7 +331,7 @@ if internals.is_main(workflow):  # a job that an executor starts reads all this 
 
 
 def inputs(products, **named):
-    """Inputs of a rule whose job makes these products: by name, and the one that says whether it has to run.
+    """Give the inputs of the job that makes these products by name, and the one that says whether it has to run.
 
     Where it has to, nothing is `ancient`: Snakemake would not look at a job that follows from one that runs.
     """
