@@ -17,7 +17,7 @@ from cutesnake.analysis.change.change import change, to_csv, unchanged
 from cutesnake.analysis.change.verdict import verdict
 from cutesnake.analysis.evidence import recorded_set
 from cutesnake.model import record
-from cutesnake.report import render
+from cutesnake.report.page import render
 from test_report import Page, contents
 
 RESULTS = Baseline("results", "before", "before")

@@ -18,7 +18,7 @@ from cutesnake.model.catalog import load_kernel, make_workload
 from cutesnake.planning.config import ConfigError, check
 from cutesnake.planning.machine import Machine
 from cutesnake.planning.matrix import make_plan
-from cutesnake.report import render
+from cutesnake.report.page import render
 from cutesnake.report.plot import plot
 from cutesnake.report.plot.pipeline import MOST_SPANS, draw_pipeline
 from cutesnake.report.plot.validation import draw_validation

@@ -15,11 +15,11 @@ import yaml
 
 import sample
 from cutesnake.analysis.compare.comparison import compare
-from cutesnake.report import Contents, render
 from cutesnake.report import kernel_panels as cards
 from cutesnake.report.comparison import tables
 from cutesnake.report.coverage import summary, totals
 from cutesnake.report.formatting import Notes, sets, signed, state, where
+from cutesnake.report.page import Contents, render
 from cutesnake.report.plot import plot
 
 ROOT = Path(__file__).resolve().parents[1]
