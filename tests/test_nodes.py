@@ -88,7 +88,7 @@ def test_simulation_is_for_targets_that_no_class_runs(plan) -> None:
         ("classes: {a: {partition: x}, b: {partition: y}}", "more than one has no `device`"),
         (
             "classes: {h200: {device: NVIDIA H200, alone: rack}}",
-            "classes/h200/alone: it is 'rack'; it must be card or node",
+            "h200/alone: it is 'rack'; it must be card or node",
         ),
         ("classes: [", "machines.yaml"),
     ],

@@ -9,7 +9,7 @@ import pytest
 from cutesnake.model.paths import ROOT
 from cutesnake.runtime import snakemake_internals as internals
 
-REPLACED = internals.GROUP, internals.SCRIPT
+REPLACED = internals.FACTORY, internals.GROUP, internals.SCRIPT
 PUBLIC = {"basedir", "configfiles"}  # of `workflow`: documented, or in every Snakemake for years
 
 

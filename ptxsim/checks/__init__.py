@@ -11,14 +11,14 @@ from .tensor_fences import FencedClocks, FencedGlobalClocks
 
 if TYPE_CHECKING:
     from ..core.protocols import Cluster
-    from .access_history import Trail
+    from .access_history import AccessHistory
 
 
-def observer_for(cluster: Cluster, checks: frozenset[str], trail: Trail | None) -> Observer:
+def observer_for(cluster: Cluster, checks: frozenset[str], history: AccessHistory | None) -> Observer:
     """Who watches a cluster: the clocks when any check is asked for, else nobody."""
     if not checks:
         return Observer()
     fences = "tensor-fence" in checks
-    if trail is None:
+    if history is None:
         return FencedClocks(cluster) if fences else Clocks(cluster)
-    return FencedGlobalClocks(cluster, trail) if fences else GlobalClocks(cluster, trail)
+    return FencedGlobalClocks(cluster, history) if fences else GlobalClocks(cluster, history)

@@ -104,10 +104,10 @@ class Bytes:
         where.put(self.reader, np.where((before == 0) | (before == number), number, SEVERAL).astype(np.uint8))
 
 
-class Trail:
-    """What one launch has done to global memory. `before` is the trail of the launch that may still run beside it."""
+class AccessHistory:
+    """What one launch has done to global memory. `before` is the history of the launch that may still run beside it."""
 
-    def __init__(self, machine: Machine, before: Trail | None) -> None:
+    def __init__(self, machine: Machine, before: AccessHistory | None) -> None:
         self.machine, self.before = machine, before
         self.touched: dict[Allocation, Bytes] = {}
         self.last = 0  # number that was given
@@ -127,7 +127,7 @@ class Trail:
         self.last = self.number = self.last % NUMBERS + 1
         return self.number
 
-    def meet(self, addresses: Iterable[tuple[int, int]], write: bool, read: bool, released: bool) -> None:
+    def order(self, addresses: Iterable[tuple[int, int]], write: bool, read: bool, released: bool) -> None:
         """An ordered access of words, each an allocation's address and an offset."""
         for word in addresses:
             there = self.words.setdefault(word, set())

@@ -19,7 +19,7 @@ from ..core.counting import flatnonzero
 from ..core.observer import Observer
 from ..core.work import Origin, Token
 from .lifetime import Lifetimes
-from .named_barriers import Meetings
+from .named_barriers import NamedBarrierUses
 from .shadow import Event, Index, SharedWords, words_and_bytes
 from .tensor_words import TensorWords, cells
 from .vector_clock import Actors, Clock, Phases, Warp
@@ -48,7 +48,7 @@ class Clocks(Actors, Observer):
         self.unfenced: dict[Warp, list[MBarrier]] = {}  # mbarriers that a warp has made and not fenced
         self.copy_groups: dict[Warp, list[int]] = {}  # serials at which groups of cp.async were closed
         self.wgmma_done: dict[tuple[int, int], int] = {}  # (rank, warpgroup) → serial of the last product begun
-        self.meetings = Meetings(self)
+        self.uses = NamedBarrierUses(self)
         self.freed: dict[TensorMemory, Clock] = {}  # what tcgen05.dealloc hands to the next tcgen05.alloc
         self.lifetimes = Lifetimes(self)
         self.ctas = cluster.ctas
@@ -196,10 +196,10 @@ class Clocks(Actors, Observer):
         phases.filling = Clock()
 
     def barrier_arrived(self, f: Fragment, barrier: NamedBarrier, at: int) -> None:
-        self._publish(f, self.meetings.arrived(f, barrier, at, [self.warps[warp].known for warp in self._warps(f)]))
+        self._publish(f, self.uses.arrived(f, barrier, at, [self.warps[warp].known for warp in self._warps(f)]))
 
     def barrier_released(self, barrier: NamedBarrier, sleepers: list[Fragment]) -> None:
-        clock = self.meetings.released(barrier)
+        clock = self.uses.released(barrier)
         for f in sleepers:
             self._learn(f, clock)
 

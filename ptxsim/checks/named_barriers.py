@@ -29,7 +29,7 @@ class Use:
     over: bool = False
 
 
-class Meetings:
+class NamedBarrierUses:
     """The last use of each named barrier of a cluster."""
 
     def __init__(self, clocks: Actors) -> None:

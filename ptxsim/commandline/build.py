@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,10 +27,14 @@ class Build:
     def module(self) -> Module:
         """Its PTX, parsed. Raises Misuse for a file that is none."""
         try:
-            module = Module.from_file(self.ptx)
+            with warnings.catch_warnings(record=True) as notes:
+                warnings.simplefilter("always")
+                module = Module.from_file(self.ptx)
         except (UnicodeDecodeError, PtxError) as error:
             why = str(error).splitlines()[0].replace(f"{self.ptx}:", "line ")
             raise Misuse(f"{self.ptx} is no PTX that can be read: {why[:200]}") from None
+        for note in notes:
+            print(f"ptxsim: note: {note.message}", file=sys.stderr)
         if not module.kernels:
             raise Misuse(f"{self.ptx} has no kernel in it")
         return module

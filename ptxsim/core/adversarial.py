@@ -16,6 +16,7 @@ from ..frontend.syntax import Instruction
 if TYPE_CHECKING:
     from ..frontend.program import Program
     from .coverage import Coverage
+    from .launch import Launch
     from .warp import Fragment
     from .work import Task
 
@@ -50,6 +51,12 @@ class Aim:
         )
         inside = (b.index for b in program.blocks if any(n in self.at for n in range(b.first, b.last)))
         self.blocks = frozenset() if self.kind in OF_TASKS else frozenset(inside)
+
+    def fits(self, launch: Launch, program: Program) -> bool:
+        """Whether a launch has anything that could be held back."""
+        if self.kind == "warps":
+            return 0 <= self.first <= self.last and self.first < launch.warps
+        return any(kind_of(ins) == self.kind and place_of(ins) == self.place for ins in program.instructions)
 
     def holds(self, f: Fragment) -> bool:
         """Whether a fragment has to let the others go first."""

@@ -10,7 +10,7 @@ from .barriers import ClusterBarrier
 from .cta import CTA
 from .deadlock import Deadlock
 from .launch import Dim3
-from .progress import ProgressPolicy
+from .progress import ProgressPolicy, Turn
 from .protocols import Machine
 from .registers import RegisterFile
 from .schedule import MANY, Schedule
@@ -27,6 +27,7 @@ class Launched(Machine, Protocol):
 
     schedule: Schedule
     trace: Callable[[str], None] | None
+    step_limit: int  # basic blocks that a cluster may run while no thread exits and no asynchronous work completes
 
     def observe(self, cluster: Cluster) -> Observer:
         """Who watches a cluster."""
@@ -45,6 +46,7 @@ class Cluster:
         self.pipes = Pipes()
         self.stores: dict[tuple[int, int], list[list[Store]]] = {}  # (rank, thread) → its groups of bulk stores
         self.progress, self.rest = 0, False
+        self.steps = 0  # blocks that were run since a thread exited or asynchronous work completed
         self.taken, self.refused = 0, False  # other clusters whose work it was given, and whether it was denied one
         self.ctas: list[CTA] = []
         self.barrier = ClusterBarrier(self)
@@ -54,7 +56,8 @@ class Cluster:
 
     def run(self) -> None:
         """Run until every thread has exited and all work is done. Raises Stuck after it has reported a deadlock."""
-        policy, schedule, queues = ProgressPolicy(), self.machine.schedule, self.pipes.queues
+        schedule, queues = self.machine.schedule, self.pipes.queues
+        policy = ProgressPolicy(schedule)
         while True:
             ready = [f for cta in self.ctas for f in cta.fragments if f.state is RUNNING]
             pipes = list(queues)
@@ -62,14 +65,16 @@ class Cluster:
                 if not any(cta.fragments for cta in self.ctas):
                     break
                 self.give_up()
-            policy.count(self.progress, self.rest)
-            if not pipes and policy.stuck(ready):
+            policy.count(self.progress, self.rest, self.steps, work=bool(pipes))
+            if ready and self.steps > self.machine.step_limit:
+                self.give_up(limit=True)
+            if policy.stuck(ready):
                 self.give_up()
-            candidates = policy.candidates(ready, bool(pipes), schedule.aim)
+            candidates = policy.candidates(ready)
             heads = [queues[pipe][0] for pipe in pipes] if len(pipes) <= MANY else Heads(self.pipes, pipes)
             choice = schedule.choose(candidates, heads)
             if choice < len(candidates):
-                self._take_turn(*policy.pick(candidates, choice))
+                self._take_turn(policy.turn(candidates, choice))
             else:
                 self.complete(pipes[choice - len(candidates)])
         for cta in self.ctas:
@@ -83,16 +88,20 @@ class Cluster:
         """Run the task whose turn it is in a pipe."""
         task = self.pipes.take(pipe)
         self.progress += 1
+        self.steps = 0
         if self.machine.trace is not None:
             self.machine.trace(f"async {task.label}")
         task.run()
 
-    def _take_turn(self, f: Fragment, overtakes: bool) -> None:
-        """Run a fragment, or those of its family that stand before it unless it overtakes them, until it sleeps, polls,
-        exits or time is up."""
+    def _take_turn(self, turn: Turn) -> None:
+        """Run a fragment until it sleeps, polls, exits or has run its quantum of blocks.
+
+        Those of its family that stand before it run in its place, unless it overtakes them.
+        """
+        f, quantum, overtakes = turn
         blocks, visits, trace = self.program.blocks, self.machine.visits, self.machine.trace
         self.rest = False
-        for _ in range(self.machine.schedule.quantum()):
+        for _ in range(quantum):
             if f.family is not None and not f.turn() and not overtakes:
                 before = f.earlier()
                 if before is None or not before.turn():
@@ -110,6 +119,7 @@ class Cluster:
                 visits[f.pc] = visits.get(f.pc, 0) + len(f.warps())
             if trace is not None:
                 trace(self._trace_line(f, block))
+            self.steps += 1
             following = run(f)
             if following < 0:
                 if f.state is RUNNING:  # past the last instruction
@@ -137,7 +147,11 @@ class Cluster:
         across, down = -(-gx // cx), -(-gy // cy)
         return across * down * -(-gz // cz) - 1 - (x // cx + across * (y // cy + down * (z // cz)))
 
-    def give_up(self) -> NoReturn:
-        """Report who waits for what."""
-        Deadlock(self).report()
+    def give_up(self, limit: bool = False) -> NoReturn:
+        """Report who waits for what or, where the step `limit` was reached, where threads loop."""
+        deadlock = Deadlock(self)
+        if limit:
+            deadlock.report_limit()
+        else:
+            deadlock.report()
         raise Stuck

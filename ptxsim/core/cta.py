@@ -12,6 +12,7 @@ from ..memory.tensor_memory import TensorMemory
 from .barriers import MBarrier, NamedBarrier
 from .counting import count_nonzero
 from .launch import Dim3, Launch
+from .register_pool import RegisterPool
 from .registers import RegisterFile
 from .special_registers import CLOCKS, special_register
 from .warp import Fragment
@@ -52,6 +53,7 @@ class CTA:
         self.writes: dict[tuple[int, int], int] = {}  # wgmma_fences.py: (warp, write) → the fences before it
         self.written: dict[tuple[int, int], np.ndarray] = {}  # register → threads that wrote it (uninitialized.py)
         self._tensor_memory: TensorMemory | None = None
+        self.register_pool: RegisterPool | None = None  # made by the first setmaxnreg
         self.fragments = self._threads(n)
 
     def _threads(self, n: int) -> list[Fragment]:
@@ -83,11 +85,14 @@ class CTA:
             behind = f"the kernel ends behind {program.instructions[program.end].place}"
             message = f"CTA {self.index} ends with tensor memory allocated: {held}; {behind}"
             self.machine.report("leak", message, program.end)
+        if self.register_pool is not None:
+            self.register_pool.finish()
 
     def exited(self, f: Fragment) -> None:
         """A fragment is gone: its warps' other lanes, and barriers, may now go on."""
         self.fragments.remove(f)
         self.cluster.progress += 1
+        self.cluster.steps = 0
         for other in self.fragments:
             other.unpart()
         if not self.fragments:

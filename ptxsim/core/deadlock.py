@@ -43,9 +43,22 @@ class Deadlock:
     def report(self) -> None:
         """The finding, at the instruction that the first cause names."""
         first, cause = self.causes[0]
+        self._report(cause.text, cause.at, first)
+
+    def report_limit(self) -> None:
+        """The finding of a cluster that reached the step limit, at the loop whose block ran most often."""
+        visits, steps = self.cluster.machine.visits, self.cluster.steps
+        first = max(self.reads, key=lambda f: visits.get(f.pc, 0))
+        read = self.reads[first]
+        at, reading = (read.at, f", reading {read.what}") if read.at >= 0 else (self._at(first), "")
+        since = "since a thread last exited or asynchronous work last completed"
+        text = f"{_who(first)} loop at {self._place(at)}{reading}: {steps:,} basic blocks ran {since} (step_limit)"
+        self._report(text, at, first)
+
+    def _report(self, text: str, at: int, first: Fragment) -> None:
         told = [f"{_who(f)} {self._waits_for(f)}" for f, _ in self.causes[:SHOWN]]
         more = f"; and {len(self.causes) - SHOWN} more" if len(self.causes) > SHOWN else ""
-        self.cluster.machine.report("deadlock", f"{cause.text}; waiting: {'; '.join(told)}{more}", cause.at, first)
+        self.cluster.machine.report("deadlock", f"{text}; waiting: {'; '.join(told)}{more}", at, first)
 
     def _cause(self, f: Fragment) -> Cause:
         wait, here = f.wait, self._at(f)

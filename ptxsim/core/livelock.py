@@ -1,8 +1,8 @@
-"""Threads that go round without end: the same block, registers and memory again, which they only read.
+"""Livelock: threads that loop without end, at the same block with the same registers and memory.
 
-Whoever stands at a block with the registers that it had there before, while nothing in the cluster has changed, will
-come there again and again: only another thread, or asynchronous work, can end that. Where all who can go on do so, and
-no work is under way, nobody ever will. A loop that counts, or reads a clock, is not found so: its registers change.
+A fragment that stands at a block with the registers that it had there before, while nothing in the cluster has changed,
+will come there again: only another thread, or asynchronous work, can end that. Where all fragments that can go on loop,
+and no work is under way, nobody ever will. A loop that counts, or reads a clock, is not found: its registers change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .cta import CTA
 
-_LONGEST = 512  # blocks of a round that are gone through to see what it reads
+_LONGEST = 512  # blocks of a loop that are run once more to see what it reads
 
 
 @dataclass(slots=True)
@@ -35,8 +35,8 @@ class _Mark:
     age: int = 0
 
 
-class Rounds:
-    """Fragments of clusters in which nothing changes, and which of them have come round."""
+class LoopDetector:
+    """Finds which fragments loop, in clusters in which nothing changes."""
 
     def __init__(self) -> None:
         self._marks: dict[Fragment, _Mark] = {}
@@ -49,10 +49,10 @@ class Rounds:
             self._came.clear()
 
     def note(self, f: Fragment) -> bool:
-        """A fragment is about to go on: whether it is found now that it has come round.
+        """Note that a fragment is about to go on; True where it is found now that it loops.
 
         Marks are renewed after twice as long each time (Brent's way to find cycles), so that it does not matter how
-        long a round is and how long ago it began.
+        long a loop is and how long ago it began.
         """
         if f in self._came:
             return False
@@ -68,15 +68,17 @@ class Rounds:
         return False
 
     def instead(self, f: Fragment) -> Fragment:
-        """Who goes on where a fragment would: other lanes of its warps if it has come round, though they stand behind
-        it. They may hold the lock that it asks for."""
+        """Choose who goes on where a fragment would: other lanes of its warps if it loops.
+
+        They go though they stand behind it, since they may hold the lock that it asks for.
+        """
         if f.family is None or f not in self._came:
             return f
         others = (other for other in f.family if other.state is RUNNING and other not in self._came)
         return min(others, key=lambda other: other.pc, default=f)
 
     def all_of(self, fragments: Collection[Fragment]) -> bool:
-        """Whether each of these has come round."""
+        """Whether each of these fragments loops."""
         return len(self._came) >= len(fragments) and self._came.issuperset(fragments)
 
 

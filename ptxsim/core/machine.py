@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..checks import observer_for
-from ..checks.access_history import Trail
+from ..checks.access_history import AccessHistory
 from ..frontend.program import Program, program_of
 from ..memory.global_memory import Part
 from ..memory.tensor_map import ChangedMap
@@ -23,6 +23,7 @@ from .coverage import Coverage
 from .finding import Finding
 from .launch import Launch, Layout
 from .observer import Observer
+from .progress import STEP_LIMIT
 from .registers import RegisterFile
 from .schedule import Schedule
 
@@ -44,8 +45,10 @@ class Machine:
         trace: Callable[[str], None] | None = None,
         track: bool = False,
         sm_count: int = 148,
-        before: Trail | None = None,
+        before: AccessHistory | None = None,
+        step_limit: int = STEP_LIMIT,
     ) -> None:
+        self.step_limit = step_limit
         self.launch, self.schedule, self.checks, self.trace = launch, schedule, checks, trace
         self.apart = schedule.apart
         self.sm_count: int = sm_count
@@ -59,7 +62,7 @@ class Machine:
         self.waiting = launch.clusters()  # not yet launched; one that runs may take the next one's place
         self.changed_maps: dict[int, ChangedMap] = {}  # TMA descriptors in global memory that the launch has changed
         self.visits: dict[int, int] = {}  # block → how many warps have run it
-        self.trail = Trail(self, before if launch.early else None) if "global" in checks else None
+        self.history = AccessHistory(self, before if launch.early else None) if "global" in checks else None
         self.coverage = Coverage.of(launch.name, self.program)
         self.found: dict[tuple[str, int, str], Finding] = {}
         if track:
@@ -72,7 +75,7 @@ class Machine:
 
     def observe(self, cluster: Cluster) -> Observer:
         """Who watches a cluster: the checks that are asked for."""
-        return observer_for(cluster, self.checks, self.trail)
+        return observer_for(cluster, self.checks, self.history)
 
     @property
     def findings(self) -> list[Finding]:

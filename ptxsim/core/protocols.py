@@ -59,6 +59,7 @@ class Cluster(Protocol):
     stores: dict[tuple[int, int], list[list[Any]]]  # (rank, thread) → its groups of bulk stores
     progress: int
     rest: bool
+    steps: int  # blocks that were run since a thread exited or asynchronous work completed
     taken: int  # other clusters whose work it was given
     refused: bool  # whether it was denied one
     barrier: ClusterBarrier

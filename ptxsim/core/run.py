@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+from ..frontend.program import program_of
 from .counts import Counts
 from .coverage import Coverage
 from .finding import Finding
 from .launch import Launch
 from .machine import Machine
+from .progress import STEP_LIMIT
 from .result import Result
 from .schedule import Schedule
 from .search import search
@@ -33,6 +35,7 @@ def run(
     runs: int | None = None,
     seconds: float | None = None,
     judge: Callable[[], str | None] | None = None,
+    step_limit: int = STEP_LIMIT,
 ) -> Result:
     """Execute launches in order; results appear in the host memory the launches were captured with.
 
@@ -44,8 +47,10 @@ def run(
     memory each, until something is wrong or the budget of `runs` or `seconds` is spent; `judge` is asked after each and
     says in a sentence what is wrong with the outputs. The result is that of the run that is wrong, or of the first.
     The schedule "timed" goes by a clock: that of `device`, a card in ptxsim/devices, whose prediction is in the result.
+    A cluster that runs more than `step_limit` basic blocks while no thread exits and no asynchronous work completes is
+    a deadlock that names where its threads loop.
     Stops after the first launch that deadlocks. Raises PtxError for what cannot be simulated, ValueError for an
-    unknown schedule or check.
+    unknown schedule or check and for a `hold:…` that matches nothing.
     """
     launches = [launches] if isinstance(launches, Launch) else list(launches)
     wanted = frozenset(checks)
@@ -54,20 +59,25 @@ def run(
     if schedule == "timed":
         from ..timing.run_timed import run_timed  # only here: most runs have no clock
 
-        return run_timed(launches, device, checks=wanted, trace=trace, track=track, progress=progress)
+        return run_timed(
+            launches, device, checks=wanted, trace=trace, track=track, progress=progress, step_limit=step_limit
+        )
     if schedule == "search":
-        again = {"checks": wanted, "trace": trace, "track": track, "progress": progress}
+        again = {"checks": wanted, "trace": trace, "track": track, "progress": progress, "step_limit": step_limit}
         return search(launches, run, seed, runs=runs, seconds=seconds, judge=judge, **again)
     start = time.perf_counter()
     findings: list[Finding] = []
     counts: list[Counts] = []
     coverage: list[Coverage] = []
     plan = Schedule(schedule, seed)
-    trail = None
+    aim = plan.aim
+    if aim is not None and not any(aim.fits(x, program_of(x.module, x.kernel)) for x in launches):
+        raise ValueError(f"schedule {schedule!r}: nothing in these launches is of this kind and at this place")
+    history = None
     for n, launch in enumerate(launches):
-        machine = Machine(launch, plan, wanted, trace, track, before=trail)
+        machine = Machine(launch, plan, wanted, trace, track, before=history, step_limit=step_limit)
         machine.run()
-        trail = machine.trail
+        history = machine.history
         findings += machine.findings
         counts.append(machine.counts)
         coverage.append(machine.coverage)

@@ -54,7 +54,7 @@ class Body:
 
     def read(self) -> None:
         """Read from the opening brace to past the closing one."""
-        while self.scanner.skip_space() and self._read_item():
+        while self._read_item():
             pass
         for jump in self.jumps:
             self._resolve(jump)
@@ -63,6 +63,8 @@ class Body:
     def _read_item(self) -> bool:
         """Read one brace, label, directive or instruction; False after the last brace."""
         scanner = self.scanner
+        if not scanner.skip_space():
+            raise scanner.fail("the text ends before the kernel's last brace")
         rest = scanner.ahead(8)
         if rest[0] == ".":
             self._directive(rest)
@@ -84,7 +86,9 @@ class Body:
     def _directive(self, rest: str) -> None:
         scanner = self.scanner
         if rest.startswith(".loc") and rest[4:5].isspace():
-            _, file, number, *_ = scanner.rest_of_line().replace(",", " ").split()
+            _, file, number, *_ = [*scanner.rest_of_line().replace(",", " ").split(), "", ""]
+            if not (file.isdigit() and number.isdigit()):
+                raise scanner.fail("a .loc without a file and a line")
             self.source = f"{scanner.files.get(int(file), file)}:{number}"
         elif rest.startswith(".reg"):
             self._declare(scanner.statement())

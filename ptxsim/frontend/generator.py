@@ -11,7 +11,7 @@ import numpy as np
 
 from .code import Block, Code
 from .formats import FORMATS, PRED, SIGNED, TYPES, U16, U32, U64, UNSIGNED, Format
-from .registry import opcode
+from .registry import Opcode, opcode
 from .syntax import Imm, Instruction, Mem, Operand, PtxError, Reg, Special, Sym
 
 _REGISTER = re.compile(rf"\b({'|'.join(f.name for f in FORMATS if f.bits != 8)})\[(\d+)\]")
@@ -42,12 +42,19 @@ class Generator:
             block.counts[kind] = block.counts.get(kind, 0) + 1
             block.opcodes[ins.op] = block.opcodes.get(ins.op, 0) + 1
             self.lines += self.program.calls_before(self.at)
-            known.emit(self, ins)
+            self._emit(known, ins)
             if not self.ended:
                 self.lines += self.program.calls_after(self.at)
         if not self.ended:
             self.line(f"return {self.program.after(block)}")
         return self._function(name)
+
+    def _emit(self, known: Opcode, ins: Instruction) -> None:
+        """Write an instruction. Raises PtxError for operands that its opcode does not take."""
+        try:
+            known.emit(self, ins)
+        except (ValueError, LookupError, TypeError, AttributeError, StopIteration) as error:
+            raise self.fail("operands that the opcode does not take") from error
 
     def _function(self, name: str) -> str:
         """The lines as a function that looks up views, and registers used more than once, at its start."""

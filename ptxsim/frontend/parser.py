@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,11 @@ _ENTRY = re.compile(_LINKAGE + r"\.entry\s+")
 _FUNCTION = re.compile(_LINKAGE + r"\.func\b")
 _NAME_AND_PARAMETERS = re.compile(r"([\w$]+)\s*(\((.*?)\))?", re.S)
 _DIRECTIVE = re.compile(r"\.(\w+)\s*([\d, ]*)")
+_VERSION = re.compile(r"(\d+)\.(\d+)$")
+NEWEST = (9, 4)  # the PTX ISA that ptxsim was last compared with
+_TARGET = re.compile(r"sm_(\d+)([af]?)$")
+TARGETS = (90, 100, 101, 103, 107, 110, 120, 121)  # what is simulated
+OLDER = range(50, 90)  # code for these runs on later GPUs, too
 _DEBUG_SECTIONS = (".section", ".nv_intermediate_source_section")  # cuTile's holds its source text
 
 
@@ -54,9 +60,9 @@ def _read_item(scanner: Scanner, module: Module) -> bool:
     rest = scanner.ahead(400)
     if m := _HEADER.match(rest):
         if m[1] == "version":
-            module.version = m[2].strip()
+            module.version = _known_version(scanner, m[2].strip())
         elif m[1] == "target":
-            module.target = m[2].strip()
+            module.target = _known_target(scanner, m[2].strip())
         scanner.advance(m.end())
     elif rest.startswith(".file"):
         scanner.rest_of_line()
@@ -78,6 +84,31 @@ def _read_item(scanner: Scanner, module: Module) -> bool:
     return True
 
 
+def _known_version(scanner: Scanner, version: str) -> str:
+    """The version; one that is newer than what ptxsim knows gets a warning."""
+    m = _VERSION.match(version)
+    if m is None:
+        raise scanner.fail(f"«.version {version[:40]}» is no PTX ISA version")
+    if (int(m[1]), int(m[2])) > NEWEST:
+        newest = ".".join(map(str, NEWEST))
+        warnings.warn(f"{scanner.path}:{scanner.line}: .version {version} is newer than {newest}", stacklevel=4)
+    return version
+
+
+def _known_target(scanner: Scanner, target: str) -> str:
+    """The target; one before sm_90, whose code later GPUs run, gets a warning, an unknown one is refused."""
+    name = target.split(",")[0].strip()
+    m = _TARGET.match(name)
+    known = ", ".join(f"sm_{x}" for x in TARGETS)
+    number = int(m[1]) if m else 0
+    if m is None or (number not in TARGETS and (m[2] or number not in OLDER)):
+        raise scanner.fail(f"the target {name[:40]} is not simulated; simulated are {known}")
+    if number in OLDER:
+        why = f"the target {name} is simulated as a later GPU runs its code; simulated are {known}"
+        warnings.warn(f"{scanner.path}:{scanner.line}: {why}", stacklevel=4)
+    return target
+
+
 def _pass_prototype(scanner: Scanner) -> None:
     """A body would need calls, which the kernels met so far do not have."""
     semicolon, brace = (scanner.text.find(c, scanner.pos) for c in ";{")
@@ -93,7 +124,9 @@ def _read_kernel(scanner: Scanner) -> Kernel:
     scanner.kernel = m[1]
     kernel = Kernel(m[1], _parameters(m[3] or ""), {}, line=scanner.line)
     scanner.advance(m.end() - scanner.pos)
-    brace = scanner.text.index("{", scanner.pos)
+    brace = scanner.text.find("{", scanner.pos)
+    if brace < 0:
+        raise scanner.fail("the text ends before the kernel's opening brace")
     for d in _DIRECTIVE.finditer(scanner.text[scanner.pos : brace]):
         kernel.directives[d[1]] = tuple(int(v) for v in d[2].split(",") if v.strip())
     scanner.advance(brace - scanner.pos)

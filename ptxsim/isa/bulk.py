@@ -187,8 +187,8 @@ def _begin_load(
     """Queue a copy to each CTA that is meant."""
     cta, cluster = f.cta, f.cta.cluster
     origin = f.issue(spec.at, f.warp_of(lane))
-    cluster.machine.counts.tma_instructions += 1
-    cluster.machine.counts.tma_bytes += size
+    f.machine.counts.tma_instructions += 1
+    f.machine.counts.tma_bytes += size
     for rank in [to.rank] if mask is None else ranks_of(mask):
         target, bar = cta.peer(rank), cta.mbarrier(signal if mask is None else signal.at(rank))
         if target is None or bar is None:

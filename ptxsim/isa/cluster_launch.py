@@ -58,7 +58,7 @@ class Answer(Task):
 
     def run(self) -> None:
         cluster = self.origin.cluster
-        given = next(cluster.machine.waiting, None) if cluster.taken < SHARE else None
+        given = next(self.origin.machine.waiting, None) if cluster.taken < SHARE else None
         if given is None:
             cluster.refused = True
         else:

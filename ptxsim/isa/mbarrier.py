@@ -206,7 +206,7 @@ def mbarrier_wait(f: Fragment, spec: Test, place: Place, value: np.ndarray) -> n
     if failed is None:
         if not found:
             out[f.lanes()] = True  # reported above; going on beats spinning on a barrier that is not there
-        cluster.machine.counts.barrier_waits += 1
+        f.machine.counts.barrier_waits += 1
         return out
     poll = Poll(spec.at, failed.offset, failed.phase)
     in_vain = f.poll == poll and f.stamp == cluster.progress
@@ -214,7 +214,7 @@ def mbarrier_wait(f: Fragment, spec: Test, place: Place, value: np.ndarray) -> n
         f.sleep(Wait(failed, spec.at, f.value(value) if spec.parity else None))
         failed.sleepers.append(f)
         failed.sleeps[spec.at] = failed.sleeps.get(spec.at, 0) + 1
-        cluster.machine.counts.barrier_sleeps += 1
+        f.machine.counts.barrier_sleeps += 1
         return None
     f.poll, f.stamp = poll, cluster.progress
     cluster.rest = True

@@ -60,7 +60,7 @@ def tmem_alloc(f: Fragment, spec: Allocation, addr: np.ndarray, columns: np.ndar
         cluster.rest = True
         return False
     tm.done += 1
-    tm.places[start] = cluster.program.instructions[spec.at].place
+    tm.places[start] = f.machine.program.instructions[spec.at].place
     cluster.progress += 1
     cluster.observer.tmem_allocated(f, f.warp_of(f.lanes()[0]), tm, start, start + n)
     _by_first_lane(f, spec.result, addr, np.full(f.n, start, np.uint32))

@@ -185,8 +185,8 @@ def _begin_load(
 ) -> None:
     """Queue one load, if its places are right."""
     cluster = f.cta.cluster
-    cluster.machine.counts.tma_instructions += 1
-    cluster.machine.counts.tma_bytes += tensor.box_bytes
+    f.machine.counts.tma_instructions += 1
+    f.machine.counts.tma_bytes += tensor.box_bytes
     origin = f.issue(spec.at, f.warp_of(lane))
     targets = _targets(f, spec, to, signal, mask)
     multiple = 128 if tensor.swizzle or len(tensor.sizes) > 1 else 16
@@ -194,7 +194,7 @@ def _begin_load(
         return
     if not _aligned_start(f, spec.at, tensor, corner):
         return
-    if mask is not None and cluster.machine.memory.find(tensor.address) is None:
+    if mask is not None and f.machine.memory.find(tensor.address) is None:
         where = f"a multicast load by a tensor map that begins at {tensor.address:#x}"
         f.report(spec.at, "out-of-bounds", f"{where}, where no memory is: an H200 touches that, whatever box is loaded")
         return

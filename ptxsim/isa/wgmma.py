@@ -164,8 +164,8 @@ def _slots(g: Generator, operand: Operand) -> tuple[int, ...]:
 def wgmma(f: Fragment, spec: Product, a: np.ndarray | None, b: np.ndarray, accumulate: np.ndarray) -> None:
     """Queue the product of each warpgroup's warps that are here."""
     cta, cluster = f.cta, f.cta.cluster
-    watched = product_origin(spec.at) in cluster.program.watched
-    if "unfenced" in cluster.machine.checks:
+    watched = product_origin(spec.at) in f.machine.program.watched
+    if "unfenced" in f.machine.checks:
         check_fence(f, spec.at, f.warps())
     for group, warps in _warpgroups(f).items():
         if watched:
@@ -182,8 +182,8 @@ def wgmma(f: Fragment, spec: Product, a: np.ndarray | None, b: np.ndarray, accum
             accumulate=bool(_in_lane(accumulate, lane)),
         )
         if warps[0] % 4 == 0:
-            cluster.machine.counts.mma_instructions += 1
-        cluster.machine.counts.mma_flops += 2 * 16 * len(warps) * spec.n * spec.k
+            f.machine.counts.mma_instructions += 1
+        f.machine.counts.mma_flops += 2 * 16 * len(warps) * spec.n * spec.k
         cluster.post(Pipe("wgmma", cta.rank, group), task)
 
 

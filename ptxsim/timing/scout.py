@@ -26,6 +26,7 @@ from ..core.work import Pipe, Task
 from ..memory.global_memory import Access, Allocation
 from .engines import Copied, copied, skip
 
+LIMIT = 500_000  # the step limit of a cluster that is scouted
 ALIKE = 0.02  # relative difference of work up to which clusters count as equal
 _ALONG = 16  # clusters scouted along an axis of the grid
 _TABLE = 128  # clusters scouted along two axes at once
@@ -100,13 +101,14 @@ class Scout(Cluster):
     def complete(self, pipe: Pipe) -> None:
         task = self.pipes.take(pipe)
         self.progress += 1
+        self.steps = 0
         if not skip(task):
             task.run()
 
 
 def scout(launch: Launch, indices: list[Dim3]) -> Scouted | None:
     """What one cluster does; None if it cannot end by itself."""
-    machine = Machine(launch, Schedule("eager"))
+    machine = Machine(launch, Schedule("eager"), step_limit=LIMIT)
     witness = run_alone(Scout, machine, indices)
     if witness is None:
         return None

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..core.cluster import Stuck
 from ..core.launch import Dim3
-from ..core.livelock import Rounds
+from ..core.livelock import LoopDetector
 from ..core.registers import RegisterFile
 from ..core.warp import PARTED, RUNNING, WAITING, Fragment
 from .cluster_clock import DependentLaunch, Resources
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from .timed_machine import TimedMachine
 
 _POLLS = 400_000
-_CALM = 5_000  # blocks without any change of state after which it is looked for warps that go round without end
+_CALM = 5_000  # blocks without any change of state after which it is looked for warps that loop without end
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class Simulation:
         ]
         self.living: dict[TimedCluster, tuple[int, Place]] = {}
         self.polls = 0
-        self.rounds, self.calm = Rounds(), 0
+        self.loops, self.calm = LoopDetector(), 0
 
     def launched(self, size: int, own: Sequence[int], others: int) -> None:
         """What the instruction caches have when the launch begins (CodeCache.launched)."""
@@ -96,15 +95,17 @@ class Simulation:
         cluster: TimedCluster = clock.cta.cluster  # type: ignore[assignment]  # here all clusters have clocks
         while (f := clock.runnable()) is not None:
             if self.calm >= _CALM:
-                f = self.rounds.instead(f)
+                f = self.loops.instead(f)
             cluster.step(clock, f)
+            if cluster.steps > self.machine.step_limit:
+                cluster.give_up(limit=True)
             if cluster.progress != cluster.known:
                 cluster.known, self.calm = cluster.progress, 0
-                self.rounds.forget()
+                self.loops.forget()
             else:
                 self.calm += 1
                 if self.calm >= _CALM:
-                    self._look_for_rounds(f)
+                    self._look_for_loops(f)
             if clock.scheduled:
                 return None
             if not clock.cta.fragments:
@@ -112,7 +113,7 @@ class Simulation:
             if cluster.rest:
                 self.polls += 1
                 if self.polls > _POLLS:
-                    raise Stuck
+                    cluster.give_up()
             else:
                 self.polls = 0
             if self.calendar.before(clock.time) and f.state is not WAITING:
@@ -120,13 +121,13 @@ class Simulation:
                 return None
         return None
 
-    def _look_for_rounds(self, f: Fragment) -> None:
-        """Nothing has changed. Raises Stuck, after it has been reported, where all warps of all clusters go round."""
-        if f.state not in (RUNNING, PARTED) or not self.rounds.note(f):
+    def _look_for_loops(self, f: Fragment) -> None:
+        """Nothing has changed. Raises Stuck, after it has been reported, where all warps of all clusters loop."""
+        if f.state not in (RUNNING, PARTED) or not self.loops.note(f):
             return
         all_warps = [f for cluster in self.living for cta in cluster.ctas for f in cta.fragments]
         going = [f for f in all_warps if f.state in (RUNNING, PARTED)]
-        if self.rounds.all_of(going) and self.calendar.only_warps():
+        if self.loops.all_of(going) and self.calendar.only_warps():
             next(cluster for cluster in self.living if cluster is f.cta.cluster).give_up()
 
     def _start(self, number: int, indices: list[Dim3], begin: float) -> None:

@@ -104,6 +104,7 @@ class TimedCluster(Cluster):
         visits[block.index] = visits.get(block.index, 0) + 1
         if self.machine.trace is not None:
             self.machine.trace(f"{event.now:.0f} {self._trace_line(f, block)}")
+        self.steps += 1
         following = run(f)
         if following < 0:
             if f.state is RUNNING:
@@ -164,6 +165,7 @@ class TimedCluster(Cluster):
     def _finish(self, during: Event, pipe: Pipe, end: float) -> None:
         """A task is done, with all that others see of it, in an event of its own."""
         task = self.pipes.take(pipe)
+        self.steps = 0
         self.finish.pop(task, None)
         self.progress += 1
         self.clock.stored(end)

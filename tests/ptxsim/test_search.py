@@ -91,6 +91,23 @@ def test_an_aim_that_is_none_is_refused_in_one_line() -> None:
             run_kernel("nop;", schedule=name)
 
 
+@pytest.mark.parametrize("name", ["hold:copy:99999", "hold:product:1", "hold:copy:a.py:7", "hold:warps:2-3"])
+def test_an_aim_that_matches_nothing_is_refused_in_one_line(pipeline, name: str) -> None:
+    launch, _, _ = pipeline()
+    with pytest.raises(ValueError, match=f"schedule '{name}': nothing in these launches"):
+        ptxsim.run(launch, name)
+    with pytest.raises(ValueError, match=f"schedule '{name}': nothing in these launches"):
+        ptxsim.run([], name)
+
+
+def test_an_aim_may_match_one_of_several_launches(pipeline) -> None:
+    launch, x, y = pipeline()
+    empty = launched("nop;", x, y)
+    (copy,) = {name for name in aims(ptxsim.run(launch).coverage) if name.startswith("hold:copy:")}
+    y[:] = 0
+    assert ptxsim.run([empty, launch], copy).ok and (y == x[:32]).all()
+
+
 def test_aims_are_at_what_ran_and_take_the_kinds_by_turns(pipeline) -> None:
     launch, _, _ = pipeline()
     names = aims(ptxsim.run(launch).coverage)

@@ -128,13 +128,13 @@ def do_group():
     if "--local-groupid" in sys.argv:
         given = int(os.environ.get("SLURM_CPUS_PER_TASK", sys.maxsize))
         internals.set_resource(workflow, "_cores", min(given, internals.cores(workflow)))
-        internals.keep_going_in_group(workflow)
         serve_jobs()
 
 
 try:
     if not internals.is_local(workflow):
         internals.pass_groups()
+        internals.keep_going_in_groups()
         internals.keep_what_is_finished(workflow)
     if internals.is_main(workflow):
         share_out_cards()

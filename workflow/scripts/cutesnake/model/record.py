@@ -204,6 +204,21 @@ def parse(stage: str, text: bytes | str, where: str) -> Any:
         raise RecordError(f"{where}: not a whole JSON file ({error}); delete it and run again") from error
 
 
+class _Stage(msgspec.Struct):
+    stage: str
+
+
+def read_any(path: Path | str) -> Record:
+    """Return the typed record of a file of any stage; RecordError for a damaged one."""
+    try:
+        text = Path(path).read_bytes()
+        stage = msgspec.json.decode(text, type=_Stage).stage
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RecordError(f"{path}: not a whole record ({error}); delete it and run again") from error
+    found: Record = parse(stage, text, str(path))
+    return found
+
+
 @functools.cache
 def _decoder(stage: str) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(type_of(stage))

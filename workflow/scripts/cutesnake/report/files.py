@@ -32,18 +32,18 @@ def report_files(
     """
     # Folders of the user's own by their names: the machine's part of a path stays out of reports.
     shown = {**config, "kernel_paths": [Path(path).name for path in config.get("kernel_paths", [])]}
-    comparisons = [record.plain(record.read("compare", path)) for path in listed(files["comparisons"])]
-    changes = [record.plain(record.read("change", path)) for path in listed(files["changes"])]
+    comparisons = [record.read("compare", path) for path in listed(files["comparisons"])]
+    changes = [record.read("change", path) for path in listed(files["changes"])]
     if changes:
-        shown["baseline"] = changes[0]["baseline"]["label"]
+        shown["baseline"] = changes[0].baseline.label
     folder, overview = Path(_one(files["pictures"])), files.get("overview")
     contents = Contents(
-        arch=record.plain(record.read("arch", _one(files["arch"]))),
+        arch=record.read("arch", _one(files["arch"])),
         evidence=load_evidence(
             _one(files["plan"]), listed(files["records"]), _one(files["roofline"]), listed(files["recorded"])
         ),
         comparison=comparisons[0],
-        pictures=record.plain(record.read("plot", folder / "pictures.json"))["pictures"],
+        pictures=record.read("plot", folder / "pictures.json").pictures,
         picture_folder=folder,
         config=yaml.safe_dump(shown, sort_keys=False),
         sweep=yaml.safe_dump(dict(sweep), sort_keys=False),

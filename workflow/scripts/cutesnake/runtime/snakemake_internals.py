@@ -17,6 +17,7 @@ from typing import Any
 OLDEST = "9.0"
 TRIED = "9.27.1"
 NEXT = 10  # the first major version that is refused
+FACTORY = "snakemake.spawn_jobs:SpawnedJobArgsFactory.general_args"
 GROUP = "snakemake.jobs:GroupJob.postprocess"
 SCRIPT = "snakemake.script:PythonScript._execute_cmd"
 SLURM = "slurm", "slurm-jobstep"  # executor plugins: what starts a job of Slurm, and what starts ours in it
@@ -60,7 +61,7 @@ def _uses_private(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*arguments, **named)
         except AttributeError as error:
-            raise _lacks(f"{type(error.obj).__name__}.{error.name}") from None
+            raise _lacks(f"{type(error.obj).__name__}.{error.name}") from error
 
     return used
 
@@ -169,10 +170,16 @@ def pass_groups() -> None:
             registry.get_plugin(name).common_settings.pass_group_args = True
 
 
-@_uses_private
-def keep_going_in_group(workflow: Any) -> None:
-    """Have the process that does a group go on when a job of it fails. Upstream: snakemake/snakemake#2508 (open)."""
-    workflow.execution_settings.keep_going = True
+def keep_going_in_groups() -> None:
+    """Have the process that does a group told to go on when a job of it fails.
+
+    `--keep-going` reaches only the main process. Upstream: snakemake/snakemake#2508 (open).
+    """
+
+    def told_more(told: Callable[..., str]) -> Callable[..., str]:
+        return lambda *arguments, **named: f"{told(*arguments, **named)} --keep-going"
+
+    replace(FACTORY, told_more)
 
 
 @_uses_private

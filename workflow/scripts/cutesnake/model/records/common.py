@@ -148,6 +148,12 @@ class Device(Part):
     uuid_hash: Annotated[str | None, doc("distinguishes two GPUs of one name; null in recorded sets")]
 
 
+def field(part: Part, key: str) -> Any:
+    """Return the value of a part's key, None for a key that it does not have."""
+    names = dict(zip(part.__struct_encode_fields__, part.__struct_fields__, strict=True))
+    return getattr(part, names[key]) if key in names else None
+
+
 def need(fits: bool, key: str, rule: str) -> None:
     """Raise ValueError unless a rule between a part's fields holds."""
     if not fits:

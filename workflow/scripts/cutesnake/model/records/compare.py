@@ -51,7 +51,7 @@ class Counts(Part):
 class DeviceCounts(Part):
     """Outcome of a stage on one GPU."""
 
-    kind: Literal["live", "recorded"]
+    kind: Literal["live", "recorded", "none"]
     device: str | None
     ok: Count
     failed: Count
@@ -86,6 +86,11 @@ class Coverage(Part):
         Count | None,
         doc("builds that are not made, since others that are made differ in compile-time sizes only"),
     ] = None
+
+    def counts(self, stage: str) -> Counts:
+        """Return the outcome of `build` or of a GPU stage."""
+        found: Counts = getattr(self, stage)
+        return found
 
 
 class Origin(Part):
@@ -148,6 +153,11 @@ class Speed(Part):
     faster: int
     equal: Annotated[int, doc("within the noise")]
     slower: int
+
+    @property
+    def workloads(self) -> int:
+        """Return the number of workloads that both sides timed."""
+        return self.faster + self.equal + self.slower
 
 
 class OtherSpeed(Part):
@@ -257,7 +267,7 @@ class Floor(Part):
     floor_us: float | None
 
 
-class Side(Part):
+class CompareSide(Part):
     """A kernel of a row."""
 
     kernel: str | None
@@ -280,6 +290,16 @@ class Baseline(Part):
     plan_cold_us: Cell
     plan_us: Cell
 
+    @property
+    def cells(self) -> Cells:
+        """Return the cells by the keys of their metrics."""
+        return {
+            "duration_us": self.duration_us,
+            "hot_duration_us": self.hot_duration_us,
+            "plan_cold_us": self.plan_cold_us,
+            "plan_us": self.plan_us,
+        }
+
 
 class Insight(Part):
     """A sentence about a row, and the rule that it follows from."""
@@ -297,8 +317,8 @@ class CompareRow(Part):
     target: str
     device: Origin
     floor: Floor | None
-    cutile: Side
-    cute: Side
+    cutile: CompareSide
+    cute: CompareSide
     baselines: list[Baseline]
     delta: Cells
     insights: list[Insight]

@@ -8,6 +8,8 @@ from cutesnake.model.records.common import Case, Measured, Part, Record, Status,
 
 Bound = Literal["tensor cores", "DRAM", "L2", "waiting"]
 Kind = Literal["work", "wait", "copy", "store", "product"]
+Number = int | float
+Span = tuple[Kind, Number, Number, str, int | None]  # kind, begin, end, what, PTX line
 
 
 class Bounds(Part):
@@ -39,7 +41,7 @@ class PredictedLaunch(Part):
     end_us: float
     cycles: float
     waves: float
-    blocks_per_sm: float
+    blocks_per_sm: Number
     tensor_percent: float
     dram_percent: float
     l2_percent: float
@@ -64,7 +66,7 @@ class Track(Part):
     """One row of the timeline."""
 
     name: str
-    spans: Annotated[list[tuple[Kind, float, float, str, int | None]], doc("kind, begin, end, what, PTX line")]
+    spans: Annotated[list[Span], doc("kind, begin, end, what, PTX line")]
 
 
 class Timeline(Part):
