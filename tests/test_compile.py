@@ -336,7 +336,7 @@ def test_cute_build_is_whole(add: Path) -> None:
     entry = record.read("compile", add / "build.json")
     assert entry.status == "ok"
     artifacts = ["cubin", "mlir", "o", "ptx", "sass", "so"]
-    assert names(add) == ["build.json", *(f"kernel.{suffix}" for suffix in artifacts)]
+    assert names(add) == ["build.json", *(f"kernel.{suffix}" for suffix in artifacts), "sources.json"]
     for name, digest in entry.files.items():
         assert hashlib.sha256((add / name).read_bytes()).hexdigest() == digest
     (symbol,) = entry.symbols
@@ -397,7 +397,8 @@ def test_without_a_linker_all_but_the_library_is_built(unlinked: Path) -> None:
     entry = record.read("compile", unlinked / "build.json")
     assert entry.status == "ok"
     assert entry.notes == [cute_build.NO_LINKER]
-    assert names(unlinked) == ["build.json", *(f"kernel.{suffix}" for suffix in ["cubin", "mlir", "o", "ptx", "sass"])]
+    kernel = [f"kernel.{suffix}" for suffix in ["cubin", "mlir", "o", "ptx", "sass"]]
+    assert names(unlinked) == ["build.json", *kernel, "sources.json"]
 
 
 def test_loading_links_what_was_not_linked(unlinked: Path) -> None:
