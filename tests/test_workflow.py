@@ -243,3 +243,12 @@ def test_snakemakes_own_report_holds_pages_pictures_and_tables(project) -> None:
         assert name in text
     for category in ("Overview", "Pictures", "Tables"):
         assert f'"{category}"' in text
+
+
+def test_what_is_missing_behind_a_stale_result_is_made(fresh) -> None:
+    """Snakemake looks at no job behind one that runs if all its inputs are `ancient`, not even for missing outputs."""
+    everything = jobs(fresh)
+    record = fresh / "results/arch.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}\n")
+    assert jobs(fresh) == everything

@@ -5,6 +5,7 @@ than all. Inputs are `ancient` else: dates decide nothing.
 """
 
 import atexit
+import os
 
 from cutesnake.model.dsls import DSLS
 from cutesnake.planning import marks, outputs
@@ -314,7 +315,7 @@ def lesson_product(lesson):
 
 
 PRODUCTS = {product.path: product for product in products()}
-MADE_AGAIN = frozenset()
+MADE_AGAIN = NOT_THERE = frozenset()
 if internals.is_main(workflow):  # a job that an executor starts reads all this again, and is told what to do
     asked_anew = outputs.forced_by(sys.argv)
     FINDINGS = outputs.look(
@@ -325,6 +326,12 @@ if internals.is_main(workflow):  # a job that an executor starts reads all this 
     if FINDINGS.staleness():
         logger.info(FINDINGS.staleness())
     MADE_AGAIN = frozenset([*FINDINGS.why, "results/kept.txt"])  # what is kept is kept whenever that is asked for
+    NOT_THERE = frozenset(
+        path
+        for product in PRODUCTS.values()
+        if not product.spare and not os.path.lexists(product.path)
+        for path in product.paths
+    )
     marks.make(path for name in FINDINGS.why for path in PRODUCTS[name].paths)
     atexit.register(outputs.remember, PRODUCTS.values())
     atexit.register(marks.remove)
@@ -333,19 +340,23 @@ if internals.is_main(workflow):  # a job that an executor starts reads all this 
 def inputs(products, **named):
     """Give the inputs of the job that makes these products by name, and the one that says whether it has to run.
 
-    Where it has to, nothing is `ancient`: Snakemake would not look at a job that follows from one that runs.
+    Where it has to, or has not run yet, nothing is `ancient`: Snakemake does not look at a job that follows from one
+    that runs, not even for missing outputs.
     """
     patterns = [products] if isinstance(products, str) else products
 
+    def among(names, wildcards):
+        return any(pattern.format(**wildcards) in names for pattern in patterns)
+
     def again(wildcards):
-        return any(pattern.format(**wildcards) in MADE_AGAIN for pattern in patterns)
+        return among(MADE_AGAIN, wildcards)
 
     def dated(paths):
         def given(wildcards):
             found = paths(wildcards) if callable(paths) else paths
             one = isinstance(found, str)
             found = found.format(**wildcards) if one else [path.format(**wildcards) for path in found]
-            return found if again(wildcards) else ancient(found)
+            return found if again(wildcards) or among(NOT_THERE, wildcards) else ancient(found)
 
         return given
 
