@@ -24,7 +24,7 @@ from cutesnake.model.records.timing import TimingMetrics
 from cutesnake.report import comparison as tables_of
 from cutesnake.report import coverage, findings, formatting, kernel_panels, matrix, page, plot, times
 from cutesnake.report.page import Contents
-from cutesnake.report.plot import data, overview, speedup, timeline
+from cutesnake.report.plot import data, overview, pipeline, speedup, timeline
 from cutesnake.report.plot import times as drawn_times
 
 
@@ -48,6 +48,8 @@ def typed(value: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """Records as mappings, wherever they are in a value."""
+    if isinstance(value, Evidence):
+        return Evidence(**{field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)})
     if isinstance(value, Part):
         return json.loads(msgspec.json.encode(value))
     if isinstance(value, dict):
@@ -71,6 +73,7 @@ compare = _loose(comparison.compare)
 every_row = _loose(comparison.every_row)
 write_comparison = _loose(comparison.write_comparison)
 to_csv = _loose(csv_table.to_csv, None, list[CompareRow])
+reasons = _loose(csv_table.reasons, list[CompareRow])
 change = _loose(change_stage.change)
 change_to_csv = _loose(change_stage.to_csv)
 unchanged = _loose(change_stage.unchanged)
@@ -104,5 +107,6 @@ def thinned(found: Evidence) -> Evidence:
 draw_times = _loose(drawn_times.draw_times)
 draw_speedup = _loose(speedup.draw_speedup)
 draw_timeline = _loose(timeline.draw_timeline)
+draw_pipeline = _loose(pipeline.draw_pipeline)
 sizes, labels, unsaid = _loose(data.sizes), _loose(data.labels), _loose(data.unsaid)
 kernel_looks, functions, plotted_times = _loose(data.kernel_looks), _loose(data.functions), _loose(data.times)

@@ -117,7 +117,7 @@ def toy(
     def build(how: str, **options: float) -> dict[str, Any]:
         folder = tmp_path / "compile" / "toy" / "kernel" / "sm_90a" / "a"
         compile_build("toy", "kernel", "sm_90a", Variant("a", {"how": how}), folder, log=tmp_path / "log", **options)
-        return record.read("compile", folder / "build.json")
+        return record.plain(record.read("compile", folder / "build.json"))
 
     build.folder = tmp_path / "compile" / "toy" / "kernel" / "sm_90a" / "a"
     build.log = tmp_path / "log"
@@ -397,8 +397,8 @@ def test_without_a_linker_all_but_the_library_is_built(unlinked: Path) -> None:
     entry = record.read("compile", unlinked / "build.json")
     assert entry.status == "ok"
     assert entry.notes == [cute_build.NO_LINKER]
-    kernel = [f"kernel.{suffix}" for suffix in ["cubin", "mlir", "o", "ptx", "sass"]]
-    assert names(unlinked) == ["build.json", *kernel, "sources.json"]
+    artifacts = ["cubin", "mlir", "o", "ptx", "sass"]
+    assert names(unlinked) == ["build.json", *(f"kernel.{suffix}" for suffix in artifacts), "sources.json"]
 
 
 def test_loading_links_what_was_not_linked(unlinked: Path) -> None:

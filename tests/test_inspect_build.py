@@ -22,7 +22,7 @@ LAUNCH = {"block": [256, 1, 1], "cluster": [1, 1, 1], "dynamic_shared_bytes": 16
 def inspect(folder, target, **changes):
     """The record, as read back and checked."""
     inspect_build(tiny_build.describe(folder, target, **changes), DEVICES, folder.parent / "inspect.json")
-    return record.read("inspect", folder.parent / "inspect.json")
+    return record.plain(record.read("inspect", folder.parent / "inspect.json"))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_everything_is_known_of_a_kernel_that_states_everything(tmp_path) -> Non
     tiny_build.assemble(tiny_build.BLACKWELL, "sm_100a", tmp_path / "build")
     entry = inspect(tmp_path / "build", "sm_100a")
     (function,) = entry["functions"]
-    assert entry["notes"] == [] and None not in [v for k, v in function.items()]
+    assert entry["notes"] == [] and None not in function.values()
     assert (function["threads_per_block"], function["cluster_size"]) == (256, 2)
     assert (function["tensor_memory_columns"], function["pipeline_stages"]) == (128, [4])
     room = function["occupancy"]
@@ -193,8 +193,9 @@ def compiled(build, monkeypatch):
     def run(code: str = "one", **changes) -> bool:
         started.clear()
         (folder / "build.json").unlink(missing_ok=True)  # as Snakemake does before a job
-        options = {"upstream": [], "figures": figures, "devices": str(DEVICES), **changes}
-        job.compile_job("elementwise_add", "cute", "sm_90a", variant, str(folder), code, **options)
+        recipe = {"code": {"kernel": code}, "params": {}, "versions": {}}
+        options = {"upstream": [], "figures": figures, "figures_recipe": recipe, "devices": str(DEVICES), **changes}
+        job.compile_job("elementwise_add", "cute", "sm_90a", variant, str(folder), recipe, **options)
         return bool(started)
 
     run.folder, run.figures = folder, figures
@@ -203,7 +204,7 @@ def compiled(build, monkeypatch):
 
 def test_the_job_of_a_build_makes_its_figures(compiled) -> None:
     assert compiled()
-    assert record.read("inspect", compiled.figures)["functions"][0]["symbol"] == "spilling"
+    assert record.read("inspect", compiled.figures).functions[0].symbol == "spilling"
 
 
 def test_without_the_stage_there_are_no_figures(compiled) -> None:

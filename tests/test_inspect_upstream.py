@@ -31,7 +31,7 @@ def built(tmp_path):
         variant = module.variants(problem.Workload(32, kv_length, dtype), target)[0]
         folder = build("mla_decode", kernel, target, variant)
         inspect_build(folder / "build.json", ROOT / "config/devices.yaml", tmp_path / "inspect.json")
-        entry = record.read("inspect", tmp_path / "inspect.json")
+        entry = record.plain(record.read("inspect", tmp_path / "inspect.json"))
         assert entry["status"] == "ok", entry["reason"]
         return entry, folder
 
@@ -110,6 +110,6 @@ def figures(planned: matrix.Build, folder: Path) -> dict[str, int]:
     """What tables show of a build, and how long its code is."""
     made = build(planned.operator, planned.kernel, planned.target, planned.variant)
     inspect_build(made / "build.json", ROOT / "config/devices.yaml", folder / "inspect.json")
-    main = record.read("inspect", folder / "inspect.json")["functions"][0]
+    main = record.plain(record.read("inspect", folder / "inspect.json"))["functions"][0]
     shown = ("registers_per_thread", "spill_bytes", "static_shared_bytes", "dynamic_shared_bytes", "code_bytes")
     return {name: main[name] for name in shown}

@@ -119,7 +119,7 @@ def test_build(dtype: str, batch: int, target: str) -> None:
     kernel = load_kernel("mla_decode", f"cutlass_{dtype}")
     for variant in kernel.variants(Workload(batch, 4096, dtype), target):
         folder = build("mla_decode", f"cutlass_{dtype}", target, variant)
-        entry = record.read("compile", folder / "build.json")
+        entry = record.plain(record.read("compile", folder / "build.json"))
         assert entry["status"] == "ok", entry["reason"]
         assert len(entry["symbols"]) == (2 if batch == 1 else 1)
         facts = {"block": [384, 1, 1], "cluster": [2, 1, 1], "dynamic_shared_bytes": 232448}

@@ -152,7 +152,7 @@ def test_a_report_shows_of_a_recorded_set_what_is_asked_for(tmp_path, monkeypatc
     path = tmp_path / "recorded" / "nvidia_h200" / "timing-blend-cutile.jsonl"
     record.write_text(path, "".join(json.dumps(entry) + "\n" for entry in [*stale, *kept]))
     shown = load_evidence(plan, records, roofline, [path]).recorded
-    assert len(shown) == len(kept) and {e["case"]["variant"]["id"] for e in shown.values()} == {
+    assert len(shown) == len(kept) and {e.case.variant.id for e in shown.values()} == {
         e["case"]["variant"]["id"] for e in kept
     }
 

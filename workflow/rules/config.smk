@@ -1,9 +1,13 @@
 """config/config.yaml, read strictly before Snakemake reads it: that tells neither a line nor, at times, the file."""
 
+import os
 import sys
 from pathlib import Path
 
-sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
+# This folder's code, here and in what is started from here, whichever checkout is installed.
+SOURCES = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
+sys.path[:0] = SOURCES
+os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*SOURCES, *filter(None, [os.environ.get("PYTHONPATH")])]))
 
 from cutesnake.planning import strict_yaml
 

@@ -86,13 +86,20 @@ def convert(stage: str, data: Mapping[str, Any], where: str) -> Any:
 
 def check(stage: str, record: Mapping[str, Any] | Record, where: str) -> None:
     """Raise RecordError, naming the file, the key and what is wrong, unless `record` fits the stage's type."""
-    convert(stage, plain(record), where)
+    convert(stage, msgspec.to_builtins(record), where)
 
 
 def plain(record: Mapping[str, Any] | Part) -> dict[str, Any]:
     """Return a record, or a part of one, as the mapping that its JSON object is."""
-    found: dict[str, Any] = msgspec.to_builtins(record)
+    found: dict[str, Any] = _listed(msgspec.to_builtins(record))
     return found
+
+
+def _listed(value: Any) -> Any:
+    """The value with lists in place of tuples, as JSON has them."""
+    if isinstance(value, dict):
+        return {key: _listed(one) for key, one in value.items()}
+    return [_listed(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def write_text(path: Path | str, text: str) -> None:
@@ -125,7 +132,7 @@ def write(
     With `indent` None it is one line: a third smaller where a record has thousands of rows. In a job it says what it
     was made from; `files` are others that were written before it, see `provenance.digests`.
     """
-    data = plain(record)
+    data = msgspec.to_builtins(record)
     convert(stage, data, str(path))
     text = neutral_json(json.dumps(data, indent=indent, allow_nan=False))
     if provenance.is_signed(data):

@@ -255,7 +255,7 @@ class Evidence:
         if found is None:
             return "not built yet: no build record"
         if found[1].status != "ok":
-            return f"did not compile: {first_line(found[1]['reason'])}"
+            return f"did not compile: {first_line(found[1].reason)}"
         return None
 
     def why_no_case(self, source: Source, stage: str, kernel: str, target: str, workload: str) -> str:

@@ -211,7 +211,7 @@ def _replaces(entry: Measurement, there: Measurement | None) -> bool:
 def _write_rows(folder: Path, rows: list[Measurement]) -> None:
     files: dict[str, list[Measurement]] = defaultdict(list)
     for entry in rows:
-        files[f"{entry['stage']}-{entry['case']['operator']}-{entry['case']['kernel']}.jsonl"].append(entry)
+        files[f"{entry.stage}-{entry.case.operator}-{entry.case.kernel}.jsonl"].append(entry)
     for name, lines in files.items():
         text = "".join(json.dumps(record.plain(line), allow_nan=False, separators=(",", ":")) + "\n" for line in lines)
         record.write_text(folder / name, text)

@@ -26,30 +26,6 @@ def doc(text: str) -> Meta:
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Base of records and their parts: immutable, no unknown keys. An absent key is None."""
 
-    def __getitem__(self, key: str) -> Any:  # bridge for packages that still look keys up
-        try:
-            return getattr(self, self.__struct_fields__[self.__struct_encode_fields__.index(key)])
-        except ValueError:
-            if isinstance(self, Record) and key == "stage":
-                return self.stage
-            raise KeyError(key) from None
-
-    def keys(self) -> list[str]:  # bridge
-        """Return the keys of the JSON object."""
-        given = [key for key in self.__struct_encode_fields__ if self._written(key)]
-        return ["stage", *given] if isinstance(self, Record) else given
-
-    def _written(self, key: str) -> bool:
-        default = dict(zip(self.__struct_encode_fields__[::-1], self.__struct_defaults__[::-1], strict=False))
-        return key not in default or self[key] is not default[key]
-
-    def get(self, key: str, default: Any = None) -> Any:  # bridge
-        """Return the value of a key, or `default`."""
-        return self[key] if key in self.keys() else default
-
-    def __contains__(self, key: str) -> bool:  # bridge
-        return key in self.keys()
-
 
 class Record(Part, tag_field="stage"):
     """Base of the records that stages write; `stage` says which one."""
