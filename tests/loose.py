@@ -21,8 +21,9 @@ from cutesnake.model.records.compare import CompareRow, Counts, Origin
 from cutesnake.model.records.plot import Picture
 from cutesnake.model.records.roofline import RooflineRow
 from cutesnake.model.records.timing import TimingMetrics
-from cutesnake.report import Contents, coverage, findings, formatting, kernel_panels, matrix, page, plot, times
 from cutesnake.report import comparison as tables_of
+from cutesnake.report import coverage, findings, formatting, kernel_panels, matrix, page, plot, times
+from cutesnake.report.page import Contents
 from cutesnake.report.plot import data, overview, pipeline, speedup, timeline
 from cutesnake.report.plot import times as drawn_times
 

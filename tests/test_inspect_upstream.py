@@ -96,10 +96,10 @@ def test_tilegyms_mla_decode(built, target, shared, instruction, tensor_core) ->
 def test_builds_that_stand_for_others_have_their_static_figures(machine, tmp_path) -> None:
     """One of each kernel and target, by its main function, as in tables; a constant may cost an instruction or two."""
     default = check(yaml.safe_load((ROOT / "config/config.yaml").read_text()))
-    stand_ins = matrix.make_plan(default, machine("none"), tmp_path).stand_ins
+    stand_ins = matrix.make_plan(default, machine("none")).stand_ins
     chosen = {key.rpartition("/")[0]: (key, other) for key, other in reversed(stand_ins.items())}
     assert len(chosen) >= 4
-    builds = matrix.make_plan(replace(default, every_size=True), machine("none"), tmp_path).builds
+    builds = matrix.make_plan(replace(default, every_size=True), machine("none")).builds
     for pair in chosen.values():
         one, other = (figures(builds[key], tmp_path) for key in pair)
         assert abs(one.pop("code_bytes") / other.pop("code_bytes") - 1) < 0.01, pair

@@ -80,7 +80,7 @@ def test_where_the_package_is_there_nothing_else_is_needed_to_build(machine) -> 
 
 
 def planned(machine, name: str, modules: dict[str, str], tmp_path) -> matrix.Plan:
-    return matrix.make_plan(check(CONFIG), replace(machine(name), modules=modules), tmp_path)
+    return matrix.make_plan(check(CONFIG), replace(machine(name), modules=modules))
 
 
 def test_the_machine_is_asked_for_what_the_configured_kernels_need() -> None:

@@ -34,7 +34,7 @@ def plan(cluster, machine):
     def make(head: str = "none") -> matrix.Plan:
         whole = read(ROOT / "config/config.yaml", "config") | {"operators": ["elementwise_add"]}
         builder, places = nodes.sort_out(cluster, machine(head), Path("results"))
-        return matrix.make_plan(configuration.check(whole), builder, Path("results"), places)
+        return matrix.make_plan(configuration.check(whole), builder, places)
 
     return make
 

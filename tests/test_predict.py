@@ -141,7 +141,6 @@ def test_what_a_sweep_lists_is_predicted_for_the_cards_of_the_configuration(tmp_
         plan = make_plan(
             experiment(**changes),
             Machine.from_dict(json.loads((ROOT / "tests/machines/none.json").read_text())),
-            tmp_path,
         )
         return [case.key for case in plan.predicted()]
 
@@ -289,7 +288,6 @@ def test_every_variant_is_predicted_where_the_sweep_asks_for_all(tmp_path) -> No
     plan = make_plan(
         experiment(operators=["gemm"], sweeps=sweeps),
         Machine.from_dict(json.loads((ROOT / "tests/machines/none.json").read_text())),
-        tmp_path,
     )
     chosen_from = {case.build.variant.id for case in plan.predicted()}
     workload = make_workload("gemm", {"m": 1024, "n": 8192, "k": 8192, "dtype": "bf16"})

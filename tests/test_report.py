@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 import sample
-from cutesnake.report import Contents
 from cutesnake.report.formatting import Notes, signed
+from cutesnake.report.page import Contents
 from loose import compare, panels, render, sets, state, summary, totals, untested, where
 from loose import draw_plots as plot
 from loose import view_tables as tables

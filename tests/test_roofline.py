@@ -103,7 +103,7 @@ def test_what_is_wrong_leaves_no_record(tmp_path) -> None:
 
 def test_the_rules_script_writes_the_plan_and_the_roofline(tmp_path, machine) -> None:
     whole = read(ROOT / "config/config.yaml", "config") | {"operators": ["elementwise_add"]}
-    plan = make_plan(check(whole), machine("none"), tmp_path).of("elementwise_add")
+    plan = make_plan(check(whole), machine("none")).of("elementwise_add")
     snakemake = SimpleNamespace(
         params=SimpleNamespace(plan=plan, recorded=["NVIDIA H20"], machine={}, made_from=None),
         input=SimpleNamespace(devices=str(DEVICES)),

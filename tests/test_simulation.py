@@ -39,7 +39,7 @@ def plan(machine, tmp_path):
     def make(name: str, tools: dict | None = None, **changes) -> Plan:
         here = machine(name)
         here = dataclasses.replace(here, tools=tools) if tools is not None else here
-        return make_plan(configuration.check({**DEFAULT, **changes}), here, Path(tmp_path))
+        return make_plan(configuration.check({**DEFAULT, **changes}), here)
 
     return make
 

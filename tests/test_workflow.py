@@ -149,7 +149,9 @@ def test_a_changed_workload_rebuilds_nothing(project) -> None:
 
 @pytest.mark.slow
 def test_a_changed_workload_reruns_only_its_cases(project) -> None:
-    """Measurements of the old sweep are stood in for by records of other cases: a dry run looks whether they fit."""
+    """Measurements of the old sweep are stood in for by records of other cases, which count as made from the same."""
+    code = "\n\ndef difference(*_, **__):\n    return None\n"
+    append(project / "workflow/scripts/cutesnake/planning/outputs.py", code)
     records = {entry["stage"]: json.dumps(entry) for entry in sample.evidence(gpu=True).measured.values()}
     case = "results/{}/elementwise_add/{}/sm_90a/{}/m{}_n4096_fp32.json"
     for stage in ("correctness", "timing", "nsys", "ncu"):

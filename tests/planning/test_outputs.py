@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cutesnake.model import provenance, record
+from cutesnake.model.dsls import DSLS
 from cutesnake.planning import looked_at, outputs
 from cutesnake.planning.outputs import Product
 
@@ -216,3 +217,14 @@ def test_a_build_that_hit_its_time_limit_is_tried_again_with_a_higher_one(chain)
 
 def test_a_record_of_before_is_stale(chain) -> None:
     assert outputs.difference(None, chain.recipe, {}) == outputs.NO_WORD
+
+
+def test_builds_of_elsewhere_count_where_a_compiler_is_missing(tmp_path) -> None:
+    build = tmp_path / "compile/add/cute/sm_90a/v"
+    build.mkdir(parents=True)
+    everything = {name: "1" for dsl in DSLS.values() for name in dsl.build_packages}
+    lacking = everything | {"nvidia-cutlass-dsl": None}
+    assert outputs.carried(tmp_path, lacking) == frozenset()
+    (build / "build.json").touch()
+    assert outputs.carried(tmp_path, everything) == frozenset()
+    assert outputs.carried(tmp_path, lacking) == {"add/cute/sm_90a"}

@@ -93,8 +93,8 @@ def test_a_file_that_a_build_reads_counts(project) -> None:
     """As a JSON with sizes of tiles, whose name no import has, and a module whose name is computed."""
     replace(
         project / CONTRACT,
-        "    from kernels.elementwise_add.cute",
-        "    _tiles()\n    from kernels.elementwise_add.cute",
+        "    def program()",
+        "    _tiles()\n\n    def program()",
     )
     append(
         project / CONTRACT,
@@ -108,7 +108,7 @@ def test_a_file_that_a_build_reads_counts(project) -> None:
     done = snakemake(project)
     assert done.returncode == 0, done.stderr
     opened = json.loads((project / BUILD / "build.json").read_text())["provenance"]["made_from"]["opened"]
-    assert opened.keys() == {"kernels/elementwise_add/cute/tiles.json", "kernels/elementwise_add/tiling.py"}
+    assert opened.keys() >= {"kernels/elementwise_add/cute/tiles.json", "kernels/elementwise_add/tiling.py"}
     assert jobs(project) == {}
     append(tiling, "# a comment\n")
     assert jobs(project) == {}
@@ -154,14 +154,14 @@ def test_a_number_of_a_gpu_redoes_no_build(project) -> None:
 
 
 def test_what_was_forced_takes_what_follows_along(project) -> None:
-    assert jobs(project, "--forcerun", "compile", "--") == {**AFTER_BUILD, "compile": 2}
+    assert jobs(project, "--forcerun", "compile") == {**AFTER_BUILD, "compile": 2}
 
 
 def test_a_higher_time_limit_tries_a_build_again_that_hit_it(project) -> None:
     replace(
         project / CONTRACT,
-        "    from kernels.elementwise_add.cute",
-        "    import time; time.sleep(20)\n    from kernels.elementwise_add.cute",
+        "    def program()",
+        "    import time\n\n    time.sleep(20)\n\n    def program()",
     )
     done = snakemake(project, "--config", "compile={max_seconds: 3}")
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,6 @@
 """What rules ask about an operator, or about several: records, pages, lessons."""
 
+import functools
 import json
 import os
 from dataclasses import asdict
@@ -26,7 +27,10 @@ def validation_of(wildcards):
 
 def plan_of(wildcards):
     planned(PLAN.workloads, wildcards.operator)
-    return PLAN.of(wildcards.operator)
+    return plan_of_operator(wildcards.operator)
+
+
+plan_of_operator = functools.cache(PLAN.of)
 
 
 def records_of(operator):
@@ -44,6 +48,7 @@ def cards_of_nodes():
     return sorted({place.device.name for name, place in PLAN.places.items() if name and place.device})
 
 
+@functools.cache
 def recorded_of(operator):
     """The committed measurements of an operator."""
     sets = sorted(path.parent for path in Path(PROJECT, "recorded").glob("*/set.json"))
@@ -75,8 +80,13 @@ def builds_of(operator):
 
 def anatomy_builds_of(wildcards):
     """Builds of an operator -> how they are watched for their anatomy."""
-    sweep = EXPERIMENT.sweeps[wildcards.operator]
-    return problems.of_builds(builds_of(wildcards.operator), sweep.small(), sweep.workloads())
+    return watched(wildcards.operator)
+
+
+@functools.cache
+def watched(operator):
+    sweep = EXPERIMENT.sweeps[operator]
+    return problems.of_builds(builds_of(operator), sweep.small(), sweep.workloads())
 
 
 def lesson_builds(lesson):

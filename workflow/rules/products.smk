@@ -338,7 +338,7 @@ if internals.is_main(workflow):  # a job that an executor starts reads all this 
 
 
 def inputs(products, **named):
-    """Inputs of a rule whose job makes these products: by name, and the one that says whether it has to run.
+    """Give the inputs of the job that makes these products by name, and the one that says whether it has to run.
 
     Where it has to, or has not run yet, nothing is `ancient`: Snakemake does not look at a job that follows from one
     that runs, not even for missing outputs.
@@ -367,4 +367,4 @@ def inputs(products, **named):
 def made_from(wildcards, output):
     """What the results of a job say that they were made from."""
     product = next((PRODUCTS[path] for path in output if path in PRODUCTS), None)
-    return {"recipe": product.recipe(), "files": list(product.reads)} if product else {}
+    return {"recipe": product.recipe(), "files": product.named} if product else {}

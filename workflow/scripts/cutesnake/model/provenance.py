@@ -29,13 +29,20 @@ MadeFrom = dict[str, Any]
 _making: list[MadeFrom] = []  # of the job that this process does
 
 
-def made_from(recipe: Mapping[str, Any], files: Iterable[str | Path]) -> MadeFrom:
-    """A recipe (`code`, `params`, `versions`) with the digests of the files that go in, as they are now."""
-    return {**recipe, "files": {name_of(path): digest_of(path) for path in files}}
+def made_from(recipe: Mapping[str, Any], files: Iterable[str | Path] | Mapping[str, str]) -> MadeFrom:
+    """A recipe (`code`, `params`, `versions`) with the digests of the files that go in, as they are now.
+
+    files: paths below results/, or name -> path: a name follows from where the project is, which the process that plans
+    knows.
+    """
+    named = files if isinstance(files, Mapping) else {name_of(path): path for path in files}
+    return {**recipe, "files": {name: digest_of(path) for name, path in named.items()}}
 
 
 @contextlib.contextmanager
-def making(recipe: Mapping[str, Any] | None = None, files: Iterable[str | Path] = ()) -> Iterator[None]:
+def making(
+    recipe: Mapping[str, Any] | None = None, files: Iterable[str | Path] | Mapping[str, str] = ()
+) -> Iterator[None]:
     """Have records and pages that are written meanwhile say what they were made from. Without a recipe they do not.
 
     The files' digests are taken at the start: a file that changes while it is used makes the result stale.

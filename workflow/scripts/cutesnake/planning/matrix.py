@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from cutesnake.model.case_id import CaseId
@@ -185,12 +184,16 @@ def modules_needed(experiment: Experiment) -> dict[str, str]:
 
 
 def make_plan(
-    experiment: Experiment, machine: Machine, results: Path, places: Mapping[str, Machine] | None = None
+    experiment: Experiment,
+    machine: Machine,
+    places: Mapping[str, Machine] | None = None,
+    carried: Collection[str] = (),
 ) -> Plan:
     """Cross operators, kernels, targets, workloads and variants; ask each kernel what it supports.
 
-    `machine` builds, and runs cases too unless `places` names classes of nodes that do. Raises ConfigError where no
-    target is left, because `here` is the only one and there is no card.
+    `machine` builds, and runs cases too unless `places` names classes of nodes that do. `carried` are builds that were
+    made elsewhere, as `operator/kernel/target`: they need no compiler here. Raises ConfigError where no target is left,
+    because `here` is the only one and there is no card.
     """
     places = {HERE: machine} if places is None else dict(places)
     cards = [place.device.compute_capability for place in places.values() if place.device]
@@ -209,11 +212,11 @@ def make_plan(
         plan.foreseen |= {(operator, workload.id) for workload in sweep.predicted()}
         plan.profiled |= {workload.id for workload in sweep.profiled()}
         for kernel in sweep.kernels:
-            _add_kernel(plan, experiment, sweep, kernel, results)
+            _add_kernel(plan, experiment, sweep, kernel, carried)
     return plan
 
 
-def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, results: Path) -> None:
+def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, carried: Collection[str]) -> None:
     """Everything of one kernel; one that breaks its contract has a row per target that says how, and nothing else."""
     part = replace(
         plan, builds={}, cases={}, stand_ins={}, simulated={}, unsupported=[], sources={}, broken={}, running={}
@@ -222,7 +225,7 @@ def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, r
     try:
         module = load_kernel(operator, kernel)
         part.sources[operator, kernel] = module.SOURCE
-        _plan_kernel(part, experiment, sweep, kernel, module, results)
+        _plan_kernel(part, experiment, sweep, kernel, module, carried)
     except ContractError as error:
         path = kernel_file(operator, kernel)
         place = label(path) if path else kernel
@@ -241,7 +244,9 @@ def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, r
     plan.decisions += [Decision(operator, kernel, UNKNOWN, "ours", target, no, no, no) for target in experiment.targets]
 
 
-def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, module: Kernel, results: Path) -> None:
+def _plan_kernel(
+    plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, module: Kernel, carried: Collection[str]
+) -> None:
     operator = sweep.operator
     dtypes = {dtype for target in module.TARGETS for dtype in plan.dtypes[operator].get(target, [])}
     supported = []
@@ -255,7 +260,7 @@ def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, 
             plan.unsupported.append({"operator": operator, "kernel": kernel, "workload": workload.id, "reason": reason})
     written = [target for target in experiment.targets if target in module.TARGETS]
     for target in written if module.SOURCE == INSTALLED and written else experiment.targets:
-        built = any((results / "compile" / operator / kernel / target).glob("*/build.json"))
+        built = f"{operator}/{kernel}/{target}" in carried
         decision = decide(plan.machine, operator, kernel, module, target, built, plan.places.values())
         if decision.build.ok and not plan.dtypes[operator][target]:
             no = Answer(False, _no_dtype(plan, operator, target))

@@ -18,6 +18,7 @@ from typing import Any
 from cutesnake.model import paths as places
 from cutesnake.model import provenance, record
 from cutesnake.model.catalog import roots
+from cutesnake.model.dsls import DSLS
 from cutesnake.model.paths import ROOT
 from cutesnake.planning import installed, looked_at
 from cutesnake.planning.looked_at import memory, stamp
@@ -45,6 +46,11 @@ class Product:
     others: tuple[tuple[str, str], ...] = ()  # (path, stage) of records and pages that the same job writes
     limit_s: float | None = None  # of the time that it is given
     spare: bool = False  # nothing that was made from it needs it any more
+
+    @property
+    def named(self) -> dict[str, str]:
+        """What it reads, by the names that records have for files."""
+        return {provenance.name_of(path): path for path in self.reads}
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -172,7 +178,7 @@ def _problem(product: Product) -> Problem | None:
     except ValueError as error:
         said = str(error).removeprefix(f"{product.path}: ").removesuffix("; delete it and run again")
         return "damaged", said
-    why = difference(made, recipe, {provenance.name_of(path): path for path in product.reads}, product.limit_s)
+    why = difference(made, recipe, product.named, product.limit_s)
     if why is not None:
         return "stale", why
     opened = (made or {}).get("opened", {})
@@ -216,6 +222,17 @@ def difference(
     if limit_s is not None and (made.get("limit_s") or limit_s) < limit_s:
         return f"the time limit was {made['limit_s']:g} s and is {limit_s:g} s"
     return None
+
+
+def carried(results: Path, packages: Mapping[str, str | None]) -> frozenset[str]:
+    """Builds below `results`, as `operator/kernel/target`, which a machine that lacks a compiler uses as they are.
+
+    packages: distribution -> version, None if it is not installed here.
+    """
+    if all(packages.get(name) for dsl in DSLS.values() for name in dsl.build_packages):
+        return frozenset()
+    builds = (path.parent.parent for path in (results / "compile").glob("*/*/*/*/build.json"))
+    return frozenset(build.relative_to(results / "compile").as_posix() for build in builds)
 
 
 def content_of(path: str | Path) -> str | None:
