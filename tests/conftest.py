@@ -17,7 +17,8 @@ from project import copy_project, snakemake
 
 ROOT = Path(__file__).resolve().parents[1]
 # Processes that tests start run this checkout's code, whichever is installed.
-os.environ["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "workflow/scripts")))
+BEFORE = filter(None, [os.environ.get("PYTHONPATH")])
+os.environ["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "workflow/scripts"), *BEFORE))
 MACHINES = Path(__file__).parent / "machines"
 LONGEST = ("test_cute_sm100.py", "test_cute_sm100_mutants.py", "test_slurm.py", "test_soak.py", "test_anatomy.py")
 
