@@ -45,6 +45,7 @@ def bind(build, workload, inputs, outputs):
 VERSIONS = ("one", "two", "wrong")
 ROWS = (3, 5)
 TOOK = re.compile(r'"seconds": [\d.]+|Compiled in [\d.]+ s')
+DIGEST = re.compile(r'"[0-9a-f]{16}"')  # of records, which hold the times when they were made
 TIMES = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\+00:00|Z| UTC)?")
 
 
@@ -85,7 +86,7 @@ class Folder:
             name = str(path.relative_to(self.path))
             if path.is_file() and not {"log", "store"} & set(Path(name).parts) and not path.name.startswith("."):
                 text = TIMES.sub("TIME", path.read_bytes().decode("latin-1"))
-                found[name] = TOOK.sub("TOOK", text)
+                found[name] = DIGEST.sub('"DIGEST"', TOOK.sub("TOOK", text))
         return found
 
 

@@ -60,7 +60,7 @@ def making(
 def note_opened(files: Mapping[str, str | None]) -> None:
     """Have what is written from now on say that these files were opened: path -> digest, None for one not there."""
     if _making:
-        _making[-1]["opened"] = dict(files)
+        _making[-1]["opened"] = dict(sorted(files.items()))
 
 
 def is_signed(entry: Mapping[str, Any]) -> bool:

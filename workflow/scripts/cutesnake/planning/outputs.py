@@ -60,9 +60,9 @@ class Product:
 def recipe(code: Mapping[str, str], distributions: Iterable[str] = (), **params: Any) -> Recipe:
     """What a job depends on besides files: code by name, distributions that it uses, and its parameters."""
     return {
-        "code": dict(code),
+        "code": dict(sorted(code.items())),
         "params": {name: digest_data(value) for name, value in params.items()},
-        "versions": {name: installed.version(name) for name in distributions},
+        "versions": {name: installed.version(name) for name in sorted(distributions)},
     }
 
 

@@ -17,6 +17,7 @@ from cutesnake.model.paths import ROOT
 
 SYSTEM = {"/", "/usr", "/usr/local", "/opt"}  # the same on every machine
 SHORTEST_NAME = 4  # letters of a host's or user's name that is looked for: shorter ones are parts of words
+EVERYWHERE = {"root", "user", "admin", "runner", "ubuntu", "debian", "localhost", "nobody"}  # they tell nothing
 ORDINARY = re.compile(r"[A-Za-z]+")  # a name that may be a word of the page: it is warned of, not refused
 # Absolute paths below folders that hold people's own, but for those inside of a URL or of another path.
 PATH = re.compile(r"(?<![\w./:-])/(?:home|Users|root|tmp|var|mnt|scratch|data|nfs|gpfs|lustre)/[\w.@-]+")
@@ -71,4 +72,6 @@ def _names() -> tuple[tuple[str, str], ...]:
     except (OSError, KeyError):  # a container may run a number that has no name
         user = ""
     found = (("machine", socket.gethostname()), ("user", user), ("user", os.environ.get("SUDO_USER", "")))
-    return tuple((what, name) for what, name in dict.fromkeys(found) if len(name) >= SHORTEST_NAME)
+    return tuple(
+        (what, name) for what, name in dict.fromkeys(found) if len(name) >= SHORTEST_NAME and name not in EVERYWHERE
+    )
