@@ -20,12 +20,13 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/files.smk"
 include: "workflow/rules/cases.smk"
 include: "workflow/rules/operators.smk"
+include: "workflow/rules/products.smk"
 
 
 rule all:
     default_target: True
     input:
-        front_page,
+        f"results/{FRONT_PAGE}",
 
 
 include: "workflow/rules/arch.smk"
@@ -33,7 +34,6 @@ include: "workflow/rules/machine.smk"
 include: "workflow/rules/plan.smk"
 include: "workflow/rules/fetch.smk"
 include: "workflow/rules/compile.smk"
-include: "workflow/rules/inspect.smk"
 include: "workflow/rules/anatomy.smk"
 include: "workflow/rules/predict.smk"
 include: "workflow/rules/correctness.smk"
@@ -44,7 +44,7 @@ include: "workflow/rules/nsys.smk"
 include: "workflow/rules/ncu.smk"
 include: "workflow/rules/compare.smk"
 include: "workflow/rules/change.smk"
-include: "workflow/rules/plot.smk"
+include: "workflow/rules/overview.smk"
 include: "workflow/rules/operations.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/learn.smk"
@@ -57,7 +57,6 @@ localrules:
     arch,
     plan,
     fetch,
-    roofline,
     autotune,
     change,
     unchanged,
@@ -78,25 +77,24 @@ localrules:
 onstart:
     try:
         folder.claim(PLANNED_AFTER)
-        looked_at = (path for job in workflow.dag.jobs for path in (*job.input, *job.output))
-        if moved := folder.bring_back_from_the_future(looked_at):
+        if moved := folder.bring_back_from_the_future(internals.files_of_jobs(workflow)):
             logger.warning(
                 f"dated anew, since a clock was set back or another one is ahead: {moved} files of the future"
             )
         hand_on_plan()
         take_turns()
         serve_jobs()
-        if workflow.resource_settings.nodes is None:
-            snakemake_patches.look_when_jobs_end(workflow)
+        if internals.is_local(workflow):
+            internals.look_when_jobs_end(workflow)
     except AT_START as error:
         raise WorkflowError(str(error)) from None
-    if told := snakemake_patches.other_version():
+    if told := internals.untried_version():
         logger.warning(told)
 
 
 # Not where there was nothing to do. A cell that failed is a row of the report, and ends no run.
 onsuccess:
-    if told := failures.line(RECORDS_MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
+    if told := failures.line(MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
         logger.warning(told)
 
 

@@ -17,3 +17,4 @@ done
     printf 'channels:\n  - conda-forge\ndependencies:\n  - python=3.11\n  - pip\n  - pip:\n'
     sed 's/^/      - /' requirements.txt
 } >environment.yaml
+echo "-e ." >>requirements.txt # the project's own packages: pip takes the path from where it is called

@@ -1,23 +1,24 @@
 """ptxsim: a functional simulator of PTX for sm_90a and sm_100a on a CPU. See docs/ptxsim.md."""
 
-from . import isa  # noqa: F401  (it fills the table of opcodes)
-from .aim import orders as search_orders
-from .arguments import Pointer, Tensor
-from .capture import Parameter, capture, signature
-from .counts import Counts
-from .direct import launch
-from .finding import Finding
-from .launch import Launch
-from .linking import CaptureError
-from .memory import Memory
-from .parser import Module
-from .run import DEFAULT_CHECKS, Result, run
-from .schedule import DEFAULT as DEFAULT_SCHEDULES
-from .schedule import NAMES as SCHEDULES
-from .syntax import Kernel, PtxError
-from .tile import tile_launch
+from .core.adversarial import orders as search_orders
+from .core.counts import Counts
+from .core.finding import Finding
+from .core.launch import Launch
+from .core.result import Result
+from .core.run import DEFAULT_CHECKS, run
+from .core.schedule import DEFAULT as DEFAULT_SCHEDULES
+from .core.schedule import NAMES as SCHEDULES
+from .frontend.parser import Module
+from .frontend.syntax import Kernel, PtxError
+from .frontend.translations import Translations
+from .host.arguments import Pointer, Tensor
+from .host.capture import Parameter, capture, signature
+from .host.cutile import tile_launch
+from .host.direct import launch
+from .host.linking import CaptureError
+from .isa import opcodes  # noqa: F401  (it fills the table of opcodes)
+from .memory.global_memory import Memory
 from .timing import DeviceError, DeviceModel, Prediction, numbers_matter, predict
-from .translations import Translations
 
 __all__ = [
     "DEFAULT_CHECKS",

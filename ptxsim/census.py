@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from .generator import Generator
-from .parser import Module
-from .program import Block, Program
-from .syntax import Kernel, PtxError
+from .frontend.code import Block, Code
+from .frontend.generator import Generator
+from .frontend.parser import Module
+from .frontend.syntax import Kernel, PtxError
 
 
-class _Probe(Program):
+class _Probe(Code):
     """A program whose blocks are single instructions, so that each can be tried by itself."""
 
     def __init__(self, module: Module, kernel: Kernel) -> None:
         self.module, self.kernel = module, kernel
         self.instructions = kernel.instructions
-        self.namespace, self.bound, self.pending, self.noted, self.unwritten = {}, {}, {}, set(), {}
+        self.namespace, self.bound = {}, {}
         self.blocks = [Block(n, n + 1, n, n + 1) for n in range(len(kernel.instructions))]
-        self.block_of = {n: n for n in range(len(kernel.instructions))}
+        self.block_of = {n: n for n in range(len(kernel.instructions) + 1)}
 
     def trouble(self, n: int) -> str:
         """Why an instruction cannot be simulated, or ""."""
@@ -79,5 +81,27 @@ def table(paths: list[Path]) -> str:
     return "\n".join(out)
 
 
+def main(argv: Sequence[str]) -> int:
+    """Print the census of the files that can be read, and a line on stderr for each of the others."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print("usage: python -m ptxsim.census FILE.ptx…", file=sys.stderr)
+        return 0 if argv else 2
+    readable: list[Path] = []
+    for path in map(Path, argv):
+        try:
+            Module.from_file(path)
+            readable.append(path)
+        except (OSError, UnicodeDecodeError, PtxError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error).removeprefix(f"{path}:")
+            print(f"ptxsim.census: {path}: {why}", file=sys.stderr)
+    if readable:
+        print(table(readable))
+    return 0 if len(readable) == len(argv) else 2
+
+
 if __name__ == "__main__":
-    print(table([Path(p) for p in sys.argv[1:]]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except BrokenPipeError:  # whoever read stdout has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(2)

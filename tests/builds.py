@@ -5,12 +5,10 @@ What a run of the workflow in this folder has built of today's sources is taken 
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import functools
 import hashlib
 import importlib.metadata
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager, suppress
@@ -19,18 +17,20 @@ from typing import Any
 
 import pytest
 
+from cutesnake.model import record
 from cutesnake.model.catalog import load_kernel
 from cutesnake.model.contract import Variant
+from cutesnake.model.dsls import DSLS
 from cutesnake.model.paths import ROOT
 from cutesnake.model.targets import TARGETS
-from cutesnake.planning.staleness import digest_baked, digest_data, digest_files
-from cutesnake.runtime import forks
+from cutesnake.planning import outputs
+from cutesnake.planning.staleness import code_of_build, digest_baked, digest_data, digest_files
+from cutesnake.runtime import pool
 from cutesnake.stages.compile.compile import RECORD, STORE, compile_build
 from cutesnake.stages.compile.limited_process import kind_of
 from cutesnake.stages.fetch import fetch
 
 COMPILED = Path("results/compile")  # by the workflow, in the project's folder
-KEPT = Path(".snakemake/metadata")  # what Snakemake notes of a file, which is named by base64 of its path
 FOLDER = ROOT / "results" / "tests"
 UPSTREAM = ROOT / "kernels" / "upstream.yaml"
 PACKAGES = ("nvidia-cutlass-dsl", "cuda-tile", "nvidia-cuda-nvdisasm")
@@ -65,31 +65,29 @@ def build(operator: str, kernel: str, target: str, variant: Variant) -> Path:
 
 def _of_the_report(operator: str, kernel: str, target: str, variant: Variant) -> Path | None:
     """The build that a run of the workflow left here, if it is whole and made from what a build is made from now."""
-    record = COMPILED / operator / kernel / target / variant.id / RECORD
-    name = base64.urlsafe_b64encode(str(record).encode()).decode()
-    with chdir(ROOT), suppress(OSError, ValueError, LookupError):
-        made = json.loads((KEPT / name).read_text())
-        if set(made["params"]) != {repr(digest_baked(operator, kernel)), repr(dict(variant.params))}:
-            return None
-        entry = json.loads(record.read_text())
-        used = {package: entry["compilers"][package] for package in PACKAGES if package in entry["compilers"]}
-        if entry["status"] != "ok" or used != {package: importlib.metadata.version(package) for package in used}:
+    path = COMPILED / operator / kernel / target / variant.id / RECORD
+    compilers = DSLS[load_kernel(operator, kernel).DSL].compilers
+    recipe = outputs.recipe(code_of_build(operator, kernel), compilers, variant=dict(variant.params))
+    with chdir(ROOT), suppress(OSError, ValueError):
+        entry, made = record.read_whole("compile", path)
+        files = {name: name for name in (made or {}).get("files", {})}
+        if entry["status"] != "ok" or outputs.difference(made, recipe, files) is not None:
             return None
         for file, digest in entry["files"].items():
-            if hashlib.sha256((record.parent / file).read_bytes()).hexdigest() != digest:
+            if hashlib.sha256((path.parent / file).read_bytes()).hexdigest() != digest:
                 return None
-        return ROOT / record.parent
+        return ROOT / path.parent
     return None
 
 
 @contextmanager
 def served() -> Iterator[None]:
     """Compilers are forked from processes that have imported their DSL; what else a test starts knows nothing of it."""
-    os.environ[forks.VARIABLE] = _servers()
+    os.environ[pool.VARIABLE] = _servers()
     try:
         yield
     finally:
-        forks.stop()
+        pool.stop()
 
 
 @functools.cache
@@ -97,8 +95,8 @@ def _servers() -> str:
     """Start them once for this process; the first build of a kind has its server import."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # for tasks of tests
-        forks.start(["cutile", *(kind_of("cute", target) for target in TARGETS)])
-    return os.environ.pop(forks.VARIABLE, "")
+        pool.start(["cutile", *(kind_of("cute", target) for target in TARGETS)])
+    return os.environ.pop(pool.VARIABLE, "")
 
 
 def simulate(

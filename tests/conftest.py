@@ -5,7 +5,8 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,10 @@ from cutesnake.planning.machine import Machine
 from cutesnake.runtime import held_driver
 from project import copy_project, snakemake
 
+ROOT = Path(__file__).resolve().parents[1]
+# Processes that tests start run this checkout's code, whichever is installed.
+BEFORE = filter(None, [os.environ.get("PYTHONPATH")])
+os.environ["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "workflow/scripts"), *BEFORE))
 MACHINES = Path(__file__).parent / "machines"
 LONGEST = ("test_cute_sm100.py", "test_cute_sm100_mutants.py", "test_slurm.py", "test_soak.py", "test_anatomy.py")
 
@@ -32,7 +37,7 @@ def machine() -> Callable[[str], Machine]:
 @pytest.fixture
 def driver(tmp_path, monkeypatch):
     """A pretended driver that notes which cards it was initialized for."""
-    from ptxsim.linking import compiler
+    from ptxsim.host.linking import compiler
 
     source, notes = tmp_path / "driver.c", tmp_path / "cards"
     source.write_text(
@@ -44,6 +49,16 @@ def driver(tmp_path, monkeypatch):
     subprocess.run([*compiler(), "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     return notes
+
+
+@pytest.fixture
+def shared(monkeypatch) -> Iterator[Path]:
+    """A temporary folder that every user may write to, as /tmp; with a short name, as sockets must have."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o1777)
+        monkeypatch.setattr("tempfile.tempdir", name)
+        yield folder
 
 
 @pytest.fixture

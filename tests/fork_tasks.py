@@ -26,6 +26,11 @@ def leave(code: int) -> None:
     sys.exit(code)
 
 
+def leave_told(code: int, path: str) -> None:
+    tell(path)
+    sys.exit(code)
+
+
 def complain() -> None:
     raise ValueError("this is wrong")
 

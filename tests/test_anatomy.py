@@ -28,8 +28,8 @@ from cutesnake.stages.anatomy.pipelines import Group
 from cutesnake.stages.anatomy.record import anatomy_of
 from cutesnake.stages.anatomy.shared import budgets
 from ptxsim import Module
-from ptxsim.memory import Memory
-from ptxsim.tensormap import TensorMap
+from ptxsim.memory.global_memory import Memory
+from ptxsim.memory.tensor_map import TensorMap
 
 LOAD = "tma_load"
 ANSWERS = yaml.safe_load((Path(__file__).parent / "anatomy_answers.yaml").read_text())

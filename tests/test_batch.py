@@ -13,11 +13,12 @@ import pytest
 import sample
 from cutesnake.analysis.evidence.gather import read_records
 from cutesnake.model import record
+from cutesnake.model.case_id import CaseId
 from cutesnake.model.paths import SCRIPTS
-from cutesnake.planning.batches import MANY, TOGETHER, cases_per_job, make_batches
-from cutesnake.runtime import worker
-from cutesnake.runtime.worker import WorkerError
-from cutesnake.stages.measure import batch, stage
+from cutesnake.planning import outputs
+from cutesnake.planning.batches import MANY, TOGETHER, cases_per_job, make_batches, make_simulated
+from cutesnake.stages.measure import batch, gpu_process, stage
+from cutesnake.stages.measure.gpu_process import GpuProcessError
 from project import TINY, append, copy_project, jobs, replace, snakemake
 
 CONFIG = """
@@ -53,8 +54,9 @@ TIMED = sample.timing("cute", sample.workloads()[0], 1.0)
 
 
 def planned(number: int, place: str = "") -> SimpleNamespace:
-    build = SimpleNamespace(key="op/kernel/sm_90a/v")
-    return SimpleNamespace(build=build, place=place, key=f"op/kernel/sm_90a/v/w{number}{'@' if place else ''}{place}")
+    case = CaseId("op", "kernel", "sm_90a", "v", f"w{number}", place)
+    build = SimpleNamespace(key=case.build.key, operator="op", kernel="kernel", target="sm_90a")
+    return SimpleNamespace(build=build, place=place, id=case, key=case.key)
 
 
 def test_batches_hold_cases_of_one_build_and_place_in_their_order() -> None:
@@ -66,6 +68,12 @@ def test_batches_hold_cases_of_one_build_and_place_in_their_order() -> None:
     assert sum(len(b.cases) for b in found) == 10
 
 
+def test_simulated_checks_of_a_kernel_and_target_are_one_batch() -> None:
+    (found,) = make_simulated([planned(n) for n in range(3)])
+    assert found.path == "results/batch/simulated/op/kernel/sm_90a.json"
+    assert found.records() == [f"results/correctness/op/kernel/sm_90a/v/w{n}.json" for n in range(3)]
+
+
 def test_without_a_number_a_job_measures_many_where_there_are_thousands() -> None:
     assert [cases_per_job(None, measured) for measured in (0, MANY, MANY + 1)] == [1, 1, TOGETHER]
     assert cases_per_job(7, 10 * MANY) == 7
@@ -73,7 +81,7 @@ def test_without_a_number_a_job_measures_many_where_there_are_thousands() -> Non
 
 @pytest.fixture
 def measured(tmp_path, monkeypatch, machine):
-    """run(…) makes a batch of two cases; returns the workloads that were asked of the worker."""
+    """run(…) makes a batch of two cases; returns the workloads that were asked of the GPU server."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".snakemake").mkdir()
     sampled = sample.evidence(gpu=True)
@@ -86,14 +94,14 @@ def measured(tmp_path, monkeypatch, machine):
     monkeypatch.setattr(stage, "probe", lambda: machine("h200"))
     monkeypatch.setattr(batch, "probe", lambda: machine("h200"))
 
-    def ask(case, limit_s, card=None):
+    def ask(case, limit_s, gpu=None):
         name = f"b{case['parameters']['batch']}"
         asked.append(name)
         if name in broken:
-            raise WorkerError("the worker's server went away")
+            raise GpuProcessError("the server went away")
         return json.loads(json.dumps(timing))
 
-    monkeypatch.setattr(worker, "ask", ask)
+    monkeypatch.setattr(gpu_process, "ask", ask)
 
     def run(version: str = "one") -> list[str]:
         asked.clear()
@@ -104,15 +112,14 @@ def measured(tmp_path, monkeypatch, machine):
                     **{key: case[key] for key in ("operator", "kernel", "target", "variant")},
                     "parameters": {**case["parameters"], "batch": number},
                 },
+                "build": "results/compile/build.json",
                 "record": f"results/timing/b{number}.json",
                 "needs": [],
-                "from": version,
+                "recipe": outputs.recipe({"workflow": version}),
             }
             for number in (1, 2)
         ]
-        batch.run_batch(
-            "timing", cases, {}, "results/compile/build.json", "results/batch/b0.json", "none-in-particular"
-        )
+        batch.run_batch("timing", cases, {}, "results/batch/b0.json", "none-in-particular")
         return sorted(asked)  # two are under way at once
 
     return SimpleNamespace(run=run, broken=broken)
@@ -142,7 +149,7 @@ def test_an_interrupted_batch_does_not_wait_for_the_case_under_way() -> None:
 
 def test_a_fault_of_the_machine_costs_its_case_and_not_the_batch(measured) -> None:
     measured.broken.add("b1")
-    with pytest.raises(batch.BatchError, match="1 of 2 cases could not be measured: the worker's server went away"):
+    with pytest.raises(batch.BatchError, match="1 of 2 cases could not be measured: the server went away"):
         measured.run()
     assert not Path("results/batch/b0.json").exists() and Path("results/timing/b2.json").exists()
     measured.broken.clear()

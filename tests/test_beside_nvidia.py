@@ -1,13 +1,9 @@
 """What `cute_sm100` is predicted to take beside NVIDIA's kernel: the document has what the record has."""
 
-import sys
-
+from benchmarks.mla_cute_sm100 import beside_nvidia
 from cutesnake.model.paths import ROOT
 
 FOLDER = ROOT / "benchmarks/mla_cute_sm100"
-sys.path.insert(0, str(FOLDER))
-
-import beside_nvidia  # noqa: E402
 
 
 def test_the_kernels_document_has_the_table_of_the_record() -> None:

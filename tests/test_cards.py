@@ -13,10 +13,9 @@ import pytest
 from cutesnake.model.paths import SCRIPTS
 from cutesnake.planning import gpus
 from cutesnake.planning import machine as machines
-from cutesnake.runtime import gpu_lock
 from cutesnake.runtime import gpu_slots as cards
+from cutesnake.runtime import locks
 from cutesnake.runtime import machine_check as here
-from cutesnake.runtime import machine_lock as turns
 from cutesnake.runtime.gpu_slots import one_card
 from project import snakemake
 
@@ -69,9 +68,9 @@ with one_card(probe()):
 
 
 def test_every_job_has_a_card_of_its_own_and_a_killed_one_gives_it_back(four, monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(gpu_lock, "FOLDER", tmp_path)
-    code = "from pathlib import Path; from cutesnake.runtime import gpu_lock; "
-    code += f"gpu_lock.FOLDER = Path({str(tmp_path)!r})"
+    monkeypatch.setattr(locks, "GPU_FOLDER", tmp_path)
+    code = "from pathlib import Path; from cutesnake.runtime import locks; "
+    code += f"locks.GPU_FOLDER = Path({str(tmp_path)!r})"
     running = [start(code + TAKE) for _ in range(4)]
     taken = [job.stdout.readline().decode().strip() for job in running]
     assert sorted(taken) == ["h20000000000", "h20000000001", "h20000000002", "h20000000003"]
@@ -120,8 +119,8 @@ def test_a_card_that_was_changed_is_no_longer_taken(four, monkeypatch) -> None:
 
 
 WAIT = """
-from cutesnake.runtime.machine_lock import turn
-with turn({kind!r}):
+from cutesnake.runtime.locks import machine_lock
+with machine_lock({kind!r}):
     print("mine", flush=True)
     input()
 """
@@ -129,7 +128,7 @@ with turn({kind!r}):
 
 def test_builds_and_timings_take_turns(tmp_path) -> None:
     def begin(kind: str) -> subprocess.Popen:
-        return start(WAIT.format(kind=kind), **{turns.VARIABLE: str(tmp_path)})
+        return start(WAIT.format(kind=kind), **{locks.MACHINE_LOCKS: str(tmp_path)})
 
     def has_it(job: subprocess.Popen, within: float) -> bool:
         os.set_blocking(job.stdout.fileno(), False)
@@ -145,13 +144,13 @@ def test_builds_and_timings_take_turns(tmp_path) -> None:
             job.kill()
             job.wait()
 
-    builds = [begin(turns.COMPUTING) for _ in range(2)]
+    builds = [begin(locks.COMPUTING) for _ in range(2)]
     assert all(has_it(job, 5) for job in builds), "builds do not wait for each other"
-    timings = [begin(turns.TIMING) for _ in range(2)]
+    timings = [begin(locks.TIMING) for _ in range(2)]
     assert not any(has_it(job, 0.4) for job in timings), "a timing began beside a build"
     end(*builds)
     assert all(has_it(job, 5) for job in timings), "timings on two cards do not wait for each other"
-    late = begin(turns.COMPUTING)
+    late = begin(locks.COMPUTING)
     assert not has_it(late, 0.4), "a build began beside a timing"
     end(*timings)
     assert has_it(late, 5)
@@ -159,8 +158,8 @@ def test_builds_and_timings_take_turns(tmp_path) -> None:
 
 
 def test_nobody_waits_where_turns_are_not_asked_for(monkeypatch) -> None:
-    monkeypatch.delenv(turns.VARIABLE, raising=False)
-    with turns.turn(turns.TIMING), turns.turn(turns.COMPUTING):
+    monkeypatch.delenv(locks.MACHINE_LOCKS, raising=False)
+    with locks.machine_lock(locks.TIMING), locks.machine_lock(locks.COMPUTING):
         pass
 
 

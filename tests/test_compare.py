@@ -11,12 +11,11 @@ from dataclasses import replace
 import pytest
 
 import sample
-from cutesnake.analysis.compare.comparison import METRICS, compare, every_row
+from cutesnake.analysis.compare.comparison import METRICS
 from cutesnake.analysis.compare.coverage import NONE_TO_SIMULATE
-from cutesnake.analysis.compare.csv_table import to_csv
 from cutesnake.analysis.evidence.gather import Evidence, load_evidence
 from cutesnake.model import record
-from cutesnake.report.formatting import where
+from loose import compare, every_row, to_csv, where
 
 KEYS = [metric.key for metric in METRICS]
 

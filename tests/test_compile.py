@@ -19,7 +19,8 @@ from cutesnake.model import catalog, record
 from cutesnake.model.catalog import load_kernel, load_operator
 from cutesnake.model.contract import Variant
 from cutesnake.model.paths import ROOT
-from cutesnake.runtime import forks
+from cutesnake.model.records.compile import LaunchShape
+from cutesnake.runtime import pool
 from cutesnake.runtime.errors import describe
 from cutesnake.stages.compile import cute as cute_build
 from cutesnake.stages.compile.compile import RUNTIME, CompileError, _install_runtime, compile_build
@@ -55,6 +56,8 @@ def compile(variant, target, folder):
         os.kill(os.getppid(), signal.SIGKILL)
     if how == "is short of memory":
         os.kill(os.getpid(), signal.SIGKILL)
+    if how == "has its compiler killed":
+        raise RuntimeError("collect2: fatal error: ld terminated with signal 9 [Killed]")
     if how == "lacks a file":
         open("no_such_file")
     if how == "leaves":
@@ -89,9 +92,9 @@ def compile(variant, target, folder):
 def server() -> Iterator[str]:
     """What the environment of processes says that are served."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(forks.VARIABLE, "")
-        process = forks.start(["host"])
-        name = os.environ[forks.VARIABLE]
+        patch.setenv(pool.VARIABLE, "")
+        process = pool.start(["host"])
+        name = os.environ[pool.VARIABLE]
     yield name
     process.kill()
     process.wait()
@@ -105,7 +108,7 @@ def toy(
 
     Its process is started for it, or forked from a server.
     """
-    monkeypatch.setenv(forks.VARIABLE, server if request.param == "forked" else "")
+    monkeypatch.setenv(pool.VARIABLE, server if request.param == "forked" else "")
     package = tmp_path / "extra"
     (package / "toy").mkdir(parents=True)
     (package / "toy" / "kernel.py").write_text(TOY)
@@ -129,29 +132,29 @@ def names(folder: Path) -> list[str]:
 
 def test_record_and_files(toy) -> None:
     entry = toy("works")
-    assert (entry["status"], entry["reason"], entry["symbols"]) == ("ok", None, ["toy"])
-    assert entry["files"] == {"kernel.ptx": hashlib.sha256(b"works").hexdigest()}
-    assert entry["variant"] == {"id": "a", "params": {"how": "works"}}
-    assert set(entry["compilers"]) == {"toy"}
+    assert (entry.status, entry.reason, entry.symbols) == ("ok", None, ["toy"])
+    assert entry.files == {"kernel.ptx": hashlib.sha256(b"works").hexdigest()}
+    assert (entry.variant.id, entry.variant.params) == ("a", {"how": "works"})
+    assert set(entry.compilers) == {"toy"}
     assert names(toy.folder) == ["build.json", "kernel.ptx"]
 
 
 def test_failure_is_recorded_in_the_compilers_words(toy) -> None:
     entry = toy("refuses")
-    assert entry["status"] == "failed"
-    assert entry["reason"] == "kernels/toy/kernel.py:16: ValueError: ./kernel.py:3: error: no such operand"
-    assert entry["log_tail"] == "compiling into ."
+    assert entry.status == "failed"
+    assert entry.reason == "kernels/toy/kernel.py:16: ValueError: ./kernel.py:3: error: no such operand"
+    assert entry.log_tail == "compiling into ."
     assert "compiling into /" in toy.log.read_text()
 
 
 def test_crash_of_the_compiler_is_recorded(toy) -> None:
-    assert "SIGABRT" in toy("crashes")["reason"]
+    assert "SIGABRT" in toy("crashes").reason
 
 
 def test_damaged_cubin_is_recorded(toy) -> None:
     entry = toy("damages its cubin")
-    assert entry["status"] == "failed"
-    assert entry["reason"].startswith("nvdisasm could not read kernel.cubin: ")
+    assert entry.status == "failed"
+    assert entry.reason.startswith("nvdisasm could not read kernel.cubin: ")
 
 
 @pytest.mark.parametrize(
@@ -163,30 +166,28 @@ def test_damaged_cubin_is_recorded(toy) -> None:
         ("ends", "SystemExit: enough"),
         ("asserts", ": AssertionError: assert variant.params == {}"),
         ("misses a key", ": KeyError: 'tile'"),
-        ("is short of memory", "kernel.py: compile() was killed (out of memory?); the next run tries again"),
         ("returns nothing", "what compile() returned is NoneType; it must be a dict with symbols"),
         ("returns a set", "TypeError: Object of type set is not JSON serializable"),
         ("returns a wrong key", "what compile() returned has 'status'; known are symbols"),
-        ("returns a wrong extent", "toy/kernel: what compile() returned: launch/toy: "),
+        ("returns a wrong extent", "toy/kernel: what compile() returned: launch/toy/block: "),
     ],
 )
 def test_whatever_a_kernel_does_is_a_record(toy, how: str, words: str) -> None:
     entry = toy(how)
-    assert entry["status"] == "failed" and words in entry["reason"], entry["reason"]
-    assert entry.get("again", False) == (how == "is short of memory")
+    assert entry.status == "failed" and words in entry.reason, entry.reason
 
 
 def test_a_build_without_artifacts_is_a_failed_one(toy, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = toy.log.parent / "extra" / "toy" / "kernel.py"
     kernel.write_text(kernel.read_text().replace('DSL = "cuda"', 'DSL = "cute"'))
     entry = toy("works")
-    assert entry["status"] == "failed" and "left no .cubin in the folder" in entry["reason"]
+    assert entry.status == "failed" and "left no .cubin in the folder" in entry.reason
 
 
 def test_a_build_that_hangs_is_ended_with_what_it_started(toy) -> None:
     entry = toy("hangs", limit_s=2.0)
-    assert entry["status"] == "failed" and "ended by the time limit of 2 s" in entry["reason"]
-    assert entry["log_tail"] == "compiling into .\nstarting"
+    assert entry.status == "failed" and "ended by the time limit of 2 s" in entry.reason
+    assert entry.log_tail == "compiling into .\nstarting" and entry.limit_s == 2.0
     child = Path(f"/proc/{(toy.folder.parent / 'process').read_text()}/stat")
     until = time.monotonic() + 20.0  # one that is killed runs on until the system has a moment to end it
     while not ended(child) and time.monotonic() < until:
@@ -203,13 +204,17 @@ def ended(stat: Path) -> bool:
 
 @pytest.mark.parametrize("how", ["leaves a process behind", "leaves a thread behind"])
 def test_what_a_build_leaves_running_is_not_waited_for(toy, how: str) -> None:
-    assert toy(how, limit_s=60.0)["status"] == "ok"
-    assert toy("works")["seconds"] < 30
+    assert toy(how, limit_s=60.0).status == "ok"
+    assert toy("works").seconds < 30
 
 
-def test_fault_of_the_machine_is_raised_not_recorded(toy) -> None:
-    with pytest.raises(CompileError, match="No space left"):
-        toy("fills the disk")
+@pytest.mark.parametrize(
+    "how, words",
+    [("fills the disk", "No space left"), ("is short of memory", "killed"), ("has its compiler killed", "9")],
+)
+def test_fault_of_the_machine_is_raised_not_recorded(toy, how: str, words: str) -> None:
+    with pytest.raises(CompileError, match=words):
+        toy(how)
     assert names(toy.folder) == []
 
 
@@ -233,15 +238,13 @@ def test_fault_of_the_machine_leaves_the_earlier_build(toy) -> None:
 def test_rebuild_drops_files_of_the_earlier_build(toy) -> None:
     toy("works")
     (toy.folder / "kernel.cubin").write_bytes(b"of an earlier build")
-    assert list(toy("works again")["files"]) == ["kernel.ptx"]
+    assert list(toy("works again").files) == ["kernel.ptx"]
     assert names(toy.folder) == ["build.json", "kernel.ptx"]
 
 
 def test_killed_build_leaves_nothing_half_written(toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(forks.VARIABLE)  # or the kernel would kill the server of the tests that follow
+    monkeypatch.delenv(pool.VARIABLE)  # or the kernel would kill the server of the tests that follow
     script = f"""
-import sys
-sys.path[:0] = [{str(SCRIPTS)!r}]
 from cutesnake.stages.compile.compile import compile_build
 from cutesnake.model.contract import Variant
 compile_build("toy", "kernel", "sm_90a", Variant("a", {{"how": "is killed"}}), {str(toy.folder)!r})
@@ -268,12 +271,12 @@ def test_a_build_made_on_scratch_is_as_one_made_beside_its_place(toy, tmp_path, 
     if another_disk:
         monkeypatch.setattr(Path, "replace", across)
     entry = toy("works", scratch=scratch)
-    assert entry["files"] == beside["files"] and (toy.folder / "kernel.ptx").read_text() == "works"
+    assert entry.files == beside.files and (toy.folder / "kernel.ptx").read_text() == "works"
     assert refused == ["kernel.ptx"] * another_disk
     assert names(toy.folder) == ["build.json", "kernel.ptx"] and names(scratch) == []
-    assert f"compiling into {scratch}" in toy.log.read_text() and str(scratch) not in entry["log_tail"]
+    assert f"compiling into {scratch}" in toy.log.read_text() and str(scratch) not in entry.log_tail
     entry = toy("refuses", scratch=scratch)
-    assert entry["reason"] == "kernels/toy/kernel.py:16: ValueError: ./kernel.py:3: error: no such operand"
+    assert entry.reason == "kernels/toy/kernel.py:16: ValueError: ./kernel.py:3: error: no such operand"
     with pytest.raises(CompileError, match="builds cannot be made there"):
         toy("works", scratch=tmp_path / "missing")
 
@@ -302,9 +305,7 @@ def test_what_is_built_on_scratch_in_a_folder_with_spaces_has_the_same_bytes(add
     place = tmp_path / "a folder with spaces"
     place.mkdir()
     elsewhere = build_add(place, scratch=place)
-    assert (
-        record.read("compile", elsewhere / "build.json")["files"] == record.read("compile", add / "build.json")["files"]
-    )
+    assert record.read("compile", elsewhere / "build.json").files == record.read("compile", add / "build.json").files
 
 
 def build_add(place: Path, target: str = "sm_90a", dtype: str = "fp32", scratch: Path | None = None) -> Path:
@@ -333,14 +334,13 @@ def unlinked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_cute_build_is_whole(add: Path) -> None:
     entry = record.read("compile", add / "build.json")
-    assert entry["status"] == "ok"
+    assert entry.status == "ok"
     artifacts = ["cubin", "mlir", "o", "ptx", "sass", "so"]
-    assert names(add) == ["build.json", *(f"kernel.{suffix}" for suffix in artifacts)]
-    for name, digest in entry["files"].items():
+    assert names(add) == ["build.json", *(f"kernel.{suffix}" for suffix in artifacts), "sources.json"]
+    for name, digest in entry.files.items():
         assert hashlib.sha256((add / name).read_bytes()).hexdigest() == digest
-    (symbol,) = entry["symbols"]
-    launch = {"block": [256, 1, 1], "cluster": [1, 1, 1], "dynamic_shared_bytes": 0}
-    assert entry["launch"] == {symbol: launch}
+    (symbol,) = entry.symbols
+    assert entry.launch == {symbol: LaunchShape((256, 1, 1), (1, 1, 1), 0)}
     assert symbol in (add / "kernel.ptx").read_text()
     assert ".target sm_90a" in (add / "kernel.ptx").read_text()
     sass = (add / "kernel.sass").read_text()
@@ -395,9 +395,10 @@ def test_loaded_build_validates_its_arguments(add: Path) -> None:
 
 def test_without_a_linker_all_but_the_library_is_built(unlinked: Path) -> None:
     entry = record.read("compile", unlinked / "build.json")
-    assert entry["status"] == "ok"
-    assert entry["notes"] == [cute_build.NO_LINKER]
-    assert names(unlinked) == ["build.json", *(f"kernel.{suffix}" for suffix in ["cubin", "mlir", "o", "ptx", "sass"])]
+    assert entry.status == "ok"
+    assert entry.notes == [cute_build.NO_LINKER]
+    artifacts = ["cubin", "mlir", "o", "ptx", "sass"]
+    assert names(unlinked) == ["build.json", *(f"kernel.{suffix}" for suffix in artifacts), "sources.json"]
 
 
 def test_loading_links_what_was_not_linked(unlinked: Path) -> None:
@@ -444,8 +445,8 @@ def test_loading_a_failed_build_repeats_its_reason(toy) -> None:
 
 def test_unknown_target_is_recorded(tmp_path: Path) -> None:
     entry = record.read("compile", build_add(tmp_path, target="sm_10x") / "build.json")
-    assert entry["status"] == "failed"
-    assert "sm_10x" in entry["reason"]
+    assert entry.status == "failed"
+    assert "sm_10x" in entry.reason
 
 
 @pytest.mark.slow
@@ -453,11 +454,11 @@ def test_unknown_target_is_recorded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"])
 def test_elementwise_add_everywhere(tmp_path: Path, target: str, dtype: str) -> None:
     folder = build_add(tmp_path, target, dtype)
-    assert record.read("compile", folder / "build.json")["status"] == "ok"
+    assert record.read("compile", folder / "build.json").status == "ok"
     assert ".128" in (folder / "kernel.sass").read_text()
 
 
 def test_a_build_without_machine_code_needs_no_disassembler(toy, monkeypatch) -> None:
     """A GPU machine without a compiler can describe the kernels of an installed package."""
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
-    assert toy("works")["status"] == "ok"
+    assert toy("works").status == "ok"

@@ -22,7 +22,6 @@ from kernels.mla_decode.cute_sm100.schedule import CLUSTERED_PROCESSORS, MOST_EV
 from kernels.mla_decode.operator import Workload
 
 COUNTS = ROOT / "benchmarks/mla_cute_sm100"
-sys.path.insert(0, str(COUNTS))
 PROCESSORS = 148  # of a B200
 RAGGED = random.Random(7)
 BATCHES = {
@@ -307,7 +306,7 @@ def test_ptx_for_sm_103a_is_that_for_sm_100a() -> None:
 @pytest.mark.parametrize("name", ["fp16", "fp8, in place"])
 def test_a_launch_does_what_the_record_of_counts_says(name) -> None:
     """Products of the shape and CTA group that are meant, loads, commits and waits, as often as the document has it."""
-    import counts
+    from benchmarks.mla_cute_sm100 import counts
 
     told = json.loads((COUNTS / "counts.json").read_text())[name]
     found = counts.counted(*counts.ours(counts.OURS[name], counts.KEYS))
@@ -319,7 +318,7 @@ def test_a_launch_does_what_the_record_of_counts_says(name) -> None:
 
 
 def test_the_kernels_document_has_the_table_of_the_record_of_counts() -> None:
-    import counts
+    from benchmarks.mla_cute_sm100 import counts
 
     table = counts.table(json.loads((COUNTS / "counts.json").read_text()))
     assert table in (ROOT / "kernels/mla_decode/README.md").read_text()

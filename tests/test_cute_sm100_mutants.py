@@ -11,7 +11,7 @@ import pytest
 
 from builds import served
 from cutesnake.model.paths import ROOT
-from cutesnake.runtime import forks
+from cutesnake.runtime import pool
 from cutesnake.stages.compile.limited_process import kind_of
 from kernels.mla_decode.cute_sm100 import PROCESSORS
 from kernels.mla_decode.operator import Workload
@@ -331,7 +331,7 @@ def build_edited(place: Path, file: str, old: str, new: str, variant: str = "") 
     arguments = {"folder": str(folder), "dtype": dtype_of(file), "name": variant or NAMES[dtype_of(file)]}
     with served(), chdir(place), (place / "log").open("wb") as log:
         streams = (log.fileno(), log.fileno())
-        status = forks.run(kind_of("cute", TARGET), "fork_tasks:build_cute_sm100_of_this_folder", arguments, streams)
+        status = pool.run(kind_of("cute", TARGET), "fork_tasks:build_cute_sm100_of_this_folder", arguments, streams)
     assert status == 0, (place / "log").read_text()[-2000:]
     return folder
 

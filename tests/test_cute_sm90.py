@@ -19,7 +19,7 @@ from cutesnake.model.paths import ROOT
 from cutesnake.stages.load.build import LoadedBuild
 from kernels.mla_decode import cute_sm90
 from kernels.mla_decode.cute_sm90 import l2, layout
-from kernels.mla_decode.cute_sm90.schedule import make_met_schedule, make_schedule
+from kernels.mla_decode.cute_sm90.schedule import make_merging_schedule, make_schedule
 from kernels.mla_decode.operator import DISTRIBUTIONS, Workload
 from kernels.mla_decode.split_kv.plan import Prices, make_lane
 
@@ -87,28 +87,28 @@ def test_partial_results_are_numbered_without_gaps_and_merged_once(lengths):
 
 @pytest.mark.parametrize("lengths", BATCHES.values(), ids=BATCHES)
 @pytest.mark.parametrize("rows", [16, 128, 192])
-def test_the_two_pieces_of_a_row_block_meet_and_no_other_two_in_the_same_place(lengths, rows):
-    """Whatever the lengths, no request is in more than two pieces, and every page is computed once."""
-    schedule = make_met_schedule(lengths, rows, 132)
+def test_both_splits_of_a_row_block_merge_and_no_others_in_the_same_place(lengths, rows):
+    """Whatever the lengths, no request is in more than two splits, and every page is computed once."""
+    schedule = make_merging_schedule(lengths, rows, 132)
     assert schedule.partials == 0 and {merge[2] for merge in schedule.merges} <= {0}
     assert [merge[0] for merge in schedule.merges] == [request for request, length in enumerate(lengths) if not length]
-    meetings: dict[int, list[list[int]]] = {}
+    merges: dict[int, list[list[int]]] = {}
     found: dict[tuple[int, int], list[int]] = {}
     for item in schedule.items:
         key = item[layout.REQUEST], item[layout.ROW_BLOCK]
         found.setdefault(key, []).extend(range(item[layout.BEGIN], item[layout.END]))
         if item[layout.PARTIAL] >= 0:
-            meetings.setdefault(item[layout.PARTIAL], []).append(item)
+            merges.setdefault(item[layout.PARTIAL], []).append(item)
     assert len(found) == sum(length > 0 for length in lengths) * -(-rows // layout.ROWS)
     assert all(sorted(seen) == list(range(pages(lengths[request]))) for (request, _), seen in found.items())
-    assert sorted(meetings) == list(range(schedule.meetings))
-    for two in meetings.values():
+    assert sorted(merges) == list(range(schedule.kernel_merges))
+    for two in merges.values():
         assert len(two) == 2 and two[0][: layout.BEGIN] == two[1][: layout.BEGIN]
 
 
 def test_requests_are_cut_in_two_where_that_is_worth_its_while():
-    assert make_met_schedule([4096] * 16, 128, 132).meetings == 32
-    assert make_met_schedule([4096] * 32, 128, 132).meetings == 0
+    assert make_merging_schedule([4096] * 16, 128, 132).kernel_merges == 32
+    assert make_merging_schedule([4096] * 32, 128, 132).kernel_merges == 0
 
 
 @pytest.mark.parametrize("lengths", BATCHES.values(), ids=BATCHES)
@@ -131,7 +131,7 @@ def test_only_requests_left_over_are_cut_when_all_workers_have_as_many():
     """133 alike for 66 workers: two each stay whole, and the last one is cut; the plan made on the card cuts many."""
     schedule = make_schedule([2000] * 133, 128, 132, 2)
     assert len(schedule.merges) == 1 and max(len(pieces) for pieces in schedule.lane) == 3
-    assert make_schedule([2000] * 133, 128, 132, 2, on_card=True).partials > 3 * schedule.partials
+    assert make_schedule([2000] * 133, 128, 132, 2, on_gpu=True).partials > 3 * schedule.partials
     assert make_schedule([2000] * 132, 128, 132, 2).merges == []
 
 
@@ -141,7 +141,7 @@ def test_only_requests_left_over_are_cut_when_all_workers_have_as_many():
 )
 def test_the_combine_kernel_keeps_to_multiprocessors_that_are_idle_where_so_many_warps_a_row_do(batch, length, warps):
     """Halves: 64 CTAs leave 68 of 132, 128 leave 4. Of 8, 4 or 2 warps a row, and no more than the pieces ask for."""
-    schedule = make_schedule([length] * batch, 128, 132, 2, halves=True)
+    schedule = make_schedule([length] * batch, 128, 132, 2, split_kv=True)
     assert schedule.row_warps == warps
     grid = schedule.combine_grid(128)
     assert (grid[0] * grid[1] <= 132 - 2 * (len(schedule.offsets) - 1)) == ((batch, length) in ((1, 2048), (2, 1024)))
@@ -154,7 +154,7 @@ def test_a_batch_without_keys_has_an_item_for_every_worker_to_look_at():
     work = Workload(3, 64, heads=128, query_tokens=4)
     inputs = make_inputs(work, 0, "cpu")
     schedule = make_schedule([0, 0, 0], 512, 132)
-    arguments = run.arguments(work, inputs, make_outputs(work), schedule, layout.ITEM_COLUMNS)
+    arguments = run.arguments(work, inputs, make_outputs(work), schedule, layout.WORK_COLUMNS)
     items, offsets = arguments[5], arguments[6]
     assert len(items) >= len(offsets) - 1 == 8
 
@@ -254,11 +254,11 @@ def test_pages_are_dropped_first_where_the_l2_cannot_hold_the_cache_and_no_later
 def test_q_is_dropped_first_where_the_l2_cannot_hold_it_beside_the_cache():
     """All of it where workers have several items, a quarter where they have one: the figure is of PTX's encoding."""
     assert l2.q_policy(302_000_000, in_step=False) == layout.EVICT_FIRST
-    assert l2.q_policy(76_000_000, in_step=True) == l2.QUARTER_FIRST
+    assert l2.q_policy(76_000_000, in_step=True) == l2.EVICT_QUARTER_FIRST
     assert l2.q_policy(28_000_000, in_step=False) == l2.q_policy(9_000_000, in_step=True) == layout.KEEP
     fraction = 0xF << 52  # sixteenths, less one
-    assert layout.EVICT_FIRST & fraction == 15 << 52 and l2.QUARTER_FIRST & fraction == 3 << 52
-    assert layout.EVICT_FIRST & ~fraction == l2.QUARTER_FIRST & ~fraction
+    assert layout.EVICT_FIRST & fraction == 15 << 52 and l2.EVICT_QUARTER_FIRST & fraction == 3 << 52
+    assert layout.EVICT_FIRST & ~fraction == l2.EVICT_QUARTER_FIRST & ~fraction
 
 
 def test_a_costlier_price_of_partial_results_splits_fewer_requests():
@@ -339,7 +339,7 @@ def test_the_build_spills_nothing_and_fits_its_stated_budget(built):
     # One loop over some rows in a consumer, and ptxas takes no warp for whole: it then moves the descriptors of all
     # products to uniform registers one by one (450 times; the kernel was 10 % slower).
     assert "WARPSYNC" not in sass and sass.count("R2UR") < 300
-    stated = layout.TILE_BYTES * 3 * layout.TILES + 8 * layout.ROWS * 4 + layout.MBARRIERS * 8
+    stated = layout.TILE_BYTES * 3 * layout.TILES + 8 * layout.ROWS * 4 + layout.Bar.COUNT * 8
     assert build["launch"][split]["block"] == [layout.THREADS, 1, 1]
     assert stated <= build["launch"][split]["dynamic_shared_bytes"] < stated + 1024
     registers = 128 * (2 * layout.CONSUMER_REGISTERS + layout.PRODUCER_REGISTERS)
@@ -380,23 +380,23 @@ def test_an_item_of_more_pages_than_a_warps_lanes_hold_the_numbers_of(monkeypatc
     import cutesnake.stages.load.cute as loading
 
     monkeypatch.setattr(loading, "multiprocessors", lambda device: 2)
-    monkeypatch.setattr(l2, "AHEAD_BYTES", 0 if ahead else 1 << 40)
+    monkeypatch.setattr(l2, "PREFETCH_BYTES", 0 if ahead else 1 << 40)
     folder = build("mla_decode", "cute_sm90", "sm_90a", make_variant("bf16_cluster2"))
-    assert 2 * layout.WINDOW < 71 < 3 * layout.WINDOW
+    assert 2 * layout.PAGE_WINDOW < 71 < 3 * layout.PAGE_WINDOW
     found = simulated(folder, {"batch": 1, "kv_length": 64 * 70 + 5}, ["nan_padding"], "late")
     assert found["status"] == "ok", found["reason"]
 
 
 @pytest.fixture(scope="module")
-def met():
-    """The build in which pieces meet."""
+def merging():
+    """The build with the in-kernel merge."""
     return build("mla_decode", "cute_sm90", "sm_90a", make_variant("bf16_halves_met"))
 
 
 @pytest.mark.slow
-def test_the_build_in_which_pieces_meet_stays_in_the_instruction_caches(met):
+def test_the_build_that_merges_in_the_kernel_stays_in_the_instruction_caches(merging):
     """131,072 bytes, as measured (fetch_large_bytes of the cards). One of 140,288 was 1 to 6 % slower on an H100."""
-    sass = (met / "kernel.sass").read_text()
+    sass = (merging / "kernel.sass").read_text()
     assert not {"LDL", "STL"} & {word.split(".")[0] for word in sass.split()}
     assert sass.count("WARPGROUP.DEPBAR") < 30 and "WARPSYNC" not in sass and sass.count("R2UR") < 300
     code = sass[sass.index(".text.kernel_cutlass_split_kernel") :]
@@ -406,24 +406,24 @@ def test_the_build_in_which_pieces_meet_stays_in_the_instruction_caches(met):
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["eager", "late", "random", "warps"])
 @pytest.mark.parametrize("values", [{"heads": 24}, {"heads": 37, "query_tokens": 2}])
-def test_pieces_that_meet_are_merged_under_every_schedule_of_the_simulator(met, values, schedule):
+def test_splits_are_merged_in_the_kernel_under_every_schedule_of_the_simulator(merging, values, schedule):
     """Row blocks with rows past the end, which some warps have alone; and padding."""
     rows = values["heads"] * values.get("query_tokens", 1)
-    assert make_met_schedule([450, 450], rows, 132).meetings == 2 * -(-rows // layout.ROWS)
-    found = simulated(met, {"batch": 2, "kv_length": 450, **values}, ["nan_padding"], schedule)
+    assert make_merging_schedule([450, 450], rows, 132).kernel_merges == 2 * -(-rows // layout.ROWS)
+    found = simulated(merging, {"batch": 2, "kv_length": 450, **values}, ["nan_padding"], schedule)
     assert found["status"] == "ok", found["reason"]
 
 
 @pytest.mark.slow
-def test_an_engines_cache_is_right_where_pieces_meet(met):
+def test_an_engines_cache_is_right_where_splits_are_merged_in_the_kernel(merging):
     """Of requests without keys the combine kernel stores the outputs, though it merges nothing."""
     work = {"batch": 3, "kv_length": 500, "heads": 40}
-    found = simulated(met, work, ["nan_padding", "empty_requests", "bad_table"], "random")
+    found = simulated(merging, work, ["nan_padding", "empty_requests", "bad_table"], "random")
     assert found["status"] == "ok", found["reason"]
 
 
 @pytest.mark.slow
-def test_a_meeting_leaves_its_counters_as_it_found_them_and_whoever_comes_second_changes_no_bit(met):
+def test_a_merge_leaves_its_counters_as_it_found_them_and_whoever_comes_second_changes_no_bit(merging):
     """Three calls of one binding; in the second the workers change places. Nothing that was left before is read."""
     import numpy as np
     import torch
@@ -434,19 +434,19 @@ def test_a_meeting_leaves_its_counters_as_it_found_them_and_whoever_comes_second
 
     work = Workload(1, 450, heads=16)
     inputs, outputs = operator.make_inputs(work, 3, "cpu"), operator.make_outputs(work, "cpu")
-    schedule = make_met_schedule([450], 16, 132)
+    schedule = make_merging_schedule([450], 16, 132)
     assert [item[layout.PARTIAL] for item in schedule.items] == [0, 0]
-    counters, left = cute_sm90.meetings(schedule.meetings, "cpu")
-    module = ptxsim.Module.from_file(met / "kernel.ptx")
+    counters, state = cute_sm90.merge_workspace(schedule.kernel_merges, "cpu")
+    module = ptxsim.Module.from_file(merging / "kernel.ptx")
     seen = []
     for items in (schedule.items, schedule.items[::-1], schedule.items):
-        left.fill_(float("nan"))
+        state.fill_(float("nan"))
         outputs.out.fill_(float("nan"))
-        values = [*run.arguments(work, inputs, outputs, schedule, layout.ITEM_COLUMNS), layout.KEEP, layout.KEEP, 0]
-        values += [counters, left]
+        values = [*run.arguments(work, inputs, outputs, schedule, layout.WORK_COLUMNS), layout.KEEP, layout.KEEP, 0]
+        values += [counters, state, *cute_sm90.NOT_PLANNED]
         values[5] = torch.tensor(items, dtype=torch.int32)
         call = (*values, ptxsim.Pointer(np.zeros(1, np.int32), "stream"))
-        launches = ptxsim.capture(met / "kernel.o", cute_sm90.FUNCTION, call, module, sm_count=132)
+        launches = ptxsim.capture(merging / "kernel.o", cute_sm90.FUNCTION, call, module, sm_count=132)
         assert len(launches) == 1, "no combine kernel"
         result = ptxsim.run(launches, "random")
         assert not result.findings, str(result.findings[0])

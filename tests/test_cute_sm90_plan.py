@@ -33,7 +33,7 @@ LENGTHS = {
 
 def padded(lengths: list[int], rows: int, kind: str, card: int = CARD):
     where = rows, card, *KINDS[kind]
-    return pad(make_schedule(lengths, *where, on_card=True), len(lengths), *where)
+    return pad(make_schedule(lengths, *where, on_gpu=True), len(lengths), *where)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,7 +45,7 @@ def test_sizes_of_tables_grids_and_workspace_depend_on_no_length(kind, rows):
         found = padded(lengths, rows, kind)
         shape = len(found.items), len(found.offsets), len(found.merges), found.partials, found.combine_grid(rows)
         by_batch.setdefault(len(lengths), set()).add(shape)
-        plain = make_schedule(lengths, rows, CARD, *KINDS[kind], on_card=True)
+        plain = make_schedule(lengths, rows, CARD, *KINDS[kind], on_gpu=True)
         assert len(plain.items) < len(found.items) and plain.partials <= found.partials
         assert found.items[: len(plain.items)] == plain.items and found.merges[: len(plain.merges)] == plain.merges
     assert all(len(shapes) == 1 for shapes in by_batch.values())
@@ -81,7 +81,7 @@ def plan_of(folder: Path, lengths: list[int], rows: int, card: int, kind: str, s
     attention += [np.zeros((batch, 1), np.int32), ptxsim.Tensor(np.zeros((batch, rows, 512), np.int16), "bfloat16")]
     attention += [np.zeros((batch, rows), np.float32), *tables]
     attention += [np.zeros((1, rows, 512), np.float32), np.zeros((1, rows), np.float32), 1.0, rows, 0, 2]
-    attention += [layout.KEEP, layout.KEEP, 0]
+    attention += [layout.KEEP, layout.KEEP, 0, None, None]  # no in-kernel merge
     step = [np.array(lengths, np.int32), lanes, 1, ptxsim.Pointer(np.zeros(1, np.int32), "stream")]
     module = ptxsim.Module.from_file(folder / "kernel.ptx")
     launches = ptxsim.capture(folder / "kernel.o", "mla_decode_cute_sm90", (*attention, *step), module, sm_count=card)
@@ -199,7 +199,7 @@ def test_fewer_ctas_than_there_are_rows_to_merge_merge_all_of_them_and_no_others
     table, items, offsets = np.zeros((batch, 1), np.int32), np.zeros((2, 8), np.int32), np.zeros(9, np.int32)
     half = [ptxsim.Tensor(np.zeros(shape, np.int16), "bfloat16") for shape in ((batch, rows, 576), (1, 64, 576))]
     given = (*half, table, ptxsim.Tensor(out, "bfloat16"), lse, items, offsets, merges, parts, lses)
-    numbers = 1.0, rows, 0, 8, layout.KEEP, layout.KEEP, 0, np.zeros(batch, np.int32), 8, 0
+    numbers = 1.0, rows, 0, 8, layout.KEEP, layout.KEEP, 0, None, None, np.zeros(batch, np.int32), 8, 0
     stream = ptxsim.Pointer(np.zeros(1, np.int32), "stream")
     module = ptxsim.Module.from_file(folder / "kernel.ptx")
     _, combine = ptxsim.capture(folder / "kernel.o", "mla_decode_cute_sm90", (*given, *numbers, stream), module)

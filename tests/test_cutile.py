@@ -124,7 +124,7 @@ def test_elementwise_add_compiles_without_a_gpu(target, tmp_path) -> None:
     entry = build("elementwise_add", target, ADD(1000, 4096), tmp_path)
     assert entry["status"] == "ok", entry["reason"]
     stems = ("cubin", "ptx", "sass", "tileir", "tileirbc")
-    assert set(entry["files"]) == {f"kernel.{stem}" for stem in stems}
+    assert set(entry["files"]) == {"sources.json", *(f"kernel.{stem}" for stem in stems)}
     assert entry["symbols"] == ["elementwise_add"] and entry["launch"]["elementwise_add"]["block"] == [128, 1, 1]
     ptx = (tmp_path / "kernel.ptx").read_text()
     assert f".target {target}" in ptx and ".entry elementwise_add(" in ptx

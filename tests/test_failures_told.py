@@ -1,15 +1,19 @@
 """The line on what failed, which a run ends with."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cutesnake.model.case_id import CaseId
 from cutesnake.runtime import failures
 
-BUILDS = ["results/compile/add/cute/sm_90a/fp32/build.json", "results/compile/add/cute/sm_90a/fp32_wide/build.json"]
-FIGURES = ["results/inspect/add/cute/sm_90a/fp32.json", "results/inspect/add/cute/sm_90a/fp32_wide.json"]
-CHECKS = ["results/correctness/add/cute/sm_90a/fp32/m5.json", "results/correctness/add/cute/sm_90a/fp32_wide/m5.json"]
+IDS = [CaseId("add", "cute", "sm_90a", variant) for variant in ("fp32", "fp32_wide")]
+CASES = [replace(build, workload="m5") for build in IDS]
+BUILDS = [("compile", build, build.path("compile")) for build in IDS]
+FIGURES = [("inspect", build, build.path("inspect")) for build in IDS]
+CHECKS = [("correctness", case, case.path("correctness")) for case in CASES]
 SOURCES = {("add", "cute"): "ours"}
 RECORDS = [*BUILDS, *FIGURES, *CHECKS]
 
@@ -19,10 +23,10 @@ def records(tmp_path, monkeypatch):
     """Write the records, the ones named as failed."""
     monkeypatch.chdir(tmp_path)
 
-    def write(*failed: str) -> list[str]:
-        for path in RECORDS:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            Path(path).write_text(json.dumps({"status": "failed" if path in failed else "ok"}))
+    def write(*failed: tuple[str, CaseId, str]) -> list[tuple[str, CaseId, str]]:
+        for record in RECORDS:
+            Path(record[2]).parent.mkdir(parents=True, exist_ok=True)
+            Path(record[2]).write_text(json.dumps({"status": "failed" if record in failed else "ok"}))
         return RECORDS
 
     return write
@@ -33,7 +37,8 @@ def test_nothing_is_said_where_nothing_failed(records) -> None:
 
 
 def test_records_that_are_not_there_count_for_nothing(records) -> None:
-    line = failures.line([*records(CHECKS[0]), "results/timing/add/cute/sm_90a/fp32/m5.json"], {}, SOURCES, "page.html")
+    timing = ("timing", CASES[0], CASES[0].path("timing"))
+    line = failures.line([*records(CHECKS[0]), timing], {}, SOURCES, "page.html")
     assert line == "Failed: 1 of 2 checks (add/cute). The reasons are in page.html and in each record."
 
 

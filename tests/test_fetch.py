@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from cutesnake.model import record
+from cutesnake.model.inputs import check_input
 from cutesnake.model.paths import ROOT
 from cutesnake.stages import fetch as stage
 from cutesnake.stages.fetch import FetchError, fetch, fetched
@@ -71,7 +72,7 @@ def refuse_network(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_listed_files_are_unpacked(place: Workplace) -> None:
     place.fetch()
     assert place.files() == [".fetched.json", "fetched.json", "tiny/kernel.py", "tiny/more/deep.py"]
-    entry = record.read("fetch", place.folder / "fetched.json")
+    entry = record.plain(record.read("fetch", place.folder / "fetched.json"))
     digest = hashlib.sha256(MEMBERS["tiny/kernel.py"].encode()).hexdigest()
     assert entry["files"]["tiny/kernel.py"] == digest
     assert (entry["package"], entry["version"], entry["licence"]) == ("tiny", "1.0", "MIT")
@@ -239,7 +240,7 @@ def test_pins_of_the_repository_are_whole() -> None:
 @pytest.mark.parametrize("package", ["flashinfer-python", "tilegym"])
 def test_pinned_wheels(package: str, tmp_path: Path) -> None:
     fetch(package, tmp_path / package, ROOT / "kernels" / "upstream.yaml")
-    entry = record.read("fetch", tmp_path / package / "fetched.json")
+    entry = record.plain(record.read("fetch", tmp_path / package / "fetched.json"))
     assert len(entry["files"]) >= len(entry["listed"])
 
 
@@ -272,7 +273,7 @@ def test_pins_are_checked(place: Workplace, key: str, value: object, words: str)
     pins = yaml.safe_load(place.upstream.read_text())
     pins["tiny"][key] = value
     place.upstream.write_text(yaml.safe_dump(pins))
-    with pytest.raises(record.RecordError, match=words):
+    with pytest.raises(FetchError, match=words):
         place.fetch()
 
 
@@ -283,4 +284,4 @@ def test_a_pin_that_is_there_twice_is_refused(place: Workplace) -> None:
 
 
 def test_the_pins_of_this_project_fit_their_schema() -> None:
-    record.check("upstream", yaml.safe_load((ROOT / "kernels/upstream.yaml").read_text()), "kernels/upstream.yaml")
+    check_input("upstream", yaml.safe_load((ROOT / "kernels/upstream.yaml").read_text()), "kernels/upstream.yaml")

@@ -12,12 +12,10 @@ import pandas
 import pytest
 
 import sample
-from cutesnake.analysis.compare.comparison import compare, write_comparison
 from cutesnake.model import record
-from cutesnake.report.findings import beyond, found
 from cutesnake.report.formatting import Notes
-from cutesnake.report.matrix import matrix
-from cutesnake.report.plot.overview import write_overview
+from loose import beyond, compare, found, plain, write_comparison, write_overview
+from loose import view_matrix as matrix
 
 H100 = "NVIDIA H100 80GB HBM3"
 
@@ -82,7 +80,7 @@ def test_the_speed_is_that_of_the_fastest_kernels_of_each_side() -> None:
     for name, key in (("cold", "cold_us"), ("warm", "hot_us")):
         ratios = [
             min(times["tilegym", w][key], times["cutile", w][key]) / times["cute_sm90", w][key]
-            for w in evidence.workloads
+            for w in evidence.plan["workloads"]
         ]
         assert math.isclose(entry[name]["mean"], math.prod(ratios) ** (1 / len(ratios)))
         assert (entry[name]["least"], entry[name]["most"]) == (min(ratios), max(ratios))
@@ -336,14 +334,14 @@ def test_the_table_has_every_workload_and_the_record_only_what_a_page_shows_in_f
     every = compare(evidence)
     monkeypatch.setattr("cutesnake.analysis.compare.selected_workloads.MOST_SHOWN", 2)
     write_comparison(evidence, str(tmp_path / "c.json"), str(tmp_path / "c.csv"))
-    few = record.read("compare", tmp_path / "c.json")
+    few = plain(record.read("compare", tmp_path / "c.json"))
     shown = {row["workload"] for row in few["rows"]}
-    assert len(shown) < few["workloads"] == every["workloads"] == len(evidence.workloads)
+    assert len(shown) < few["workloads"] == every["workloads"] == len(evidence.plan["workloads"])
     assert few["rows"] == [row for row in every["rows"] if row["workload"] in shown]
     kept = ("times", "speedups", "coverage", "reasons")
     assert {key: few[key] for key in kept} == {key: every[key] for key in kept}
     table = pandas.read_csv(tmp_path / "c.csv")
-    assert set(table["workload"]) == set(evidence.workloads)
+    assert set(table["workload"]) == set(evidence.plan["workloads"])
     for entry in few["tables"]:
         rows = [row for row in every["rows"] if (row["target"], row["device"]) == (entry["target"], entry["device"])]
         assert entry["workloads"] == len({row["workload"] for row in rows})
@@ -357,7 +355,7 @@ def test_the_table_has_every_workload_and_the_record_only_what_a_page_shows_in_f
 
 def test_a_figure_that_was_not_measured_names_its_reason_by_number(tmp_path) -> None:
     write_comparison(sample.evidence(), str(tmp_path / "c.json"), str(tmp_path / "c.csv"))
-    why = record.read("compare", tmp_path / "c.json")["reasons"]
+    why = record.read("compare", tmp_path / "c.json").reasons
     assert len(why) == len(set(why))
     table = pandas.read_csv(tmp_path / "c.csv")
     one = table[(table["kernel"] == "cutile") & (table["target"] == "sm_90a")].iloc[0]
@@ -368,7 +366,7 @@ def test_a_figure_that_was_not_measured_names_its_reason_by_number(tmp_path) -> 
 def test_the_overview_has_a_row_per_operator_and_card(tmp_path) -> None:
     one = compare(with_another_card(sample.evidence(recorded=True), lambda *_: None))
     entry = write_overview([one, scaled(one, "other", 3.0)], tmp_path)
-    assert record.read("plot", tmp_path / "pictures.json") == entry
+    assert plain(record.read("plot", tmp_path / "pictures.json")) == entry
     widths = []
     for picture in entry["pictures"]:
         assert picture["alt"].count("warm") == 4

@@ -172,7 +172,7 @@ def first(operator: str, kernel: str, target: str, index: int = 0, **values):
     _, work = small(operator, **values)
     variant = load_kernel(operator, kernel).variants(work, target)[index]
     folder = build(operator, kernel, target, variant)
-    entry = record.read("compile", folder / "build.json")
+    entry = record.plain(record.read("compile", folder / "build.json"))
     assert entry["status"] == "ok", entry["reason"]
     return work, variant, folder
 

@@ -79,7 +79,7 @@ def first(kernel: str, target: str, **values):
     workload = Workload(**{"m": 200, "n": 264, "k": 136, **values})
     variant = load_kernel("gemm_epilogue", kernel).variants(workload, target)[0]
     folder = build("gemm_epilogue", kernel, target, variant)
-    entry = record.read("compile", folder / "build.json")
+    entry = record.plain(record.read("compile", folder / "build.json"))
     assert entry["status"] == "ok", entry["reason"]
     return workload, variant, folder
 

@@ -126,7 +126,7 @@ def first(kernel: str, target: str, dtype: str, index: int = 0, **values):
     work = Workload(**{**SMALL, **values}, dtype=dtype)
     variant = load_kernel("gemm_grouped", kernel).variants(work, target)[index]
     folder = build("gemm_grouped", kernel, target, variant)
-    entry = record.read("compile", folder / "build.json")
+    entry = record.plain(record.read("compile", folder / "build.json"))
     assert entry["status"] == "ok", entry["reason"]
     return work, variant, folder
 
@@ -185,6 +185,6 @@ def test_what_the_compiler_refuses_is_a_row_with_its_words() -> None:
     """Once it does not, the tile may become the first choice: the others spill."""
     work = Workload(**SMALL, dtype="nvfp4")
     variant = load_kernel("gemm_grouped", "cutile").variants(work, "sm_100a")[-1]
-    entry = record.read("compile", build("gemm_grouped", "cutile", "sm_100a", variant) / "build.json")
+    entry = record.plain(record.read("compile", build("gemm_grouped", "cutile", "sm_100a", variant) / "build.json"))
     assert (variant.id, entry["status"]) == ("nvfp4_128x128", "failed")
     assert "failed to compile Tile IR program" in entry["reason"]

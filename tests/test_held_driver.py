@@ -1,13 +1,16 @@
-"""The process that keeps the driver initialized beside a worker's server: what it says, and that it never stays."""
+"""The process that keeps the driver initialized beside the GPU server: what it says, and that it never stays."""
 
+import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from cutesnake.model.paths import SCRIPTS
-from cutesnake.runtime import held_driver, worker
+from cutesnake.runtime import held_driver, pool
 
 
 def is_there(process: int) -> bool:
@@ -61,16 +64,24 @@ def test_it_ends_with_whoever_started_it_however_that_ends(driver):
     assert until(lambda: not is_there(held))
 
 
-def test_a_workers_server_has_it_held_before_it_serves_and_lets_it_go(driver, tmp_path, monkeypatch):
-    def serve(server):
-        assert until(driver.exists)
+def test_the_gpu_server_has_it_held_before_it_serves_and_lets_it_go(driver, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), str(SCRIPTS)]))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with contextlib.closing(pool.shared("gpu", idle_s=0.0)) as connection:
+        told = tmp_path / "told"
+        assert "exit" in next(pool.replies(connection, "fork_tasks:tell", {"path": str(told)}))
+    assert until(driver.exists)
+    server = json.loads(told.read_text())["parent"]
+    assert until(lambda: not is_there(server))
+    assert until(lambda: not holders(tmp_path))
 
-    monkeypatch.setattr(worker.Server, "serve", serve)
-    monkeypatch.setattr(signal, "signal", lambda *what: None)
-    ended = []
-    real = held_driver.subprocess.Popen.communicate
-    monkeypatch.setattr(
-        held_driver.subprocess.Popen, "communicate", lambda process: (ended.append(process.pid), real(process))
-    )
-    worker.main(str(tmp_path / "worker.sock"))
-    assert ended and not is_there(ended[0])
+
+def holders(folder):
+    """The processes started in this test that hold the driver."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if b"held_driver.py" in (process / "cmdline").read_bytes():
+                found += [process.name] * (str(folder).encode() in (process / "environ").read_bytes())
+    return found

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 import sample
 from cutesnake.analysis.compare.insight import RULES, Pair, Side, insights, number
+from cutesnake.model.records.compare import Cell
+from cutesnake.model.records.inspect import Function
+from cutesnake.model.records.ncu import NcuMetrics
+from cutesnake.model.records.roofline import RooflineRow
+from cutesnake.model.records.timing import TimingMetrics
 from cutesnake.stages.profile.bottleneck import classify
 
 KEYS = ("duration_us", "hot_duration_us", "tensor_core_percent", "dram_percent", "occupancy_percent")
 
 
 def cells(kind="measured", **values):
-    return {key: {"value": values.get(key), "kind": kind if key in values else "missing"} for key in KEYS}
+    return {
+        key: Cell(values[key], "", kind, None, None) if key in values else Cell(None, "", "missing", None, "not known")
+        for key in KEYS
+    }
 
 
 def side(dsl, function=None, kind="measured", **more):
     values = {key: more.pop(key) for key in KEYS if key in more}
-    figures = None if function is None else {**sample.function("cutile", "sm_90a"), **PLAIN, **function}
+    plain = sample.function("cutile", "sm_90a")
+    figures = None if function is None else msgspec.convert({**plain, **PLAIN, **function}, Function)
+    for key, made, form in (("timing", TIMES, TimingMetrics), ("ncu", PROFILE, NcuMetrics)):
+        if key in more:
+            more[key] = msgspec.convert({**made, **more[key]}, form)
     name = {"cutile": "tile", "cute": "hand"}[dsl]
     return Side(name, dsl, "v", None, cells(kind, **values), function=figures, **more)
 
@@ -28,13 +41,19 @@ PLAIN = {
 }
 MIX = sample.function("cute_sm90", "sm_90a")["instructions"]
 NOTHING = dict.fromkeys(MIX, 0)
-ALONE = {"blocks_per_sm": 1, "limiter": "shared_memory"}
-FLOOR = {"device": "H200", "bound": "memory", "intensity": 100.0, "ridge": 206.0, "floor_us": 10.0}
+ALONE = sample.function("cute_sm90", "sm_90a")["occupancy"]
+TIMES = sample.timing("cutile", sample.workloads()[0], 1.0)
+PROFILE = sample.ncu(sample.workloads()[0], 1.0)
+FLOOR = {
+    **sample.roofline(sample.workloads()[:1])[0],
+    **{"device": "H200", "bound": "memory", "intensity": 100.0, "ridge": 206.0, "floor_us": 10.0},
+}
 
 
 def said(left=None, right=None, floor=None, parameters=None):
-    pair = Pair(left or side("cutile", {}), right or side("cute", {}), floor, parameters or {"length": 1})
-    return {entry["rule"]: entry["sentence"] for entry in insights(pair)}
+    row = floor and msgspec.convert(floor, RooflineRow)
+    pair = Pair(left or side("cutile", {}), right or side("cute", {}), row, parameters or {"length": 1})
+    return {entry.rule: entry.sentence for entry in insights(pair)}
 
 
 def test_plain_numbers_say_nothing():
@@ -75,8 +94,8 @@ def test_static_rules(rule, left, right, words):
     [
         ("S3", {"registers_per_thread": 254}, {}),
         ("S4", {"registers_per_thread": 159}, {}),
-        ("S6", {}, {"occupancy": {"blocks_per_sm": 2, "limiter": "shared_memory"}}),
-        ("S6", {}, {"occupancy": {"blocks_per_sm": 1, "limiter": "registers"}}),
+        ("S6", {}, {"occupancy": {**ALONE, "blocks_per_sm": 2}}),
+        ("S6", {}, {"occupancy": {**ALONE, "limiter": "registers"}}),
         ("S7", {"instructions": MIX}, {"instructions": None}),  # not known is not none
         ("S9", {"instructions": MIX}, {"instructions": MIX}),
     ],

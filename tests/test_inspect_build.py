@@ -1,9 +1,8 @@
 """The inspect record: one file per build, nothing guessed, damage named."""
 
 import json
-import runpy
 import sys
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,7 @@ import tiny_build
 from cutesnake.model import record
 from cutesnake.model.paths import ROOT
 from cutesnake.model.record import RecordError
+from cutesnake.stages.compile import job
 from cutesnake.stages.inspect.build import inspect_build
 
 DEVICES = ROOT / "config/devices.yaml"
@@ -22,7 +22,7 @@ LAUNCH = {"block": [256, 1, 1], "cluster": [1, 1, 1], "dynamic_shared_bytes": 16
 def inspect(folder, target, **changes):
     """The record, as read back and checked."""
     inspect_build(tiny_build.describe(folder, target, **changes), DEVICES, folder.parent / "inspect.json")
-    return record.read("inspect", folder.parent / "inspect.json")
+    return record.plain(record.read("inspect", folder.parent / "inspect.json"))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_everything_is_known_of_a_kernel_that_states_everything(tmp_path) -> Non
     tiny_build.assemble(tiny_build.BLACKWELL, "sm_100a", tmp_path / "build")
     entry = inspect(tmp_path / "build", "sm_100a")
     (function,) = entry["functions"]
-    assert entry["notes"] == [] and None not in [v for k, v in function.items()]
+    assert entry["notes"] == [] and None not in function.values()
     assert (function["threads_per_block"], function["cluster_size"]) == (256, 2)
     assert (function["tensor_memory_columns"], function["pipeline_stages"]) == (128, [4])
     room = function["occupancy"]
@@ -177,15 +177,50 @@ def test_no_script_stands_in_for_a_module_of_python() -> None:
     assert not names & sys.stdlib_module_names
 
 
-def test_the_rules_script_writes_the_record(build) -> None:
-    folder = build()
-    snakemake = SimpleNamespace(
-        input=SimpleNamespace(build=str(tiny_build.describe(folder, "sm_90a")), devices=str(DEVICES)),
-        output=SimpleNamespace(record=str(folder.parent / "inspect.json")),
-        log=[str(folder.parent / "inspect.log")],
-    )
-    runpy.run_path(str(ROOT / "workflow/scripts/inspect_build.py"), {"snakemake": snakemake})
-    assert record.read("inspect", folder.parent / "inspect.json")["functions"][0]["symbol"] == "spilling"
+@pytest.fixture
+def compiled(build, monkeypatch):
+    """compiled(…) does a build's job, whose compiler leaves what is in `folder` already; returns whether it ran."""
+    folder, started = build(), []
+
+    def compile_build(*arguments, **options):
+        started.append(arguments)
+        tiny_build.describe(folder, "sm_90a")
+
+    monkeypatch.setattr(job, "compile_build", compile_build)
+    variant = {"id": "v", "params": {}}
+    figures = str(folder.parent / "inspect.json")
+
+    def run(code: str = "one", **changes) -> bool:
+        started.clear()
+        (folder / "build.json").unlink(missing_ok=True)  # as Snakemake does before a job
+        recipe = {"code": {"kernel": code}, "params": {}, "versions": {}}
+        options = {"upstream": [], "figures": figures, "figures_recipe": recipe, "devices": str(DEVICES), **changes}
+        job.compile_job("elementwise_add", "cute", "sm_90a", variant, str(folder), recipe, **options)
+        return bool(started)
+
+    run.folder, run.figures = folder, figures
+    return run
+
+
+def test_the_job_of_a_build_makes_its_figures(compiled) -> None:
+    assert compiled()
+    assert record.read("inspect", compiled.figures).functions[0].symbol == "spilling"
+
+
+def test_without_the_stage_there_are_no_figures(compiled) -> None:
+    compiled(figures=None)
+    assert (compiled.folder / "build.json").exists() and not Path(compiled.figures).exists()
+
+
+def test_a_whole_build_of_the_same_things_is_not_compiled_again(compiled) -> None:
+    compiled()
+    text = (compiled.folder / "build.json").read_text()
+    Path(compiled.figures).unlink()
+    assert not compiled() and Path(compiled.figures).exists()
+    assert (compiled.folder / "build.json").read_text() == text
+    assert compiled(code="two") and compiled()
+    next(compiled.folder.glob("*.sass")).write_text("cut short")
+    assert compiled()
 
 
 def test_the_record_is_plain_json(tmp_path) -> None:

@@ -31,7 +31,7 @@ def built(tmp_path):
         variant = module.variants(problem.Workload(32, kv_length, dtype), target)[0]
         folder = build("mla_decode", kernel, target, variant)
         inspect_build(folder / "build.json", ROOT / "config/devices.yaml", tmp_path / "inspect.json")
-        entry = record.read("inspect", tmp_path / "inspect.json")
+        entry = record.plain(record.read("inspect", tmp_path / "inspect.json"))
         assert entry["status"] == "ok", entry["reason"]
         return entry, folder
 
@@ -96,10 +96,10 @@ def test_tilegyms_mla_decode(built, target, shared, instruction, tensor_core) ->
 def test_builds_that_stand_for_others_have_their_static_figures(machine, tmp_path) -> None:
     """One of each kernel and target, by its main function, as in tables; a constant may cost an instruction or two."""
     default = check(yaml.safe_load((ROOT / "config/config.yaml").read_text()))
-    stand_ins = matrix.make_plan(default, machine("none"), tmp_path).stand_ins
+    stand_ins = matrix.make_plan(default, machine("none")).stand_ins
     chosen = {key.rpartition("/")[0]: (key, other) for key, other in reversed(stand_ins.items())}
     assert len(chosen) >= 4
-    builds = matrix.make_plan(replace(default, every_size=True), machine("none"), tmp_path).builds
+    builds = matrix.make_plan(replace(default, every_size=True), machine("none")).builds
     for pair in chosen.values():
         one, other = (figures(builds[key], tmp_path) for key in pair)
         assert abs(one.pop("code_bytes") / other.pop("code_bytes") - 1) < 0.01, pair
@@ -110,6 +110,6 @@ def figures(planned: matrix.Build, folder: Path) -> dict[str, int]:
     """What tables show of a build, and how long its code is."""
     made = build(planned.operator, planned.kernel, planned.target, planned.variant)
     inspect_build(made / "build.json", ROOT / "config/devices.yaml", folder / "inspect.json")
-    main = record.read("inspect", folder / "inspect.json")["functions"][0]
+    main = record.plain(record.read("inspect", folder / "inspect.json"))["functions"][0]
     shown = ("registers_per_thread", "spill_bytes", "static_shared_bytes", "dynamic_shared_bytes", "code_bytes")
     return {name: main[name] for name in shown}

@@ -11,7 +11,6 @@ import pytest
 
 import sample
 from cpu_backend import CpuBackend, small_case
-from cutesnake.analysis.compare.comparison import compare
 from cutesnake.model.catalog import load_kernel
 from cutesnake.model.contract import INSTALLED
 from cutesnake.model.stages import GPU_STAGES
@@ -19,16 +18,12 @@ from cutesnake.planning import machine as machines
 from cutesnake.planning import matrix
 from cutesnake.planning.arch import decide
 from cutesnake.planning.config import check
-from cutesnake.report import coverage as ran
-from cutesnake.report import kernel_panels as cards
-from cutesnake.report import times
 from cutesnake.report.formatting import Notes
-from cutesnake.report.matrix import matrix as matrix_of
-from cutesnake.report.plot.timeline import draw_timeline
-from cutesnake.report.plot.times import draw_times
 from cutesnake.stages.measure.case import make_record
 from cutesnake.stages.measure.correctness import Bound, check_case
 from kernels.mla_decode.operator import PAGE, Inputs, Workload, same_precision
+from loose import compare, draw_timeline, draw_times, panels, totals, typed, view_times
+from loose import view_matrix as matrix_of
 
 PEERS = ("flash_mla", "flashinfer")
 CONFIG = {
@@ -85,7 +80,7 @@ def test_where_the_package_is_there_nothing_else_is_needed_to_build(machine) -> 
 
 
 def planned(machine, name: str, modules: dict[str, str], tmp_path) -> matrix.Plan:
-    return matrix.make_plan(check(CONFIG), replace(machine(name), modules=modules), tmp_path)
+    return matrix.make_plan(check(CONFIG), replace(machine(name), modules=modules))
 
 
 def test_the_machine_is_asked_for_what_the_configured_kernels_need() -> None:
@@ -276,25 +271,25 @@ def test_a_missing_package_is_one_row_with_one_reason(shown) -> None:
     ((words, note),) = [(why["words"], why["note"]) for why in row["why"]]
     assert words == "not run"
     assert notes.texts[note - 1] == "flash_mla is not importable here: its kernel is timed elsewhere"
-    built = next(tile for tile in ran.totals([compared]) if tile["words"] == "builds compiled")
+    built = next(tile for tile in totals([compared]) if tile["words"] == "builds compiled")
     assert built["expected"] == len([b for b in shown.builds.values()])
-    (card,) = [card for card in cards.cards(shown, {}, "results", notes) if card["kernel"] == "flash_mla"]
+    (card,) = [card for card in panels(shown, {}, "results", notes) if card["kernel"] == "flash_mla"]
     assert card["source"]["text"] == "a Python package of the machine that runs it"
 
 
 def test_pictures_and_times_name_it_as_cuda(shown) -> None:
-    (source,) = [s for s in shown.sources("sm_90a") if s.kind == "recorded"]
+    (source,) = [s for s in typed(shown).sources("sm_90a") if s.kind == "recorded"]
     (legend,) = draw_times(shown, source, "sm_90a").figure.legends
     assert "flash_mla (CUDA C++)" in {text.get_text() for text in legend.get_texts()}
     drawn = draw_timeline(shown, source, "sm_90a").figure.axes[0]
     assert "flash_mla" in {text.get_text() for text in drawn.get_yticklabels()}
-    (table,) = times.times(compare(shown), [], Notes())
+    (table,) = view_times(compare(shown), [], Notes())
     assert "flash_mla" in table["kernels"]
 
 
 def test_the_summary_sets_every_kernel_against_it_and_its_reference_times_give_way(shown) -> None:
     elsewhere = {"name": "Elsewhere", "device": "NVIDIA H200", "hot_us": {"b1_s1024_bf16": 1.0}}
-    (table,) = times.times(
+    (table,) = view_times(
         compare(shown),
         [{**elsewhere, "kernel": "flash_mla"}, {**elsewhere, "kernel": "another"}],
         Notes(),
@@ -314,9 +309,9 @@ def test_recorded_kernels_that_the_experiment_leaves_out_are_not_shown(shown) ->
     }
     plan["cases"] = [case for case in plan["cases"] if case["build"].split("/")[1] not in ("flash_mla", "cutile")]
     without = sample.replace(shown, plan=plan)
-    (source,) = [s for s in without.sources("sm_90a") if s.kind == "recorded"]
+    (source,) = [s for s in typed(without).sources("sm_90a") if s.kind == "recorded"]
     (legend,) = draw_times(without, source, "sm_90a").figure.legends
     assert {text.get_text().split()[0] for text in legend.get_texts()} == {"tilegym", "cute_sm90", "torch_sdpa"}
     draw_timeline(without, source, "sm_90a")
-    (table,) = times.times(compare(without), [], Notes())
+    (table,) = view_times(compare(without), [], Notes())
     assert set(table["kernels"]) == {"tilegym", "cute_sm90", "torch_sdpa"}

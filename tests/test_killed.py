@@ -16,7 +16,7 @@ import pytest
 import sample
 from cutesnake.model.paths import SCRIPTS
 from cutesnake.planning.machine import Machine, probe
-from cutesnake.runtime.gpu_lock import lock_path
+from cutesnake.runtime.locks import gpu_lock_path
 from project import append, copy_project
 
 CONFIG = """
@@ -37,8 +37,8 @@ timing: {{max_seconds: 1, max_noise_percent: 1}}
 """
 CORES = 2  # jobs under way at most
 RECORDS = 8  # of four cases in two stages
-DRIVER_HOLDER = "/measure/held_driver.py"  # beside the worker; it has the driver open, and nothing of the card
-IDLE = "-m cutesnake.runtime.worker ", DRIVER_HOLDER  # both end by themselves when the worker has been idle
+DRIVER_HOLDER = "/held_driver.py"  # beside the GPU server; it has the driver open, and nothing of the card
+IDLE = '-m cutesnake.runtime.pool {"idle_s"', DRIVER_HOLDER  # both end by themselves when the GPU server has been idle
 # In place of measuring, where there is no GPU: it takes its time, with the card's lock held.
 PRETEND = """
 
@@ -91,7 +91,7 @@ def with_the_card(project: Path) -> dict[int, str]:
 
 def is_free(card: str) -> bool:
     """Whether nobody holds the card's lock."""
-    with lock_path(card).open() as handle:
+    with gpu_lock_path(card).open() as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -117,7 +117,7 @@ def kill_and_run_again(
 ) -> None:
     """End the process group of a run with a signal while `under_way`; then the card is free and the run goes on."""
     card = machine.device.uuid_hash
-    lock_path(card).touch()
+    gpu_lock_path(card).touch()
     log = project / "killed.log"
     with log.open("w") as stream:
         run = subprocess.Popen(
@@ -211,8 +211,8 @@ def test_killed_while_the_worker_measures(copied, machine, driver, how) -> None:
 @pytest.mark.parametrize(
     ("how", "stage", "words"),
     [
-        (signal.SIGKILL, "timing", "cutesnake.runtime.worker"),
-        (signal.SIGINT, "timing", "cutesnake.runtime.worker"),
+        (signal.SIGKILL, "timing", "cutesnake.runtime.pool"),
+        (signal.SIGINT, "timing", "cutesnake.runtime.pool"),
         (signal.SIGKILL, "ncu", "cutesnake.stages.profile.profiled"),
     ],
     ids=["SIGKILL, worker", "SIGINT, worker", "SIGKILL, ncu"],

@@ -9,8 +9,8 @@ import pytest
 from cutesnake.report.layouts import Layout, Swizzle, draw, make_layout_tv, make_ordered_layout, parse, zipped_divide
 from cutesnake.report.layouts.algebra import complement, composition
 from cutesnake.report.layouts.hardware import SWIZZLES, box_in_shared_memory, wgmma_accumulator
-from ptxsim.accumulator import accumulator
-from ptxsim.tensormap import places
+from ptxsim.isa.accumulator import accumulator
+from ptxsim.memory.tensor_map import places
 
 
 def test_the_thread_value_layout_of_elementwise_add_is_the_dsls() -> None:

@@ -1,7 +1,6 @@
 """The plan: builds, cases, what runs here, and what is left out with a reason."""
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -59,7 +58,7 @@ def plan(monkeypatch, tmp_path, machine):
     monkeypatch.setattr(matrix, "load_kernel", lambda operator, name: KERNELS[name])
 
     def make(name: str, **changes) -> matrix.Plan:
-        return matrix.make_plan(experiment(**changes), machine(name), Path(tmp_path))
+        return matrix.make_plan(experiment(**changes), machine(name))
 
     return make
 
@@ -88,7 +87,7 @@ def test_every_baked_size_is_built_on_request(monkeypatch, machine, tmp_path) ->
     monkeypatch.setattr(matrix, "load_kernel", lambda operator, name: KERNELS[name])
     monkeypatch.setattr(KERNELS["baked"], "alike", lambda variant: "one of a kind")
     asked = replace(experiment(), every_size=True)
-    assert len(builds(matrix.make_plan(asked, machine("none"), tmp_path), "baked")) == 4
+    assert len(builds(matrix.make_plan(asked, machine("none")), "baked")) == 4
 
 
 def test_what_is_alike_must_be_a_text(plan, monkeypatch) -> None:
@@ -134,16 +133,14 @@ def test_a_gpu_turns_its_own_cases_into_jobs(plan) -> None:
 )
 def test_by_default_a_card_runs_what_is_written_for_it(machine, tmp_path, name, target, kernels) -> None:
     default = check(yaml.safe_load((ROOT / "config" / "config.yaml").read_text()))
-    timed = {
-        (c.build.kernel, c.build.target) for c in matrix.make_plan(default, machine(name), tmp_path).run_here("timing")
-    }
+    timed = {(c.build.kernel, c.build.target) for c in matrix.make_plan(default, machine(name)).run_here("timing")}
     assert {where for _, where in timed} == {target} and {kernel for kernel, _ in timed} >= kernels
 
 
 def test_without_a_card_here_is_no_target(machine, tmp_path) -> None:
     default = check(yaml.safe_load((ROOT / "config" / "config.yaml").read_text()))
     for name in ("none", "a100"):
-        found = matrix.make_plan(default, machine(name), tmp_path)
+        found = matrix.make_plan(default, machine(name))
         assert {d.target for d in found.decisions} == {"sm_90a", "sm_100a"}
 
 
@@ -153,7 +150,7 @@ def test_without_a_card_here_is_no_target(machine, tmp_path) -> None:
 def test_nothing_but_here_needs_a_card(plan, machine, tmp_path, name, words) -> None:
     asked = replace(experiment(), targets=["here"])
     with pytest.raises(ConfigError, match=f"`here` stands for no target {words}; allowed: sm_90a"):
-        matrix.make_plan(asked, machine(name), tmp_path)
+        matrix.make_plan(asked, machine(name))
 
 
 def test_what_a_kernel_cannot_compute_is_listed(plan) -> None:

@@ -34,21 +34,21 @@ def plan(cluster, machine):
     def make(head: str = "none") -> matrix.Plan:
         whole = read(ROOT / "config/config.yaml", "config") | {"operators": ["elementwise_add"]}
         builder, places = nodes.sort_out(cluster, machine(head), Path("results"))
-        return matrix.make_plan(configuration.check(whole), builder, Path("results"), places)
+        return matrix.make_plan(configuration.check(whole), builder, places)
 
     return make
 
 
 def test_each_kind_of_card_has_its_own_cases_and_fingerprint(plan) -> None:
     found = plan()
-    timed = [case.key for case in found.run_here("timing")]
-    assert {key.partition("@")[2] for key in timed} == {"h100", "h200"}
-    assert len(timed) == len(set(timed)) == 2 * sum("@h100" in key for key in timed)
+    timed = [case.id for case in found.run_here("timing")]
+    assert {case.node_class for case in timed} == {"h100", "h200"}
+    assert len(timed) == len(set(timed)) == 2 * sum(case.node_class == "h100" for case in timed)
     prints = {name: nodes.of_a_kind(place) for name, place in found.places.items()}
     assert len({prints["h100"], prints["h200"]}) == 2
     case = found.planned_case(timed[-1])
-    assert case is not None and case.key == timed[-1] and case.place in ("h100", "h200")
-    assert found.planned_case(timed[-1].partition("@")[0] + "@h300") is None
+    assert case is not None and case.id == timed[-1] and case.place in ("h100", "h200")
+    assert found.planned_case(replace(timed[-1], node_class="h300")) is None
 
 
 def test_the_machine_that_plans_does_not_count(plan) -> None:
@@ -84,9 +84,12 @@ def test_simulation_is_for_targets_that_no_class_runs(plan) -> None:
     ("text", "words"),
     [
         ("classes: {}", "machines.yaml: classes"),
-        ("classes: {cpu: {queue: x}}", "Additional properties are not allowed ('queue' was unexpected)"),
+        ("classes: {cpu: {queue: x}}", "classes/cpu: unknown key 'queue'; allowed: partition, "),
         ("classes: {a: {partition: x}, b: {partition: y}}", "more than one has no `device`"),
-        ("classes: {h200: {device: NVIDIA H200, alone: rack}}", "'rack' is not one of"),
+        (
+            "classes: {h200: {device: NVIDIA H200, alone: rack}}",
+            "h200/alone: it is 'rack'; it must be card or node",
+        ),
         ("classes: [", "machines.yaml"),
     ],
 )

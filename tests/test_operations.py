@@ -2,6 +2,7 @@
 
 import pytest
 
+import sample
 from builds import build, launches, simulate
 from cutesnake.analysis.operations.code import Use, ptx_uses, sass_opcodes
 from cutesnake.analysis.operations.table import Code, OperationsError, make_table, read_builds, read_operations
@@ -30,9 +31,14 @@ SASS = """
 
 
 def code(simulated: bool = True, **opcodes: int) -> Code:
-    identity = {"operator": "some", "kernel": "cute", "dsl": "cute", "target": "sm_100a", "variant": "v"}
+    identity = {"operator": "some", "kernel": "cute_sm90", "target": "sm_100a", "variant": {"id": "v", "params": {}}}
     names = {name.replace("__", "."): count for name, count in opcodes.items()}
-    made = Code(identity, [Use(name, 1, "kernels/some.py:1") for name in names], sass_opcodes(SASS))
+    built = {**sample.build(identity), "kernel": "cute"}
+    made = Code(
+        record.convert("compile", built, "a build"),
+        [Use(name, 1, "kernels/some.py:1") for name in names],
+        sass_opcodes(SASS),
+    )
     if simulated:
         made.simulated = True
         made.opcodes.update(names)
@@ -64,14 +70,14 @@ def test_rows_say_code_and_count_and_what_nobody_has_is_said_on_the_page(tmp_pat
     path.write_text("g: [{name: copy, ptx: 'cp\\.async', sass: LDGSTS}, {name: none, ptx: never, sass: null}]")
     table = make_table(read_operations(path), [code(False, cp__async__ca=1), code(cp__async__cg=5)])
     record.check("operations", table, "a table")
-    rows = table["operations"][0]["builds"]
-    assert [row["simulated"] for row in rows] == [5, None]
-    assert (rows[0]["ptx"], rows[0]["sass"], rows[0]["source"]) == (
+    rows = table.operations[0].builds
+    assert [row.simulated for row in rows] == [5, None]
+    assert (rows[0].ptx, rows[0].sass, rows[0].source) == (
         "cp.async.cg",
         "LDGSTS.E.BYPASS.128",
         "kernels/some.py:1",
     )
-    where, kernel = rows[0]["operator"], rows[0]["kernel"]
+    where, kernel = rows[0].operator, rows[0].kernel
     assert f'href="{where}.html#kernel-{where}-{kernel}"' in render(table, "front.html", "gemm_of_none")
     page = render(table, "front.html", where)
     assert f'href="../front.html#kernel-{where}-{kernel}"' in page
@@ -84,8 +90,8 @@ def test_a_shape_counts_only_where_a_launch_ran_it(tmp_path) -> None:
     other, same = code(mma=3), code(mma=3)
     other.products["kind::f16 cta_group::2 256x128x16"] = 3
     same.products["kind::f16 cta_group::2 256x256x16"] = 2
-    rows = make_table(read_operations(path), [other, same, code(False, mma=3)])["operations"][0]["builds"]
-    assert [row["simulated"] for row in rows] == [2]
+    rows = make_table(read_operations(path), [other, same, code(False, mma=3)]).operations[0].builds
+    assert [row.simulated for row in rows] == [2]
 
 
 def test_the_list_has_every_copy_that_nvidia_documents() -> None:

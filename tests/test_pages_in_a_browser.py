@@ -12,7 +12,7 @@ import pytest
 
 import sample
 from browser import CHROMIUM, FRAME, chromium
-from cutesnake.report import render
+from cutesnake.report.page import render
 from test_report import contents
 
 SCRIPT = """

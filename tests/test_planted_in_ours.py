@@ -1,7 +1,8 @@
 """Planted bugs in kernels of ours, and in NVIDIA's rmsnorm: each found on a short workload with the short list's
 schedules, by a message that says what is wrong and names a line near the one that was changed.
 
-An edit takes instructions by their opcode and by the text of the source line that they come from.
+An edit takes instructions by their opcode and, in kernels of ours, by a mark at the end of the source line that they
+come from (`# mutant: name`), so that renaming breaks none.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ PROXY = r"fence\.proxy\.async[^;]*;"
 BARRIER = r"\bbar(rier)?\.(cta\.)?sync[^;]*;"
 CLUSTER = r"barrier\.cluster\.wait[^;]*;"
 COPY_WAIT = r"cp\.async\.wait_(group|all)[^;]*;"
-GROUP_WAIT = r"wgmma\.wait_group[^;]*;"
+ALL_DONE, ALL_BUT_ONE = (rf"wgmma\.wait_group\S*\s+{left};" for left in (0, 1))
 COMMIT = r"tcgen05\.commit[^;]*;"
 DEALLOC = r"tcgen05\.dealloc[^;]*;"
 LOAD = r"cp\.async\.bulk\.tensor[^;]*mbarrier[^;]*;"
@@ -107,30 +108,28 @@ MUTANTS = {
     "pair: B is not loaded": Mutant(PAIR, At(LOAD, code="tma_b"), DEADLOCK),
     "single: the address is read before it is there": Mutant(SINGLE, At(BARRIER, nth=0), UNORDERED),
     "single: the next operands are loaded over these": Mutant(SINGLE, At(WAIT, PASSED, nth=1), "race: "),
-    "MLA on Hopper: P is not fenced": Mutant(SM90, At(PROXY, code="fence_proxy"), UNFENCED),
+    "MLA on Hopper: P is not fenced": Mutant(SM90, At(PROXY), UNFENCED),
     "MLA on Hopper: what lies past a request's end is loaded": Mutant(
-        SM90_NAN, At(r"max\.s32\s+(%r\d+), %r\d+, 0;", r"mov.b32 \1, 0;", "missing = cutlass.max"), "are NaN", None
+        SM90_NAN, At(r"max\.s32\s+(%r\d+), %r\d+, 0;", r"mov.b32 \1, 0;", "# mutant: missing keys"), "are NaN", None
     ),
     "MLA on Hopper: a box ends a row too late": Mutant(
         SM90_NAN,
-        At(r"(max\.s32\s+(%r\d+), %r\d+, 0;)", r"\1 add.s32 \2, \2, -1;", "missing = cutlass.max"),
+        At(r"(max\.s32\s+(%r\d+), %r\d+, 0;)", r"\1 add.s32 \2, \2, -1;", "# mutant: missing keys"),
         "are NaN",
         None,
     ),
     "MLA on Hopper: keys are released too early": Mutant(
         SM90,
-        At(GROUP_WAIT, code="wait_group(1)"),
+        At(ALL_BUT_ONE),
         "after the read by wgmma.*the copy waited at .* for the arrivals at",
         None,
     ),
-    "MLA on Hopper: sums are read before they are there": Mutant(
-        SM90, At(GROUP_WAIT, code="wait_group(0)"), "until wgmma.wait_group"
-    ),
+    "MLA on Hopper: sums are read before they are there": Mutant(SM90, At(ALL_DONE), "until wgmma.wait_group"),
     "MLA on Hopper: products are not fenced": Mutant(
         SM90, At(r"wgmma\.fence[^;]*;"), "no wgmma.fence comes before the first product", None
     ),
     "MLA on Hopper: warps that merge do not meet": Mutant(
-        SM90_SPLIT, At(BARRIER, code="sync_threads()", nth=1), UNORDERED
+        SM90_SPLIT, At(BARRIER, code="# mutant: warps of a row"), UNORDERED
     ),
     "MLA on Hopper: what is left for the last is not released": Mutant(
         SM90_MET, At(r"red\.release", "red.relaxed"), "after another cluster's write"
@@ -150,14 +149,14 @@ MUTANTS = {
     ),
     "MLA on Hopper: page numbers past the cache": Mutant(
         SM90,
-        At(r"ld\.(\S+)\s+(%r\d+),([^;]*);", r"ld.\1 \2,\3; add.s32 \2, \2, 1000000;", "numbers = page_table"),
+        At(r"ld\.(\S+)\s+(%r\d+),([^;]*);", r"ld.\1 \2,\3; add.s32 \2, \2, 1000000;", "# mutant: page numbers"),
         "its index 64000063 is none of the",
         60,
     ),
     "MLA on Hopper: stages are not released": Mutant(
-        SM90, At(ARRIVE, code="mbarrier_arrive(bar"), "nobody has ever arrived there.*has to release it there", None
+        SM90, At(ARRIVE, code="# mutant: stage release"), "nobody has ever arrived there.*has to release it there", None
     ),
-    "MLA on Hopper: sums are not announced": Mutant(SM90, At(ARRIVE, code="SUMS_READY"), DEADLOCK),
+    "MLA on Hopper: sums are not announced": Mutant(SM90, At(ARRIVE, code="# mutant: sums"), DEADLOCK),
     "MLA on Hopper: no bytes are announced": Mutant(
         SM90, At(EXPECT), "no mbarrier.arrive.expect_tx has announced them"
     ),

@@ -13,13 +13,25 @@ import pytest
 
 import sample
 from cutesnake.report.palette import DARK, LIGHT, look, looks
-from cutesnake.report.plot import plot, style, thinned
-from cutesnake.report.plot.data import functions, kernel_looks, labels, merged, sizes, times, unsaid
+from cutesnake.report.plot import style
+from cutesnake.report.plot.data import merged
 from cutesnake.report.plot.heat import heat_map
-from cutesnake.report.plot.speedup import draw_speedup
 from cutesnake.report.plot.style import WIDTH, NothingToShow, lay_out, short_sizes, to_svg
-from cutesnake.report.plot.timeline import LONGEST_NAME, draw_timeline, short_name
-from cutesnake.report.plot.times import draw_times
+from cutesnake.report.plot.timeline import LONGEST_NAME, short_name
+from loose import draw_plots as plot
+from loose import (
+    draw_speedup,
+    draw_timeline,
+    draw_times,
+    functions,
+    kernel_looks,
+    labels,
+    sizes,
+    thinned,
+    typed,
+    unsaid,
+)
+from loose import plotted_times as times
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -119,13 +131,13 @@ def test_names_of_kernels_are_escaped(tmp_path):
 
 def test_times_take_the_fastest_variant_and_know_the_floor():
     evidence = sample.evidence(gpu=True)
-    (source,) = evidence.sources("sm_90a")
+    (source,) = typed(evidence).sources("sm_90a")
     table = times(evidence, source, "sm_90a")
     assert len(table) == 8 * 4  # workloads x kernels
     one = table[(table["kernel"] == "cutile") & (table["workload"] == "b32_s8192_bf16")].iloc[0]
     entry = evidence.measured["results/timing/blend/cutile/sm_90a/bf16/b32_s8192_bf16.json"]
     assert one["cold_us"] == entry["metrics"]["cold_us"]
-    assert one["floor_us"] == evidence.floor("b32_s8192_bf16", "sm_90a", "NVIDIA H200")["floor_us"]
+    assert one["floor_us"] == typed(evidence).floor("b32_s8192_bf16", "sm_90a", "NVIDIA H200").floor_us
     with pytest.raises(NothingToShow):
         times(evidence, source, "sm_100a")
 
@@ -149,15 +161,15 @@ def test_pictures_draw_as_many_workloads_as_they_can_show(tmp_path, monkeypatch)
     evidence = sample.evidence(gpu=True)
     monkeypatch.setattr("cutesnake.report.plot.MOST_DRAWN", 3)
     few = thinned(evidence)
-    every = list(evidence.workloads)
+    every = list(evidence.plan["workloads"])
     assert list(few.workloads) == [every[0], every[(len(every) - 1) // 2], every[-1]]
-    assert {row["workload"] for row in few.roofline} == set(few.workloads)
+    assert {row.workload for row in few.roofline} == set(few.workloads)
     drawn = [picture for picture in plot(evidence, tmp_path)["pictures"] if picture["file"]]
     assert drawn and all(
         p["caption"].endswith("3 of 8 workloads are drawn, evenly picked from the sweep.") for p in drawn
     )
     monkeypatch.setattr("cutesnake.report.plot.MOST_DRAWN", 8)
-    assert thinned(evidence) is evidence
+    assert thinned(evidence) == typed(evidence)
 
 
 def test_sizes_and_labels():
@@ -171,7 +183,7 @@ def test_sizes_and_labels():
 
 def test_brief_labels_leave_out_a_number_that_nearly_all_workloads_have():
     evidence = sample.evidence()
-    for name, parameters in evidence.workloads.items():
+    for name, parameters in evidence.plan["workloads"].items():
         parameters |= {"heads": 16 if name == "b32_s8192_bf16" else 128}
     full, brief = labels(evidence), labels(evidence, brief=True)
     assert (
@@ -239,7 +251,7 @@ def test_a_kernels_look_does_not_depend_on_what_stands_beside_it():
 
 def test_duration_has_a_panel_per_dtype_and_batch_on_shared_axes():
     evidence = sample.evidence(gpu=True)
-    (source,) = evidence.sources("sm_90a")
+    (source,) = typed(evidence).sources("sm_90a")
     figure = draw_times(evidence, source, "sm_90a").figure
     axes = [axis for axis in figure.axes if axis.get_visible()]
     assert [axis.get_title(loc="left") for axis in axes] == [
@@ -256,8 +268,8 @@ def test_duration_has_a_panel_per_dtype_and_batch_on_shared_axes():
 
 def test_no_line_joins_workloads_that_differ_in_more_than_the_axis():
     evidence = sample.evidence(gpu=True)
-    (source,) = evidence.sources("sm_90a")
-    for name, parameters in evidence.workloads.items():
+    (source,) = typed(evidence).sources("sm_90a")
+    for name, parameters in evidence.plan["workloads"].items():
         parameters["form"] = "ragged" if name == "b32_s8192_bf16" else "full"
     drawing = draw_times(evidence, source, "sm_90a")
     points = {
@@ -271,9 +283,9 @@ def test_no_line_joins_workloads_that_differ_in_more_than_the_axis():
 
 def test_workloads_that_differ_in_no_number_have_labels_and_rows_of_their_own():
     evidence = sample.evidence(gpu=True)
-    (source,) = evidence.sources("sm_90a")
+    (source,) = typed(evidence).sources("sm_90a")
     rows = len(draw_speedup(evidence, source, "sm_90a").figure.axes[0].get_yticklabels())
-    for name, parameters in evidence.workloads.items():
+    for name, parameters in evidence.plan["workloads"].items():
         parameters |= {"causal": name == "b1_s8192_bf16", "form": "ragged" if name == "b32_s8192_fp16" else "full"}
     found = labels(evidence)
     assert found["b1_s8192_bf16"] == f"{found['b1_s8192_fp16']}, causal"
@@ -283,7 +295,7 @@ def test_workloads_that_differ_in_no_number_have_labels_and_rows_of_their_own():
 
 def test_timeline_has_a_panel_per_workload_and_leaves_pytorch_out():
     evidence = sample.evidence(gpu=True)
-    (source,) = evidence.sources("sm_90a")
+    (source,) = typed(evidence).sources("sm_90a")
     drawing = draw_timeline(evidence, source, "sm_90a")
     assert [axis.get_title(loc="left") for axis in drawing.figure.axes] == [
         f"batch 32, length {length}, {dtype}" for length in (1024, 8192) for dtype in ("bf16", "fp16")
@@ -307,7 +319,7 @@ def test_of_calls_back_to_back_the_first_is_drawn_and_the_caption_says_so():
             waiting = launch | {"call": 1, "start_us": 28.5, "duration_us": 120.3}
             entry["metrics"] |= {"kernels": [first, waiting]}
             del entry["metrics"]["spacing"], entry["metrics"]["timing_check"]
-    (source,) = evidence.sources("sm_90a")
+    (source,) = typed(evidence).sources("sm_90a")
     drawing = draw_timeline(evidence, source, "sm_90a")
     assert {patch.get_width() for axis in drawing.figure.axes for patch in axis.patches} == {70.5}
     assert "Calls were profiled back to back: the first is drawn" in drawing.caption
@@ -319,7 +331,7 @@ def test_a_launch_that_began_beside_the_one_before_is_drawn_and_said_to():
     for entry in evidence.measured.values():
         if entry["stage"] == "nsys":
             entry["metrics"]["kernels"][3] |= {"start_us": 176.0, "duration_us": 9.0}  # 4 us before the other's end
-    (source,) = evidence.sources("sm_90a")
+    (source,) = typed(evidence).sources("sm_90a")
     drawing = draw_timeline(evidence, source, "sm_90a")
     axis = drawing.figure.axes[0]
     assert [round(patch.get_height(), 6) for patch in axis.patches] == [0.42, 0.21] * 3
@@ -333,7 +345,7 @@ def test_long_names_and_many_launches_leave_room_for_the_timeline():
             launch = entry["metrics"]["kernels"][0]
             more = [launch | {"name": f"name_{n}_" + 900 * "y", "start_us": 100.0 * n} for n in range(12)]
             entry["metrics"]["kernels"] = [k | {"call": 1} for k in more]
-    (source,) = evidence.sources("sm_90a")
+    (source,) = typed(evidence).sources("sm_90a")
     drawing = draw_timeline(evidence, source, "sm_90a")
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -398,8 +410,8 @@ def test_a_driver_s_name_finds_its_floor_by_the_patterns_of_the_device_list():
     evidence = sample.evidence()
     for row in evidence.roofline:
         row["match"] = ["NVIDIA H100 80GB HBM3"] if row["device"] == "H200" else ["NVIDIA B200"]
-    assert evidence.floor("b32_s8192_bf16", "sm_90a", "NVIDIA H100 80GB HBM3")["device"] == "H200"
-    assert evidence.floor("b32_s8192_bf16", "sm_90a", "NVIDIA H200 NVL") is None
+    assert typed(evidence).floor("b32_s8192_bf16", "sm_90a", "NVIDIA H100 80GB HBM3").device == "H200"
+    assert typed(evidence).floor("b32_s8192_bf16", "sm_90a", "NVIDIA H200 NVL") is None
 
 
 def test_rectangles_that_look_alike_and_follow_each_other_are_one_path() -> None:

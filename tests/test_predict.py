@@ -10,17 +10,13 @@ import pytest
 
 import sample
 from builds import build
-from cutesnake.analysis.compare.comparison import compare, every_row
-from cutesnake.analysis.compare.csv_table import reasons, to_csv
 from cutesnake.analysis.compare.insight import number
 from cutesnake.model import record
 from cutesnake.model.catalog import load_kernel, make_workload
 from cutesnake.planning.config import ConfigError, check
 from cutesnake.planning.machine import Machine
 from cutesnake.planning.matrix import make_plan
-from cutesnake.report import render
-from cutesnake.report.plot import plot
-from cutesnake.report.plot.pipeline import MOST_SPANS, draw_pipeline
+from cutesnake.report.plot.pipeline import MOST_SPANS
 from cutesnake.report.plot.validation import draw_validation
 from cutesnake.stages.measure.case import Case
 from cutesnake.stages.predict.band import ASSUMED, LEAST_ROWS, band
@@ -29,6 +25,8 @@ from cutesnake.stages.predict.device import table
 from cutesnake.stages.predict.prediction import MOST_SPANS as MOST_KEPT
 from cutesnake.stages.predict.prediction import _middle, captured, lone_of, predict_build
 from cutesnake.stages.predict.validated import VALIDATION, Held, files, read_held
+from loose import compare, draw_pipeline, every_row, reasons, render, to_csv, typed
+from loose import draw_plots as plot
 from project import ROOT
 from ptxsim.timing.prediction import Span, Timeline, Track
 from test_report import contents
@@ -143,7 +141,6 @@ def test_what_a_sweep_lists_is_predicted_for_the_cards_of_the_configuration(tmp_
         plan = make_plan(
             experiment(**changes),
             Machine.from_dict(json.loads((ROOT / "tests/machines/none.json").read_text())),
-            tmp_path,
         )
         return [case.key for case in plan.predicted()]
 
@@ -186,7 +183,7 @@ def foreseen(us: dict[str, float], percent: float | None = 20.0):
             "case": {
                 **{"operator": "blend", "kernel": "cutlass_fp16", "dsl": "cute", "target": "sm_100a"},
                 **{"variant": {"id": "fp16", "params": {}}, "workload": workload},
-                "parameters": evidence.workloads[workload],
+                "parameters": evidence.plan["workloads"][workload],
             },
             "metrics": {
                 **{"device": "NVIDIA B200", "sm_clock_mhz": 1965.0, "cold_us": cold, "warm_us": 0.9 * cold},
@@ -264,7 +261,7 @@ def test_a_variant_whose_prediction_failed_is_not_chosen(tmp_path) -> None:
     both = with_two_variants(100.0)
     quick = {**both.predicted["quick.json"], "status": "failed", "reason": "too long", "metrics": None}
     both = dataclasses.replace(both, predicted={**both.predicted, "quick.json": quick})
-    assert both.foreseen("cutlass_fp16", "sm_100a", "b32_s8192_fp16") == {"fp16": 123.0}
+    assert typed(both).foreseen("cutlass_fp16", "sm_100a", "b32_s8192_fp16") == {"fp16": 123.0}
     page = render(contents(both, tmp_path, draw=True))
     assert "not predicted" in page and "too long" in page and "chosen by prediction" not in page
 
@@ -280,7 +277,7 @@ def test_what_a_card_measured_chooses_before_any_prediction() -> None:
     quick = copy.deepcopy(next(iter(foreseen({"b32_s8192_fp16": 0.001}).predicted.values())))
     quick["case"] = {**case, "variant": {"id": "quick", "params": {}}}
     evidence = dataclasses.replace(plain, plan=plan, predicted={"quick.json": quick})
-    assert evidence.foreseen(case["kernel"], case["target"], case["workload"]) == {"quick": 0.001}
+    assert typed(evidence).foreseen(case["kernel"], case["target"], case["workload"]) == {"quick": 0.001}
     for row in compare(evidence)["rows"]:
         for dsl in ("cute", "cutile"):
             assert row[dsl]["variant"] != "quick"
@@ -291,7 +288,6 @@ def test_every_variant_is_predicted_where_the_sweep_asks_for_all(tmp_path) -> No
     plan = make_plan(
         experiment(operators=["gemm"], sweeps=sweeps),
         Machine.from_dict(json.loads((ROOT / "tests/machines/none.json").read_text())),
-        tmp_path,
     )
     chosen_from = {case.build.variant.id for case in plan.predicted()}
     workload = make_workload("gemm", {"m": 1024, "n": 8192, "k": 8192, "dtype": "bf16"})

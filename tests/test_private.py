@@ -1,32 +1,22 @@
-"""The worker's socket: no other user can answer in its place, be answered by it, or have it write somewhere else."""
+"""Shared servers: no other user can answer in their place, be answered, or have them write somewhere else."""
 
+import contextlib
 import os
 import socket
 import stat
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from cpu_backend import small_case
-from cutesnake.runtime import gpu_lock, worker
+from cutesnake.runtime import locks, pool
 from cutesnake.runtime import private_folder as private
+from cutesnake.stages.measure import gpu_process
 
 NOBODY = 65534
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user can be played by root only")
-
-
-@pytest.fixture
-def shared(monkeypatch) -> Iterator[Path]:
-    """A temporary folder that every user may write to, as /tmp; with a short name, as sockets must have."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as name:
-        folder = Path(name)
-        folder.chmod(0o1777)
-        monkeypatch.setattr("tempfile.tempdir", name)
-        yield folder
 
 
 def as_nobody(action: Callable[[], object]) -> int:
@@ -43,12 +33,16 @@ def as_nobody(action: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def ask() -> dict:
+    return gpu_process.ask(small_case().as_dict(), 1.0)
+
+
 def test_the_folder_is_this_users_alone(shared) -> None:
     folder = private.private_folder()
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and worker.socket_path().parent == folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and pool.lock_path("gpu").parent == folder
     folder.chmod(0o755)
-    with pytest.raises(worker.WorkerError, match="is not a folder that only this user can enter"):
-        worker.ask(small_case().as_dict(), 1.0)
+    with pytest.raises(gpu_process.GpuProcessError, match="is not a folder that only this user can enter"):
+        ask()
 
 
 @pytest.mark.parametrize("how", ["link", "file"])
@@ -64,33 +58,20 @@ def test_something_else_in_its_place_is_refused(shared, how) -> None:
 def test_a_folder_that_another_user_made_first_is_refused(shared) -> None:
     place = shared / f"cutesnake-{os.getuid()}"
     assert as_nobody(lambda: place.mkdir(0o700)) == 0
-    with pytest.raises(worker.WorkerError, match="set TMPDIR to a folder of your own"):
-        worker.ask(small_case().as_dict(), 1.0)
+    with pytest.raises(gpu_process.GpuProcessError, match="set TMPDIR to a folder of your own"):
+        ask()
 
 
 @needs_root
-def test_another_user_cannot_connect(shared) -> None:
-    path = worker.socket_path()
-    server = worker.Server(path, idle_s=0.0)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-    def connect() -> None:
-        socket.socket(socket.AF_UNIX).connect(str(path))
-
-    assert as_nobody(connect) == 1
-    server.serve()
-
-
-@needs_root
-def test_a_server_of_another_user_is_not_believed(shared, monkeypatch) -> None:
-    """Even where it got into the folder: the kernel tells whose the other end is."""
-    path = shared / "stolen.sock"
+def test_a_server_of_another_user_is_not_believed(shared) -> None:
+    """Even at the address of a server that has ended: the kernel tells whose the other end is, and a new one starts."""
     ready, done = os.pipe(), os.pipe()
+    address = pool._address("ended", "nothing")
+    pool.lock_path("nothing").write_text("ended")
 
     def forge() -> None:
         listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(path))
-        path.chmod(0o777)
+        listener.bind(address)
         listener.listen()
         os.write(ready[1], b"1")
         os.read(done[0], 1)
@@ -98,10 +79,10 @@ def test_a_server_of_another_user_is_not_believed(shared, monkeypatch) -> None:
     thread = threading.Thread(target=as_nobody, args=(forge,))
     thread.start()
     os.read(ready[0], 1)
-    monkeypatch.setattr(worker, "socket_path", lambda: path)
     try:
-        with pytest.raises(worker.WorkerError, match="answered by another user's process"):
-            worker.ask(small_case().as_dict(), 1.0)
+        with contextlib.closing(pool.shared("nothing", idle_s=0.0)) as connection:
+            assert private.is_ours(connection) and connection.getpeername() != address.encode()
+            assert "exit" in next(pool.replies(connection, "fork_tasks:leave", {"code": 0}))
     finally:
         os.write(done[1], b"1")
         thread.join()
@@ -109,41 +90,41 @@ def test_a_server_of_another_user_is_not_believed(shared, monkeypatch) -> None:
 
 @needs_root
 def test_the_server_does_not_answer_another_user(shared) -> None:
-    """Even one that got hold of the socket."""
-    path = worker.socket_path()
-    server = worker.Server(path, idle_s=0.0)
-    for place in (path.parent, path):
-        place.chmod(0o777)
+    """Any user can see the address of a socket and connect to it."""
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as listener:
+        listener.bind(f"\0cutesnake-test-{os.getpid()}")
+        listener.listen()
+        address = listener.getsockname()
+        server = pool.Server(listener, {})
 
-    def speak() -> None:
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(str(path))
-        os._exit(3 if connection.recv(1) == b"" else 4)
+        def speak() -> None:
+            connection = socket.socket(socket.AF_UNIX)
+            connection.connect(address)
+            os._exit(3 if connection.recv(1) == b"" else 4)
 
-    statuses: list[int] = []
-    thread = threading.Thread(target=lambda: statuses.append(as_nobody(speak)))
-    thread.start()
-    while not server._selector.select(timeout=1.0):
-        pass
-    server._accept()
-    thread.join()
-    assert statuses == [3] and not server._children
-    server.serve()
+        statuses: list[int] = []
+        thread = threading.Thread(target=lambda: statuses.append(as_nobody(speak)))
+        thread.start()
+        while not server._selector.select(timeout=1.0):
+            pass
+        server._accept()
+        thread.join()
+        assert statuses == [3] and not server._children
 
 
-def test_a_link_at_the_start_file_truncates_nothing(shared) -> None:
+@pytest.mark.parametrize("end", [".lock", ".log"])
+def test_a_link_in_place_of_a_servers_files_truncates_nothing(shared, end) -> None:
     victim = shared / "victim"
     victim.write_text("precious")
-    start = Path(f"{worker.socket_path()}.start")
-    start.symlink_to(victim)
+    pool.lock_path("gpu").with_suffix(end).symlink_to(victim)
     with pytest.raises(OSError, match="symbolic links"):
-        worker.ask(small_case().as_dict(), 1.0)
+        ask()
     assert victim.read_text() == "precious"
 
 
 def test_a_link_at_the_cards_lock_is_not_followed(shared, monkeypatch) -> None:
-    monkeypatch.setattr(gpu_lock, "FOLDER", shared)
-    gpu_lock.lock_path("card").symlink_to(shared / "made elsewhere")
-    with pytest.raises(OSError, match="symbolic links"), gpu_lock.gpu_lock("card"):
+    monkeypatch.setattr(locks, "GPU_FOLDER", shared)
+    locks.gpu_lock_path("card").symlink_to(shared / "made elsewhere")
+    with pytest.raises(OSError, match="symbolic links"), locks.gpu_lock("card"):
         pass
     assert not (shared / "made elsewhere").exists()

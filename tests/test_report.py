@@ -14,13 +14,11 @@ import pytest
 import yaml
 
 import sample
-from cutesnake.analysis.compare.comparison import compare
-from cutesnake.report import Contents, render
-from cutesnake.report import kernel_panels as cards
-from cutesnake.report.comparison import tables
-from cutesnake.report.coverage import summary, totals
-from cutesnake.report.formatting import Notes, sets, signed, state, where
-from cutesnake.report.plot import plot
+from cutesnake.report.formatting import Notes, signed
+from cutesnake.report.page import Contents
+from loose import compare, panels, render, sets, state, summary, totals, untested, where
+from loose import draw_plots as plot
+from loose import view_tables as tables
 
 ROOT = Path(__file__).resolve().parents[1]
 VOID = {"meta", "link", "br", "input", "img", "hr"}
@@ -198,7 +196,7 @@ def test_a_page_shows_some_of_many_workloads_in_full_and_the_times_of_all(tmp_pa
     monkeypatch.setattr("cutesnake.analysis.compare.selected_workloads.MOST_SHOWN", 2)
     evidence = sample.evidence(gpu=True)
     comparison = compare(evidence)
-    every = list(evidence.workloads)
+    every = list(evidence.plan["workloads"])
     chosen = {row["workload"] for row in comparison["rows"]}
     (speeds,) = comparison["speedups"]
     extremes = {speeds[key][end] for key in ("cold", "warm") for end in ("least_at", "most_at")}
@@ -217,7 +215,7 @@ def test_a_table_without_measurements_shows_some_workloads_and_all_predicted_one
     monkeypatch.setattr("cutesnake.report.comparison.MOST_UNMEASURED", 2)
     evidence = sample.evidence()
     tables = {table["target"]: table for table in all_tables(compare(evidence))}
-    every = list(evidence.workloads)
+    every = list(evidence.plan["workloads"])
     for table in tables.values():
         assert [workload["workload"] for workload in table["workloads"]] == [every[0], every[-1]]
         assert table["count"] == "2 of 8 workloads"
@@ -270,7 +268,7 @@ def test_measured_insights_stay_in_their_rows(gpu):
 def test_a_folded_workload_shows_its_fastest_pair(gpu):
     comparison = compare(sample.evidence(gpu=True))
     (table, *_) = all_tables(comparison)
-    assert [workload["workload"] for workload in table["workloads"]] == list(sample.evidence().workloads)
+    assert [workload["workload"] for workload in table["workloads"]] == list(sample.evidence().plan["workloads"])
     for workload in table["workloads"]:
         assert workload["kernels"] == "cutile beside cute_sm90"  # tilegym is slower
         mine = next(pair for pair in workload["pairs"] if pair["kernels"] == workload["kernels"])
@@ -302,7 +300,7 @@ def test_simulated_checks_are_never_called_passed(none):
 @pytest.mark.parametrize("backend", ["ptxsim", "cuda"])
 def test_what_failed_by_simulation_has_the_command_that_makes_it_again(backend, tmp_path):
     evidence = sample.evidence(gpu=True)
-    made = (item for k, t in evidence.decisions for item in evidence.cases("correctness", k, t))
+    made = (item for item in evidence.measured.items() if item[1]["stage"] == "correctness")
     path, entry = next(item for item in made if item[1]["backend"] == backend)
     entry |= {"status": "failed", "reason": "race: two warps write a word", "metrics": None}
     text = Page(render(contents(evidence, tmp_path))).text
@@ -339,7 +337,7 @@ def test_a_recorded_set_stands_once_in_the_provenance_with_the_commits_of_all_it
         of("recorded", "NVIDIA H200", ["2026-11-21", "2026-11-23"], "d", "e"),
         of("recorded", "NVIDIA H100", ["2026-11-23"], "e"),
         of("recorded", "NVIDIA H200", ["2026-11-20"], "c", "b", "a", "d"),
-        of("static", None, [], ""),
+        of("none", None, [], ""),
     ]
     assert sets(devices) == [
         "NVIDIA H200 (2026-11-20 to 2026-11-23, commits aaaaaaa, bbbbbbb, ccccccc, ddddddd and eeeeeee)",
@@ -441,7 +439,8 @@ def test_pages_lead_to_each_other(tmp_path):
      ((0, 0, 0, 0), "not asked"), ((4, 0, 0, 0), "0 of 4")],
 )  # fmt: skip
 def test_states_have_words(counts, text):
-    found = state(dict(zip(("expected", "ok", "failed", "simulated"), counts, strict=True)))
+    names = ("expected", "ok", "failed", "simulated", "reason")
+    found = state(dict(zip(names, (*counts, None), strict=True)))
     assert found["text"] == text and found["mark"]
 
 
@@ -451,11 +450,17 @@ def test_signed():
 
 def test_a_warning_of_one_simulated_case_that_another_makes_up_for_is_not_on_the_page():
     def case(variant: str, *warnings: str) -> dict:
-        return {"case": {"variant": {"id": variant}}, "metrics": {"simulated": {"warnings": list(warnings)}}}
+        (entry,) = copy.deepcopy(list(sample.simulated(sample.workloads()).values()))
+        entry["case"]["variant"]["id"] = variant
+        cost = {"flops": 1, "bytes_read": 1, "bytes_written": 1}
+        counted = {"launches_run": 1, "peak_memory_bytes": 1, "launches": [], "cost": cost, "notes": []}
+        entry["metrics"]["simulated"] = {**counted, "warnings": list(warnings)}
+        return entry
 
     flip, full = "k: mbarrier at 8: the parity never flipped", "k: mbarrier at 16: the pipeline was never full"
-    entries = [case("a", flip, full), case("a", full), case("b", flip), {"case": {}, "metrics": None}]
-    assert cards.untested(entries) == [
+    entries = [case("a", flip, full), case("a", full), case("b", flip)]
+    entries.append({**case("b"), "status": "failed", "reason": "too large", "metrics": None})
+    assert untested(entries) == [
         "a, k: mbarrier at 16: the pipeline was never full",
         "b, k: mbarrier at 8: the parity never flipped",
     ]
@@ -467,7 +472,7 @@ def test_where_no_check_was_made_the_card_says_nothing_of_seeds_and_errors():
     undone = copy.deepcopy(dict(found.measured))
     for entry in undone.values():
         entry |= {"status": "failed", "reason": "not run: it did not compile", "metrics": None}
-    views = cards.cards(sample.replace(found, measured=undone), {}, "results", Notes())
+    views = panels(sample.replace(found, measured=undone), {}, "results", Notes())
     (check,) = [check for view in views for check in view["checks"]]
     assert check["text"] == "no check was made" and check["mark"] == ("✕", "bad")
     assert check["failed"][0]["text"].endswith(": not run: it did not compile")

@@ -20,7 +20,7 @@ def test_the_licence_is_the_one_that_is_stated_everywhere() -> None:
 
 def test_the_version_is_the_same_in_citation_and_changelog() -> None:
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == PROJECT["version"]
-    assert f"\n## {PROJECT['version']}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\n## [{PROJECT['version']}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
 HISTORY = ("CHANGELOG.md", "docs/archive.md")  # these name files that are gone

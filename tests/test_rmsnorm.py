@@ -172,7 +172,7 @@ def test_rows_that_do_not_fill_the_last_block_are_right_and_the_read_past_them_i
 def test_a_long_row_is_shared_by_a_cluster_through_distributed_shared_memory(target) -> None:
     variant = load_kernel("rmsnorm", "cutlass_rmsnorm").variants(OPERATOR.Workload(1, 65536, "bf16"), target)[0]
     folder = build("rmsnorm", "cutlass_rmsnorm", target, variant)
-    (launch,) = record.read("compile", folder / "build.json")["launch"].values()
+    (launch,) = record.plain(record.read("compile", folder / "build.json"))["launch"].values()
     assert launch["cluster"] == [1, 4, 1]
     ptx = (folder / "kernel.ptx").read_text()
     assert "mapa.shared::cluster" in ptx and "st.async.shared::cluster" in ptx
@@ -186,7 +186,7 @@ def test_every_mode_of_tilegyms_compiles(target) -> None:
     for work in (OPERATOR.Workload(4096, 4096, "bf16"), OPERATOR.Workload(5, 1001, "fp32")):
         for variant in module.variants(work, target):
             folder = build("rmsnorm", "tilegym", target, variant)
-            entry = record.read("compile", folder / "build.json")
+            entry = record.plain(record.read("compile", folder / "build.json"))
             assert entry["status"] == "ok", entry["reason"]
             assert entry["symbols"] == [f"tilegym_rms_norm_{variant.params['mode']}"]
             if variant.params["mode"] != "persistent":  # blocks of four rows of 4,096 spill for sm_100a

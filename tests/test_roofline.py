@@ -9,7 +9,10 @@ import pytest
 
 from cutesnake.model import record
 from cutesnake.model.paths import ROOT
+from cutesnake.planning.config import check
 from cutesnake.planning.devices import DeviceError, read_devices
+from cutesnake.planning.matrix import make_plan
+from cutesnake.planning.strict_yaml import read
 from cutesnake.stages.inspect.roofline import roofline
 from kernels.mla_decode.operator import Workload
 
@@ -98,13 +101,15 @@ def test_what_is_wrong_leaves_no_record(tmp_path) -> None:
     assert not (tmp_path / "roofline.json").exists()
 
 
-def test_the_rules_script_writes_the_record(tmp_path) -> None:
+def test_the_rules_script_writes_the_plan_and_the_roofline(tmp_path, machine) -> None:
+    whole = read(ROOT / "config/config.yaml", "config") | {"operators": ["elementwise_add"]}
+    plan = make_plan(check(whole), machine("none")).of("elementwise_add")
     snakemake = SimpleNamespace(
-        wildcards=SimpleNamespace(operator="elementwise_add"),
-        params=SimpleNamespace(workloads=[{"rows": 64, "columns": 64}], recorded=["NVIDIA H20"], machine={}),
+        params=SimpleNamespace(plan=plan, recorded=["NVIDIA H20"], machine={}, made_from=None),
         input=SimpleNamespace(devices=str(DEVICES)),
-        output=SimpleNamespace(record=str(tmp_path / "roofline.json")),
-        log=[str(tmp_path / "roofline.log")],
+        output=SimpleNamespace(record=str(tmp_path / "plan.json"), roofline=str(tmp_path / "roofline.json")),
+        log=[str(tmp_path / "plan.log")],
     )
-    runpy.run_path(str(ROOT / "workflow/scripts/roofline.py"), {"snakemake": snakemake})
-    assert "H20" in {row["device"] for row in record.read("roofline", tmp_path / "roofline.json")["rows"]}
+    runpy.run_path(str(ROOT / "workflow/scripts/plan.py"), {"snakemake": snakemake})
+    assert record.read("plan", tmp_path / "plan.json").operator == "elementwise_add"
+    assert "H20" in {row.device for row in record.read("roofline", tmp_path / "roofline.json").rows}

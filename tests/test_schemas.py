@@ -1,4 +1,4 @@
-"""The schemas: each is valid, what they share is found, and what is shared still refuses what is wrong."""
+"""The schemas: current, valid, and as strict as the types; errors of the types are one clear line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 import sample
-from cutesnake.model import record
+from cutesnake.model import record, schemas
 from cutesnake.model.paths import SCHEMAS
 
 RECORDS = {
@@ -19,18 +19,24 @@ RECORDS = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: path.name.split(".")[0])
-def test_every_schema_is_valid_and_what_it_refers_to_is_there(path) -> None:
-    schema = json.loads(path.read_text())
+def test_every_schema_file_is_current() -> None:
+    files = {path.name: path.read_text() for path in SCHEMAS.glob("*.json")}
+    assert files == schemas.texts(), "run python -m cutesnake.model.schemas"
+
+
+@pytest.mark.parametrize("name", sorted(schemas.texts()))
+def test_every_schema_is_valid_and_its_references_resolve(name) -> None:
+    text = schemas.texts()[name]
+    schema = json.loads(text)
     jsonschema.Draft202012Validator.check_schema(schema)
-    shared = json.loads((SCHEMAS / record.COMMON).read_text())["$defs"]
-    references = [part.split('"')[0] for part in path.read_text().split(f"{record.COMMON}#/$defs/")[1:]]
-    assert set(references) <= set(shared)
+    references = [part.split('"')[0] for part in text.split("#/$defs/")[1:]]
+    assert set(references) <= set(schema.get("$defs", {}))
 
 
 @pytest.mark.parametrize("stage", sorted(RECORDS))
-def test_a_record_of_every_kind_fits_its_schema(stage) -> None:
+def test_a_record_of_every_kind_fits_its_type_and_its_schema(stage) -> None:
     record.check(stage, RECORDS[stage], "sample")
+    jsonschema.validate(record.plain(RECORDS[stage]), json.loads(schemas.texts()[f"{stage}.schema.json"]))
 
 
 @pytest.mark.parametrize("stage", ["correctness", "timing", "nsys", "ncu"])
@@ -44,12 +50,37 @@ def test_a_record_of_every_kind_fits_its_schema(stage) -> None:
     ],
 )
 def test_shared_parts_refuse_what_is_wrong(stage, part, wrong) -> None:
-    entry = copy.deepcopy(RECORDS[stage])
+    entry = copy.deepcopy(record.plain(RECORDS[stage]))
     entry[part] = {**(entry[part] or {}), **wrong}
     with pytest.raises(record.RecordError, match=part):
         record.check(stage, entry, "sample")
 
 
 def test_a_wrong_type_is_told_in_words() -> None:
+    entry = {**record.plain(RECORDS["compile"]), "provenance": None}
     with pytest.raises(record.RecordError, match="sample: provenance: it is empty; it must be a mapping of keys to"):
-        record.check("compile", {**RECORDS["compile"], "provenance": None}, "sample")
+        record.check("compile", entry, "sample")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"status": "failed"}, "sample: reason: it is empty; it must be a text where status is failed"),
+        ({"metrics": None}, "sample: metrics: it is empty; it must be a mapping of keys to values where status is ok"),
+        ({"status": "fine"}, "sample: status: it is 'fine'; it must be"),
+        ({"stage": "ncu"}, "sample: stage: it is 'ncu'"),
+        ({"seconds": "1"}, "sample: seconds: it is '1'; it must be a finite number or empty"),
+    ],
+)
+def test_an_error_names_the_key_its_value_and_the_rule(change, words) -> None:
+    with pytest.raises(record.RecordError) as caught:
+        record.check("timing", {**record.plain(RECORDS["timing"]), **change}, "sample")
+    assert str(caught.value).startswith(words) and "\n" not in str(caught.value)
+
+
+def test_what_is_read_is_what_was_written(tmp_path) -> None:
+    for stage, entry in RECORDS.items():
+        record.write(stage, tmp_path / stage, entry)
+        assert record.plain(record.read(stage, tmp_path / stage)) == record.plain(
+            record.parse(stage, json.dumps(record.plain(entry)), "")
+        )

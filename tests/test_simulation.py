@@ -2,21 +2,21 @@
 
 import ctypes
 import dataclasses
-import json
 import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 import yaml
 
 import ptxsim
 from builds import build, served, simulate
-from cutesnake.model import record
+from cutesnake.model import inputs, record
 from cutesnake.model.catalog import load_kernel, make_workload
 from cutesnake.model.contract import Cost, Variant
-from cutesnake.model.paths import ROOT, SCHEMAS
+from cutesnake.model.paths import ROOT
 from cutesnake.planning import arch
 from cutesnake.planning import config as configuration
 from cutesnake.planning.matrix import Plan, make_plan
@@ -39,7 +39,7 @@ def plan(machine, tmp_path):
     def make(name: str, tools: dict | None = None, **changes) -> Plan:
         here = machine(name)
         here = dataclasses.replace(here, tools=tools) if tools is not None else here
-        return make_plan(configuration.check({**DEFAULT, **changes}), here, Path(tmp_path))
+        return make_plan(configuration.check({**DEFAULT, **changes}), here)
 
     return make
 
@@ -155,9 +155,7 @@ def test_without_a_compiler_nothing_is_simulated(plan) -> None:
 
 
 def test_the_schedules_of_the_configuration_are_those_of_the_simulator() -> None:
-    schema = json.loads((SCHEMAS / "config.schema.json").read_text())
-    known = schema["$defs"]["simulated"]["properties"]["schedules"]["items"]["enum"]
-    assert set(known) == {*ptxsim.SCHEDULES, simulation.SEARCH}
+    assert set(get_args(inputs.Schedule)) == {*ptxsim.SCHEDULES, simulation.SEARCH}
 
 
 def test_the_simulators_code_makes_simulated_cases_stale_and_no_others() -> None:
@@ -209,7 +207,7 @@ def check(folder: Path, known: dict, output: Path, **settings) -> dict:
         backend="ptxsim",
         log=output / "log",
     )
-    return record.read("correctness", output / "record.json")
+    return record.plain(record.read("correctness", output / "record.json"))
 
 
 def test_a_right_kernel_is_right_and_its_record_says_how_that_is_known(add, tmp_path) -> None:
@@ -376,7 +374,7 @@ def test_a_search_is_so_many_runs_whose_findings_say_under_which_aim(add, tmp_pa
 
 
 def test_what_a_case_never_put_to_the_test_is_a_warning_in_its_record_and_its_log(add, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("ptxsim.coverage.Coverage.notes", lambda _: ["mbarrier at 8: the parity never flipped"])
+    monkeypatch.setattr("ptxsim.core.coverage.Coverage.notes", lambda _: ["mbarrier at 8: the parity never flipped"])
     found = check(*add, tmp_path)
     (warning,) = found["metrics"]["simulated"]["warnings"]
     assert warning.endswith(": mbarrier at 8: the parity never flipped")

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 import sample
+from cutesnake.model.case_id import CaseId
 from project import ROOT, append, copy_project
 from slurm_cluster import MACHINES, Cluster, Node, missing
 
@@ -69,17 +70,17 @@ def _place_to_build(folder, scratch):
         stream.write(f"{scratch}\\n")
     return _place(folder, scratch)
 """
-# Breaks the job that inspects one of the builds, as long as a file of the tests is there.
+# Breaks the job of one of the builds at its end, as long as a file of the tests is there.
 BREAK = """
 import os
 
 if os.path.exists("broken") and snakemake.wildcards.target == "sm_100a":
-    raise SystemExit("inspect: broken by a test")
+    raise SystemExit("compile: broken by a test")
 """
 # Of the default report, where there is no card.
 EVERY_RULE = {
-    *("arch", "plan", "fetch", "compile", "inspect", "correctness", "predict", "roofline", "anatomy", "anatomy_pages"),
-    *("compare", "plot", "page", "operations", "overview", "report"),
+    *("arch", "plan", "fetch", "compile", "simulated", "predict", "anatomy"),
+    *("compare", "page", "operations", "overview", "report"),
 }
 RECORDS = "results/{}/elementwise_add/cute/{}/*/m5_n64_fp32@{}.json"
 
@@ -164,7 +165,7 @@ def run(tmp_path_factory, cluster) -> Run:
     (project / "machines.yaml").write_text(CLASSES)
     pretend(project, 0.05)
     append(project / "workflow/scripts/cutesnake/stages/compile/compile.py", TELL)
-    append(project / "workflow/scripts/inspect_build.py", BREAK)
+    append(project / "workflow/scripts/compile.py", BREAK)
     found = Run(project, cluster)
     found.configure("5")
     found("machines")
@@ -201,15 +202,18 @@ def test_cases_run_on_the_cards_of_their_class_and_no_other(run) -> None:
 
 
 def test_what_a_failed_group_has_finished_is_kept(run) -> None:
-    """Two builds' figures are one job of Slurm; one of them fails."""
-    paths = [f"results/inspect/elementwise_add/cute/{target}/fp32_t256_v4.json" for target in ("sm_90a", "sm_100a")]
+    """Two builds are one job of Slurm; one of them fails."""
+    builds = [CaseId("elementwise_add", "cute", target, "fp32_t256_v4") for target in ("sm_90a", "sm_100a")]
+    paths = [build.path("compile") for build in builds]
+    for path in paths:
+        (run.project / path).unlink(missing_ok=True)
     (run.project / "broken").touch()
     started = run.start("--retries", "0", *paths)
     said = run.end(started)
-    assert started.returncode != 0 and run.made(said)["inspect"] == 2 and said.count(SUBMITTED) == 1
+    assert started.returncode != 0 and run.made(said)["compile"] == 2 and said.count(SUBMITTED) == 1
     assert [(run.project / path).exists() for path in paths] == [True, False]
     (run.project / "broken").unlink()
-    assert run.made(run(*paths))["inspect"] == 1
+    assert run.made(run(*paths))["compile"] == 1
     assert all((run.project / path).exists() for path in paths)
 
 
@@ -225,7 +229,7 @@ def test_the_default_report_and_a_change(tmp_path, cluster, kernels) -> None:
         run.configured = ["--configfile", "run.yaml"]
     said = run(seconds=1500)
     made = run.made(said)
-    assert sum(made.values()) > (600 if kernels == "all" else 300) and said.count(SUBMITTED) < min(
+    assert sum(made.values()) > (400 if kernels == "all" else 200) and said.count(SUBMITTED) < min(
         20, sum(made.values()) / 30
     )
     assert set(made) == EVERY_RULE
@@ -237,8 +241,8 @@ def test_the_default_report_and_a_change(tmp_path, cluster, kernels) -> None:
     append(project / "kernels/elementwise_add/cute_tv/kernel.py", "\n# Another source.\n")
     again = run.made(run())
     builds = list(project.glob("results/compile/elementwise_add/cute_tv/*/*/build.json"))
-    assert again["compile"] == again["inspect"] == len(builds)
-    assert again["anatomy"] == again["compare"] == again["plot"] == again["page"] == 1
+    assert again["compile"] == len(builds)
+    assert again["anatomy"] == again["compare"] == again["page"] == 1
     redone = {page.stem for page, date in written.items() if page.stat().st_mtime_ns != date}
     assert redone == {"elementwise_add", "mla_report"}
 

@@ -101,7 +101,7 @@ def first_difference(text: str, expected: str) -> str:
 def a_file(folder: Folder, chance: random.Random) -> Path | None:
     results = folder.path / "results"
     files = [path for path in sorted(results.rglob("*")) if path.is_file() and "log" not in path.parts]
-    kept = [folder.path / ".snakemake" / name for name in ("cutesnake-whole.json", "cutesnake-imports.json")]
+    kept = [folder.path / ".snakemake/cutesnake-looked-at.json"]
     files += [path for path in kept if path.exists()]
     return chance.choice(files) if files else None
 

@@ -1,10 +1,11 @@
 """Digests follow the code that a result depends on, and nothing else."""
 
+import ast
 from pathlib import Path
 
 import pytest
 
-from cutesnake.planning import staleness
+from cutesnake.planning import looked_at, staleness
 
 FILES = {
     "kernels/add/contract.py": """
@@ -35,7 +36,9 @@ def tree(tmp_path, monkeypatch) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     monkeypatch.setattr(staleness, "ROOT", tmp_path)
-    monkeypatch.setattr(staleness, "KNOWN", tmp_path / "known.json")
+    monkeypatch.chdir(tmp_path)
+    Path(".snakemake").mkdir()
+    monkeypatch.setattr(looked_at, "FINE_NS", -1)
     monkeypatch.setattr(staleness, "SCRIPTS", tmp_path / "scripts")
     monkeypatch.setattr(staleness, "PLACES", {"cutesnake": tmp_path / "scripts"})
     monkeypatch.setattr(staleness, "roots", lambda: [tmp_path / "kernels"])
@@ -46,7 +49,8 @@ def tree(tmp_path, monkeypatch) -> Path:
 
 
 def forget() -> None:
-    for name in ("closure", "_imported", "_known", "_module_files", "digest_code"):
+    looked_at.memory.cache_clear()
+    for name in ("closure", "_source", "_module_files", "digest_code", "code_of"):
         getattr(staleness, name).cache_clear()
 
 
@@ -64,16 +68,68 @@ def test_a_build_does_not_depend_on_the_running_side(tree) -> None:
 
 
 def test_what_is_marked_does_not_count_in_a_builds_digest_and_the_rest_does(tree) -> None:
-    def digest() -> str:
-        forget()
-        return staleness.digest_files([tree / "kernels/add/contract.py"], baked=True)
-
     contract = tree / "kernels/add/contract.py"
-    before, text = digest(), contract.read_text()
-    contract.write_text(text.replace("import bind", "import bind  # changed").replace("class Plan:", "class Plan: # x"))
-    assert digest() == before
-    contract.write_text(text.replace("import kernel", "import kernel  # changed"))
-    assert digest() != before
+
+    def digests(text: str) -> tuple[str, str]:
+        contract.write_text(text)
+        forget()
+        return staleness.digest_files([contract], baked=True), staleness.digest_files([contract])
+
+    text = contract.read_text()
+    before = digests(text)
+    marked = digests(text.replace("import bind", "import bound").replace("class Plan:", "class Plan(Base):"))
+    assert marked[0] == before[0] and marked[1] != before[1]
+    assert digests(text.replace("import kernel", "import kernels"))[0] != before[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "counts"),
+    [
+        (lambda text: text.replace("return x", "return x  # doubled\n"), False),
+        (lambda text: f"# first\n\n{text}", False),
+        (lambda text: text.replace('"""Of the module."""', ""), False),
+        (lambda text: text.replace("Of the method.", "Changed."), False),
+        (lambda text: text.replace("(x, y=None)", "(\n    x,\n    y=None,\n)"), False),
+        (lambda text: text.replace('"no docstring"', '"another string"'), True),
+        (lambda text: text.replace("y=None", "y=0"), True),
+        (lambda text: text.replace("y=None", "y"), True),
+        (lambda text: text.replace("class A", "class B"), True),
+        (lambda text: text.replace("return x", "return y"), True),
+        (lambda text: text.replace("1.0", "1"), True),
+        (lambda text: text.replace("async def", "def"), True),
+        (lambda text: text.replace("'a'", "b'a'"), True),
+    ],
+)
+def test_comments_docstrings_and_layout_do_not_count_and_all_else_does(tree, change, counts) -> None:
+    text = (
+        '"""Of the module."""\nclass A:\n    def f(self):\n        """Of the method."""\n        "no docstring"\n'
+        "async def g(x, y=None):\n    global z\n    z = 1.0, 'a'\n    return x\n"
+    )
+    path, digests = tree / "kernels/add/device.py", []
+    for content in (text, change(text)):
+        path.write_text(content)
+        forget()
+        digests.append(staleness.digest_files([path]))
+    assert change(text) != text and (digests[0] != digests[1]) == counts
+
+
+def test_every_part_of_a_module_counts(tree) -> None:
+    """Taking any name or constant of a long module away changes its digest: nothing of the tree is passed over."""
+    source = Path(staleness.__file__).read_text()
+    path, body = tree / "kernels/add/device.py", ast.parse(source).body
+    path.write_text(source)
+    seen = {staleness.digest_files([path])}
+    for place in range(1, len(body)):
+        path.write_text(ast.unparse(ast.Module(body[:place] + body[place + 1 :], [])))
+        forget()
+        seen.add(staleness.digest_files([path]))
+    assert len(seen) == len(body)
+
+
+def test_kernels_files_are_named_and_the_rest_counts_together(tree) -> None:
+    assert staleness.code_of("kernels.add.contract").keys() == {
+        *("kernels/add/contract.py", "kernels/add/device.py"), staleness.WORKFLOW
+    }  # fmt: skip
 
 
 def test_the_digest_changes_with_what_it_depends_on_only(tree) -> None:
@@ -93,15 +149,10 @@ def test_data_digests_ignore_key_order() -> None:
 
 def test_what_files_import_is_remembered_by_their_content(tree, monkeypatch) -> None:
     everything = found(tree, "kernels.add.contract")
-    staleness.remember()
+    looked_at.memory().save()
     forget()
-    monkeypatch.setattr(staleness, "_parse_imports", lambda *_: pytest.fail("parsed again"))
+    monkeypatch.setattr(staleness, "_read", lambda *_: pytest.fail("parsed again"))
     assert found(tree, "kernels.add.contract") == everything
-
-
-def test_a_damaged_memory_is_only_slower(tree) -> None:
-    staleness.KNOWN.write_text('{"cut sho')
-    assert "device.py" in found(tree, "kernels.add.contract")
 
 
 @pytest.mark.parametrize("content", ["@not_baked\ndef (", "@not_baked\nx = 1 # \udce9"])
@@ -111,20 +162,6 @@ def test_a_file_that_is_no_python_has_a_digest(tree, content) -> None:
     assert staleness.digest_files([path], baked=True) != staleness.digest_files([tree / "kernels/add/other.py"])
 
 
-@pytest.mark.parametrize(
-    "damage",
-    ["{", "[]", "[" * 100_000, '{"digest": 3, "imports": {}}', '{"digest": "", "imports": {"a": [1]}}', "\udcff"],
-)
-def test_a_damaged_memory_of_imports_is_made_anew(tree, damage) -> None:
-    before = found(tree, "kernels.add.contract")
-    (tree / "known.json").write_bytes(damage.encode(errors="surrogateescape"))
-    forget()
-    assert found(tree, "kernels.add.contract") == before
-    staleness.remember()
-    forget()
-    assert staleness._known() and found(tree, "kernels.add.contract") == before
-
-
 def test_a_marked_method_is_no_part_of_a_build_either(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(staleness, "label", lambda path: path.name)
     path = tmp_path / "adapter.py"
@@ -132,5 +169,6 @@ def test_a_marked_method_is_no_part_of_a_build_either(tmp_path, monkeypatch) -> 
     digests = []
     for content in (text, text.replace("return 2", "return 3"), text.replace("return 1", "return 4")):
         path.write_text(content)
+        forget()
         digests.append(staleness.digest_files([path], baked=True))
     assert digests[0] == digests[1] != digests[2]

@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 import sample
-from cutesnake.analysis.compare.comparison import compare
 from cutesnake.model.paths import ROOT
 from cutesnake.planning.config import check
 from cutesnake.report.formatting import Notes
-from cutesnake.report.times import times
+from loose import compare
+from loose import view_times as times
 
 REFERENCE = {
     **{

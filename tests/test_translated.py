@@ -41,7 +41,7 @@ def test_a_check_and_the_anatomy_take_what_a_check_has_left(tmp_path, monkeypatc
     assert first == check() == alone
     record_of._module.cache_clear()
     record_of._translations.cache_clear()
-    monkeypatch.setattr("ptxsim.program.Program.__init__", lambda *_: pytest.fail("it was translated again"))
+    monkeypatch.setattr("ptxsim.frontend.program.Program.__init__", lambda *_: pytest.fail("it was translated again"))
     folder = build("elementwise_add", "cute", "sm_90a", VARIANT)
     found = record_of.anatomy_of(folder, [asdict(WORKLOAD)], TARGETS["sm_90a"].simulated_processors)
     record_of._module.cache_clear()

@@ -1,4 +1,4 @@
-"""Stand-ins for a stage's `measure`, run by the worker's forked processes."""
+"""Stand-ins for a stage's `measure`, run in processes of their own."""
 
 import os
 import signal
@@ -10,6 +10,10 @@ IMPORTED = time.monotonic()
 
 def fine(case):
     return {"pid": os.getpid()}, None
+
+
+def server(case):
+    return {"server": os.getppid()}, None
 
 
 def when_imported(case):

@@ -1,7 +1,7 @@
 """The parameters of ptxsim's clock that these benchmarks give, from a results file.
 
-    python benchmarks/microbenchmarks/derive.py RESULTS.json                               # prints them
-    python benchmarks/microbenchmarks/derive.py RESULTS.json --write ptxsim/devices/X.yaml # and enters them there
+    python -m benchmarks.microbenchmarks.derive RESULTS.json                               # prints them
+    python -m benchmarks.microbenchmarks.derive RESULTS.json --write ptxsim/devices/X.yaml # and enters them there
 
 What a kernel under prediction took plays no part in them. A parameter that is not listed here stays what the
 table says.

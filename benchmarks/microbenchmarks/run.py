@@ -1,7 +1,7 @@
 """Runs the micro-benchmarks on the card of this machine and writes what came out.
 
-    python benchmarks/microbenchmarks/run.py --out results.json
-    python benchmarks/microbenchmarks/run.py --assemble --cubins FOLDER      # no card needed
+    python -m benchmarks.microbenchmarks.run --out results.json
+    python -m benchmarks.microbenchmarks.run --assemble --cubins FOLDER      # no card needed
 
 Each group runs in a process of its own. A benchmark that fails is recorded with its error; where the failure may have
 cost the process its context, or where it hangs, a new process goes on with the next one.
@@ -20,10 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent.parent))
+from benchmarks.microbenchmarks.kernel import assemble, module
 
-from benchmarks.microbenchmarks.kernel import assemble, module  # noqa: E402  (the project's folder has to be found first)
+HERE = Path(__file__).resolve().parent
 
 GROUPS = (
     "arithmetic",

@@ -1,8 +1,8 @@
 """`cute_sm100` beside NVIDIA's MLA decode for Blackwell, both predicted for a B200: nobody has timed them.
 
-    python benchmarks/mla_cute_sm100/beside_nvidia.py RESULTS OUT.jsonl
-    python benchmarks/mla_cute_sm100/beside_nvidia.py --table OUT.jsonl
-    python benchmarks/mla_cute_sm100/beside_nvidia.py --published RESULTS
+    python -m benchmarks.mla_cute_sm100.beside_nvidia RESULTS OUT.jsonl
+    python -m benchmarks.mla_cute_sm100.beside_nvidia --table OUT.jsonl
+    python -m benchmarks.mla_cute_sm100.beside_nvidia --published RESULTS
 
 RESULTS is a results folder with builds of both for sm_100a (the default variants of the default sweep's rows). Rows are
 those of the default sweep that NVIDIA's kernel computes, which has 128 heads and one query token. OUT gets a line of
@@ -23,17 +23,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts")]
+import ptxsim
+from benchmarks.prediction.cases import capture
+from cutesnake.model.catalog import load_operator
+from cutesnake.planning.sweep import make_sweep, read_sweep
+from cutesnake.stages.measure.case import Case
+from kernels.mla_decode import cute_sm100, cutlass_fp8, cutlass_fp16
+from kernels.mla_decode.operator import Workload
+from ptxsim import DeviceModel
 
-import ptxsim  # noqa: E402
-from benchmarks.prediction.cases import capture  # noqa: E402
-from cutesnake.model.catalog import load_operator  # noqa: E402
-from cutesnake.planning.sweep import make_sweep, read_sweep  # noqa: E402
-from cutesnake.stages.measure.case import Case  # noqa: E402
-from kernels.mla_decode import cute_sm100, cutlass_fp8, cutlass_fp16  # noqa: E402
-from kernels.mla_decode.operator import Workload  # noqa: E402
-from ptxsim.timing.device import DeviceModel  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 TARGET, DEVICE = "sm_100a", "b200"
 DTYPES = ("fp16", "fp8")

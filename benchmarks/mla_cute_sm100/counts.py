@@ -1,7 +1,7 @@
 """What `cute_sm100` and NVIDIA's MLA decode do in one launch, counted by ptxsim.
 
-    python benchmarks/mla_cute_sm100/counts.py > counts.json
-    python benchmarks/mla_cute_sm100/counts.py --table counts.json
+    python -m benchmarks.mla_cute_sm100.counts > counts.json
+    python -m benchmarks.mla_cute_sm100.counts --table counts.json
 
 Batch 1, 128 heads, 1,024 keys, numbers drawn at random; ours by one pair of CTAs, or by the pairs of one cluster;
 NVIDIA's by its kernel without a split. `a_tile` is what a tile of 128 keys adds, by a second launch of 2,048 keys.
@@ -16,20 +16,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts"), str(ROOT / "tests"), str(ROOT / "benchmarks/mla_cute_sm100")]
-
-from beside_nvidia import NVIDIAS  # noqa: E402
-
-import ptxsim  # noqa: E402
-from builds import build  # noqa: E402
-from cutesnake.model.contract import Variant  # noqa: E402
-from cutesnake.stages.measure.case import Case  # noqa: E402
-from cutesnake.stages.predict.prediction import caught  # noqa: E402
-from kernels.mla_decode import cute_sm100, operator  # noqa: E402
-from kernels.mla_decode.cute_sm100 import sizes as layout  # noqa: E402
-from ptxsim.timing.sass import code_of  # noqa: E402
-from sm100_runs import captured  # noqa: E402
+import ptxsim
+from benchmarks.mla_cute_sm100.beside_nvidia import NVIDIAS
+from cutesnake.model.contract import Variant
+from cutesnake.stages.measure.case import Case
+from cutesnake.stages.predict.prediction import caught
+from kernels.mla_decode import cute_sm100, operator
+from kernels.mla_decode.cute_sm100 import sizes as layout
+from ptxsim.timing import code_of
+from tests.builds import build
+from tests.sm100_runs import captured
 
 TARGET, KEYS = "sm_100a", 1024
 OURS = {

@@ -1,7 +1,7 @@
 """Time every variant of `cute_sm90` beside FlashMLA on groups of workloads: uniform, ragged, odd, small heads, several
 query tokens, and the recorded sweep; warm and cold.
 
-    python benchmarks/mla_cute_sm90/groups.py BUILDS RECORD.json [GROUP ...]
+    python -m benchmarks.mla_cute_sm90.groups BUILDS RECORD.json [GROUP ...]
 
 BUILDS is a folder with compile/, as the workflow makes it. Needs an H100 or H200 and the package
 `flash_mla`. Whoever names no group gets all of them. A table goes to standard output, every figure to RECORD.json.
@@ -28,12 +28,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
-
-from cutesnake.stages.load.build import LoadedBuild  # noqa: E402
-from kernels.mla_decode import cute_sm90, flash_mla  # noqa: E402
-from kernels.mla_decode.operator import Workload, make_inputs, make_outputs, reference  # noqa: E402
+from cutesnake.stages.load.build import LoadedBuild
+from kernels.mla_decode import cute_sm90, flash_mla
+from kernels.mla_decode.operator import Workload, make_inputs, make_outputs, reference
 
 GRAPH_US, MOST_CALLS, REPLAYS, TURNS = 2000.0, 20, 7, 24
 FLUSH_BYTES = 512 << 20

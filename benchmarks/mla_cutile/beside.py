@@ -1,6 +1,6 @@
 """Time the kernel `cutile` beside FlashMLA, warm: uniform lengths, and ragged ones held against the uniform ratio.
 
-    python benchmarks/mla_cutile/beside.py BUILDS RECORD.json
+    python -m benchmarks.mla_cutile.beside BUILDS RECORD.json
 
 BUILDS is a folder with compile/, as the workflow makes it. Needs an H100 or H200 and the package `flash_mla`. Both
 kernels take turns as in `benchmarks/mla_cute_sm90/groups.py`, replay by replay. RECORD.json gets microseconds and the
@@ -15,14 +15,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts"), str(ROOT / "benchmarks" / "mla_cute_sm90")]
-
-import groups  # noqa: E402
-
-from cutesnake.stages.load.build import LoadedBuild  # noqa: E402
-from kernels.mla_decode import cutile, flash_mla  # noqa: E402
-from kernels.mla_decode.operator import Workload, make_inputs, make_outputs  # noqa: E402
+from benchmarks.mla_cute_sm90 import groups
+from cutesnake.stages.load.build import LoadedBuild
+from kernels.mla_decode import cutile, flash_mla
+from kernels.mla_decode.operator import Workload, make_inputs, make_outputs
 
 FLOOR = 0.85  # of its own uniform ratio, which every ragged row is to reach
 GROUPS = {

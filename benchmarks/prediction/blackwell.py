@@ -1,6 +1,6 @@
 """Predictions for a B200, which nobody here has, beside what others have published.
 
-    python benchmarks/prediction/blackwell.py RESULTS --out b200.jsonl
+    python -m benchmarks.prediction.blackwell RESULTS --out b200.jsonl
 
 RESULTS is a results folder with builds for sm_100a. No parameter of the B200's table was chosen by these figures.
 """
@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
-
-import ptxsim  # noqa: E402
-from benchmarks.prediction.cases import capture  # noqa: E402
-from cutesnake.model.catalog import load_operator  # noqa: E402  (the project's folders have to be found first)
-from cutesnake.stages.measure.case import Case  # noqa: E402
+import ptxsim
+from benchmarks.prediction.cases import capture
+from cutesnake.model.catalog import load_operator
+from cutesnake.stages.measure.case import Case
 
 MLA = "cutlass PR #3357, examples of 4.6, SM clock locked at 802 MHz"
 FMHA = "flashinfer PR #1549; heads, mask and clock not stated"

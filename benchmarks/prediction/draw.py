@@ -1,6 +1,6 @@
 """Draws kernels and sizes to be predicted before a card has timed them, from the catalogue's sweeps by a seed.
 
-    python benchmarks/prediction/draw.py --seed 10 --count 50 --out cases.json --sweeps cases.yaml
+    python -m benchmarks.prediction.draw --seed 10 --count 50 --out cases.json --sweeps cases.yaml
 
 The rule, written down before anything was predicted by it: operators come in an order drawn by the seed, again and
 again, until there are enough cases. Each time one entry of the operator's sweep is drawn, one of each of its lists, and
@@ -15,19 +15,17 @@ import argparse
 import dataclasses
 import json
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
+from benchmarks.prediction.cases import DSLS, NamedCase, recorded
+from cutesnake.model.catalog import load_kernel, load_operator, make_workload
+from cutesnake.planning.sweep import Sweep, make_sweep, read_sweep
 
-from benchmarks.prediction.cases import DSLS, NamedCase, recorded  # noqa: E402  (the project's folders have to be found first)
-from cutesnake.model.catalog import load_kernel, load_operator, make_workload  # noqa: E402
-from cutesnake.planning.sweep import Sweep, make_sweep, read_sweep  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 TARGET = "sm_90a"
 SIZES = ("m", "n", "k", "rows", "columns", "length", "kv_length", "batch")

@@ -1,6 +1,6 @@
 """Predicts the recorded cases of kernels in CuTe DSL and cuTile and holds the prediction against what was measured.
 
-    python benchmarks/prediction/predict.py RESULTS --operators gemm --out workflow/validation/development.jsonl
+    python -m benchmarks.prediction.predict RESULTS --operators gemm --out workflow/validation/development.jsonl
 
 RESULTS is a results folder with builds for sm_90a; the recorded sets are those of the repository. A line per figure:
 card, case, warm or cold, the SM clock of the samples, measured and predicted microseconds. `table.py` makes tables.
@@ -19,11 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
+import ptxsim
+from benchmarks.prediction.cases import Captured, Measured, Recorded, capture, recorded
 
-import ptxsim  # noqa: E402  (the project's folder has to be found first)
-from benchmarks.prediction.cases import Captured, Measured, Recorded, capture, recorded  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 LIMIT_SECONDS = 90  # of one prediction, of CPU time
 

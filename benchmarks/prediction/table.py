@@ -1,7 +1,7 @@
 """Tables of predictions against measurements, from the lines that `predict.py` wrote.
 
-python benchmarks/prediction/table.py workflow/validation/*.jsonl          # the summary, in Markdown
-python benchmarks/prediction/table.py workflow/validation/*.jsonl --rows   # and every row
+python -m benchmarks.prediction.table workflow/validation/*.jsonl          # the summary, in Markdown
+python -m benchmarks.prediction.table workflow/validation/*.jsonl --rows   # and every row
 """
 
 from __future__ import annotations

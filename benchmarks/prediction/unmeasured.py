@@ -1,7 +1,7 @@
 """Predicts what no recorded set has yet, so that the history of the repository says that the predictions came first.
 
-    python benchmarks/prediction/unmeasured.py RESULTS --cases cases.json --out blind_tenth.json
-    python benchmarks/prediction/unmeasured.py --against SETS --predictions blind_tenth.json --out blind_tenth.jsonl
+    python -m benchmarks.prediction.unmeasured RESULTS --cases cases.json --out blind_tenth.json
+    python -m benchmarks.prediction.unmeasured --against SETS --predictions blind_tenth.json --out blind_tenth.jsonl
 
 RESULTS is a results folder with builds for sm_90a, cases.json what `draw.py` has drawn: each is predicted for each GPU,
 least work first. SETS is a folder of recorded sets, such as `recorded/` or `benchmarks/prediction/measured/`.
@@ -17,25 +17,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "workflow" / "scripts")]
-
-from benchmarks.prediction.cases import (  # noqa: E402  (the project's folders have to be found first)
+from benchmarks.prediction.cases import (
     CARDS,
     KINDS,
     Measured,
     Recorded,
     recorded,
 )
-from benchmarks.prediction.predict import launches, predicted  # noqa: E402
-from cutesnake.model.catalog import load_kernel, load_operator  # noqa: E402
-from ptxsim.timing.device import DeviceModel  # noqa: E402
+from benchmarks.prediction.predict import launches, predicted
+from cutesnake.model.catalog import load_kernel, load_operator
+from ptxsim import DeviceModel
 
 TARGET = "sm_90a"
 CLOCKS_MHZ = (1980.0, 1500.0)

@@ -1,6 +1,6 @@
 """This checkout of ptxsim beside others, turn about: CPU time of the same launches, as ratios.
 
-`python benchmarks/ptxsim/beside.py FOLDER ROOT… [--rounds N]`: FOLDER is a compiled mla_fp16 (see speed.py), each ROOT
+`python -m benchmarks.ptxsim.beside FOLDER ROOT… [--rounds N]`: FOLDER is a compiled mla_fp16 (see speed.py), each ROOT
 another checkout, such as `git worktree add` makes. Each has a process; in every round all of them run the same launch
 once, in changing order, so that what else the machine does meets all alike. A line per measurement and checkout.
 """

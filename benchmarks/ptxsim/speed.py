@@ -1,7 +1,8 @@
 """How fast ptxsim runs on one core: ALU code, and NVIDIA's MLA decode FP16 at batch 1, kv 1024, split 4.
 
-`python benchmarks/ptxsim/speed.py [FOLDER]` prints one line per measurement; FOLDER is a compiled mla_fp16 (a folder
-with kernel.o and kernel.ptx, such as the tests leave in results/ptxsim/mla_fp16); without it only ALU code is timed.
+`PYTHONPATH=tests:tests/ptxsim python -m benchmarks.ptxsim.speed [FOLDER]` prints one line per measurement. FOLDER is a
+compiled mla_fp16 (a folder with kernel.o and kernel.ptx, such as the tests leave in results/ptxsim/mla_fp16); without
+it only ALU code is timed.
 """
 
 from __future__ import annotations
@@ -11,10 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / part) for part in ("", "tests/ptxsim", "tests", "workflow/scripts")]
-
-import ptxsim  # noqa: E402
+import ptxsim
 
 HEAD = ".version 8.8\n.target sm_100a\n.address_size 64\n"
 STEP = """add.s32 %r1, %r1, %r2; xor.b32 %r2, %r2, %r3; shl.b32 %r4, %r1, 3; mad.lo.s32 %r3, %r4, %r2, %r1;

@@ -1,6 +1,6 @@
 """What compute-sanitizer's racecheck says of one buffer handed from four warps to four others, by kind of barrier.
 
-    python benchmarks/racecheck/barriers.py FILE
+    python -m benchmarks.racecheck.barriers FILE
 
 Three kernels do the same 64 times: 128 threads write a word each to shared memory, 128 others read a word that another
 warp wrote, and only then is the buffer written again. They differ in how one side waits for the other: named barriers

@@ -1,6 +1,6 @@
 """What compute-sanitizer's racecheck, memcheck and synccheck say of both kernels of `cute_sm90`, in MLA decode.
 
-    python benchmarks/racecheck/mla_cute_sm90.py FILE BUILD …        such as bf16_cluster2 fp16_cluster2
+    python -m benchmarks.racecheck.mla_cute_sm90 FILE BUILD …        such as bf16_cluster2 fp16_cluster2
 
 One call of each build on one small workload (two requests of 600 tokens, 128 heads, so that clusters of two share the
 loads of a request's row blocks) under each tool, which watches our kernels alone; under racecheck first both, then the
@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts")]
 
 BUILDS = Path(os.environ.get("CUTESNAKE_BUILDS", ROOT / "results/compile"))
 BATCH, LENGTH, HEADS, LIMIT_SECONDS = 2, 600, 128, 150.0

@@ -2,7 +2,7 @@
 
 Run it with the project's Python while nothing else uses the machine:
 
-    .venv/bin/python benchmarks/workflow/measure.py
+    .venv/bin/python -m benchmarks.workflow.measure
 
 It works on a copy of the project in a temporary folder, with the wheels that results/fetch has kept, so that the
 network's speed is left out.
@@ -20,10 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
+from tests.project import copy_project
 
-from project import copy_project  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 CASES = """targets: [sm_90a]
 stages: [timing]

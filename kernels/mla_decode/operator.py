@@ -79,13 +79,13 @@ class Workload:
 
     @property
     def pages_per_request(self) -> int:
-        """Width of the page table. Even for fp8: NVIDIA's kernel reads its entries in pairs (found by ptxsim)."""
+        """Width of the page table; even for fp8: NVIDIA's kernel reads entries in pairs."""
         pages = -(-self.kv_length // PAGE)
         return pages + pages % 2 if self.dtype == "fp8" else pages
 
     @property
     def softmax_scale(self) -> float:
-        """1/sqrt(192): DeepSeek scales by its un-absorbed head, 128 without and 64 with rotary position."""
+        """1/sqrt(192), DeepSeek's un-absorbed head: 128 without and 64 with rotary position."""
         return 1.0 / math.sqrt(128 + self.rope)
 
 
@@ -105,7 +105,7 @@ class Outputs:
 
 
 def request_lengths(workload: Workload) -> tuple[int, ...]:
-    """Tokens of each request, in every distribution that does not draw lengths of its own.
+    """Return the tokens of each request, unless a distribution draws its own lengths.
 
     "ragged": kv_length to the power of u, u uniform in [0, 1), rounded down, and no fewer than the query tokens, which
     are in the cache too. Drawn by Python's generator from batch and kv_length alone: a workload has one cost.
@@ -118,7 +118,7 @@ def request_lengths(workload: Workload) -> tuple[int, ...]:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """Sizes to check beside a workload: its pages shuffled, and a kv length that is no multiple of any tile."""
+    """Return workloads to check as well: shuffled pages, and a length no tile divides."""
     found = [] if workload.paged else [replace(workload, paged=True)]
     if workload.kv_length - 27 >= workload.query_tokens:
         found.append(replace(workload, kv_length=workload.kv_length - 27))
@@ -126,7 +126,7 @@ def relatives(workload: Workload) -> tuple[Workload, ...]:
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`.
+    """Draw inputs on `device` from `seed`.
 
     Distributions: `randn`; `large` (scores near +-100: one key takes nearly all weight); `dominant` (one key per
     request far above the rest); `constant` (all keys of a request alike: the softmax is uniform); `ragged` (request
@@ -171,7 +171,7 @@ def _cache(
     page_table: torch.Tensor,
     q: torch.Tensor,
 ) -> torch.Tensor:
-    """[pages, PAGE, latent + rope], the dtype; `q` in float32, for the keys that shall match it."""
+    """Return the cache, [pages, PAGE, latent + rope] in the dtype; `q` is in float32."""
     import torch
 
     width, device = w.latent + w.rope, lengths.device
@@ -216,7 +216,7 @@ def _lengths(w: Workload, distribution: str, generator: torch.Generator, device:
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Make outputs of NaN: an element that is never written cannot pass."""
     import torch
 
     w = workload
@@ -226,7 +226,7 @@ def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
 
 
 def _attend(inputs: Inputs, latent: int, causal: bool, same_precision: bool) -> Outputs:
-    """One request at a time; in float32, or with operands, probabilities and output rounded to the input dtype."""
+    """Attend in float32, or with operands, probabilities and output in the input dtype."""
     import torch
 
     dtype = inputs.q.dtype
@@ -260,19 +260,20 @@ def _attend(inputs: Inputs, latent: int, causal: bool, same_precision: bool) -> 
 
 
 def reference(inputs: Inputs, workload: Workload) -> Outputs:
-    """float32 throughout (TF32 off, PyTorch's default for matrix products)."""
+    """Compute in float32 (TF32 off, PyTorch's default for matrix products)."""
     return _attend(inputs, workload.latent, workload.causal, same_precision=False)
 
 
 def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
-    """PyTorch's own computation in the workload's dtype: the yardstick for the allowed error."""
+    """Compute with PyTorch in the workload's dtype: the yardstick for the allowed error."""
     return _attend(inputs, workload.latent, workload.causal, same_precision=True)
 
 
 def cost(workload: Workload) -> Cost:
-    """FLOPs 2 Q H T (latent + rope + latent), T the tokens of all requests; bytes: cache, queries, output and LSE once.
+    """Count FLOPs (2 Q H T (2 latent + rope)) and bytes of all tensors.
 
-    The masked corner of causal query tokens is counted as done: at most Q(Q-1)/2 keys a request.
+    T: tokens of all requests. Cache, queries, output and LSE count once. The masked corner of causal query tokens is
+    counted as done: at most Q(Q-1)/2 keys a request.
     """
     w = workload
     size = DTYPES[w.dtype]
@@ -286,5 +287,5 @@ def cost(workload: Workload) -> Cost:
 
 
 def tolerance(dtype: str) -> float:
-    """Largest relative error norm accepted when `same_precision` happens to be nearer than a rounding allows."""
+    """Return the relative error norm accepted even where `same_precision` is nearer."""
     return {"bf16": 5.0e-3, "fp16": 7.0e-4, "fp8": 6.0e-2}[dtype]

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..observer import Observer
-from .clocks import Clocks
+from ..core.observer import Observer
 from .global_memory import GlobalClocks
+from .happens_before import Clocks
 from .tensor_fences import FencedClocks, FencedGlobalClocks
 
 if TYPE_CHECKING:
-    from ..cluster import Cluster
+    from ..core.protocols import Cluster
+    from .access_history import AccessHistory
 
 
-def observer_for(cluster: Cluster, checks: frozenset[str]) -> Observer:
+def observer_for(cluster: Cluster, checks: frozenset[str], history: AccessHistory | None) -> Observer:
     """Who watches a cluster: the clocks when any check is asked for, else nobody."""
     if not checks:
         return Observer()
-    trail, fences = cluster.machine.trail, "tensor-fence" in checks
-    if trail is None:
+    fences = "tensor-fence" in checks
+    if history is None:
         return FencedClocks(cluster) if fences else Clocks(cluster)
-    return FencedGlobalClocks(cluster, trail) if fences else GlobalClocks(cluster, trail)
+    return FencedGlobalClocks(cluster, history) if fences else GlobalClocks(cluster, history)

@@ -1,5 +1,7 @@
-"""The race check's view of global memory: between clusters and launches by the trail that a launch leaves (trail.py),
-between the warps of a cluster by what each has stored (stored.py).
+"""The race check's view of global memory.
+
+Between clusters and launches it goes by the access history that a launch leaves (access_history.py), between the warps
+of a cluster by what each has stored (stored.py).
 """
 
 from __future__ import annotations
@@ -9,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..counting import count_nonzero
-from ..work import Origin
-from .clocks import Clocks
+from ..core.counting import count_nonzero
+from ..core.work import Origin
+from ..memory.global_memory import Access, Allocation, Part
+from .access_history import AccessHistory, Copy, Lanes
+from .happens_before import Clocks
 from .stored import Doubt, Store, Stored
-from .trail import Copy, Lanes, Part, Trail
-from .vector import Clock, Warp
+from .vector_clock import Clock, Warp
 
 if TYPE_CHECKING:
-    from ..cluster import Cluster
-    from ..memory import Access, Allocation
-    from ..warp import Fragment
+    from ..core.protocols import Cluster
+    from ..core.warp import Fragment
 
 
 @lru_cache
@@ -31,10 +33,10 @@ def _warp_numbers(lo: int, lanes: int) -> np.ndarray:
 class GlobalClocks(Clocks):
     """Clocks that also follow global memory."""
 
-    def __init__(self, cluster: Cluster, trail: Trail) -> None:
+    def __init__(self, cluster: Cluster, history: AccessHistory) -> None:
         super().__init__(cluster)
-        self.trail = trail
-        trail.begin_cluster()
+        self.history = history
+        history.begin_cluster()
         self.before = self.actor(("launch before",), "the launch before")
         self.stored: dict[Allocation, Stored] = {}  # by ordinary stores of this cluster
         self.storing: tuple[Fragment, int]  # who stored last, at which instruction
@@ -49,20 +51,20 @@ class GlobalClocks(Clocks):
         self.unreleased.difference_update(self._warps(f))
 
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
-        trail = self.trail
+        history = self.history
         if access.ordered:
             words = [(allocation.address, int(x)) for x in np.unique(offsets)]
             released = access.releases or self.unreleased.isdisjoint(self._warps(f))
-            trail.meet(words, write=access.write, read=access.atomic or not access.write, released=released)
-            self._meet(f, words, access)
+            history.order(words, write=access.write, read=access.atomic or not access.write, released=released)
+            self._order(f, words, access)
         elif access.write or allocation in self.stored:
             self._among_warps(f, allocation, offsets, access)
         if access.write and not access.ordered:
             self.unreleased.update(self._warps(f))
-        waited = trail.before is None or all(self.warps[warp].known[self.before] for warp in self._warps(f))
-        trail.touch(f, allocation, Lanes(offsets, access.size), access, waited)
+        waited = history.before is None or all(self.warps[warp].known[self.before] for warp in self._warps(f))
+        history.touch(f, allocation, Lanes(offsets, access.size), access, waited)
 
-    def _meet(self, f: Fragment, words: list[tuple[int, int]], access: Access) -> None:
+    def _order(self, f: Fragment, words: list[tuple[int, int]], access: Access) -> None:
         """Warps that read an ordered word learn what those that wrote it had done."""
         for word in words:
             clock = self.told.get(word)
@@ -136,6 +138,6 @@ class GlobalClocks(Clocks):
     def global_copied(
         self, allocation: Allocation, origin: Origin, part: Part, write: bool, combines: bool = False
     ) -> None:
-        waited = self.trail.before is None or bool(origin.token.known[self.before])
+        waited = self.history.before is None or bool(origin.token.known[self.before])
         access = Copy(origin.at, write, combines)
-        self.trail.touch(origin.fragment, allocation, part, access, waited)
+        self.history.touch(origin.fragment, allocation, part, access, waited)

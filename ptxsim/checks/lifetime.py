@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from .vector_clock import Actors
+
 if TYPE_CHECKING:
-    from ..barriers import MBarrier
-    from ..cta import CTA
-    from ..warp import Fragment
-    from ..work import Origin
-    from .clocks import Clocks
+    from ..core.barriers import MBarrier
+    from ..core.cta import CTA
+    from ..core.warp import Fragment
+    from ..core.work import Origin
 
 
 class Deed(NamedTuple):
@@ -31,7 +32,7 @@ class Deed(NamedTuple):
 class Lifetimes:
     """For each CTA of a cluster what must come before its exit."""
 
-    def __init__(self, clocks: Clocks) -> None:
+    def __init__(self, clocks: Actors) -> None:
         self.clocks = clocks
         self.wanted = "exit" in clocks.machine.checks
         # rank → actor of another CTA and, for an arrival, the mbarrier → its last access or arrival

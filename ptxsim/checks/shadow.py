@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..counting import count_nonzero, flatnonzero
-from .vector import CAPACITY
+from ..core.counting import count_nonzero, flatnonzero
+from .vector_clock import CAPACITY, Actors
 
 if TYPE_CHECKING:
-    from ..cta import CTA
-    from ..warp import Fragment
-    from .clocks import Clocks
+    from ..core.cta import CTA
+    from ..core.warp import Fragment
 
 Index = np.ndarray | slice
 WHOLE, ATOMIC = 15, 16  # the bytes of a word, and the mark of an atomic beside them
@@ -66,7 +65,7 @@ class Words:
 
     may_be_unwritten = True  # whether a read of what nobody wrote is looked at elsewhere, or is no fault
 
-    def __init__(self, clocks: Clocks, cta: CTA, count: int) -> None:
+    def __init__(self, clocks: Actors, cta: CTA, count: int) -> None:
         self.clocks, self.cta, self.checks = clocks, cta, clocks.machine.checks
         self.last = np.zeros(count, np.int64)  # the last write: its epoch, and its writer in the low bits
         self.at = np.full(count, -1, np.int32)  # instruction of the last write
@@ -262,7 +261,7 @@ class SharedWords(Words):
 
     may_be_unwritten = False
 
-    def __init__(self, clocks: Clocks, cta: CTA) -> None:
+    def __init__(self, clocks: Actors, cta: CTA) -> None:
         super().__init__(clocks, cta, -(-cta.shared_bytes // 4) + 8)
 
     def content(self) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from ..memory import Allocation
+    from ..memory.global_memory import Allocation
 
 LARGEST = 16  # bytes of a unit
 
@@ -38,7 +38,7 @@ class Stored:
     def __init__(self, allocation: Allocation, size: int) -> None:
         self.allocation = allocation
         self.unit = min(size, LARGEST)
-        self.last = np.zeros(len(allocation.bytes) // self.unit, np.int32)  # numbers of stores; 0: nobody's
+        self.last = np.zeros(allocation.extent // self.unit, np.int32)  # numbers of stores; 0: nobody's
         self.stores: list[Store] = [Store(0, 0, -1)]
         self.doubts: list[Doubt] = []
 
@@ -60,7 +60,7 @@ class Stored:
 
     def content(self, units: np.ndarray) -> np.ndarray:
         """The bytes of some units, (units, bytes of each)."""
-        return self.allocation.bytes.reshape(-1, self.unit)[units]
+        return self.allocation.words[1][units[..., None] * self.unit + np.arange(self.unit)]
 
     def settle(self, agree: bool) -> list[Doubt]:
         """A store has been made, and `agree` says that every lane finds what it has stored: the doubts that are races.

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..work import Origin, Token
-from .clocks import Clocks
+from ..core.work import Origin, Token
 from .global_memory import GlobalClocks
+from .happens_before import Clocks
 from .shadow import Index
 from .tensor_words import CELL_LANES, COLUMNS, TensorWords, cells
-from .vector import CAPACITY, Clock, Warp
+from .vector_clock import CAPACITY, Clock, Warp
 
 if TYPE_CHECKING:
-    from ..barriers import MBarrier
-    from ..tmem import TensorMemory
-    from ..warp import Fragment
+    from ..core.barriers import MBarrier
+    from ..core.warp import Fragment
+    from ..memory.tensor_memory import TensorMemory
 
 Known = dict[object, np.ndarray]  # per actor the last epoch
 

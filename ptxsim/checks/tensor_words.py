@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..counting import flatnonzero
+from ..core.counting import flatnonzero
 from .shadow import WHOLE, Event, Index, Words
+from .vector_clock import Actors
 
 if TYPE_CHECKING:
-    from ..cta import CTA
-    from .clocks import Clocks
+    from ..core.cta import CTA
 
 COLUMNS, CELL_LANES = 512, 16
 CELLS = 128 // CELL_LANES  # of a column
@@ -22,7 +22,7 @@ SMALL = 640  # so many row and column numbers, at most, whose cells are remember
 class TensorWords(Words):
     """The tensor memory of a CTA."""
 
-    def __init__(self, clocks: Clocks, cta: CTA) -> None:
+    def __init__(self, clocks: Actors, cta: CTA) -> None:
         super().__init__(clocks, cta, CELLS * COLUMNS)
 
     def place(self, index: int) -> str:

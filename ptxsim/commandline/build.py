@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..linking import exported, nearest
-from ..parser import Module
-from ..syntax import PtxError
+from ..frontend.parser import Module
+from ..frontend.syntax import PtxError
+from ..host.linking import exported, nearest
 from .elements import Misuse
 
 
@@ -25,10 +27,14 @@ class Build:
     def module(self) -> Module:
         """Its PTX, parsed. Raises Misuse for a file that is none."""
         try:
-            module = Module.from_file(self.ptx)
+            with warnings.catch_warnings(record=True) as notes:
+                warnings.simplefilter("always")
+                module = Module.from_file(self.ptx)
         except (UnicodeDecodeError, PtxError) as error:
             why = str(error).splitlines()[0].replace(f"{self.ptx}:", "line ")
             raise Misuse(f"{self.ptx} is no PTX that can be read: {why[:200]}") from None
+        for note in notes:
+            print(f"ptxsim: note: {note.message}", file=sys.stderr)
         if not module.kernels:
             raise Misuse(f"{self.ptx} has no kernel in it")
         return module

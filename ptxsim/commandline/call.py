@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..capture import Parameter, capture, signature
-from ..launch import Launch
-from ..linking import CaptureError, nearest
+from ..core.launch import Launch
+from ..host.capture import Parameter, capture, signature
+from ..host.linking import CaptureError, nearest
 from .build import Build
 from .elements import Misuse
 from .specs import Spec, Stream, TensorSpec, parse
@@ -37,6 +37,15 @@ class Call:
     def changed(self) -> list[str]:
         """The tensors that hold something else than before."""
         return [name for name, tensor in self.tensors.items() if not np.array_equal(tensor.raw, self.before[name])]
+
+    def nans(self) -> list[str]:
+        """A sentence for each tensor into which NaN was written."""
+        told = []
+        for name, tensor in self.tensors.items():
+            if tensor.element.kind == "float" and (at := tensor.nan_since(self.before[name])).size:
+                where = f"the first at {at[0].tolist()}"
+                told.append(f"{name}: NaN was written to {len(at)} of {int(np.prod(tensor.shape))} elements, {where}")
+        return told
 
     def tensor(self, name: str, what: str) -> HostTensor:
         if name not in self.tensors:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import numeric
+from ..isa import numeric
 
 
 class Misuse(ValueError):

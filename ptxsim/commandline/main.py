@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..aim import RUNS, orders
-from ..capture import signature
-from ..coverage import Coverage
-from ..launch import Launch
-from ..linking import CaptureError, nearest
-from ..run import CHECKS, run
-from ..schedule import DEFAULT, NAMES, Schedule
-from ..syntax import PtxError
+from ..core.adversarial import PREFIX, RUNS, orders
+from ..core.coverage import Coverage
+from ..core.launch import Launch
+from ..core.run import CHECKS, run
+from ..core.schedule import DEFAULT, NAMES, Schedule
+from ..frontend.syntax import PtxError
+from ..host.capture import signature
+from ..host.linking import CaptureError, nearest
 from ..timing import DeviceError, DeviceModel, Prediction, predict
 from . import build, shown
 from .call import Call, described, prepare
@@ -64,22 +64,30 @@ def _main(options: argparse.Namespace) -> int:
     launches = call.launches(compiled, options.sm_count)
     for n, launch in enumerate(launches):
         print(shown.launch_line(n, launch))
-    outcomes = _run_all(launches, call, expected, checks, options)
+    covered: list[Coverage] = []
+    outcomes = _run_all(launches, call, expected, checks, options, covered)
+    for n, coverage in enumerate(covered):
+        for line in shown.coverage_lines(n, coverage):
+            print(line)
     for tensor, path in files:
         save(tensor, path)
         print(f"{tensor.name} saved to {path}")
     time = _predicted(launches, call, compiled, options)
     status = int(any(outcome.found for outcome in outcomes))
     if options.json:
-        shown.write_json(options.json, _record(status, launches, outcomes, time))
+        shown.write_json(options.json, _record(status, launches, outcomes, covered, time))
     return status
 
 
 def _run_all(
-    launches: list[Launch], call: Call, expected: list[Expectation], checks: list[str], options: argparse.Namespace
+    launches: list[Launch],
+    call: Call,
+    expected: list[Expectation],
+    checks: list[str],
+    options: argparse.Namespace,
+    covered: list[Coverage],
 ) -> list[Outcome]:
-    """One run per schedule, each on the same inputs; told as they end."""
-    covered: list[Coverage] = []
+    """Run every schedule on the same inputs; `covered` becomes what all runs exercised, per launch."""
     progress = shown.Progress(options.progress)
     trace = (lambda line: print(line, file=sys.stderr)) if options.trace else None
     outcomes: list[Outcome] = []
@@ -87,11 +95,18 @@ def _run_all(
     for name, seed in _plan(options, covered, outcomes):
         call.restore()
         watched = progress.watch(launches, f"schedule {name}, seed {seed}")
-        result = run(watched, name, seed, checks=checks, trace=trace, track=options.track)
+        try:
+            result = run(watched, name, seed, checks=checks, trace=trace, track=options.track)
+        except ValueError as error:
+            if not name.startswith(PREFIX):
+                raise
+            raise Misuse(f"--schedule: {error}") from None
         progress.end()
-        outcome = Outcome(result, [compare(x) for x in expected], call.changed())
+        outcome = Outcome(result, [compare(x) for x in expected], call.changed(), call.nans())
         outcomes.append(outcome)
-        covered += () if covered else result.coverage
+        for known, more in zip(covered, result.coverage, strict=False):
+            known.merge(more)
+        covered += result.coverage[len(covered) :]
         for line in shown.outcome_lines(outcome, told):
             print(line, flush=True)
     if not any(outcome.changed for outcome in outcomes):
@@ -168,11 +183,14 @@ def _predicted(
     return time
 
 
-def _record(status: int, launches: list[Launch], outcomes: list[Outcome], time: Prediction | None) -> dict[str, Any]:
+def _record(
+    status: int, launches: list[Launch], outcomes: list[Outcome], covered: list[Coverage], time: Prediction | None
+) -> dict[str, Any]:
     shapes = [
         {"kernel": x.name, "grid": x.grid, "block": x.block, "cluster": x.cluster, "shared": x.dynamic_shared}
         for x in launches
     ]
     predicted = None if time is None else {"microseconds": time.microseconds, "device": time.device}
     runs = [shown.record(outcome) for outcome in outcomes]
-    return {"status": status, "launches": shapes, "runs": runs, "predicted": predicted}
+    coverage = [x.as_dict() for x in covered]
+    return {"status": status, "launches": shapes, "runs": runs, "coverage": coverage, "predicted": predicted}

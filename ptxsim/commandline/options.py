@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import NoReturn
 
-from ..aim import RUNS
-from ..run import CHECKS, DEFAULT_CHECKS
-from ..schedule import DEFAULT, NAMES
+from ..core.adversarial import RUNS
+from ..core.run import CHECKS, DEFAULT_CHECKS
+from ..core.schedule import DEFAULT, NAMES
 
 HELP = """Run a compiled CuTe DSL kernel on this machine's CPU, look for faults, and compare what it computes.
 

@@ -12,12 +12,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..finding import Finding
-from ..launch import Dim3, Launch
-from ..run import Result
+from ..core.coverage import Coverage
+from ..core.finding import Finding
+from ..core.launch import Dim3, Launch
+from ..core.result import Result
 from .compared import Difference
 from .elements import Misuse
 
+MISSED = 8  # source lines that did not run and are named
 _PATH = re.compile(r"(?P<path>(?:/|\.{1,2}/)?[\w.+-]+(?:/[\w.+-]+)*\.\w+):(?P<line>\d+)")
 
 
@@ -28,6 +30,7 @@ class Outcome:
     result: Result
     differences: list[Difference]
     changed: list[str]
+    nans: list[str]
 
     @property
     def found(self) -> bool:
@@ -90,9 +93,23 @@ def outcome_lines(outcome: Outcome, told: set[tuple[str, str, int | None]]) -> I
                 f"{c.barrier_waits} barrier waits"
             )
     yield from map(str, outcome.differences)
+    yield from outcome.nans
     count = f"{len(result.findings)} findings" if len(result.findings) != 1 else "1 finding"
     known = "" if not again else ", told above" if again == len(result.findings) else f", {again} of them told above"
     yield f"schedule {result.schedule}, seed {result.seed}, {result.seconds:.1f} s: {count}{known}"
+
+
+def coverage_lines(n: int, coverage: Coverage) -> Iterator[str]:
+    """What all runs of a launch exercised: blocks, source lines, and what was never put to the test."""
+    found = coverage.as_dict()
+    blocks, lines = found["blocks"], found["lines"]
+    of_lines = f" and {lines['run']} of {lines['all']} source lines" if lines["all"] else ""
+    yield f"launch {n}: {blocks['run']} of {blocks['all']} basic blocks{of_lines} ran"
+    if lines["missed"]:
+        more = f" and {lines['all'] - lines['run'] - MISSED} more" if lines["all"] - lines["run"] > MISSED else ""
+        yield f"    not run: {', '.join(map(_short_paths, lines['missed'][:MISSED]))}{more}"
+    for note in found["notes"]:
+        yield f"    {note}"
 
 
 def record(outcome: Outcome) -> dict[str, Any]:
@@ -106,6 +123,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "counts": [c.as_dict() for c in result.counts],
         "differences": [asdict(x) for x in outcome.differences],
         "changed": outcome.changed,
+        "nans": outcome.nans,
     }
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..linking import nearest
+from ..host.linking import nearest
 from .elements import ELEMENTS, Element, Misuse
 
 FILLS = ("random", "uniform", "integers", "arange", "identity", "zeros", "ones", "nan")

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Pointer, Tensor
-from ..linking import nearest
+from ..host.arguments import Pointer, Tensor
+from ..host.linking import nearest
 from .elements import ELEMENTS, Element, Misuse
 from .specs import FilePart, TensorSpec
 
 ROOM = 1 << 16  # bytes before and behind each tensor, so that an address outside lies nearest to the one that was meant
 MOST = 1 << 34  # bytes of a tensor
+# Bits of the fraction that no instruction sets in the NaN which it makes.
+_NAN_BITS = dict.fromkeys(("f16", "bf16", "f32", "f64"), 0x15)
 NPY, NPZ = b"\x93N", b"PK"  # how numpy's files begin
 
 
@@ -58,6 +60,18 @@ class HostTensor:
         """Fill it with values of its shape; what lies between its elements stays as it is."""
         self._put_codes(self.element.codes(values))
 
+    def put_own_nan(self) -> None:
+        """Fill it with a NaN that no instruction writes, so that NaN which is written differs."""
+        codes = self.element.codes(np.full(self.shape, np.nan))
+        self._put_codes((codes.view(f"u{codes.itemsize}") ^ _NAN_BITS[self.element.name]).view(codes.dtype))
+
+    def nan_since(self, before: np.ndarray) -> np.ndarray:
+        """The indices of elements that are NaN and were written since the bytes were `before`."""
+        then = HostTensor(self.name, self.element, self.shape, self.strides, before)
+        codes, old = (np.ascontiguousarray(x._view(x._codes())) for x in (self, then))
+        bits = f"u{codes.itemsize}"
+        return np.argwhere(np.isnan(self.element.values(codes)) & (codes.view(bits) != old.view(bits)))
+
     def _put_codes(self, new: np.ndarray) -> None:
         codes = self._codes()
         self._view(codes)[...] = new
@@ -93,6 +107,8 @@ def make(spec: TensorSpec, name: str, rng: np.random.Generator) -> HostTensor:
     tensor = HostTensor(name, element, shape, strides, raw, spec.pointer)
     if given is not None:
         tensor.put_file(given[0], given[1].path)
+    elif spec.contents == "nan" and element.name in _NAN_BITS:
+        tensor.put_own_nan()
     elif not isinstance(spec.contents, (tuple, FilePart)):
         tensor.put(_pattern(tensor, spec.contents, rng))
     return tensor

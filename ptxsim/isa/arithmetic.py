@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..formats import TYPES, U16, U32
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..syntax import Instruction
+from ..frontend.formats import TYPES, U16, U32
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction
 from .control import same_register
 from .floating import ROUNDING, float_result, float_sources, fused
 from .integer import INTEGERS, high_product, integer_operation, wide_product

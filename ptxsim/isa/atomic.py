@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..formats import B128, TYPES, Format
-from ..generator import Generator
-from ..memory import Access
-from ..numeric import bf16_to_f32, f32_to_bf16, ftz
-from ..reach import reach
-from ..registry import emits, runtime
-from ..syntax import Instruction, Vec
-from ..warp import Fragment
+from ..core.warp import Fragment
+from ..frontend.formats import B128, TYPES, Format
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, Vec
+from ..memory.address_check import reach
+from ..memory.global_memory import Access
 from .memory import is_release, state_space, value_type
+from .numeric import bf16_to_f32, f32_to_bf16, ftz
 
 
 @dataclass(frozen=True, slots=True)

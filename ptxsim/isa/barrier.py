@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..address import OFFSET_MASK, RANK_SHIFT
-from ..formats import TYPES, U32, U64
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..syntax import Instruction
-from ..warp import Fragment
+from ..core.register_pool import RegisterPool, registers_at_launch
+from ..core.warp import Fragment
+from ..frontend.formats import TYPES, U32, U64
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction
+from ..memory.address import OFFSET_MASK, RANK_SHIFT
 from .tensor_map import map_fence
 
 
@@ -129,7 +130,7 @@ def _fence(g: Generator, ins: Instruction) -> None:
 
 @emits("setmaxnreg", "griddepcontrol", "nanosleep", "pmevent", results=0)
 def _hint(g: Generator, ins: Instruction) -> None:
-    """No effect on values: launches run one after another, and the register file is virtual."""
+    """No effect on values: launches run one after another, and every thread has registers enough."""
     known = {"inc", "dec", "sync", "aligned", "u32", "launch_dependents", "wait", "mask"}
     if set(ins.parts[1:]) - known:
         raise g.unknown()
@@ -137,6 +138,20 @@ def _hint(g: Generator, ins: Instruction) -> None:
         g.line("f.cta.cluster.observer.dependency_waited(f)")
     if ins.base == "nanosleep":
         g.line("f.cta.cluster.rest = True")
+    if ins.base == "setmaxnreg":
+        g.line(f"change_registers(f, {g.at}, {g.read(ins.operands[0], U32)}, {'inc' in ins.parts})")
+
+
+@runtime
+def change_registers(f: Fragment, at: int, count: int, more: bool) -> None:
+    """Warps change how many registers each of their threads has."""
+    cta = f.cta
+    if cta.register_pool is None:
+        per_thread = registers_at_launch(cta.launch)
+        if per_thread is None:
+            return
+        cta.register_pool = RegisterPool(cta.launch, per_thread)
+    cta.register_pool.change(f, at, int(count), more)
 
 
 @emits("mapa")

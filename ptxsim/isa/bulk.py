@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..address import SharedAddress, ranks_of
-from ..barriers import MBarrier
-from ..cta import CTA
-from ..formats import U16, U32
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..store import REDUCTIONS, Store, combine
-from ..syntax import Instruction, Mem, Operand, Vec
-from ..warp import Fragment, Place
-from ..work import Kind, Origin, Task
+from ..core.barriers import MBarrier
+from ..core.cta import CTA
+from ..core.warp import Fragment, Place
+from ..core.work import Kind, Origin, Task
+from ..frontend.formats import U16, U32
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, Mem, Operand, Vec
+from ..memory.address import SharedAddress, ranks_of
+from ..memory.bulk_store import REDUCTIONS, Store, combine
 from .tma import TensorLoad, TensorStore
 
 _SPACES = ("global", "shared::cta", "shared::cluster")
@@ -148,7 +148,7 @@ class BytesLoad(Task):
         return data
 
     def _from_global(self) -> np.ndarray | None:
-        machine = self.origin.cluster.machine
+        machine = self.origin.machine
         data = machine.read_global(self.source, self.size, self.origin)
         if data is None:
             where = machine.memory.place(self.source, self.size)
@@ -187,8 +187,8 @@ def _begin_load(
     """Queue a copy to each CTA that is meant."""
     cta, cluster = f.cta, f.cta.cluster
     origin = f.issue(spec.at, f.warp_of(lane))
-    cluster.machine.counts.tma_instructions += 1
-    cluster.machine.counts.tma_bytes += size
+    f.machine.counts.tma_instructions += 1
+    f.machine.counts.tma_bytes += size
     for rank in [to.rank] if mask is None else ranks_of(mask):
         target, bar = cta.peer(rank), cta.mbarrier(signal if mask is None else signal.at(rank))
         if target is None or bar is None:
@@ -219,14 +219,14 @@ class BytesStore(Store):
         return cta.shared[self.offset : end].copy()
 
     def write(self, data: np.ndarray) -> None:
-        target = self.origin.cluster.machine.write_global(self.to, self.size, self.origin, bool(self.spec.op))
+        target = self.origin.machine.write_global(self.to, self.size, self.origin, bool(self.spec.op))
         if target is not None:
             target[...] = combine(target, data, self.spec.type, self.spec.op) if self.spec.op else data
 
 
 @runtime
 def bulk_store(f: Fragment, spec: BulkStore, to: Place, source: Place, size: np.ndarray) -> None:
-    cta, machine = f.cta, f.cta.cluster.machine
+    cta, machine = f.cta, f.machine
     operands = [*zip(f.addresses(to), f.addresses(source), f.values(size), strict=True)]
     f.report_repeats(spec.at, "copy", operands)
     for lane, (end, start, n) in zip(f.lanes(), operands, strict=True):

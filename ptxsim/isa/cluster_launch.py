@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..address import SharedAddress
-from ..formats import B128, PRED, U32
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..syntax import Instruction, Vec
-from ..warp import Fragment, Place
-from ..work import Kind, Origin, Task
+from ..core.warp import Fragment, Place
+from ..core.work import Kind, Origin, Task
+from ..frontend.formats import B128, PRED, U32
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, Vec
+from ..memory.address import SharedAddress
 from .tma import Target
 
 SHARE = 3  # clusters given to each that asks: more than a pipeline of two stages holds
@@ -58,7 +58,7 @@ class Answer(Task):
 
     def run(self) -> None:
         cluster = self.origin.cluster
-        given = next(cluster.machine.waiting, None) if cluster.taken < SHARE else None
+        given = next(self.origin.machine.waiting, None) if cluster.taken < SHARE else None
         if given is None:
             cluster.refused = True
         else:

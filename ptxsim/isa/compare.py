@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..formats import PRED, TYPES
-from ..generator import Generator
-from ..registry import emits
-from ..syntax import Instruction, Reg, pair
+from ..frontend.formats import PRED, TYPES
+from ..frontend.generator import Generator
+from ..frontend.registry import emits
+from ..frontend.syntax import Instruction, Reg, pair
 from .control import same_register
 from .floating import float_sources
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..formats import B128, PRED, TYPES, U64, UNSIGNED, Format
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..syntax import Instruction, Operand, Reg, Vec
+from ..frontend.formats import B128, PRED, TYPES, U64, UNSIGNED, Format
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, Operand, Reg, Vec
 
 
 def same_register(a: Operand, b: Operand) -> bool:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import numeric
-from ..address import WINDOW_SHIFT, WINDOWS
-from ..formats import F32, F64, PRED, TYPES, U16, U32, U64, UNSIGNED
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..syntax import Instruction, Operand, Reg
+from ..frontend.formats import F32, F64, PRED, TYPES, U16, U32, U64, UNSIGNED
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, Operand, Reg
+from ..memory.address import WINDOW_SHIFT, WINDOWS
+from . import numeric
 
 for _fn in (
     numeric.int_to_f32,

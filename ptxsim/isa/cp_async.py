@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..address import SharedAddress
-from ..barriers import MBarrier
-from ..cta import CTA
-from ..formats import U32, U64
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..syntax import Instruction, items
-from ..warp import Fragment, Place
-from ..work import Kind, Origin, Pipe, Task
+from ..core.barriers import MBarrier
+from ..core.cta import CTA
+from ..core.warp import Fragment, Place
+from ..core.work import Kind, Origin, Pipe, Task
+from ..frontend.formats import U32, U64
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, items
+from ..memory.address import SharedAddress
 from .mbarrier import located
 
 
@@ -50,7 +50,7 @@ class ThreadCopies(Task):
 
     def _copy(self, move: Move) -> None:
         origin, size, at = self.origin, self.size, move.to.offset
-        cta, machine = origin.cta, origin.cluster.machine
+        cta, machine = origin.cta, origin.machine
         if not 0 <= at <= cta.shared_bytes - size or at % size:
             return origin.report("out-of-bounds", f"cp.async to shared offset {at} of {cta.shared_bytes}")
         data = np.zeros(size, np.uint8)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import numeric
-from ..formats import TYPES
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..syntax import Instruction, Operand
+from ..frontend.formats import TYPES
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, Operand
+from . import numeric
 
 for _fn in (
     numeric.fma32,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import bits
-from ..formats import PRED, S64, TYPES, U32, U64, Format
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..syntax import Imm, Instruction, Operand
-from ..warp import Fragment
+from ..core.warp import Fragment
+from ..frontend.formats import PRED, S64, TYPES, U32, U64, Format
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Imm, Instruction, Operand
+from . import bits
 
 for _fn in (
     bits.bfe,

@@ -1,4 +1,4 @@
-"""Instructions on mbarriers (PTX ISA 9.7.13.15); the objects are in barriers.py."""
+"""Instructions on mbarriers (PTX ISA 9.7.13.15); the objects are in core/barriers.py."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..address import SharedAddress
-from ..barriers import MBarrier, Wait
-from ..counting import count_nonzero
-from ..formats import PRED, U32, U64
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..syntax import Instruction, Mem, Reg
-from ..warp import Fragment, Place, Poll
+from ..core.barriers import MBarrier, Wait
+from ..core.counting import count_nonzero
+from ..core.warp import Fragment, Place, Poll
+from ..frontend.formats import PRED, U32, U64
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, Mem, Reg
+from ..memory.address import SharedAddress
 
 _SPACES = {"shared", "shared::cta", "shared::cluster"}
 _MODS = _SPACES | {"release", "acquire", "relaxed", "cta", "cluster", "parity"}
@@ -206,7 +206,7 @@ def mbarrier_wait(f: Fragment, spec: Test, place: Place, value: np.ndarray) -> n
     if failed is None:
         if not found:
             out[f.lanes()] = True  # reported above; going on beats spinning on a barrier that is not there
-        cluster.machine.counts.barrier_waits += 1
+        f.machine.counts.barrier_waits += 1
         return out
     poll = Poll(spec.at, failed.offset, failed.phase)
     in_vain = f.poll == poll and f.stamp == cluster.progress
@@ -214,7 +214,7 @@ def mbarrier_wait(f: Fragment, spec: Test, place: Place, value: np.ndarray) -> n
         f.sleep(Wait(failed, spec.at, f.value(value) if spec.parity else None))
         failed.sleepers.append(f)
         failed.sleeps[spec.at] = failed.sleeps.get(spec.at, 0) + 1
-        cluster.machine.counts.barrier_sleeps += 1
+        f.machine.counts.barrier_sleeps += 1
         return None
     f.poll, f.stamp = poll, cluster.progress
     cluster.rest = True

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..formats import B128, TYPES, U64, Format
-from ..generator import Generator
-from ..memory import Access
-from ..reach import reach
-from ..registry import emits, runtime
-from ..syntax import Instruction, Mem, Operand, Sym, items
-from ..warp import Fragment
+from ..core.warp import Fragment
+from ..frontend.formats import B128, TYPES, U64, Format
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, Mem, Operand, Sym, items
+from ..memory.address_check import reach
+from ..memory.global_memory import Access
 
 _ORDER = {
     "weak",

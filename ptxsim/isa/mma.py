@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..accumulator import ELEMENT_BITS, from_registers, integer_product, to_registers
-from ..descriptor import values
-from ..formats import U8, U16, U32
-from ..generator import Generator
-from ..memory import Access
-from ..product import multiply
-from ..registry import emits, runtime
-from ..syntax import Instruction, items
-from ..warp import Fragment
+from ..core.warp import Fragment
+from ..frontend.formats import U8, U16, U32
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, items
+from ..memory.global_memory import Access
+from .accumulator import ELEMENT_BITS, from_registers, integer_product, to_registers
+from .descriptor import values
+from .hopper_product import multiply
 from .memory import load, store
 
 Words = tuple[np.ndarray, ...]  # one array of lanes per register
@@ -76,7 +76,7 @@ def warp_product(f: Fragment, spec: WarpProduct, a: Words, b: Words, c: Words) -
     """The words of D, (registers, lanes)."""
     lanes = -(-f.n // 32) * 32
     aw, bw, cw = (_words(x, lanes) for x in (a, b, c))
-    counts = f.cta.cluster.machine.counts
+    counts = f.machine.counts
     out = np.empty((len(cw), lanes), np.uint32)
     for start in range(0, lanes, 32):
         warp = slice(start, start + 32)

@@ -9,18 +9,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..address import SharedAddress, ranks_of
-from ..cta import CTA
-from ..descriptor import Descriptor, instruction
-from ..formats import PRED, U16, U32, U64
-from ..generator import Generator
-from ..operand import gather, matrix
-from ..registry import emits, runtime
-from ..syntax import Instruction, Mem, PtxError, Vec
-from ..tensor_product import Form, TensorProduct, working
-from ..tmem import LANES
-from ..warp import Fragment, Place
-from ..work import Kind, Origin, Pipe, Task
+from ..core.cta import CTA
+from ..core.warp import Fragment, Place
+from ..core.work import Kind, Origin, Pipe, Task
+from ..frontend.formats import PRED, U16, U32, U64
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, Mem, PtxError, Vec
+from ..memory.address import SharedAddress, ranks_of
+from ..memory.address_check import check_columns
+from ..memory.matrix_operand import gather, matrix
+from ..memory.tensor_memory import LANES
+from .descriptor import Descriptor, instruction
+from .tensor_product import Form, TensorProduct, working
 
 _KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
 _BLOCKS = {"block32": 32, "block16": 16}  # elements of K that share a scale factor
@@ -107,7 +108,7 @@ def tcgen05_mma(
         kept = list(mask) if any(mask) else None
         shape = (descriptor.m, descriptor.n, descriptor.k)
         f.cta.uncommitted = form.at
-        f.cta.cluster.machine.counts.product(form.kind, form.group, shape)
+        f.machine.counts.product(form.kind, form.group, shape)
         work = TensorProduct(
             origin, form, descriptor, to, source_a, source_b, bool(accumulate), scale_a, scale_b, disabled=kept
         )
@@ -118,7 +119,7 @@ def _decoded(f: Fragment, form: Form, bits: int) -> Descriptor:
     try:
         return instruction(form.kind, bits)
     except ValueError as error:
-        line = f.cta.cluster.program.instructions[form.at].line
+        line = f.machine.program.instructions[form.at].line
         raise PtxError(f"kernel {f.cta.launch.name[:80]}, line {line}: {error}") from None
 
 
@@ -179,7 +180,7 @@ class TensorCopy(Task):
         raw, chunks = gather(cta.shared, matrix(self.source, True), False, form.rows, form.columns * 4, 8)
         observer.operand_read(cta, chunks, origin)
         words = np.ascontiguousarray(raw).view(np.uint32)
-        tm.check(origin.fragment, origin.at, self.column, end, "tcgen05.cp writes")
+        check_columns(origin.fragment, origin.at, tm, self.column, end, "tcgen05.cp writes")
         tm.write(slice(None), slice(self.column, end), self._spread(words))
         rows, cols = np.arange(LANES)[:, None], np.arange(self.column, end)[None, :]
         observer.tmem_worked(origin, tm, rows, cols, True)

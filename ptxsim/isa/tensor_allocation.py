@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..formats import U32
-from ..generator import Generator
-from ..memory import Access
-from ..registry import emits, runtime
-from ..syntax import Instruction
-from ..tmem import COLUMNS, TensorMemory
-from ..warp import Fragment, Poll
+from ..core.warp import Fragment, Poll
+from ..frontend.formats import U32
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction
+from ..memory.global_memory import Access
+from ..memory.tensor_memory import COLUMNS, TensorMemory
 from .memory import store
 
 
@@ -60,7 +60,7 @@ def tmem_alloc(f: Fragment, spec: Allocation, addr: np.ndarray, columns: np.ndar
         cluster.rest = True
         return False
     tm.done += 1
-    tm.places[start] = cluster.program.instructions[spec.at].place
+    tm.places[start] = f.machine.program.instructions[spec.at].place
     cluster.progress += 1
     cluster.observer.tmem_allocated(f, f.warp_of(f.lanes()[0]), tm, start, start + n)
     _by_first_lane(f, spec.result, addr, np.full(f.n, start, np.uint32))
@@ -119,7 +119,7 @@ def tmem_dealloc(f: Fragment, at: int, addr: np.ndarray, columns: np.ndarray) ->
         what = f"tcgen05.dealloc of {n} columns at {start}, where {there} is allocated{tm.fate(start, start + n)}"
         f.report(at, "leak", what)
         return
-    warp, place = f.warp_of(f.lanes()[0]), f.cta.cluster.program.instructions[at].place
+    warp, place = f.warp_of(f.lanes()[0]), f.machine.program.instructions[at].place
     tm.release(start, f"by warp {warp} of CTA {f.cta.rank} at {place}")
     f.cta.cluster.observer.tmem_freed(f, at, warp, tm, start, start + n)
     f.cta.cluster.progress += 1

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..address import SHARED_WINDOW, WINDOW_SHIFT, SharedAddress
-from ..formats import U64
-from ..generator import Generator
-from ..memory import Access
-from ..reach import reach
-from ..registry import emits, runtime
-from ..syntax import Imm, Instruction, Operand
-from ..tensormap import ChangedMap, replace_field
-from ..warp import Fragment, Place
+from ..core.warp import Fragment, Place
+from ..frontend.formats import U64
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Imm, Instruction, Operand
+from ..memory.address import SHARED_WINDOW, WINDOW_SHIFT, SharedAddress
+from ..memory.address_check import reach
+from ..memory.global_memory import Access
+from ..memory.tensor_map import ChangedMap, replace_field
 from .memory import load, state_space
 
 BYTES = 128
@@ -76,7 +76,7 @@ def tensormap_replace(f: Fragment, spec: Replacement, addr: np.ndarray, value: n
 
 
 def _changed(f: Fragment, at: int, address: int, released: bool) -> None:
-    machine = f.cta.cluster.machine
+    machine = f.machine
     place = machine.program.instructions[at].place
     machine.changed_maps[address] = ChangedMap(f.cta.index, place, released)
 
@@ -108,9 +108,9 @@ def tensormap_copy(f: Fragment, spec: MapCopy, to: Place, source: np.ndarray) ->
     addresses, offset = f.addresses(to), SharedAddress.of(f.address((source, spec.access.offset))).offset
     for lanes in f.lanes_by_warp(f.lanes()).values():
         place = addresses[int(np.searchsorted(f.lanes(), lanes[0]))]
-        target = f.cta.cluster.machine.write_global(place, BYTES)
+        target = f.machine.write_global(place, BYTES)
         if target is None or place % BYTES or offset % BYTES or not 0 <= offset <= f.cta.shared_bytes - BYTES:
-            where = f.cta.cluster.machine.memory.place(place)
+            where = f.machine.memory.place(place)
             f.report(spec.at, "misaligned" if target is not None else "out-of-bounds", f"a tensor map to {where}")
             continue
         target[:USED] = np.ascontiguousarray(data[:, lanes[0]]).view(np.uint8)
@@ -129,21 +129,21 @@ def map_fence(g: Generator, ins: Instruction) -> None:
 @runtime
 def tensormap_acquire(f: Fragment, place: Place) -> None:
     for address in f.addresses(place):
-        changed = f.cta.cluster.machine.changed_maps.get(address)
+        changed = f.machine.changed_maps.get(address)
         if changed is not None:
             changed.acquired.add(f.cta.index)
 
 
 @runtime
 def tensormap_release(f: Fragment) -> None:
-    for changed in f.cta.cluster.machine.changed_maps.values():
+    for changed in f.machine.changed_maps.values():
         if changed.cta == f.cta.index:
             changed.released = True
 
 
 def check_map(f: Fragment, at: int, address: int) -> None:
     """Report a copy that may use the descriptor as it was before the kernel changed it."""
-    machine = f.cta.cluster.machine
+    machine = f.machine
     changed = machine.changed_maps.get(address)
     why = "" if changed is None else changed.unseen(f.cta.index)
     if changed is not None and why and "race" in machine.checks:

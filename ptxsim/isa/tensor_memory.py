@@ -9,16 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..cta import CTA
-from ..formats import U32
-from ..generator import Generator
-from ..pending import is_load
-from ..registry import emits, runtime
-from ..syntax import Instruction, Operand, items
-from ..tensor_product import TensorProduct
-from ..tmem import COLUMNS, LANES, shape_index
-from ..warp import Fragment
-from ..work import Pipe
+from ..core.cta import CTA
+from ..core.warp import Fragment
+from ..core.work import Pipe
+from ..frontend.formats import U32
+from ..frontend.generator import Generator
+from ..frontend.pending import is_load
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, Operand, items
+from ..memory.address_check import check_columns
+from ..memory.tensor_memory import COLUMNS, LANES, shape_index
+from .tensor_product import TensorProduct
 
 _SPLIT = "16x32bx2"
 _SHAPES = ("32x32b", "16x64b", "16x128b", "16x256b", _SPLIT)
@@ -169,7 +170,7 @@ def _parts(f: Fragment, spec: Transfer, addr: np.ndarray) -> Iterator[Part]:
             )
             f.report(spec.at, "tensor-memory lanes", what)
         rows, cols, columns = spec.cells(lane, column)
-        f.cta.tensor_memory.check(f, spec.at, column, column + columns, spec.verb)
+        check_columns(f, spec.at, f.cta.tensor_memory, column, column + columns, spec.verb)
         yield Part(warp, slice(first, first + 32), rows, cols)
 
 
@@ -187,7 +188,7 @@ def reduce_words(words: np.ndarray, spec: Reduction) -> np.ndarray:
 def tmem_ld(f: Fragment, spec: Transfer, addr: np.ndarray) -> np.ndarray:
     """(registers, lanes) words of tensor memory."""
     cta, observer, tm = f.cta, f.cta.cluster.observer, f.cta.tensor_memory
-    watched = spec.at in f.cta.cluster.program.watched
+    watched = spec.at in f.machine.program.watched
     out: np.ndarray | None = None
     for warp, lanes, rows, cols in _parts(f, spec, addr):
         words = tm.words[rows, cols]

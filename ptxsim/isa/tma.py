@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..address import PARAM_WINDOW, WINDOW_SHIFT, WINDOWS, SharedAddress, ranks_of
-from ..barriers import MBarrier
-from ..checks.trail import Part
-from ..cta import CTA
-from ..registry import runtime
-from ..store import Store, combine
-from ..syntax import PtxError
-from ..tensormap import TensorMap, decode, gather_box, last_byte, region, scatter_box, strided, window
-from ..warp import Fragment, Place
-from ..work import Kind, Origin, Task
+from ..core.barriers import MBarrier
+from ..core.cta import CTA
+from ..core.warp import Fragment, Place
+from ..core.work import Kind, Origin, Task
+from ..frontend.registry import runtime
+from ..frontend.syntax import PtxError
+from ..memory.address import PARAM_WINDOW, WINDOW_SHIFT, WINDOWS, SharedAddress, ranks_of
+from ..memory.bulk_store import Store, combine
+from ..memory.global_memory import Part
+from ..memory.tensor_map import TensorMap, decode, gather_box, last_byte, region, scatter_box, strided, window
 from .tensor_map import check_map
 
 Coordinates = tuple[int, ...]  # of a box's first element, innermost first
@@ -112,7 +112,7 @@ def _corners(f: Fragment, coords: tuple[np.ndarray, ...]) -> list[Coordinates]:
 
 def tensor_map(f: Fragment, at: int, address: int) -> TensorMap | None:
     """The TMA descriptor at a generic, global or parameter address. Raises PtxError for one that is not understood."""
-    machine = f.cta.cluster.machine
+    machine = f.machine
     if machine.changed_maps:
         check_map(f, at, address)
     if address >> WINDOW_SHIFT == WINDOWS["param"]:
@@ -185,8 +185,8 @@ def _begin_load(
 ) -> None:
     """Queue one load, if its places are right."""
     cluster = f.cta.cluster
-    cluster.machine.counts.tma_instructions += 1
-    cluster.machine.counts.tma_bytes += tensor.box_bytes
+    f.machine.counts.tma_instructions += 1
+    f.machine.counts.tma_bytes += tensor.box_bytes
     origin = f.issue(spec.at, f.warp_of(lane))
     targets = _targets(f, spec, to, signal, mask)
     multiple = 128 if tensor.swizzle or len(tensor.sizes) > 1 else 16
@@ -194,7 +194,7 @@ def _begin_load(
         return
     if not _aligned_start(f, spec.at, tensor, corner):
         return
-    if mask is not None and cluster.machine.memory.find(tensor.address) is None:
+    if mask is not None and f.machine.memory.find(tensor.address) is None:
         where = f"a multicast load by a tensor map that begins at {tensor.address:#x}"
         f.report(spec.at, "out-of-bounds", f"{where}, where no memory is: an H200 touches that, whatever box is loaded")
         return
@@ -226,7 +226,7 @@ def _targets(f: Fragment, spec: TensorLoad, to: SharedAddress, signal: SharedAdd
 
 def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndarray:
     """A box as bytes in its linear order, zeros outside the tensor."""
-    machine = origin.cluster.machine
+    machine = origin.machine
     box = np.zeros(tensor.box_shape, np.uint8)
     inside = window(tensor, corner)
     if inside is None:
@@ -238,7 +238,7 @@ def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndar
             where = machine.memory.place(start, end - start)
             origin.report("out-of-bounds", f"a TMA box at {corner} reads bytes {start:#x} to {end:#x}: {where}")
         else:
-            source = region(tensor, allocation.bytes, allocation.start, inside)
+            source = region(tensor, allocation.bytes, allocation.address, inside)
             machine.counts.global_read_bytes += source.size
             if allocation.read_map is not None:
                 region(tensor, allocation.read_map, allocation.start, inside)[...] = 1
@@ -288,7 +288,7 @@ def _begin_store(
     """Queue one store, if its place is right. The counts are of what each lane asks for."""
     if not _shared_place(f, spec.at, tensor, offset, "store", 128):
         return
-    counts = f.cta.cluster.machine.counts
+    counts = f.machine.counts
     counts.tma_instructions += len(lanes)
     counts.tma_bytes += tensor.box_bytes * len(lanes)
     if _aligned_start(f, spec.at, tensor, corner):
@@ -302,7 +302,7 @@ def _outside(origin: Origin, tensor: TensorMap, corner: Coordinates) -> None:
 
     Tiles that round a tensor up lie outside by right; a dimension in which the box has one element is an index.
     """
-    checks = origin.cluster.machine.checks
+    checks = origin.machine.checks
     extents = zip(tensor.box, corner, tensor.sizes, strict=True)
     wrong = [k for k, (box, at, size) in enumerate(extents) if box == 1 and not 0 <= at < size]
     if "outside-any" in checks or (wrong and "outside" in checks):
@@ -313,7 +313,7 @@ def _outside(origin: Origin, tensor: TensorMap, corner: Coordinates) -> None:
 
 def put_box(origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndarray, op: str, times: int = 1) -> None:
     """A box into global memory, what lies outside the tensor left out; its bytes count as often as it was asked for."""
-    machine = origin.cluster.machine
+    machine = origin.machine
     inside = window(tensor, corner)
     if inside is None:
         return
@@ -322,7 +322,7 @@ def put_box(origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndar
     if allocation is None:
         where = machine.memory.place(start, end - start)
         return origin.report("out-of-bounds", f"a TMA box at {corner} writes bytes {start:#x} to {end:#x}: {where}")
-    target = region(tensor, allocation.bytes, allocation.start, inside)
+    target = region(tensor, allocation.bytes, allocation.address, inside)
     data = box.reshape(tensor.box_shape)[inside.in_box]
     machine.counts.global_write_bytes += data.size * times
     if allocation.write_map is not None:

@@ -6,11 +6,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..formats import PRED, TYPES, U32
-from ..generator import Generator
-from ..registry import emits, runtime
-from ..syntax import Imm, Instruction, Reg, pair
-from ..warp import Fragment
+from ..core.warp import Fragment
+from ..frontend.formats import PRED, TYPES, U32
+from ..frontend.generator import Generator
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Imm, Instruction, Reg, pair
 
 Shuffled = tuple[np.ndarray, np.ndarray]  # per lane: the source lane within the range, whether it was in range
 
@@ -56,7 +56,7 @@ def shuffle(mode: str, b: np.ndarray, c: np.ndarray, n: int) -> Shuffled:
 @runtime
 def check_sources(f: Fragment, at: int, source: np.ndarray, member: np.ndarray) -> None:
     """Report lanes that take a value from one that has exited, or that the member mask leaves out."""
-    if "inactive" not in f.cta.cluster.machine.checks:
+    if "inactive" not in f.machine.checks:
         return
     lanes = f.lanes()
     of = source[lanes]

@@ -1,7 +1,7 @@
 """wgmma: Hopper's asynchronous warpgroup matrix products (PTX ISA 9.7.15).
 
 A product is a task of its warpgroup, run in order at a moment the schedule picks, at the latest when a wait_group
-needs it; only then do its registers change. How sums are taken is in product.py.
+needs it; only then do its registers change. How sums are taken is in hopper_product.py.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..accumulator import ELEMENT_BITS, fragment_a, from_registers, integer_product, to_registers
-from ..descriptor import operand_values
-from ..fences import check_fence
-from ..formats import PRED, U64
-from ..generator import Generator
-from ..pending import product_origin
-from ..product import multiply
-from ..registry import emits, runtime
-from ..syntax import Instruction, Operand, Reg, Vec
-from ..warp import Fragment
-from ..work import Kind, Origin, Pipe, Task
+from ..core.warp import Fragment
+from ..core.work import Kind, Origin, Pipe, Task
+from ..frontend.formats import PRED, U64
+from ..frontend.generator import Generator
+from ..frontend.pending import product_origin
+from ..frontend.registry import emits, runtime
+from ..frontend.syntax import Instruction, Operand, Reg, Vec
+from .accumulator import ELEMENT_BITS, fragment_a, from_registers, integer_product, to_registers
+from .descriptor import operand_values
+from .hopper_product import multiply
+from .register_checks import check_fence
 
 
 @emits("wgmma.fence", "wgmma.commit_group", "wgmma.wait_group", own_block=True, results=0)
@@ -164,8 +164,8 @@ def _slots(g: Generator, operand: Operand) -> tuple[int, ...]:
 def wgmma(f: Fragment, spec: Product, a: np.ndarray | None, b: np.ndarray, accumulate: np.ndarray) -> None:
     """Queue the product of each warpgroup's warps that are here."""
     cta, cluster = f.cta, f.cta.cluster
-    watched = product_origin(spec.at) in cluster.program.watched
-    if "unfenced" in cluster.machine.checks:
+    watched = product_origin(spec.at) in f.machine.program.watched
+    if "unfenced" in f.machine.checks:
         check_fence(f, spec.at, f.warps())
     for group, warps in _warpgroups(f).items():
         if watched:
@@ -182,8 +182,8 @@ def wgmma(f: Fragment, spec: Product, a: np.ndarray | None, b: np.ndarray, accum
             accumulate=bool(_in_lane(accumulate, lane)),
         )
         if warps[0] % 4 == 0:
-            cluster.machine.counts.mma_instructions += 1
-        cluster.machine.counts.mma_flops += 2 * 16 * len(warps) * spec.n * spec.k
+            f.machine.counts.mma_instructions += 1
+        f.machine.counts.mma_flops += 2 * 16 * len(warps) * spec.n * spec.k
         cluster.post(Pipe("wgmma", cta.rank, group), task)
 
 

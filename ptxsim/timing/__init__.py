@@ -4,6 +4,7 @@ from .device import DeviceError, DeviceModel, Parameter
 from .divisions import numbers_matter
 from .predict import predict
 from .prediction import LaunchTime, Prediction, Span, Timeline, Track
+from .sass import code_of
 
 __all__ = [
     "DeviceError",
@@ -14,6 +15,7 @@ __all__ = [
     "Span",
     "Timeline",
     "Track",
+    "code_of",
     "numbers_matter",
     "predict",
 ]

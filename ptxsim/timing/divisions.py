@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..launch import Dim3, Launch
-from ..machine import Machine
-from ..pending import results_and_sources
-from ..program import Program
-from ..registry import runtime
-from ..schedule import Schedule
-from ..store import ReadHalf, WriteHalf
-from ..syntax import Imm, Instruction, Kernel, Reg
-from ..warp import Fragment
-from ..work import Pipe
+from ..core.launch import Dim3, Launch
+from ..core.machine import Machine
+from ..core.schedule import Schedule
+from ..core.warp import Fragment
+from ..core.work import Pipe
+from ..frontend.pending import results_and_sources
+from ..frontend.program import Program
+from ..frontend.registry import runtime
+from ..frontend.syntax import Imm, Instruction, Kernel, Reg
+from ..memory.bulk_store import ReadHalf, WriteHalf
 from .engines import skip
-from .scout import Scout, run_alone
+from .scout import LIMIT, Scout, run_alone
 
 _HIGHEST = np.float32(2.0**126)  # beyond it 1 / b is no normal number
 _LOWEST = np.float32(2.0**-126)
@@ -77,6 +77,7 @@ class _Cluster(Scout):
     def complete(self, pipe: Pipe) -> None:
         task = self.pipes.take(pipe)
         self.progress += 1
+        self.steps = 0
         if not (isinstance(task, ReadHalf | WriteHalf) and skip(task)):
             task.run()
 
@@ -94,7 +95,7 @@ def divided(f: Fragment, at: int, a: np.ndarray, b: np.ndarray) -> None:
 
 def slow_divisions(launch: Launch, indices: list[Dim3]) -> dict[int, float]:
     """PTX line → the part of its divisions, warp by warp, that go the long way, in one cluster with its numbers."""
-    machine = _Machine(launch, Schedule("eager"))
+    machine = _Machine(launch, Schedule("eager"), step_limit=LIMIT)
     witness = run_alone(_Cluster, machine, indices)
     if witness is None:
         return {}

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.work import Pipe, Task
+from ..frontend.pending import product_origin
 from ..isa import bulk, cp_async, tcgen05, tma, wgmma
-from ..pending import product_origin
-from ..store import ReadHalf, Store, WriteHalf
-from ..tensor_product import TensorProduct
-from ..work import Pipe, Task
+from ..isa.tensor_product import TensorProduct
+from ..memory.bulk_store import ReadHalf, Store, WriteHalf
+from .cluster_clock import ClusterClock
 from .l1_cache import Lines
-
-if TYPE_CHECKING:
-    from .timed_cluster import TimedCluster
 
 _WGMMA_DEPTH = 2  # products that a warp can have issued before the first of them has begun
 _BITS = {"tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
@@ -27,13 +25,14 @@ _RATE = {"tf32": 0.5, "f16": 1.0, "i8": 2.0, "f8f6f4": 2.0, "mxf8f6f4": 2.0, "mx
 class Engines:
     """The engines as one cluster sees them."""
 
-    def __init__(self, cluster: TimedCluster) -> None:
-        self.cluster = cluster
-        self.figures = cluster.figures
+    def __init__(self, clock: ClusterClock) -> None:
+        self.clock, self.sms = clock, clock.sms
+        self.figures = clock.figures
+        self.machine, self.memory, self.recorder = clock.shared.machine, clock.shared.memory, clock.shared.recorder
         self.last: dict[Pipe, float] = {}  # when the latest task of a pipe will be done
         self.computed: dict[int, float] = {}  # when the tensor cores have done what a CTA asked for (tcgen05)
         self.stores: dict[Store, float] = {}  # when a bulk store will be in L2
-        code = cluster.simulation.machine.code
+        code = self.machine.code
         self.one_product = code is not None and code.one_product_at_a_time
         self._latest_store: tuple[tuple[float, ...], float, float] = ((), 0.0, 0.0)
         self.how: dict[type[Task], Callable[[Any, Pipe, float], float]] = {
@@ -57,29 +56,26 @@ class Engines:
         return end
 
     def _allocation(self, address: int) -> int:
-        found = self.cluster.machine.memory.find(address)
+        found = self.machine.memory.find(address)
         return 0 if found is None else found.address
 
     # copies
     def _box_load(self, task: tma.BoxLoad, pipe: Pipe, at: float) -> float:
-        cluster, tensor = self.cluster, task.tensor
+        tensor = task.tensor
         size = tensor.box_bytes
-        sm = cluster.sms[task.origin.cta.rank]
-        fills = [cluster.sms[target.cta.rank] for target in task.targets]
+        sm = self.sms[task.origin.cta.rank]
+        fills = [self.sms[target.cta.rank] for target in task.targets]
         rows = size // max(tensor.inner_bytes, 1)
-        end = cluster.simulation.memory.box(
-            sm, fills, self._allocation(task.tensor.nearest(task.corner)), size, rows, at
-        )
-        cluster.simulation.recorder.engine("TMA loads", "copy", task.origin, at, end)
+        end = self.memory.box(sm, fills, self._allocation(task.tensor.nearest(task.corner)), size, rows, at)
+        self.recorder.engine("TMA loads", "copy", task.origin, at, end)
         return end
 
     def _bytes_load(self, task: bulk.BytesLoad, pipe: Pipe, at: float) -> float:
-        cluster = self.cluster
-        sm, fill = cluster.sms[task.origin.cta.rank], cluster.sms[task.target.rank]
+        sm, fill = self.sms[task.origin.cta.rank], self.sms[task.target.rank]
         if task.from_shared:
             return sm.network.take(task.size, at) + self.figures.dsm_latency
-        end = cluster.simulation.memory.box(sm, [fill], self._allocation(task.source), task.size, 1, at)
-        cluster.simulation.recorder.engine("TMA loads", "copy", task.origin, at, end)
+        end = self.memory.box(sm, [fill], self._allocation(task.source), task.size, 1, at)
+        self.recorder.engine("TMA loads", "copy", task.origin, at, end)
         return end
 
     def _thread_copies(self, task: cp_async.ThreadCopies, pipe: Pipe, at: float) -> float:
@@ -88,17 +84,17 @@ class Engines:
             lines[sector >> 2] = lines.get(sector >> 2, 0) | 1 << (sector & 3)
         if not lines:
             return at
-        cluster, origin = self.cluster, task.origin
-        in_l1 = "ca" in cluster.program.instructions[origin.at].parts
-        sm, allocation = cluster.sms[origin.cta.rank], self._allocation(task.moves[0].source)
-        return cluster.simulation.memory.load(sm, allocation, lines, task.size * len(task.moves), at, in_l1)[0]
+        origin = task.origin
+        in_l1 = "ca" in self.machine.program.instructions[origin.at].parts
+        sm, allocation = self.sms[origin.cta.rank], self._allocation(task.moves[0].source)
+        return self.memory.load(sm, allocation, lines, task.size * len(task.moves), at, in_l1)[0]
 
     def _remote_store(self, task: cp_async.RemoteStore, pipe: Pipe, at: float) -> float:
-        sm = self.cluster.sms[task.origin.cta.rank]
+        sm = self.sms[task.origin.cta.rank]
         return sm.network.take(task.data.size, at) + self.figures.dsm_latency
 
     def _read_half(self, task: ReadHalf, pipe: Pipe, at: float) -> float:
-        cluster, store = self.cluster, task.store
+        store = task.store
         if isinstance(store, tma.BoxStore):
             size, address = store.tensor.box_bytes, store.tensor.nearest(store.corner)
         else:
@@ -109,11 +105,11 @@ class Engines:
         if same == self._latest_store[0]:
             read, self.stores[store] = self._latest_store[1:]
             return read
-        sm = cluster.sms[store.origin.cta.rank]
-        read, written = cluster.simulation.memory.box_store(sm, self._allocation(address), size, at)
+        sm = self.sms[store.origin.cta.rank]
+        read, written = self.memory.box_store(sm, self._allocation(address), size, at)
         self.stores[store] = written
         self._latest_store = (same, read, written)
-        cluster.simulation.recorder.engine("TMA stores", "store", store.origin, at, written)
+        self.recorder.engine("TMA stores", "store", store.origin, at, written)
         return read
 
     def _write_half(self, task: WriteHalf, pipe: Pipe, at: float) -> float:
@@ -125,7 +121,7 @@ class Engines:
 
         Where ptxas waits for each product, the warp does.
         """
-        spec, cluster, f = task.spec, self.cluster, self.figures
+        spec, f = task.spec, self.figures
         bits = _BITS[spec.a_type]
         rate = f.wgmma_flops_per_cycle * 16 / bits
         cycles = 2 * 64 * spec.n * spec.k / rate
@@ -133,7 +129,7 @@ class Engines:
         cycles = max(cycles, operands / f.shared_bytes_per_cycle)
         if task.a is None:
             cycles += f.wgmma_register_cycles
-        clock = cluster.clocks[task.origin.cta.rank, task.warps[0]]
+        clock = self.clock.warps[task.origin.cta.rank, task.warps[0]]
         start = max(at, clock.scheduler.tensor_free)
         clock.scheduler.tensor_free = end = start + cycles
         clock.sm.tensor_busy += cycles * len(task.warps) / 4
@@ -142,7 +138,7 @@ class Engines:
             clock.time = max(clock.time, clock.products.popleft())
         if self.one_product:
             clock.time = max(clock.time, end + f.wgmma_latency)
-        cluster.simulation.recorder.engine("tensor cores", "product", task.origin, start, end)
+        self.recorder.engine("tensor cores", "product", task.origin, start, end)
         return end + f.wgmma_latency
 
     def _tcgen05(self, task: TensorProduct, pipe: Pipe, at: float) -> float:
@@ -161,15 +157,15 @@ class Engines:
         return self._on_tensor_cores(task, task.form.group, size / self.figures.tcgen05_cp_bytes_per_cycle, at)
 
     def _on_tensor_cores(self, task: Any, group: int, cycles: float, at: float) -> float:
-        cluster, rank = self.cluster, task.origin.cta.rank
+        rank = task.origin.cta.rank
         ranks = [rank] if group == 1 else [rank & ~1, rank | 1]
-        sms = [cluster.sms[r] for r in ranks if r < len(cluster.sms)]
+        sms = [self.sms[r] for r in ranks if r < len(self.sms)]
         start = max([at, *(sm.tensor.free for sm in sms)])
         for sm in sms:
             sm.tensor.free = start + cycles
             sm.tensor_busy += cycles
         self.computed[rank] = start + cycles
-        cluster.simulation.recorder.engine("tensor cores", "product", task.origin, start, start + cycles)
+        self.recorder.engine("tensor cores", "product", task.origin, start, start + cycles)
         return start + cycles
 
     def _commit(self, task: tcgen05.Commit, pipe: Pipe, at: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..launch import Launch, Layout
+from ..core.launch import Launch, Layout
 from .device import DeviceError, DeviceModel
 from .sass import Code
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..warp import RUNNING
+from ..core.warp import RUNNING
 from .device import Figures
 from .l1_cache import L1Cache
 from .local_memory import LocalMemory
@@ -17,11 +17,12 @@ from .sass import CODE_LINE, SIZE
 from .slots import Slots
 
 if TYPE_CHECKING:
-    from ..barriers import Wait
-    from ..cta import CTA
-    from ..warp import Fragment
+    from ..core.barriers import Wait
+    from ..core.cta import CTA
+    from ..core.warp import Fragment
 
 _CODE_LINE_INSTRUCTIONS = CODE_LINE // SIZE
+_LINE_BITS = CODE_LINE.bit_length() - 1
 _CODE_WAYS = 4  # of the large cache: straight code of 128 KiB misses in part behind a flush, of 160 wherever it can
 _NEXT = 64  # bytes of code after a branch within which it has not been taken
 _SHARED_QUEUE = 64.0  # cycles that accesses to shared memory may be late before the next has to wait
@@ -202,57 +203,68 @@ class WarpClock:
         `done` has, per PTX line, what the memory system has found for its accesses, all of which were asked for at the
         beginning; `passes` has the cycles that it takes through the banks of shared memory.
         """
-        begun = self.time
-        t, boards, scheduler, pipes = self.time, self.boards, self.scheduler, self.scheduler.pipes
-        ready, issue = self.ready, scheduler.issue
+        begun = t = self.time
+        boards, ready, issue, pipes = self.boards, self.ready, self.scheduler.issue, self.scheduler.pipes
         issued, cycle = issue.following, issue.cycles
-        for unit, pipe, _cycles, latency, stall, waits, sets, frees, line, address, reads, writes, slot in ops:
+        for op in ops:
+            unit, pipe, _, latency, stall, waits, sets, frees, _, address, reads, writes, slot = op
             if address >= 0:
-                line_of_code = address >> 7
-                if line_of_code != self.address >> 7:
-                    code = self.sm.code  # the next line was asked for with this one, a branch's only now
-                    asked = self.entered if line_of_code == (self.address >> 7) + 1 else t - code.issue_cycles
-                    t += code.fetch(line_of_code, t, asked)
-                    self.entered = t
-                if self.branched and not self.address < address <= self.address + _NEXT:
-                    t += self.sm.figures.jump_cycles if address > self.address else self.sm.figures.branch_cycles
+                if self.branched or address >> _LINE_BITS != self.address >> _LINE_BITS:
+                    t = self._fetched(address, t)
                 self.address, self.branched = address, unit == "branch"
-            for k in waits:
-                if boards[k] > t:
-                    t = boards[k]
+            # its operands, its pipe, and a turn of the scheduler
+            for board in waits:
+                if boards[board] > t:
+                    t = boards[board]
             for register in reads:
                 if ready.get(register, 0.0) > t:
                     t = ready[register]
             if pipe:
                 t = pipes[pipe].take(t)
-            turn = int(t / cycle)  # as issue.take(t) does where the slot is free, without the call
+            turn = int(t / cycle)
             if turn in issued:
                 t = issue.take(t)
-            else:
+            else:  # as issue.take(t) does where the turn is free, without the call
                 issued[turn] = turn + 1
+            # what others wait for: its operands read, its result
             if frees >= 0 and boards[frees] < t + _OPERANDS_READ:
                 boards[frees] = t + _OPERANDS_READ
-            if sets >= 0 or writes:
+            if slot is not None or unit in _BY_MEMORY:
+                end, t = self._accessed(op, t, begun, done, passes)
+            else:
                 end = t + latency
-                if slot is not None:
-                    end, t = self.sm.local.access(self.place, slot, t)
-                elif line in done and unit in _BY_MEMORY:
-                    cycles, least = done[line]
-                    end = max(begun + cycles, t + least)
-                if unit == "shared" and line in passes:
-                    late = self._through_banks(t, passes[line])
-                    end += late
-                    t += max(late - _SHARED_QUEUE, 0.0)
-                if sets >= 0 and boards[sets] < end:
-                    boards[sets] = end
-                for register in writes:
-                    ready[register] = end
-            elif slot is not None:
-                t = self.sm.local.access(self.place, slot, t)[1]
-            elif unit == "shared" and line in passes:
-                t += max(self._through_banks(t, passes[line]) - _SHARED_QUEUE, 0.0)
+            if sets >= 0 and boards[sets] < end:
+                boards[sets] = end
+            for register in writes:
+                ready[register] = end
             t += stall
         self.time = t
+
+    def _fetched(self, address: int, t: float) -> float:
+        """When the instruction at an address is there: its line of code, and what a branch costs that was taken."""
+        line, last = address >> _LINE_BITS, self.address >> _LINE_BITS
+        if line != last:
+            code = self.sm.code  # the next line was asked for with this one, a branch's only now
+            t += code.fetch(line, t, self.entered if line == last + 1 else t - code.issue_cycles)
+            self.entered = t
+        if self.branched and not self.address < address <= self.address + _NEXT:
+            t += self.sm.figures.jump_cycles if address > self.address else self.sm.figures.branch_cycles
+        return t
+
+    def _accessed(
+        self, op: Op, t: float, begun: float, done: dict[int, Found], passes: dict[int, float]
+    ) -> tuple[float, float]:
+        """When an access to memory has its result, and when the warp goes on."""
+        if op.slot is not None:
+            return self.sm.local.access(self.place, op.slot, t)
+        end = t + op.latency
+        if op.line in done:
+            cycles, least = done[op.line]
+            end = max(begun + cycles, t + least)
+        if op.unit == "shared" and op.line in passes:
+            late = self._through_banks(t, passes[op.line])
+            return end + late, t + max(late - _SHARED_QUEUE, 0.0)
+        return end, t
 
     def divide(self, times: float) -> None:
         """So many calls of the subroutine for divisions, one after the other, beside what their short way takes."""

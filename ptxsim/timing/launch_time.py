@@ -7,15 +7,15 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..cluster import Stuck
-from ..launch import Launch
-from ..syntax import PtxError
+from ..core.cluster import Stuck
+from ..core.launch import Launch
+from ..frontend.syntax import PtxError
 from .device import DeviceModel
 from .divisions import numbers_matter, slow_divisions
 from .grid import Placement, place
 from .machine_code import belongs
 from .memory_system import Cache, MemorySystem
-from .misses import misses
+from .miss_rate import misses
 from .prediction import LaunchTime
 from .recorder import Recorder
 from .sass import CODE_LINE, Code
@@ -158,12 +158,13 @@ class Setting:
         tensor = scale * sum(sm.tensor_busy for s in simulations for sm in s.sms)
         dram = scale * sum(s.memory.traffic.dram for s in simulations)
         l2 = scale * sum(s.memory.traffic.l2 for s in simulations)
-        triggered = [trial.cycles if t is None else t for trial in trials for t in (trial.simulation.triggered,)]
+        signals = [(trial.simulation.dependent.triggered, trial.cycles) for trial in trials]
+        triggered = max(end if at is None else at for at, end in signals)
         return Timed(
             self.launch,
             cycles,
-            simulations[0].awaited,
-            min(max(triggered), cycles),
+            simulations[0].dependent.awaited,
+            min(triggered, cycles),
             self.placement,
             100 * tensor / (cycles * f.sm_count),
             100 * dram / (cycles * f.dram_read_gb_per_s * 1e3 / self.clock_mhz),

@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..pending import results_and_sources
-from ..program import Block
-from ..syntax import Instruction
+from ..frontend.code import Block
+from ..frontend.pending import results_and_sources
+from ..frontend.syntax import Instruction
 from .device import Figures
 from .sass import Code, SassOp, Slot
 
 if TYPE_CHECKING:
-    from .timed_program import TimedProgram
+    from ..frontend.program import Program
 
 Register = tuple[int, int]  # width and slot of a PTX register
 FREE = (
@@ -112,7 +112,7 @@ class Costs:
         return Op(unit, pipe, cycles, latency, 1, (), -1, -1, ins.line, -1, reads, writes)
 
 
-def block_costs(program: TimedProgram, code: Code | None, figures: Figures) -> list[tuple[Op, ...]]:
+def block_costs(program: Program, code: Code | None, figures: Figures) -> list[tuple[Op, ...]]:
     """The instructions of each block."""
     costs = Costs(figures)
     if code is None or not belongs(program.instructions, code):
@@ -139,7 +139,7 @@ def belongs(instructions: Sequence[Instruction], code: Code) -> bool:
     return any(op.line for op in code.ops) and alike >= _ALIKE * len(telling)
 
 
-def _once(program: TimedProgram, block: Block, ops: list[SassOp]) -> list[SassOp]:
+def _once(program: Program, block: Block, ops: list[SassOp]) -> list[SassOp]:
     """The instructions that one pass over a block executes: without slow paths, and one of several copies."""
     first = program.instructions[block.first]
     if first.parts[0] == "mbarrier" and first.parts[1] in ("try_wait", "test_wait"):
@@ -172,7 +172,7 @@ def _up_to_test(ops: list[SassOp]) -> list[SassOp]:
 _SINGLE = ("fma", "half", "special", "shared", "global", "shuffle", "tensor", "copy", "conversion")
 
 
-def _copies(program: TimedProgram, block: Block, ops: list[SassOp]) -> int:
+def _copies(program: Program, block: Block, ops: list[SassOp]) -> int:
     """How often ptxas has put down the same block (unrolled or duplicated), by PTX lines that make one instruction."""
     units = {ins.line: ptx_unit(ins) for ins in program.instructions[block.first : block.last]}
     counts = Counter(op.line for op in ops if op.unit in _SINGLE and op.unit == units.get(op.line))
@@ -180,7 +180,7 @@ def _copies(program: TimedProgram, block: Block, ops: list[SassOp]) -> int:
     return ordered[len(ordered) // 2] if ordered else 1
 
 
-def _made_up(program: TimedProgram, block: Block, costs: Costs) -> list[Op]:
+def _made_up(program: Program, block: Block, costs: Costs) -> list[Op]:
     out = []
     for ins in program.instructions[block.first : block.last]:
         unit = ptx_unit(ins)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..launch import Launch
-from ..pending import results_and_sources
-from ..syntax import Instruction, PtxError
+from ..core.launch import Launch
+from ..frontend.pending import results_and_sources
+from ..frontend.syntax import Instruction, PtxError
 
 
 def check_work_is_its_own(launch: Launch) -> None:

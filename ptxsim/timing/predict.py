@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..launch import Launch
-from ..machine import one_thread
+from ..core.launch import Launch
+from ..core.machine import one_thread
 from .device import DeviceModel
 from .launch_time import Setting, Timed, time_launch, together
 from .memory_system import Cache

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..barriers import MBarrier, NamedBarrier
+from ..core.barriers import MBarrier, NamedBarrier
 from .prediction import Span, SpanKind, Timeline, Track
 
 if TYPE_CHECKING:
-    from ..barriers import Wait
-    from ..syntax import Instruction
-    from ..work import Origin
+    from ..core.barriers import Wait
+    from ..core.work import Origin
+    from ..frontend.syntax import Instruction
     from .hardware import WarpClock
-    from .timed_cluster import TimedCluster
 
 _LIMIT = 200_000  # spans kept
 
@@ -41,12 +40,11 @@ class Recorder:
             self._add(_name(clock), Span("wait", since, until, ".".join(ins.parts[:3]), ins.line, ins.source))
             clock.began = until
 
-    def slept(self, clock: WarpClock, since: float, until: float, wait: Wait | None, cluster: TimedCluster) -> None:
+    def slept(self, clock: WarpClock, since: float, until: float, wait: Wait | None, ins: Instruction | None) -> None:
         """A warp slept at a barrier."""
         if not self.keep:
             return
         self._worked(clock, since)
-        ins = cluster.program.instructions[wait.at] if wait is not None else None
         line, source = (ins.line, ins.source) if ins is not None else (None, None)
         self._add(_name(clock), Span("wait", since, until, _barrier(wait), line, source))
         clock.began = until
@@ -58,7 +56,7 @@ class Recorder:
     def engine(self, name: str, kind: SpanKind, origin: Origin, begin: float, end: float) -> None:
         """Work of an engine of the CTA that asked for it."""
         if self.keep:
-            ins = origin.cluster.program.instructions[origin.at]
+            ins = origin.machine.program.instructions[origin.at]
             track = f"CTA {origin.cta.rank} {name}"
             self._add(track, Span(kind, begin, end, ".".join(ins.parts[:3]), ins.line, ins.source))
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ..counts import Counts
-from ..finding import Finding
-from ..launch import Launch
-from ..machine import one_thread
-from ..run import Result
-from ..syntax import PtxError
+from ..core.counts import Counts
+from ..core.finding import Finding
+from ..core.launch import Launch
+from ..core.machine import one_thread
+from ..core.progress import STEP_LIMIT
+from ..core.result import Result
+from ..frontend.syntax import PtxError
 from .device import DeviceModel
 from .launch_time import Setting, Timed, time_in_full, together
 from .memory_system import Cache
@@ -34,6 +35,7 @@ def run_timed(
     clock_mhz: float | None = None,
     cache: Cache = "warm",
     code: Mapping[str, Path] | Path | None = None,
+    step_limit: int = STEP_LIMIT,
 ) -> Result:
     """Run launches under the clock; the Result has the prediction. Stops after a launch that deadlocks.
 
@@ -50,6 +52,7 @@ def run_timed(
         check_work_is_its_own(launch)
     for n, launch in enumerate(launches):
         machine = TimedMachine(launch, card, code_of(launch.name, code), True, frozenset(checks), trace, track)
+        machine.step_limit = step_limit
         with np.errstate(all="ignore"), one_thread():
             settings.append(Setting(launch, card, machine.code, clock, cache, earlier=tuple(settings)))
             together(settings)  # later launches cannot be looked at yet

@@ -15,17 +15,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..cluster import Cluster, Stuck
-from ..launch import Dim3, Launch
-from ..machine import Machine
-from ..memory import Access, Allocation
-from ..observer import Observer
-from ..registers import RegisterFile
-from ..schedule import Schedule
-from ..warp import Fragment
-from ..work import Pipe, Task
+from ..core.cluster import Cluster, Stuck
+from ..core.launch import Dim3, Launch
+from ..core.machine import Machine
+from ..core.observer import Observer
+from ..core.registers import RegisterFile
+from ..core.schedule import Schedule
+from ..core.warp import Fragment
+from ..core.work import Pipe, Task
+from ..memory.global_memory import Access, Allocation
 from .engines import Copied, copied, skip
 
+LIMIT = 500_000  # the step limit of a cluster that is scouted
 ALIKE = 0.02  # relative difference of work up to which clusters count as equal
 _ALONG = 16  # clusters scouted along an axis of the grid
 _TABLE = 128  # clusters scouted along two axes at once
@@ -74,7 +75,7 @@ class Witness(Observer):
         at = offsets.astype(np.int64)
         if access.write:
             cells = at[:, None] + np.arange(access.size)
-            self.kept.append((allocation, cells, allocation.bytes[cells]))
+            self.kept.append((allocation, cells, allocation.words[1][cells]))
             self.written[allocation.address] = self.written.get(allocation.address, 0.0) + cells.size
         else:
             for piece in set((at >> _GRAIN).tolist()):
@@ -100,13 +101,14 @@ class Scout(Cluster):
     def complete(self, pipe: Pipe) -> None:
         task = self.pipes.take(pipe)
         self.progress += 1
+        self.steps = 0
         if not skip(task):
             task.run()
 
 
 def scout(launch: Launch, indices: list[Dim3]) -> Scouted | None:
     """What one cluster does; None if it cannot end by itself."""
-    machine = Machine(launch, Schedule("eager"))
+    machine = Machine(launch, Schedule("eager"), step_limit=LIMIT)
     witness = run_alone(Scout, machine, indices)
     if witness is None:
         return None
@@ -131,7 +133,7 @@ def run_alone(kind: type[Scout], machine: Machine, indices: list[Dim3]) -> Witne
         return None
     finally:
         for allocation, cells, before in reversed(witness.kept):
-            allocation.bytes[cells] = before
+            allocation.words[1][cells] = before
     return witness
 
 

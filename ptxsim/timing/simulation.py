@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..cluster import Stuck
-from ..launch import Dim3
-from ..registers import RegisterFile
-from ..rounds import Rounds
-from ..warp import PARTED, RUNNING, WAITING, Fragment
-from ..work import Pipe, Task
+from ..core.launch import Dim3
+from ..core.livelock import LoopDetector
+from ..core.registers import RegisterFile
+from ..core.warp import PARTED, RUNNING, WAITING, Fragment
+from .cluster_clock import DependentLaunch, Resources
+from .event import Calendar
 from .grid import Placement
 from .hardware import SM, WarpClock
 from .memory_system import MemorySystem
 from .recorder import Recorder
-from .timed_cluster import TimedCluster
+from .timed_cluster import Place, TimedCluster
 
 if TYPE_CHECKING:
     from .timed_machine import TimedMachine
 
 _POLLS = 400_000
-_CALM = 5_000  # blocks without any change of state after which it is looked for warps that go round without end
+_CALM = 5_000  # blocks without any change of state after which it is looked for warps that loop without end
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +34,6 @@ class Ran:
     begin: float
     end: float
     drained: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """Where on its SMs a cluster runs: the place's number, and registers for each CTA."""
-
-    number: int
-    registers: list[RegisterFile]
 
 
 class Simulation:
@@ -57,9 +48,9 @@ class Simulation:
         size = cx * cy * cz
         rates = memory.local_rates(size)
         self.sms = [SM(self.figures, sharers, placement.l1_bytes, rates) for _ in range(size)]
-        self.now = 0.0
-        self.calendar: list[tuple[float, int, WarpClock | None, TimedCluster | None, Pipe | None, Task | None]] = []
-        self.serial = 0
+        self.calendar: Calendar[TimedCluster] = Calendar()
+        self.dependent = DependentLaunch()
+        self.shared = Resources(machine, memory, recorder, self.sms, self.calendar, self.dependent)
         self.ran: list[Ran] = []
         kernel, warps = machine.launch.kernel, machine.launch.warps
         self.free = [
@@ -68,25 +59,12 @@ class Simulation:
         ]
         self.living: dict[TimedCluster, tuple[int, Place]] = {}
         self.polls = 0
-        self.rounds, self.calm = Rounds(), 0
-        self.awaited: float | None = None  # when the first cluster waits for the grid before this one
-        self.triggered: float | None = None  # when the last one lets the next grid start
+        self.loops, self.calm = LoopDetector(), 0
 
     def launched(self, size: int, own: Sequence[int], others: int) -> None:
         """What the instruction caches have when the launch begins (CodeCache.launched)."""
         for sm in self.sms:
             sm.code.launched(size, own, others, self.memory.cold)
-
-    def at(self, time: float, clock: WarpClock) -> None:
-        """A warp goes on at a time; nothing if it stands in the calendar already."""
-        if not clock.scheduled:
-            clock.scheduled = True
-            self.serial += 1
-            heapq.heappush(self.calendar, (time, self.serial, clock, None, None, None))
-
-    def task_at(self, time: float, cluster: TimedCluster, pipe: Pipe, task: Task) -> None:
-        self.serial += 1
-        heapq.heappush(self.calendar, (time, self.serial, None, cluster, pipe, task))
 
     def run(self, clusters: list[tuple[int, list[Dim3]]]) -> list[Ran]:
         """Run clusters (number and CTA indices) in order. Raises Stuck after a deadlock has been reported."""
@@ -95,20 +73,18 @@ class Simulation:
         fill = f.cta_fill_cycles
         refill = f.cta_interval_cycles + f.cta_start_cycles  # from the end of a CTA to the next one's first instruction
         for n in range(min(places, len(waiting))):
-            self.now = n * fill
-            self._start(*waiting.popleft())
-        while self.calendar:
-            time, _, clock, cluster, pipe, task = heapq.heappop(self.calendar)
+            self._start(*waiting.popleft(), n * fill)
+        while self.calendar.entries:
+            time, _, clock, cluster, pipe, task = self.calendar.next()
             if clock is not None:
                 cluster = self._turn(clock)
             else:
                 assert cluster is not None and pipe is not None and task is not None
                 cluster.finish_task(pipe, task, time)
-            if cluster is not None and cluster.over:
+            if cluster in self.living and cluster.over:  # a wait may have done a task before its entry comes up
                 self._end(cluster)
                 if waiting:
-                    self.now = self.ran[-1].end + refill
-                    self._start(*waiting.popleft())
+                    self._start(*waiting.popleft(), self.ran[-1].end + refill)
         for cluster in self.living:
             cluster.give_up()
         return self.ran
@@ -119,15 +95,17 @@ class Simulation:
         cluster: TimedCluster = clock.cta.cluster  # type: ignore[assignment]  # here all clusters have clocks
         while (f := clock.runnable()) is not None:
             if self.calm >= _CALM:
-                f = self.rounds.instead(f)
+                f = self.loops.instead(f)
             cluster.step(clock, f)
+            if cluster.steps > self.machine.step_limit:
+                cluster.give_up(limit=True)
             if cluster.progress != cluster.known:
                 cluster.known, self.calm = cluster.progress, 0
-                self.rounds.forget()
+                self.loops.forget()
             else:
                 self.calm += 1
                 if self.calm >= _CALM:
-                    self._look_for_rounds(f)
+                    self._look_for_loops(f)
             if clock.scheduled:
                 return None
             if not clock.cta.fragments:
@@ -135,34 +113,35 @@ class Simulation:
             if cluster.rest:
                 self.polls += 1
                 if self.polls > _POLLS:
-                    raise Stuck
+                    cluster.give_up()
             else:
                 self.polls = 0
-            if self.calendar and clock.time > self.calendar[0][0] and f.state is not WAITING:
-                self.at(clock.time, clock)
+            if self.calendar.before(clock.time) and f.state is not WAITING:
+                self.calendar.at(clock.time, clock)
                 return None
         return None
 
-    def _look_for_rounds(self, f: Fragment) -> None:
-        """Nothing has changed. Raises Stuck, after it has been reported, where all warps of all clusters go round."""
-        if f.state not in (RUNNING, PARTED) or not self.rounds.note(f):
+    def _look_for_loops(self, f: Fragment) -> None:
+        """Nothing has changed. Raises Stuck, after it has been reported, where all warps of all clusters loop."""
+        if f.state not in (RUNNING, PARTED) or not self.loops.note(f):
             return
         all_warps = [f for cluster in self.living for cta in cluster.ctas for f in cta.fragments]
         going = [f for f in all_warps if f.state in (RUNNING, PARTED)]
-        if self.rounds.all_of(going) and all(entry[2] is not None for entry in self.calendar):
-            f.cta.cluster.give_up()
+        if self.loops.all_of(going) and self.calendar.only_warps():
+            next(cluster for cluster in self.living if cluster is f.cta.cluster).give_up()
 
-    def _start(self, number: int, indices: list[Dim3]) -> None:
+    def _start(self, number: int, indices: list[Dim3], begin: float) -> None:
         place = self.free.pop()
-        cluster = TimedCluster(self, indices, place, self.sms)
+        cluster = TimedCluster(self.shared, indices, place, begin)
         self.living[cluster] = (number, place)
 
     def _end(self, cluster: TimedCluster) -> None:
         number, place = self.living.pop(cluster)
-        end = max([clock.time for clock in cluster.clocks.values()])
-        for clock in cluster.clocks.values():
+        end = max([clock.time for clock in cluster.clock.warps.values()])
+        for clock in cluster.clock.warps.values():
             self.recorder.ended(clock, clock.time)
         for cta in cluster.ctas:
             cta.finish()
         self.free.append(place)
-        self.ran.append(Ran(number, cluster.begin, end, max(end, cluster.drained)))
+        self.dependent.first = False
+        self.ran.append(Ran(number, cluster.clock.begin, end, max(end, cluster.clock.drained)))

@@ -7,12 +7,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..launch import Launch
-from ..machine import Machine
-from ..memory import Allocation
-from ..program import Program
-from ..recent import Recent
-from ..schedule import Schedule
+from ..core.launch import Launch
+from ..core.machine import Machine
+from ..core.schedule import Schedule
+from ..frontend.program import Program
+from ..frontend.recent import Recent
+from ..memory.global_memory import Allocation
 from .device import DeviceModel
 from .sass import Code
 from .timed_program import TimedProgram
@@ -68,10 +68,10 @@ class TimedMachine(Machine):
         """Remember what stands where a block is about to store, to put it back in the end."""
         if not self.numerics:
             at = offsets.astype(np.int64)[:, None] + np.arange(size)
-            self.kept.append((allocation, at, allocation.bytes[at]))
+            self.kept.append((allocation, at, allocation.words[1][at]))
 
     def take_back(self) -> None:
         """Undo the stores, the latest first."""
         for allocation, at, before in reversed(self.kept):
-            allocation.bytes[at] = before
+            allocation.words[1][at] = before
         self.kept.clear()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..parser import Module
-from ..program import Program
-from ..syntax import Instruction, Kernel
+from ..frontend.parser import Module
+from ..frontend.program import Program
+from ..frontend.syntax import Instruction, Kernel
 from .device import Figures
 from .machine_code import Op, block_costs
 from .sass import Code

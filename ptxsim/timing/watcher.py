@@ -2,54 +2,101 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..observer import Observer
+from ..core.observer import Observer
+from .cluster_clock import ClusterClock
+from .hardware import Found
+from .l1_cache import Lines
 
 if TYPE_CHECKING:
-    from ..barriers import ClusterBarrier, MBarrier, NamedBarrier
-    from ..cta import CTA
-    from ..memory import Access, Allocation
-    from ..tmem import TensorMemory
-    from ..warp import Fragment
-    from .timed_cluster import TimedCluster
+    from ..core.barriers import ClusterBarrier, MBarrier, NamedBarrier
+    from ..core.cta import CTA
+    from ..core.warp import Fragment
+    from ..memory.global_memory import Access, Allocation
+    from ..memory.tensor_memory import TensorMemory
+
+
+_STORE_BUFFER = 8192.0  # bytes of ordinary stores that may be on their way before a warp has to wait
 
 
 class Watcher(Observer):
-    """Tells the cluster's clock what its fragments do."""
+    """Notes in the present event what its block touches, and tells the clock which barriers let go."""
 
-    def __init__(self, cluster: TimedCluster) -> None:
-        self.cluster = cluster
+    def __init__(self, clock: ClusterClock) -> None:
+        self.clock, self.figures = clock, clock.figures
+        self.machine, self.memory = clock.shared.machine, clock.shared.memory
 
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
-        self.cluster.touched_global(f, allocation, offsets, access)
+        event, sm, memory = self.clock.event, self.clock.sms[f.cta.rank], self.memory
+        ins = self.machine.program.instructions[access.at]
+        if access.write:
+            self.machine.keep(allocation, offsets, access.size)
+        asked = float(access.size * len(offsets))
+        lines = _lines(offsets, access.size, allocation.start >> 5)
+        if access.write and not access.atomic:
+            self.clock.stored(memory.store(sm, allocation.address, lines, asked, event.now))
+            backlog = sm.stores.free - event.now - _STORE_BUFFER / sm.stores.rate
+            event.wait_until(event.now + backlog)
+            event.wait_until(memory.l2_writes.free - _STORE_BUFFER / sm.stores.rate)
+            return
+        if access.atomic:
+            sm.l1.drop(lines)
+        end, least = memory.load(sm, allocation.address, lines, asked, event.now, in_l1=not access.ordered)
+        if access.atomic:
+            atomic = self.figures.atomic_cycles * len(offsets)
+            end, least = end + atomic, least + atomic
+        event.found(ins.line, end, least)
 
     def shared_access(
         self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access
     ) -> None:
-        self.cluster.touched_shared(target, f, offsets, access)
+        event, ins = self.clock.event, self.machine.program.instructions[access.at]
+        line, passes = ins.line, float(bank_passes(offsets.tobytes(), access.size))
+        if access.size == 2 and ins.base in ("ldmatrix", "stmatrix"):
+            passes /= 2  # transposed ones come in halves of a word
+        if target is not f.cta:
+            network = self.clock.sms[f.cta.rank].network
+            end = network.take(access.size * len(offsets), event.now) + self.figures.dsm_latency
+            event.found(line, end, self.figures.dsm_latency)
+            self.clock.stored(end)
+        else:
+            event.passes[line] = event.passes.get(line, 0) + passes
+        if access.atomic:
+            cycles = self.figures.shared_atomic_latency + passes
+            event.latencies[line] = Found(cycles, cycles)
 
     def tmem_access(
         self, f: Fragment, at: int, warp: int, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool
     ) -> None:
-        self.cluster.touched_tensor_memory(f, at, warp, rows.size * 4, write)
+        event, clock = self.clock.event, self.clock.of(f)
+        port = clock.scheduler.tensor_memory_stores if write else clock.scheduler.tensor_memory_loads
+        end = port.take(rows.size * 4, event.now) + self.figures.tmem_load_latency
+        line = self.machine.program.instructions[at].line
+        event.latencies[line] = Found(end - event.now, self.figures.tmem_load_latency)
+        if write:
+            clock.stored = max(clock.stored, end)
+        else:
+            clock.loaded = max(clock.loaded, end)
 
     def tmem_waited(self, f: Fragment, stores: bool) -> None:
-        self.cluster.tensor_memory_waited(f, stores)
+        clock = self.clock.of(f)
+        self.clock.event.wait_until(clock.stored if stores else clock.loaded)
 
     def mbarrier_acquired(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
-        self.cluster.passed(f, bar)
+        self.clock.phase_seen(bar)
 
     def mbarrier_completed(self, bar: MBarrier) -> None:
-        self.cluster.let_go(bar)
+        self.clock.phase_completed(bar)
 
     def barrier_released(self, barrier: NamedBarrier, sleepers: list[Fragment]) -> None:
-        self.cluster.released(sleepers, self.cluster.figures.named_barrier_latency)
+        self.clock.released(sleepers, self.figures.named_barrier_latency)
 
     def cluster_waited(self, f: Fragment, barrier: ClusterBarrier) -> None:
-        self.cluster.released([f], self.cluster.figures.cluster_barrier_latency)
+        self.clock.released([f], self.figures.cluster_barrier_latency)
 
 
 def _forward(name: str) -> Any:
@@ -75,3 +122,28 @@ class Both(Observer):
 for _name, _value in vars(Observer).items():
     if callable(_value) and not _name.startswith("_"):
         setattr(Both, _name, _forward(_name))
+
+
+def _lines(offsets: np.ndarray, size: int, start: int) -> Lines:
+    """The 32-byte sectors, by line, that accesses of `size` bytes at offsets from sector `start` touch."""
+    first = offsets.astype(np.int64)
+    found = set((first >> 5).tolist())
+    if size > 1:
+        found |= set(((first + size - 1) >> 5).tolist())
+    lines: Lines = {}
+    for sector in sorted(found):
+        at = sector + start
+        lines[at >> 2] = lines.get(at >> 2, 0) | 1 << (at & 3)
+    return lines
+
+
+@lru_cache(maxsize=65536)
+def bank_passes(raw: bytes, size: int) -> int:
+    """Passes through the 32 banks of an access of `size` bytes per lane at these byte offsets (uint64)."""
+    offsets = np.frombuffer(raw, np.uint64).astype(np.int64)
+    together, passes = 32 if size <= 4 else max(128 // size, 1), 0
+    for start in range(0, len(offsets), together):
+        group = offsets[start : start + together]
+        words = np.unique((group[:, None] + np.arange(0, max(size, 4), 4)) >> 2)
+        passes += int(np.bincount(words & 31).max())
+    return passes

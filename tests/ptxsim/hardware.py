@@ -22,11 +22,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 import access_programs
+import numpy as np
 import programs
 import warp_programs
 from card import Card, distance, floats, same_nan

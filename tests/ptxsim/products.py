@@ -129,7 +129,7 @@ def encode(rng: np.random.Generator, shape: tuple, element: str, spread: int) ->
         return rng.integers(0, 256, shape).astype(np.uint8)
     x = rng.standard_normal(shape) * 2.0 ** rng.integers(-spread, spread + 1, shape)
     if element in ("e4m3", "e5m2"):
-        from ptxsim.numeric import f32_to_small
+        from ptxsim.isa.numeric import f32_to_small
 
         return f32_to_small(x.astype(np.float32), element)
     if element == "f16":

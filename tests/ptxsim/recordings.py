@@ -14,19 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gemm_forms
 import numpy as np
+import torch
+from handwritten import all_kernels
+
+import ptxsim
+from cutesnake.model.catalog import load_kernel, load_operator
+from tests.builds import build
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts"), str(ROOT / "tests")]
-
-import gemm_forms  # noqa: E402
-import torch  # noqa: E402
-from handwritten import all_kernels  # noqa: E402
-
-import ptxsim  # noqa: E402
-from builds import build  # noqa: E402
-from cutesnake.model.catalog import load_kernel, load_operator  # noqa: E402
-
 FOLDER = ROOT / "results/ptxsim/hopper"
 KINDS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
 # Of the largest magnitude in a buffer. Where exponentials (ex2.approx, within 2 units in the last place), lg2, rsqrt or
@@ -44,9 +41,7 @@ def case(
         for x in launch.memory.allocations:
             if x.address not in known:
                 memory.add(x.name, x.address, x.size, x.keep)
-    before = [
-        (x.name, x.address, x.bytes[x.slack : x.limit].copy(), kinds.get(x.address, "u8")) for x in memory.allocations
-    ]
+    before = [(x.name, x.address, x.bytes.copy(), kinds.get(x.address, "u8")) for x in memory.allocations]
     result = ptxsim.run(launches, schedule=schedule, checks=("uninitialised", "race"))
     found = sorted({f"{f.kind}: {f.message[:90]}" for f in result.findings})
     print(f"recorded {name}: {result.seconds:.1f} s{''.join(f'; {f}' for f in found[:2])}", flush=True)
@@ -55,7 +50,7 @@ def case(
         "image": text.encode(),
         "tolerance": tolerance,
         "before": before,
-        "after": [x.bytes[x.slack : x.limit].copy() for x in memory.allocations],
+        "after": [x.bytes.copy() for x in memory.allocations],
         "launches": [
             (
                 x.name,

@@ -30,11 +30,12 @@ def run_kernel(
     seed: int = 0,
     checks: tuple = (),
     registers: str = "",
+    **options: int,
 ) -> ptxsim.Result:
-    """Run a kernel made of `body` over the given arguments."""
+    """Run a kernel made of `body` over the given arguments; `options` are those of ptxsim.run."""
     module = ptxsim.Module.from_text(kernel_text(body, len(args), shared, registers))
     launch = ptxsim.launch(module, "k", grid, (threads,), args, dynamic_shared=shared, cluster=cluster)
-    return ptxsim.run(launch, schedule=schedule, seed=seed, checks=checks)
+    return ptxsim.run(launch, schedule=schedule, seed=seed, checks=checks, **options)
 
 
 TYPES = {np.uint8: 0, np.uint16: 1, np.uint32: 2, np.float16: 6, np.float32: 7}

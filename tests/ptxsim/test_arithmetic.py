@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from snippets import run_kernel
 
-from ptxsim.product import multiply, roughly
+from ptxsim.isa.hopper_product import multiply, roughly
 
 N = 64
 EDGES32 = np.array(

@@ -11,7 +11,7 @@ import pytest
 from snippets import run_kernel, tensor_map
 
 import ptxsim
-from ptxsim.arguments import _in_pairs
+from ptxsim.host.arguments import _in_pairs
 
 LANE = "mov.u32 %r1, %tid.x; ld.param.u64 %d1, [p0]; mad.wide.u32 %d2, %r1, 4, %d1;"
 

@@ -15,7 +15,7 @@ from ptxsim.commandline.elements import ELEMENTS, Misuse
 from ptxsim.commandline.main import main
 from ptxsim.commandline.specs import parse
 from ptxsim.commandline.tensors import HostTensor, make
-from ptxsim.linking import compiler
+from ptxsim.host.linking import compiler
 
 HERE = Path(__file__).parent
 X, Y, N = "--arg=f32[64]=arange", "--arg=f32[64]=nan", "--arg=int:64"
@@ -122,6 +122,10 @@ def test_addresses_in_a_tensor_reach_what_also_defines(folder, capsys) -> None:
         ([X, Y, N, "--save=y=none/y.npy"], "--save y=none/y.npy: there is no folder none"),
         ([X, Y, N, "--checks=rase"], "no check rase (is race meant?)"),
         ([X, Y, N, "--schedule=lat"], "--schedule: unknown schedule lat (is late meant?); there are random, eager"),
+        (
+            [X, Y, N, "--schedule=hold:warps:40-41"],
+            "'hold:warps:40-41': nothing in these launches",
+        ),
         ([X, Y, N, "--function=scal"], "exports no function scal (is scale meant?); it has gather, scale"),
         ([X, Y, N, "--ptx=none.ptx"], "--ptx: there is no file none.ptx"),
         ([X, Y, N, "--sm-count=0"], "--sm-count 0: right would be one or more"),
@@ -275,3 +279,61 @@ def test_a_search_runs_to_its_budget_and_a_budget_without_a_search_is_misuse(fol
     assert status == 2 and "budget of --schedule search" in err
     status, _, err = said(capsys, folder, X, Y, N, "--schedule", "lazy")
     assert status == 2 and "unknown schedule lazy" in err and "search" in err
+
+
+def test_what_all_runs_exercised_is_told_and_recorded(folder, capsys) -> None:
+    status, out, _ = said(capsys, folder, X, Y, N, "--json=r.json")
+    (coverage,) = json.loads(Path("r.json").read_text())["coverage"]
+    blocks = coverage["blocks"]
+    assert status == 0 and 0 < blocks["run"] <= blocks["all"] and coverage["kernel"]
+    assert f"launch 0: {blocks['run']} of {blocks['all']} basic blocks" in out
+    _, all_schedules, _ = said(capsys, folder, X, Y, N, "--schedule=all")
+    assert all_schedules.count(" basic blocks") == 1
+
+
+def test_a_block_that_did_not_run_is_told_of_with_its_source_line(folder, capsys) -> None:
+    ptx = folder / "kernel.ptx"
+    never = ".loc 1 77 0\nsetp.ne.b32 %p1, 0, 0; @%p1 bra NEVER; bra END;\n"
+    never += ".loc 1 78 0\nNEVER: nop;\n.loc 1 79 0\nEND: ret;\n}"
+    head, _, tail = ptx.read_text().partition("ret;\n}")
+    ptx.write_text(f"{head}{never}{tail}")
+    _, out, _ = said(capsys, folder, X, Y, N, "--json=r.json")
+    (coverage,) = json.loads(Path("r.json").read_text())["coverage"]
+    assert [x.rpartition(":")[2] for x in coverage["lines"]["missed"]] == ["78"]
+    assert "not run: " in out and ":78" in out
+
+
+@pytest.mark.parametrize("nan", ["0x7fffffff", "0x7fc00000", "0xffc00000"])
+def test_nan_that_is_written_over_nan_is_told_of(folder, capsys, nan: str) -> None:
+    ptx = folder / "kernel.ptx"
+    ptx.write_text(ptx.read_text().replace("mul.f32 %r5, %r5, 0f40000000;", f"mov.b32 %r5, {nan};"))
+    status, out, _ = said(capsys, folder, X, Y, "--arg=int:60", "--json=r.json")
+    assert status == 0 and "y: NaN was written to 60 of 64 elements, the first at [0]\n" in out
+    assert "no tensor was changed" not in out
+    assert json.loads(Path("r.json").read_text())["runs"][0]["changed"] == ["y"]
+
+
+def test_nan_that_nobody_wrote_is_not_told_of(folder, capsys) -> None:
+    _, out, _ = said(capsys, folder, X, Y, "--arg=int:60", "--save=y=y.npy")
+    assert "NaN was written" not in out and np.isnan(np.load("y.npy")[60:]).all()
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", "f32", "f64", "e4m3", "e5m2", "e8m0"])
+def test_a_tensor_of_nan_holds_nan_and_none_that_was_written(name: str) -> None:
+    tensor = make(parse(f"{name}[4,3]:1,0=nan").value, "x", np.random.default_rng(0))
+    assert np.isnan(tensor.values().astype(np.float64)).all() and not tensor.nan_since(tensor.raw.copy()).size
+
+
+def test_ptx_that_was_cut_or_is_for_other_targets_is_told_of_in_one_line(folder, capsys) -> None:
+    ptx = folder / "kernel.ptx"
+    text = ptx.read_text()
+    ptx.write_text(text[: text.rindex("}")])
+    status, _, err = said(capsys, folder, X, Y, N)
+    assert status == 2 and err.count("\n") == 1 and "the text ends before the kernel's last brace" in err
+    target = next(line for line in text.splitlines() if line.startswith(".target"))
+    ptx.write_text(text.replace(target, ".target sm_130a"))
+    status, _, err = said(capsys, folder, X, Y, N)
+    assert status == 2 and err.count("\n") == 1 and "the target sm_130a is not simulated" in err
+    ptx.write_text(text.replace(target, ".target sm_80"))
+    status, _, err = said(capsys, folder, X, Y, N)
+    assert status == 0 and err.startswith("ptxsim: note: ") and err.count("\n") == 1 and "sm_80" in err

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_arithmetic import N, floats, through
 
-from ptxsim import numeric
+from ptxsim.isa import numeric
 
 torch = pytest.importorskip("torch", reason="the reference is torch's own conversion")
 

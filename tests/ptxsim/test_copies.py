@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from snippets import run_kernel, tensor_map
 
-from ptxsim.tensormap import decode, replace_field
+from ptxsim.memory.tensor_map import decode, replace_field
 
 
 def box_of(x: np.ndarray, box: tuple[int, ...], at: tuple[int, ...]) -> np.ndarray:

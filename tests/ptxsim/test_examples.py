@@ -283,5 +283,5 @@ def test_hopper_gemm(built, part, dtype, schedule) -> None:
     c = nans(batch, m, n).permute(1, 2, 0)
     clean(ptxsim.run(capture_gemm(built("hopper_gemm", part), a, b, c), schedule=schedule))
     want = torch.einsum("mkl,nkl->mnl", a.float(), b.float())
-    tolerance = 2**-10 if part == "f16" else 2**-8  # sums of 8-bit floats keep 13 bits on Hopper (ptxsim/product.py)
+    tolerance = 2**-10 if part == "f16" else 2**-8  # sums of 8-bit floats keep 13 bits on Hopper (hopper_product.py)
     torch.testing.assert_close(c.float(), want, rtol=tolerance, atol=tolerance * float(want.abs().max()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from snippets import kernel_text, run_kernel
 import ptxsim
 from ptxsim.census import census
 from ptxsim.commandline.main import main
-from ptxsim.schedule import Schedule
+from ptxsim.core.schedule import Schedule
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +152,28 @@ def test_the_census_tells_what_is_not_simulated(tmp_path) -> None:
         and "unknown opcode" in rows["frob.b32"][3]
         and "unknown opcode" in rows["add.odd.s32"][3]
     )
+
+
+def test_the_census_tells_of_files_and_operands_that_it_cannot_read_in_a_line_each(tmp_path) -> None:
+    good, cut, binary = (tmp_path / name for name in ("good.ptx", "cut.ptx", "kernel.cubin"))
+    body = "mov.b32 %r1; add.u32 %r1, %r2; mov.b32 %r1, {%r1}; bra END; mov.u32 %r1, 2; END:"
+    good.write_text(kernel_text(body, 0).replace("END:\nret;", "END:"))
+    cut.write_text(kernel_text(body, 0).rstrip().rstrip("}"))
+    binary.write_bytes(b"\x7fELF\xff\xfe")
+    command = [sys.executable, "-m", "ptxsim.census"]
+    ended = subprocess.run([*command, good, cut, tmp_path / "none.ptx", binary], capture_output=True, text=True)
+    told = ended.stderr.splitlines()
+    assert ended.returncode == 2 and len(told) == 3 and all(x.startswith("ptxsim.census: ") for x in told), ended.stderr
+    assert "last brace" in told[0] and "none.ptx: No such file" in told[1] and "kernel.cubin: " in told[2]
+    assert "| mov.b32 | 2 | 1 | sm_100a | no: operands that the opcode does not take" in ended.stdout
+    assert "| bra | 1 | 1 | sm_100a | yes |" in ended.stdout
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 2 and ended.stderr.startswith("usage: ") and not ended.stdout
+
+
+def test_operands_that_an_opcode_does_not_take_are_an_error_with_the_line() -> None:
+    with pytest.raises(ptxsim.PtxError, match=r":13: kernel k: operands that the opcode does not take: «mov\.b32 %r1»"):
+        run_kernel("mov.b32 %r1;")
 
 
 def test_shadows_tell_uninitialised_words_apart() -> None:

@@ -200,6 +200,8 @@ MLA = {
     "exchange barrier deleted": swap(r"bar\.sync\s+2, 128;", ""),
     "page-table arrival deleted": swap(r"cp\.async\.mbarrier\.arrive\.noinc\.shared\.b64\s+\[[^\]]*\];", "", 0),
     "tensor memory leaked": swap(r"tcgen05\.dealloc[^;]*;", ""),
+    "registers not given back": swap(r"setmaxnreg\.dec[^;]*;", ""),
+    "too many registers asked for": swap(r"(setmaxnreg\.inc[^;]*)192;", r"\g<1>208;"),
 }
 
 

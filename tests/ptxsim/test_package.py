@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
 import venv
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ import ptxsim
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PACKAGE = ROOT / "ptxsim"
+PUBLIC = ("ptxsim", "ptxsim.descriptors", "ptxsim.hooks", "ptxsim.ptx", "ptxsim.timing")
 pytestmark = pytest.mark.skipif(not (PACKAGE / "pyproject.toml").exists(), reason="this is not the repository")
 
 
@@ -32,16 +35,30 @@ def test_numpy_is_all_it_needs() -> None:
 
 
 def test_the_workflow_uses_only_what_the_package_offers() -> None:
-    """But for the anatomy, which watches a run from inside, by the hooks that a check uses."""
-    for place in ("workflow", "kernels"):
+    """Every import names a public module and one of its exports."""
+    public = {name: import_module(name) for name in PUBLIC}
+    found = 0
+    for place in ("workflow", "kernels", "benchmarks"):
         for path in (ROOT / place).rglob("*.py"):
-            if "anatomy" in path.parts:
-                continue
             text = path.read_text()
-            assert not re.search(r"from ptxsim\.|import ptxsim\.", text), path
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ptxsim":
+                    names = {alias.name for alias in node.names}
+                    modules = {name for name in names if f"{node.module}.{name}" in public}
+                    assert node.module in public, f"{path}:{node.lineno}: {node.module}"
+                    strange = names - modules - set(public[node.module].__all__)
+                    assert not strange, f"{path}:{node.lineno}: {strange}"
+                    found += len(names)
+                elif isinstance(node, ast.Import):
+                    within = [x.name for x in node.names if x.name.startswith("ptxsim.")]
+                    assert set(within) <= public.keys(), f"{path}:{node.lineno}: {within}"
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    assert not re.fullmatch(r"ptxsim(\.\w+)+", node.value), f"{path}:{node.lineno}: {node.value}"
             if "import ptxsim" in text:
                 used = set(re.findall(r"(?<![\w./`])ptxsim\.([A-Za-z]\w*)", text))
-                assert used <= set(ptxsim.__all__), (path, used - set(ptxsim.__all__))
+                offered = {*ptxsim.__all__, *(name.partition(".")[2] for name in PUBLIC)}
+                assert used <= offered, (path, used - offered)
+    assert found > 30
 
 
 @pytest.mark.slow
@@ -57,7 +74,7 @@ def test_it_installs_alone_with_its_command_and_its_tests_pass_there(tmp_path) -
 
     ran(tools / "pip", "install", "-q", f"{PACKAGE}[test]")
     place = Path(ran(tools / "python", "-c", "import ptxsim; print(ptxsim.__file__)").strip())
-    assert tmp_path in place.parents and (place.parent / "stub.c").exists()
+    assert tmp_path in place.parents and (place.parent / "host/stub.c").exists()
     assert {x.name for x in (PACKAGE / "devices").glob("*.yaml")} == {x.name for x in place.parent.glob("devices/*")}
     assert "exit status" in ran(tools / "ptxsim", "-h")
     shutil.copytree(HERE, tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))

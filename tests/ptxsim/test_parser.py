@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ptxsim import Module, PtxError
-from ptxsim.syntax import Imm, Mem, Pair, Reg, Vec
+from ptxsim.frontend.syntax import Imm, Mem, Pair, Reg, Vec
 
 TEXT = """// a comment { ; }
 .version 8.8
@@ -116,3 +116,48 @@ def test_device_functions_with_a_body_are_refused() -> None:
 def test_a_dump_with_a_source_section_ends_before_it() -> None:
     text = TEXT + ".nv_intermediate_source_section {\n.code_block {\nentry @f(%a: tile<f32>) {{\n}\n}\n"
     assert list(Module.from_text(text).kernels) == ["first"]
+
+
+def test_a_text_that_ends_inside_a_kernel_is_an_error_wherever_it_is_cut() -> None:
+    named, end = TEXT.index("first("), TEXT.rindex("}") + 1
+    for cut in range(named, end):
+        with pytest.raises(PtxError) as error:
+            Module.from_text(TEXT[:cut])
+        assert len(str(error.value).splitlines()) == 1
+    assert list(Module.from_text(TEXT[:end]).kernels) == ["first"]
+
+
+def test_the_last_brace_is_asked_for_in_one_line() -> None:
+    text = TEXT[: TEXT.rindex("}")]
+    with pytest.raises(PtxError, match="in first: the text ends before the kernel's last brace"):
+        Module.from_text(text, "kernel.ptx")
+    with pytest.raises(PtxError, match="in first: the text ends before the kernel's opening brace"):
+        Module.from_text(TEXT[: TEXT.index("{\n    .reg")], "kernel.ptx")
+
+
+@pytest.mark.parametrize("target", ["sm_130a", "sm_80a", "sm_95", "sm_1000", "hopper", "sm_90b"])
+def test_a_target_that_is_not_simulated_is_refused(target: str) -> None:
+    with pytest.raises(PtxError, match=f"kernel.ptx:3: in module: the target {target} is not simulated"):
+        Module.from_text(TEXT.replace("sm_100a", target), "kernel.ptx")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (".target sm_100a", ".target sm_80", "kernel.ptx:3: the target sm_80"),
+        (".version 8.8", ".version 9.9", "kernel.ptx:2: .version 9.9 is newer than"),
+    ],
+)
+def test_an_old_target_and_a_new_version_are_warned_of(old: str, new: str, told: str) -> None:
+    with pytest.warns(UserWarning, match=told):
+        assert Module.from_text(TEXT.replace(old, new), "kernel.ptx").kernels
+
+
+@pytest.mark.parametrize("target", ["sm_90", "sm_90a, debug", "sm_100f", "sm_103a", "sm_107a", "sm_120a"])
+def test_a_target_that_is_simulated_is_taken_without_a_warning(target: str, recwarn) -> None:
+    assert Module.from_text(TEXT.replace("sm_100a", target)).target == target and not recwarn.list
+
+
+def test_a_version_that_is_none_is_refused() -> None:
+    with pytest.raises(PtxError, match=r"«\.version eight» is no PTX ISA version"):
+        Module.from_text(TEXT.replace("8.8", "eight"))

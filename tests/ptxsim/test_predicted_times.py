@@ -472,3 +472,13 @@ def test_a_branch_forward_over_code_costs_more_than_one_back() -> None:
     near = taken(1024, 1040)
     assert taken(1024, 1536) - near == 100
     assert taken(1024, 512) - near == 10
+
+
+def test_a_store_that_is_waited_for_at_the_end_does_not_end_its_cluster_twice() -> None:
+    out = np.zeros(32, np.uint32)
+    body = """.shared .align 128 .b32 s[32]; ld.param.u64 %d1, [p0]; mov.u32 %r1, s; mov.u32 %r2, 7;
+    st.shared.u32 [%r1], %r2; fence.proxy.async.shared::cta;
+    cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r1], 16; cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;"""
+    result = ptxsim.run(launched(body, out, threads=1), "timed", device="h200")
+    assert result.prediction is not None and out[0] == 7

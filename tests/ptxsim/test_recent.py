@@ -6,8 +6,8 @@ import gc
 import weakref
 
 from ptxsim import Module
-from ptxsim.program import program_of
-from ptxsim.recent import KEPT, Recent
+from ptxsim.frontend.program import program_of
+from ptxsim.frontend.recent import KEPT, Recent
 
 TEXT = """
 .version 8.8

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from ptxsim.schedule import MANY, Schedule
-from ptxsim.work import Heads, Kind, Pipe, Pipes, Task
+from ptxsim.core.schedule import MANY, Schedule
+from ptxsim.core.work import Heads, Kind, Pipe, Pipes, Task
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from snippets import kernel_text, run_kernel
 from test_deadlock import PIPELINE, RELEASE
 
 import ptxsim
-from ptxsim.aim import aims
+from ptxsim.core.adversarial import aims
 
 OUT = "ld.shared.u32 %r6, [%r5+128]; mad.wide.u32 %d3, %r2, 4, %d2; st.global.u32 [%d3], %r6;"
 
@@ -89,6 +89,23 @@ def test_an_aim_that_is_none_is_refused_in_one_line() -> None:
     for name in ("hold:copies:a.py:7", "hold:warps:a", "hold:"):
         with pytest.raises(ValueError, match=f"schedule '{name}'"):
             run_kernel("nop;", schedule=name)
+
+
+@pytest.mark.parametrize("name", ["hold:copy:99999", "hold:product:1", "hold:copy:a.py:7", "hold:warps:2-3"])
+def test_an_aim_that_matches_nothing_is_refused_in_one_line(pipeline, name: str) -> None:
+    launch, _, _ = pipeline()
+    with pytest.raises(ValueError, match=f"schedule '{name}': nothing in these launches"):
+        ptxsim.run(launch, name)
+    with pytest.raises(ValueError, match=f"schedule '{name}': nothing in these launches"):
+        ptxsim.run([], name)
+
+
+def test_an_aim_may_match_one_of_several_launches(pipeline) -> None:
+    launch, x, y = pipeline()
+    empty = launched("nop;", x, y)
+    (copy,) = {name for name in aims(ptxsim.run(launch).coverage) if name.startswith("hold:copy:")}
+    y[:] = 0
+    assert ptxsim.run([empty, launch], copy).ok and (y == x[:32]).all()
 
 
 def test_aims_are_at_what_ran_and_take_the_kinds_by_turns(pipeline) -> None:

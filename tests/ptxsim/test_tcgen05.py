@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from snippets import run_kernel
 
-from ptxsim.numeric import TABLES, bf16_to_f32, f32_to_bf16
-from ptxsim.tmem import shape_index
+from ptxsim.isa.numeric import TABLES, bf16_to_f32, f32_to_bf16
+from ptxsim.memory.tensor_memory import shape_index
 
 FORMATS = {
     "f16": ("f16", 0, 16),

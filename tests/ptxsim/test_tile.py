@@ -10,8 +10,8 @@ import pytest
 import tile_card
 
 import ptxsim
-from ptxsim.tensormap import decode
-from ptxsim.tile import _section
+from ptxsim.host.cutile import _section
+from ptxsim.memory.tensor_map import decode
 
 NEEDED = "these cubins are built by the stages of cutesnake, whose catalogue is not here"
 SIZES = {"m": 200, "n": 264, "k": 136, "activation": "silu", "dtype": "bf16"}

@@ -20,7 +20,7 @@ from ptxsim.timing.memory_system import (
     together_by_tma,
     written_back,
 )
-from ptxsim.timing.misses import left_over
+from ptxsim.timing.miss_rate import left_over
 from ptxsim.timing.scout import Survey
 
 CARD = DeviceModel.load("h200").changed(

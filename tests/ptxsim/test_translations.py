@@ -12,9 +12,9 @@ import pytest
 from snippets import kernel_text
 
 import ptxsim
-from ptxsim import program, translations
-from ptxsim.formats import FORMATS
-from ptxsim.translations import Translations
+from ptxsim.frontend import program, translations
+from ptxsim.frontend.formats import FORMATS
+from ptxsim.frontend.translations import Translations
 
 # Lanes below ten take one way, so that there is code for all lanes and for some; a packed addition has a constant.
 BODY = """
@@ -111,9 +111,9 @@ def test_a_change_of_any_source_of_ptxsim_makes_another_translator(
 ) -> None:
     package = tmp_path / "ptxsim"
     (package / "isa").mkdir(parents=True)
-    (package / "translations.py").write_text("")
+    (package / "frontend").mkdir()
     (package / "isa/mma.py").write_text("a = 1\n")
-    monkeypatch.setattr(translations, "__file__", str(package / "translations.py"))
+    monkeypatch.setattr(translations, "__file__", str(package / "frontend/translations.py"))
     before = translations.translator.__wrapped__()
     (package / "isa/mma.py").write_text("a = 2\n")
     after = translations.translator.__wrapped__()
@@ -168,8 +168,8 @@ def test_what_runs_further_adds_its_code_to_the_file(tmp_path: Path, made: list[
 def test_processes_that_write_at_once_leave_one_whole_file(tmp_path: Path) -> None:
     code = """
 import sys
-from ptxsim.program import program_of
-from ptxsim.translations import Translations
+from ptxsim.frontend.program import program_of
+from ptxsim.frontend.translations import Translations
 
 shared = Translations(sys.argv[1])
 for blocks in range(1, 21):

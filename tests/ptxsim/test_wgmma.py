@@ -65,7 +65,7 @@ def product(fmt: str, dtype: str, accumulate: bool, schedule: str, seed: int = 0
 def test_float_products(fmt, accumulate) -> None:
     got, want = product(fmt, "f32", accumulate, "late")
     want = want + 2.0 * accumulate
-    bits = 13 if fmt in ("e4m3", "e5m2") else 23  # what Hopper keeps of a sum: see ptxsim/product.py
+    bits = 13 if fmt in ("e4m3", "e5m2") else 23  # what Hopper keeps of a sum: see ptxsim/isa/hopper_product.py
     tolerance = 40 * 2.0**-bits
     np.testing.assert_allclose(got.view(np.float32), want, rtol=tolerance, atol=tolerance * np.abs(want).max())
 

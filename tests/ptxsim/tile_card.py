@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import ptxsim
-from ptxsim.tile import DESCRIPTOR, parameter_block
+from ptxsim.host.cutile import DESCRIPTOR, parameter_block
 
 TARGET = "sm_90a"
 PROCESSORS = 132  # of an H100 SXM and an H200

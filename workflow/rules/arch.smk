@@ -2,6 +2,10 @@
 
 
 rule arch:
+    input:
+        **inputs(
+            "results/arch.json",
+        ),
     output:
         record="results/arch.json",
     log:
@@ -12,6 +16,6 @@ rule arch:
     params:
         plan=PLAN.as_dict(),
         machine=MACHINE.as_dict(),
-        code=digest_code("arch.py"),
+        made_from=made_from,
     script:
         "../scripts/arch.py"

@@ -3,7 +3,10 @@
 
 rule autotune:
     input:
-        timing_files_of,
+        **inputs(
+            "results/autotune/{operator}/{kernel}/{target}/{workload}.json",
+            timings=timing_files_of,
+        ),
     output:
         record="results/autotune/{operator}/{kernel}/{target}/{workload}.json",
     log:
@@ -12,6 +15,6 @@ rule autotune:
         "../../envs/environment.yaml"
     params:
         timings=timings_of,
-        code=digest_code("autotune.py"),
+        made_from=made_from,
     script:
         "../scripts/autotune.py"

@@ -3,8 +3,11 @@
 
 rule batch:
     input:
-        build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
-        checked=checked_before_batch,
+        **inputs(
+            "results/batch/{stage}/{operator}/{kernel}/{target}/{variant}/{batch}.json",
+            build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+            checked=checked_before_batch,
+        ),
     output:
         record="results/batch/{stage}/{operator}/{kernel}/{target}/{variant}/{batch}.json",
     log:
@@ -21,5 +24,6 @@ rule batch:
         cases=cases_of_batch,
         settings=lambda wildcards: settings_of_batch(wildcards),
         device=card_of,
+        made_from=made_from,
     script:
         "../scripts/measure_batch.py"

@@ -2,28 +2,35 @@
 
 from dataclasses import asdict
 
+from cutesnake.model.case_id import CaseId
 from cutesnake.model.catalog import load_kernel
 from cutesnake.model.contract import INSTALLED, OURS
-from cutesnake.planning import batches, nodes
-from cutesnake.planning.staleness import digest_baked, digest_case, digest_code, digest_data
+from cutesnake.model.record import RecordError
+from cutesnake.planning import nodes
+from cutesnake.planning.devices import DeviceError, limits_of
+from cutesnake.planning.staleness import digest_data
 from cutesnake.stages.predict import device as card
 from cutesnake.stages.simulate import simulation
 
 
 def build_of(wildcards):
     """The planned build that wildcards name."""
-    return planned(PLAN.builds, "{0.operator}/{0.kernel}/{0.target}/{0.variant}".format(wildcards))
+    return planned(PLAN.builds, build_id(wildcards).key)
 
 
-def key_of(wildcards):
-    return "{0.operator}/{0.kernel}/{0.target}/{0.variant}/{0.workload}".format(wildcards)
+def build_id(wildcards):
+    return CaseId(wildcards.operator, wildcards.kernel, wildcards.target, wildcards.variant)
+
+
+def case_id(wildcards):
+    """The case that wildcards name: its workload, and the class of nodes that measures it."""
+    return CaseId.parse(f"{build_id(wildcards).key}/{wildcards.workload}")
 
 
 def identity_of(wildcards):
     """The planned case that wildcards name, as plain data."""
-    key = key_of(wildcards)
-    # Both tables at once only where it is in neither: putting them together for every job takes long.
-    return identity(PLAN.planned_case(key) or planned(PLAN.simulated | PLAN.cases, key))
+    case = case_id(wildcards)
+    return identity(PLAN.planned_case(case) or planned(PLAN.cases, case.key))
 
 
 def identity(case):
@@ -38,8 +45,10 @@ def identity(case):
 
 
 def class_of(wildcards):
-    """The class of nodes that a job is for, after the `@` of its case or batch; none for this machine."""
-    return (wildcards.get("workload") or wildcards.get("batch") or "").partition("@")[2]
+    """The class of nodes that a job is for, which its case or its batch names; none for this machine."""
+    if wildcards.get("batch"):
+        return batch_of(wildcards).cases[0].place
+    return case_id(wildcards).node_class if wildcards.get("workload") else ""
 
 
 def place_of(wildcards):
@@ -64,66 +73,49 @@ def asked_of_slurm(what):
     return value
 
 
-def running_code(stage):
-    """Digest of the code that a measurement depends on: the stage and the kernel with all they import.
-
-    A kernel that a Python package brings along depends on that package's version too.
-    """
-
-    def digest(wildcards):
-        code = digest_code(stage, f"kernels.{wildcards.operator}.{wildcards.kernel}")
-        needed = load_kernel(wildcards.operator, wildcards.kernel).NEEDS
-        versions = {name: place_of(wildcards).modules[name] for name in needed}
-        return digest_data([code, versions]) if versions else code
-
-    return digest
-
-
-def backend_of(wildcards):
-    """What a case is checked on: `cuda`, the card in use, or `ptxsim`, for want of the target's card."""
-    return simulation.NAME if key_of(wildcards) in PLAN.simulated else "cuda"
-
-
 def checking_settings(wildcards):
-    sweep = EXPERIMENT.sweeps[wildcards.operator]
-    if backend_of(wildcards) == "cuda":
-        return {"seeds": EXPERIMENT.seeds, "distributions": sweep.distributions}
+    return {"seeds": EXPERIMENT.seeds, "distributions": EXPERIMENT.sweeps[wildcards.operator].distributions}
+
+
+def simulation_settings(wildcards):
     chosen = {key: value for key, value in EXPERIMENT.simulation.items() if key != "extent"}
+    sweep = EXPERIMENT.sweeps[wildcards.operator]
     return {**chosen, "distributions": sweep.simulation[EXPERIMENT.extent]["distributions"]}
 
 
-def checking_device(wildcards):
-    return card_of(wildcards) if backend_of(wildcards) == "cuda" else simulation.NAME
+def simulated_of(wildcards):
+    """Simulated checks of the kernel and target that wildcards name."""
+    return planned(SIMULATED_BATCHES, "simulated/{0.operator}/{0.kernel}/{0.target}".format(wildcards))
 
 
-def checking_code(wildcards):
-    return running_code(
-        "cutesnake.stages.measure.correctness" if backend_of(wildcards) == "cuda" else "cutesnake.stages.simulate.simulation"
-    )(wildcards)
+def simulated_builds_of(wildcards):
+    return list(dict.fromkeys(case.build.id.path("compile") for case in simulated_of(wildcards).cases))
 
 
-def cards_of(wildcards):
-    """Cards that checking a case occupies."""
-    return int(backend_of(wildcards) == "cuda")
-
-
-def group_of_check(wildcards):
-    """A simulated check goes with its build; those on a card have their jobs, or batches."""
-    return None if cards_of(wildcards) else "builds"
+def simulated_cases_of(wildcards):
+    """Simulated checks as their job needs them, see cases_of_batch, each with a log of its own."""
+    settings = simulation_settings(wildcards)
+    return [
+        {
+            **in_batch("correctness", case, recipe_of_case(SIMULATING, wildcards, settings, simulation.NAME, case)),
+            "log": f"results/log/correctness/{case.key}.log",
+        }
+        for case in simulated_of(wildcards).cases
+    ]
 
 
 def checked_first(wildcards):
     """The case's correctness record where that stage is wanted: what is wrong is not timed."""
     if "correctness" not in EXPERIMENT.stages:
         return []
-    (file,) = files_of([f"results/correctness/{key_of(wildcards)}.json"])
+    (file,) = files_of([case_id(wildcards).path("correctness")])
     return file
 
 
 def timing_of(wildcards):
     """The case's timing record where this run makes it on this machine; None where it does not."""
-    path = f"results/timing/{key_of(wildcards)}.json"
-    return path if path in HERE_TIMED and workflow.resource_settings.nodes is None else None
+    path = case_id(wildcards).path("timing")
+    return path if path in HERE_TIMED and internals.is_local(workflow) else None
 
 
 def timed_beside(wildcards):
@@ -140,7 +132,7 @@ def batch_of(wildcards):
 def needed_by(stage, case):
     """Correctness records that a case of a batch needs."""
     wanted = stage != "correctness" and "correctness" in EXPERIMENT.stages
-    return [batches.record_of("correctness", case)] if wanted else []
+    return [case.id.path("correctness")] if wanted else []
 
 
 def checked_before_batch(wildcards):
@@ -149,45 +141,42 @@ def checked_before_batch(wildcards):
 
 
 def settings_of_batch(wildcards):
-    if wildcards.stage == "timing":
-        return EXPERIMENT.timing
-    return {"seeds": EXPERIMENT.seeds, "distributions": EXPERIMENT.sweeps[wildcards.operator].distributions}
+    return EXPERIMENT.timing if wildcards.stage == "timing" else checking_settings(wildcards)
 
 
 def cases_of_batch(wildcards):
-    """Cases of a batch as its job needs them, each with a digest of what it depends on besides files."""
+    """Cases of a batch as its job needs them, each with what it depends on besides files."""
     batch = batch_of(wildcards)
     settings, card = settings_of_batch(wildcards), card_of(wildcards)
-    code = running_code(f"cutesnake.stages.measure.{wildcards.stage}")(wildcards)
     return [
-        {
-            "identity": identity(case),
-            "record": batches.record_of(batch.stage, case),
-            "needs": needed_by(batch.stage, case),
-            "from": digest_case(settings, card, code, identity(case)),
-        }
+        in_batch(batch.stage, case, recipe_of_case(RUNNING[batch.stage], wildcards, settings, card, case))
         for case in batch.cases
     ]
 
 
+def in_batch(stage, case, recipe):
+    return {
+        "identity": identity(case),
+        "build": case.build.id.path("compile"),
+        "record": case.id.path(stage),
+        "needs": needed_by(stage, case),
+        "recipe": recipe,
+    }
+
+
 def timed_first(wildcards):
     """The case's timing record where that stage runs here: a timeline is held against it."""
-    return files_of([f"results/timing/{key_of(wildcards)}.json"]) if PLAN.stages["timing"].ok else []
+    return files_of([case_id(wildcards).path("timing")]) if PLAN.stages["timing"].ok else []
 
 
 def upstream_of(wildcards):
     """The fetched wheel that an upstream kernel comes from; nothing for our own and for installed kernels."""
-    make_lost_again()
     source = PLAN.sources[build_of(wildcards).operator, wildcards.kernel]
     return [] if source in (OURS, INSTALLED) else [f"results/fetch/{source}/fetched.json"]
 
 
 def variant_of(wildcards):
     return dict(build_of(wildcards).variant.params)
-
-
-def baked_code_of(wildcards):
-    return digest_baked(wildcards.operator, wildcards.kernel)
 
 
 def clock_of(wildcards):
@@ -197,7 +186,7 @@ def clock_of(wildcards):
 
 def timings_of(wildcards):
     key = "{0.operator}/{0.kernel}/{0.target}/{0.workload}".format(wildcards)
-    return [f"results/timing/{case.key}.json" for case in planned(CHOICES, key)]
+    return [case.id.path("timing") for case in planned(CHOICES, key)]
 
 
 def timing_files_of(wildcards):

@@ -3,10 +3,13 @@
 
 rule change:
     input:
-        plan="results/plan/{operator}.json",
-        records=lambda wildcards: records_of(wildcards.operator),
-        roofline="results/inspect/{operator}/roofline.json",
-        recorded=lambda wildcards: recorded_of(wildcards.operator),
+        **inputs(
+            "results/change/{operator}.json",
+            plan="results/plan/{operator}.json",
+            records=lambda wildcards: records_of(wildcards.operator),
+            roofline="results/inspect/{operator}/roofline.json",
+            recorded=lambda wildcards: recorded_of(wildcards.operator),
+        ),
     output:
         record="results/change/{operator}.json",
         table=report(
@@ -21,15 +24,14 @@ rule change:
         "../../envs/environment.yaml"
     params:
         baseline=EXPERIMENT.baseline,
-        content=baseline_digest_of,
-        code=digest_code("change.py"),
+        made_from=made_from,
     script:
         "../scripts/change.py"
 
 
 rule unchanged:
     input:
-        page=front_page if BASELINE else [],  # the report is made anyway
+        page=f"results/{FRONT_PAGE}" if BASELINE else [],  # the report is made anyway
         changes=CHANGES,
     log:
         "results/log/unchanged.log",

@@ -3,50 +3,50 @@
 import difflib
 import gc
 import os
-import platform
 import signal
 import sys
 from pathlib import Path
 
-from cutesnake.runtime import failures, errors as fault, folder, forks, snakemake_patches, machine_lock as turns
-from cutesnake.model import record
+from cutesnake.runtime import failures, errors as fault, folder, locks, pool, snakemake_internals as internals
 from cutesnake.stages.compile import limited_process as apart
 from cutesnake.model.catalog import load_kernel
 from cutesnake.analysis.change import baseline
 from cutesnake.runtime.job import forked_scripts
 from cutesnake.runtime import gpu_slots as cards, private_folder as private
 from cutesnake.planning import config as configuration
-from cutesnake.planning import machine, matrix, nodes, serialized_plan as travel
+from cutesnake.planning import machine, matrix, nodes, outputs, serialized_plan as travel
 from cutesnake.stages.simulate import translation_cache as translated
 
 FORESEEN = (
     configuration.ConfigError,
     baseline.BaselineError,
     folder.FolderError,
+    internals.OtherSnakemakeError,
     machine.MachineError,
     nodes.NodesError,
     travel.TravelError,
 )
-AT_START = (folder.FolderError, travel.TravelError, private.PrivateError, snakemake_patches.OtherSnakemakeError)
+AT_START = (folder.FolderError, travel.TravelError, private.PrivateError, internals.OtherSnakemakeError)
 
 fault.use_utf8()
 # What the plan and the graph are made of stays: looking among it for garbage as often as Python does takes a tenth of a
 # run that finds nothing to do.
 gc.set_threshold(50_000, 20, 100)
-cores = workflow.resource_settings.cores
-if workflow.is_main_process and workflow.resource_settings.nodes is None and cores is not None and cores < 1:
-    sys.exit(f"--cores {cores} leaves no processor for any job: say --cores 1, more, or all")
 try:
-    handed_on = travel.take_name(config) if not workflow.is_main_process else None
-    configuration.read_again(config, workflow.configfiles, travel.others(workflow.config_settings.config_args or ()))
+    internals.check_version()
+    cores = internals.cores(workflow)
+    if internals.is_main(workflow) and internals.is_local(workflow) and cores is not None and cores < 1:
+        sys.exit(f"--cores {cores} leaves no processor for any job: say --cores 1, more, or all")
+    handed_on = travel.take_name(config) if not internals.is_main(workflow) else None
+    configuration.read_again(config, workflow.configfiles, travel.others(internals.config_arguments(workflow)))
     EXPERIMENT = configuration.check(config)
     CLASSES = nodes.read_classes(EXPERIMENT.machines) if EXPERIMENT.machines else {}
-    if workflow.is_main_process:
+    if internals.is_main(workflow):
         folder.check_notes(sys.argv)
         MACHINE = machine.probe(matrix.modules_needed(EXPERIMENT))
         MACHINE, PLACES = nodes.sort_out(CLASSES, MACHINE, Path("results"))
         PLANNED_AFTER = folder.last_run()
-        PLAN = matrix.make_plan(EXPERIMENT, MACHINE, Path("results"), PLACES)
+        PLAN = matrix.make_plan(EXPERIMENT, MACHINE, PLACES, outputs.carried(Path("results"), MACHINE.packages))
     else:  # a job that an executor starts: it does what was planned, on whatever machine it is
         PLAN = travel.load(handed_on, EXPERIMENT)
         MACHINE = PLAN.machine
@@ -61,6 +61,7 @@ BUILDS_FIRST = int(not any(place.device for place in PLAN.places.values()))
 
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.
 PROJECT = Path(os.path.relpath(workflow.basedir))
+DEVICES = str(PROJECT / "config/devices.yaml")
 KNOWLEDGE = sorted(map(str, Path(PROJECT, "docs/knowledge").rglob("*.md")))
 TEMPLATES = sorted(str(path) for path in Path(PROJECT, "workflow/report").iterdir() if path.is_file())
 
@@ -79,29 +80,29 @@ wildcard_constraints:
 
 
 def take_turns():
-    """Have what this process starts wait for its turn on this machine, see cutesnake/runtime/machine_lock.py."""
+    """Have what this process starts wait for its turn on this machine, see cutesnake/runtime/locks.py."""
     if EXPERIMENT.timing_alone:
-        os.environ[turns.VARIABLE] = str(private.private_folder())
+        os.environ[locks.MACHINE_LOCKS] = str(private.private_folder())
 
 
 def grouped(group):
     """The group of a rule's jobs where jobs go to other nodes: an executor's job does all of a group, see profiles/."""
-    return group if workflow.resource_settings.nodes is not None else None
+    return group if not internals.is_local(workflow) else None
 
 
 def serve_jobs():
-    """Have jobs on this machine forked from processes with the DSLs and PyTorch imported, see cutesnake/runtime/forks.py."""
-    if workflow.resource_settings.nodes is not None:  # jobs go to other nodes
+    """Have jobs on this machine forked from processes with the DSLs and PyTorch imported, see cutesnake/runtime/pool.py."""
+    if not internals.is_local(workflow):  # jobs go to other nodes
         return
     built_with = {(load_kernel(build.operator, build.kernel).DSL, build.target) for build in PLAN.builds.values()}
     builders = sorted(apart.kind_of(dsl, target) for dsl, target in built_with)
     translated.share()
-    forks.start(["scripts", "host", "pages", "pictures", "simulator", *builders])
-    snakemake_patches.replace(snakemake_patches.SCRIPT, forked_scripts)
+    pool.start(["scripts", "host", "pages", "pictures", "simulator", *builders])
+    internals.fork_scripts(forked_scripts)
     told_to_end = signal.getsignal(signal.SIGINT)
 
     def end(number, frame):
-        forks.give_up()
+        pool.give_up()
         told_to_end(number, frame)
 
     if callable(told_to_end):  # else it is ignored, and shall be
@@ -113,44 +114,42 @@ def share_out_cards():
 
     Where jobs go to other nodes, their cards are counted there.
     """
-    if workflow.resource_settings.nodes is not None:
+    if not internals.is_local(workflow):
         return
-    allowed = workflow.global_resources["gpu"].value if "gpu" in workflow.global_resources else None
+    allowed = internals.resource(workflow, "gpu")
     count = max(1, len(MACHINE.alike()))
     count = count if allowed is None else min(count, allowed)
     os.environ[cards.AT_ONCE] = str(count)
-    workflow.register_resource("gpu", count + cards.started_ahead(count, workflow.resource_settings.cores or 1))
+    internals.set_resource(workflow, "gpu", count + cards.started_ahead(count, internals.cores(workflow) or 1))
 
 
 def do_group():
     """Do the jobs of a group as the main process does those of this machine, on as many processors as Slurm gave."""
     if "--local-groupid" in sys.argv:
         given = int(os.environ.get("SLURM_CPUS_PER_TASK", sys.maxsize))
-        workflow.register_resource("_cores", min(given, workflow.resource_settings.cores))
+        internals.set_resource(workflow, "_cores", min(given, internals.cores(workflow)))
         serve_jobs()
 
 
 try:
-    if workflow.resource_settings.nodes is not None:
-        snakemake_patches.tell_jobs_of_groups()
-        snakemake_patches.keep_what_is_finished(workflow)
-    if workflow.is_main_process:
+    if not internals.is_local(workflow):
+        internals.pass_groups()
+        internals.keep_going_in_groups()
+        internals.keep_what_is_finished(workflow)
+    if internals.is_main(workflow):
         share_out_cards()
     else:
         take_turns()
-        forks.stop()
-        os.environ[record.NODE] = platform.node()
-        if workflow.resource_settings.nodes is None:  # else this process only starts the one that does the job
-            snakemake_patches.note_what_was_made(workflow)
+        pool.stop()
+        if internals.is_local(workflow):  # else this process only starts the one that does the job
             do_group()
-except snakemake_patches.OtherSnakemakeError as error:
+except internals.OtherSnakemakeError as error:
     sys.exit(str(error))
 
 
 def hand_on_plan():
     """Write the plan for the jobs that executors start, and have Snakemake tell them its name."""
-    settings = workflow.config_settings
-    settings.config_args = [*(settings.config_args or ()), f"{travel.KEY}={travel.save(PLAN, EXPERIMENT)}"]
+    internals.add_config_argument(workflow, f"{travel.KEY}={travel.save(PLAN, EXPERIMENT)}")
 
 
 def planned(table, key):

@@ -1,12 +1,16 @@
-"""cuTile beside CuTe, per workload and target, and every cell says where its value comes from."""
+"""cuTile beside CuTe, per workload and target, each cell with its source; and pictures of what there is to show."""
 
 
 rule compare:
     input:
-        plan="results/plan/{operator}.json",
-        records=lambda wildcards: records_of(wildcards.operator),
-        roofline="results/inspect/{operator}/roofline.json",
-        recorded=lambda wildcards: recorded_of(wildcards.operator),
+        **inputs(
+            "results/compare/{operator}.json",
+            plan="results/plan/{operator}.json",
+            records=lambda wildcards: records_of(wildcards.operator),
+            roofline="results/inspect/{operator}/roofline.json",
+            recorded=lambda wildcards: recorded_of(wildcards.operator),
+            held=validation_of,
+        ),
     output:
         record="results/compare/{operator}.json",
         table=report(
@@ -15,13 +19,22 @@ rule compare:
             category="Tables",
             labels={"operator": "{operator}"},
         ),
+        pictures=report(
+            directory("results/plot/{operator}"),
+            patterns=["{picture}.svg"],
+            caption="../report/captions/picture.rst",
+            category="Pictures",
+            subcategory="{operator}",
+            labels={"picture": "{picture}"},
+        ),
     log:
         "results/log/compare/{operator}.log",
+    priority: 2 * BUILDS_FIRST
     group:
         grouped("operators")
     conda:
         "../../envs/environment.yaml"
     params:
-        code=digest_code("compare.py"),
+        made_from=made_from,
     script:
         "../scripts/compare.py"

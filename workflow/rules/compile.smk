@@ -1,10 +1,17 @@
-"""Ahead of time, with no GPU: one build per kernel, target and variant."""
+"""Ahead of time, with no GPU: one build per kernel, target and variant, and what it uses, its static figures."""
 
 
 rule compile:
     input:
-        upstream=upstream_of,
+        **inputs(
+            (
+                "results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+                "results/inspect/{operator}/{kernel}/{target}/{variant}.json",
+            ),
+            upstream=upstream_of,
+        ),
     output:
+        **FIGURES,
         record="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
     log:
         "results/log/compile/{operator}/{kernel}/{target}/{variant}.log",
@@ -18,6 +25,8 @@ rule compile:
         constraint=asked_of_slurm("constraint"),
     params:
         variant=variant_of,
-        code=baked_code_of,
+        devices=DEVICES,
+        recipe=recipe_of_build,
+        figures_recipe=recipe_of_figures,
     script:
         "../scripts/compile.py"

@@ -5,7 +5,10 @@ from pathlib import Path
 
 sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
 
+from cutesnake.model import paths
 from cutesnake.planning import strict_yaml
+
+paths.use_in_processes()
 
 try:
     whole = strict_yaml.read(Path(workflow.basedir, "config/config.yaml"), "config/config.yaml")

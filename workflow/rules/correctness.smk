@@ -3,26 +3,51 @@
 
 rule correctness:
     input:
-        build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+        **inputs(
+            "results/correctness/{operator}/{kernel}/{target}/{variant}/{workload}.json",
+            build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+        ),
     output:
         record="results/correctness/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:
         "results/log/correctness/{operator}/{kernel}/{target}/{variant}/{workload}.log",
-    group:
-        grouped(group_of_check)
     conda:
         "../../envs/environment.yaml"
     resources:
-        gpu=cards_of,
+        gpu=1,
         slurm_partition=asked_of_slurm("partition"),
         gpu_model=asked_of_slurm("gpu_model"),
         constraint=asked_of_slurm("constraint"),
     params:
         stage="correctness",
-        backend=backend_of,
         identity=identity_of,
         settings=checking_settings,
-        device=checking_device,
-        code=checking_code,
+        device=card_of,
+        made_from=made_from,
     script:
         "../scripts/measure_case.py"
+
+
+rule simulated:
+    input:
+        **inputs(
+            "results/batch/simulated/{operator}/{kernel}/{target}.json",
+            builds=simulated_builds_of,
+        ),
+    output:
+        record="results/batch/simulated/{operator}/{kernel}/{target}.json",
+    log:
+        "results/log/simulated/{operator}/{kernel}/{target}.log",
+    group:
+        grouped("builds")
+    conda:
+        "../../envs/environment.yaml"
+    resources:
+        slurm_partition=asked_of_slurm("partition"),
+        constraint=asked_of_slurm("constraint"),
+    params:
+        cases=simulated_cases_of,
+        settings=simulation_settings,
+        made_from=made_from,
+    script:
+        "../scripts/simulate_batch.py"

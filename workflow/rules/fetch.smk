@@ -3,7 +3,9 @@
 
 rule fetch:
     input:
-        upstream=str(PROJECT / "kernels/upstream.yaml"),
+        **inputs(
+            "results/fetch/{package}/fetched.json",
+        ),
     output:
         record="results/fetch/{package}/fetched.json",
     log:
@@ -11,6 +13,7 @@ rule fetch:
     conda:
         "../../envs/environment.yaml"
     params:
-        code=digest_code("fetch.py"),
+        upstream=UPSTREAM,
+        made_from=made_from,
     script:
         "../scripts/fetch.py"

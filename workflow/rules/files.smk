@@ -1,6 +1,5 @@
-"""The files that this run makes, and those of them that were lost since the last."""
+"""The files that this run makes."""
 
-import atexit
 import sys
 from pathlib import Path
 
@@ -8,21 +7,38 @@ from cutesnake.model.catalog import load_kernel, users_own
 from cutesnake.model.contract import INSTALLED, OURS
 from cutesnake.model.dsls import COMPARED
 from cutesnake.report.learn import goals as learning
-from cutesnake.planning import batches, lost
-from cutesnake.planning.staleness import remember
+from cutesnake.planning import batches
 
-BUILD_RECORDS = [f"results/compile/{key}/build.json" for key in PLAN.builds]
-INSPECT_RECORDS = [f"results/inspect/{key}.json" for key in PLAN.builds if "inspect" in EXPERIMENT.stages]
-SIMULATED = [f"results/correctness/{key}.json" for key in PLAN.simulated]
+BUILDS = [build.id for build in PLAN.builds.values()]
+INSPECTED = BUILDS if "inspect" in EXPERIMENT.stages else []
+FIGURES = {"figures": "results/inspect/{operator}/{kernel}/{target}/{variant}.json"} if INSPECTED else {}
 ON_CARDS = {stage: list(PLAN.run_here(stage)) for stage in ("correctness", "timing")}  # what batches are made of
-CHECKED = [f"results/correctness/{case.key}.json" for case in ON_CARDS["correctness"]] + SIMULATED
-TIMED = [f"results/timing/{case.key}.json" for case in ON_CARDS["timing"]]
-HERE_TIMED = frozenset(TIMED)  # asked for once per prediction
-PROFILED = [f"results/{stage}/{case.key}.json" for stage in ("nsys", "ncu") for case in PLAN.run_here(stage)]
 CHOICES = PLAN.choices()
-TUNED = [f"results/autotune/{key}.json" for key in CHOICES]
-PREDICTED = [f"results/predict/{case.key}.json" for case in PLAN.predicted()]
-MEASURED = [*CHECKED, *TIMED, *TUNED, *PROFILED]
+
+
+def records(stage, cases):
+    """Stage, case and path of the records of builds or cases."""
+    return [(stage, case, case.path(stage)) for case in cases]
+
+
+MADE_OF_BUILDS = [*records("compile", BUILDS), *records("inspect", INSPECTED)]
+MADE_SIMULATED = records("correctness", (case.id for case in PLAN.simulated.values()))
+MADE_CHECKED = [*records("correctness", (case.id for case in ON_CARDS["correctness"])), *MADE_SIMULATED]
+MADE_TIMED = records("timing", (case.id for case in ON_CARDS["timing"]))
+MADE_TUNED = [("autotune", cases[0].id, f"results/autotune/{key}.json") for key, cases in CHOICES.items()]
+MADE_PROFILED = [made for stage in ("nsys", "ncu") for made in records(stage, (c.id for c in PLAN.run_here(stage)))]
+MADE_PREDICTED = records("predict", (case.id for case in PLAN.predicted()))
+MADE = [*MADE_OF_BUILDS, *MADE_CHECKED, *MADE_TIMED, *MADE_TUNED, *MADE_PROFILED, *MADE_PREDICTED]
+
+
+def paths_of(made):
+    return [path for _, _, path in made]
+
+
+BUILD_RECORDS = [build.path("compile") for build in BUILDS]
+SIMULATED, CHECKED, TIMED, PREDICTED = map(paths_of, (MADE_SIMULATED, MADE_CHECKED, MADE_TIMED, MADE_PREDICTED))
+HERE_TIMED = frozenset(TIMED)  # asked for once per prediction
+MEASURED = paths_of([*MADE_CHECKED, *MADE_TIMED, *MADE_TUNED, *MADE_PROFILED])
 CASES_PER_JOB = batches.cases_per_job(EXPERIMENT.cases_per_job, sum(map(len, ON_CARDS.values())))
 BATCHES = {
     batch.key: batch
@@ -30,9 +46,8 @@ BATCHES = {
     if CASES_PER_JOB > 1
     for batch in batches.make_batches(stage, cases, CASES_PER_JOB)
 }
-BATCH_OF = {path: batch.path for batch in BATCHES.values() for path in batch.records()}
-
-RECORDS_MADE = (*BUILD_RECORDS, *INSPECT_RECORDS, *MEASURED, *PREDICTED)
+SIMULATED_BATCHES = {batch.key: batch for batch in batches.make_simulated(PLAN.simulated.values())}
+BATCH_OF = {path: batch.path for batch in (BATCHES | SIMULATED_BATCHES).values() for path in batch.records()}
 
 
 def files_of(records):
@@ -41,15 +56,19 @@ def files_of(records):
 
 
 RECORDS = {operator: {} for operator in PLAN.workloads}  # operator -> its records, or the batches that they are in
-for path in RECORDS_MADE:
-    RECORDS[Path(path).parts[2]][BATCH_OF.get(path, path)] = None
-# No picture shows a simulated check: pictures are drawn while those still run.
-BY_SIMULATION = set(SIMULATED)
-DRAWN = {operator: [path for path in paths if path not in BY_SIMULATION] for operator, paths in RECORDS.items()}
+for _, case, path in MADE:
+    RECORDS[case.operator][BATCH_OF.get(path, path)] = None
 RECORDS = {operator: list(paths) for operator, paths in RECORDS.items()}
 COMPARISONS = [f"results/compare/{operator}.json" for operator in PLAN.workloads]
-CHANGES = [f"results/change/{operator}.json" for operator in PLAN.workloads if BASELINE]
+
+
+def change_of(operator):
+    return f"results/change/{operator}.json"
+
+
+CHANGES = [change_of(operator) for operator in PLAN.workloads if BASELINE]
 try:
+    GOALS_FILE = str(PROJECT / "config/learning.yaml")
     GOALS = learning.read_goals(Path(workflow.basedir, "config/learning.yaml"))
 except learning.GoalError as error:
     sys.exit(str(error))
@@ -65,52 +84,3 @@ READ = [operator for operator in PLAN.workloads if "anatomy" in EXPERIMENT.stage
 OPERATIONS = ["results/report/operations.html", "results/operations.json"] * ("operations" in EXPERIMENT.stages)
 FRONT_PAGE = "mla_report.html"
 FRONT, *OTHERS = PLAN.workloads  # the operator that the front page shows in full, and those with a page of their own
-
-# Everything that a run makes, with the stage that makes it: looked at before the run, see cutesnake/planning/lost.py.
-PRODUCTS = [lost.Product(path, Path(path).parts[1]) for path in RECORDS_MADE]
-PRODUCTS += [lost.Product(batch.path, "batch") for batch in BATCHES.values()]
-PRODUCTS += [
-    lost.Product(path.format(operator), stage)
-    for operator in PLAN.workloads
-    for path, stage in (
-        ("results/plan/{}.json", "plan"),
-        ("results/inspect/{}/roofline.json", "roofline"),
-        ("results/compare/{}.json", "compare"),
-        ("results/compare/{}.csv", "compare"),
-        ("results/plot/{}", "plot"),
-    )
-]
-PRODUCTS += [lost.Product(str(Path(path).with_suffix(end)), "change") for path in CHANGES for end in (".json", ".csv")]
-PRODUCTS += [lost.Product(f"results/report/{operator}.html", "page") for operator in OTHERS]
-PRODUCTS += [lost.Product(f"results/anatomy/{operator}", "anatomy") for operator in READ]
-PRODUCTS += [lost.Product(f"results/report/anatomy/{operator}", "anatomy_pages") for operator in READ]
-PRODUCTS += [lost.Product(path, "operations") for path in OPERATIONS]
-PRODUCTS += [
-    lost.Product(f"results/fetch/{source}/fetched.json", "fetch")
-    for source in sorted({*PLAN.sources.values()} - {OURS, INSTALLED})
-]
-PRODUCTS += [
-    lost.Product("results/arch.json", "arch"),
-    lost.Product("results/overview", "overview"),
-    lost.Product(f"results/{FRONT_PAGE}", "report"),
-]
-LOST = {}
-if workflow.is_main_process:  # a job that an executor starts reads all this again, and must do nothing of it
-    LOST, told = lost.lost(PRODUCTS)
-    if told:
-        logger.warning(lost.line(LOST, told))
-    atexit.register(remember)
-    atexit.register(lost.remember, PRODUCTS)
-
-
-def make_lost_again():
-    """Have Snakemake make again what is lost, as `--forcerun` would, where it is part of what was asked for.
-
-    Called by input functions: when they are asked the graph is there, and what of it has to run is not decided yet.
-    """
-    workflow.dag.forcefiles.update(files_of(LOST))
-
-
-def front_page(wildcards):
-    make_lost_again()
-    return f"results/{FRONT_PAGE}"

@@ -3,7 +3,7 @@
 
 rule keep:
     input:
-        files_of(MEASURED),
+        **inputs("results/kept.txt", measured=files_of(MEASURED)),
     output:
         summary="results/kept.txt",
     log:
@@ -12,6 +12,5 @@ rule keep:
         "../../envs/environment.yaml"
     params:
         folder=str(PROJECT / "recorded"),
-        code=digest_code("keep.py"),
     script:
         "../scripts/keep.py"

@@ -3,11 +3,14 @@
 
 rule learn_page:
     input:
-        builds=lambda wildcards: [f"results/compile/{key}/build.json" for key in lesson_builds(wildcards.lesson)],
-        checks=lambda wildcards: [path for paths in lesson_checks(wildcards.lesson).values() for path in paths],
-        goals=str(PROJECT / "config/learning.yaml"),
-        knowledge=KNOWLEDGE,
-        templates=TEMPLATES,
+        **inputs(
+            "results/{lesson}.html",
+            builds=lambda wildcards: [build.id.path("compile") for build in lesson_builds(wildcards.lesson)],
+            checks=lambda wildcards: lesson_checked(wildcards.lesson),
+            goals=GOALS_FILE,
+            knowledge=KNOWLEDGE,
+            templates=TEMPLATES,
+        ),
     output:
         page=report(
             "results/{lesson}.html",
@@ -24,7 +27,7 @@ rule learn_page:
         builds=lambda wildcards: lesson_problems(wildcards.lesson),
         checks=lambda wildcards: lesson_checks(wildcards.lesson),
         own=OWN_KERNELS,
-        code=digest_code("learn.py"),
+        made_from=made_from,
     script:
         "../scripts/learn.py"
 

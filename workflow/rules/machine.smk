@@ -2,6 +2,10 @@
 
 
 rule machine:
+    input:
+        **inputs(
+            "results/machine/{machine}.json",
+        ),
     output:
         record="results/machine/{machine}.json",
     log:
@@ -15,7 +19,7 @@ rule machine:
         constraint=asked_of_slurm("constraint"),
     params:
         modules=matrix.modules_needed(EXPERIMENT),
-        code=digest_code("machine.py"),
+        made_from=made_from,
     script:
         "../scripts/machine.py"
 

@@ -3,8 +3,11 @@
 
 rule ncu:
     input:
-        build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
-        checked=checked_first,
+        **inputs(
+            "results/ncu/{operator}/{kernel}/{target}/{variant}/{workload}.json",
+            build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+            checked=checked_first,
+        ),
     output:
         record="results/ncu/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:
@@ -21,6 +24,6 @@ rule ncu:
         identity=identity_of,
         settings={},
         device=card_of,
-        code=running_code("cutesnake.stages.profile.ncu"),
+        made_from=made_from,
     script:
         "../scripts/measure_case.py"

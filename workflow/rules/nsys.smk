@@ -3,9 +3,12 @@
 
 rule nsys:
     input:
-        build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
-        checked=checked_first,
-        timed=timed_first,
+        **inputs(
+            "results/nsys/{operator}/{kernel}/{target}/{variant}/{workload}.json",
+            build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+            checked=checked_first,
+            timed=timed_first,
+        ),
     output:
         record="results/nsys/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:
@@ -23,6 +26,6 @@ rule nsys:
         identity=identity_of,
         settings={},
         device=card_of,
-        code=running_code("cutesnake.stages.profile.nsys"),
+        made_from=made_from,
     script:
         "../scripts/measure_case.py"

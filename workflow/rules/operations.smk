@@ -3,10 +3,13 @@
 
 rule operations:
     input:
-        builds=BUILD_RECORDS,
-        checks=SIMULATED,
-        operations=str(PROJECT / "config/operations.yaml"),
-        templates=TEMPLATES,
+        **inputs(
+            "results/operations.json",
+            builds=BUILD_RECORDS,
+            checks=files_of(SIMULATED),
+            operations=str(PROJECT / "config/operations.yaml"),
+            templates=TEMPLATES,
+        ),
     output:
         record="results/operations.json",
         page=report(
@@ -20,8 +23,9 @@ rule operations:
     conda:
         "../../envs/environment.yaml"
     params:
+        checks=SIMULATED,
         front=FRONT_PAGE,
         first=FRONT,
-        code=digest_code("operations.py"),
+        made_from=made_from,
     script:
         "../scripts/operations.py"

@@ -1,5 +1,6 @@
 """What rules ask about an operator, or about several: records, pages, lessons."""
 
+import functools
 import json
 import os
 from dataclasses import asdict
@@ -9,7 +10,7 @@ from cutesnake.model.catalog import folders
 from cutesnake.analysis.evidence import recorded_set
 from cutesnake.report.learn import goals as learning
 from cutesnake.planning import problems
-from cutesnake.planning.staleness import digest_code, digest_files
+from cutesnake.planning.staleness import digest_files
 from cutesnake.stages.predict import validated as held
 
 
@@ -20,21 +21,16 @@ def validation():
 
 def validation_of(wildcards):
     """The same where something of an operator is predicted: its page shows how good the predictions are."""
-    predicted = {path.split("/")[2] for path in PREDICTED}
-    return [str(path) for path in validation()] if wildcards.operator in predicted else []
-
-
-def workload_parameters_of(wildcards):
-    return [asdict(workload) for workload in planned(PLAN.workloads, wildcards.operator)]
-
-
-def roofline_code_of(wildcards):
-    return digest_code("roofline.py", f"kernels.{wildcards.operator}.operator")
+    predicted = any(case.build.operator == wildcards.operator for case in PLAN.predicted())
+    return [str(path) for path in validation()] if predicted else []
 
 
 def plan_of(wildcards):
     planned(PLAN.workloads, wildcards.operator)
-    return PLAN.of(wildcards.operator)
+    return plan_of_operator(wildcards.operator)
+
+
+plan_of_operator = functools.cache(PLAN.of)
 
 
 def records_of(operator):
@@ -52,15 +48,20 @@ def cards_of_nodes():
     return sorted({place.device.name for name, place in PLAN.places.items() if name and place.device})
 
 
+@functools.cache
 def recorded_of(operator):
     """The committed measurements of an operator."""
     sets = sorted(path.parent for path in Path(PROJECT, "recorded").glob("*/set.json"))
     return [str(one / name) for one in sets for name in recorded_set.files_of(os.listdir(one), operator)]
 
 
+CARDS = {"devices": MACHINE.as_dict()["devices"], "selected": MACHINE.selected}
+CARDS_OF_OTHERS = [*recorded_devices(), *cards_of_nodes()]
+
+
 def changes_of(operator):
     """The record of what changed of an operator, where there is a baseline."""
-    return [path for path in CHANGES if Path(path).stem == operator]
+    return [path for path in CHANGES if path == change_of(operator)]
 
 
 def baseline_digest_of(wildcards):
@@ -73,49 +74,63 @@ def references_of(operator):
     return [os.path.relpath(path) for path in files if path.exists()]
 
 
+def builds_of(operator):
+    return [build for build in PLAN.builds.values() if build.operator == operator]
+
+
 def anatomy_builds_of(wildcards):
     """Builds of an operator -> how they are watched for their anatomy."""
-    sweep = EXPERIMENT.sweeps[wildcards.operator]
-    builds = [build for build in PLAN.builds.values() if build.operator == wildcards.operator]
-    return problems.of_builds(builds, sweep.small(), sweep.workloads())
+    return watched(wildcards.operator)
+
+
+@functools.cache
+def watched(operator):
+    sweep = EXPERIMENT.sweeps[operator]
+    return problems.of_builds(builds_of(operator), sweep.small(), sweep.workloads())
 
 
 def lesson_builds(lesson):
     """Builds that a learner's page shows: one per kernel, in reading order."""
     kernels = [*learning.kernels_of(GOALS, lesson), *(OWN_KERNELS if lesson == learning.WHOLE else [])]
     found = (learning.chosen_build(PLAN.builds, kernel) for kernel in kernels)
-    return [key for key in found if key is not None]
+    return [PLAN.builds[key] for key in found if key is not None]
 
 
 def lesson_problems(lesson):
     """Kernel -> its build, and the small problems that it is run on."""
     found = {}
-    for key in lesson_builds(lesson):
-        operator, kernel, target, variant = key.split("/")
-        small = EXPERIMENT.sweeps[operator].small()
-        found[f"{operator}/{kernel}"] = (key, problems.chosen(operator, kernel, target, variant, small))
+    for build in lesson_builds(lesson):
+        small = EXPERIMENT.sweeps[build.operator].small()
+        chosen = problems.chosen(build.operator, build.kernel, build.target, build.variant.id, small)
+        found[f"{build.operator}/{build.kernel}"] = (build.key, chosen)
     return found
 
 
 def lesson_checks(lesson):
     """Build -> the records of its simulated checks."""
     return {
-        key: [path for path in SIMULATED if path.startswith(f"results/correctness/{key}/")]
-        for key in lesson_builds(lesson)
+        build.key: [case.id.path("correctness") for case in PLAN.simulated.values() if case.build == build]
+        for build in lesson_builds(lesson)
     }
 
 
-def anatomy_code_of(wildcards):
-    """Digest of the stage, and of what binds each kernel of the operator to its inputs."""
-    kernels = sorted({build.kernel for build in PLAN.builds.values() if build.operator == wildcards.operator})
-    return digest_code("anatomy.py", *(f"kernels.{wildcards.operator}.{kernel}" for kernel in kernels))
+def lesson_checked(lesson):
+    return files_of(path for paths in lesson_checks(lesson).values() for path in paths)
 
 
-def anatomy_pages_of(operator):
-    """The folder of pages that an operator's page links to, where that stage is wanted."""
-    return [f"results/report/anatomy/{operator}"] if operator in READ else []
+def anatomy_of(operator):
+    """The folder of an operator's records of anatomy, where that stage is wanted, and what its pages quote."""
+    return [f"results/anatomy/{operator}"] if operator in READ else []
 
 
-def operator_page(operator):
-    """An operator's page as a page of anatomy links to it."""
-    return f"../../../{FRONT_PAGE}" if operator == FRONT else f"../../{operator}.html"
+def anatomy_pages(operator):
+    """Pages of anatomy as an output of the rule of an operator's page, which links to them."""
+    pages = report(
+        directory(f"results/report/anatomy/{operator}"),
+        patterns=["{kernel}.html"],
+        caption="../report/captions/anatomy.rst",
+        category="Anatomy",
+        subcategory=operator,
+        labels={"kernel": "{kernel}"},
+    )
+    return {"anatomy": pages} if READ else {}

@@ -1,9 +1,15 @@
-"""What is asked of an operator, and what of it can be built and run here."""
+"""What is asked of an operator, what of it can be built and run here, and how fast each workload can be at best."""
 
 
 rule plan:
+    input:
+        **inputs(
+            "results/plan/{operator}.json",
+            devices=DEVICES,
+        ),
     output:
         record="results/plan/{operator}.json",
+        roofline="results/inspect/{operator}/roofline.json",
     log:
         "results/log/plan/{operator}.log",
     priority: 2 * BUILDS_FIRST
@@ -11,6 +17,8 @@ rule plan:
         "../../envs/environment.yaml"
     params:
         plan=plan_of,
-        code=digest_code("plan.py"),
+        machine=CARDS,
+        recorded=CARDS_OF_OTHERS,
+        made_from=made_from,
     script:
         "../scripts/plan.py"

@@ -3,8 +3,11 @@
 
 rule predict:
     input:
-        build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
-        timed=timed_beside,
+        **inputs(
+            "results/predict/{operator}/{kernel}/{target}/{variant}/{workload}.json",
+            build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+            timed=timed_beside,
+        ),
     output:
         record="results/predict/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:
@@ -21,8 +24,6 @@ rule predict:
         identity=identity_of,
         settings=lambda wildcards: {"device": PLAN.clocks[wildcards.target]},
         timing=timing_of,
-        table=clock_of,
-        validated=digest_files(validation()),
-        code=running_code("predict.py"),
+        made_from=made_from,
     script:
         "../scripts/predict.py"

@@ -1,25 +1,29 @@
-"""The front page, with what was found and the first operator in full, and a page for every other operator."""
+"""The front page, with the first operator in full, a page for every other one, and pages of each one's kernels."""
 
 
 rule report:
     input:
-        arch="results/arch.json",
-        plan=f"results/plan/{FRONT}.json",
-        records=records_of(FRONT),
-        roofline=f"results/inspect/{FRONT}/roofline.json",
-        recorded=recorded_of(FRONT),
-        comparisons=COMPARISONS,
-        table=f"results/compare/{FRONT}.csv",
-        overview="results/overview",
-        pictures=f"results/plot/{FRONT}",
-        pages=[f"results/report/{operator}.html" for operator in OTHERS],
-        upstream=str(PROJECT / "kernels/upstream.yaml"),
-        references=references_of(FRONT),
-        changes=CHANGES,
-        anatomy=anatomy_pages_of(FRONT),
-        operations=OPERATIONS[:1],
-        templates=TEMPLATES,
+        **inputs(
+            f"results/{FRONT_PAGE}",
+            arch="results/arch.json",
+            plan=f"results/plan/{FRONT}.json",
+            records=records_of(FRONT),
+            roofline=f"results/inspect/{FRONT}/roofline.json",
+            recorded=recorded_of(FRONT),
+            comparisons=COMPARISONS,
+            table=f"results/compare/{FRONT}.csv",
+            overview="results/overview",
+            pictures=f"results/plot/{FRONT}",
+            pages=[f"results/report/{operator}.html" for operator in OTHERS],
+            references=references_of(FRONT),
+            changes=CHANGES,
+            anatomy=anatomy_of(FRONT),
+            knowledge=KNOWLEDGE if READ else [],
+            operations=OPERATIONS[:1],
+            templates=TEMPLATES,
+        ),
     output:
+        **anatomy_pages(FRONT),
         page=report(
             f"results/{FRONT_PAGE}",
             caption="../report/captions/front.rst",
@@ -32,29 +36,33 @@ rule report:
         "../../envs/environment.yaml"
     params:
         front=FRONT_PAGE,
-        config=digest_data(config),
+        upstream=UPSTREAM,
         sweep=asdict(EXPERIMENT.sweeps[FRONT]),
-        code=digest_code("report.py"),
+        made_from=made_from,
     script:
         "../scripts/report.py"
 
 
 rule page:
     input:
-        arch="results/arch.json",
-        plan="results/plan/{operator}.json",
-        records=lambda wildcards: records_of(wildcards.operator),
-        roofline="results/inspect/{operator}/roofline.json",
-        recorded=lambda wildcards: recorded_of(wildcards.operator),
-        comparisons="results/compare/{operator}.json",
-        table="results/compare/{operator}.csv",
-        pictures="results/plot/{operator}",
-        upstream=str(PROJECT / "kernels/upstream.yaml"),
-        references=lambda wildcards: references_of(wildcards.operator),
-        changes=lambda wildcards: changes_of(wildcards.operator),
-        anatomy=lambda wildcards: anatomy_pages_of(wildcards.operator),
-        templates=TEMPLATES,
+        **inputs(
+            "results/report/{operator}.html",
+            arch="results/arch.json",
+            plan="results/plan/{operator}.json",
+            records=lambda wildcards: records_of(wildcards.operator),
+            roofline="results/inspect/{operator}/roofline.json",
+            recorded=lambda wildcards: recorded_of(wildcards.operator),
+            comparisons="results/compare/{operator}.json",
+            table="results/compare/{operator}.csv",
+            pictures="results/plot/{operator}",
+            references=lambda wildcards: references_of(wildcards.operator),
+            changes=lambda wildcards: changes_of(wildcards.operator),
+            anatomy=lambda wildcards: anatomy_of(wildcards.operator),
+            knowledge=KNOWLEDGE if READ else [],
+            templates=TEMPLATES,
+        ),
     output:
+        **anatomy_pages("{operator}"),
         page=report(
             "results/report/{operator}.html",
             caption="../report/captions/page.rst",
@@ -64,15 +72,15 @@ rule page:
     log:
         "results/log/report/{operator}.log",
     wildcard_constraints:
-        operator=r"(?!operations\b)\w+",  # a page of its own: see operations.smk
+        operator=rf"(?!(operations|{FRONT})\b)\w+",  # these have rules of their own
     group:
         grouped("operators")
     conda:
         "../../envs/environment.yaml"
     params:
         front=FRONT_PAGE,
-        config=digest_data(config),
+        upstream=UPSTREAM,
         sweep=lambda wildcards: asdict(EXPERIMENT.sweeps[wildcards.operator]),
-        code=digest_code("report.py"),
+        made_from=made_from,
     script:
         "../scripts/report.py"

@@ -3,8 +3,11 @@
 
 rule timing:
     input:
-        build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
-        checked=checked_first,
+        **inputs(
+            "results/timing/{operator}/{kernel}/{target}/{variant}/{workload}.json",
+            build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+            checked=checked_first,
+        ),
     output:
         record="results/timing/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:
@@ -22,6 +25,6 @@ rule timing:
         identity=identity_of,
         settings=EXPERIMENT.timing,
         device=card_of,
-        code=running_code("cutesnake.stages.measure.timing"),
+        made_from=made_from,
     script:
         "../scripts/measure_case.py"

@@ -11,4 +11,5 @@ do(
     builds=snakemake.params.builds,
     results="results",
     folder=snakemake.output.folder,
+    made_from=snakemake.params.made_from,
 )

@@ -1,7 +1,8 @@
 """Snakemake script of the rule autotune: timing records of one kernel, target and workload in, the choice out."""
 
+from cutesnake.model import provenance
 from cutesnake.runtime.errors import one_line
 from cutesnake.stages.measure.autotune import write_choice
 
-with one_line("autotune", snakemake.log[0]):
+with one_line("autotune", snakemake.log[0]), provenance.making(**snakemake.params.made_from):
     write_choice(snakemake.params.timings, snakemake.output.record)

@@ -1,16 +1,19 @@
-"""Snakemake script of the rule compare: one operator's records into its comparison."""
+"""Snakemake script of the rule compare: one operator's records into its comparison and its pictures."""
 
 from cutesnake.runtime.job import do
 
 do(
-    "pages",
+    "pictures",
     "compare",
     snakemake.log[0],
-    "cutesnake.analysis.compare.comparison:compare_files",
+    "cutesnake.report.plot:compare_and_plot",
     plan=snakemake.input.plan,
     records=snakemake.input.records,
     roofline=snakemake.input.roofline,
     recorded=snakemake.input.recorded,
+    held=snakemake.input.held,
     output=snakemake.output.record,
     table=snakemake.output.table,
+    folder=snakemake.output.pictures,
+    made_from=snakemake.params.made_from,
 )

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from cutesnake.model import provenance
 from cutesnake.runtime.errors import one_line
 from cutesnake.stages.fetch import fetch
 
-with one_line("fetch", snakemake.log[0]):
-    fetch(snakemake.wildcards.package, Path(snakemake.output.record).parent, snakemake.input.upstream)
+with one_line("fetch", snakemake.log[0]), provenance.making(**snakemake.params.made_from):
+    fetch(snakemake.wildcards.package, Path(snakemake.output.record).parent, snakemake.params.upstream)

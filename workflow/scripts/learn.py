@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+from cutesnake.model import provenance
 from cutesnake.report.learn.goals import read_goals
 from cutesnake.report.learn.page import Asked, write
 from cutesnake.runtime.errors import one_line
 
-with one_line("learn", snakemake.log[0]):
+with one_line("learn", snakemake.log[0]), provenance.making(**snakemake.params.made_from):
     asked = Asked(
         page=snakemake.wildcards.lesson,
         goals=read_goals(snakemake.input.goals),

@@ -1,14 +1,14 @@
 """Snakemake script of the rule batch: many cases of one build, each with a record of its own."""
 
+from cutesnake.model import provenance
 from cutesnake.runtime.errors import one_line
 from cutesnake.stages.measure.batch import run_batch
 
-with one_line(snakemake.wildcards.stage, snakemake.log[0]):
+with one_line(snakemake.wildcards.stage, snakemake.log[0]), provenance.making(**snakemake.params.made_from):
     run_batch(
         snakemake.wildcards.stage,
         snakemake.params.cases,
         snakemake.params.settings,
-        snakemake.input.build,
         snakemake.output.record,
         snakemake.params.device,
     )

@@ -8,10 +8,11 @@ do(
     snakemake.log[0],
     "cutesnake.report.operations:write_files",
     builds=snakemake.input.builds,
-    checks=snakemake.input.checks,
+    checks=snakemake.params.checks,
     operations=snakemake.input.operations,
     front=snakemake.params.front,
     first=snakemake.params.first,
     output=snakemake.output.record,
     page=snakemake.output.page,
+    made_from=snakemake.params.made_from,
 )

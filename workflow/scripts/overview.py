@@ -9,4 +9,5 @@ do(
     "cutesnake.report.plot.overview:overview_files",
     comparisons=snakemake.input.comparisons,
     folder=snakemake.output.folder,
+    made_from=snakemake.params.made_from,
 )

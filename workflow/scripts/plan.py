@@ -1,4 +1,4 @@
-"""Snakemake script of the rule plan: what is asked of one operator."""
+"""Snakemake script of the rule plan: what is asked of one operator, and its roofline."""
 
 from cutesnake.runtime.job import do
 
@@ -6,7 +6,12 @@ do(
     "host",
     "plan",
     snakemake.log[0],
-    "cutesnake.planning.arch_record:write_plan",
+    "cutesnake.stages.inspect.roofline:plan_and_roofline",
     plan=snakemake.params.plan,
     output=snakemake.output.record,
+    machine=snakemake.params.machine,
+    devices=snakemake.input.devices,
+    rooflines=snakemake.output.roofline,
+    recorded=snakemake.params.recorded,
+    made_from=snakemake.params.made_from,
 )

@@ -12,4 +12,5 @@ do(
     build=snakemake.input.build,
     timing=snakemake.params.timing,
     output=snakemake.output.record,
+    made_from=snakemake.params.made_from,
 )

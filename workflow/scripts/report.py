@@ -1,4 +1,4 @@
-"""Snakemake script of the rules report and page: everything about an operator into one page."""
+"""Snakemake script of the rules report and page: everything about an operator into one page, and one per kernel."""
 
 from cutesnake.runtime.job import do
 
@@ -7,9 +7,11 @@ do(
     "report",
     snakemake.log[0],
     "cutesnake.report.files:report_files",
-    files=dict(snakemake.input.items()),
+    files={**dict(snakemake.input.items()), "upstream": snakemake.params.upstream},
     config=snakemake.config,
     sweep=snakemake.params.sweep,
     front=snakemake.params.front,
     output=snakemake.output.page,
+    anatomy=snakemake.output.get("anatomy"),
+    made_from=snakemake.params.made_from,
 )

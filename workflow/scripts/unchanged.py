@@ -9,7 +9,8 @@ from cutesnake.runtime.errors import one_line
 with one_line("unchanged", snakemake.log[0]):
     if not snakemake.input.changes:
         sys.exit("unchanged: the configuration names no baseline; name one: --config baseline=recorded/<device>")
-    fine, said = unchanged([record.read("change", path) for path in snakemake.input.changes], snakemake.params.fails)
+    changes = [record.read("change", path) for path in snakemake.input.changes]
+    fine, said = unchanged(changes, snakemake.params.fails)
     if not fine:
         sys.exit(f"unchanged: {said}")
     print(f"unchanged: {said}")

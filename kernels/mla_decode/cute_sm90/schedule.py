@@ -1,8 +1,11 @@
-"""Who computes what in the kernel `cute_sm90`: a balanced split of ragged requests over the CTAs, made on the host.
+"""Host schedule of `cute_sm90`: a balanced split of ragged requests over the CTAs.
 
-A *worker* is a CTA, or a cluster of two that share either row blocks or (`halves`) keys; each has a list of work
-items. An item is a range of pages of one request for one block of 64 query rows. The split is that of
-`split_kv/plan.py`; a request of length 0 has no item, and is merged from no partial results.
+A *worker* is a CTA, or a cluster of two that share either page loads or (`split_kv`) keys; each has a list of work
+tiles (`items`). A work tile is a range of pages of one request for one block of 64 query rows. The split is that of
+`split_kv/plan.py`; a request of length 0 has no work tile, and is merged from no partial results.
+
+Columns of a work tile (int32): request, row block, first page, end page, partial result (-1: the request is whole; with
+the in-kernel merge the number of the merge), length of the request in tokens, and two unused.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kernels.mla_decode.cute_sm90.layout import ITEM_COLUMNS, PAGE, PARTIAL, PIECES_MET, ROW_BLOCK, ROWS
+from kernels.mla_decode.cute_sm90.layout import MERGED_SPLITS, PAGE, PARTIAL, ROW_BLOCK, ROWS, WORK_COLUMNS
 from kernels.mla_decode.split_kv.plan import (
     COMBINE_WARPS,
     MOST_COMBINE_CTAS,
@@ -25,20 +28,20 @@ from kernels.mla_decode.split_kv.plan import (
 )
 from kernels.mla_decode.split_kv.plan import cost as plan_cost
 
-# Fitted to the times of some 300 plans on the H200 (docs/archive.md).
-CLUSTERS = Prices(item=2.0, merge=2.0, partial=4.0)  # in units of a page
-HALVES = Prices(item=2.75, merge=1.5, partial=3.0)  # of two pages, which take as long
-ROW_WARPS = (8, 4, 2)  # how many of the combine kernel may share a row
+# Fitted to the times of some 300 plans on the H200 (docs/archive.md: plans_h200.json).
+CLUSTERS = Prices(item=2.0, merge=2.0, partial=4.0)  # unit: the time of a page
+SPLIT_KV = Prices(item=2.75, merge=1.5, partial=3.0)  # unit: the time of two pages, one in each CTA
+ROW_WARPS = (8, 4, 2)  # warps of the combine kernel that may share a row
 
 
 @dataclass(frozen=True)
 class PaddedSchedule(Schedule):
-    """A schedule in tables that any lengths' schedule fits in: grids and workspace do not depend on the lengths.
+    """Hold a schedule in tables whose sizes do not depend on the lengths.
 
     Behind `items` stand rows of zeros, behind `offsets` the last one again, behind `merges` rows with -1 partials.
     """
 
-    expected: int  # pieces of a request, if all requests are alike
+    expected: int  # splits of a request, if all requests have one length
 
     @property
     def row_warps(self) -> int:
@@ -49,27 +52,26 @@ class PaddedSchedule(Schedule):
 
 
 @dataclass(frozen=True)
-class MetSchedule(Schedule):
-    """`meetings`: of a row block's two pieces, which the attention kernel merges (`Epilogue.meet`); an item's partial
-    result is the number of its meeting. `merges` has the requests without keys alone."""
+class MergingSchedule(Schedule):
+    """Hold a schedule for the in-kernel merge; `merges` has the requests without keys alone."""
 
-    meetings: int
+    kernel_merges: int  # of the two splits of a row block
 
 
-def prices(halves: bool) -> Prices:
-    return HALVES if halves else CLUSTERS
+def prices(split_kv: bool) -> Prices:
+    return SPLIT_KV if split_kv else CLUSTERS
 
 
 def pad(
-    schedule: Schedule, batch: int, rows: int, processors: int, cluster: int = 1, halves: bool = False
+    schedule: Schedule, batch: int, rows: int, processors: int, cluster: int = 1, split_kv: bool = False
 ) -> PaddedSchedule:
-    """`schedule`, in tables whose sizes follow from the other arguments alone (as for `make_schedule`)."""
-    lanes, workers = lanes_and_workers(rows, processors, cluster, halves)
-    most = prices(halves)
+    """Pad `schedule` to tables whose sizes follow from the other arguments, as for `make_schedule`."""
+    lanes, workers = lanes_and_workers(rows, processors, cluster, split_kv)
+    most = prices(split_kv)
     rows_left = lanes * most.most_pieces(batch, workers) + 1 - len(schedule.items)  # the last is read, but not used
     return PaddedSchedule(
         schedule.lane,
-        schedule.items + [[0] * ITEM_COLUMNS] * rows_left,
+        schedule.items + [[0] * WORK_COLUMNS] * rows_left,
         schedule.offsets + schedule.offsets[-1:] * (lanes * workers + 1 - len(schedule.offsets)),
         schedule.merges + [[0, 0, -1, 0]] * (batch - len(schedule.merges)),
         most.most_partials(workers),
@@ -78,54 +80,56 @@ def pad(
 
 
 def make_schedule(
-    lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False, on_card: bool = False
+    lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, split_kv: bool = False, on_gpu: bool = False
 ) -> Schedule:
-    """Split requests of these kv lengths (tokens), each with `rows` query rows, over the device's multiprocessors.
+    """Split requests of these lengths (tokens), each with `rows` query rows, over the device's multiprocessors.
 
-    With `halves` a worker takes two pages in the time of one, and items begin at even pages. `on_card`: what the kernel
-    makes that plans on the card (planner.py), which tries fewer plans.
+    With `split_kv` a worker takes two pages in the time of one, and work tiles begin at even pages. `on_gpu`: make the
+    schedule that planner.py makes on the GPU, which tries fewer plans.
     """
-    blocks = 1 if halves else cluster  # row blocks of a worker
-    lane, _ = _make_lane(lengths, rows, processors, cluster, halves, not on_card)
-    items, offsets = _tables(lane, lengths, -(-rows // ROWS), blocks, 2 if halves else 1)
+    blocks = 1 if split_kv else cluster  # row blocks of a worker
+    lane, _ = _make_lane(lengths, rows, processors, cluster, split_kv, not on_gpu)
+    items, offsets = _tables(lane, lengths, -(-rows // ROWS), blocks, 2 if split_kv else 1)
     merges = merges_of(lane) + _empty(lengths)
     schedule = Schedule(lane, items, offsets, merges, sum(merge[2] for merge in merges))
     return replace(schedule, most_row_warps=_most_row_warps(schedule, rows, processors, cluster))
 
 
-def merges_aside(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, halves: bool = False) -> bool:
-    """Whether the combine kernel's CTAs, if there are any, find room where the attention kernel leaves idle."""
-    schedule = make_schedule(lengths, rows, processors, cluster, halves)
-    return _fit_aside(schedule, rows, processors, cluster, min(ROW_WARPS))
+def combine_fits_idle(
+    lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, split_kv: bool = False
+) -> bool:
+    """Return whether the combine kernel fits on multiprocessors that the attention kernel leaves idle."""
+    schedule = make_schedule(lengths, rows, processors, cluster, split_kv)
+    return _fits_idle(schedule, rows, processors, cluster, min(ROW_WARPS))
 
 
-def _fit_aside(schedule: Schedule, rows: int, processors: int, cluster: int, warps: int) -> bool:
-    """Whether the combine kernel's CTAs, of so many warps a row, are no more than the idle multiprocessors."""
+def _fits_idle(schedule: Schedule, rows: int, processors: int, cluster: int, warps: int) -> bool:
+    """Return whether the combine kernel has no more CTAs than idle multiprocessors."""
     idle = processors - cluster * (len(schedule.offsets) - 1)
     return combine_blocks(rows, warps) * len(schedule.merges) <= idle
 
 
 def _most_row_warps(schedule: Schedule, rows: int, processors: int, cluster: int) -> int:
-    """As many warps a row as leave the combine kernel's CTAs to multiprocessors that the attention kernel leaves idle;
-    where no number does, as many as the pieces ask for.
+    """Return the most warps a row with which the combine kernel fits on idle multiprocessors.
 
-    They come there early, and wait. On one that the next call's attention kernel could begin on, they keep it waiting:
-    at batch 1 or 2 that cost up to 10 % of a call in a row of them. A lone call gains up to 3 % by more warps.
+    Where no number does, as many as the splits ask for. Its CTAs start early, and wait. On a multiprocessor that the
+    next call's attention kernel could begin on, they delay it: at batch 1 or 2 by up to 10 % of a warm call (H200,
+    docs/archive.md: small_batches). A single call gains up to 3 % by more warps.
     """
-    fitting = (warps for warps in ROW_WARPS if _fit_aside(schedule, rows, processors, cluster, warps))
+    fitting = (warps for warps in ROW_WARPS if _fits_idle(schedule, rows, processors, cluster, warps))
     return next(fitting, COMBINE_WARPS)
 
 
-def make_met_schedule(lengths: Sequence[int], rows: int, processors: int) -> MetSchedule:
-    """The same with halves, of requests in one or two pieces, which meet."""
-    lane, _ = _make_lane(lengths, rows, processors, 2, True, True, meets=True)
+def make_merging_schedule(lengths: Sequence[int], rows: int, processors: int) -> MergingSchedule:
+    """Split requests in one or two splits with `split_kv`, for the in-kernel merge."""
+    lane, _ = _make_lane(lengths, rows, processors, 2, True, True, merge_in_kernel=True)
     row_blocks = -(-rows // ROWS)
     items, offsets = _tables(lane, lengths, row_blocks, 1, 2)
     for item in items:
-        if item[PARTIAL] >= 0:  # of the pieces of one lane
-            item[PARTIAL] = item[PARTIAL] // PIECES_MET * row_blocks + item[ROW_BLOCK]
-    meetings = len(merges_of(lane)) * row_blocks
-    return MetSchedule(lane, items, offsets, _empty(lengths), 0, meetings)
+        if item[PARTIAL] >= 0:  # number of the split in one lane
+            item[PARTIAL] = item[PARTIAL] // MERGED_SPLITS * row_blocks + item[ROW_BLOCK]
+    kernel_merges = len(merges_of(lane)) * row_blocks
+    return MergingSchedule(lane, items, offsets, _empty(lengths), 0, kernel_merges)
 
 
 def _empty(lengths: Sequence[int]) -> list[list[int]]:
@@ -135,7 +139,7 @@ def _empty(lengths: Sequence[int]) -> list[list[int]]:
 def _tables(
     lane: tuple[tuple[Piece, ...], ...], lengths: Sequence[int], row_blocks: int, blocks: int, unit: int
 ) -> tuple[list[list[int]], list[int]]:
-    """Items and offsets of a lane for each `blocks` row blocks, in pieces of `unit` pages."""
+    """Return work tiles and worker offsets: a lane for each `blocks` row blocks."""
     items, offsets = [], [0]
     for pieces in lane:
         for row_block in range(0, row_blocks, blocks):
@@ -143,7 +147,7 @@ def _tables(
                 length = lengths[piece.request]
                 begin, end = unit * piece.begin, min(unit * piece.end, -(-length // PAGE))
                 values = [piece.request, row_block, begin, end, piece.partial, length]
-                items.append(values + [0] * (ITEM_COLUMNS - len(values)))
+                items.append(values + [0] * (WORK_COLUMNS - len(values)))
             offsets.append(len(items))
     return items, offsets
 
@@ -154,15 +158,15 @@ def cost(
     rows: int,
     processors: int,
     cluster: int = 1,
-    halves: bool = False,
-    meets: bool = False,
+    split_kv: bool = False,
+    merge_in_kernel: bool = False,
 ) -> float:
-    """What the schedule costs at these prices, in the time of a page.
+    """Return the schedule's cost at these prices, in the time of a page.
 
     Here, though not where a schedule is made, partial results of fewer rows than a row block has cost less: priced so,
     more would be split, and that was slower.
     """
-    lane, workers = _make_lane(lengths, rows, processors, cluster, halves, True, meets)
+    lane, workers = _make_lane(lengths, rows, processors, cluster, split_kv, True, merge_in_kernel)
     partial = round(QUARTERS * at.partial * min(rows, ROWS) / ROWS) / QUARTERS
     return plan_cost(lane, workers, replace(at, partial=partial))
 
@@ -172,16 +176,16 @@ def splits(
     rows: int,
     processors: int,
     cluster: int = 1,
-    halves: bool = False,
-    meets: bool = False,
+    split_kv: bool = False,
+    merge_in_kernel: bool = False,
 ) -> bool:
-    """Whether the schedule cuts any request into pieces."""
-    lane, _ = _make_lane(lengths, rows, processors, cluster, halves, True, meets)
+    """Return whether the schedule splits any request."""
+    lane, _ = _make_lane(lengths, rows, processors, cluster, split_kv, True, merge_in_kernel)
     return any(piece.partial >= 0 for pieces in lane for piece in pieces)
 
 
 def in_step(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1) -> bool:
-    """Whether each worker has one item, so that all of them begin at about the same time."""
+    """Return whether each worker has one work tile, so that all start together."""
     lane, _ = _make_lane(lengths, rows, processors, cluster, False, True)
     return goes_in_step(lane)
 
@@ -190,9 +194,9 @@ def goes_in_step(lane: Sequence[Sequence[Piece]]) -> bool:
     return all(len(pieces) <= 1 for pieces in lane)
 
 
-def lanes_and_workers(rows: int, processors: int, cluster: int, halves: bool) -> tuple[int, int]:
-    """Lanes, one for each row block or pair of row blocks that a worker takes, and the workers of each."""
-    lanes = -(-rows // (ROWS * (1 if halves else cluster)))
+def lanes_and_workers(rows: int, processors: int, cluster: int, split_kv: bool) -> tuple[int, int]:
+    """Return the lanes (one per row blocks of a worker) and the workers of each."""
+    lanes = -(-rows // (ROWS * (1 if split_kv else cluster)))
     return lanes, max(1, processors // (cluster * lanes))
 
 
@@ -201,14 +205,14 @@ def _make_lane(
     rows: int,
     processors: int,
     cluster: int,
-    halves: bool,
+    split_kv: bool,
     leftovers: bool,
-    meets: bool = False,
+    merge_in_kernel: bool = False,
 ) -> tuple[tuple[tuple[Piece, ...], ...], int]:
-    """The lane, in units of pages or of two, and how many workers it may have."""
-    _, workers = lanes_and_workers(rows, processors, cluster, halves)
-    unit = PAGE * (2 if halves else 1)
+    """Return the lane (units: a page, or two) and its maximum of workers."""
+    _, workers = lanes_and_workers(rows, processors, cluster, split_kv)
+    unit = PAGE * (2 if split_kv else 1)
     occupied = [request for request, length in enumerate(lengths) if length]
     units = [-(-lengths[request] // unit) for request in occupied]
-    lane = make_lane(units, workers, prices(halves), leftovers, PIECES_MET if meets else None)
+    lane = make_lane(units, workers, prices(split_kv), leftovers, MERGED_SPLITS if merge_in_kernel else None)
     return tuple(tuple(replace(piece, request=occupied[piece.request]) for piece in pieces) for pieces in lane), workers

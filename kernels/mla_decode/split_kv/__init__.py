@@ -1,1 +1,1 @@
-"""What our CuTe DSL kernels share that split requests: the plan, and the kernel that merges partial results."""
+"""Plan and combine kernel shared by the CuTe DSL kernels that split requests."""

@@ -1,4 +1,4 @@
-"""How requests are split over workers: a balanced plan for ragged lengths, made on the host for the kernels that split.
+"""Plan on the host how ragged requests are split over workers.
 
 Lengths are counted in units of keys (a page, a pair of pages, a tile); a *worker* takes a range of units of a request
 at a time. A request in one piece is stored directly; of a split request every piece stores a partial result, which the
@@ -21,7 +21,7 @@ MOST_COMBINE_CTAS = 1056  # where merges are looked for on the card: all that 13
 
 @dataclass(frozen=True)
 class Piece:
-    """Units [begin, end) of a request; `partial` is the index of its partial result, -1 if the request is whole."""
+    """Units [begin, end) of a request, with its partial result (-1: the request is whole)."""
 
     request: int
     begin: int
@@ -31,40 +31,39 @@ class Piece:
 
 @dataclass(frozen=True)
 class Schedule:
-    """`lane[w]`: the pieces of worker w of a lane. `items` and `offsets` are what the split kernel reads, `merges` what
-    the combine kernel reads (columns: request, first partial, number of partials, 0)."""
+    """A plan, and the tables that the split kernel and the combine kernel read."""
 
-    lane: tuple[tuple[Piece, ...], ...]
+    lane: tuple[tuple[Piece, ...], ...]  # pieces of each worker of a lane
     items: list[list[int]]  # see the kernel's layout.py for the columns
     offsets: list[int]  # items of worker w: offsets[w] to offsets[w + 1]
-    merges: list[list[int]]
+    merges: list[list[int]]  # columns: request, first partial, number of partials, 0
     partials: int
     most_row_warps: int = field(default=COMBINE_WARPS, kw_only=True)
 
     @property
     def row_warps(self) -> int:
-        """Warps of the combine kernel that share a row, 0 if there is nothing to merge."""
+        """Warps of the combine kernel that share a row; 0 without merges."""
         most = max((partials for _, _, partials, _ in self.merges), default=None)
         return 0 if most is None else min(row_warps(most), self.most_row_warps)
 
     def combine_grid(self, rows: int) -> tuple[int, int, int] | None:
-        """CTAs of the combine kernel for requests of so many query rows; None if it is not launched."""
+        """Return the combine kernel's grid for `rows` query rows, None without merges."""
         return (combine_blocks(rows, self.row_warps), len(self.merges), 1) if self.merges else None
 
 
 def row_warps(most: int) -> int:
-    """About half as many warps as the most split request has pieces, and no fewer than 2."""
+    """Return about half as many warps as the most split request has pieces."""
     return 2 if most < 4 else 4 if most < 8 else 8
 
 
 def combine_blocks(rows: int, warps_of_a_row: int) -> int:
-    """CTAs of the combine kernel that a request of so many query rows takes."""
+    """Return the combine kernel's CTAs for a request of `rows` query rows."""
     return -(-rows * warps_of_a_row // COMBINE_WARPS)
 
 
 @dataclass(frozen=True)
 class Prices:
-    """What a plan costs beside the units of its busiest worker, in the time that one unit takes there.
+    """Costs of a plan beside the busiest worker's units, in the time of one unit.
 
     ValueError for a price that is no multiple of a quarter: plans are compared in whole numbers.
     """
@@ -80,11 +79,11 @@ class Prices:
 
     @property
     def quarters(self) -> tuple[int, int, int]:
-        """item, merge and partial in quarters of a unit."""
+        """Return item, merge and partial in quarters of a unit."""
         return int(QUARTERS * self.item), int(QUARTERS * self.merge), int(QUARTERS * self.partial)
 
     def most_pieces(self, requests: int, workers: int) -> int:
-        """No plan has more pieces, whatever the lengths.
+        """Return a bound on the pieces of any plan.
 
         `_walk` cuts at most workers - 1 times, and its load is at most an item and a unit above the mean. A plan is
         only chosen if it costs no more, and every piece beyond one a request is an item and a partial result more.
@@ -93,7 +92,7 @@ class Prices:
         return requests + workers * (item + QUARTERS + 2 * partial) // (item + partial)
 
     def most_partials(self, workers: int) -> int:
-        """No plan has more partial results: as above, and a split request has two or more of them."""
+        """Return a bound on partial results: a split request has two or more."""
         item, _, partial = self.quarters
         return 2 * workers * (item + QUARTERS + 2 * partial) // (item + 2 * partial)
 
@@ -101,7 +100,7 @@ class Prices:
 def make_lane(
     units: Sequence[int], workers: int, prices: Prices, leftovers: bool = False, most: int | None = None
 ) -> tuple[tuple[Piece, ...], ...]:
-    """The cheapest of a few plans for requests of so many units, at least one each.
+    """Return the cheapest of a few plans for requests of `units` units each.
 
     For each chunk size: every request cut into equal chunks, the longest first to the least loaded worker. And a walk
     that fills one worker after the other. With `leftovers` also, for each chunk size: as many of the longest requests
@@ -127,7 +126,7 @@ def make_lane(
 
 
 def _all_cuts(units: Sequence[int], workers: int, leftovers: bool) -> Iterator[list[list[tuple[int, int]]]]:
-    """The ways in which `make_lane` cuts requests: for each of them the ranges of its pieces."""
+    """Yield the ways in which `make_lane` cuts requests, as ranges of pieces."""
     for chunk in _chunk_sizes(units, workers):
         yield [_equal_cuts(count, chunk) for count in units]
     if leftovers and len(units) > workers:
@@ -138,13 +137,13 @@ def _all_cuts(units: Sequence[int], workers: int, leftovers: bool) -> Iterator[l
 
 
 def cost(lane: tuple[tuple[Piece, ...], ...], workers: int, prices: Prices) -> float:
-    """What a plan costs, in the time of a unit: of two ways to compute a batch the cheaper one is the faster one."""
+    """Return the cost of a plan, in the time of a unit."""
     plan = [[(piece.request, piece.begin, piece.end) for piece in pieces] for pieces in lane]
     return _cost(plan, workers, prices) / (QUARTERS * workers)
 
 
 def _chunk_sizes(units: Sequence[int], workers: int) -> list[int]:
-    """Sizes that cut the longest request into 1, 2, ... equal chunks, as long as there are workers for them."""
+    """Return the sizes that cut the longest request into 1, 2, ... equal chunks."""
     longest = max(units, default=0)
     return sorted({-(-longest // pieces) for pieces in range(1, min(longest, workers) + 1)}, reverse=True)
 
@@ -156,7 +155,7 @@ def _equal_cuts(count: int, chunk: int) -> list[tuple[int, int]]:
 
 
 def _pack(cuts: list[list[tuple[int, int]]], workers: int, prices: Prices) -> list[list[tuple[int, int, int]]]:
-    """Longest first, each to the worker that has least to do."""
+    """Give pieces, the longest first, to the worker with the least load."""
     item, _, _ = prices.quarters
     plan: list[list[tuple[int, int, int]]] = [[] for _ in range(workers)]
     loads = [(0, worker) for worker in range(workers)]
@@ -169,7 +168,7 @@ def _pack(cuts: list[list[tuple[int, int]]], workers: int, prices: Prices) -> li
 
 
 def _walk(units: Sequence[int], workers: int, prices: Prices) -> list[list[tuple[int, int, int]]]:
-    """Fill worker after worker up to a common load, the least one (to a quarter of a unit) that has room for all.
+    """Fill worker after worker up to the least common load that has room for all.
 
     A worker wastes less than an item and a unit, in room or in the second item of a request that it cuts: so an item
     and a unit above the mean there is room.
@@ -181,7 +180,7 @@ def _walk(units: Sequence[int], workers: int, prices: Prices) -> list[list[tuple
 
 
 def _fill(units: Sequence[int], workers: int, item: int, capacity: int) -> list[list[tuple[int, int, int]]] | None:
-    """`capacity` and `item` in quarters of a unit; None if there is no room for all."""
+    """Fill workers up to `capacity` (quarters of a unit); None if that is too little."""
     plan: list[list[tuple[int, int, int]]] = []
     request, done = 0, 0
     for _ in range(workers):
@@ -202,7 +201,7 @@ def _fill(units: Sequence[int], workers: int, item: int, capacity: int) -> list[
 
 
 def _least_cost(cuts: list[list[tuple[int, int]]], workers: int, prices: Prices) -> int:
-    """What requests cut like this cost if the load could be the same for every worker; as `_cost` gives it."""
+    """Return the cost of these cuts if all workers had the same load."""
     item, merge, partial = prices.quarters
     pieces = [len(ranges) for ranges in cuts]
     partials = sum(count for count in pieces if count > 1)
@@ -211,7 +210,7 @@ def _least_cost(cuts: list[list[tuple[int, int]]], workers: int, prices: Prices)
 
 
 def _cost(plan: list[list[tuple[int, int, int]]], workers: int, prices: Prices) -> int:
-    """In quarters of a unit, times the workers: a whole number, so that equal costs are equal on any machine."""
+    """Return the cost in quarters of a unit times the workers: a whole number."""
     item, merge, partial = prices.quarters
     load = max(sum(QUARTERS * (end - begin) + item for _, begin, end in pieces) for pieces in plan)
     pieces_of = Counter(request for pieces in plan for request, _, _ in pieces)
@@ -220,7 +219,7 @@ def _cost(plan: list[list[tuple[int, int, int]]], workers: int, prices: Prices) 
 
 
 def _number_partials(plan: list[list[tuple[int, int, int]]]) -> tuple[tuple[Piece, ...], ...]:
-    """Partial results of one request lie side by side, in the order of its keys."""
+    """Number partial results; those of one request lie side by side, in key order."""
     ranges: dict[int, list[int]] = {}
     for pieces in plan:
         for request, begin, _ in pieces:

@@ -1,4 +1,4 @@
-"""What the split-KV kernels of ours bind alike: workspace and arguments from a schedule, and the launches it makes."""
+"""Workspace, arguments and launches of a schedule, for the split-KV kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def launches(build: Build, schedule: Schedule, rows: int, ctas: int) -> tuple[Launch, ...]:
-    """The attention kernel, `ctas` for each worker of the schedule, and the combine kernel if there are merges."""
+    """Return the launches: attention kernel, `ctas` a worker, and any combine kernel."""
     attention = next(symbol for symbol in build.symbols if "split_kernel" in symbol)
     combine = next(symbol for symbol in build.symbols if "combine_kernel" in symbol)
     found = [build.launch(attention, (ctas * (len(schedule.offsets) - 1), 1, 1))]
@@ -33,7 +33,7 @@ def arguments(
     partial_dtype: str = "float32",
     partial_rows: int | None = None,
 ) -> tuple[Any, ...]:
-    """What the exported functions take before the stream, in the order of their kernels' `__call__`.
+    """Return what the exported functions take before the stream, in their order.
 
     The workspace for partial results, whose outputs are of torch's `partial_dtype` and may have more rows
     (`partial_rows`), is allocated here. `item_columns` is the width of the table of work items, `workers` the table of

@@ -66,5 +66,6 @@ class CaseId:
             parts = [*parts[at + 2 : -1], parts[-1].removesuffix(".json")]
         if len(parts) not in (4, 5) or not all(parts):
             raise CaseIdError(f"{text}: neither operator/kernel/target/variant nor the same with a workload")
-        workload, _, node_class = parts[4].partition("@") if len(parts) == 5 else (None, "", "")
-        return cls(*parts[:4], workload, node_class)
+        operator, kernel, target, variant, *rest = parts
+        workload, _, node_class = "".join(rest).partition("@")
+        return cls(operator, kernel, target, variant, workload or None, node_class)

@@ -9,7 +9,6 @@ the processes that compile and measure.
 from __future__ import annotations
 
 import ast
-import contextlib
 import dataclasses
 import functools
 import importlib
@@ -21,7 +20,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from cutesnake.model.contract import Kernel, Operator, Variant, Workload
 from cutesnake.model.dsls import DSLS
@@ -313,8 +312,7 @@ def _check_name(what: str, name: str) -> None:
 def _load(name: str, where: str) -> ModuleType:
     """Import, with whatever the module raises as one line with the line of the module that it came from."""
     try:
-        with _exit_raises():
-            return _import(name)
+        return _import(name)
     except SyntaxError as error:
         place = label(Path(error.filename)) if error.filename else where
         raise ContractError(f"{place}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
@@ -323,21 +321,6 @@ def _load(name: str, where: str) -> ModuleType:
         said = str(error).splitlines()[0] if str(error) else ""
         hint = "; import DSLs and torch inside compile and bind" if isinstance(error, ModuleNotFoundError) else ""
         raise ContractError(f"{where}{line}: {type(error).__name__}: {said}{hint}") from error
-
-
-@contextlib.contextmanager
-def _exit_raises() -> Iterator[None]:
-    """Within the block `os._exit`, which would end the planning of everything without a word, is an exception."""
-
-    def leave(status: int) -> NoReturn:
-        raise SystemExit(f"os._exit({status})")
-
-    real = os._exit
-    os._exit = leave
-    try:
-        yield
-    finally:
-        os._exit = real
 
 
 def _line_of(error: BaseException, where: str) -> str:

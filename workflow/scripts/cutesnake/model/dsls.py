@@ -15,16 +15,26 @@ class Dsl:
     not_simulated: str | None = None  # why ptxsim cannot execute its builds; None if it can
     unchecked: tuple[str, ...] = ()  # checks of ptxsim that its builds are not held to: see docs/ptxsim.md, «Checks»
     simulation_packages: tuple[str, ...] = ("torch",)  # what binding a build to the simulator imports
+    compilers: tuple[str, ...] = ()  # whose versions a build depends on
 
 
 DSLS = {
-    "cute": Dsl("CuTe DSL", ("nvidia-cutlass-dsl",), ("torch", "apache-tvm-ffi")),
+    "cute": Dsl(
+        "CuTe DSL",
+        ("nvidia-cutlass-dsl",),
+        ("torch", "apache-tvm-ffi"),
+        compilers=(
+            *("nvidia-cutlass-dsl", "nvidia-cutlass-dsl-libs-base", "nvidia-cutlass-dsl-libs-core"),
+            *("nvidia-cutlass-dsl-libs-cu12", "apache-tvm-ffi", "nvidia-cuda-nvdisasm"),
+        ),
+    ),
     "cutile": Dsl(
         "cuTile",
         ("cuda-tile", "nvidia-cuda-tileiras"),
         ("torch", "cuda-bindings"),
         unchecked=("unwaited",),
         simulation_packages=("torch", "cuda-bindings"),
+        compilers=("cuda-tile", "nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-nvdisasm"),
     ),
     "torch": Dsl(
         "PyTorch", (), ("torch",), "PyTorch's own kernels come with its library: there is no build to simulate"

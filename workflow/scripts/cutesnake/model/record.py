@@ -1,156 +1,231 @@
-"""Records: one JSON file per stage and case, schema-checked, written whole or not at all."""
+"""Records: one JSON file per stage and case, typed and checked, written atomically."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
+import importlib
 import json
 import os
-import re
-import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-import jsonschema
-import jsonschema_rs
-import referencing
+import msgspec
 
-from cutesnake.model.paths import SCHEMAS
+from cutesnake.model import provenance
+from cutesnake.model.explain import problem
 from cutesnake.runtime.shareable import neutral_json
+
+if TYPE_CHECKING:
+    from cutesnake.model.records.anatomy import Anatomy, AnatomyIndex
+    from cutesnake.model.records.arch import Arch, Machine
+    from cutesnake.model.records.autotune import Autotune
+    from cutesnake.model.records.batch import Batch
+    from cutesnake.model.records.change import Change
+    from cutesnake.model.records.common import Part, Record
+    from cutesnake.model.records.compare import Compare
+    from cutesnake.model.records.compile import Compile
+    from cutesnake.model.records.correctness import Correctness
+    from cutesnake.model.records.fetch import Fetch
+    from cutesnake.model.records.inspect import Inspect
+    from cutesnake.model.records.ncu import Ncu
+    from cutesnake.model.records.nsys import Nsys
+    from cutesnake.model.records.operations import Operations
+    from cutesnake.model.records.plan import Plan
+    from cutesnake.model.records.plot import Plot
+    from cutesnake.model.records.predict import Predict
+    from cutesnake.model.records.roofline import Roofline
+    from cutesnake.model.records.timing import Timing
 
 
 class RecordError(ValueError):
-    """A record that is not JSON, is cut short, or does not fit its stage's schema."""
+    """A record that is not JSON, is cut short, or does not fit its stage's type. One line."""
 
 
-JOURNAL = Path(".snakemake/cutesnake-written.log")
-NODE = "CUTESNAKE_NODE"  # in jobs that an executor starts: the node, which has a journal of its own
-DIGEST = re.compile(r"[0-9a-f]{64}")
-COMMON = "common.schema.json"  # what the stages' schemas refer to with `$ref`
+TYPES = {  # stage -> module and class of its record; a module is imported on first use
+    "anatomy": ("anatomy", "Anatomy"),
+    "anatomy_index": ("anatomy", "AnatomyIndex"),
+    "arch": ("arch", "Arch"),
+    "autotune": ("autotune", "Autotune"),
+    "batch": ("batch", "Batch"),
+    "change": ("change", "Change"),
+    "compare": ("compare", "Compare"),
+    "compile": ("compile", "Compile"),
+    "correctness": ("correctness", "Correctness"),
+    "fetch": ("fetch", "Fetch"),
+    "inspect": ("inspect", "Inspect"),
+    "machine": ("arch", "Machine"),
+    "ncu": ("ncu", "Ncu"),
+    "nsys": ("nsys", "Nsys"),
+    "operations": ("operations", "Operations"),
+    "plan": ("plan", "Plan"),
+    "plot": ("plot", "Plot"),
+    "predict": ("predict", "Predict"),
+    "roofline": ("roofline", "Roofline"),
+    "timing": ("timing", "Timing"),
+}
 
 
 @functools.cache
-def _validator(stage: str) -> jsonschema.Draft202012Validator:
-    shared = referencing.Resource.from_contents(_schema(COMMON))
-    registry = referencing.Registry().with_resource(COMMON, shared)
-    return jsonschema.Draft202012Validator(_schema(f"{stage}.schema.json"), registry=registry)
+def type_of(stage: str) -> type[Record]:
+    """Return the type of a stage's records; RecordError for an unknown stage."""
+    if stage not in TYPES:
+        raise RecordError(f"{stage!r} is no stage with records; known: {', '.join(TYPES)}")
+    module, name = TYPES[stage]
+    found: type[Record] = getattr(importlib.import_module(f"cutesnake.model.records.{module}"), name)
+    return found
 
 
-@functools.cache
-def _quick_validator(stage: str) -> jsonschema_rs.Draft202012Validator:
-    """Says yes or no, thirty times as fast: a report over thousands of workloads reads tens of thousands of records."""
-    registry = jsonschema_rs.Registry([(f"json-schema:///{COMMON}", _schema(COMMON))])
-    return jsonschema_rs.Draft202012Validator(_schema(f"{stage}.schema.json"), registry=registry)
+def convert(stage: str, data: Mapping[str, Any], where: str) -> Any:
+    """Return the typed record of `data`; RecordError names the file, the key and what is wrong."""
+    try:
+        return msgspec.convert(data, type_of(stage))
+    except msgspec.ValidationError as error:
+        raise RecordError(f"{where}: {problem(error, data, type_of(stage))}") from None
 
 
-def _schema(name: str) -> dict[str, Any]:
-    return json.loads((SCHEMAS / name).read_text())
+def check(stage: str, record: Mapping[str, Any] | Record, where: str) -> None:
+    """Raise RecordError, naming the file, the key and what is wrong, unless `record` fits the stage's type."""
+    convert(stage, msgspec.to_builtins(record), where)
 
 
-def check(stage: str, record: Any, where: str) -> None:
-    """Raise RecordError, naming the file, the key and what is wrong, unless `record` fits the stage's schema."""
-    if _quick_validator(stage).is_valid(record):
-        return
-    error = next(iter(_validator(stage).iter_errors(record)), None)
-    if error is not None:
-        key = "/".join(str(part) for part in error.absolute_path) or "the record itself"
-        said = error.message
-        if error.validator == "type":
-            said = f"it is {'empty' if error.instance is None else repr(error.instance)}; it must be "
-            said += kind_in_words(error.validator_value)
-        raise RecordError(f"{where}: {key}: {said[:300]}")
+def plain(record: Mapping[str, Any] | Part) -> dict[str, Any]:
+    """Return a record, or a part of one, as the mapping that its JSON object is."""
+    found: dict[str, Any] = _listed(msgspec.to_builtins(record))
+    return found
 
 
-def kind_in_words(kind: str | list[str]) -> str:
-    """A type of JSON schema, or one of several, in the words of a JSON or YAML file."""
-    words = {
-        **{"array": "a list", "object": "a mapping of keys to values", "string": "a text", "null": "empty"},
-        **{"integer": "a whole number", "number": "a finite number", "boolean": "true or false"},
-    }
-    return " or ".join(words[one] for one in ([kind] if isinstance(kind, str) else kind))
+def _listed(value: Any) -> Any:
+    """The value with lists in place of tuples, as JSON has them."""
+    if isinstance(value, dict):
+        return {key: _listed(one) for key, one in value.items()}
+    return [_listed(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def write_text(path: Path | str, text: str) -> None:
     """Write to a temporary file beside `path`, flush it to disk and rename, so that readers never see half a file."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = f"{path.parent}/.{path.name}.{os.urandom(4).hex()}.tmp"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)  # less the umask
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        _note(path, text)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
-def _note(path: Path, text: str) -> None:
-    """Add to the journal what is about to be written, so that a later change by somebody else shows."""
-    name = os.path.relpath(path)
-    if name.startswith("results/") and not name.startswith("results/log/") and JOURNAL.parent.is_dir():
-        line = f"{hashlib.sha256(text.encode()).hexdigest()} {name}\n"
-        with contextlib.suppress(OSError), _journal().open("ab") as stream:
-            stream.write(line.encode(errors="surrogateescape"))  # one write: lines of two jobs do not mix
+def write(
+    stage: str,
+    path: Path | str,
+    record: Mapping[str, Any] | Record,
+    *,
+    indent: int | None = 1,
+    files: Mapping[str, str] | None = None,
+) -> None:
+    """Check `record` against the stage's type and write it atomically, without this machine's folders.
+
+    With `indent` None it is one line: a third smaller where a record has thousands of rows. In a job it says what it
+    was made from; `files` are others that were written before it, see `provenance.digests`.
+    """
+    data = msgspec.to_builtins(record)
+    convert(stage, data, str(path))
+    text = neutral_json(json.dumps(data, indent=indent, allow_nan=False))
+    if provenance.is_signed(data):
+        text = json.dumps(provenance.signed(json.loads(text), files), indent=indent, allow_nan=False)
+    write_text(path, f"{text}\n")
 
 
-def _journal() -> Path:
-    """Nodes of a cluster have a file each: a network file system does not keep lines of two of them apart."""
-    node = os.environ.get(NODE)
-    return JOURNAL.with_suffix(f".{re.sub(r'[^A-Za-z0-9-]', '_', node)}.log") if node else JOURNAL
+@overload
+def read(stage: Literal["anatomy"], path: Path | str) -> Anatomy: ...
+@overload
+def read(stage: Literal["anatomy_index"], path: Path | str) -> AnatomyIndex: ...
+@overload
+def read(stage: Literal["arch"], path: Path | str) -> Arch: ...
+@overload
+def read(stage: Literal["autotune"], path: Path | str) -> Autotune: ...
+@overload
+def read(stage: Literal["batch"], path: Path | str) -> Batch: ...
+@overload
+def read(stage: Literal["change"], path: Path | str) -> Change: ...
+@overload
+def read(stage: Literal["compare"], path: Path | str) -> Compare: ...
+@overload
+def read(stage: Literal["compile"], path: Path | str) -> Compile: ...
+@overload
+def read(stage: Literal["correctness"], path: Path | str) -> Correctness: ...
+@overload
+def read(stage: Literal["fetch"], path: Path | str) -> Fetch: ...
+@overload
+def read(stage: Literal["inspect"], path: Path | str) -> Inspect: ...
+@overload
+def read(stage: Literal["machine"], path: Path | str) -> Machine: ...
+@overload
+def read(stage: Literal["ncu"], path: Path | str) -> Ncu: ...
+@overload
+def read(stage: Literal["nsys"], path: Path | str) -> Nsys: ...
+@overload
+def read(stage: Literal["operations"], path: Path | str) -> Operations: ...
+@overload
+def read(stage: Literal["plan"], path: Path | str) -> Plan: ...
+@overload
+def read(stage: Literal["plot"], path: Path | str) -> Plot: ...
+@overload
+def read(stage: Literal["predict"], path: Path | str) -> Predict: ...
+@overload
+def read(stage: Literal["roofline"], path: Path | str) -> Roofline: ...
+@overload
+def read(stage: Literal["timing"], path: Path | str) -> Timing: ...
+@overload
+def read(stage: str, path: Path | str) -> Any: ...
 
 
-def written() -> dict[str, set[str]]:
-    """Path of a result -> sha256 of what was last written there, by each node that did; empty without a journal."""
-    found: dict[str, set[str]] = {}
-    for path in _journals():
-        try:
-            lines = path.read_bytes().decode(errors="surrogateescape").splitlines()
-        except OSError:
-            continue
-        entries = (line.partition(" ") for line in lines)
-        last = {name: digest for digest, _, name in entries if DIGEST.fullmatch(digest) and name}
-        for name, digest in last.items():
-            found.setdefault(name, set()).add(digest)
+def read(stage: str, path: Path | str) -> Any:
+    """Return the typed record of a file; RecordError says which file is damaged and that deleting it rebuilds it."""
+    return parse(stage, Path(path).read_bytes(), str(path))
+
+
+def read_whole(stage: str, path: Path | str) -> tuple[dict[str, Any], provenance.MadeFrom | None]:
+    """Return a record as its JSON has it, and what it was made from; RecordError if it was changed since."""
+    text = Path(path).read_bytes()
+    parse(stage, text, str(path))
+    entry = json.loads(text)
+    try:
+        return entry, provenance.check(entry)
+    except ValueError as error:
+        raise RecordError(f"{path}: {error}") from None
+
+
+def parse(stage: str, text: bytes | str, where: str) -> Any:
+    """Return the typed record of a JSON text; RecordError names `where`."""
+    try:
+        return _decoder(stage).decode(text)
+    except msgspec.ValidationError as error:
+        found = problem(error, msgspec.json.decode(text), type_of(stage))
+        raise RecordError(f"{where}: {found}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RecordError(f"{where}: not a whole JSON file ({error}); delete it and run again") from error
+
+
+class _Stage(msgspec.Struct):
+    stage: str
+
+
+def read_any(path: Path | str) -> Record:
+    """Return the typed record of a file of any stage; RecordError for a damaged one."""
+    try:
+        text = Path(path).read_bytes()
+        stage = msgspec.json.decode(text, type=_Stage).stage
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RecordError(f"{path}: not a whole record ({error}); delete it and run again") from error
+    found: Record = parse(stage, text, str(path))
     return found
 
 
-def _journals() -> list[Path]:
-    return sorted(JOURNAL.parent.glob(f"{JOURNAL.stem}*{JOURNAL.suffix}"))
-
-
-def rewrite_journal() -> None:
-    """Keep a line for every path, in one file, so that the journal does not grow for ever."""
-    before, lines = _journals(), []
-    for name, digests in written().items():
-        with contextlib.suppress(OSError):
-            if len(digests) > 1:
-                digests &= {hashlib.sha256(Path(name).read_bytes()).hexdigest()}
-            lines += [f"{digest} {name}\n" for digest in digests if os.path.exists(name)]
-    with contextlib.suppress(OSError):
-        write_text(JOURNAL, "".join(lines))
-        for path in before:
-            path.unlink() if path != JOURNAL else None
-
-
-def write(stage: str, path: Path | str, record: dict[str, Any], *, indent: int | None = 1) -> None:
-    """Check `record` against the stage's schema and write it atomically, without this machine's folders.
-
-    With `indent` None it is one line: a third smaller where a record has thousands of rows.
-    """
-    check(stage, record, str(path))
-    write_text(path, neutral_json(json.dumps(record, indent=indent, allow_nan=False)) + "\n")
-
-
-def read(stage: str, path: Path | str) -> dict[str, Any]:
-    """Read and check a record; RecordError says which file is damaged and that deleting it rebuilds it."""
-    try:
-        record = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RecordError(f"{path}: not a whole JSON file ({error}); delete it and run again") from error
-    check(stage, record, str(path))
-    return record
+@functools.cache
+def _decoder(stage: str) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type_of(stage))

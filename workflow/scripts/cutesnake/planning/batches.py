@@ -1,9 +1,9 @@
 """Cases in batches: one job measures many cases of a build, one after the other, each with a record of its own.
 
 A job of Snakemake costs its main process tens of milliseconds and a place in the graph, and an executor more: with
-thousands of cases that is most of the time. A batch has a record that names those of its cases. Which of them have to
-be measured is decided in the job, by what each record says that it was made from: a killed job loses the case under
-way, and a batch of which one case is stale measures one.
+thousands of cases that is most of the time. Simulated checks are in batches always. A batch has a record that names
+those of its cases. Which of them have to be measured is decided in the job, by what each record says that it was made
+from: a killed job loses the case under way, and a batch of which one case is stale measures one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOGETHER = 50  # of them in a job then
 
 @dataclass(frozen=True)
 class Batch:
-    """Cases of one build, stage and place; `key` is the name of its record below results/batch/, without its end."""
+    """Cases of one stage, in one job; `key` is the name of its record below results/batch/, without its end."""
 
     stage: str
     key: str
@@ -30,16 +30,12 @@ class Batch:
         return f"results/batch/{self.key}.json"
 
     def records(self) -> list[str]:
-        return [record_of(self.stage, case) for case in self.cases]
+        return [case.id.path(self.stage) for case in self.cases]
 
 
 def cases_per_job(asked: int | None, measured: int) -> int:
     """How many cases a job measures: as asked for, or by how many there are to measure in all."""
     return asked or (TOGETHER if measured > MANY else 1)
-
-
-def record_of(stage: str, case: PlannedCase) -> str:
-    return f"results/{stage}/{case.key}.json"
 
 
 def make_batches(stage: str, cases: Iterable[PlannedCase], size: int) -> list[Batch]:
@@ -54,3 +50,12 @@ def make_batches(stage: str, cases: Iterable[PlannedCase], size: int) -> list[Ba
         for (build, place), those in found.items()
         for start in range(0, len(those), size)
     ]
+
+
+def make_simulated(cases: Iterable[PlannedCase]) -> list[Batch]:
+    """Batches of simulated checks: those of all builds of a kernel for a target."""
+    found: dict[str, list[PlannedCase]] = {}
+    for case in cases:
+        build = case.build
+        found.setdefault(f"simulated/{build.operator}/{build.kernel}/{build.target}", []).append(case)
+    return [Batch("correctness", key, tuple(those)) for key, those in found.items()]

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import difflib
-import functools
-import json
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
 from cutesnake.model import catalog
 from cutesnake.model.catalog import ContractError, load_operator
 from cutesnake.model.contract import Cost, Workload
 from cutesnake.model.dsls import DSLS
-from cutesnake.model.paths import SCHEMAS
-from cutesnake.model.record import kind_in_words
+from cutesnake.model.explain import Problem
+from cutesnake.model.inputs import find_problem
 from cutesnake.planning import strict_yaml
 from cutesnake.planning.sweep import (
     ALL,
@@ -44,16 +39,6 @@ MOVED = {
     "simulation.full.distributions": "`simulation: {full: …}` of kernels/<operator>/sweep.yaml",
 }
 
-
-# Rules of the schemas -> what they ask for, in words.
-LIMITS = {
-    "minimum": "{} or more",
-    "maximum": "{} or less",
-    "exclusiveMinimum": "more than {}",
-    "minItems": "a list with at least {} entry",
-    "minProperties": "a mapping with at least {} key",
-    "uniqueItems": "a list that has every entry once",
-}
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # of a workload
 MOST_BYTES = 2**40  # of a workload's tensors: several times what any card holds
 
@@ -133,7 +118,7 @@ def check(config: dict[str, Any]) -> Experiment:
     configuration: the plan has a row for them.
     """
     _check_moved(config)
-    _check_schema(config, "config", "config")
+    _check_type(config, "config", "config")
     try:
         catalog.use_paths(config.get("kernel_paths", []))
         known = catalog.operators()
@@ -203,76 +188,30 @@ def _check_moved(config: dict[str, Any]) -> None:
             raise ConfigError(f"config: {key} was moved: it is {place} now")
 
 
-@functools.cache
-def _validator(name: str) -> jsonschema.Draft202012Validator:
-    strict = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
-        {
-            "integer": lambda _, value: isinstance(value, int) and not isinstance(value, bool),
-            "number": lambda _, value: (
-                isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-            ),
-        }
-    )
-    make = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=strict)
-    return make(json.loads((SCHEMAS / f"{name}.schema.json").read_text()))
+def _check_type(data: Any, name: str, here: str) -> None:
+    found = find_problem(name, data)
+    if found is not None:
+        raise ConfigError(f"{here}: {_explain(found)}")
 
 
-def _check_schema(data: Any, schema: str, here: str) -> None:
-    errors = sorted(_validator(schema).iter_errors(data), key=lambda error: list(map(str, error.absolute_path)))
-    if errors:
-        raise ConfigError(_explain(errors[0], here))
-
-
-def _explain(error: Any, here: str) -> str:
-    """One line on a jsonschema.ValidationError, whose fields depend on the rule that was broken."""
-    where = ".".join(str(part) for part in error.absolute_path) or "top level"
-    if error.validator == "additionalProperties":
-        allowed = list(error.schema.get("properties", {}))
-        wrong = next(key for key in error.instance if key not in allowed)
-        return f"{here}: {where}: unknown key {wrong!r};{nearest(wrong, allowed)}"
-    if error.validator == "enum":
-        return f"{here}: {where} is {error.instance!r};{nearest(error.instance, map(str, error.validator_value))}"
-    if error.validator == "required":
-        missing = next(key for key in error.validator_value if key not in error.instance)
-        return f"{here}: {where}: key {missing!r} is missing; config/README.md explains it"
-    told = "empty" if error.instance is None else repr(error.instance)
-    if error.validator == "type":
-        return f"{here}: {where} is {told}; it must be {kind_in_words(error.validator_value)}"
-    if error.validator in LIMITS:
-        return f"{here}: {where} is {told}; it must be {LIMITS[error.validator].format(error.validator_value)}"
-    if error.validator == "anyOf":
-        if (inside := _inside(error)) is not None:
-            return _explain(inside, here)
-        return f"{here}: {where} is {told}; it must be {' or '.join(filter(None, map(_kind, error.validator_value)))}"
-    return f"{here}: {where}: {error.message}"
-
-
-def _inside(error: Any) -> Any:
-    """What is wrong with a list or mapping by the one of several schemas that asks for such; None of other values."""
-    if not isinstance(error.instance, list | dict):
-        return None
-    kind = "array" if isinstance(error.instance, list) else "object"
-    fitting = [place for place, part in enumerate(error.validator_value) if part.get("type") == kind]
-    return next((one for one in error.context if one.schema_path[0] in fitting), None)
-
-
-def _kind(part: Mapping[str, Any]) -> str:
-    """What one of several schemas asks for, in words; nothing of one that says neither a value nor a type."""
-    if "const" in part:
-        return str(part["const"])
-    if part.get("type") in ("array", "object"):
-        return kind_in_words(part["type"])
-    limits = [f" ({words.format(part[name])})" for name, words in LIMITS.items() if name in part]
-    return kind_in_words(part["type"]) + "".join(limits) if "type" in part else ""
+def _explain(found: Problem) -> str:
+    where = ".".join(map(str, found.steps)) or "top level"
+    if found.unknown is not None:
+        return f"{where}: unknown key {found.unknown!r};{nearest(found.unknown, found.allowed)}"
+    if found.missing is not None:
+        return f"{where}: key {found.missing!r} is missing; config/README.md explains it"
+    if found.allowed:
+        return f"{where} is {found.value!r};{nearest(found.value, found.allowed)}"
+    return f"{where} is {'empty' if found.value is None else repr(found.value)}; {found.asked}"
 
 
 def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
     """The sweep of an operator, checked: schema, kernels, dtypes, distributions, workloads, ids to profile."""
     mine = overrides.get(operator) or {}
     here = f"config: sweeps.{operator}" if mine else catalog.label(catalog.sweep_file(operator))
-    _check_schema(mine, "sweep", f"config: sweeps.{operator}") if mine else None
+    _check_type(mine, "sweep", f"config: sweeps.{operator}") if mine else None
     data = read_sweep(operator, mine)
-    _check_schema(data, "sweep", here)
+    _check_type(data, "sweep", here)
     missing = [key for key in ("kernels", "dtypes", "distributions", "workloads") if key not in data]
     if missing:
         raise ConfigError(f"{here}: key {missing[0]!r} is missing; config/README.md explains it")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import record
+from cutesnake.model.inputs import InputError, check_input
 from cutesnake.planning import strict_yaml
 from cutesnake.planning.gpus import Device
 
@@ -94,12 +95,26 @@ class Devices:
         return tuple(device for device in self.devices if device.compute_capability == capability)
 
 
+def capability_of(target: str) -> str:
+    """Return the compute capability of a target: 9.0 of sm_90a."""
+    return re.sub(r"^sm_(\d+)(\d)[af]?$", r"\1.\2", target)
+
+
+@functools.cache
+def limits_of(path: Path | str, target: str) -> dict[str, Any]:
+    """Return as plain data all that static figures of a target's builds depend on of devices.yaml."""
+    devices, capability = read_devices(path), capability_of(target)
+    limits = devices.limits.get(capability)
+    names = [device.name for device in devices.of_capability(capability)]
+    return {"limits": asdict(limits) if limits else None, "devices": names}
+
+
 def read_devices(path: Path | str) -> Devices:
     """Read and check devices.yaml; DeviceError for one that is not YAML, misfits its schema or contradicts itself."""
     try:
         data = strict_yaml.read(path)
-        record.check("devices", data, str(path))
-    except (strict_yaml.YamlError, record.RecordError) as error:
+        check_input("devices", data, path)
+    except (strict_yaml.YamlError, InputError) as error:
         raise DeviceError(str(error)) from error
     limits = {key: Limits(compute_capability=key, **entry) for key, entry in data["compute_capabilities"].items()}
     for name, entry in data["devices"].items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 import shutil
@@ -38,13 +39,16 @@ def tools() -> dict[str, str | None]:
 
 def packages() -> dict[str, str | None]:
     """Versions of the distributions that results depend on; None for one that is not installed."""
-    found: dict[str, str | None] = {}
-    for package in PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = None
-    return found
+    return {package: version(package) for package in PACKAGES}
+
+
+@functools.cache
+def version(package: str) -> str | None:
+    """Version of a distribution; None for one that is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def module(name: str, distribution: str) -> str | None:

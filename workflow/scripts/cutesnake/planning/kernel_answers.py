@@ -20,7 +20,20 @@ def supports(module: Kernel, workload: Workload) -> str | None:
 
 
 def variants(module: Kernel, workload: Workload, target: str) -> tuple[Variant, ...]:
-    """The kernel's candidates for a workload that it supports; ContractError where they cannot name builds."""
+    """The kernel's candidates for a workload that it supports; ContractError where they cannot name builds.
+
+    A kernel is asked once: some search for a schedule, and plan, anatomy and what a result is made from ask alike.
+    """
+    key = (id(module), repr(workload), target)
+    if key not in _answers:
+        _answers[key] = module, _variants(module, workload, target)
+    return _answers[key][1]
+
+
+_answers: dict[tuple[int, str, str], tuple[Kernel, tuple[Variant, ...]]] = {}  # the module, so that its id is its own
+
+
+def _variants(module: Kernel, workload: Workload, target: str) -> tuple[Variant, ...]:
     said: object = module.variants(workload, target)
     found = tuple(said) if isinstance(said, Iterable) else (said,)
     for one in found:

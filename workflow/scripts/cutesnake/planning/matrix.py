@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
+from cutesnake.model.case_id import CaseId
 from cutesnake.model.catalog import ContractError, blame, kernel_file, label, load_kernel, load_operator
 from cutesnake.model.contract import INSTALLED, Kernel, Variant, Workload
 from cutesnake.model.dsls import UNKNOWN
@@ -29,8 +29,12 @@ class Build:
     variant: Variant
 
     @property
+    def id(self) -> CaseId:
+        return CaseId(self.operator, self.kernel, self.target, self.variant.id)
+
+    @property
     def key(self) -> str:
-        return f"{self.operator}/{self.kernel}/{self.target}/{self.variant.id}"
+        return self.id.key
 
 
 HERE = ""  # the place that is the machine at hand
@@ -45,8 +49,12 @@ class PlannedCase:
     place: str = HERE
 
     @property
+    def id(self) -> CaseId:
+        return replace(self.build.id, workload=self.workload.id, node_class=self.place)
+
+    @property
     def key(self) -> str:
-        return f"{self.build.key}/{self.workload.id}{'@' if self.place else ''}{self.place}"
+        return self.id.key
 
 
 @dataclass
@@ -84,11 +92,10 @@ class Plan:
                 if place in able:
                     yield replace(case, place=place) if place else case
 
-    def planned_case(self, key: str) -> PlannedCase | None:
-        """The case of a key, of the sweep or simulated; None if there is none, or no such place."""
-        bare, _, place = key.partition("@")
-        case = self.simulated.get(bare) or self.cases.get(bare)
-        return replace(case, place=place) if case and (bare in self.simulated or place in self.places) else None
+    def planned_case(self, asked: CaseId) -> PlannedCase | None:
+        """The case of the sweep that runs on the machine at hand, or on a class of nodes; None if there is none."""
+        case = self.cases.get(replace(asked, node_class=HERE).key)
+        return replace(case, place=asked.node_class) if case and asked.node_class in self.places else None
 
     def predicted(self) -> Iterator[PlannedCase]:
         """Cases that ptxsim's clock predicts, whether or not a card is here."""
@@ -107,8 +114,7 @@ class Plan:
         """operator/kernel/target/workload -> cases timed here, where there are variants to choose from."""
         found: dict[str, list[PlannedCase]] = {}
         for case in self.run_here("timing"):
-            build = case.build
-            where = case.key.removeprefix(f"{build.key}/")
+            build, where = case.build, case.workload.id + (f"@{case.place}" if case.place else "")
             found.setdefault(f"{build.operator}/{build.kernel}/{build.target}/{where}", []).append(case)
         return {key: cases for key, cases in found.items() if len(cases) > 1}
 
@@ -178,12 +184,16 @@ def modules_needed(experiment: Experiment) -> dict[str, str]:
 
 
 def make_plan(
-    experiment: Experiment, machine: Machine, results: Path, places: Mapping[str, Machine] | None = None
+    experiment: Experiment,
+    machine: Machine,
+    places: Mapping[str, Machine] | None = None,
+    carried: Collection[str] = (),
 ) -> Plan:
     """Cross operators, kernels, targets, workloads and variants; ask each kernel what it supports.
 
-    `machine` builds, and runs cases too unless `places` names classes of nodes that do. Raises ConfigError where no
-    target is left, because `here` is the only one and there is no card.
+    `machine` builds, and runs cases too unless `places` names classes of nodes that do. `carried` are builds that were
+    made elsewhere, as `operator/kernel/target`: they need no compiler here. Raises ConfigError where no target is left,
+    because `here` is the only one and there is no card.
     """
     places = {HERE: machine} if places is None else dict(places)
     cards = [place.device.compute_capability for place in places.values() if place.device]
@@ -202,11 +212,11 @@ def make_plan(
         plan.foreseen |= {(operator, workload.id) for workload in sweep.predicted()}
         plan.profiled |= {workload.id for workload in sweep.profiled()}
         for kernel in sweep.kernels:
-            _add_kernel(plan, experiment, sweep, kernel, results)
+            _add_kernel(plan, experiment, sweep, kernel, carried)
     return plan
 
 
-def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, results: Path) -> None:
+def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, carried: Collection[str]) -> None:
     """Everything of one kernel; one that breaks its contract has a row per target that says how, and nothing else."""
     part = replace(
         plan, builds={}, cases={}, stand_ins={}, simulated={}, unsupported=[], sources={}, broken={}, running={}
@@ -215,7 +225,7 @@ def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, r
     try:
         module = load_kernel(operator, kernel)
         part.sources[operator, kernel] = module.SOURCE
-        _plan_kernel(part, experiment, sweep, kernel, module, results)
+        _plan_kernel(part, experiment, sweep, kernel, module, carried)
     except ContractError as error:
         path = kernel_file(operator, kernel)
         place = label(path) if path else kernel
@@ -234,7 +244,9 @@ def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, r
     plan.decisions += [Decision(operator, kernel, UNKNOWN, "ours", target, no, no, no) for target in experiment.targets]
 
 
-def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, module: Kernel, results: Path) -> None:
+def _plan_kernel(
+    plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, module: Kernel, carried: Collection[str]
+) -> None:
     operator = sweep.operator
     dtypes = {dtype for target in module.TARGETS for dtype in plan.dtypes[operator].get(target, [])}
     supported = []
@@ -248,7 +260,7 @@ def _plan_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, 
             plan.unsupported.append({"operator": operator, "kernel": kernel, "workload": workload.id, "reason": reason})
     written = [target for target in experiment.targets if target in module.TARGETS]
     for target in written if module.SOURCE == INSTALLED and written else experiment.targets:
-        built = any((results / "compile" / operator / kernel / target).glob("*/build.json"))
+        built = f"{operator}/{kernel}/{target}" in carried
         decision = decide(plan.machine, operator, kernel, module, target, built, plan.places.values())
         if decision.build.ok and not plan.dtypes[operator][target]:
             no = Answer(False, _no_dtype(plan, operator, target))

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cutesnake.model import record
+from cutesnake.model.inputs import InputError, check_input
 from cutesnake.planning import strict_yaml
 from cutesnake.planning.machine import Machine
 
@@ -43,8 +44,8 @@ def read_classes(path: Path | str) -> dict[str, NodeClass]:
     """The classes by name, in the order of the file. Raises NodesError."""
     try:
         data = strict_yaml.read(path, str(path))
-        record.check("machines", data, str(path))
-    except (strict_yaml.YamlError, record.RecordError) as error:
+        check_input("machines", data, path)
+    except (strict_yaml.YamlError, InputError) as error:
         raise NodesError(str(error)) from error
     found = {name: NodeClass(name, **entry) for name, entry in data["classes"].items()}
     if sum(one.device is None for one in found.values()) > 1:
@@ -67,7 +68,7 @@ def probed(classes: Mapping[str, NodeClass], results: Path) -> dict[str, Machine
 
 def _probed(one: NodeClass, path: Path) -> Machine:
     try:
-        found = Machine.from_dict(record.read("machine", path)["machine"])
+        found = Machine.from_dict(record.plain(record.read("machine", path).machine))
     except FileNotFoundError:
         return Machine(problem=f"no job has looked at a node of class {one.name} yet: {PROBE}")
     except record.RecordError as error:

@@ -1,4 +1,7 @@
-"""Digests that tell Snakemake what a result depends on besides its input files: code, by content, not by date."""
+"""Digests of the code and data that a result depends on: by meaning, neither by date nor by layout.
+
+Comments, docstrings and layout of Python files do not count, nor where the project lies.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +11,34 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from cutesnake.model import record
 from cutesnake.model.catalog import label, roots
 from cutesnake.model.paths import ROOT, SCRIPTS
+from cutesnake.planning.looked_at import memory, stamp
 
-KNOWN = Path(".snakemake/cutesnake-imports.json")
 # Where modules of this repository are found, by the first part of their name.
 PLACES = {"cutesnake": SCRIPTS, "ptxsim": ROOT}
 # Imported nearly everywhere, but only as protocols, for writing records and for messages: nothing of them is baked in.
 NOT_BAKED = frozenset(
     SCRIPTS / "cutesnake" / name
     for name in (
-        *(f"model/{name}.py" for name in ("contract", "record", "catalog", "dsls", "targets", "paths")),
-        *(f"runtime/{name}.py" for name in ("shareable", "errors", "machine_check", "machine_lock", "forks")),
-        *(f"runtime/{name}.py" for name in ("fork_server", "job", "private_folder")),
+        *(f"model/{name}.py" for name in ("contract", "record", "provenance", "catalog", "dsls", "targets", "paths")),
+        *(f"model/{name}.py" for name in ("explain", "inputs", "records/__init__", "records/common")),
+        *(f"planning/{name}.py" for name in ("staleness", "looked_at", "outputs", "installed")),
+        *(f"runtime/{name}.py" for name in ("shareable", "errors", "machine_faults", "machine_check", "locks")),
+        *(f"runtime/{name}.py" for name in ("pool", "job", "private_folder")),
     )
 )
 # `module:function`, which another process imports: see cutesnake/runtime/job.py
 TASK = re.compile(r"[a-z]+(\.\w+)+:\w+")
+COMPILER = "cutesnake.stages.compile.compile"
 MARK = "not_baked"  # the decorator of cutesnake.model.contract
+
+
+WORKFLOW, SIMULATOR, KERNELS = "workflow", "ptxsim", "kernels"
 
 
 def digest_files(paths: Iterable[Path], baked: bool = False) -> str:
@@ -38,26 +46,31 @@ def digest_files(paths: Iterable[Path], baked: bool = False) -> str:
 
     With `baked`, what is marked `@not_baked` does not count.
     """
-    total = hashlib.sha256()
-    for name, path in sorted((label(path), path) for path in set(paths)):
-        content = path.read_bytes()
-        if baked and path.suffix == ".py":
-            content = _without_marked(content.decode(errors="surrogateescape")).encode(errors="surrogateescape")
-        total.update(name.encode() + b"\0" + content + b"\0")
-    return total.hexdigest()[:16]
+    return digest_data(sorted((label(path), _digest_of(path, baked)) for path in set(paths)))
+
+
+def digests_of_code(paths: Iterable[Path], baked: bool = False) -> dict[str, str]:
+    """Digests of kernels' files by label, of the simulator and of all else together."""
+    found: dict[str, str] = {}
+    groups: dict[str, list[Path]] = {}
+    for path in paths:
+        name = label(path)
+        first = name.partition("/")[0]
+        if first == KERNELS:
+            found[name] = _digest_of(path, baked)
+        else:
+            groups.setdefault(first if first == SIMULATOR else WORKFLOW, []).append(path)
+    return found | {name: digest_files(group, baked) for name, group in groups.items()}
+
+
+def _digest_of(path: Path, baked: bool) -> str:
+    source = _source(path)
+    return source.baked if baked else source.digest
 
 
 def digest_data(data: Any) -> str:
     """Digest of JSON-like data: comments and key order of the file it was read from do not count."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def digest_case(settings: Any, card: str, code: str, identity: Mapping[str, Any]) -> str:
-    """Digest of what a check or a timing depends on besides files, alike in a job of its own and in a batch.
-
-    `card` is the fingerprint of what it is measured on, `code` the digest of what runs, `identity` of which case.
-    """
-    return digest_data([settings, card, code, identity])
 
 
 @functools.cache
@@ -69,7 +82,20 @@ def digest_code(*modules: str) -> str:
 @functools.cache
 def digest_baked(operator: str, kernel: str) -> str:
     """Digest of the code that a build depends on: the kernel without what it marks `@not_baked`, the compile stage."""
-    return digest_files(closure(f"kernels.{operator}.{kernel}", "compile.py", baked=True) - NOT_BAKED, baked=True)
+    return digest_data(code_of_build(operator, kernel))
+
+
+@functools.cache
+def code_of(*modules: str) -> dict[str, str]:
+    """Digests of modules or scripts, and of all they import, as `digests_of_code` gives them."""
+    return digests_of_code(closure(*modules))
+
+
+@functools.cache
+def code_of_build(operator: str, kernel: str) -> dict[str, str]:
+    """The same of what a build depends on."""
+    files = closure(f"kernels.{operator}.{kernel}", COMPILER, baked=True) - NOT_BAKED
+    return digests_of_code(files, baked=True)
 
 
 @functools.cache
@@ -84,7 +110,8 @@ def closure(*modules: str, baked: bool = False) -> frozenset[Path]:
         for path in _module_files(waiting.pop()):
             if path not in found:
                 found.add(path)
-                more = _imported(path, baked) if path.suffix == ".py" else ()
+                source = _source(path)
+                more = source.baked_imports if baked else source.imports
                 waiting += (name for name in more if name not in seen)
                 seen.update(more)
     return frozenset(found)
@@ -114,59 +141,102 @@ def _first_file(paths: Iterable[Path]) -> tuple[Path, ...]:
     return ()
 
 
-@functools.cache
-def _imported(path: Path, baked: bool) -> tuple[str, ...]:
-    """Names of this repository that a file imports. Known files are looked up: parsing them all takes a second."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    key = hashlib.sha256(f"{label(path)} {baked} {text}".encode()).hexdigest()
-    known = _known()
-    if key not in known:
-        known[key] = _parse_imports(_package(path), text, baked)
-        known.changed = True
-    return tuple(known[key])
+class Source(NamedTuple):
+    """What a file of code says: digests and imported names, of all of it and of what builds depend on."""
 
-
-class Known(dict[str, list[str]]):
-    """Digest of a file -> what it imports, kept in the working directory between runs."""
-
-    changed = False
+    digest: str
+    baked: str
+    imports: tuple[str, ...]
+    baked_imports: tuple[str, ...]
 
 
 @functools.cache
-def _known() -> Known:
-    try:
-        found = json.loads(KNOWN.read_text())
-        imports = found["imports"]
-        return Known(imports if found["digest"] == digest_data(imports) and isinstance(imports, dict) else {})
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):  # not there yet, or damaged: a shortcut only
-        return Known()
+def _source(path: Path) -> Source:
+    """What a file says, read only if it changed: parsing all files takes seconds."""
+    name, now = str(path), stamp(path)
+    found = memory().get("sources", name, now)
+    if found is None:
+        found = _read(path)
+        memory().put("sources", name, now, found)
+    digest, baked, imports, baked_imports = found
+    return Source(digest, baked, tuple(imports), tuple(baked_imports))
 
 
-def remember() -> None:
-    """Write what files import for the next run, if anything is new and the folder can be written."""
-    if _known().changed:
-        with contextlib.suppress(OSError):
-            content = {"digest": digest_data(_known()), "imports": _known()}
-            record.write_text(KNOWN, json.dumps(content))
-        _known().changed = False
+def _read(path: Path) -> tuple[str, str, list[str], list[str]]:
+    content = path.read_bytes()
+    if path.suffix == ".py":
+        with contextlib.suppress(SyntaxError, ValueError):  # a kernel's fault, which the plan or the build tells
+            tree = ast.parse(content)
+            seen = _Seen(_package(path))
+            seen.walk(tree)
+            return seen.found()
+    digest = _short(content)
+    return digest, digest, [], []
 
 
-def _parse_imports(package: str, text: str, baked: bool) -> list[str]:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):  # a kernel's fault, which the plan tells; it imports nothing
-        return []
-    names: list[str] = []
-    for node in _nodes(tree, baked):
+class _Seen:
+    """A module without comments, docstrings, layout and `if TYPE_CHECKING`: its syntax tree as text, its imports.
+
+    What is marked `@not_baked` is kept apart.
+    """
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+        self.words: tuple[list[str], list[str]] = ([], [])  # baked, marked
+        self.names: tuple[set[str], set[str]] = (set(), set())
+
+    def found(self) -> tuple[str, str, list[str], list[str]]:
+        baked, marked = (_short(" ".join(words).encode(errors="surrogatepass")) for words in self.words)
+        whole = _short(f"{baked} {marked}".encode()) if self.words[1] else baked
+        return whole, baked, sorted(self.names[0] | self.names[1]), sorted(self.names[0])
+
+    def walk(self, node: ast.AST, marked: bool = False) -> None:
+        marked = marked or _is_marked(node)
+        words = self.words[marked]
+        words.append(type(node).__name__)
+        self._import(node, self.names[marked])
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if isinstance(value, ast.AST):
+                words.append(f"{field}:")
+                self.walk(value, marked)
+            elif isinstance(value, list):
+                if field == "body":
+                    value = _without_docstring(node, value)
+                if value:  # an empty list says nothing: later versions of Python have more fields
+                    words.append(f"{field}[")
+                    for item in value:
+                        if not isinstance(item, ast.AST):
+                            words.append(repr(item))
+                        elif not _is_for_types(item):
+                            self.walk(item, marked)
+                    words.append("]")
+            elif value is not None or (isinstance(node, ast.Constant) and field == "value"):
+                words.append(f"{field}={value!r}")
+
+    def _import(self, node: ast.AST, names: set[str]) -> None:
+        found: list[str] = []
         if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
+            found = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            parts = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            parts = self.package.split(".")
+            parts = parts[: len(parts) - node.level + 1] if node.level else []
             base = ".".join([*parts, *([node.module] if node.module else [])])
-            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+            found = [base, *(f"{base}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and TASK.fullmatch(node.value):
-            names.append(node.value.partition(":")[0])
-    return sorted({name for name in names if name.split(".")[0] in (*PLACES, "kernels")})
+            found = [node.value.partition(":")[0]]
+        names.update(name for name in found if name.split(".")[0] in (*PLACES, "kernels"))
+
+
+def _without_docstring(node: ast.AST, body: list[Any]) -> list[Any]:
+    documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    if not (documented and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)):
+        return body
+    return body[1:] if isinstance(body[0].value.value, str) else body
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def _package(path: Path) -> str:
@@ -175,19 +245,8 @@ def _package(path: Path) -> str:
     for root in roots():
         if folder.is_relative_to(root):
             return ".".join(("kernels", *folder.relative_to(root).parts))
-    base = SCRIPTS if folder.is_relative_to(SCRIPTS) else ROOT
+    base = next((base for base in (SCRIPTS, ROOT) if folder.is_relative_to(base)), folder)
     return ".".join(folder.relative_to(base).parts)
-
-
-def _nodes(tree: ast.AST, baked: bool) -> Iterator[ast.AST]:
-    """All nodes, less those under `if TYPE_CHECKING` and, with `baked`, what is marked."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            continue
-        if baked and _is_marked(node):
-            continue
-        yield node
-        yield from _nodes(node, baked)
 
 
 def _is_marked(node: ast.AST) -> bool:
@@ -198,18 +257,5 @@ def _is_marked(node: ast.AST) -> bool:
     return MARK in names
 
 
-def _without_marked(text: str) -> str:
-    """The source of a module less its marked functions, classes and methods; unchanged if nothing is marked."""
-    if f"@{MARK}" not in text:
-        return text
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):  # a kernel's fault, which the plan or the build tells
-        return text
-    lines = text.splitlines()
-    for node in ast.walk(tree):
-        if _is_marked(node):
-            assert isinstance(node, ast.FunctionDef | ast.ClassDef)
-            first = node.decorator_list[0].lineno
-            lines[first - 1 : node.end_lineno] = [""] * ((node.end_lineno or first) - first + 1)
-    return "\n".join(line for line in lines if line.strip())
+def _short(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -5,88 +5,101 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from cutesnake.analysis.change.verdict import FIGURES, apart
+from cutesnake.analysis.change.change import judged
+from cutesnake.analysis.change.verdict import FIGURES, Figure, apart
 from cutesnake.analysis.compare.insight import number
+from cutesnake.model.records.change import (
+    Change,
+    ChangedBuilds,
+    ChangedCase,
+    ChangedFigure,
+    Judged,
+    Totals,
+    Unpaired,
+)
 from cutesnake.report.formatting import listed, plural, short
 
-Record = dict[str, Any]
+View = dict[str, Any]  # what a template shows
 
 NAMES = {"cold": "lone calls, cold L2", "warm": "back to back, warm L2"}
 MARKS = {"slower": ("▼", "bad"), "faster": ("▲", "good"), "equal": ("=", "soft"), "cannot tell": ("?", "part")}
+COUNTED = ("slower", "faster", "equal", "cannot_tell")
 FIRST = ("registers_per_thread", "spill_bytes", "shared_bytes", "code_bytes", "instructions")  # columns of the table
 
 
-def changed(changes: list[Record], here: str, pages: dict[str, str], base: str) -> Record | None:
+def changed(changes: list[Change], here: str, pages: dict[str, str], base: str) -> View | None:
     """The view of the section; None without a baseline. `changes` are those that the page speaks of, `here`'s too."""
     if not changes:
         return None
-    own = next(change for change in changes if change["operator"] == here)
+    own = next(change for change in changes if change.operator == here)
     return {
         "baseline": _baseline(changes),
         "sentences": [_times(changes, name) for name in FIGURES] + _against(changes),
         "worst": [
             said for name in FIGURES for verdict in ("slower", "faster") if (said := _most(changes, name, verdict))
         ],
-        "operators": [{**_sums(change), "page": pages[change["operator"]]} for change in changes]
-        if changes[1:]
-        else [],
-        "rule": own["rule"],
+        "operators": [{**_sums(change), "page": pages[change.operator]} for change in changes] if changes[1:] else [],
+        "rule": own.rule,
         "operator": here,
-        "why_no_cases": own["no_cases"],
+        "why_no_cases": own.no_cases,
         "names": NAMES,
-        "cases": [_case(row) for row in sorted(own["cases"], key=_calm) if not row["same"]],
-        "same": sum(row["same"] for row in own["cases"]),
-        "unpaired": _unpaired(own["unpaired"]),
-        "builds": _builds(own["builds"]),
-        "why_no_builds": own["builds"]["reason"],
-        "compared": own["builds"]["compared"],
+        "cases": [_case(row) for row in sorted(own.cases, key=_calm) if not row.same],
+        "same": sum(row.same for row in own.cases),
+        "unpaired": _unpaired(own.unpaired),
+        "builds": _builds(own.builds),
+        "why_no_builds": own.builds.reason,
+        "compared": own.builds.compared,
         "table": os.path.relpath(f"results/change/{here}.csv", base),
     }
 
 
-def _baseline(changes: list[Record]) -> str:
+def _totals(change: Change, figure: Figure) -> Totals:
+    return change.totals.cold if figure == "cold" else change.totals.warm
+
+
+def _baseline(changes: list[Change]) -> str:
     """What this run is held against, where and when that was made."""
-    places = [change["baseline"] for change in changes]
-    days = sorted(day for place in places for day in (place["first"], place["last"]) if day)
-    devices = sorted({device for place in places for device in place["devices"]})
-    commits = sorted({commit for place in places for commit in place["commits"]})
+    places = [change.baseline for change in changes]
+    days = sorted(day for place in places for day in (place.first, place.last) if day)
+    devices = sorted({device for place in places for device in place.devices})
+    commits = sorted({commit for place in places for commit in place.commits})
     made = "" if not days else days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
     timed = f"timed on {listed(devices)}" if devices else ""
     at = f"at commit {listed(commits)}" if commits else ""
     said = ", ".join(filter(None, (made, timed, at)))
-    return f"{places[0]['label']} ({said})" if said else places[0]["label"]
+    return f"{places[0].label} ({said})" if said else places[0].label
 
 
-def _times(changes: list[Record], name: str) -> str:
-    totals = [change["totals"][name] for change in changes]
-    counts = {key: sum(total[key] for total in totals) for key in ("slower", "faster", "equal", "cannot_tell", "same")}
-    same = counts.pop("same")
+def _times(changes: list[Change], figure: Figure) -> str:
+    totals = [_totals(change, figure) for change in changes]
+    counts = {key: sum(getattr(total, key) for total in totals) for key in COUNTED}
+    same = sum(total.same for total in totals)
     judged = sum(counts.values())
     also = f" Of {plural(same, 'further case')} both sides have the very same measurement." if same else ""
     if not judged:
-        return f"{_begin(NAMES[name])}: no case was measured on both sides.{also}"
+        return f"{_begin(NAMES[figure])}: no case was measured on both sides.{also}"
     said = ", ".join(f"{count} {key.replace('_', ' ')}" for key, count in counts.items())
-    return f"{_begin(NAMES[name])}: of {plural(judged, 'case')} {said}.{also}"
+    return f"{_begin(NAMES[figure])}: of {plural(judged, 'case')} {said}.{also}"
 
 
-def _against(changes: list[Record]) -> list[str]:
+def _against(changes: list[Change]) -> list[str]:
     """Static figures over all operators, and what else differs between both sides."""
-    compared = sum(change["builds"]["compared"] for change in changes)
+    compared = sum(change.builds.compared for change in changes)
     differ = {
-        (change["operator"], entry["kernel"], entry["target"], entry["variant"])
+        (change.operator, entry.kernel, entry.target, entry.variant)
         for change in changes
-        for entry in change["builds"]["changed"]
+        for entry in change.builds.changed
     }
     said = []
     if compared:
         said.append(f"Compiled code: of {plural(compared, 'build')} {len(differ)} differ in some static figure.")
     else:
-        reasons = dict.fromkeys(change["builds"]["reason"] for change in changes)
-        said.append(f"Compiled code: not compared, for {'; '.join(reasons)}.")
+        reasons = dict.fromkeys(change.builds.reason for change in changes)
+        said.append(f"Compiled code: not compared, for {'; '.join(filter(None, reasons))}.")
     versions = {
-        f"{entry['name']} {_versions(entry['before'])}, now {_versions(entry['now'])}"
+        f"{entry.name} {_versions(entry.before)}, now {_versions(entry.now)}"
         for change in changes
-        for entry in (*change["conditions"], *change["builds"]["compilers"])
+        for entry in (*change.conditions, *change.builds.compilers)
     }
     if versions:
         said.append(f"Besides the code, these differ: {'; '.join(sorted(versions))}.")
@@ -97,95 +110,92 @@ def _versions(found: list[str]) -> str:
     return " and ".join(found) or "absent"
 
 
-def _most(changes: list[Record], name: str, verdict: str) -> str | None:
+def _most(changes: list[Change], figure: Figure, verdict: str) -> str | None:
     """The case that a verdict holds for most clearly."""
     found = [
-        (change["operator"], row)
+        (change.operator, row, side)
         for change in changes
-        for row in change["cases"]
-        if row[name] and row[name]["verdict"] == verdict
+        for row in change.cases
+        if (side := judged(row, figure)) and side.verdict == verdict
     ]
     if not found:
         return None
-    operator, row = max(found, key=lambda entry: apart(entry[1][name]["ratio"]))
-    figure = row[name]
+    operator, row, side = max(found, key=lambda entry: apart(entry[2].ratio))
     return (
-        f"Most {verdict}, {NAMES[name]}: {operator}, {row['kernel']} on {row['workload']} ({short(row['device'])}), "
-        f"{number(figure['before_us'])} µs before, {number(figure['now_us'])} µs now; the limit of noise was "
-        f"{number(figure['limit_percent'])} %."
+        f"Most {verdict}, {NAMES[figure]}: {operator}, {row.kernel} on {row.workload} ({short(row.device)}), "
+        f"{number(side.before_us)} µs before, {number(side.now_us)} µs now; the limit of noise was "
+        f"{number(side.limit_percent or 0.0)} %."
     )
 
 
-def _sums(change: Record) -> Record:
-    built = {(e["kernel"], e["target"], e["variant"]) for e in change["builds"]["changed"]}
-    counts = {
-        name: [change["totals"][name][key] for key in ("slower", "faster", "equal", "cannot_tell")] for name in FIGURES
-    }
+def _sums(change: Change) -> View:
+    built = {(e.kernel, e.target, e.variant) for e in change.builds.changed}
+    counts = {figure: [getattr(_totals(change, figure), key) for key in COUNTED] for figure in FIGURES}
     return {
-        "operator": change["operator"],
+        "operator": change.operator,
         "counts": counts,
         "differ": len(built),
-        "compared": change["builds"]["compared"],
+        "compared": change.builds.compared,
     }
 
 
-def _unpaired(counts: Record) -> str:
-    sides = (("only_before", "in the baseline"), ("only_now", "now"))
-    said = [f"{plural(counts[key], 'case')} only {side}" for key, side in sides if counts[key]]
+def _unpaired(counts: Unpaired) -> str:
+    sides = ((counts.only_before, "in the baseline"), (counts.only_now, "now"))
+    said = [f"{plural(count, 'case')} only {side}" for count, side in sides if count]
     return " and ".join(said)
 
 
-def _calm(row: Record) -> bool:
+def _calm(row: ChangedCase) -> bool:
     """Sorts what differs first."""
-    return not any(row[name] and row[name]["verdict"] in ("slower", "faster") for name in FIGURES)
+    return not any(side and side.verdict in ("slower", "faster") for side in (row.cold, row.warm))
 
 
-def _case(row: Record) -> Record:
-    variant = (
-        row["variant"] if row["variant"] == row["variant_before"] else f"{row['variant_before']} → {row['variant']}"
-    )
+def _case(row: ChangedCase) -> View:
+    variant = row.variant if row.variant == row.variant_before else f"{row.variant_before} → {row.variant}"
     return {
-        **{key: row[key] for key in ("workload", "kernel", "target")},
-        **{"device": short(row["device"]), "variant": variant},
-        "figures": [_figure(row[name]) for name in FIGURES],
+        **{"workload": row.workload, "kernel": row.kernel, "target": row.target},
+        **{"device": short(row.device), "variant": variant},
+        "figures": [_figure(side) for side in (row.cold, row.warm) if side],
     }
 
 
-def _figure(found: Record) -> Record:
-    mark, style = MARKS[found["verdict"]]
-    noises = [found[f"{side}_noise_percent"] for side in ("before", "now")]
+def _figure(found: Judged) -> View:
+    mark, style = MARKS[found.verdict]
+    noises = [found.before_noise_percent, found.now_noise_percent]
     return {
-        **{key: found[key] for key in ("before_us", "now_us", "ratio", "verdict", "why")},
-        **{"mark": mark, "class": style, "limit": found["limit_percent"]},
+        **{"before_us": found.before_us, "now_us": found.now_us, "ratio": found.ratio},
+        **{"verdict": found.verdict, "why": found.why},
+        **{"mark": mark, "class": style, "limit": found.limit_percent},
         "noise": " + ".join("?" if noise is None else number(round(noise, 2)) for noise in noises),
     }
 
 
-def _builds(builds: Record) -> list[Record]:
+def _builds(builds: ChangedBuilds) -> list[View]:
     """A row per device function that differs: figures with a column of their own, then the other ones as text."""
     rows = []
-    for entry in builds["changed"]:
-        changes = {change["figure"]: change for change in entry["changes"]}
+    for entry in builds.changed:
+        changes = {change.figure: change for change in entry.changes}
         others = [change for name, change in changes.items() if name not in FIRST]
         rows.append(
             {
-                **{key: entry[key] for key in ("kernel", "target", "variant", "function", "symbol")},
+                **{"kernel": entry.kernel, "target": entry.target, "variant": entry.variant},
+                **{"function": entry.function, "symbol": entry.symbol},
                 "cells": [_cell(changes.get(name)) for name in FIRST],
-                "others": "; ".join(f"{_word(change['figure'])} {_both(change)}" for change in others),
+                "others": "; ".join(f"{_word(change.figure)} {_both(change)}" for change in others),
             }
         )
     return rows
 
 
-def _cell(change: Record | None) -> Record | None:
+def _cell(change: ChangedFigure | None) -> View | None:
     if change is None:
         return None
-    known = None not in (change["before"], change["now"])
-    return {"text": _both(change), "value": change["now"] - change["before"] if known else None}
+    known = change.before is not None and change.now is not None
+    return {"text": _both(change), "value": (change.now or 0) - (change.before or 0) if known else None}
 
 
-def _both(change: Record) -> str:
-    before, now = ("unknown" if value is None else number(value) for value in (change["before"], change["now"]))
+def _both(change: ChangedFigure) -> str:
+    before, now = ("unknown" if value is None else number(value) for value in (change.before, change.now))
     return f"{before} → {now}"
 
 

@@ -7,25 +7,26 @@ from typing import Any
 
 from cutesnake.analysis.compare.insight import number
 from cutesnake.analysis.evidence.gather import Evidence
+from cutesnake.model.records.autotune import Autotune
 
-Record = dict[str, Any]
+View = dict[str, Any]  # what a template shows
 WHERE = {"live": "measured here", "recorded": "recorded"}
 
 
-def choices(evidence: Evidence, kernel: str) -> list[Record]:
+def choices(evidence: Evidence, kernel: str) -> list[View]:
     """Which variant autotune chose per workload, and by how much; by prediction where no card measured."""
     found = []
     for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
         for source in evidence.sources(target):
             for entry in evidence.records(source, "autotune"):
-                if (entry["case"]["kernel"], entry["case"]["target"]) == (kernel, target):
+                if (entry.case.kernel, entry.case.target) == (kernel, target):
                     found.append(_choice(f"{source.device}, {WHERE[source.kind]}", entry))
         if evidence.sources(target)[0].kind == "none":
             found += _foreseen_choices(evidence, kernel, target)
     return found
 
 
-def _foreseen_choices(evidence: Evidence, kernel: str, target: str) -> Iterator[Record]:
+def _foreseen_choices(evidence: Evidence, kernel: str, target: str) -> Iterator[View]:
     """The same where no card of the target measured, by what ptxsim's clock predicts of several variants."""
     for workload in evidence.workloads:
         times = evidence.foreseen(kernel, target, workload)
@@ -33,9 +34,9 @@ def _foreseen_choices(evidence: Evidence, kernel: str, target: str) -> Iterator[
             continue
         (chosen, first), (_, second), *_ = times.items()
         entry = evidence.prediction(kernel, target, chosen, workload)
-        assert entry is not None  # it has a time
+        assert entry is not None and entry[1].metrics is not None  # it has a time
         yield {
-            "where": f"predicted for an {entry[1]['metrics']['device']}, not measured",
+            "where": f"predicted for an {entry[1].metrics.device}, not measured",
             "target": target,
             "workload": workload,
             "chosen": chosen,
@@ -45,20 +46,20 @@ def _foreseen_choices(evidence: Evidence, kernel: str, target: str) -> Iterator[
         }
 
 
-def _choice(where: str, entry: Record) -> Record:
-    m = entry["metrics"]
-    margin = m["margin_percent"]
+def _choice(where: str, entry: Autotune) -> View:
+    m = entry.metrics
+    margin = m.margin_percent
     return {
         "where": where,
-        "target": entry["case"]["target"],
-        "workload": entry["case"]["workload"],
-        "chosen": m["chosen"] or "none: every variant failed",
+        "target": entry.case.target,
+        "workload": entry.case.workload,
+        "chosen": m.chosen or "none: every variant failed",
         "margin": "the only one" if margin is None else f"{number(margin)} % ahead",
-        "decided": m["decided"],
+        "decided": m.decided,
         "variants": [
-            f"{v['variant']}: {number(v['cold_us'])} µs"
-            if v["status"] == "ok"
-            else f"{v['variant']} failed: {v['reason']}"
-            for v in m["variants"]
+            f"{v.variant}: {number(v.cold_us)} µs"
+            if v.status == "ok" and v.cold_us is not None
+            else f"{v.variant} failed: {v.reason}"
+            for v in m.variants
         ],
     }

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from cutesnake.model.records.arch import Arch, NodeClass
+from cutesnake.model.records.compare import Compare, Counts
 from cutesnake.report.formatting import MOST_NAMED, STAGE_NAMES, listed, plural, span, state
 
-Record = dict[str, Any]
+View = dict[str, Any]  # what a template shows
 
 TILES = {
     "build": "builds compiled",
@@ -17,40 +19,43 @@ TILES = {
 }
 
 
-def machine(arch: Record) -> Record:
+MOCKED = "Mocked machine (CUTESNAKE_MACHINE): no figure of this machine was measured on a GPU."
+
+
+def machine(arch: Arch) -> View:
     """The machine in sentences: devices, the one in use, tools and packages."""
     found = [
-        f"{d['name']} (sm_{d['compute_capability'][0]}{d['compute_capability'][1]}, driver {d['driver']}, "
-        f"{d['memory_bytes'] / 1e9:.0f} GB)"
-        for d in arch["devices"]
+        f"{d.name} (sm_{d.compute_capability[0]}{d.compute_capability[1]}, driver {d.driver}, "
+        f"{d.memory_bytes / 1e9:.0f} GB)"
+        for d in arch.devices
     ]
-    used = next((d["name"] for d in arch["devices"] if d["index"] == arch["selected"]), None)
+    used = next((d.name for d in arch.devices if d.index == arch.selected), None)
     if not found:
-        sentence = f"No GPU here: {arch['reason'] or 'none was found'}."
+        sentence = f"No GPU here: {arch.reason or 'none was found'}."
     elif used is None:
-        sentence = f"{plural(len(found), 'GPU')} here, none in use: {arch['reason']}."
+        sentence = f"{plural(len(found), 'GPU')} here, none in use: {arch.reason}."
     else:
         sentence = f"{plural(len(found), 'GPU')} here: {'; '.join(found)}. In use: {used}."
-    if classes := arch.get("classes"):
+    if classes := arch.classes:
         sentence = f"Cases run on classes of nodes: {'; '.join(map(_class, classes))}."
-    if arch.get("simulated"):
-        sentence = f"This machine is a simulated one, for trying out the arch check. {sentence}"
-    tools = [f"{name} {'found' if there else 'not found'}" for name, there in arch["tools"].items()]
-    return {"sentence": sentence, "tools": ", ".join(tools), "readings": arch.get("readings") or {}}
+    if arch.pretended:
+        sentence = f"{MOCKED} {sentence}"
+    tools = [f"{name} {'found' if there else 'not found'}" for name, there in arch.tools.items()]
+    return {"sentence": sentence, "tools": ", ".join(tools), "readings": arch.readings}
 
 
-def _class(entry: Record) -> str:
-    if entry["device"] is None:
-        return f"{entry['name']} (no card: {entry['reason']})"
-    sm = "sm_{}{}".format(*entry["compute_capability"])
-    return f"{entry['name']} ({entry['device']}, {sm}, driver {entry['driver']})"
+def _class(entry: NodeClass) -> str:
+    if entry.device is None:
+        return f"{entry.name} (no card: {entry.reason})"
+    sm = "sm_{}{}".format(*(entry.compute_capability or ()))
+    return f"{entry.name} ({entry.device}, {sm}, driver {entry.driver})"
 
 
-def summary(arch: Record, comparisons: list[Record]) -> str:
+def summary(arch: Arch, comparisons: list[Compare]) -> str:
     """What was measured where, in plain words for a reader who has read nothing else."""
-    said = []
+    said = [MOCKED] if arch.pretended else []
     live = _timed(comparisons, "live")
-    used = next((d["name"] for d in arch["devices"] if d["index"] == arch["selected"]), None)
+    used = next((d.name for d in arch.devices if d.index == arch.selected), None)
     if live:
         said += [f"Measured on this machine, on {device}: {what}." for device, what in live.items()]
     elif used:
@@ -71,18 +76,18 @@ def summary(arch: Record, comparisons: list[Record]) -> str:
     return " ".join(said)
 
 
-def _timed(comparisons: list[Record], kind: str) -> dict[str, str]:
+def _timed(comparisons: list[Compare], kind: str) -> dict[str, str]:
     """Device and days -> what was timed on it: each operator by name where they are few."""
     found: dict[str, list[tuple[str, int, int]]] = {}
     days: dict[str, set[str]] = {}
     for comparison in comparisons:
-        tables = [table for table in comparison["times"] if table["device"]["kind"] == kind]
-        for name in dict.fromkeys(table["device"]["device"] for table in tables):
-            mine = [table for table in tables if table["device"]["device"] == name]
-            kernels = {kernel for table in mine for kernel in table["kernels"]}
-            workloads = {row["workload"] for table in mine for row in table["rows"]}
-            days.setdefault(name, set()).update(day for table in mine for day in table["device"]["dates"])
-            found.setdefault(name, []).append((comparison["operator"], len(kernels), len(workloads)))
+        tables = [table for table in comparison.times if table.device.kind == kind]
+        for name in dict.fromkeys(table.device.device or "" for table in tables):
+            mine = [table for table in tables if (table.device.device or "") == name]
+            kernels = {kernel for table in mine for kernel in table.kernels}
+            workloads = {row.workload for table in mine for row in table.rows}
+            days.setdefault(name, set()).update(day for table in mine for day in table.device.dates)
+            found.setdefault(name, []).append((comparison.operator, len(kernels), len(workloads)))
     return {", ".join(filter(None, (name, span(days[name])))): _counted(counts) for name, counts in found.items()}
 
 
@@ -93,12 +98,17 @@ def _counted(counts: list[tuple[str, int, int]]) -> str:
     return listed([f"{plural(k, 'kernel')} of {operator} on {plural(w, 'workload')}" for operator, k, w in counts])
 
 
-def _sum(comparisons: list[Record], stage: str) -> Record:
-    counts = [row[stage] for comparison in comparisons for row in comparison["coverage"]]
-    return {key: sum(count[key] for count in counts) for key in ("expected", "ok", "failed", "simulated")}
+def _sum(comparisons: list[Compare], stage: str) -> dict[str, int]:
+    counts = [row.counts(stage) for comparison in comparisons for row in comparison.coverage]
+    return {
+        "expected": sum(count.expected for count in counts),
+        "ok": sum(count.ok for count in counts),
+        "failed": sum(count.failed for count in counts),
+        "simulated": sum(count.simulated for count in counts),
+    }
 
 
-def totals(comparisons: list[Record]) -> list[Record]:
+def totals(comparisons: list[Compare]) -> list[View]:
     """One tile per stage: how many of how many on this machine, over all operators, and how many recorded elsewhere."""
     tiles = []
     for stage in STAGE_NAMES:
@@ -109,25 +119,31 @@ def totals(comparisons: list[Record]) -> list[Record]:
         extra = [f"{failed} failed"] * bool(failed)
         extra += [f"{' and '.join(simulated)} by simulation"] * bool(simulated)
         kept = _recorded(comparisons, stage)
+        went = state(Counts(**total, reason=None))
         tiles.append(
             {
-                **{"words": TILES[stage], "extra": ", ".join(extra), **total, "state": state(total)},
+                **{
+                    "words": TILES[stage],
+                    "extra": ", ".join(extra),
+                    **total,
+                    "state": went,
+                },
                 "recorded": f"{kept} in recorded sets" if kept else "",
             }
         )
     return tiles
 
 
-def _failed_here(comparisons: list[Record], stage: str) -> int:
+def _failed_here(comparisons: list[Compare], stage: str) -> int:
     """How many failed of what the tile of a stage counts: of checks those on this machine's cards."""
-    rows = [row for comparison in comparisons for row in comparison["coverage"]]
+    rows = [row for comparison in comparisons for row in comparison.coverage]
     if stage != "correctness":
-        return sum(row[stage]["failed"] for row in rows)
-    return sum(card["failed"] for row in rows for card in row["cards"][stage] if card["kind"] == "live")
+        return sum(row.counts(stage).failed for row in rows)
+    return sum(card.failed for row in rows for card in row.cards[stage] if card.kind == "live")
 
 
-def _recorded(comparisons: list[Record], stage: str) -> int:
+def _recorded(comparisons: list[Compare], stage: str) -> int:
     """Cases of this experiment that recorded sets have, each variant and card counted."""
-    rows = [row for comparison in comparisons for row in comparison["coverage"]]
-    cards = [card for row in rows for card in row["cards"].get(stage, [])]
-    return sum(card["ok"] for card in cards if card["kind"] == "recorded")
+    rows = [row for comparison in comparisons for row in comparison.coverage]
+    cards = [card for row in rows for card in row.cards.get(stage, [])]
+    return sum(card.ok for card in cards if card.kind == "recorded")

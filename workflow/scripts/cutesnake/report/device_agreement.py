@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
+from cutesnake.model.records.compare import Agreement, Compare
 from cutesnake.report.formatting import first_few, listed, plural, short
 
-Record = dict[str, Any]
 
-
-def other_cards(comparisons: list[Record]) -> str:
+def other_cards(comparisons: list[Compare]) -> str:
     """One sentence per pair of cards, with every workload about which they disagree, or the first few of many."""
-    pairs: dict[tuple[str, ...], list[tuple[str, Record]]] = {}
+    pairs: dict[tuple[str, ...], list[tuple[str, Agreement]]] = {}
     for comparison in comparisons:
-        for entry in comparison["agreement"]:
-            cards = tuple(sorted(short(card) for card in entry["cards"]))
-            pairs.setdefault(cards, []).append((comparison["operator"], entry))
+        for entry in comparison.agreement:
+            cards = tuple(sorted(short(card) for card in entry.cards))
+            pairs.setdefault(cards, []).append((comparison.operator, entry))
     if pairs:
         return " ".join(f"{_agreeing(cards, entries)}{_variants(entries)}" for cards, entries in pairs.items())
-    timed = {short(t["device"]["device"]) for c in comparisons for t in c["times"]}
+    timed = {short(t.device.device) for c in comparisons for t in c.times}
     one = (
         f"only an {next(iter(timed))} timed anything"
         if len(timed) == 1
@@ -27,12 +26,12 @@ def other_cards(comparisons: list[Record]) -> str:
     return f"Whether another card agrees is not known: {one}." if timed else "No card timed anything."
 
 
-def _agreeing(cards: tuple[str, ...], entries: list[tuple[str, Record]]) -> str:
-    several = [(operator, entry) for operator, entry in entries if entry["workloads"]]
+def _agreeing(cards: tuple[str, ...], entries: list[tuple[str, Agreement]]) -> str:
+    several = [(operator, entry) for operator, entry in entries if entry.workloads]
     if not several:
         return f"{listed(list(cards))} timed no two kernels of one workload both."
-    count = sum(entry["workloads"] for _, entry in several)
-    other = sum(len({row["workload"] for row in (*entry["warm"], *entry["cold"])}) for _, entry in several)
+    count = sum(entry.workloads for _, entry in several)
+    other = sum(len({row.workload for row in (*entry.warm, *entry.cold)}) for _, entry in several)
     of = several[0][0] if len(several) == 1 else f"{len(several)} operators"
     named = [said for operator, entry in several for said in _differing(operator, entry)]
     return (
@@ -42,26 +41,26 @@ def _agreeing(cards: tuple[str, ...], entries: list[tuple[str, Record]]) -> str:
     )
 
 
-def _differing(operator: str, entry: Record) -> list[str]:
+def _differing(operator: str, entry: Agreement) -> list[str]:
     """The workloads on which two cards disagree about the fastest kernel, each with the winners."""
     kinds: dict[tuple[str, ...], list[str]] = {}
     for kind in ("warm", "cold"):
-        for row in entry[kind]:
-            kinds.setdefault((row["workload"], *row["winners"]), []).append(kind)
+        for row in entry.warm if kind == "warm" else entry.cold:
+            kinds.setdefault((row.workload, *row.winners), []).append(kind)
     return [
         f"{workload} of {operator}, {listed(found)} ({_winners(winners, entry)})"
         for (workload, *winners), found in kinds.items()
     ]
 
 
-def _winners(winners: list[str], entry: Record) -> str:
-    return ", ".join(f"{winner} on the {short(card)}" for winner, card in zip(winners, entry["cards"], strict=True))
+def _winners(winners: Sequence[str], entry: Agreement) -> str:
+    return ", ".join(f"{winner} on the {short(card)}" for winner, card in zip(winners, entry.cards, strict=True))
 
 
-def _variants(entries: list[tuple[str, Record]]) -> str:
-    rows = [(operator, entry, row) for operator, entry in entries for row in entry["variants"]]
+def _variants(entries: list[tuple[str, Agreement]]) -> str:
+    rows = [(operator, entry, row) for operator, entry in entries for row in entry.variants]
     if not rows:
         return ""
     operator, entry, row = rows[0]
-    example = f"{row['kernel']} on {row['workload']} of {operator}: {_winners(row['winners'], entry)}"
+    example = f"{row.kernel} on {row.workload} of {operator}: {_winners(row.winners, entry)}"
     return f" They disagree about the fastest variant in {plural(len(rows), 'case')} (such as {example})."

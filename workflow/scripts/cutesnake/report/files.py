@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,27 +17,33 @@ from cutesnake.stages.measure.case import commit
 
 
 def report_files(
-    files: Mapping[str, Files], config: Mapping[str, Any], sweep: Mapping[str, Any], front: str, output: str
+    files: Mapping[str, Files],
+    config: Mapping[str, Any],
+    sweep: Mapping[str, Any],
+    front: str,
+    output: str,
+    anatomy: str | None = None,
 ) -> None:
     """`write_report` as its script calls it: `files` are the inputs of the rule by name, one or a list of each.
 
     config, sweep: the whole configuration, and the operator's part of it, as they are used. front: the name of the
-    front page's file. Raises RecordError, ShareError and OSError.
+    front page's file. anatomy: the folder for a page of anatomy per kernel, if that is wanted. Raises RecordError,
+    ShareError and OSError.
     """
     # Folders of the user's own by their names: the machine's part of a path stays out of reports.
     shown = {**config, "kernel_paths": [Path(path).name for path in config.get("kernel_paths", [])]}
     comparisons = [record.read("compare", path) for path in listed(files["comparisons"])]
     changes = [record.read("change", path) for path in listed(files["changes"])]
     if changes:
-        shown["baseline"] = changes[0]["baseline"]["label"]
-    folder, overview, anatomy = Path(_one(files["pictures"])), files.get("overview"), listed(files["anatomy"])
+        shown["baseline"] = changes[0].baseline.label
+    folder, overview = Path(_one(files["pictures"])), files.get("overview")
     contents = Contents(
         arch=record.read("arch", _one(files["arch"])),
         evidence=load_evidence(
             _one(files["plan"]), listed(files["records"]), _one(files["roofline"]), listed(files["recorded"])
         ),
         comparison=comparisons[0],
-        pictures=record.read("plot", folder / "pictures.json")["pictures"],
+        pictures=record.read("plot", folder / "pictures.json").pictures,
         picture_folder=folder,
         config=yaml.safe_dump(shown, sort_keys=False),
         sweep=yaml.safe_dump(dict(sweep), sort_keys=False),
@@ -48,9 +55,15 @@ def report_files(
         comparisons=comparisons if overview else [],
         overview=Path(_one(overview)) if overview else None,
         operations="report/operations.html" if files.get("operations") else None,
-        anatomy=Path(anatomy[0]) if anatomy else None,
+        anatomy=Path(anatomy) if anatomy else None,
     )
-    write_report(contents, output)
+    if anatomy is not None:
+        from cutesnake.stages.anatomy.page import write_pages  # which imports ptxsim
+
+        operator = contents.evidence.operator
+        page = os.path.relpath(output, anatomy)
+        write_pages(_one(files["anatomy"]), "results", anatomy, [("front page", f"../../../{front}"), (operator, page)])
+    write_report(contents, output, sorted(Path(anatomy).glob("*.html")) if anatomy else ())
 
 
 def _one(files: Files) -> str:

@@ -8,19 +8,39 @@ from __future__ import annotations
 
 from collections import Counter
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from cutesnake.analysis.compare.insight import NOISE_PERCENT, number
 from cutesnake.model.contract import OURS
+from cutesnake.model.records.arch import Arch
+from cutesnake.model.records.compare import Compare, Coverage, Speed
 from cutesnake.report.device_agreement import other_cards
 from cutesnake.report.formatting import DSL_NAMES, MOST_NAMED, first_few, listed, plural, short
 
-Record = dict[str, Any]
 
+class Both(NamedTuple):
+    """Speed of CuTe over cuTile on a GPU that timed both."""
+
+    device: str | None
+    target: str
+    cold: Speed
+    warm: Speed
+
+
+class Other(NamedTuple):
+    """Speed of the better of both DSLs over another kernel."""
+
+    kernel: str
+    dsl: str
+    cold: Speed
+    warm: Speed
+
+
+Rival = tuple[str, str, Other]  # operator, GPU, speed over the rival
 SIDES = {name: DSL_NAMES[name] for name in ("cute", "cutile")}
 
 
-def found(arch: Record, comparisons: list[Record]) -> list[Record]:
+def found(arch: Arch, comparisons: list[Compare]) -> list[dict[str, str]]:
     """The five answers, each with its question."""
     return [
         {"question": "Faster", "text": _faster(comparisons)},
@@ -31,23 +51,27 @@ def found(arch: Record, comparisons: list[Record]) -> list[Record]:
     ]
 
 
-def _timed(comparisons: list[Record]) -> list[tuple[str, Record]]:
+def _timed(comparisons: list[Compare]) -> list[tuple[str, Both]]:
     """(operator, speedup) of every operator, target and card that timed both DSLs on some workload."""
-    every = ((c["operator"], entry) for c in comparisons for entry in c["speedups"])
-    return [(operator, entry) for operator, entry in every if entry["cold"] and entry["warm"]]
+    return [
+        (c.operator, Both(entry.device.device, entry.target, entry.cold, entry.warm))
+        for c in comparisons
+        for entry in c.speedups
+        if entry.cold and entry.warm
+    ]
 
 
-def _faster(comparisons: list[Record]) -> str:
+def _faster(comparisons: list[Compare]) -> str:
     timed = _timed(comparisons)
     if not timed:
         why = "no workload was timed in both DSLs on one card"
         return f"Which is faster is not known: {why}. {_timed_alone(comparisons)}."
-    places: dict[tuple[str, str], list[tuple[str, Record]]] = {}
+    places: dict[tuple[str, str], list[tuple[str, Both]]] = {}
     for operator, entry in timed:
-        places.setdefault((entry["device"]["device"], entry["target"]), []).append((operator, entry))
+        places.setdefault((entry.device or "", entry.target), []).append((operator, entry))
     said: list[str] = []
-    first: list[tuple[str, Record]] = []
-    main = comparisons[0]["operator"]
+    first: list[tuple[str, Both]] = []
+    main = comparisons[0].operator
     for (card, _), entries in places.items():
         if len(entries) == 1:
             said.append(_one_operator(short(card), *entries[0]))
@@ -59,12 +83,12 @@ def _faster(comparisons: list[Record]) -> str:
     return " ".join(said)
 
 
-def _timed_alone(comparisons: list[Record]) -> str:
+def _timed_alone(comparisons: list[Compare]) -> str:
     """Which of the two was timed, and where, if no workload was timed in both."""
     cards: dict[str, list[str]] = {}
-    for table in (table for c in comparisons for table in c["times"]):
-        for side in set(SIDES) & set(table["kernels"].values()):
-            cards.setdefault(side, []).append(short(table["device"]["device"]))
+    for table in (table for c in comparisons for table in c.times):
+        for side in set(SIDES) & set(table.kernels.values()):
+            cards.setdefault(side, []).append(short(table.device.device))
     if not cards:
         return "Neither has a measured time"
     alone = "Only " * (len(cards) == 1)
@@ -72,46 +96,51 @@ def _timed_alone(comparisons: list[Record]) -> str:
     return listed([f"{alone}{SIDES[side]} was timed, on {on}" for side, on in said.items()])
 
 
-def _one_operator(card: str, operator: str, entry: Record) -> str:
-    lead = _leader(entry) or ("cute" if entry["warm"]["mean"] >= 1 else "cutile")
+def _one_operator(card: str, operator: str, entry: Both) -> str:
+    lead = _leader(entry) or ("cute" if entry.warm.mean >= 1 else "cutile")
     other = next(name for side, name in SIDES.items() if side != lead)
     both = f"the best {SIDES[lead]} kernel of {operator} beside the best {other} one"
-    warm, cold = (_said(entry[key], lead) for key in ("warm", "cold"))
+    warm, cold = _said(entry.warm, lead), _said(entry.cold, lead)
     return f"On an {card} {both}: warm {warm}; cold {cold}."
 
 
-def _said(speed: Record, lead: str) -> str:
+def _said(speed: Speed, lead: str) -> str:
     """One figure from the side of the leader: the mean, its extremes, and on how many workloads it is ahead."""
-    ahead, behind = ("faster", "slower") if lead == "cute" else ("slower", "faster")
-    figures = [speed["mean"], speed["least"], speed["most"]]
+    ahead, behind = _ahead(speed, lead)
+    figures = [speed.mean, speed.least, speed.most]
     mean, least, most = figures if lead == "cute" else [1 / figures[0], 1 / figures[2], 1 / figures[1]]
-    counts = f"ahead on {speed[ahead]} of {plural(_rows(speed), 'workload')}"
-    counts += f", equal on {speed['equal']}" * bool(speed["equal"])
-    counts += f", behind on {speed[behind]}" * bool(speed[behind])
+    counts = f"ahead on {ahead} of {plural(speed.workloads, 'workload')}"
+    counts += f", equal on {speed.equal}" * bool(speed.equal)
+    counts += f", behind on {behind}" * bool(behind)
     return f"{mean:.2f} times as fast ({least:.2f} to {most:.2f}; {counts})"
 
 
-def _leader(entry: Record) -> str | None:
+def _ahead(speed: Speed, lead: str) -> tuple[int, int]:
+    """On how many workloads the leader is ahead, and behind."""
+    return (speed.faster, speed.slower) if lead == "cute" else (speed.slower, speed.faster)
+
+
+def _leader(entry: Both) -> str | None:
     """Who leads by more than the noise in the mean, both cold and warm; None if neither does."""
-    means = [entry[key]["mean"] for key in ("cold", "warm")]
+    means = [entry.cold.mean, entry.warm.mean]
     limit = 1 + NOISE_PERCENT / 100
     if all(mean > limit for mean in means):
         return "cute"
     return "cutile" if all(mean < 1 / limit for mean in means) else None
 
 
-def _sides(entries: list[tuple[str, Record]]) -> dict[str, str | None]:
+def _sides(entries: list[tuple[str, Both]]) -> dict[str, str | None]:
     return {operator: _leader(entry) for operator, entry in entries}
 
 
-def _figures(entries: list[tuple[str, Record]], main: str) -> str:
+def _figures(entries: list[tuple[str, Both]], main: str) -> str:
     """How many times as fast the leader of each operator is, warm and cold: the main operator's, then the clearest.
 
     A mean that a few workloads make, while the leader is behind on as many, is said to be one.
     """
     ratios = []
     for operator, entry in entries:
-        warm, cold = (entry[key]["mean"] for key in ("warm", "cold"))
+        warm, cold = entry.warm.mean, entry.cold.mean
         lead = _leader(entry)
         told = (1 / warm, 1 / cold) if lead == "cutile" else (warm, cold)
         ratios.append((operator, *told, _but(entry, lead) if lead else ""))
@@ -121,17 +150,16 @@ def _figures(entries: list[tuple[str, Record]], main: str) -> str:
     )
 
 
-def _but(entry: Record, lead: str) -> str:
+def _but(entry: Both, lead: str) -> str:
     """On how many workloads the leader is ahead and behind, where it is behind on as many as it is ahead on."""
-    for kind in ("warm", "cold"):
-        speed = entry[kind]
-        ahead, behind = (speed[key] for key in (("faster", "slower") if lead == "cute" else ("slower", "faster")))
+    for kind, speed in (("warm", entry.warm), ("cold", entry.cold)):
+        ahead, behind = _ahead(speed, lead)
         if behind >= ahead:
-            return f", but {kind} ahead on {ahead} and behind on {behind} of {plural(_rows(speed), 'workload')}"
+            return f", but {kind} ahead on {ahead} and behind on {behind} of {plural(speed.workloads, 'workload')}"
     return ""
 
 
-def _several(card: str, entries: list[tuple[str, Record]], operators: int, main: str) -> str:
+def _several(card: str, entries: list[tuple[str, Both]], operators: int, main: str) -> str:
     """Who leads on one card, counted by operator, of which the report has so many; `main` is named first."""
     sides = _sides(entries)
     said = []
@@ -144,19 +172,19 @@ def _several(card: str, entries: list[tuple[str, Record]], operators: int, main:
     return f"On an {card} {timed} operators were timed in both DSLs: {listed(said)}."
 
 
-def _others(comparisons: list[Record]) -> str:
+def _others(comparisons: list[Compare]) -> str:
     """Per operator the strongest rival on the card with the most rows: the first operator, then leads, then trails."""
     rivals = [rival for c in comparisons if (rival := _strongest(c))]
     if not rivals:
         return "No kernel of another kind was timed beside the two."
     (operator, card, other), *rest = rivals
     said = [
-        f"Against the strongest other kernel of {operator}, {other['kernel']} ({DSL_NAMES[other['dsl']]}), the better "
-        f"of the two DSLs is, in the geometric mean, {other['warm']['mean']:.2f} times as fast warm and "
-        f"{other['cold']['mean']:.2f} cold ({plural(_rows(other['warm']), 'workload')} on an {card}, "
-        f"{min(other['warm']['least'], other['cold']['least']):.2f} at worst)."
+        f"Against the strongest other kernel of {operator}, {other.kernel} ({DSL_NAMES[other.dsl]}), the better "
+        f"of the two DSLs is, in the geometric mean, {other.warm.mean:.2f} times as fast warm and "
+        f"{other.cold.mean:.2f} cold ({plural(other.warm.workloads, 'workload')} on an {card}, "
+        f"{min(other.warm.least, other.cold.least):.2f} at worst)."
     ]
-    groups: dict[str, list[tuple[str, str, Record]]] = {"leads": [], "trails": []}
+    groups: dict[str, list[Rival]] = {"leads": [], "trails": []}
     for rival in rest:
         groups["leads" if _slower_figure(rival[2]) >= 1 else "trails"].append(rival)
     named = [f"{name} in {len(group)} ({_rivals(group)})" for name, group in groups.items() if group]
@@ -165,49 +193,42 @@ def _others(comparisons: list[Record]) -> str:
     return " ".join(said)
 
 
-def _rivals(rivals: list[tuple[str, str, Record]]) -> str:
+def _rivals(rivals: list[Rival]) -> str:
     """The operators in which the better of the two comes off worst, beside the rival's name."""
     ordered = sorted(rivals, key=lambda rival: _slower_figure(rival[2]))
     return first_few(
         [
-            f"{operator} {other['warm']['mean']:.2f} times {other['kernel']} warm, {other['cold']['mean']:.2f} cold"
+            f"{operator} {other.warm.mean:.2f} times {other.kernel} warm, {other.cold.mean:.2f} cold"
             for operator, _, other in ordered
         ]
     )
 
 
-def _strongest(comparison: Record) -> tuple[str, str, Record] | None:
+def _strongest(comparison: Compare) -> Rival | None:
     """(operator, card, speed over the rival): on the card with the most rows the rival that comes off best."""
     timed = [
-        (_rows(other["warm"]), other, short(entry["device"]["device"]))
-        for entry in comparison["speedups"]
-        for other in entry["others"]
-        if other["warm"] and other["cold"]
+        (other.warm.workloads, Other(other.kernel, other.dsl, other.cold, other.warm), short(entry.device.device))
+        for entry in comparison.speedups
+        for other in entry.others
+        if other.warm and other.cold
     ]
     most = max((rows for rows, *_ in timed), default=0)
     fullest = next((card for rows, _, card in timed if rows == most), "")
     there = [other for _, other, card in timed if card == fullest]
-    return (comparison["operator"], fullest, min(there, key=_slower_figure)) if there else None
+    return (comparison.operator, fullest, min(there, key=_slower_figure)) if there else None
 
 
-def _slower_figure(other: Record) -> float:
-    return min(other["warm"]["mean"], other["cold"]["mean"])
+def _slower_figure(other: Other) -> float:
+    return min(other.warm.mean, other.cold.mean)
 
 
-def _rows(speed: Record) -> int:
-    """How many workloads a comparison of speeds is of."""
-    return sum(speed[key] for key in ("faster", "equal", "slower"))
-
-
-def _sure(comparisons: list[Record]) -> str:
-    times = [
-        time for c in comparisons for table in c["times"] for row in table["rows"] for time in row["kernels"].values()
-    ]
+def _sure(comparisons: list[Compare]) -> str:
+    times = [time for c in comparisons for table in c.times for row in table.rows for time in row.kernels.values()]
     said = []
     if times:
-        spreads = [time["spread_percent"] or 0.0 for time in times]
-        flagged = sum(bool(time["flags"]) for time in times)
-        equal = sum(entry[key]["equal"] for _, entry in _timed(comparisons) for key in ("cold", "warm"))
+        spreads = [time.spread_percent for time in times]
+        flagged = sum(bool(time.flags) for time in times)
+        equal = sum(entry.cold.equal + entry.warm.equal for _, entry in _timed(comparisons))
         did = f" ({plural(equal, 'comparison')} did)" if equal else ""
         said += [
             f"The samples of a time spread by {number(median(spreads))} % (median; {number(max(spreads))} % at most)",
@@ -217,46 +238,46 @@ def _sure(comparisons: list[Record]) -> str:
     return ". ".join([*said, *_checked(comparisons)]) + "."
 
 
-def _checked(comparisons: list[Record]) -> list[str]:
-    rows = [row for c in comparisons for row in c["coverage"]]
+def _checked(comparisons: list[Compare]) -> list[str]:
+    rows = [row for c in comparisons for row in c.coverage]
     cards: dict[str, Counter[str]] = {}
     for row in rows:
-        for card in row["cards"]["correctness"]:
-            cards.setdefault(short(card["device"]), Counter()).update({key: card[key] for key in ("ok", "failed")})
+        for card in row.cards["correctness"]:
+            cards.setdefault(short(card.device), Counter()).update({"ok": card.ok, "failed": card.failed})
     within = [
         f"{number(found['ok'])} of {plural(found['ok'] + found['failed'], 'case')} checked on an {card}"
         for card, found in cards.items()
     ]
     said = [f"Within tolerance are {listed(within)}"] if within else []
-    if simulated := sum(row["correctness"]["simulated"] for row in rows):
+    if simulated := sum(row.correctness.simulated for row in rows):
         said.append(f"{plural(simulated, 'case')} came out right in simulation, which says nothing of a card")
     return [*said, *_failed(comparisons)] or ["No case was checked"]
 
 
-def _failed(comparisons: list[Record]) -> list[str]:
+def _failed(comparisons: list[Compare]) -> list[str]:
     """How many cases failed here, of which kernels, and whether any of those is ours."""
-    rows = [(c["operator"], row) for c in comparisons for row in c["coverage"] if row["correctness"]["failed"]]
+    rows = [(c.operator, row) for c in comparisons for row in c.coverage if row.correctness.failed]
     failed = Counter[str]()
     for operator, row in rows:
-        failed[f"{operator}/{row['kernel']}"] += row["correctness"]["failed"]
+        failed[f"{operator}/{row.kernel}"] += row.correctness.failed
     if not failed:
         return []
     most = [f"{kernel} {count}" for kernel, count in failed.most_common(MOST_NAMED)]
     more = f" and {plural(left, 'more kernel')}" if (left := len(failed) - len(most)) else ""
-    whose = "" if any(row["source"] == OURS for _, row in rows) else ", none of them of a kernel of ours"
+    whose = "" if any(row.source == OURS for _, row in rows) else ", none of them of a kernel of ours"
     return [f"{failed.total()} failed their check here{whose} ({', '.join(most)}{more})"]
 
 
-def _not_run(arch: Record, comparisons: list[Record]) -> str:
-    rows = [(c["operator"], row) for c in comparisons for row in c["coverage"]]
-    here = next((d["name"] for d in arch["devices"] if d["index"] == arch["selected"]), None)
+def _not_run(arch: Arch, comparisons: list[Compare]) -> str:
+    rows = [(c.operator, row) for c in comparisons for row in c.coverage]
+    here = next((d.name for d in arch.devices if d.index == arch.selected), None)
     said = [
         f"This machine runs its cases on the {short(here)}"
         if here
         else "Nothing ran on a card here: this machine has no GPU in use"
     ]
-    built = [(operator, row) for operator, row in rows if row["build"]["ok"]]
-    untimed = Counter(row["target"] for _, row in built if not any(card["ok"] for card in row["cards"]["timing"]))
+    built = [(operator, row) for operator, row in rows if row.build.ok]
+    untimed = Counter(row.target for _, row in built if not any(card.ok for card in row.cards["timing"]))
     if untimed:
         kinds = (f"{count} for {target}" for target, count in untimed.items())
         said.append(
@@ -265,34 +286,34 @@ def _not_run(arch: Record, comparisons: list[Record]) -> str:
         )
     if unchecked := sum(not _was_checked(row) for _, row in built):
         said.append(f"{unchecked} {'was' if unchecked == 1 else 'were'} checked neither on a card nor by simulation")
-    failed = sum(row["build"]["failed"] for _, row in rows)
+    failed = sum(row.build.failed for _, row in rows)
     if failed:
         said.append(f"{plural(failed, 'build')} did not compile")
     return ". ".join(said) + "."
 
 
-def _was_checked(row: Record) -> bool:
+def _was_checked(row: Coverage) -> bool:
     """Whether a check of the kernel ended, here or on a recorded card: well or not."""
-    counts = (row["correctness"], *row["cards"]["correctness"])
-    return row["correctness"]["simulated"] > 0 or any(count[key] for count in counts for key in ("ok", "failed"))
+    done = row.correctness.ok + row.correctness.failed + row.correctness.simulated
+    return done > 0 or any(card.ok or card.failed for card in row.cards["correctness"])
 
 
-def beyond(comparisons: list[Record]) -> list[Record]:
+def beyond(comparisons: list[Compare]) -> list[dict[str, Any]]:
     """Findings about kernels, mostly other people's, on inputs that they do not promise to take; failures first."""
-    entries = [(c["operator"], entry) for c in comparisons for entry in c["beyond"]]
+    entries = [(c.operator, entry) for c in comparisons for entry in c.beyond]
     return [
         {
             "operator": operator,
-            "failed": bool(entry["failed"]),
-            "text": f"{entry['kernel']} ({DSL_NAMES[entry['dsl']]}, {entry['target']}) "
+            "failed": bool(entry.failed),
+            "text": f"{entry.kernel} ({DSL_NAMES[entry.dsl]}, {entry.target}) "
             + (
-                f"fails {entry['failed']} of {plural(entry['checks'], 'check')}"
-                if entry["failed"]
-                else f"passes all {plural(entry['checks'], 'check')}"
+                f"fails {entry.failed} of {plural(entry.checks, 'check')}"
+                if entry.failed
+                else f"passes all {plural(entry.checks, 'check')}"
             )
-            + f" with {entry['distribution'].replace('_', ' ')}, which it does not promise to take ({entry['why']})"
-            + (f": {entry['reason']}" if entry["reason"] else "")
-            + f". Seen on {listed([short(place) for place in entry['places']])}.",
+            + f" with {entry.distribution.replace('_', ' ')}, which it does not promise to take ({entry.why})"
+            + (f": {entry.reason}" if entry.reason else "")
+            + f". Seen on {listed([short(place) for place in entry.places])}.",
         }
-        for operator, entry in sorted(entries, key=lambda item: not item[1]["failed"])
+        for operator, entry in sorted(entries, key=lambda item: not item[1].failed)
     ]

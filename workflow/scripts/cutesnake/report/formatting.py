@@ -8,8 +8,9 @@ from typing import Any
 
 from cutesnake.analysis.compare.insight import number
 from cutesnake.model.dsls import DSLS, UNKNOWN
+from cutesnake.model.records.compare import Counts, Origin
 
-Record = dict[str, Any]
+View = dict[str, Any]  # what a template shows
 
 DSL_NAMES = {**{name: dsl.label for name, dsl in DSLS.items()}, UNKNOWN: "not known"}
 MOST_NAMED = 3  # of a kind, in one sentence
@@ -23,7 +24,7 @@ def slug(*words: str) -> str:
     return "-".join(re.sub(r"[^A-Za-z0-9]+", "-", word).strip("-").lower() for word in words)
 
 
-def plural(count: int, one: str, many: str | None = None) -> str:
+def plural(count: float, one: str, many: str | None = None) -> str:
     return f"{number(count)} {one if count == 1 else many or one + 's'}"
 
 
@@ -55,12 +56,12 @@ def big(value: float, unit: str) -> str:
     return f"{value:.3g} {unit}"
 
 
-def state(count: Record) -> Record:
+def state(count: Counts) -> View:
     """A mark, a class and words for how a stage went: never the mark or the colour alone.
 
     Simulated cases are told apart, not added: the simulator may run other, smaller workloads than the sweep's.
     """
-    expected, ok, failed, simulated = (count[key] for key in ("expected", "ok", "failed", "simulated"))
+    expected, ok, failed, simulated = count.expected, count.ok, count.failed, count.simulated
     if failed:
         return {"mark": "✕", "class": "bad", "text": f"{failed} of {expected} failed", "value": -failed}
     if expected == 0:
@@ -79,23 +80,23 @@ def state(count: Record) -> Record:
     return {"mark": "○", "class": "none", "text": f"0 of {expected}", "value": 0}
 
 
-def where(device: Record) -> str:
+def where(device: Origin) -> str:
     """Where the measurements of a table come from, in words."""
-    if device["kind"] == "live":
-        return f"measured here on {device['device']}"
-    if device["kind"] == "recorded":
-        return _made(f"recorded on {device['device']}", device["dates"], _commits(device["commits"]))
+    if device.kind == "live":
+        return f"measured here on {device.device}"
+    if device.kind == "recorded":
+        return _made(f"recorded on {device.device}", device.dates, _commits(device.commits))
     return "not measured: static figures"
 
 
-def sets(devices: Iterable[Record]) -> list[str]:
+def sets(devices: Iterable[Origin]) -> list[str]:
     """The recorded sets among where tables come from, each once, with the days and commits of all these tables."""
     found: dict[str, tuple[set[str], set[str]]] = {}
     for device in devices:
-        if device["kind"] == "recorded":
-            days, commits = found.setdefault(device["device"], (set(), set()))
-            days.update(device["dates"])
-            commits.update(commit[:DIGITS] for commit in device["commits"])
+        if device.kind == "recorded":
+            days, commits = found.setdefault(device.device or "", (set(), set()))
+            days.update(device.dates)
+            commits.update(commit[:DIGITS] for commit in device.commits)
     return [_made(name, days, _named_commits(sorted(commits))) for name, (days, commits) in found.items()]
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.model.paths import TEMPLATES
 from cutesnake.report.palette import DARK, LIGHT
 from cutesnake.runtime import shareable
@@ -45,13 +45,13 @@ def _variables(colours: Mapping[str, str]) -> Markup:
     return Markup("".join(f"--{name}:{value};" for name, value in colours.items()))
 
 
-def write(page: str, output: Path | str) -> None:
+def write(page: str, output: Path | str, pages: Iterable[Path] = ()) -> None:
     """Write a page; ShareError, and no page, if it names this machine, its user or a folder of theirs.
 
-    Lines lose the spaces they begin with, which no browser shows: 80 KB of a page of 3 MB.
+    Lines lose the spaces they begin with, which no browser shows: 80 KB of a page of 3 MB. `pages` were written before,
+    by the same job.
     """
     shareable.check(page, str(output))
     parts = KEPT.split(page)  # what is kept has the odd places
-    record.write_text(
-        output, "".join(part if place % 2 else re.sub(r"\n[ \t]+", "\n", part) for place, part in enumerate(parts))
-    )
+    text = "".join(part if place % 2 else re.sub(r"\n[ \t]+", "\n", part) for place, part in enumerate(parts))
+    record.write_text(output, provenance.signed_page(text, provenance.digests(pages, Path(output).parent)))

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+from msgspec.structs import asdict
 
 from cutesnake.analysis.compare.comparison import shared_kb
 from cutesnake.analysis.compare.insight import number
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.model.catalog import users_own
 from cutesnake.model.contract import INSTALLED, OURS
+from cutesnake.model.records.compile import Compile
+from cutesnake.model.records.correctness import Check, Correctness, KernelCoverage, Simulated
+from cutesnake.model.records.inspect import Function, Occupancy
+from cutesnake.model.records.measurement import device_name
+from cutesnake.model.records.ncu import Ncu
 from cutesnake.report.choices import WHERE, choices
 from cutesnake.report.formatting import DSL_NAMES, Notes, big, named, plural, slug
 
-Record = dict[str, Any]
+View = dict[str, Any]  # what a template shows
+Upstream = Mapping[str, Mapping[str, str]]  # kernels/upstream.yaml
 MIX = ("tensor_core", "tma_load", "tma_multicast", "tma_store", "tma_reduce", "barrier", "special_function")
 MEMORY = ("global_memory", "shared_memory", "tensor_memory", "local_memory", "other")
 MOST_STALLS = 3
 NAME = 60  # characters of a device function that are shown
 
 
-def cards(evidence: Evidence, upstream: Record, base: str, notes: Notes, anatomy: Path | None = None) -> list[Record]:
+def cards(evidence: Evidence, upstream: Upstream, base: str, notes: Notes, anatomy: Path | None = None) -> list[View]:
     """Views of the kernels of one operator. `base` is the folder of the page, to which links are relative.
 
     anatomy: the folder with a page of anatomy per kernel that has one.
@@ -29,18 +38,18 @@ def cards(evidence: Evidence, upstream: Record, base: str, notes: Notes, anatomy
     found = []
     for kernel in dict.fromkeys(kernel for kernel, _ in evidence.decisions):
         decisions = [d for (k, _), d in evidence.decisions.items() if k == kernel]
-        builds = [(path, entry) for path, entry in sorted(evidence.builds.items()) if entry["kernel"] == kernel]
+        builds = [(path, entry) for path, entry in sorted(evidence.builds.items()) if entry.kernel == kernel]
         found.append(
             {
                 "id": slug("kernel", evidence.operator, kernel),
                 "kernel": kernel,
-                "dsl": DSL_NAMES[decisions[0]["dsl"]],
+                "dsl": DSL_NAMES[decisions[0].dsl],
                 "anatomy": _anatomy(anatomy, kernel, base),
-                "source": _source(decisions[0]["source"], upstream, evidence.operator, kernel),
-                "targets": [d["target"] for d in decisions if d["build"]["ok"]],
-                "without": [(d["target"], notes.mark(d["build"]["reason"])) for d in decisions if not d["build"]["ok"]],
-                "builds": [_build(evidence, path, entry, base) for path, entry in builds if entry["status"] == "ok"],
-                "failed": [_build(evidence, path, entry, base) for path, entry in builds if entry["status"] != "ok"],
+                "source": _source(decisions[0].source, upstream, evidence.operator, kernel),
+                "targets": [d.target for d in decisions if d.build.ok],
+                "without": [(d.target, notes.mark(d.build.reason or "")) for d in decisions if not d.build.ok],
+                "builds": [_build(evidence, path, entry, base) for path, entry in builds if entry.status == "ok"],
+                "failed": [_build(evidence, path, entry, base) for path, entry in builds if entry.status != "ok"],
                 "checks": _checks(evidence, kernel),
                 "profiles": _profiles(evidence, kernel),
                 "choices": choices(evidence, kernel),
@@ -55,7 +64,7 @@ def _anatomy(folder: Path | None, kernel: str, base: str) -> str | None:
     return os.path.relpath(page, base) if page and page.exists() else None
 
 
-def _source(source: str, upstream: Record, operator: str, kernel: str) -> Record:
+def _source(source: str, upstream: Upstream, operator: str, kernel: str) -> View:
     if source == OURS:
         if users_own(operator, kernel):
             theirs = "a folder outside this repository (kernel_paths)"
@@ -69,34 +78,34 @@ def _source(source: str, upstream: Record, operator: str, kernel: str) -> Record
     return {"text": f"{source} {entry['version']}", "url": entry["homepage"], "licence": entry["licence"]}
 
 
-def _build(evidence: Evidence, path: str, entry: Record, base: str) -> Record:
+def _build(evidence: Evidence, path: str, entry: Compile, base: str) -> View:
     folder = PurePosixPath(path).parent
-    static = evidence.inspect(entry["kernel"], entry["target"], entry["variant"]["id"])
-    failed = entry["status"] != "ok"
+    static = evidence.inspect(entry.kernel, entry.target, entry.variant.id)
+    failed = entry.status != "ok"
     return {
-        "target": entry["target"],
-        "variant": entry["variant"]["id"],
-        "params": ", ".join(f"{key} {value}" for key, value in entry["variant"]["params"].items()),
+        "target": entry.target,
+        "variant": entry.variant.id,
+        "params": ", ".join(f"{key} {value}" for key, value in entry.variant.params.items()),
         "failed": failed,
-        "reason": entry["reason"],
-        "log": entry["log_tail"] if failed and entry["log_tail"].strip() != (entry["reason"] or "").strip() else "",
-        "seconds": number(entry["seconds"]),
-        "files": [{"name": name, "href": os.path.relpath(folder / name, base)} for name in sorted(entry["files"])],
+        "reason": entry.reason,
+        "log": entry.log_tail if failed and entry.log_tail.strip() != (entry.reason or "").strip() else "",
+        "seconds": number(entry.seconds),
+        "files": [{"name": name, "href": os.path.relpath(folder / name, base)} for name in sorted(entry.files)],
         "record": os.path.relpath(path, base),
-        "glance": _glance(static[1]["functions"][0]) if static else "",
-        "functions": [_function(f) for f in static[1]["functions"]] if static else [],
-        "notes": [*entry["notes"], *(static[1]["notes"] if static else [])],
+        "glance": _glance(static[1].functions[0]) if static else "",
+        "functions": [_function(f) for f in static[1].functions] if static else [],
+        "notes": [*entry.notes, *(static[1].notes if static else [])],
     }
 
 
-def _glance(f: Record) -> str:
+def _glance(f: Function) -> str:
     """The main device function in a line."""
     shared = shared_kb(f)
     return ", ".join(
         [
-            f"{f['registers_per_thread']} registers",
+            f"{f.registers_per_thread} registers",
             "shared memory not known" if shared is None else f"{number(round(shared, 1))} KB shared",
-            "spills not known" if f["spill_bytes"] is None else f"{number(f['spill_bytes'])} B spills",
+            "spills not known" if f.spill_bytes is None else f"{number(f.spill_bytes)} B spills",
         ]
     )
 
@@ -111,66 +120,65 @@ def _several(values: list[int] | None, nothing: str) -> str:
     return "not known" if values is None else ", ".join(map(str, values)) or nothing
 
 
-def _function(f: Record) -> Record:
-    mix = f["instructions"]
-    room = f["occupancy"]
-    shared = (f["static_shared_bytes"], f["dynamic_shared_bytes"])
+def _function(f: Function) -> View:
+    mix: dict[str, int] = asdict(f.instructions) if f.instructions else {}
+    shared = (f.static_shared_bytes, f.dynamic_shared_bytes)
     return {
-        "symbol": f["symbol"],
+        "symbol": f.symbol,
         "figures": [
-            ("registers per thread", _known(f["registers_per_thread"])),
-            ("spills per thread, bytes", _known(f["spill_bytes"])),
-            ("stack per thread, bytes", _known(f["stack_bytes"])),
+            ("registers per thread", _known(f.registers_per_thread)),
+            ("spills per thread, bytes", _known(f.spill_bytes)),
+            ("stack per thread, bytes", _known(f.stack_bytes)),
             ("shared memory per block, bytes", f"{_known(shared[0])} static, {_known(shared[1])} dynamic"),
-            ("threads per block", _known(f["threads_per_block"])),
-            ("blocks per cluster", _known(f["cluster_size"])),
-            ("tensor-memory columns", _known(f["tensor_memory_columns"])),
-            ("setmaxnreg", _several(f["setmaxnreg"], "none")),
-            ("pipeline stages", _several(f["pipeline_stages"], "none found")),
-            ("theoretical occupancy", _occupancy(room)),
+            ("threads per block", _known(f.threads_per_block)),
+            ("blocks per cluster", _known(f.cluster_size)),
+            ("tensor-memory columns", _known(f.tensor_memory_columns)),
+            ("setmaxnreg", _several(f.setmaxnreg, "none")),
+            ("pipeline stages", _several(f.pipeline_stages, "none found")),
+            ("theoretical occupancy", _occupancy(f.occupancy)),
         ],
-        "mix": [(key.replace("_", " ").replace("tma", "TMA"), number(mix[key])) for key in (*MIX, *MEMORY) if mix[key]]
-        if mix
-        else [],
+        "mix": [
+            (key.replace("_", " ").replace("tma", "TMA"), number(mix[key])) for key in (*MIX, *MEMORY) if mix.get(key)
+        ],
     }
 
 
-def _occupancy(room: Record | None) -> str:
+def _occupancy(room: Occupancy | None) -> str:
     if room is None:
         return "not known"
-    limiter = room["limiter"].replace("_", " ")
-    blocks = plural(room["blocks_per_sm"], "block")
-    return f"{number(room['percent'])} %: {blocks} per SM, limited by {limiter}"
+    limiter = room.limiter.replace("_", " ")
+    blocks = plural(room.blocks_per_sm, "block")
+    return f"{number(room.percent)} %: {blocks} per SM, limited by {limiter}"
 
 
-def _checks(evidence: Evidence, kernel: str) -> list[Record]:
+def _checks(evidence: Evidence, kernel: str) -> list[View]:
     """One sentence per target and place. What a simulator checked is never said to have passed on hardware."""
-    groups: dict[tuple[str, str, str, str], dict[str, Record]] = {}
-    kept = [item for item in evidence.recorded.items() if item[1]["stage"] == "correctness"]
+    groups: dict[tuple[str, str, str, str], dict[str, Correctness]] = {}
+    kept = [(path, entry) for path, entry in evidence.recorded.items() if isinstance(entry, Correctness)]
     for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
         here = [("", *item) for item in evidence.cases("correctness", kernel, target)]
-        mine = [item for item in kept if (item[1]["case"]["kernel"], item[1]["case"]["target"]) == (kernel, target)]
+        mine = [(path, e) for path, e in kept if (e.case.kernel, e.case.target) == (kernel, target)]
         for kind, path, entry in here + [("recorded: ", *item) for item in mine]:
-            device = (entry["device"] or {}).get("name", "")
-            groups.setdefault((target, kind, entry["backend"], device), {})[path] = entry
+            device = device_name(entry) or ""
+            groups.setdefault((target, kind, entry.backend, device), {})[path] = entry
     return [_check(*key, records) for key, records in groups.items()]
 
 
-def _check(target: str, kind: str, backend: str, device: str, records: dict[str, Record]) -> Record:
+def _check(target: str, kind: str, backend: str, device: str, records: dict[str, Correctness]) -> View:
     """`records` by their paths. A check that failed by simulation has the command that makes it again."""
     entries = list(records.values())
-    made = [check for entry in entries for check in (entry["metrics"] or {}).get("checks", [])]
-    checks = [check for check in made if "outside" not in check]
-    good = sum(bool(check["passed"]) for check in checks)
-    errors = [check["relative_error"] for check in checks if check["relative_error"] is not None]
-    seeds = ", ".join(map(str, sorted({check["seed"] for check in checks})))
-    kinds = ", ".join(dict.fromkeys(check["distribution"] for check in checks))
-    workloads = {entry["case"]["workload"] for entry in entries}
+    made = [check for entry in entries if entry.metrics for check in entry.metrics.checks]
+    checks = [check for check in made if check.outside is None]
+    good = sum(bool(check.passed) for check in checks)
+    errors = [check.relative_error for check in checks if check.relative_error is not None]
+    seeds = ", ".join(map(str, sorted({check.seed for check in checks})))
+    kinds = ", ".join(dict.fromkeys(check.distribution for check in checks))
+    workloads = {entry.case.workload for entry in entries}
     worst = f"; largest relative error {max(errors):.1e}" if errors else ""
     within = "within tolerance" + " and without a finding" * (backend == "ptxsim")
     done = f"{good} of {plural(len(checks), 'check')} {within}, {plural(len(workloads), 'workload')}{worst}"
     if backend == "ptxsim":
-        names = list(dict.fromkeys(name for check in checks for name in check.get("schedules", [])))
+        names = list(dict.fromkeys(name for check in checks for name in check.schedules or []))
         schedules = f"{plural(len(names), 'schedule')}: {', '.join(names)}" if names else "schedules not stated"
         how = f"checked by simulation (ptxsim, no GPU; {schedules}; seeds {seeds})"
         mark = ("◐", "part")
@@ -179,14 +187,14 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
         how = f"{kind}checked on {device} (seeds {seeds})"
     failed = [
         {
-            "text": named(entry["case"]["workload"], entry["reason"]),
+            "text": named(entry.case.workload, entry.reason or ""),
             "again": f"snakemake --cores 1 --force {path}" if backend == "ptxsim" else None,
         }
         for path, entry in records.items()
-        if entry["status"] != "ok"
+        if entry.status != "ok"
     ]
     none = f"{kind}no check was made" + (f" on {device}" if device else "")
-    counted = [_counted(e) for e in entries if ((e["metrics"] or {}).get("simulated") or {}).get("launches")]
+    counted = [_counted(e, found) for e in entries if (found := _simulated(e)) and found.launches]
     mark = ("✕", "bad") if failed else mark
     return {
         "target": target,
@@ -198,30 +206,35 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
     }
 
 
-def untested(entries: list[Record]) -> list[str]:
+def untested(entries: list[Correctness]) -> list[str]:
     """What no simulated case of a build has put to the test: a warning of one case that another makes up for is none.
 
     Such a warning names what it is about, a kernel and its mbarriers, before the last colon.
     """
-    by_build: dict[str, list[Record]] = {}
+    by_build: dict[str, list[list[str]]] = {}
     for entry in entries:
-        if "warnings" in ((entry["metrics"] or {}).get("simulated") or {}):
-            by_build.setdefault(entry["case"]["variant"]["id"], []).append(entry)
-    found = []
+        if (found := _simulated(entry)) and found.warnings is not None:
+            by_build.setdefault(entry.case.variant.id, []).append(found.warnings)
+    lines = []
     for variant, cases in by_build.items():
-        told = [{w.rpartition(": ")[0]: w for w in case["metrics"]["simulated"]["warnings"]} for case in cases]
+        told = [{warning.rpartition(": ")[0]: warning for warning in warnings} for warnings in cases]
         lasting = [text for what, text in told[0].items() if all(what in other for other in told)]
-        found += [f"{variant}, {text.partition(': ')[0][:NAME]}: {text.partition(': ')[2]}" for text in lasting]
-    return found
+        lines += [f"{variant}, {text.partition(': ')[0][:NAME]}: {text.partition(': ')[2]}" for text in lasting]
+    return lines
 
 
-def _outputs(checks: list[Record]) -> list[str]:
+def _simulated(entry: Correctness) -> Simulated | None:
+    """What a simulator counted, if one ran."""
+    return entry.metrics.simulated if entry.metrics else None
+
+
+def _outputs(checks: list[Check]) -> list[str]:
     """A sentence on the outputs that the checks tell apart, each with its largest errors."""
     worst: dict[str, dict[str, float]] = {}
     for check in checks:
-        for name, output in check["outputs"].items():
+        for name, output in check.outputs.items():
             for kind in ("relative", "absolute"):
-                error = output["relative_error" if kind == "relative" else "worst_absolute_error"]
+                error = output.relative_error if kind == "relative" else output.worst_absolute_error
                 if error is not None:
                     errors = worst.setdefault(name, {})
                     errors[kind] = max(error, errors.get(kind, 0.0))
@@ -233,22 +246,21 @@ def _outputs(checks: list[Record]) -> list[str]:
     return [f"Largest errors per output: {text}."] if text else []
 
 
-def _beyond(checks: list[Record]) -> list[str]:
+def _beyond(checks: list[Check]) -> list[str]:
     """Where to read of inputs that the kernel does not promise to take: they are findings, each said once."""
-    kinds = dict.fromkeys(check["distribution"] for check in checks if "outside" in check)
+    kinds = dict.fromkeys(check.distribution for check in checks if check.outside is not None)
     return [f"Not promised, so among the findings: {', '.join(kinds)}."] if kinds else []
 
 
-def _counted(entry: Record) -> Record:
+def _counted(entry: Correctness, simulated: Simulated) -> View:
     """What a simulator counted in one run of a case, and how that compares with the operator's cost."""
-    simulated = entry["metrics"]["simulated"]
 
     def total(key: str) -> int:
-        return sum(launch[key] or 0 for launch in simulated["launches"])
+        return sum(getattr(launch, key) or 0 for launch in simulated.launches)
 
     read, written = big(total("global_read_bytes"), "B"), big(total("global_write_bytes"), "B")
     parts = [
-        plural(len(simulated["launches"]), "launch", "launches"),
+        plural(len(simulated.launches), "launch", "launches"),
         f"{number(total('warp_instructions'))} warp instructions",
         f"{read} read and {written} written in global memory",
     ]
@@ -258,49 +270,49 @@ def _counted(entry: Record) -> Record:
         parts.append(f"{big(total('tma_bytes'), 'B')} by TMA in {plural(copies, 'instruction')}")
     if waits := total("barrier_waits"):
         parts.append(plural(waits, "barrier wait"))
-    covered = [_covered(kernel) for kernel in simulated.get("coverage", [])]
-    text, notes = ", ".join(parts), simulated["notes"]
-    return {"workload": entry["case"]["workload"], "text": text, "notes": notes, "covered": covered}
+    covered = [_covered(kernel) for kernel in simulated.coverage or []]
+    text, notes = ", ".join(parts), simulated.notes
+    return {"workload": entry.case.workload, "text": text, "notes": notes, "covered": covered}
 
 
-def _covered(kernel: Record) -> Record:
+def _covered(kernel: KernelCoverage) -> View:
     """What the simulated runs of a case have exercised of a kernel, and what they have not."""
-    blocks, lines, rings = kernel["blocks"], kernel["lines"], kernel["rings"]
-    turns = [ring["turns"] for ring in rings if ring["stages"] > 1]
+    blocks, lines, rings = kernel.blocks, kernel.lines, kernel.rings
+    turns = [ring.turns for ring in rings if ring.stages > 1]
     return {
-        "kernel": kernel["kernel"][:NAME],
-        "blocks": f"{blocks['run']} of {blocks['all']}",
-        "lines": f"{lines['run']} of {lines['all']}" if lines["all"] else "no line information",
+        "kernel": kernel.kernel[:NAME],
+        "blocks": f"{blocks.run} of {blocks.all}",
+        "lines": f"{lines.run} of {lines.all}" if lines.all else "no line information",
         "turns": f"{min(turns)} to {max(turns)}" if turns else "no ring",
-        "items": kernel["items"],
-        "notes": kernel["notes"],
+        "items": kernel.items,
+        "notes": kernel.notes,
     }
 
 
-def _profiles(evidence: Evidence, kernel: str) -> list[Record]:
+def _profiles(evidence: Evidence, kernel: str) -> list[View]:
     """What ncu says of each profiled workload."""
     found = []
     for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
         for source in evidence.sources(target):
             for entry in evidence.records(source, "ncu"):
-                case = entry["case"]
-                if (case["kernel"], case["target"]) == (kernel, target):
+                case = entry.case
+                if (case.kernel, case.target) == (kernel, target):
                     found.append(_profile(source.kind, source.device, entry))
     return found
 
 
-def _profile(kind: str, device: str | None, entry: Record) -> Record:
-    m = entry["metrics"]
-    stalls = sorted((m.get("stalls") or {}).items(), key=lambda item: -(item[1] or 0))[:MOST_STALLS]
-    bottleneck = m.get("bottleneck") or {}
+def _profile(kind: str, device: str | None, entry: Ncu) -> View:
+    m = entry.metrics
+    assert m is not None  # of a record that is ok
+    stalls = sorted(m.stalls.items(), key=lambda item: -item[1])[:MOST_STALLS]
     return {
         "where": f"{device}, {WHERE[kind]}",
-        "target": entry["case"]["target"],
-        "workload": entry["case"]["workload"],
-        "class": bottleneck.get("class") or "not classed",
-        "rule": bottleneck.get("rule") or "",
+        "target": entry.case.target,
+        "workload": entry.case.workload,
+        "class": m.bottleneck.kind,
+        "rule": m.bottleneck.rule,
         "figures": [
-            (name, _known(m.get(key)))
+            (name, _known(getattr(m, key)))
             for name, key in (
                 ("tensor cores, %", "tensor_core_percent"),
                 ("DRAM, %", "dram_percent"),
@@ -310,6 +322,6 @@ def _profile(kind: str, device: str | None, entry: Record) -> Record:
                 ("eligible warps", "eligible_warps"),
             )
         ],
-        "stalls": ", ".join(f"{name.replace('_', ' ')} {number(share)}" for name, share in stalls if share is not None),
-        "opportunities": [f"{o['text']} ({o['metric']} = {_known(o['value'])})" for o in m.get("opportunities") or []],
+        "stalls": ", ".join(f"{name.replace('_', ' ')} {number(share)}" for name, share in stalls),
+        "opportunities": [f"{o.text} ({o.metric} = {_known(o.value)})" for o in m.opportunities],
     }

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
+
 from cutesnake.analysis.operations.table import make_table, read_builds, read_operations
 from cutesnake.model import record
+from cutesnake.model.records.operations import Operations, OperationUse
 from cutesnake.report import html
 from cutesnake.report.formatting import slug
 from cutesnake.runtime.job import Files, listed
 
-Record = dict[str, Any]
 SHOWN = 3  # builds of an operation that are shown; the record has them all
 
 
@@ -22,35 +24,35 @@ def write_files(builds: Files, checks: Files, operations: str, front: str, first
     write_page(table, front, first, page)
 
 
-def write_page(table: Record, front: str, first: str, output: Path | str) -> None:
+def write_page(table: Operations, front: str, first: str, output: Path | str) -> None:
     """Render and write the page; ShareError, and no page, if it names this machine or a folder of its user's."""
     page = render(table, front, first)
     html.write(page, output)
 
 
-def render(table: Record, front: str, first: str) -> str:
+def render(table: Operations, front: str, first: str) -> str:
     """The page as text; `front` is the name of the front page, one folder up, which has the operator `first`."""
 
-    def card(row: Record) -> str:
-        page = f"../{front}" if row["operator"] == first else f"{row['operator']}.html"
-        return f"{page}#{slug('kernel', row['operator'], row['kernel'])}"
+    def card(row: OperationUse) -> str:
+        page = f"../{front}" if row.operator == first else f"{row.operator}.html"
+        return f"{page}#{slug('kernel', row.operator, row.kernel)}"
 
-    groups: dict[str, list[Record]] = {}
-    for operation in table["operations"]:
-        kernels = {(row["operator"], row["kernel"]): row for row in reversed(operation["builds"])}
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for operation in table.operations:
+        kernels = {(row.operator, row.kernel): row for row in reversed(operation.builds)}
         rows = list(reversed(kernels.values()))  # of each kernel the first of its builds
-        linked = [{**row, "card": card(row)} for row in rows[:SHOWN]]
-        shown = {**operation, "rows": linked, "more": len(rows) - len(rows[:SHOWN])}
-        groups.setdefault(operation["group"], []).append(shown)
-    met = [operation for operation in table["operations"] if operation["builds"]]
-    ran = [operation for operation in met if any(row["simulated"] for row in operation["builds"])]
+        linked = [{**asdict(row), "card": card(row)} for row in rows[:SHOWN]]
+        shown = {"name": operation.name, "rows": linked, "more": len(rows) - len(rows[:SHOWN])}
+        groups.setdefault(operation.group, []).append(shown)
+    met = [operation for operation in table.operations if operation.builds]
+    ran = [operation for operation in met if any(row.simulated for row in operation.builds)]
     return html.template("operations.html.j2").render(
         **html.look(),
         front=front,
         groups=groups,
-        builds=table["builds"],
-        total=len(table["operations"]),
+        builds=table.builds,
+        total=len(table.operations),
         met=len(met),
         ran=len(ran),
-        missing=[operation["name"] for operation in table["operations"] if not operation["builds"]],
+        missing=[operation.name for operation in table.operations if not operation.builds],
     )

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
+from cutesnake.analysis.compare.speedup import Figure
 from cutesnake.analysis.evidence.gather import Evidence
+from cutesnake.model.records.predict import Bounds, Predict, PredictedLaunch, PredictMetrics
 from cutesnake.report.formatting import Notes, plural
 from cutesnake.report.plot.timeline import short_name
 
-Record = dict[str, Any]
-KINDS = ("cold", "warm")
+View = dict[str, Any]  # what a template shows
+KINDS: tuple[Figure, ...] = ("cold", "warm")
 
 
-def predicted(evidence: Evidence, notes: Notes) -> list[Record]:
+def predicted(evidence: Evidence, notes: Notes) -> list[View]:
     """A table per card: a row per case, its times with their bands, and what its main launch keeps busy.
 
     What bands rest on, and why a prediction failed, is numbered by `notes`, those of the page.
     """
     entries = list(evidence.predicted.values())
-    devices = evidence.plan["predicted"]["devices"]
+    devices = evidence.plan.predicted.devices
     found = []
     for target in devices:
-        mine = [entry for entry in entries if entry["case"]["target"] == target]
-        fine = [entry for entry in mine if entry["status"] == "ok"]
+        mine = [entry for entry in entries if entry.case.target == target]
+        fine = [entry.metrics for entry in mine if entry.status == "ok" and entry.metrics]
         if mine:
             found.append(
                 {
                     "target": target,
-                    "card": fine[0]["metrics"]["device"] if fine else devices[target],
-                    "clock_mhz": fine[0]["metrics"]["sm_clock_mhz"] if fine else None,
-                    "parameters": fine[0]["metrics"]["parameters"] if fine else None,
+                    "card": fine[0].device if fine else devices[target],
+                    "clock_mhz": fine[0].sm_clock_mhz if fine else None,
+                    "parameters": fine[0].parameters if fine else None,
                     "rows": [_row(entry, evidence, notes) for entry in sorted(mine, key=_order(evidence))],
                 }
             )
@@ -41,41 +43,41 @@ def _order(evidence: Evidence) -> Any:
     workloads = {name: place for place, name in enumerate(evidence.workloads)}
     kernels = {name: place for place, name in enumerate(dict.fromkeys(kernel for kernel, _ in evidence.decisions))}
     return lambda entry: (
-        workloads.get(entry["case"]["workload"], len(workloads)),
-        kernels.get(entry["case"]["kernel"], len(kernels)),
+        workloads.get(entry.case.workload, len(workloads)),
+        kernels.get(entry.case.kernel, len(kernels)),
     )
 
 
-def _row(entry: Record, evidence: Evidence, notes: Notes) -> Record:
-    case, metrics = entry["case"], entry["metrics"]
-    times = evidence.foreseen(case["kernel"], case["target"], case["workload"])
-    row = {key: case[key] for key in ("workload", "kernel")} | {"variant": case["variant"]["id"]}
-    if entry["status"] != "ok":
-        return {**row, "failed": notes.mark(entry["reason"]), "chosen": False}
+def _row(entry: Predict, evidence: Evidence, notes: Notes) -> View:
+    case, metrics = entry.case, entry.metrics
+    times = evidence.foreseen(case.kernel, case.target, case.workload)
+    row = {"workload": case.workload, "kernel": case.kernel, "variant": case.variant.id}
+    if entry.status != "ok" or metrics is None:
+        return {**row, "failed": notes.mark(entry.reason or ""), "chosen": False}
     return {
         **row,
         "failed": None,
-        "chosen": len(times) > 1 and next(iter(times)) == case["variant"]["id"],
+        "chosen": len(times) > 1 and next(iter(times)) == case.variant.id,
         "times": [_time(metrics, kind, notes) for kind in KINDS],
-        "bound": _bound(metrics["bounds"]),
-        "busy": [metrics[f"{key}_percent"] for key in ("tensor", "dram", "l2")],
-        "launches": ", ".join(_launch(launch) for launch in metrics["launches"]["cold"]),
+        "bound": _bound(metrics.bounds),
+        "busy": [metrics.tensor_percent, metrics.dram_percent, metrics.l2_percent],
+        "launches": ", ".join(_launch(launch) for launch in metrics.launches.cold),
     }
 
 
-def _bound(bounds: dict[str, str]) -> str:
+def _bound(bounds: Bounds) -> str:
     """What binds a call, said once where it is the same for both kinds."""
-    if len(set(bounds.values())) == 1:
-        return bounds["cold"]
-    return ", ".join(f"{bounds[kind]} ({kind})" for kind in KINDS)
+    return bounds.cold if bounds.cold == bounds.warm else f"{bounds.cold} (cold), {bounds.warm} (warm)"
 
 
-def _time(metrics: Record, kind: str, notes: Notes) -> Record:
-    band = metrics["bands"][kind]
-    return {"us": metrics[f"{kind}_us"], "percent": band["percent"], "note": notes.mark(f"The band: {band['words']}.")}
+def _time(metrics: PredictMetrics, figure: Figure, notes: Notes) -> View:
+    cold = figure == "cold"
+    band = metrics.bands.cold if cold else metrics.bands.warm
+    us = metrics.cold_us if cold else metrics.warm_us
+    return {"us": us, "percent": band.percent, "note": notes.mark(f"The band: {band.words}.")}
 
 
-def _launch(launch: Record) -> str:
-    share = launch["waves"]
+def _launch(launch: PredictedLaunch) -> str:
+    share = launch.waves
     waves = f"{100 * share:.0f} % of a wave" if share < 1 else plural(round(share, 1), "wave")
-    return f"{short_name(launch['name'])} {launch['end_us'] - launch['start_us']:.1f} µs, {waves}"
+    return f"{short_name(launch.name)} {launch.end_us - launch.start_us:.1f} µs, {waves}"

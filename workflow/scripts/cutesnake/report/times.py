@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from statistics import geometric_mean
 from typing import Any
 
-from cutesnake.analysis.compare.speedup import FIGURES, fastest
+from cutesnake.analysis.compare.speedup import FIGURES, Figure, fastest, time_of
 from cutesnake.model.dsls import PEERS
+from cutesnake.model.records.compare import Compare, KernelTime, TimesTable
 from cutesnake.report.formatting import DSL_NAMES, Notes, plural, where
 
-Record = dict[str, Any]
-Found = dict[str, dict[str, Record]]  # workload -> kernel -> its times
+View = dict[str, Any]  # what a template shows, or an entry of reference_times.yaml
+Found = dict[str, dict[str, KernelTime]]  # workload -> kernel -> its times
 
 
-def times(comparison: Record, references: list[Record], notes: Notes) -> list[Record]:
+def times(comparison: Compare, references: list[View], notes: Notes) -> list[View]:
     """A view per target and source that timed something: cold lone calls and warm back-to-back calls, side by side.
 
     Only workloads with rows in the comparison have one here; where that is not all, `every` has the bare times of all.
@@ -23,18 +25,18 @@ def times(comparison: Record, references: list[Record], notes: Notes) -> list[Re
     among the warm times, which they are, unless the source timed their `kernel` itself. They never count as the
     fastest: they are of another run. Flags and reasons are numbered by `notes`, those of the page.
     """
-    shown = {row["workload"] for row in comparison["rows"]}
-    return [_table(table, references, notes, shown) for table in comparison["times"]]
+    shown = {row.workload for row in comparison.rows}
+    return [_table(table, references, notes, shown) for table in comparison.times]
 
 
-def _table(table: Record, references: list[Record], notes: Notes, shown: set[str]) -> Record:
-    kernels = table["kernels"]
-    rows = {row["workload"]: row["kernels"] for row in table["rows"]}
-    elsewhere = [r for r in references if r["device"] == table["device"]["device"] and r["kernel"] not in kernels]
+def _table(table: TimesTable, references: list[View], notes: Notes, shown: set[str]) -> View:
+    kernels = table.kernels
+    rows = {row.workload: row.kernels for row in table.rows}
+    elsewhere = [r for r in references if r["device"] == table.device.device and r["kernel"] not in kernels]
     few = [workload for workload in rows if workload in shown]
-    failed = {(entry["kernel"], entry["workload"]): entry["reason"] for entry in table["failed"]}
+    failed = {(entry.kernel, entry.workload): entry.reason for entry in table.failed}
     return {
-        **{"target": table["target"], "where": where(table["device"]), "kernels": list(kernels)},
+        **{"target": table.target, "where": where(table.device), "kernels": list(kernels)},
         "sentences": [_sentence(rows, kernels, name) for name in FIGURES],
         "summary": _summary(rows, kernels, elsewhere),
         "cutile": "cutile" in kernels.values(),
@@ -44,7 +46,7 @@ def _table(table: Record, references: list[Record], notes: Notes, shown: set[str
             {
                 "name": name,
                 "rows": [_row(rows, workload, kernels, name, failed, notes) for workload in few],
-                "every": _every(rows, kernels, FIGURES[name]) if len(few) < len(rows) else None,
+                "every": _every(rows, kernels, name) if len(few) < len(rows) else None,
                 "count": len(rows),
                 "references": [reference["name"] for reference in elsewhere] if name == "warm" else [],
                 "other": {w: [r["hot_us"].get(w) for r in elsewhere] if name == "warm" else [] for w in few},
@@ -54,12 +56,12 @@ def _table(table: Record, references: list[Record], notes: Notes, shown: set[str
     }
 
 
-def _every(rows: Found, kernels: dict[str, str], key: str) -> Record:
+def _every(rows: Found, kernels: Mapping[str, str], figure: Figure) -> View:
     """The times of all workloads as the page's script takes them: a heading, and a line of cells per workload."""
     return {
         "head": ["Workload", *(f"{kernel} µs" for kernel in kernels)],
         "rows": [
-            [workload, *(float(f"{row[kernel][key]:.5g}") if kernel in row else None for kernel in kernels)]
+            [workload, *(float(f"{time_of(row[kernel], figure):.5g}") if kernel in row else None for kernel in kernels)]
             for workload, row in rows.items()
         ],
     }
@@ -68,22 +70,21 @@ def _every(rows: Found, kernels: dict[str, str], key: str) -> Record:
 def _row(
     rows: Found,
     workload: str,
-    kernels: dict[str, str],
-    name: str,
+    kernels: Mapping[str, str],
+    figure: Figure,
     failed: dict[tuple[str, str], str],
     notes: Notes,
-) -> Record:
-    row, key = rows[workload], FIGURES[name]
-    first = fastest(row, key)
+) -> View:
+    row = rows[workload]
+    first = fastest(row, figure)
     cells = []
     for kernel in kernels:
         if kernel in row:
             time = row[kernel]
-            marks = sorted({notes.mark(_kind(flag)) for flag in time["flags"]})
-            tflops = time["tflops" if name == "cold" else "hot_tflops"]
-            cells.append(
-                {"us": time[key], "tflops": tflops, "fastest": kernel == first, "marks": marks, "flags": time["flags"]}
-            )
+            marks = sorted({notes.mark(_kind(flag)) for flag in time.flags})
+            tflops = time.tflops if figure == "cold" else time.hot_tflops
+            us = time_of(time, figure)
+            cells.append({"us": us, "tflops": tflops, "fastest": kernel == first, "marks": marks, "flags": time.flags})
         else:
             reason = failed.get((kernel, workload))
             marks = [notes.mark(reason)] if reason else []
@@ -97,53 +98,51 @@ def _kind(flag: str) -> str:
     return kind if kind == flag else f"{kind} (a cell's own figures show when it is pointed at)"
 
 
-def _sentence(rows: Found, kernels: dict[str, str], name: str) -> str:
+def _sentence(rows: Found, kernels: Mapping[str, str], figure: Figure) -> str:
     """Who is fastest how often, the most frequent first."""
-    wins = [fastest(row, FIGURES[name]) for row in rows.values()]
+    wins = [fastest(row, figure) for row in rows.values()]
     order = sorted((kernel for kernel in kernels if kernel in wins), key=lambda kernel: -wins.count(kernel))
     said = [f"{kernel} ({DSL_NAMES[kernels[kernel]]}) on {wins.count(kernel)}" for kernel in order]
-    what = {"cold": "in a lone call with a cold L2 cache", "warm": "back to back with a warm L2 cache"}[name]
+    what = {"cold": "in a lone call with a cold L2 cache", "warm": "back to back with a warm L2 cache"}[figure]
     return f"Fastest of {plural(len(kernels), 'kernel')} {what}: {', '.join(said)} of {plural(len(rows), 'workload')}."
 
 
-def _summary(rows: Found, kernels: dict[str, str], elsewhere: list[Record]) -> list[Record]:
+def _summary(rows: Found, kernels: Mapping[str, str], elsewhere: list[View]) -> list[View]:
     """Per kernel, cold and warm: rows won; its speed against a row's best cuTile kernel, peers and references."""
     return [
         {
             **{"kernel": kernel, "dsl": DSL_NAMES[dsl], "timed": sum(kernel in row for row in rows.values())},
-            **{name: _against(rows, kernels, kernel, FIGURES[name]) for name in FIGURES},
-            "references": [
-                _speed(_times(rows, kernel, FIGURES["warm"]), reference["hot_us"]) for reference in elsewhere
-            ],
+            **{name: _against(rows, kernels, kernel, name) for name in FIGURES},
+            "references": [_speed(_times(rows, kernel, "warm"), reference["hot_us"]) for reference in elsewhere],
         }
         for kernel, dsl in kernels.items()
     ]
 
 
-def _against(rows: Found, kernels: dict[str, str], kernel: str, key: str) -> Record:
-    mine = _times(rows, kernel, key)
+def _against(rows: Found, kernels: Mapping[str, str], kernel: str, figure: Figure) -> View:
+    mine = _times(rows, kernel, figure)
     tiles = {
         workload: min(times)
         for workload, row in rows.items()
-        if (times := [time[key] for name, time in row.items() if kernels[name] == "cutile"])
+        if (times := [time_of(time, figure) for name, time in row.items() if kernels[name] == "cutile"])
     }
     return {
-        "fastest": sum(fastest(row, key) == kernel for row in rows.values()),
+        "fastest": sum(fastest(row, figure) == kernel for row in rows.values()),
         "cutile": _speed(mine, tiles),
-        "peers": [None if peer == kernel else _speed(mine, _times(rows, peer, key)) for peer in _peers(kernels)],
+        "peers": [None if peer == kernel else _speed(mine, _times(rows, peer, figure)) for peer in _peers(kernels)],
     }
 
 
-def _peers(kernels: dict[str, str]) -> list[str]:
+def _peers(kernels: Mapping[str, str]) -> list[str]:
     """The kernels that a package brings along."""
     return [kernel for kernel, dsl in kernels.items() if dsl in PEERS]
 
 
-def _times(rows: Found, kernel: str, key: str) -> dict[str, float]:
-    return {workload: row[kernel][key] for workload, row in rows.items() if kernel in row}
+def _times(rows: Found, kernel: str, figure: Figure) -> dict[str, float]:
+    return {workload: time_of(row[kernel], figure) for workload, row in rows.items() if kernel in row}
 
 
-def _speed(mine: dict[str, float], others: dict[str, float]) -> Record | None:
+def _speed(mine: dict[str, float], others: dict[str, float]) -> View | None:
     """Geometric mean, over the workloads that both have, of the other's time over the kernel's; None without any."""
     ratios = [others[workload] / time for workload, time in mine.items() if workload in others]
     return {"mean": geometric_mean(ratios), "count": len(ratios)} if ratios else None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cutesnake.model.paths import ROOT
 from cutesnake.runtime import machine_check as here
-from cutesnake.runtime import machine_lock as turns
+from cutesnake.runtime.locks import COMPUTING, machine_lock
 
 HINTS = {
     errno.ENOSPC: "the disk is full; free some space and run again, what is finished is kept",
@@ -37,7 +37,7 @@ def one_line(stage: str, log: str | None = None) -> Iterator[None]:
     try:
         if stage != "machine":  # which finds out what a machine is
             here.check_packages()
-        with turns.turn(turns.COMPUTING if stage == "compile" else None):
+        with machine_lock(COMPUTING if stage == "compile" else None):
             yield
     except Exception as error:
         if not is_foreseen(error):

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from cutesnake.model.case_id import CaseId
 from cutesnake.model.contract import OURS
 
 NOUNS = {
@@ -17,34 +18,36 @@ SHOWN = 4  # kernels that the line names
 
 
 def line(
-    records: Iterable[str], broken: Collection[tuple[str, str]], sources: Mapping[tuple[str, str], str], page: str
+    records: Iterable[tuple[str, CaseId, str]],
+    broken: Collection[tuple[str, str]],
+    sources: Mapping[tuple[str, str], str],
+    page: str,
 ) -> str | None:
     """One line on the records that say `failed`, stage by stage, and where their reasons are; None if there is none.
 
-    `records` are paths below results/ of which some may not exist yet, `broken` the kernels (operator, kernel) that
-    break their contract and have no build at all, `sources` where kernels are from, `page` where all reasons are. What
-    follows from a build that failed is not counted: the build is.
+    `records` are stage, build or case, and path, of which some may not exist yet, `broken` the kernels (operator,
+    kernel) that break their contract and have no build at all, `sources` where kernels are from, `page` where all
+    reasons are. What follows from a build that failed is not counted: the build is.
     """
     made: Counter[str] = Counter()
-    failed: dict[str, list[str]] = {stage: [] for stage in NOUNS}
-    for path in records:
+    failed: dict[str, list[CaseId]] = {stage: [] for stage in NOUNS}
+    for stage, case, path in records:
         if (status := _status(path)) is not None:
-            stage, cell = path.removeprefix("results/").split("/", 1)
             made[stage] += 1
             if status == "failed":
-                failed[stage].append(cell)
-    lost = tuple(cell.removesuffix("build.json") for cell in failed["compile"])
+                failed[stage].append(case)
+    lost = set(failed["compile"])
     counted = {
-        stage: [cell for cell in cells if stage == "compile" or not _of(cell).startswith(lost)]
-        for stage, cells in failed.items()
+        stage: [case for case in cases if stage == "compile" or case.build not in lost]
+        for stage, cases in failed.items()
     }
-    said = [f"{len(cells)} of {made[stage]} {NOUNS[stage]}" for stage, cells in counted.items() if cells]
+    said = [f"{len(cases)} of {made[stage]} {NOUNS[stage]}" for stage, cases in counted.items() if cases]
     if broken:
         said.insert(0, f"{len(broken)} {'kernels' if len(broken) > 1 else 'kernel'} that cannot be loaded")
     if not said:
         return None
     kernels = dict.fromkeys(sorted(broken))
-    kernels |= {(cell.split("/")[0], cell.split("/")[1]): None for cells in counted.values() for cell in cells}
+    kernels |= {(case.operator, case.kernel): None for cases in counted.values() for case in cases}
     whose = "" if any(sources.get(kernel, OURS) == OURS for kernel in kernels) else ", all of kernels by others"
     named = _named(["/".join(kernel) for kernel in kernels])
     return f"Failed: {', '.join(said)}{whose} ({named}). The reasons are in {page} and in each record."
@@ -56,11 +59,6 @@ def _status(path: str) -> str | None:
         return str(json.loads(Path(path).read_bytes())["status"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _of(cell: str) -> str:
-    """The folder of the build that a cell is of."""
-    return cell.removesuffix(".json") + "/"
 
 
 def _named(kernels: list[str]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import time
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from cutesnake.runtime.locks import open_lock, try_lock
 
 LOCK = ".snakemake/cutesnake.lock"
 PATIENCE_SECONDS = 1.0  # another run that only looks has the lock for a moment
@@ -62,10 +63,7 @@ def last_run() -> str | None:
     except OSError:
         return ""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return os.read(descriptor, 64).decode(errors="replace")
-    except BlockingIOError:
-        return None
+        return os.read(descriptor, 64).decode(errors="replace") if try_lock(descriptor, shared=True) else None
     finally:
         os.close(descriptor)
 
@@ -97,7 +95,7 @@ def _open(results: Path) -> int:
             folder.mkdir(parents=True, exist_ok=True)
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, "not writable", str(folder))
-        return os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        return open_lock(LOCK, 0o666)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise FolderError(f"{error.filename}: the disk is full; free some space and run again") from None
@@ -111,9 +109,8 @@ def _lock(descriptor: int) -> bool:
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
+            if try_lock(descriptor):
+                return True
             if time.monotonic() > until:
                 return False
             time.sleep(0.05)

@@ -8,20 +8,18 @@ start waits here, with everything imported: starting a job takes a good part of 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from cutesnake.planning.machine import Machine, uuid_of
-from cutesnake.runtime.gpu_lock import open_lock
+from cutesnake.runtime.locks import first_free, open_gpu_lock, open_lock
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 AT_ONCE = "CUTESNAKE_CARDS"  # how many jobs of this run measure at once; without it nobody waits for the others
-TURNS = Path(".snakemake/cutesnake-cards")  # their locks; jobs of a run are started in its folder, which has one run
+SLOTS = Path(".snakemake/cutesnake-cards")  # their locks; jobs of a run are started in its folder, which has one run
 WAIT_SECONDS = 0.01
 
 
@@ -40,36 +38,21 @@ def one_card(machine: Machine) -> Iterator[Machine]:
     """
     with contextlib.ExitStack() as stack:
         if at_once := int(os.environ.get(AT_ONCE) or 0):
-            _, handle = _first_free([functools.partial(_open_turn, number) for number in range(at_once)])
+            _, handle = first_free([functools.partial(_open_slot, number) for number in range(at_once)], WAIT_SECONDS)
             stack.callback(os.close, handle)
             stack.enter_context(_environment(AT_ONCE, None))
         if len(cards := machine.alike()) > 1:
-            chosen, handle = _first_free([functools.partial(open_lock, f"taken-{c.uuid_hash}") for c in cards])
+            locks = [functools.partial(open_gpu_lock, f"taken-{card.uuid_hash}") for card in cards]
+            chosen, handle = first_free(locks, WAIT_SECONDS)
             stack.callback(os.close, handle)
             stack.enter_context(_environment(VISIBLE, uuid_of(cards[chosen])))
             machine = replace(machine, selected=cards[chosen].index, cards=(cards[chosen].index,))
         yield machine
 
 
-def _open_turn(number: int) -> int:
-    TURNS.mkdir(parents=True, exist_ok=True)
-    return os.open(TURNS / f"{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-def _first_free(locks: Sequence[Callable[[], int]]) -> tuple[int, int]:
-    """The place of the first lock that nobody has, as soon as there is one, and its descriptor, which holds it.
-
-    Each function opens one. They are not the lock of measuring on a card, which the measuring process takes itself.
-    """
-    while True:
-        for place, opened in enumerate(locks):
-            handle = opened()
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return place, handle
-            except BlockingIOError:
-                os.close(handle)
-        time.sleep(WAIT_SECONDS)
+def _open_slot(number: int) -> int:
+    SLOTS.mkdir(parents=True, exist_ok=True)
+    return open_lock(SLOTS / f"{number}.lock", 0o666)
 
 
 @contextlib.contextmanager

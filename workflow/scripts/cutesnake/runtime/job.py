@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cutesnake.runtime import forks
+from cutesnake.runtime import pool
 
 # What Snakemake sets for a script: how many threads libraries use, and where temporary files go.
 THREADS = (
@@ -23,17 +23,20 @@ FOLDERS = ("TMPDIR", "TMP", "TEMPDIR", "TEMP")
 Files = str | Sequence[str]  # of an input that a rule names
 
 
-def do(kind: str | None, name: str, log: str, task: str, /, **arguments: Any) -> None:
+def do(
+    kind: str | None, name: str, log: str, task: str, /, made_from: Mapping[str, Any] | None = None, **arguments: Any
+) -> None:
     """Call `task`, as `module:function`, with plain data by name, in a process forked from the server of `kind`.
 
     Without such a server, or a kind, it is called here. `name`, of the stage, and `log` are for what may go wrong, see
-    `fault.one_line`. Ends this process as the other one ended, where that went wrong.
+    `fault.one_line`. Ends this process as the other one ended, where that went wrong. `made_from` has the arguments of
+    `provenance.making`: what is written says what it was made from.
     """
-    job = {"name": name, "log": log, "task": task, "arguments": arguments}
+    job = {"name": name, "log": log, "task": task, "arguments": arguments, "made_from": made_from}
     try:
-        status = forks.run(kind, "cutesnake.runtime.job:do_here", job)
-    except forks.NotServedError:
-        do_here(name, log, task, arguments)
+        status = pool.run(kind, "cutesnake.runtime.job:do_here", job)
+    except pool.NotServedError:
+        do_here(name, log, task, arguments, made_from)
         return
     if status is not None and status < 0:
         sys.exit(f"{name}: the process of this job was ended by {signal.Signals(-status).name}")
@@ -41,12 +44,32 @@ def do(kind: str | None, name: str, log: str, task: str, /, **arguments: Any) ->
         sys.exit(status)
 
 
-def do_here(name: str, log: str, task: str, arguments: Mapping[str, Any]) -> None:
-    """The same in this process."""
-    from cutesnake.runtime.errors import one_line  # here only: a script whose job is forked starts sooner without
+def do_each(kind: str, name: str, log: str, task: str, jobs: Sequence[Mapping[str, Any]], /) -> None:
+    """Do `task` with the arguments of each of `jobs`, as `do` does, one after the other.
 
-    with one_line(name, log):
-        forks.call(task, arguments)
+    Where one goes wrong the others are done all the same, then this process ends as that one did.
+    """
+    failed: SystemExit | None = None
+    for arguments in jobs:
+        try:
+            do(kind, name, log, task, **arguments)
+        except SystemExit as error:
+            if failed is not None and isinstance(error.code, str):  # the first one's is said as this process ends
+                print(error.code, file=sys.stderr)
+            failed = failed or error
+    if failed is not None:
+        raise failed
+
+
+def do_here(
+    name: str, log: str, task: str, arguments: Mapping[str, Any], made_from: Mapping[str, Any] | None = None
+) -> None:
+    """The same in this process."""
+    from cutesnake.model import provenance  # here only: a script whose job is forked starts sooner without
+    from cutesnake.runtime.errors import one_line
+
+    with one_line(name, log), provenance.making(**(made_from or {})):
+        pool.call(task, arguments)
 
 
 def listed(files: Files) -> list[str]:
@@ -75,10 +98,10 @@ def forked_scripts(execute: Callable[..., Any]) -> Callable[..., Any]:
                 threads = dict.fromkeys(THREADS, str(script.threads))
                 folder = dict.fromkeys(FOLDERS, script.resources.get("tmpdir"))
                 more = {name: str(value) for name, value in (threads | folder).items() if value is not None}
-                status = forks.run("scripts", "cutesnake.runtime.job:run_script", {"path": options["fname"]}, more=more)
-            except forks.NotServedError:
+                status = pool.run("scripts", "cutesnake.runtime.job:run_script", {"path": options["fname"]}, more=more)
+            except pool.NotServedError:
                 pass
-            except forks.GivenUpError:
+            except pool.GivenUpError:
                 raise subprocess.CalledProcessError(-signal.SIGINT, told) from None
             else:
                 if status:

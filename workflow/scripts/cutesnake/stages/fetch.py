@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cutesnake.model import record
+from cutesnake.model.inputs import InputError, check_input
 from cutesnake.planning import strict_yaml
 
 RECORD = "fetched.json"
@@ -39,7 +40,8 @@ def fetch(package: str, folder: Path | str, upstream: Path | str) -> None:
     folder, pin = Path(folder), _pin(package, Path(upstream))
     if _is_fetched(pin, folder):
         if not (folder / RECORD).exists():
-            record.write("fetch", folder / RECORD, record.read("fetch", folder / MANIFEST))
+            entry = record.plain(record.read("fetch", folder / MANIFEST))
+            record.write("fetch", folder / RECORD, entry | {"provenance": {}})
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{package}.partial-"
@@ -74,7 +76,10 @@ def _pin(package: str, upstream: Path) -> dict[str, Any]:
         pins = strict_yaml.read(upstream)
     except strict_yaml.YamlError as error:
         raise FetchError(str(error)) from error
-    record.check("upstream", pins, str(upstream))
+    try:
+        check_input("upstream", pins, upstream)
+    except InputError as error:
+        raise FetchError(str(error)) from error
     if package not in pins:
         raise FetchError(f"{package!r} is not in {upstream}; it knows: {', '.join(sorted(pins))}")
     return pins[package]
@@ -89,7 +94,7 @@ def _entry(package: str, pin: dict[str, Any], files: dict[str, str]) -> dict[str
 def _is_fetched(pin: dict[str, Any], folder: Path) -> bool:
     """True if the folder holds this very pin and every file of it is intact."""
     try:
-        entry = record.read("fetch", folder / MANIFEST)
+        entry = record.plain(record.read("fetch", folder / MANIFEST))
         same = all(entry[key] == pin[key] for key in ("version", "sha256")) and entry["listed"] == pin["files"]
         return same and all(_sha256(folder / name) == digest for name, digest in entry["files"].items())
     except (OSError, record.RecordError):

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from cutesnake.analysis.evidence.recorded_set import SUMMARY, files_of
 from cutesnake.model import record
 from cutesnake.model.paths import ROOT
-
-Record = dict[str, Any]
+from cutesnake.model.records.compile import Compile
+from cutesnake.model.records.inspect import Inspect
+from cutesnake.model.records.timing import Timing
 
 IN_GIT = re.compile(r"(?P<commit>\w[\w./~^@{}-]*):(?P<folder>recorded/[\w-]+)/?")
 RESULTS = ("timing", "inspect", "compile")  # folders of a results folder that are read
 FORMS = "recorded/<device>, another results folder, or <commit>:recorded/<device>"
+
+
+Before = Mapping[str, Timing | Inspect | Compile]  # name below the baseline -> record
 
 
 class BaselineError(ValueError):
@@ -30,7 +34,7 @@ class BaselineError(ValueError):
 class Baseline:
     """A place of records. `label` names it without the machine's part of a path."""
 
-    kind: str  # `recorded`, `results` or `commit`
+    kind: Literal["recorded", "results", "commit"]
     label: str
     place: str  # a folder; of a commit the tree's hash
 
@@ -69,24 +73,20 @@ def digest(baseline: Baseline, operator: str) -> str:
     return total.hexdigest()[:16]
 
 
-def read(baseline: Baseline, operator: str) -> dict[str, Record]:
+def read(baseline: Baseline, operator: str) -> Before:
     """Timing, inspect and compile records of an operator; a recorded set has the first only. Name -> record.
 
     Raises BaselineError, which names the file and line, for a damaged one.
     """
-    found = {}
+    found: dict[str, Timing | Inspect | Compile] = {}
     for name, content in _contents(baseline, operator):
         lines = content.splitlines() if name.endswith(".jsonl") else [content]
         for number, line in enumerate(lines, 1):
             where = f"{name}#{number}" if name.endswith(".jsonl") else name
             try:
-                entry = json.loads(line)
-                record.check(re.split("[-/]", name)[0], entry, where)
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                raise BaselineError(f"baseline {baseline.label}: {where}: not a whole record ({error})") from error
+                found[where] = record.parse(re.split("[-/]", name)[0], line, where)
             except record.RecordError as error:
                 raise BaselineError(f"baseline {baseline.label}: {error}; it may be of another version") from error
-            found[where] = entry
     return found
 
 

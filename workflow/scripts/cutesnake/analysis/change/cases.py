@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from cutesnake.analysis.change.verdict import FIGURES, verdict
-from cutesnake.analysis.evidence.gather import Evidence, Records
+from cutesnake.analysis.change.baseline import Before
+from cutesnake.analysis.change.verdict import verdict
+from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.analysis.evidence.recorded_set import standing
+from cutesnake.model.records.change import ChangedCase, Versions
+from cutesnake.model.records.common import Record
+from cutesnake.model.records.timing import Timing
 
-Record = dict[str, Any]
 Place = tuple[str, str, str, str]  # device, kernel, target, workload
-Timed = dict[Place, dict[str, Record]]  # place -> variant -> timing record
+Timed = dict[Place, dict[str, Timing]]  # place -> variant -> timing record
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Times:
     live: frozenset[str]  # devices that this run measured on
 
 
-def gather(evidence: Evidence, before: Records) -> Times:
+def gather(evidence: Evidence, before: Before) -> Times:
     """This machine's measurements, and for what it has not measured the recorded sets'; beside those of a baseline."""
     now = _timed(evidence, evidence.recorded)
     here = _timed(evidence, evidence.measured)
@@ -32,18 +36,18 @@ def gather(evidence: Evidence, before: Records) -> Times:
     return Times(_timed(evidence, before), now, frozenset(place[0] for place in here))
 
 
-def _timed(evidence: Evidence, records: Records) -> Timed:
+def _timed(evidence: Evidence, records: Mapping[str, Record]) -> Timed:
     found: Timed = {}
-    timed = [e for e in records.values() if (e["stage"], e["status"]) == ("timing", "ok") and e["device"]]
+    timed = [e for e in records.values() if isinstance(e, Timing) and e.status == "ok"]
     for entry in standing(timed, evidence.asked_of):
-        case = entry["case"]
-        if (case["kernel"], case["target"]) in evidence.decisions and case["workload"] in evidence.workloads:
-            place = (entry["device"]["name"], case["kernel"], case["target"], case["workload"])
-            found.setdefault(place, {})[case["variant"]["id"]] = entry
+        case, device = entry.case, entry.device
+        if device and (case.kernel, case.target) in evidence.decisions and case.workload in evidence.workloads:
+            place = (device.name, case.kernel, case.target, case.workload)
+            found.setdefault(place, {})[case.variant.id] = entry
     return found
 
 
-def cases(times: Times) -> list[Record]:
+def cases(times: Times) -> list[ChangedCase]:
     """A row per case that both sides timed on a device of the same name, with a verdict cold and warm.
 
     Variants are paired by name. Where a kernel has none in common on a workload, the fastest of both are, when cold.
@@ -56,42 +60,54 @@ def cases(times: Times) -> list[Record]:
     ]
 
 
-def _pairs(before: dict[str, Record], now: dict[str, Record]) -> list[tuple[Record, Record]]:
+def _pairs(before: dict[str, Timing], now: dict[str, Timing]) -> list[tuple[Timing, Timing]]:
     shared = [(before[name], entry) for name, entry in now.items() if name in before]
     if shared:
         return shared
-    first, second = (min(side.values(), key=lambda entry: entry["metrics"]["cold_us"]) for side in (before, now))
+    first, second = (min(side.values(), key=_cold_us) for side in (before, now))
     return [(first, second)]
 
 
-def _row(place: Place, before: Record, now: Record) -> Record:
+def _cold_us(entry: Timing) -> float:
+    return entry.metrics.cold_us if entry.metrics else math.inf
+
+
+def _row(place: Place, before: Timing, now: Timing) -> ChangedCase:
     """`same` marks one measurement that is in both: a recorded set beside itself says nothing."""
     device, kernel, target, workload = place
-    same = before["provenance"]["created"] == now["provenance"]["created"]
-    return {
-        **{"device": device, "kernel": kernel, "dsl": now["case"]["dsl"], "target": target, "workload": workload},
-        **{"variant": now["case"]["variant"]["id"], "variant_before": before["case"]["variant"]["id"], "same": same},
-        **{name: None if same else verdict(name, before["metrics"], now["metrics"]) for name in FIGURES},
-    }
+    same = before.provenance.created == now.provenance.created
+    assert before.metrics and now.metrics  # of records that are ok
+    return ChangedCase(
+        device=device,
+        kernel=kernel,
+        dsl=now.case.dsl,
+        target=target,
+        workload=workload,
+        variant=now.case.variant.id,
+        variant_before=before.case.variant.id,
+        same=same,
+        cold=None if same else verdict("cold", before.metrics, now.metrics),
+        warm=None if same else verdict("warm", before.metrics, now.metrics),
+    )
 
 
-def conditions(times: Times) -> list[Record]:
+def conditions(times: Times) -> list[Versions]:
     """What else differs between the measurements that are paired: drivers and packages, in order."""
     shared = [place for place in times.now if place in times.before]
     before, now = (
         _said([entry for place in shared for entry in side[place].values()]) for side in (times.before, times.now)
     )
     return [
-        {"name": name, "before": sorted(before.get(name, ())), "now": sorted(now.get(name, ()))}
+        Versions(name, sorted(before.get(name, ())), sorted(now.get(name, ())))
         for name in sorted({*before, *now})
         if before.get(name) != now.get(name)
     ]
 
 
-def _said(entries: list[Record]) -> dict[str, set[str]]:
+def _said(entries: list[Timing]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for entry in entries:
-        versions = {"driver": entry["device"]["driver"], **entry["provenance"]["packages"]}
+        versions = {"driver": entry.device and entry.device.driver, **entry.provenance.packages}
         for name, version in versions.items():
             if version:
                 found.setdefault(name, set()).add(version)

@@ -4,51 +4,59 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Iterable
-from typing import Any
 
-from cutesnake.analysis.change.baseline import Baseline
-from cutesnake.analysis.change.cases import Times, cases, conditions, gather
+from cutesnake.analysis.change.baseline import Baseline, Before
+from cutesnake.analysis.change.cases import Timed, Times, cases, conditions, gather
 from cutesnake.analysis.change.figures import builds
-from cutesnake.analysis.change.verdict import FIGURES, RULE, VERDICTS
-from cutesnake.analysis.evidence.gather import Evidence, Records
-from cutesnake.model import record
-
-Record = dict[str, Any]
+from cutesnake.analysis.change.verdict import FIGURES, RULE, Figure
+from cutesnake.analysis.evidence.gather import Evidence
+from cutesnake.model import provenance, record
+from cutesnake.model.records.change import Baseline as BaselineRecord
+from cutesnake.model.records.change import (
+    BothTotals,
+    Change,
+    ChangedCase,
+    ChangedFunction,
+    ChangeProvenance,
+    Judged,
+    Totals,
+    Unpaired,
+)
+from cutesnake.model.records.timing import Timing
 
 NO_FIGURES = "a recorded set keeps measurements only: it has no static figures of builds"
 
 
-def change(evidence: Evidence, baseline: Baseline, before: Records) -> Record:
+def change(evidence: Evidence, baseline: Baseline, before: Before) -> Change:
     """The change record of one operator; `before` are the baseline's records of it."""
     times = gather(evidence, before)
     rows = cases(times)
-    static = builds(evidence, before)
-    if baseline.kind != "results":
-        static["reason"] = NO_FIGURES
-    return {
-        **{"stage": "change", "status": "ok", "reason": None},
-        "provenance": {"timed_before": _count(times.before), "timed_now": _count(times.now)},
-        "operator": evidence.operator,
-        "baseline": {"kind": baseline.kind, "label": baseline.label, **_made(before)},
-        "rule": list(RULE),
-        "conditions": conditions(times),
-        "cases": rows,
-        "unpaired": _unpaired(times, rows),
-        "no_cases": None if rows else _why_none(times),
-        "totals": {name: _totals(rows, name) for name in FIGURES},
-        "builds": static,
-    }
+    return Change(
+        status="ok",
+        reason=None,
+        provenance=ChangeProvenance(_count(times.before), _count(times.now)),
+        operator=evidence.operator,
+        baseline=_described(baseline, before),
+        rule=list(RULE),
+        conditions=conditions(times),
+        cases=rows,
+        unpaired=_unpaired(times, rows),
+        no_cases=None if rows else _why_none(times),
+        totals=BothTotals(*(_totals(rows, figure) for figure in FIGURES)),
+        builds=builds(evidence, before, None if baseline.kind == "results" else NO_FIGURES),
+    )
 
 
-def write_change(evidence: Evidence, baseline: Baseline, before: Records, output: str, table: str) -> None:
+def write_change(evidence: Evidence, baseline: Baseline, before: Before, output: str, table: str) -> None:
     """Write the record to `output`, and its cases as CSV to `table`."""
     found = change(evidence, baseline, before)
-    record.write("change", output, found)
     record.write_text(table, to_csv(found))
+    record.write("change", output, found, files=provenance.digests([table], os.path.dirname(output)))
 
 
-def to_csv(found: Record) -> str:
+def to_csv(found: Change) -> str:
     """A line per case, verdicts and figures of cold and warm side by side; empty where both are one measurement."""
     names = ("operator", "device", "kernel", "dsl", "target", "workload", "variant", "variant_before", "same")
     keys = (
@@ -64,14 +72,14 @@ def to_csv(found: Record) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*names, *(f"{figure}_{key}" for figure in FIGURES for key in keys)])
-    for row in found["cases"]:
-        identity = {"operator": found["operator"], **row}
-        figures = [(row[figure] or {}).get(key) for figure in FIGURES for key in keys]
-        writer.writerow([*(identity[name] for name in names), *figures])
+    for row in found.cases:
+        identity = [found.operator, *(getattr(row, name) for name in names[1:])]
+        sides = [judged(row, figure) for figure in FIGURES]
+        writer.writerow([*identity, *(side and getattr(side, key) for side in sides for key in keys)])
     return text.getvalue()
 
 
-def unchanged(changes: Iterable[Record], fails: str) -> tuple[bool, str]:
+def unchanged(changes: Iterable[Change], fails: str) -> tuple[bool, str]:
     """Whether nothing got worse in the sense of `fails` (`none`, `slower`, `worse`), and one line that says what did.
 
     Where something may fail and nothing could be compared, that is a failure: nothing is known.
@@ -80,80 +88,87 @@ def unchanged(changes: Iterable[Record], fails: str) -> tuple[bool, str]:
     slower, times = _slower(found)
     spilling, code = _spilling(found)
     failed = (fails in ("slower", "worse") and slower) or (fails == "worse" and spilling)
-    timed = any(not row["same"] for entry in found for row in entry["cases"])
-    built = fails != "slower" and any(entry["builds"]["compared"] for entry in found)
+    timed = any(not row.same for entry in found for row in entry.cases)
+    built = fails != "slower" and any(entry.builds.compared for entry in found)
     if not timed and not built:
         return (
             fails == "none",
-            f"nothing was compared with {found[0]['baseline']['label']}, so that nothing is known; {_why(found)}",
+            f"nothing was compared with {found[0].baseline.label}, so that nothing is known; {_why(found)}",
         )
     return not failed, "; ".join(filter(None, (times, code)))
 
 
-def _why(changes: list[Record]) -> str:
+def _why(changes: list[Change]) -> str:
     """Why no time was compared, of the first operator."""
-    return changes[0]["no_cases"] or "every time is the very measurement that the baseline has"
+    return changes[0].no_cases or "every time is the very measurement that the baseline has"
 
 
-def _slower(changes: list[Record]) -> tuple[int, str]:
+def _slower(changes: list[Change]) -> tuple[int, str]:
     """How many cases are slower, cold or warm, and that in words, with the worst."""
-    label = changes[0]["baseline"]["label"]
-    cases = [(change["operator"], row) for change in changes for row in change["cases"] if not row["same"]]
+    label = changes[0].baseline.label
+    cases = [(change.operator, row) for change in changes for row in change.cases if not row.same]
     worst = [
-        (row[name]["ratio"], f"{operator}, {row['kernel']} on {row['workload']} ({row['device']}), {name}")
+        (side.ratio, f"{operator}, {row.kernel} on {row.workload} ({row.device}), {figure}")
         for operator, row in cases
-        for name in FIGURES
-        if row[name]["verdict"] == "slower"
+        for figure in FIGURES
+        if (side := judged(row, figure)) and side.verdict == "slower"
     ]
     if not worst:
         return 0, f"none of {len(cases)} cases is slower than in {label}"
-    count = sum(any(row[name]["verdict"] == "slower" for name in FIGURES) for _, row in cases)
+    count = sum(any(side and side.verdict == "slower" for side in (row.cold, row.warm)) for _, row in cases)
     ratio, case = max(worst)
     return count, (
         f"{count} of {len(cases)} cases are slower than in {label}; the worst is {case}: {ratio:.3g} times the time"
     )
 
 
-def _spilling(changes: list[Record]) -> tuple[int, str]:
+def _spilling(changes: list[Change]) -> tuple[int, str]:
     """How many device functions spill more, and that in words."""
     found = [
-        f"{change['operator']}, {entry['kernel']} for {entry['target']}, {entry['variant']}"
+        f"{change.operator}, {entry.kernel} for {entry.target}, {entry.variant}"
         for change in changes
-        for entry in change["builds"]["changed"]
+        for entry in change.builds.changed
         if _more(entry, "spill_bytes")
     ]
     return len(found), f"{len(found)} device functions spill more, the first in {found[0]}" if found else ""
 
 
-def _more(entry: Record, figure: str) -> bool:
-    return any(c["figure"] == figure and (c["now"] or 0) > (c["before"] or 0) for c in entry["changes"])
+def _more(entry: ChangedFunction, figure: str) -> bool:
+    return any(c.figure == figure and (c.now or 0) > (c.before or 0) for c in entry.changes)
 
 
-def _count(timed: dict) -> int:
+def _count(timed: Timed) -> int:
     return sum(len(variants) for variants in timed.values())
 
 
-def _made(before: Records) -> Record:
+def judged(row: ChangedCase, figure: Figure) -> Judged | None:
+    """The verdict on a case, cold or warm."""
+    return row.cold if figure == "cold" else row.warm
+
+
+def _described(baseline: Baseline, before: Before) -> BaselineRecord:
     """When, from which commits and on which devices the baseline's measurements were made."""
-    timed = [entry for entry in before.values() if entry["stage"] == "timing"]
-    days = sorted(entry["provenance"]["created"][:10] for entry in before.values())
-    return {
-        "first": days[0] if days else None,
-        "last": days[-1] if days else None,
-        "commits": sorted({entry["provenance"]["commit"] or "unknown" for entry in timed}),
-        "devices": sorted({entry["device"]["name"] for entry in timed if entry["device"]}),
-    }
+    timed = [entry for entry in before.values() if isinstance(entry, Timing)]
+    days = sorted(entry.provenance.created[:10] for entry in before.values())
+    return BaselineRecord(
+        kind=baseline.kind,
+        label=baseline.label,
+        first=days[0] if days else None,
+        last=days[-1] if days else None,
+        commits=sorted({entry.provenance.commit or "unknown" for entry in timed}),
+        devices=sorted({entry.device.name for entry in timed if entry.device}),
+    )
 
 
-def _unpaired(times: Times, rows: list[Record]) -> Record:
+def _unpaired(times: Times, rows: list[ChangedCase]) -> Unpaired:
     """How many cases one side alone has timed."""
-    places = [(row["device"], row["kernel"], row["target"], row["workload"]) for row in rows]
-    found = {}
-    for side, timed, key in (("before", times.before, "variant_before"), ("now", times.now, "variant")):
-        paired = {(*place, row[key]) for place, row in zip(places, rows, strict=True)}
-        every = {(*place, variant) for place, variants in timed.items() for variant in variants}
-        found[f"only_{side}"] = len(every - paired)
-    return found
+    before = {(row.device, row.kernel, row.target, row.workload, row.variant_before) for row in rows}
+    now = {(row.device, row.kernel, row.target, row.workload, row.variant) for row in rows}
+    return Unpaired(len(_every(times.before) - before), len(_every(times.now) - now))
+
+
+def _every(timed: Timed) -> set[tuple[str, ...]]:
+    return {(*place, variant) for place, variants in timed.items() for variant in variants}
 
 
 def _why_none(times: Times) -> str:
@@ -167,8 +182,13 @@ def _why_none(times: Times) -> str:
     return "no case is in both: kernels, targets or workloads differ"
 
 
-def _totals(rows: list[Record], name: str) -> Record:
-    """Verdicts counted, the same measurement in both apart; the slowest and fastest of those that differ."""
-    judged = [row for row in rows if row[name]]
-    counts = {verdict: sum(row[name]["verdict"] == verdict for row in judged) for verdict in VERDICTS}
-    return {**{key.replace(" ", "_"): count for key, count in counts.items()}, "same": len(rows) - len(judged)}
+def _totals(rows: list[ChangedCase], figure: Figure) -> Totals:
+    """Verdicts counted, the same measurement in both apart."""
+    verdicts = [side.verdict for row in rows if (side := judged(row, figure))]
+    return Totals(
+        slower=verdicts.count("slower"),
+        faster=verdicts.count("faster"),
+        equal=verdicts.count("equal"),
+        cannot_tell=verdicts.count("cannot tell"),
+        same=len(rows) - len(verdicts),
+    )

@@ -3,87 +3,90 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Mapping
 
-from cutesnake.analysis.evidence.gather import Evidence, Records
+from msgspec.structs import asdict
 
-Record = dict[str, Any]
+from cutesnake.analysis.change.baseline import Before
+from cutesnake.analysis.evidence.gather import Evidence
+from cutesnake.model.records.change import ChangedBuilds, ChangedFigure, ChangedFunction, Versions
+from cutesnake.model.records.common import Record
+from cutesnake.model.records.compile import Compile
+from cutesnake.model.records.inspect import Function, Inspect
 
-PLAIN = ("registers_per_thread", "spill_bytes", "stack_bytes", "code_bytes")
+Key = tuple[str, str, str]  # kernel, target, variant
 
 
-def figures(function: Record) -> dict[str, int | None]:
+def figures(function: Function) -> dict[str, int | None]:
     """The static figures of a device function that are compared: figure -> value, None where it is not known."""
-    dynamic, counts = function["dynamic_shared_bytes"], function["instructions"]
+    dynamic = function.dynamic_shared_bytes
+    counts: dict[str, int] = asdict(function.instructions) if function.instructions else {}
     return {
-        **{name: function[name] for name in PLAIN},
-        "shared_bytes": None if dynamic is None else function["static_shared_bytes"] + dynamic,
-        "instructions": None if counts is None else sum(counts.values()),
-        **{f"instructions, {name.replace('_', ' ')}": count for name, count in (counts or {}).items()},
+        "registers_per_thread": function.registers_per_thread,
+        "spill_bytes": function.spill_bytes,
+        "stack_bytes": function.stack_bytes,
+        "code_bytes": function.code_bytes,
+        "shared_bytes": None if dynamic is None else function.static_shared_bytes + dynamic,
+        "instructions": sum(counts.values()) if counts else None,
+        **{f"instructions, {name.replace('_', ' ')}": count for name, count in counts.items()},
     }
 
 
-def builds(evidence: Evidence, before: Records) -> Record:
-    """Builds of which both sides have static figures, and what differs in each; `reason` says why there are none.
+def builds(evidence: Evidence, before: Before, reason: str | None = None) -> ChangedBuilds:
+    """Builds of which both sides have static figures, and what differs in each.
 
-    Device functions are paired in order, the main one first: their names hold what compilers put in them.
+    `reason` says why the baseline has none. Device functions are paired in order, the main one first: their names hold
+    what compilers put in them.
     """
     old, new = _by_build(before), _by_build(evidence.inspected)
     shared = [key for key in new if key in old]
-    changed = [
-        {**dict(zip(("kernel", "target", "variant"), key, strict=True)), **entry}
-        for key in shared
-        for entry in _functions(old[key]["functions"], new[key]["functions"])
-    ]
-    return {
-        "compared": len(shared),
-        "only_before": sum(key not in new for key in old),
-        "only_now": sum(key not in old for key in new),
-        "changed": changed,
-        "compilers": _compilers(before, evidence.builds),
-        "reason": None if shared else _why_none(old, new),
-    }
+    return ChangedBuilds(
+        compared=len(shared),
+        only_before=sum(key not in new for key in old),
+        only_now=sum(key not in old for key in new),
+        compilers=_compilers(before, evidence.builds),
+        reason=reason or (None if shared else _why_none(old, new)),
+        changed=[entry for key in shared for entry in _functions(key, old[key].functions, new[key].functions)],
+    )
 
 
-def _by_build(records: Records) -> dict[tuple[str, str, str], Record]:
+def _by_build(records: Mapping[str, Record]) -> dict[Key, Inspect]:
     return {
-        (entry["kernel"], entry["target"], entry["variant"]["id"]): entry
+        (entry.kernel, entry.target, entry.variant.id): entry
         for entry in records.values()
-        if entry["stage"] == "inspect" and entry["status"] == "ok" and entry["functions"]
+        if isinstance(entry, Inspect) and entry.status == "ok" and entry.functions
     }
 
 
-def _functions(before: list[Record], now: list[Record]) -> list[Record]:
+def _functions(key: Key, before: list[Function], now: list[Function]) -> list[ChangedFunction]:
     """An entry per device function with a figure that differs; one that only one side has is an entry of its own."""
     found = []
     for place, (old, new) in enumerate(itertools.zip_longest(before, now), 1):
         left, right = (figures(side) if side else {} for side in (old, new))
         names = dict.fromkeys((*left, *right))
         changes = [
-            {"figure": name, "before": left.get(name), "now": right.get(name)}
-            for name in names
-            if left.get(name) != right.get(name)
+            ChangedFigure(name, left.get(name), right.get(name)) for name in names if left.get(name) != right.get(name)
         ]
         if changes:
-            found.append({"function": place, "symbol": (new or old)["symbol"], "changes": changes})
+            found.append(ChangedFunction(*key, place, (new or old).symbol, changes))
     return found
 
 
-def _compilers(before: Records, now: Records) -> list[Record]:
+def _compilers(before: Mapping[str, Record], now: Mapping[str, Record]) -> list[Versions]:
     """Compilers whose versions differ, or that only one side has."""
     old, new = (_versions(records) for records in (before, now))
     return [
-        {"name": name, "before": old.get(name, []), "now": new.get(name, [])}
+        Versions(name, old.get(name, []), new.get(name, []))
         for name in sorted({*old, *new})
         if old and new and old.get(name) != new.get(name)
     ]
 
 
-def _versions(records: Records) -> dict[str, list[str]]:
+def _versions(records: Mapping[str, Record]) -> dict[str, list[str]]:
     found: dict[str, set[str]] = {}
     for entry in records.values():
-        if entry["stage"] == "compile":
-            for name, version in entry["compilers"].items():
+        if isinstance(entry, Compile):
+            for name, version in entry.compilers.items():
                 found.setdefault(name, set()).add(version)
     return {name: sorted(versions) for name, versions in found.items()}
 

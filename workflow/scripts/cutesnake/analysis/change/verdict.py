@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 from cutesnake.analysis.compare.insight import NOISE_PERCENT
-
-Record = dict[str, Any]
+from cutesnake.model.records.change import Judged, Verdict
+from cutesnake.model.records.timing import TimingMetrics
 
 COARSE_PERCENT = 10.0  # where changes below this would not show, times that look alike are not called equal
-FIGURES = {"cold": ("cold_us", "sm_clock_mhz"), "warm": ("hot_us", "hot_sm_clock_mhz")}
-VERDICTS = ("slower", "faster", "equal", "cannot tell")
+Figure = Literal["cold", "warm"]
+FIGURES: tuple[Figure, ...] = ("cold", "warm")
+VERDICTS: tuple[Verdict, ...] = ("slower", "faster", "equal", "cannot tell")
 RULE = (
     f"Times differ if they are further apart than the noise of both, added, and than {NOISE_PERCENT:g} %. The noise of "
     "a cold time is the interquartile range of its samples over their median; that of a warm one is the same figure or "
@@ -24,20 +25,20 @@ RULE = (
 )
 
 
-def verdict(figure: str, before: Record, now: Record) -> Record:
-    """How a figure (`cold` or `warm`) of two timing records' metrics changed, by RULE.
+def verdict(figure: Figure, before: TimingMetrics, now: TimingMetrics) -> Judged:
+    """How a figure of two timing records' metrics changed, by RULE."""
+    (old, clock_before), (new, clock_now) = _time(figure, before), _time(figure, now)
+    noises = _noise(figure, before), _noise(figure, now)
+    limit = max(NOISE_PERCENT, sum(noises))
+    said, why = _judge(old, new, limit, clock_before, clock_now)
+    return Judged(old, new, new / old, *noises, limit, said, why)
 
-    `ratio` is now over before: above 1, it got slower. `why` says why one cannot tell, else null.
-    """
-    key, clock = FIGURES[figure]
-    noises = [_noise(figure, side) for side in (before, now)]
-    limit = None if None in noises else max(NOISE_PERCENT, sum(n for n in noises if n is not None))
-    said, why = _judge(before[key], now[key], limit, before.get(clock), now.get(clock))
-    return {
-        **{"before_us": before[key], "now_us": now[key], "ratio": now[key] / before[key]},
-        **{"before_noise_percent": noises[0], "now_noise_percent": noises[1], "limit_percent": limit},
-        **{"verdict": said, "why": why},
-    }
+
+def _time(figure: Figure, metrics: TimingMetrics) -> tuple[float, float | None]:
+    """The time and the SM clock that it was measured at."""
+    if figure == "cold":
+        return metrics.cold_us, metrics.sm_clock_mhz
+    return metrics.hot_us, metrics.hot_sm_clock_mhz
 
 
 def apart(ratio: float) -> float:
@@ -46,10 +47,8 @@ def apart(ratio: float) -> float:
 
 
 def _judge(
-    before: float, now: float, limit: float | None, clock_before: float | None, clock_now: float | None
-) -> tuple[str, str | None]:
-    if limit is None:
-        return "cannot tell", "a noise is not known"
+    before: float, now: float, limit: float, clock_before: float | None, clock_now: float | None
+) -> tuple[Verdict, str | None]:
     ratio = now / before
     if apart(ratio) <= limit:
         coarse = f"a change below {limit:.3g} % would not show"
@@ -59,9 +58,7 @@ def _judge(
     return ("slower" if ratio > 1 else "faster"), None
 
 
-def _noise(figure: str, metrics: Record) -> float | None:
-    """Percent; None where a record does not say."""
-    spread, between = metrics["spread_percent"], metrics["difference_percent"]
-    if spread is None or (figure == "warm" and between is None):
-        return None
-    return spread if figure == "cold" else max(spread, abs(between))
+def _noise(figure: Figure, metrics: TimingMetrics) -> float:
+    """Percent."""
+    spread = metrics.spread_percent
+    return spread if figure == "cold" else max(spread, abs(metrics.difference_percent))

@@ -9,8 +9,9 @@ duration is a lower bound, never a guess at the time.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Iterable
+from typing import Literal
 
 from cutesnake.analysis.compare.agreement import agreement
 from cutesnake.analysis.compare.coverage import coverage
@@ -21,11 +22,27 @@ from cutesnake.analysis.compare.selected_workloads import picked, tables
 from cutesnake.analysis.compare.speedup import speedups
 from cutesnake.analysis.compare.times import times
 from cutesnake.analysis.compare.unsupported_inputs import beyond
-from cutesnake.analysis.evidence.gather import Evidence, Record, Source, first_line, load_evidence
-from cutesnake.model import record
-from cutesnake.model.stages import GPU_STAGES
+from cutesnake.analysis.evidence.gather import Evidence, Source, first_line
+from cutesnake.model import provenance, record
+from cutesnake.model.records.compare import (
+    Baseline,
+    Cell,
+    Compare,
+    CompareProvenance,
+    CompareRow,
+    CompareSide,
+    Floor,
+    MetricColumn,
+    RuleText,
+)
+from cutesnake.model.records.inspect import Function, Inspect
+from cutesnake.model.records.ncu import Ncu
+from cutesnake.model.records.predict import Predict
+from cutesnake.model.records.roofline import RooflineRow
+from cutesnake.model.records.timing import Timing
 
-Cell = dict[str, Any]
+Found = tuple[str, Timing] | tuple[str, Ncu]  # path and record of a measurement
+
 DSLS = ("cutile", "cute")
 STOOD_FOR = (
     "read off the build {}, since no card of the target is here: that of this row differs from it only in sizes that "
@@ -33,7 +50,7 @@ STOOD_FOR = (
 )
 
 
-def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) -> Record:
+def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) -> Compare:
     """The compare record of one operator.
 
     `pairs` names (cuTile kernel, CuTe kernel); by default every cuTile kernel is set beside every CuTe kernel that
@@ -43,22 +60,16 @@ def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) 
     return _summed_up(evidence, every_row(evidence, pairs))
 
 
-def compare_files(
-    plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str], output: str, table: str
-) -> None:
-    """`write_comparison` as its script calls it: with the paths of what is known of an operator."""
-    write_comparison(load_evidence(plan, records, roofline, recorded), output, table)
-
-
 def write_comparison(evidence: Evidence, output: str, table: str) -> None:
     """Write the record to `output`, and the figures of all rows as CSV to `table`."""
     rows = every_row(evidence)
     compared = _summed_up(evidence, rows)
-    record.write("compare", output, compared, indent=None)
-    record.write_text(table, to_csv(evidence.operator, rows, compared["reasons"]))
+    record.write_text(table, to_csv(evidence.operator, rows, compared.reasons))
+    files = provenance.digests([table], os.path.dirname(output))
+    record.write("compare", output, compared, indent=None, files=files)
 
 
-def every_row(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) -> list[Record]:
+def every_row(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) -> list[CompareRow]:
     """A row per target, source of measurements, workload and pair of kernels."""
     chosen = list(pairs) if pairs is not None else None
     targets = list(dict.fromkeys(target for _, target in evidence.decisions))
@@ -71,34 +82,33 @@ def every_row(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None
     ]
 
 
-def _summed_up(evidence: Evidence, rows: list[Record]) -> Record:
+def _summed_up(evidence: Evidence, rows: list[CompareRow]) -> Compare:
     timed = times(evidence)
     speeds = speedups(timed)
     shown = picked(rows, speeds)
-    return {
-        "stage": "compare",
-        "status": "ok",
-        "reason": None,
-        "provenance": {
-            "builds": len(evidence.builds),
-            "inspected": len(evidence.inspected),
-            "measured": len(evidence.measured),
-            "recorded": len(evidence.recorded),
-            "predicted": len(evidence.predicted),
-        },
-        "operator": evidence.operator,
-        "metrics": [{"key": m.key, "name": m.name, "unit": m.unit, "meaning": m.meaning} for m in METRICS],
-        "rules": [{"id": r.id, "basis": r.basis, "condition": r.condition} for r in RULES],
-        "coverage": [coverage(evidence, kernel, target) for kernel, target in evidence.decisions],
-        "times": timed,
-        "speedups": speeds,
-        "agreement": agreement(timed),
-        "beyond": beyond(evidence),
-        "workloads": len({row["workload"] for row in rows}),
-        "tables": tables(rows, shown),
-        "reasons": reasons(rows),
-        "rows": [row for row in rows if row["workload"] in shown],
-    }
+    return Compare(
+        status="ok",
+        reason=None,
+        provenance=CompareProvenance(
+            builds=len(evidence.builds),
+            inspected=len(evidence.inspected),
+            measured=len(evidence.measured),
+            recorded=len(evidence.recorded),
+            predicted=len(evidence.predicted),
+        ),
+        operator=evidence.operator,
+        metrics=[MetricColumn(m.key, m.name, m.unit, m.meaning) for m in METRICS],
+        rules=[RuleText(rule.id, rule.basis, rule.condition) for rule in RULES],
+        coverage=[coverage(evidence, kernel, target) for kernel, target in evidence.decisions],
+        times=timed,
+        speedups=speeds,
+        agreement=agreement(timed),
+        beyond=beyond(evidence),
+        workloads=len({row.workload for row in rows}),
+        tables=tables(rows, shown),
+        reasons=reasons(rows),
+        rows=[row for row in rows if row.workload in shown],
+    )
 
 
 def _pairs(
@@ -109,7 +119,7 @@ def _pairs(
         able[dsl] = [
             kernel
             for (kernel, where), decision in evidence.decisions.items()
-            if where == target and decision["dsl"] == dsl and (kernel, target, workload) in evidence.variants
+            if where == target and decision.dsl == dsl and (kernel, target, workload) in evidence.variants
         ]
     left, right = (able[dsl] or [None] for dsl in DSLS)
     every = list(itertools.product(left, right))
@@ -118,41 +128,39 @@ def _pairs(
     return [pair for pair in every if pair in chosen]
 
 
-def _row(evidence: Evidence, source: Source, target: str, workload: str, left: str | None, right: str | None) -> Record:
-    device = source.device
-    floor = evidence.floor(workload, target, device)
-    sides = {
-        dsl: _side(evidence, source, target, workload, kernel, dsl, floor)
-        for dsl, kernel in zip(DSLS, (left, right), strict=True)
-    }
-    pair = Pair(sides["cutile"], sides["cute"], floor, evidence.workloads[workload])
-    return {
-        "workload": workload,
-        "parameters": evidence.workloads[workload],
-        "target": target,
-        "device": evidence.label(source, "timing", "ncu"),
-        "floor": None if floor is None else {key: floor[key] for key in ("device", "bound", "floor_us")},
-        **{
-            dsl: {
-                **{"kernel": side.kernel, "variant": side.variant, "reason": side.reason},
-                **_made(evidence, source, target, workload, side.kernel, side.variant),
-                "cells": side.cells,
-            }
-            for dsl, side in sides.items()
-        },
-        "baselines": _baselines(evidence, source, target, workload),
-        "delta": {m.key: _delta(sides["cutile"].cells[m.key], sides["cute"].cells[m.key]) for m in METRICS},
-        "insights": insights(pair),
-    }
+def _row(
+    evidence: Evidence, source: Source, target: str, workload: str, left: str | None, right: str | None
+) -> CompareRow:
+    floor = evidence.floor(workload, target, source.device)
+    cutile = _side(evidence, source, target, workload, left, "cutile", floor)
+    cute = _side(evidence, source, target, workload, right, "cute", floor)
+    return CompareRow(
+        workload=workload,
+        parameters=evidence.workloads[workload],
+        target=target,
+        device=evidence.label(source, "timing", "ncu"),
+        floor=Floor(floor.device, floor.bound, floor.floor_us) if floor else None,
+        cutile=_recorded_side(evidence, source, target, workload, cutile),
+        cute=_recorded_side(evidence, source, target, workload, cute),
+        baselines=_baselines(evidence, source, target, workload),
+        delta={m.key: _delta(cutile.cells[m.key], cute.cells[m.key]) for m in METRICS},
+        insights=insights(Pair(cutile, cute, floor, evidence.workloads[workload])),
+    )
+
+
+def _recorded_side(evidence: Evidence, source: Source, target: str, workload: str, side: Side) -> CompareSide:
+    made = _made(evidence, source, target, workload, side.kernel, side.variant)
+    return CompareSide(side.kernel, side.variant, side.reason, *made, dict(side.cells))
 
 
 def _made(
     evidence: Evidence, source: Source, target: str, workload: str, kernel: str | None, variant: str | None
-) -> Record:
+) -> tuple[str | None, str | None]:
     """The day and commit of a kernel's time: rows of one set may be of several."""
-    found = kernel and variant and evidence.case(source, "timing", kernel, target, variant, workload)
-    made = found[1]["provenance"] if found else {"created": None, "commit": None}
-    return {"date": made["created"] and made["created"][:10], "commit": made["commit"]}
+    if kernel is None or variant is None:
+        return None, None
+    found = evidence.case(source, "timing", kernel, target, variant, workload)
+    return (found[1].provenance.created[:10], found[1].provenance.commit) if found else (None, None)
 
 
 def _side(
@@ -162,7 +170,7 @@ def _side(
     workload: str,
     kernel: str | None,
     dsl: str,
-    floor: Record | None,
+    floor: RooflineRow | None,
 ) -> Side:
     if kernel is None:
         reason = _why_no_kernel(evidence, dsl, target, workload)
@@ -172,12 +180,13 @@ def _side(
     built = evidence.standing_for(kernel, target, variant)
     stood_for = None if built == variant else STOOD_FOR.format(built)
     inspected = evidence.inspect(kernel, target, built)
-    found = {s: evidence.case(source, s, kernel, target, variant, workload) for s in GPU_STAGES}
+    timed = evidence.case(source, "timing", kernel, target, variant, workload)
+    profiled = evidence.case(source, "ncu", kernel, target, variant, workload)
     foreseen = evidence.prediction(kernel, target, variant, workload)
     among = len(evidence.foreseen(kernel, target, workload))
     cells = {}
     for metric in METRICS:
-        measured = found[metric.stage]
+        measured = timed if metric.stage == "timing" else profiled
         cells[metric.key] = (
             _measured(metric, source, measured)
             or _predicted(metric, source, foreseen, among)
@@ -192,23 +201,23 @@ def _side(
         variant,
         evidence.why_no_build(kernel, target, variant),
         cells,
-        function=inspected[1]["functions"][0] if inspected else None,
-        params=build[1]["variant"]["params"] if build else {},
+        function=inspected[1].functions[0] if inspected else None,
+        params=build[1].variant.params if build else {},
         served=served,
-        timing=_metrics(found["timing"]),
-        ncu=_metrics(found["ncu"]),
+        timing=timed[1].metrics if timed and timed[1].status == "ok" else None,
+        ncu=profiled[1].metrics if profiled and profiled[1].status == "ok" else None,
     )
 
 
 def _why_no_kernel(evidence: Evidence, dsl: str, target: str, workload: str) -> str:
     name = {"cutile": "cuTile", "cute": "CuTe"}[dsl]
-    mine = {kernel: d for (kernel, t), d in evidence.decisions.items() if t == target and d["dsl"] == dsl}
+    mine = {kernel: d for (kernel, t), d in evidence.decisions.items() if t == target and d.dsl == dsl}
     if not mine:
         return f"the experiment has no {name} kernel"
-    buildable = [kernel for kernel, decision in mine.items() if decision["build"]["ok"]]
+    buildable = [kernel for kernel, decision in mine.items() if decision.build.ok]
     if not buildable:
         return f"no {name} kernel for {target}: " + "; ".join(
-            f"{kernel} is {d['build']['reason']}" for kernel, d in mine.items()
+            f"{kernel} is {d.build.reason}" for kernel, d in mine.items()
         )
     reasons = (f"{k}: {evidence.unsupported.get((k, workload), 'not asked for')}" for k in buildable)
     return f"no {name} kernel takes this workload on {target}. " + "; ".join(reasons)
@@ -220,51 +229,47 @@ def _fastest(evidence: Evidence, source: Source, kernel: str, target: str, workl
     variants = evidence.variants[kernel, target, workload]
     times = evidence.foreseen(kernel, target, workload) if source.kind == "none" else {}
     for variant in variants:
-        metrics = _metrics(evidence.case(source, "timing", kernel, target, variant, workload))
-        if metrics and metrics.get("cold_us") is not None:
-            times[variant] = metrics["cold_us"]
+        found = evidence.case(source, "timing", kernel, target, variant, workload)
+        if found and found[1].status == "ok" and found[1].metrics:
+            times[variant] = found[1].metrics.cold_us
     return min(times, key=times.__getitem__) if times else variants[0]
 
 
-def _metrics(found: tuple[str, Record] | None) -> Record | None:
-    return found[1].get("metrics") if found and found[1]["status"] == "ok" else None
-
-
-def _cell(value: float | None, unit: str, kind: str, source: str | None, reason: str | None = None) -> Cell:
-    return {"value": value, "unit": unit, "kind": kind, "source": source, "reason": reason}
-
-
 def _missing(unit: str, reason: str) -> Cell:
-    return _cell(None, unit, "missing", None, reason)
+    return Cell(None, unit, "missing", None, reason)
 
 
-def _measured(metric: Metric, source: Source, found: tuple[str, Record] | None) -> Cell | None:
-    value = (_metrics(found) or {}).get(metric.measured)
-    if value is None or found is None:
+def _measured(metric: Metric, source: Source, found: Found | None) -> Cell | None:
+    if found is None or found[1].status != "ok":
         return None
-    kind = "measured" if source.kind == "live" else "recorded"
-    return _cell(value / 1024 if metric.unit == "KB" else value, metric.unit, kind, found[0])
+    value = getattr(found[1].metrics, metric.measured)
+    if value is None:
+        return None
+    kind: Literal["measured", "recorded"] = "measured" if source.kind == "live" else "recorded"
+    return Cell(value / 1024 if metric.unit == "KB" else value, metric.unit, kind, found[0], None)
 
 
-def _predicted(metric: Metric, source: Source, found: tuple[str, Record] | None, among: int) -> Cell | None:
+def _predicted(metric: Metric, source: Source, found: tuple[str, Predict] | None, among: int) -> Cell | None:
     """What the clock says, where no card of the target measured anything, of so many variants."""
     if found is None or metric.predicted is None or source.kind != "none":
         return None
-    metrics = found[1]["metrics"]
-    band = metrics["bands"]["warm" if metric.predicted == "warm_us" else "cold"]
-    width = "how far off is not known" if band["percent"] is None else f"give or take {band['percent']:.0f} %"
-    clock = f"{metrics['device']} at {metrics['sm_clock_mhz']:,.0f} MHz"
-    reason = f"not measured, but predicted by ptxsim's clock for an {clock}, {width}: {band['words']}"
+    metrics = found[1].metrics
+    if metrics is None:
+        return None
+    band = metrics.bands.warm if metric.predicted == "warm_us" else metrics.bands.cold
+    width = "how far off is not known" if band.percent is None else f"give or take {band.percent:.0f} %"
+    clock = f"{metrics.device} at {metrics.sm_clock_mhz:,.0f} MHz"
+    reason = f"not measured, but predicted by ptxsim's clock for an {clock}, {width}: {band.words}"
     if among > 1:
-        variant = found[1]["case"]["variant"]["id"]
+        variant = found[1].case.variant.id
         reason += f"; {variant} was chosen by prediction, as the fastest of {among} variants predicted"
-    return _cell(metrics[metric.predicted], metric.unit, "predicted", found[0], reason)
+    return Cell(getattr(metrics, metric.predicted), metric.unit, "predicted", found[0], reason)
 
 
 def _static(
     metric: Metric,
-    inspected: tuple[str, Record] | None,
-    floor: Record | None,
+    inspected: tuple[str, Inspect] | None,
+    floor: RooflineRow | None,
     evidence: Evidence,
     case: tuple[Source, str, str, str],  # source, kernel, target, workload
     stood_for: str | None,  # that `inspected` is of a build that stands for the case's
@@ -272,27 +277,27 @@ def _static(
     if metric.key == "duration_us":
         source, *where = case
         variant = evidence.variants[case[1:]][0]
-        if floor is None or floor["floor_us"] is None or evidence.why_no_build(case[1], case[2], variant):
+        if floor is None or floor.floor_us is None or evidence.why_no_build(case[1], case[2], variant):
             return None  # a kernel that cannot be built has no time, not even a bound on it
         why = f"not measured ({evidence.why_no_case(source, 'timing', *where)})"
-        reason = f"{why}; no kernel can be faster than this on {floor['device']}"
-        return _cell(floor["floor_us"], metric.unit, "static", None, reason)
+        reason = f"{why}; no kernel can be faster than this on {floor.device}"
+        return Cell(floor.floor_us, metric.unit, "static", None, reason)
     read = _STATIC.get(metric.key)
-    value = read(inspected[1]["functions"][0]) if read and inspected else None
+    value = read(inspected[1].functions[0]) if read and inspected else None
     if value is None or inspected is None:
         return None
-    return _cell(value, metric.unit, "static", inspected[0], stood_for)
+    return Cell(value, metric.unit, "static", inspected[0], stood_for)
 
 
-def shared_kb(function: Record) -> float | None:
+def shared_kb(function: Function) -> float | None:
     """Static and dynamic shared memory of one device function in KB, None if either is not known."""
-    sizes = (function["static_shared_bytes"], function["dynamic_shared_bytes"])
-    return None if None in sizes else sum(sizes) / 1024
+    dynamic = function.dynamic_shared_bytes
+    return None if dynamic is None else (function.static_shared_bytes + dynamic) / 1024
 
 
-_STATIC: dict[str, Callable[[Record], float | None]] = {
-    "occupancy_percent": lambda function: (function["occupancy"] or {}).get("percent"),
-    "registers_per_thread": lambda function: function["registers_per_thread"],
+_STATIC: dict[str, Callable[[Function], float | None]] = {
+    "occupancy_percent": lambda function: function.occupancy.percent if function.occupancy else None,
+    "registers_per_thread": lambda function: function.registers_per_thread,
     "shared_kb_per_block": shared_kb,
 }
 
@@ -304,17 +309,17 @@ def _why_missing(
     kernel: str,
     target: str,
     workload: str,
-    found: tuple[str, Record] | None,
+    found: Found | None,
 ) -> str:
-    if found and found[1]["status"] != "ok":
-        return f"{metric.stage} failed: {first_line(found[1]['reason'])}"
+    if found and found[1].status != "ok":
+        return f"{metric.stage} failed: {first_line(found[1].reason)}"
     if found:
-        return found[1]["reason"] or metric.absent or f"the {metric.stage} record has no {metric.measured}"
+        return found[1].reason or metric.absent or f"the {metric.stage} record has no {metric.measured}"
     if metric.key in _STATIC and (variants := evidence.variants.get((kernel, target, workload))):
         if reason := evidence.why_no_build(kernel, target, variants[0]):
             return reason
         inspected = evidence.inspect(kernel, target, evidence.standing_for(kernel, target, variants[0]))
-        notes = (inspected[1].get("notes") or []) if inspected else []
+        notes = inspected[1].notes if inspected else []
         what = " ".join(notes) or "the build does not tell"
         return f"not measured, and not known from the build: {what}"
     return evidence.why_no_case(source, metric.stage, kernel, target, workload)
@@ -322,24 +327,24 @@ def _why_missing(
 
 def _delta(left: Cell, right: Cell) -> Cell:
     """CuTe minus cuTile. Only like is subtracted from like: a bound on the time has no difference to a time."""
-    unit = left["unit"]
+    unit = left.unit
     for cell in (left, right):
-        if cell["kind"] == "missing":
-            return _missing(unit, cell["reason"])
-    kinds = {left["kind"], right["kind"]}
+        if cell.kind == "missing":
+            return _missing(unit, cell.reason or "")
+    kinds = {left.kind, right.kind}
     if unit == "µs" and ("static" in kinds or len(kinds) > 1):
         return _missing(unit, "both times must be measured, or both predicted")
     if unit == "%" and len(kinds) > 1:
-        return _missing(unit, f"one side is {left['kind']}, the other {right['kind']}")
-    kind = next(iter(kinds)) if len(kinds) == 1 else "static"
-    return _cell(right["value"] - left["value"], unit, kind, None)
+        return _missing(unit, f"one side is {left.kind}, the other {right.kind}")
+    assert left.value is not None and right.value is not None
+    return Cell(right.value - left.value, unit, left.kind if len(kinds) == 1 else "static", None, None)
 
 
-def _baselines(evidence: Evidence, source: Source, target: str, workload: str) -> list[Record]:
+def _baselines(evidence: Evidence, source: Source, target: str, workload: str) -> list[Baseline]:
     """Times of kernels that are in neither DSL, such as PyTorch's own attention."""
     found = []
     for (kernel, where), decision in evidence.decisions.items():
-        if where != target or decision["dsl"] in DSLS:
+        if where != target or decision.dsl in DSLS:
             continue
         if (kernel, target, workload) not in evidence.variants:
             continue
@@ -352,6 +357,6 @@ def _baselines(evidence: Evidence, source: Source, target: str, workload: str) -
                 for m in METRICS
                 if m.stage == "timing"
             }
-            made = _made(evidence, source, target, workload, kernel, variant)
-            found.append({"kernel": kernel, "dsl": decision["dsl"], **made, **cells})
+            day, commit = _made(evidence, source, target, workload, kernel, variant)
+            found.append(Baseline(kernel, decision.dsl, day, commit, **cells))
     return found

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
-from cutesnake.analysis.evidence.gather import Evidence, Record, Source, first_line
+from cutesnake.analysis.evidence.gather import Evidence, Source, first_line
+from cutesnake.model.records.compare import Counts, Coverage, DeviceCounts, LeftOut
+from cutesnake.model.records.measurement import Measurement, device_name, variant_id
+from cutesnake.model.records.plan import Decision
 from cutesnake.model.stages import GPU_STAGES, NOT_RUN
 
 NONE_TO_SIMULATE = (
@@ -12,43 +16,51 @@ NONE_TO_SIMULATE = (
     "workloads stand under simulation in sweep.yaml"
 )
 
+LIVE: Literal["live"] = "live"
+RECORDED: Literal["recorded"] = "recorded"
 
-def coverage(evidence: Evidence, kernel: str, target: str) -> Record:
+
+def coverage(evidence: Evidence, kernel: str, target: str) -> Coverage:
     """What was asked of a kernel on a target and what came of it, stage by stage, on this machine."""
     decision = evidence.decisions[kernel, target]
     variants = {v for (k, t, _), found in evidence.variants.items() if (k, t) == (kernel, target) for v in found}
-    builds = (b for b in evidence.plan["builds"] if (b["kernel"], b["target"]) == (kernel, target))
-    variants |= {b["variant"]["id"] for b in builds}  # those for simulated checks alone, too
-    return {
-        **{key: decision[key] for key in ("kernel", "dsl", "source", "target")},
-        "build": _built(evidence, kernel, target, variants),
-        **{stage: _ran(evidence, stage, kernel, target) for stage in GPU_STAGES},
-        "cards": {stage: _cards(evidence, stage, kernel, target) for stage in GPU_STAGES},
-        "not_simulated": _not_simulated(evidence, decision),
-        "stood_for": sum(evidence.standing_for(kernel, target, variant) != variant for variant in variants),
-        "unsupported": _left_out(evidence, kernel, target),
-    }
+    builds = (b for b in evidence.plan.builds if (b.kernel, b.target) == (kernel, target))
+    variants |= {b.variant.id for b in builds}  # those for simulated checks alone, too
+    return Coverage(
+        kernel=decision.kernel,
+        dsl=decision.dsl,
+        source=decision.source,
+        target=decision.target,
+        build=_built(evidence, kernel, target, variants),
+        correctness=_ran(evidence, "correctness", kernel, target),
+        timing=_ran(evidence, "timing", kernel, target),
+        nsys=_ran(evidence, "nsys", kernel, target),
+        ncu=_ran(evidence, "ncu", kernel, target),
+        cards={stage: _cards(evidence, stage, kernel, target) for stage in GPU_STAGES},
+        not_simulated=_not_simulated(evidence, decision),
+        unsupported=_left_out(evidence, kernel, target),
+        stood_for=sum(evidence.standing_for(kernel, target, variant) != variant for variant in variants),
+    )
 
 
-def _built(evidence: Evidence, kernel: str, target: str, variants: set[str]) -> Record:
+def _built(evidence: Evidence, kernel: str, target: str, variants: set[str]) -> Counts:
     variants = {v for v in variants if evidence.standing_for(kernel, target, v) == v}
     found = [build for v in sorted(variants) if (build := evidence.build(kernel, target, v))]
-    failed = [entry for _, entry in found if entry["status"] != "ok"]
-    decision = evidence.decisions[kernel, target]["build"]
-    reason = decision["reason"]
+    failed = [entry for _, entry in found if entry.status != "ok"]
+    decision = evidence.decisions[kernel, target].build
+    reason = decision.reason
     if failed:
-        reason = first_line(failed[0]["reason"])
-    elif decision["ok"] and not variants:
+        reason = first_line(failed[0].reason)
+    elif decision.ok and not variants:
         reason = "no workload of the experiment is one that this kernel supports"
-    elif decision["ok"] and len(found) < len(variants):
+    elif decision.ok and len(found) < len(variants):
         reason = "not built yet: no build record"
-    expected = len(variants) if decision["ok"] else 0
-    counts = {"expected": expected, "ok": len(found) - len(failed), "failed": len(failed)}
-    return {**counts, "simulated": 0, "reason": reason}
+    expected = len(variants) if decision.ok else 0
+    return Counts(expected, len(found) - len(failed), len(failed), 0, reason)
 
 
-def _ran(evidence: Evidence, stage: str, kernel: str, target: str) -> Record:
-    profiled = evidence.plan["profiled"] if stage in ("nsys", "ncu") else evidence.workloads
+def _ran(evidence: Evidence, stage: str, kernel: str, target: str) -> Counts:
+    profiled = evidence.plan.profiled if stage in ("nsys", "ncu") else evidence.workloads
     wanted = [
         (w, v)
         for (k, t, w), found in evidence.variants.items()
@@ -56,57 +68,53 @@ def _ran(evidence: Evidence, stage: str, kernel: str, target: str) -> Record:
         for v in found
     ]
     found = [entry for _, entry in evidence.cases(stage, kernel, target)]
-    fine = [entry for entry in found if entry["status"] == "ok"]
+    fine = [entry for entry in found if entry.status == "ok"]
     skipped = [entry for entry in found if _skipped(entry)]
-    failed = [entry for entry in found if entry["status"] != "ok" and not _skipped(entry)]
-    simulated = sum(entry["backend"] == "ptxsim" for entry in fine)
+    failed = [entry for entry in found if entry.status != "ok" and not _skipped(entry)]
+    simulated = sum(entry.backend == "ptxsim" for entry in fine)
     reason = None
     if failed:
-        reason = first_line(failed[0]["reason"])
+        reason = first_line(failed[0].reason)
     elif skipped:
-        variant = skipped[0]["case"]["variant"]["id"]
-        reason = evidence.why_no_build(kernel, target, variant) or first_line(skipped[0]["reason"])
+        variant = variant_id(skipped[0].case)
+        reason = evidence.why_no_build(kernel, target, variant) or first_line(skipped[0].reason)
     elif not wanted:
-        reason = evidence.decisions[kernel, target]["build"]["reason"] or "no case was asked for"
+        reason = evidence.decisions[kernel, target].build.reason or "no case was asked for"
     elif len(fine) - simulated < len(wanted):
         live = Source("live")
         reason = evidence.why_no_case(live, stage, kernel, target, wanted[0][0])
-    counts = {"expected": len(wanted), "ok": len(fine) - simulated, "failed": len(failed)}
-    return {**counts, "simulated": simulated, "reason": reason}
+    return Counts(len(wanted), len(fine) - simulated, len(failed), simulated, reason)
 
 
-def _skipped(entry: Record) -> bool:
+def _skipped(entry: Measurement) -> bool:
     """Whether a case was not run for what came before it: a build that failed, or a result that was wrong."""
-    return entry["status"] != "ok" and (entry["reason"] or "").startswith(NOT_RUN)
+    return entry.status != "ok" and (entry.reason or "").startswith(NOT_RUN)
 
 
-def _cards(evidence: Evidence, stage: str, kernel: str, target: str) -> list[Record]:
+def _cards(evidence: Evidence, stage: str, kernel: str, target: str) -> list[DeviceCounts]:
     """Per place that ran a stage on workloads of this experiment, this machine first: how many came out well or not."""
-    counts: dict[tuple[str, str | None], Counter[str]] = {}
-    for kind, entries in (("live", evidence.measured), ("recorded", evidence.recorded)):
+    counts: dict[Source, Counter[str]] = {}
+    for kind, entries in ((LIVE, evidence.measured), (RECORDED, evidence.recorded)):
         for entry in entries.values():
-            case, device = entry["case"], entry["device"]
-            mine = (entry["stage"], case["kernel"], case["target"]) == (stage, kernel, target)
-            if mine and entry["backend"] == "cuda" and case["workload"] in evidence.workloads and not _skipped(entry):
-                counts.setdefault((kind, (device or {}).get("name")), Counter())[entry["status"]] += 1
-    return [
-        {"kind": kind, "device": device, "ok": found["ok"], "failed": found["failed"]}
-        for (kind, device), found in counts.items()
-    ]
+            case = entry.case
+            mine = (entry.stage, case.kernel, case.target) == (stage, kernel, target)
+            if mine and entry.backend == "cuda" and case.workload in evidence.workloads and not _skipped(entry):
+                counts.setdefault(Source(kind, device_name(entry)), Counter())[entry.status] += 1
+    return [DeviceCounts(place.kind, place.device, found["ok"], found["failed"]) for place, found in counts.items()]
 
 
-def _not_simulated(evidence: Evidence, decision: Record) -> str | None:
+def _not_simulated(evidence: Evidence, decision: Decision) -> str | None:
     """Why a simulator does not stand in for the card that is missing; None where it does, or need not."""
-    if not decision["build"]["ok"] or decision["run"]["ok"]:
+    if not decision.build.ok or decision.run.ok:
         return None
-    mine = f"{decision['operator']}/{decision['kernel']}/{decision['target']}/"
-    if decision["simulate"]["ok"] and not any(c["build"].startswith(mine) for c in evidence.plan["simulated_cases"]):
+    mine = f"{decision.operator}/{decision.kernel}/{decision.target}/"
+    if decision.simulate.ok and not any(c.build.startswith(mine) for c in evidence.plan.simulated_cases):
         return NONE_TO_SIMULATE
-    return decision["simulate"]["reason"]
+    return decision.simulate.reason
 
 
-def _left_out(evidence: Evidence, kernel: str, target: str) -> list[Record]:
+def _left_out(evidence: Evidence, kernel: str, target: str) -> list[LeftOut]:
     """Workloads that the kernel cannot compute, by reason."""
     reasons = [evidence.unsupported.get((kernel, workload)) for workload in evidence.asked(target)]
     counts = Counter(reason for reason in reasons if reason)
-    return [{"reason": reason, "workloads": count} for reason, count in counts.items()]
+    return [LeftOut(reason, count) for reason, count in counts.items()]

@@ -5,13 +5,25 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
-from cutesnake.analysis.evidence.gather import Record
+from cutesnake.model.records.compare import Cells, CompareRow
 
 IDENTITY = ("operator", "workload", "kernel", "dsl", "variant", "target", "device", "kind", "date", "commit")
 
+Line = dict[str, Any]  # column -> value
 
-def to_csv(operator: str, rows: Iterable[Record], why: list[str]) -> str:
+
+class _Side(NamedTuple):
+    kernel: str
+    dsl: str
+    variant: str | None
+    date: str | None
+    commit: str | None
+    cells: Cells
+
+
+def to_csv(operator: str, rows: Iterable[CompareRow], why: list[str]) -> str:
     """A header and a line per kernel that some row of the comparison names; empty fields are not known.
 
     Of every metric there are up to three columns: its value (in the unit of the comparison's list of metrics), as
@@ -28,45 +40,44 @@ def to_csv(operator: str, rows: Iterable[Record], why: list[str]) -> str:
     return text.getvalue()
 
 
-def reasons(rows: Iterable[Record]) -> list[str]:
+def reasons(rows: Iterable[CompareRow]) -> list[str]:
     """Every reason that a line of the table has, each once."""
-    found = (cell["reason"] for row in rows for side in _sides(row) for cell in side["cells"].values())
+    found = (cell.reason for row in rows for side in _sides(row) for cell in side.cells.values())
     return [reason for reason in dict.fromkeys(found) if reason is not None]
 
 
-def _lines(operator: str, rows: Iterable[Record], numbers: dict[str, int]) -> Iterator[Record]:
+def _lines(operator: str, rows: Iterable[CompareRow], numbers: dict[str, int]) -> Iterator[Line]:
     seen = set()
     for row in rows:
         for side in _sides(row):
-            place = (row["workload"], side["kernel"], row["target"], row["device"]["kind"], row["device"]["device"])
+            place = (row.workload, side.kernel, row.target, row.device.kind, row.device.device)
             if place in seen:
                 continue
             seen.add(place)
             yield {
-                **{"operator": operator, "workload": row["workload"]},
-                **{key: side[key] for key in ("kernel", "dsl", "variant")},
-                **{"target": row["target"], "device": row["device"]["device"], "kind": row["device"]["kind"]},
-                **{key: side[key] for key in ("date", "commit")},
-                **row["parameters"],
-                "floor_us": (row["floor"] or {}).get("floor_us"),
-                **_values(side["cells"], numbers),
+                **{"operator": operator, "workload": row.workload},
+                **{"kernel": side.kernel, "dsl": side.dsl, "variant": side.variant},
+                **{"target": row.target, "device": row.device.device, "kind": row.device.kind},
+                **{"date": side.date, "commit": side.commit},
+                **row.parameters,
+                "floor_us": row.floor.floor_us if row.floor else None,
+                **_values(side.cells, numbers),
             }
 
 
-def _sides(row: Record) -> Iterator[Record]:
+def _sides(row: CompareRow) -> Iterator[_Side]:
     """The kernels of a row, each with its cells."""
-    for dsl in ("cutile", "cute"):
-        if row[dsl]["kernel"] is not None:
-            yield {**row[dsl], "dsl": dsl}
-    for other in row["baselines"]:
-        cells = {key: cell for key, cell in other.items() if isinstance(cell, dict)}
-        yield {**{key: other[key] for key in ("kernel", "dsl", "date", "commit")}, "variant": None, "cells": cells}
+    for dsl, side in (("cutile", row.cutile), ("cute", row.cute)):
+        if side.kernel is not None:
+            yield _Side(side.kernel, dsl, side.variant, side.date, side.commit, side.cells)
+    for other in row.baselines:
+        yield _Side(other.kernel, other.dsl, None, other.date, other.commit, other.cells)
 
 
-def _values(cells: dict[str, Record], numbers: dict[str, int]) -> Record:
-    found: Record = {}
+def _values(cells: Cells, numbers: dict[str, int]) -> Line:
+    found: Line = {}
     for key, cell in cells.items():
-        found |= {key: cell["value"], f"{key}_kind": None if cell["value"] is None else cell["kind"]}
-        if cell["reason"] is not None:
-            found[f"{key}_why"] = numbers[cell["reason"]]
+        found |= {key: cell.value, f"{key}_kind": None if cell.value is None else cell.kind}
+        if cell.reason is not None:
+            found[f"{key}_why"] = numbers[cell.reason]
     return found

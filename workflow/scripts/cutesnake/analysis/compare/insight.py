@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cutesnake.model.records.compare import Basis, Cell, Insight
+from cutesnake.model.records.inspect import Function
+from cutesnake.model.records.ncu import NcuMetrics
+from cutesnake.model.records.roofline import RooflineRow
+from cutesnake.model.records.timing import TimingMetrics
 from cutesnake.stages.profile import bottleneck
-
-Record = dict[str, Any]
 
 REGISTER_CEILING = 255  # per thread, every architecture (CUDA programming guide, compute capabilities)
 NOISE_PERCENT = 3.0  # times nearer to each other than this, or than their spreads, are called equal
@@ -28,41 +31,41 @@ class Side:
     dsl: str
     variant: str | None
     reason: str | None
-    cells: Mapping[str, Record]
-    function: Record | None = None  # static figures of its main device function
+    cells: Mapping[str, Cell]
+    function: Function | None = None  # static figures of its main device function
     params: Mapping[str, Any] = field(default_factory=dict)  # what is baked into the build
     served: int = 0  # workloads that the build serves
-    timing: Record | None = None
-    ncu: Record | None = None
+    timing: TimingMetrics | None = None
+    ncu: NcuMetrics | None = None
 
 
 @dataclass(frozen=True)
 class Pair:
     cutile: Side
     cute: Side
-    floor: Record | None  # row of the roofline
+    floor: RooflineRow | None  # row of the roofline
     parameters: Mapping[str, Any]  # of the workload
 
     @property
     def sides(self) -> tuple[Side, Side]:
         return self.cutile, self.cute
 
-    def functions(self) -> list[tuple[str, Record]]:
+    def functions(self) -> list[tuple[str, Function]]:
         return [(side.kernel, side.function) for side in self.sides if side.kernel and side.function]
 
 
 @dataclass(frozen=True)
 class Rule:
     id: str
-    basis: str  # static or measured
+    basis: Basis
     condition: str
     sentence: Callable[[Pair], str | None]
 
 
-def insights(pair: Pair) -> list[Record]:
+def insights(pair: Pair) -> list[Insight]:
     """Every rule that applies, in the order of RULES."""
     found = ((rule, rule.sentence(pair)) for rule in RULES)
-    return [{"rule": rule.id, "basis": rule.basis, "sentence": text} for rule, text in found if text]
+    return [Insight(rule.id, rule.basis, text) for rule, text in found if text]
 
 
 def number(value: float) -> str:
@@ -72,21 +75,17 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _both(pair: Pair) -> tuple[tuple[str, Record], tuple[str, Record]] | None:
+def _both(pair: Pair) -> tuple[tuple[str, Function], tuple[str, Function]] | None:
     found = pair.functions()
     return (found[0], found[1]) if len(found) == 2 else None
 
 
-def _each(pair: Pair, say: Callable[[str, Record], str | None]) -> str | None:
+def _each(pair: Pair, say: Callable[[str, Function], str | None]) -> str | None:
     said = [text for kernel, function in pair.functions() if (text := say(kernel, function))]
     return " ".join(said) or None
 
 
-def _count(function: Record, kind: str) -> int | None:
-    return (function["instructions"] or {}).get(kind)
-
-
-def _only_one(pair: Pair, has: Callable[[Record], Any], say: Callable[[str, Any, str], str]) -> str | None:
+def _only_one(pair: Pair, has: Callable[[Function], int | None], say: Callable[[str, Any, str], str]) -> str | None:
     """Speak where `has` is true of exactly one side and known of both."""
     if (both := _both(pair)) is None:
         return None
@@ -100,18 +99,18 @@ def _spills(pair: Pair) -> str | None:
     return _each(
         pair,
         lambda kernel, f: (
-            f"{kernel} spills {number(f['spill_bytes'])} bytes of registers per thread to local memory."
-            if f["spill_bytes"]
+            f"{kernel} spills {number(f.spill_bytes)} bytes of registers per thread to local memory."
+            if f.spill_bytes
             else None
         ),
     )
 
 
 def _ceiling(pair: Pair) -> str | None:
-    def say(kernel: str, f: Record) -> str | None:
-        if (f["registers_per_thread"] or 0) < REGISTER_CEILING:
+    def say(kernel: str, f: Function) -> str | None:
+        if (f.registers_per_thread or 0) < REGISTER_CEILING:
             return None
-        spills = "" if f["spill_bytes"] else ", and does so without spilling" * (f["spill_bytes"] == 0)
+        spills = "" if f.spill_bytes else ", and does so without spilling" * (f.spill_bytes == 0)
         return f"{kernel} uses all {REGISTER_CEILING} registers that a thread can have{spills}."
 
     return _each(pair, say)
@@ -120,7 +119,7 @@ def _ceiling(pair: Pair) -> str | None:
 def _registers(pair: Pair) -> str | None:
     if (both := _both(pair)) is None:
         return None
-    (left, a), (right, b) = ((kernel, f["registers_per_thread"]) for kernel, f in both)
+    (left, a), (right, b) = ((kernel, f.registers_per_thread) for kernel, f in both)
     if not a or not b or abs(a - b) < 32:
         return None
     (less, few), (more, many) = sorted(((left, a), (right, b)), key=lambda item: item[1])
@@ -128,8 +127,8 @@ def _registers(pair: Pair) -> str | None:
 
 
 def _reallocation(pair: Pair) -> str | None:
-    def say(kernel: str, f: Record) -> str | None:
-        limits = sorted(set(f["setmaxnreg"] or []))
+    def say(kernel: str, f: Function) -> str | None:
+        limits = sorted(set(f.setmaxnreg or []))
         if not limits:
             return None
         return (
@@ -141,12 +140,11 @@ def _reallocation(pair: Pair) -> str | None:
 
 
 def _one_block(pair: Pair) -> str | None:
-    def alone(f: Record) -> bool:
-        room = f["occupancy"] or {}
-        return room.get("blocks_per_sm") == 1 and "shared" in (room.get("limiter") or "")
+    def alone(f: Function) -> bool:
+        return f.occupancy is not None and f.occupancy.blocks_per_sm == 1 and "shared" in f.occupancy.limiter
 
-    def size(f: Record) -> str:
-        return number(((f["static_shared_bytes"] or 0) + (f["dynamic_shared_bytes"] or 0)) / 1024)
+    def size(f: Function) -> str:
+        return number(((f.static_shared_bytes or 0) + (f.dynamic_shared_bytes or 0)) / 1024)
 
     found = [f"{kernel} ({size(f)} KB)" for kernel, f in pair.functions() if alone(f)]
     if not found:
@@ -160,7 +158,7 @@ def _one_block(pair: Pair) -> str | None:
 def _tensor_cores(pair: Pair) -> str | None:
     return _only_one(
         pair,
-        lambda f: _count(f, "tensor_core"),
+        lambda f: f.instructions.tensor_core if f.instructions else None,
         lambda one, count, other: f"{one} has {number(count)} tensor-core instructions, {other} has none.",
     )
 
@@ -169,17 +167,17 @@ def _tensor_memory(pair: Pair) -> str | None:
     return _each(
         pair,
         lambda kernel, f: (
-            f"{kernel} keeps accumulators in tensor memory ({f['tensor_memory_columns']} of 512 columns): they cost "
+            f"{kernel} keeps accumulators in tensor memory ({f.tensor_memory_columns} of 512 columns): they cost "
             "it no registers."
-            if f["tensor_memory_columns"]
+            if f.tensor_memory_columns
             else None
         ),
     )
 
 
-def _tma_loads(function: Record) -> int | None:
-    mix = function["instructions"]
-    return None if mix is None else mix["tma_load"] + mix["tma_multicast"]
+def _tma_loads(function: Function) -> int | None:
+    mix = function.instructions
+    return None if mix is None else mix.tma_load + mix.tma_multicast
 
 
 def _tma(pair: Pair) -> str | None:
@@ -195,7 +193,7 @@ def _tma(pair: Pair) -> str | None:
 def _multicast(pair: Pair) -> str | None:
     return _only_one(
         pair,
-        lambda f: _count(f, "tma_multicast"),
+        lambda f: f.instructions.tma_multicast if f.instructions else None,
         lambda one, _, other: (
             f"{one} loads tiles once for several blocks of a cluster (TMA multicast), {other} has no such load."
         ),
@@ -203,8 +201,8 @@ def _multicast(pair: Pair) -> str | None:
 
 
 def _cluster(pair: Pair) -> str | None:
-    def say(kernel: str, f: Record) -> str | None:
-        size = f["cluster_size"]
+    def say(kernel: str, f: Function) -> str | None:
+        size = f.cluster_size
         return f"{kernel} runs in clusters of {size} blocks." if size and size > 1 else None
 
     return _each(pair, say)
@@ -225,18 +223,18 @@ def _sizes(pair: Pair) -> str | None:
 
 def _bound(pair: Pair) -> str | None:
     floor = pair.floor
-    if floor is None or floor["floor_us"] is None or floor["ridge"] is None:
+    if floor is None or floor.floor_us is None or floor.ridge is None:
         return None
-    side = "above" if floor["bound"] == "compute" else "below"
+    side = "above" if floor.bound == "compute" else "below"
     return (
-        f"{number(floor['intensity'])} FLOP/B lies {side} the {number(floor['ridge'])} FLOP/B of {floor['device']}: "
-        f"{floor['bound']}-bound, at least {number(floor['floor_us'])} µs."
+        f"{number(floor.intensity)} FLOP/B lies {side} the {number(floor.ridge)} FLOP/B of {floor.device}: "
+        f"{floor.bound}-bound, at least {number(floor.floor_us)} µs."
     )
 
 
 def _time(side: Side) -> float | None:
     cell = side.cells["duration_us"]
-    return cell["value"] if cell["kind"] in ("measured", "recorded") else None
+    return cell.value if cell.kind in ("measured", "recorded") else None
 
 
 def _times(pair: Pair) -> tuple[float, float] | None:
@@ -247,7 +245,7 @@ def _times(pair: Pair) -> tuple[float, float] | None:
 def _faster(pair: Pair) -> str | None:
     if (times := _times(pair)) is None:
         return None
-    noise = sum((side.timing or {}).get("spread_percent") or 0.0 for side in pair.sides)
+    noise = sum(side.timing.spread_percent if side.timing else 0.0 for side in pair.sides)
     (fast, short), (slow, long) = sorted(
         zip((pair.cutile.kernel, pair.cute.kernel), times, strict=True), key=lambda item: item[1]
     )
@@ -258,7 +256,7 @@ def _faster(pair: Pair) -> str | None:
 
 
 def _share(pair: Pair) -> str | None:
-    floor = (pair.floor or {}).get("floor_us")
+    floor = pair.floor.floor_us if pair.floor else None
     if not floor:
         return None
     said = [f"{side.kernel} reaches {100 * floor / time:.0f} %" for side in pair.sides if (time := _time(side))]
@@ -268,7 +266,7 @@ def _share(pair: Pair) -> str | None:
 def _cached(pair: Pair) -> str | None:
     said = []
     for side in pair.sides:
-        cold, hot = _time(side), side.cells["hot_duration_us"]["value"]
+        cold, hot = _time(side), side.cells["hot_duration_us"].value
         if cold and hot and cold / hot >= CACHED:
             said.append(f"{side.kernel} is {cold / hot:.2f} times as fast when its inputs lie in the L2 cache.")
     return " ".join(said) or None
@@ -278,15 +276,15 @@ def _bottleneck(pair: Pair) -> str | None:
     words = {"compute": "the tensor cores", "memory": "DRAM", "locality": "what it reads twice", "latency": "latency"}
     said = []
     for side in pair.sides:
-        found = (side.ncu or {}).get("bottleneck") or {}
-        if found.get("class") in words:
-            numbers = ", ".join(f"{k.removesuffix('_percent')} {number(v)}" for k, v in found["numbers"].items() if v)
-            said.append(f"{side.kernel} is limited by {words[found['class']]} ({numbers.replace('_', ' ')}).")
+        found = side.ncu.bottleneck if side.ncu else None
+        if found and found.kind in words:
+            numbers = ", ".join(f"{k.removesuffix('_percent')} {number(v)}" for k, v in found.numbers.items() if v)
+            said.append(f"{side.kernel} is limited by {words[found.kind]} ({numbers.replace('_', ' ')}).")
     return " ".join(said) or None
 
 
 def _tensor_share(pair: Pair) -> str | None:
-    left, right = (side.cells["tensor_core_percent"]["value"] for side in pair.sides)
+    left, right = (side.cells["tensor_core_percent"].value for side in pair.sides)
     if left is None or right is None or abs(left - right) < POINTS:
         return None
     more = pair.cutile.kernel if left > right else pair.cute.kernel
@@ -297,8 +295,8 @@ def _low_occupancy(pair: Pair) -> str | None:
     if (times := _times(pair)) is None:
         return None
     cells = [side.cells["occupancy_percent"] for side in pair.sides]
-    left, right = (cell["value"] for cell in cells)
-    if left is None or right is None or cells[0]["kind"] != cells[1]["kind"]:
+    left, right = (cell.value for cell in cells)
+    if left is None or right is None or cells[0].kind != cells[1].kind:
         return None
     faster, low, high = (pair.cutile.kernel, left, right) if times[0] < times[1] else (pair.cute.kernel, right, left)
     if high - low < POINTS:
@@ -308,9 +306,9 @@ def _low_occupancy(pair: Pair) -> str | None:
 
 def _doubt(pair: Pair) -> str | None:
     said = [
-        f"{side.kernel}: {'; '.join(map(str, side.timing['flags']))}."
+        f"{side.kernel}: {'; '.join(map(str, side.timing.flags))}."
         for side in pair.sides
-        if side.timing and side.timing.get("flags")
+        if side.timing and side.timing.flags
     ]
     return " ".join(said) or None
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from statistics import geometric_mean
+from typing import Literal
 
 from cutesnake.analysis.compare.insight import NOISE_PERCENT
-from cutesnake.analysis.evidence.gather import Record
 from cutesnake.model.dsls import COMPARED
+from cutesnake.model.records.compare import KernelTime, OtherSpeed, Speed, Speedup, TimesTable
 
-FIGURES = {"cold": "cold_us", "warm": "hot_us"}  # a lone call with a flushed L2; calls back to back
-Kernels = dict[str, Record]  # kernel -> its times on one workload
+Figure = Literal["cold", "warm"]
+FIGURES: tuple[Figure, ...] = ("cold", "warm")  # single calls, L2 flushed; back-to-back calls
+Kernels = Mapping[str, KernelTime]  # kernel -> its times on one workload
 
 
-def speedups(tables: Iterable[Record]) -> list[Record]:
+def speedups(tables: Iterable[TimesTable]) -> list[Speedup]:
     """An entry per table of times, with the speed of CuTe over cuTile and that of both over every other kernel.
 
     A speed is None where no workload has both. `equal` counts workloads whose times lie within the noise: nearer than
@@ -22,9 +24,9 @@ def speedups(tables: Iterable[Record]) -> list[Record]:
     return [_speedups(table) for table in tables]
 
 
-def _speedups(table: Record) -> Record:
-    dsls = table["kernels"]
-    rows = {row["workload"]: row["kernels"] for row in table["rows"]}
+def _speedups(table: TimesTable) -> Speedup:
+    dsls = table.kernels
+    rows = {row.workload: row.kernels for row in table.rows}
 
     def of(*names: str) -> Callable[[Kernels], Kernels]:
         return lambda row: {kernel: time for kernel, time in row.items() if dsls[kernel] in names}
@@ -32,49 +34,53 @@ def _speedups(table: Record) -> Record:
     def only(name: str) -> Callable[[Kernels], Kernels]:
         return lambda row: {kernel: time for kernel, time in row.items() if kernel == name}
 
-    others = [kernel for kernel, dsl in dsls.items() if dsl not in COMPARED]
-    return {
-        **{"target": table["target"], "device": table["device"]},
-        **{name: _speed(rows, of("cute"), of("cutile"), key) for name, key in FIGURES.items()},
-        "others": [
-            {
-                **{"kernel": kernel, "dsl": dsls[kernel]},
-                **{name: _speed(rows, of(*COMPARED), only(kernel), key) for name, key in FIGURES.items()},
-            }
-            for kernel in others
-        ],
-    }
+    cute, cutile = of("cute"), of("cutile")
+    others = [
+        OtherSpeed(kernel, dsl, *(_speed(rows, of(*COMPARED), only(kernel), figure) for figure in FIGURES))
+        for kernel, dsl in dsls.items()
+        if dsl not in COMPARED
+    ]
+    cold, warm = (_speed(rows, cute, cutile, figure) for figure in FIGURES)
+    return Speedup(table.target, table.device, cold, warm, others)
 
 
 def _speed(
-    rows: dict[str, Kernels], mine: Callable[[Kernels], Kernels], theirs: Callable[[Kernels], Kernels], key: str
-) -> Record | None:
+    rows: Mapping[str, Kernels],
+    mine: Callable[[Kernels], Kernels],
+    theirs: Callable[[Kernels], Kernels],
+    figure: Figure,
+) -> Speed | None:
     """Their time over mine, of the fastest kernel on each side, over the workloads that both have."""
     pairs = {
-        workload: (fastest(mine(row), key), fastest(theirs(row), key))
+        workload: (fastest(mine(row), figure), fastest(theirs(row), figure))
         for workload, row in rows.items()
         if mine(row) and theirs(row)
     }
-    ratios = {workload: rows[workload][b][key] / rows[workload][a][key] for workload, (a, b) in pairs.items()}
+    ratios = {
+        workload: time_of(rows[workload][theirs_is], figure) / time_of(rows[workload][mine_is], figure)
+        for workload, (mine_is, theirs_is) in pairs.items()
+    }
     if not ratios:
         return None
     verdicts = [_verdict(ratio, rows[workload], pairs[workload]) for workload, ratio in ratios.items()]
     least, most = (choose(ratios, key=ratios.__getitem__) for choose in (min, max))
-    return {
-        "mean": geometric_mean(ratios.values()),
-        **{"least": ratios[least], "least_at": least, "most": ratios[most], "most_at": most},
-        **{name: verdicts.count(name) for name in ("faster", "equal", "slower")},
-    }
+    counts = (verdicts.count(name) for name in ("faster", "equal", "slower"))
+    return Speed(geometric_mean(ratios.values()), ratios[least], least, ratios[most], most, *counts)
 
 
-def fastest(row: Kernels, key: str) -> str:
+def time_of(time: KernelTime, figure: Figure) -> float:
+    """The cold or warm time of a kernel, in µs."""
+    return time.cold_us if figure == "cold" else time.hot_us
+
+
+def fastest(row: Kernels, figure: Figure) -> str:
     """The kernel of a row with the shortest time."""
-    return min(row, key=lambda kernel: row[kernel][key])
+    return min(row, key=lambda kernel: time_of(row[kernel], figure))
 
 
-def noise(*times: Record) -> float:
+def noise(*times: KernelTime) -> float:
     """Percent by which times must differ to count as different."""
-    return max(NOISE_PERCENT, sum(time["spread_percent"] or 0.0 for time in times))
+    return max(NOISE_PERCENT, sum(time.spread_percent or 0.0 for time in times))
 
 
 def _verdict(ratio: float, row: Kernels, pair: tuple[str, str]) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from cutesnake.analysis.evidence.gather import Evidence, Record, Source, first_line
+from cutesnake.analysis.evidence.gather import Evidence, Source, first_line
+from cutesnake.model.records.compare import FailedTiming, KernelTime, TimesRow, TimesTable
+from cutesnake.model.records.measurement import device_name, variant_id
+from cutesnake.model.records.timing import Timing
 
 
-def times(evidence: Evidence) -> list[Record]:
+def times(evidence: Evidence) -> list[TimesTable]:
     """A table per target and source that timed something; of a kernel's variants the fastest, cold and warm.
 
     `rows` hold per kernel `cold_us` (median of lone calls, L2 flushed before each) and `hot_us` (mean over back-to-back
@@ -13,61 +16,53 @@ def times(evidence: Evidence) -> list[Record]:
     """
     targets = dict.fromkeys(target for _, target in evidence.decisions)
     tables = (_table(evidence, source, target) for target in targets for source in evidence.sources(target))
-    return [table for table in tables if table["rows"]]
+    return [table for table in tables if table.rows]
 
 
-def _table(evidence: Evidence, source: Source, target: str) -> Record:
-    found: dict[str, dict[str, list[Record]]] = {}
+def _table(evidence: Evidence, source: Source, target: str) -> TimesTable:
+    found: dict[str, dict[str, list[Timing]]] = {}
     for entry in evidence.records(source, "timing"):
-        case = entry["case"]
-        if case["target"] == target and case["workload"] in evidence.workloads:
-            found.setdefault(case["workload"], {}).setdefault(case["kernel"], []).append(entry)
-    dsls = {kernel: d["dsl"] for (kernel, where), d in evidence.decisions.items() if where == target}
-    rows: list[Record] = [
-        {
-            "workload": workload,
-            "floor_us": (evidence.floor(workload, target, source.device) or {}).get("floor_us"),
-            "kernels": {kernel: _best(found[workload][kernel]) for kernel in dsls if kernel in found[workload]},
-        }
+        case = entry.case
+        if case.target == target and case.workload in evidence.workloads:
+            found.setdefault(case.workload, {}).setdefault(case.kernel, []).append(entry)
+    dsls = {kernel: d.dsl for (kernel, where), d in evidence.decisions.items() if where == target}
+    rows = [
+        TimesRow(
+            workload,
+            floor.floor_us if (floor := evidence.floor(workload, target, source.device)) else None,
+            {kernel: _best(found[workload][kernel]) for kernel in dsls if kernel in found[workload]},
+        )
         for workload in evidence.workloads
         if workload in found
     ]
-    return {
-        "target": target,
-        "device": evidence.label(source, "timing"),
-        "kernels": {kernel: dsl for kernel, dsl in dsls.items() if any(kernel in row["kernels"] for row in rows)},
-        "rows": rows,
-        "failed": _failed(evidence, source, target),
-    }
+    timed = {kernel: dsl for kernel, dsl in dsls.items() if any(kernel in row.kernels for row in rows)}
+    return TimesTable(target, evidence.label(source, "timing"), timed, rows, _failed(evidence, source, target))
 
 
-def _best(entries: list[Record]) -> Record:
+def _best(entries: list[Timing]) -> KernelTime:
     """The fastest variant of a kernel on a workload, when cold and when warm: they need not be the same."""
-    cold = min(entries, key=lambda entry: entry["metrics"]["cold_us"])
-    warm = min(entries, key=lambda entry: entry["metrics"]["hot_us"])
-    return {
-        "cold_us": cold["metrics"]["cold_us"],
-        "cold_variant": cold["case"]["variant"]["id"],
-        "spread_percent": cold["metrics"]["spread_percent"],
-        "tflops": cold["metrics"]["tflops"],
-        "hot_us": warm["metrics"]["hot_us"],
-        "hot_variant": warm["case"]["variant"]["id"],
-        "hot_tflops": warm["metrics"]["hot_tflops"],
-        "variants": {e["case"]["variant"]["id"]: e["metrics"]["hot_us"] for e in entries},
-        "flags": list(dict.fromkeys([*cold["metrics"]["flags"], *warm["metrics"]["flags"]])),
-    }
+    metrics = {variant_id(entry.case): entry.metrics for entry in entries if entry.metrics}
+    cold = min(metrics, key=lambda variant: metrics[variant].cold_us)
+    warm = min(metrics, key=lambda variant: metrics[variant].hot_us)
+    return KernelTime(
+        cold_us=metrics[cold].cold_us,
+        cold_variant=cold,
+        spread_percent=metrics[cold].spread_percent,
+        tflops=metrics[cold].tflops,
+        hot_us=metrics[warm].hot_us,
+        hot_variant=warm,
+        hot_tflops=metrics[warm].hot_tflops,
+        variants={variant: one.hot_us for variant, one in metrics.items()},
+        flags=list(dict.fromkeys([*metrics[cold].flags, *metrics[warm].flags])),
+    )
 
 
-def _failed(evidence: Evidence, source: Source, target: str) -> list[Record]:
+def _failed(evidence: Evidence, source: Source, target: str) -> list[FailedTiming]:
     """Cases whose timing failed on the source, with the reason."""
     entries = (evidence.measured if source.kind == "live" else evidence.recorded).values()
     return [
-        {
-            "kernel": entry["case"]["kernel"],
-            "workload": entry["case"]["workload"],
-            "reason": first_line(entry["reason"]),
-        }
+        FailedTiming(entry.case.kernel, entry.case.workload, first_line(entry.reason))
         for entry in entries
-        if (entry["stage"], entry["status"], entry["case"]["target"]) == ("timing", "failed", target)
-        and (entry["device"] or {}).get("name") in (None, source.device)
+        if (entry.stage, entry.status, entry.case.target) == ("timing", "failed", target)
+        and device_name(entry) in (None, source.device)
     ]

@@ -1,34 +1,44 @@
-"""Findings about other people's kernels: what became of inputs that they do not promise to take."""
+"""Findings about third-party kernels: outcome of inputs that they do not promise to take."""
 
 from __future__ import annotations
 
-from cutesnake.analysis.evidence.gather import Evidence, Record, first_line
+from msgspec.structs import replace
+
+from cutesnake.analysis.evidence.gather import Evidence, first_line
+from cutesnake.model.records.compare import UnsupportedInput
+from cutesnake.model.records.correctness import Correctness
+from cutesnake.model.records.measurement import device_name
 
 
-def beyond(evidence: Evidence) -> list[Record]:
+def beyond(evidence: Evidence) -> list[UnsupportedInput]:
     """An entry per kernel, target and kind of input that was checked though the kernel does not promise it."""
-    found: dict[tuple[str, str, str], Record] = {}
+    found: dict[tuple[str, str, str], UnsupportedInput] = {}
     for entry in (*evidence.measured.values(), *evidence.recorded.values()):
-        case = entry["case"]
-        decision = evidence.decisions.get((case["kernel"], case["target"]))
-        if entry["stage"] != "correctness" or decision is None:
+        case = entry.case
+        decision = evidence.decisions.get((case.kernel, case.target))
+        if not isinstance(entry, Correctness) or entry.metrics is None or decision is None:
             continue
-        for check in (entry["metrics"] or {}).get("checks", []):
-            if "outside" not in check:
+        for check in entry.metrics.checks:
+            if check.outside is None:
                 continue
-            key = (case["kernel"], case["target"], check["distribution"])
-            kept = found.setdefault(
-                key,
-                {
-                    **{"kernel": case["kernel"], "dsl": case["dsl"], "source": decision["source"]},
-                    **{"target": case["target"], "distribution": check["distribution"], "why": check["outside"]},
-                    **{"checks": 0, "failed": 0, "reason": None, "places": []},
-                },
+            key = (case.kernel, case.target, check.distribution)
+            kept = found.get(key) or UnsupportedInput(
+                kernel=case.kernel,
+                dsl=case.dsl,
+                source=decision.source,
+                target=case.target,
+                distribution=check.distribution,
+                why=check.outside,
+                checks=0,
+                failed=0,
+                reason=None,
+                places=[],
             )
-            place = (entry["device"] or {}).get("name") or entry["backend"]
-            kept["places"] = list(dict.fromkeys([*kept["places"], place]))
-            kept["checks"] += 1
-            kept["failed"] += not check["passed"]
-            if not check["passed"] and kept["reason"] is None:
-                kept["reason"] = first_line(check["reason"])
+            found[key] = replace(
+                kept,
+                places=list(dict.fromkeys([*kept.places, device_name(entry) or entry.backend])),
+                checks=kept.checks + 1,
+                failed=kept.failed + (not check.passed),
+                reason=first_line(check.reason) if not check.passed and kept.reason is None else kept.reason,
+            )
     return list(found.values())

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from cutesnake.analysis.evidence import recorded_set
 from cutesnake.model import record
-from cutesnake.model.stages import MEASUREMENTS
+from cutesnake.model.case_id import CaseId
+from cutesnake.model.records.autotune import Autotune
+from cutesnake.model.records.batch import Batch
+from cutesnake.model.records.common import Choice, Record
+from cutesnake.model.records.compare import Origin
+from cutesnake.model.records.compile import Compile
+from cutesnake.model.records.correctness import Correctness
+from cutesnake.model.records.inspect import Inspect
+from cutesnake.model.records.measurement import CaseRecord, Measurement, device_name, variant_id
+from cutesnake.model.records.ncu import Ncu
+from cutesnake.model.records.nsys import Nsys
+from cutesnake.model.records.plan import Decision, Plan
+from cutesnake.model.records.predict import Predict
+from cutesnake.model.records.roofline import RooflineRow
+from cutesnake.model.records.timing import Timing
 
-Record = dict[str, Any]
-Records = Mapping[str, Record]  # path below the project's folder, with `/` -> record
+R = TypeVar("R", bound=Record)
 
 
 def read_records(paths: Iterable[str | Path]) -> dict[str, Record]:
-    """Records of any stage, each checked by the schema of the stage that it names, keyed by their paths as given.
+    """Records of any stage, each checked by the type of the stage that it names, keyed by their paths as given.
 
     A batch stands for the records that it names. Raises RecordError for a damaged one.
     """
     found: dict[str, Record] = {}
     for path in paths:
-        try:
-            entry = json.loads(Path(path).read_text())
-            record.check(entry["stage"], entry, str(path))
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-            raise record.RecordError(f"{path}: not a whole record ({error}); delete it and run again") from error
-        if entry["stage"] == "batch":
-            found |= read_records(entry["records"])
+        entry = record.read_any(path)
+        if isinstance(entry, Batch):
+            found |= read_records(entry.records)
         else:
             found[Path(path).as_posix()] = entry
     return found
@@ -42,7 +50,7 @@ def read_records(paths: Iterable[str | Path]) -> dict[str, Record]:
 class Source:
     """Where measurements come from: this machine (`live`), a committed set (`recorded`), or nowhere (`none`)."""
 
-    kind: str
+    kind: Literal["live", "recorded", "none"]
     device: str | None = None
 
 
@@ -51,46 +59,46 @@ class Evidence:
     """`plan` is results/plan/<operator>.json; `roofline` a list of rows, one per workload and device; the rest are
     records of this operator by path."""
 
-    plan: Record
-    builds: Records = field(default_factory=dict)
-    inspected: Records = field(default_factory=dict)
-    roofline: list[Record] = field(default_factory=list)
-    measured: Records = field(default_factory=dict)
-    recorded: Records = field(default_factory=dict)
-    predicted: Records = field(default_factory=dict)
+    plan: Plan
+    builds: Mapping[str, Compile] = field(default_factory=dict)
+    inspected: Mapping[str, Inspect] = field(default_factory=dict)
+    roofline: list[RooflineRow] = field(default_factory=list)
+    measured: Mapping[str, Measurement] = field(default_factory=dict)
+    recorded: Mapping[str, Measurement] = field(default_factory=dict)
+    predicted: Mapping[str, Predict] = field(default_factory=dict)
 
     @property
     def operator(self) -> str:
-        return self.plan["operator"]
+        return self.plan.operator
 
     @cached_property
-    def decisions(self) -> dict[tuple[str, str], Record]:
+    def decisions(self) -> dict[tuple[str, str], Decision]:
         """(kernel, target) -> decision, in the order of the plan."""
-        return {(d["kernel"], d["target"]): d for d in self.plan["decisions"]}
+        return {(d.kernel, d.target): d for d in self.plan.decisions}
 
     @property
-    def workloads(self) -> dict[str, Record]:
-        return self.plan["workloads"]
+    def workloads(self) -> dict[str, dict[str, Any]]:
+        return self.plan.workloads
 
     def asked(self, target: str) -> list[str]:
         """Workloads whose dtype the configuration asks for on a target."""
-        dtypes = self.plan["dtypes"][target]
+        dtypes = self.plan.dtypes[target]
         return [workload for workload, parameters in self.workloads.items() if parameters["dtype"] in dtypes]
 
     @cached_property
     def variants(self) -> dict[tuple[str, str, str], list[str]]:
         """(kernel, target, workload) -> variants asked for, the default first."""
         found: dict[tuple[str, str, str], list[str]] = {}
-        for case in self.plan["cases"]:
-            _, kernel, target, variant = case["build"].split("/")
-            found.setdefault((kernel, target, case["workload"]), []).append(variant)
+        for case in self.plan.cases:
+            build = CaseId.parse(case.build)
+            found.setdefault((build.kernel, build.target, case.workload), []).append(build.variant)
         return found
 
-    def asked_of(self, case: Record) -> list[str]:
+    def asked_of(self, case: Choice) -> list[str]:
         """Variants that are asked for of a record's case."""
-        return self.variants.get((case["kernel"], case["target"], case["workload"]), [])
+        return self.variants.get((case.kernel, case.target, case.workload), [])
 
-    def standing(self, records: Records) -> Records:
+    def standing(self, records: Mapping[str, Measurement]) -> dict[str, Measurement]:
         """Those of recorded sets that count, by what is asked for: see `recorded_set.standing`."""
         kept = {id(entry) for entry in recorded_set.standing(records.values(), self.asked_of)}
         return {path: entry for path, entry in records.items() if id(entry) in kept}
@@ -107,68 +115,95 @@ class Evidence:
     @cached_property
     def unsupported(self) -> dict[tuple[str, str], str]:
         """(kernel, workload) -> why the kernel cannot compute it."""
-        return {(u["kernel"], u["workload"]): u["reason"] for u in self.plan["unsupported"]}
+        return {(u.kernel, u.workload): u.reason for u in self.plan.unsupported}
 
     @cached_property
-    def _builds(self) -> dict[tuple[str, str, str], tuple[str, Record]]:
+    def _builds(self) -> dict[tuple[str, str, str], tuple[str, Compile]]:
         return {_build_key(r): (path, r) for path, r in self.builds.items()}
 
     @cached_property
-    def _inspected(self) -> dict[tuple[str, str, str], tuple[str, Record]]:
+    def _inspected(self) -> dict[tuple[str, str, str], tuple[str, Inspect]]:
         return {_build_key(r): (path, r) for path, r in self.inspected.items()}
 
     @cached_property
-    def _cases(self) -> dict[tuple[Source, str, tuple[str, str, str, str]], tuple[str, Record]]:
-        found = {}
-        for kind, records in (("recorded", self.recorded), ("live", self.measured)):
-            for path, entry in records.items():
-                found[_source(kind, entry), entry["stage"], _case_key(entry)] = (path, entry)
+    def _cases(self) -> dict[tuple[Source, str, tuple[str, str, str, str]], tuple[str, Measurement]]:
+        found: dict[tuple[Source, str, tuple[str, str, str, str]], tuple[str, Measurement]] = {}
+        for path, entry in self.recorded.items():
+            found[Source("recorded", device_name(entry)), entry.stage, _case_key(entry)] = (path, entry)
+        for path, entry in self.measured.items():
+            found[Source("live", device_name(entry)), entry.stage, _case_key(entry)] = (path, entry)
         return found
 
-    def build(self, kernel: str, target: str, variant: str) -> tuple[str, Record] | None:
+    def build(self, kernel: str, target: str, variant: str) -> tuple[str, Compile] | None:
         return self._builds.get((kernel, target, variant))
 
     def standing_for(self, kernel: str, target: str, variant: str) -> str:
         """The variant itself, or the one that is built in its place, from which it differs in baked sizes only."""
-        found = self.plan.get("stand_ins", {}).get(f"{self.operator}/{kernel}/{target}/{variant}")
-        return found.split("/")[-1] if found else variant
+        found = (self.plan.stand_ins or {}).get(f"{self.operator}/{kernel}/{target}/{variant}")
+        return CaseId.parse(found).variant if found else variant
 
-    def inspect(self, kernel: str, target: str, variant: str) -> tuple[str, Record] | None:
+    def inspect(self, kernel: str, target: str, variant: str) -> tuple[str, Inspect] | None:
         """Path and record of a build's static figures, if there is one with at least one device function."""
         found = self._inspected.get((kernel, target, variant))
-        return found if found and found[1]["status"] == "ok" and found[1].get("functions") else None
+        return found if found and found[1].status == "ok" and found[1].functions else None
 
+    @overload
+    def case(
+        self, source: Source, stage: Literal["timing"], kernel: str, target: str, variant: str, workload: str
+    ) -> tuple[str, Timing] | None: ...
+    @overload
+    def case(
+        self, source: Source, stage: Literal["ncu"], kernel: str, target: str, variant: str, workload: str
+    ) -> tuple[str, Ncu] | None: ...
+    @overload
     def case(
         self, source: Source, stage: str, kernel: str, target: str, variant: str, workload: str
-    ) -> tuple[str, Record] | None:
+    ) -> tuple[str, Measurement] | None: ...
+
+    def case(self, source: Source, stage: str, kernel: str, target: str, variant: str, workload: str) -> Any:
+        """Path and record of a case's measurement."""
         return self._cases.get((source, stage, (kernel, target, variant, workload)))
 
     @cached_property
-    def _foreseen(self) -> dict[tuple[str, str, str, str], tuple[str, Record]]:
+    def _foreseen(self) -> dict[tuple[str, str, str, str], tuple[str, Predict]]:
         return {_case_key(entry): (path, entry) for path, entry in self.predicted.items()}
 
-    def prediction(self, kernel: str, target: str, variant: str, workload: str) -> tuple[str, Record] | None:
+    def prediction(self, kernel: str, target: str, variant: str, workload: str) -> tuple[str, Predict] | None:
         """Path and record of what was predicted of a case, if that came out."""
         found = self._foreseen.get((kernel, target, variant, workload))
-        return found if found and found[1]["status"] == "ok" else None
+        return found if found and found[1].status == "ok" else None
 
     def foreseen(self, kernel: str, target: str, workload: str) -> dict[str, float]:
         """Variant -> cold µs predicted, the shortest first: what chooses a variant where no card measured."""
         variants = self.variants.get((kernel, target, workload), [])
         found = ((variant, self.prediction(kernel, target, variant, workload)) for variant in dict.fromkeys(variants))
-        times = {variant: entry[1]["metrics"]["cold_us"] for variant, entry in found if entry}
+        times = {variant: entry[1].metrics.cold_us for variant, entry in found if entry and entry[1].metrics}
         return dict(sorted(times.items(), key=lambda item: item[1]))
 
-    def cases(self, stage: str, kernel: str, target: str) -> Iterator[tuple[str, Record]]:
+    @overload
+    def cases(self, stage: Literal["correctness"], kernel: str, target: str) -> Iterator[tuple[str, Correctness]]: ...
+    @overload
+    def cases(self, stage: str, kernel: str, target: str) -> Iterator[tuple[str, Measurement]]: ...
+
+    def cases(self, stage: str, kernel: str, target: str) -> Iterator[tuple[str, Any]]:
         """This machine's records of a stage for a kernel and target, GPU or simulated."""
         for (source, found, key), entry in self._cases.items():
             if source.kind == "live" and found == stage and key[:2] == (kernel, target):
                 yield entry
 
-    def records(self, source: Source, stage: str) -> Iterator[Record]:
+    @overload
+    def records(self, source: Source, stage: Literal["timing"]) -> Iterator[Timing]: ...
+    @overload
+    def records(self, source: Source, stage: Literal["nsys"]) -> Iterator[Nsys]: ...
+    @overload
+    def records(self, source: Source, stage: Literal["ncu"]) -> Iterator[Ncu]: ...
+    @overload
+    def records(self, source: Source, stage: Literal["autotune"]) -> Iterator[Autotune]: ...
+
+    def records(self, source: Source, stage: str) -> Iterator[Any]:
         """Records of a stage that succeeded, from one source, of kernels asked for: a recorded set may have others."""
         for (found, name, key), (_, entry) in self._cases.items():
-            if (found, name) == (source, stage) and entry["status"] == "ok" and key[:2] in self.decisions:
+            if (found, name) == (source, stage) and entry.status == "ok" and key[:2] in self.decisions:
                 yield entry
 
     def sources(self, target: str) -> list[Source]:
@@ -183,46 +218,44 @@ class Evidence:
         found: dict[tuple[Source, str], dict[str, str | None]] = {}
         for (source, stage, key), (_, entry) in self._cases.items():
             if key[:2] in self.decisions:
-                found.setdefault((source, stage), {})[entry["provenance"]["created"]] = entry["provenance"]["commit"]
+                found.setdefault((source, stage), {})[entry.provenance.created] = entry.provenance.commit
         return found
 
-    def label(self, source: Source, *stages: str) -> Record:
+    def label(self, source: Source, *stages: str) -> Origin:
         """A source with the first and last day, and the commits from the oldest on, of its records of some stages."""
         made = {when: at for stage in stages for when, at in self._made.get((source, stage), {}).items()}
         days = sorted({when[:10] for when in made})
-        return {
-            **{"kind": source.kind, "device": source.device, "dates": [days[0], days[-1]] if days else []},
-            "commits": list(dict.fromkeys(commit for _, commit in sorted(made.items()) if commit)),
-        }
+        commits = list(dict.fromkeys(commit for _, commit in sorted(made.items()) if commit))
+        return Origin(source.kind, source.device, [days[0], days[-1]] if days else [], commits)
 
     @cached_property
-    def _floors(self) -> dict[str, list[Record]]:
+    def _floors(self) -> dict[str, list[RooflineRow]]:
         """Workload -> its rows of the roofline."""
-        found: dict[str, list[Record]] = {}
+        found: dict[str, list[RooflineRow]] = {}
         for row in self.roofline:
-            found.setdefault(row["workload"], []).append(row)
+            found.setdefault(row.workload, []).append(row)
         return found
 
-    def floor(self, workload: str, target: str, device: str | None) -> Record | None:
+    def floor(self, workload: str, target: str, device: str | None) -> RooflineRow | None:
         """The roofline row of a workload on `device`; without one, on the listed device of the target with the best."""
         rows = self._floors.get(workload, [])
         if device:
-            return next((row for row in rows if any(re.fullmatch(name, device) for name in row["match"])), None)
-        fitting = [row for row in rows if row["target"] == target and row["floor_us"] is not None]
-        return min(fitting, key=lambda row: row["floor_us"], default=None)
+            return next((row for row in rows if any(re.fullmatch(name, device) for name in row.match)), None)
+        fitting = [row for row in rows if row.target == target and row.floor_us is not None]
+        return min(fitting, key=lambda row: row.floor_us or 0.0, default=None)
 
     def why_no_build(self, kernel: str, target: str, variant: str | None) -> str | None:
         """Why there is no usable build; None if there is one, or one that stands for it."""
         decision = self.decisions.get((kernel, target))
         if decision is None:
             return f"{kernel} is not part of this experiment for {target}"
-        if not decision["build"]["ok"]:
-            return decision["build"]["reason"]
+        if not decision.build.ok:
+            return decision.build.reason
         found = self.build(kernel, target, self.standing_for(kernel, target, variant)) if variant else None
         if found is None:
             return "not built yet: no build record"
-        if found[1]["status"] != "ok":
-            return f"did not compile: {first_line(found[1]['reason'])}"
+        if found[1].status != "ok":
+            return f"did not compile: {first_line(found[1].reason)}"
         return None
 
     def why_no_case(self, source: Source, stage: str, kernel: str, target: str, workload: str) -> str:
@@ -235,12 +268,12 @@ class Evidence:
         if reason := self.why_no_build(kernel, target, variant):
             return reason
         decision = self.decisions[kernel, target]
-        if not decision["run"]["ok"]:
-            return decision["run"]["reason"]
-        answer = next((s for s in self.plan["stages"] if s["stage"] == stage), None)
-        if answer and not answer["ok"]:
-            return answer["reason"]
-        if stage in ("nsys", "ncu") and workload not in self.plan["profiled"]:
+        if not decision.run.ok:
+            return decision.run.reason or ""
+        answer = next((s for s in self.plan.stages if s.stage == stage), None)
+        if answer and not answer.ok:
+            return answer.reason or ""
+        if stage in ("nsys", "ncu") and workload not in self.plan.profiled:
             return "not among the workloads that the configuration profiles"
         return f"not measured yet: no {stage} record"
 
@@ -255,17 +288,12 @@ def load_evidence(
     """
     found = read_records(records)
 
-    def of(*stages: str) -> dict[str, Record]:
-        return {path: entry for path, entry in found.items() if entry["stage"] in stages}
+    def of(kind: type[R]) -> dict[str, R]:
+        return {path: entry for path, entry in found.items() if isinstance(entry, kind)}
 
-    evidence = Evidence(
-        record.read("plan", plan),
-        of("compile"),
-        of("inspect"),
-        record.read("roofline", roofline)["rows"],
-        of(*MEASUREMENTS),
-        predicted=of("predict"),
-    )
+    measured = {path: entry for path, entry in found.items() if isinstance(entry, Measurement)}
+    rows = record.read("roofline", roofline).rows
+    evidence = Evidence(record.read("plan", plan), of(Compile), of(Inspect), rows, measured, predicted=of(Predict))
     return replace(evidence, recorded=evidence.standing(recorded_set.read_recorded(recorded_files)))
 
 
@@ -275,15 +303,10 @@ def first_line(text: str | None) -> str:
     return line if len(line) <= 300 else line[:299] + "…"
 
 
-def _build_key(entry: Record) -> tuple[str, str, str]:
-    return entry["kernel"], entry["target"], entry["variant"]["id"]
+def _build_key(entry: Compile | Inspect) -> tuple[str, str, str]:
+    return entry.kernel, entry.target, entry.variant.id
 
 
-def _case_key(entry: Record) -> tuple[str, str, str, str]:
-    case = entry["case"]
-    variant = case["variant"]
-    return case["kernel"], case["target"], variant["id"] if variant else "", case["workload"]
-
-
-def _source(kind: str, entry: Record) -> Source:
-    return Source(kind, (entry.get("device") or {}).get("name"))
+def _case_key(entry: CaseRecord) -> tuple[str, str, str, str]:
+    case = entry.case
+    return case.kernel, case.target, variant_id(case), case.workload

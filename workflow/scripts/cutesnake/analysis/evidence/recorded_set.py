@@ -13,22 +13,32 @@ read: the sweep says which workloads, and `standing` which rows of one workload.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from cutesnake.model import record
+from cutesnake.model.records.common import Choice
+from cutesnake.model.records.correctness import Check, Correctness, Output
+from cutesnake.model.records.measurement import Measurement, device_name, variant_id
+from cutesnake.model.records.nsys import Nsys
 from cutesnake.model.stages import MEASUREMENTS
+from cutesnake.planning.machine import PRETENDED
+
+M = TypeVar("M", bound=Measurement)
 
 DIGITS = 6  # significant digits of measured figures: more than any measurement has
 SUMMARY = "set.json"
 FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<operator>\w+)(-\w+)?\.jsonl")  # until 2026-11-23 without the kernel
+SHOWN = 3  # cases that a message names
 NSYS_CALLS = 2  # calls kept of a timeline
 
-Record = dict[str, Any]
 Case = tuple[str, ...]  # stage, operator, kernel, target, variant, workload: one row of a set
 
 
@@ -69,62 +79,94 @@ def files_of(names: Iterable[str], operator: str, stage: str | None = None) -> l
     return [match[0] for match in found if match["operator"] == operator and stage in (None, match["stage"])]
 
 
-def write_recorded(results: Path | str, folder: Path | str) -> dict[str, Written]:
+def refuse_mocked_machine() -> None:
+    """Raise RecordedError where this run's machine is described by a file."""
+    if os.environ.get(PRETENDED):
+        raise RecordedError(f"{PRETENDED} is set: a mocked machine measures nothing that can be kept; unset it")
+
+
+def write_recorded(results: Path | str, folder: Path | str, *, replace_passing: bool = False) -> dict[str, Written]:
     """Write the live GPU records below `results` into `folder`/<device>/; returns what became of each device's folder.
 
-    Rows already there are kept unless their case was measured anew. Raises RecordedError if there is no live record.
+    Rows already there are kept unless their case was measured again. A check that fails takes the place of one that
+    passes only with `replace_passing`. Raises RecordedError, before anything is written, if there is no live record,
+    for records of a mocked machine, and for a check that fails where the recorded one passes.
     """
-    by_device: dict[str, list[Record]] = defaultdict(list)
+    by_device: dict[str, list[Measurement]] = defaultdict(list)
     for stage in MEASUREMENTS:
         for path in sorted((Path(results) / stage).glob("**/*.json")):
-            entry = record.read(stage, path)
-            if entry["device"] is not None and entry["backend"] == "cuda":
-                by_device[device_folder(entry["device"]["name"])].append(slim(entry))
+            entry: Measurement = record.read(stage, path)
+            if entry.device is not None and entry.backend == "cuda":
+                if entry.provenance.mocked:
+                    raise RecordedError(f"{path}: made on a mocked machine; only measurements of a real GPU are kept")
+                by_device[device_folder(entry.device.name)].append(slim(entry))
     if not by_device:
         raise RecordedError(f"{results} holds no measurement made on a GPU: run the target `measured` on one first")
+    if not replace_passing:
+        for name, entries in by_device.items():
+            _refuse_new_failures(Path(folder) / name, entries)
     return {name: _write_set(Path(folder) / name, entries) for name, entries in by_device.items()}
 
 
-def standing(entries: Iterable[Record], asked: Callable[[Record], Iterable[str]] = lambda case: ()) -> list[Record]:
+def _refuse_new_failures(folder: Path, entries: Iterable[Measurement]) -> None:
+    """Raise RecordedError, which names the cases, where a check fails that the recorded set says passes."""
+    passing = {case for case, entry in _newest({}, read_set(folder)).items() if entry.status == "ok"}
+    failing = [_case(entry) for entry in entries if entry.stage == "correctness" and entry.status != "ok"]
+    if wrong := [case for case in failing if case in passing]:
+        named = "; ".join("/".join(case[1:]) for case in wrong[:SHOWN])
+        more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+        raise RecordedError(
+            f"recorded/{folder.name}: {_rows(len(wrong))} pass there and fail here: {named}{more}; to record the "
+            "failures, add --config 'keep={replace_passing: true}'"
+        )
+
+
+def standing(entries: Iterable[M], asked: Callable[[Choice], Iterable[str]] = lambda case: ()) -> list[M]:
     """Which rows of sets count: a card's rows of a stage, kernel, target and workload must not contradict each other.
 
     Of a workload's variants those count that are `asked` of its case. Where none of them was measured, and where nobody
     says what is asked, those of the commit of the newest row: older rows of other builds are the past of that workload.
     """
-    groups: dict[tuple[str, ...], list[Record]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[M]] = defaultdict(list)
     for entry in entries:
         stage, operator, kernel, target, _, workload = _case(entry)
-        groups[(entry["device"] or {}).get("name", ""), stage, operator, kernel, target, workload].append(entry)
+        groups[device_name(entry) or "", stage, operator, kernel, target, workload].append(entry)
     return [entry for group in groups.values() for entry in _standing(group, asked)]
 
 
-def _standing(rows: list[Record], asked: Callable[[Record], Iterable[str]]) -> list[Record]:
+def _standing(rows: list[M], asked: Callable[[Choice], Iterable[str]]) -> list[M]:
     if len(rows) == 1:
         return rows
-    wanted = set(asked(rows[0]["case"]))
-    if named := [row for row in rows if _variant(row["case"]) in wanted]:
+    wanted = set(asked(rows[0].case))
+    if named := [row for row in rows if variant_id(row.case) in wanted]:
         return named
-    newest = max(rows, key=lambda row: row["provenance"]["created"])
+    newest = max(rows, key=lambda row: row.provenance.created)
     return [row for row in rows if _commit(row) == _commit(newest)]
 
 
-def slim(entry: Record) -> Record:
-    """A record as it is kept: rounded, without what only debugging needs, still fitting its schema."""
-    entry = _rounded(entry)
-    entry["device"] = {**entry["device"], "uuid_hash": None}
-    entry["provenance"].pop("made_from", None)
-    metrics = entry["metrics"]
-    if entry["stage"] == "correctness" and metrics:
-        for check in metrics["checks"]:
-            if check["passed"]:
-                check["outputs"] = {name: _slim_output(output) for name, output in check["outputs"].items()}
-    if entry["stage"] == "nsys" and metrics:
-        metrics["kernels"] = [k for k in metrics["kernels"] if k["call"] < NSYS_CALLS]
-    return entry
+def slim(entry: M) -> M:
+    """A record as it is kept: rounded, without what only debugging needs, still fitting its type."""
+    kept = replace(
+        entry,
+        device=entry.device and replace(entry.device, uuid_hash=None),
+        provenance=replace(entry.provenance, made_from=None, digest=None),
+    )
+    if isinstance(kept, Correctness) and kept.metrics:
+        checks = [_slim_check(check) if check.passed else check for check in kept.metrics.checks]
+        kept = replace(kept, metrics=replace(kept.metrics, checks=checks))
+    if isinstance(kept, Nsys) and kept.metrics:
+        kernels = [kernel for kernel in kept.metrics.kernels if kernel.call < NSYS_CALLS]
+        kept = replace(kept, metrics=replace(kept.metrics, kernels=kernels))
+    rounded: M = record.convert(entry.stage, _rounded(record.plain(kept)), "a record to keep")
+    return rounded
 
 
-def _slim_output(output: Record) -> Record:
-    return {key: output[key] for key in ("relative_error", "worst_absolute_error", "passed")}
+def _slim_check(check: Check) -> Check:
+    outputs = {
+        name: Output(output.relative_error, output.worst_absolute_error, output.passed)
+        for name, output in check.outputs.items()
+    }
+    return replace(check, outputs=outputs)
 
 
 def _rounded(value: Any) -> Any:
@@ -135,19 +177,19 @@ def _rounded(value: Any) -> Any:
     return [_rounded(item) for item in value] if isinstance(value, list) else value
 
 
-def _write_set(folder: Path, entries: list[Record]) -> Written:
+def _write_set(folder: Path, entries: list[Measurement]) -> Written:
     earlier = _newest({}, read_set(folder))
     rows = _newest(earlier, entries)
     told = Written(sum(rows[case] is not earlier.get(case) for case in rows))
     told.kept.update(_commit(entry) for case, entry in rows.items() if entry is earlier.get(case))
     refused = [entry for entry in entries if rows[_case(entry)] is earlier.get(_case(entry))]
-    told.failed = sum(entry["status"] != "ok" for entry in refused)
+    told.failed = sum(entry.status != "ok" for entry in refused)
     told.older = len(refused) - told.failed
     _write_rows(folder, [rows[case] for case in sorted(rows)])
     return told
 
 
-def _newest(rows: Mapping[Case, Record], entries: Iterable[Record]) -> dict[Case, Record]:
+def _newest(rows: Mapping[Case, Measurement], entries: Iterable[Measurement]) -> dict[Case, Measurement]:
     """One row a case: those of `rows`, and of `entries` what takes their place or is of another case."""
     found = dict(rows)
     for entry in entries:
@@ -156,22 +198,22 @@ def _newest(rows: Mapping[Case, Record], entries: Iterable[Record]) -> dict[Case
     return found
 
 
-def _replaces(entry: Record, there: Record | None) -> bool:
+def _replaces(entry: Measurement, there: Measurement | None) -> bool:
     """Whether a row takes the place of one of the same case: the newer does. But a timing or profile that failed, which
     has no figures, replaces none that has some; a check that fails is a finding and does."""
     if there is None:
         return True
-    if entry["stage"] != "correctness" and (entry["status"] == "ok") != (there["status"] == "ok"):
-        return bool(entry["status"] == "ok")
-    return bool(entry["provenance"]["created"] >= there["provenance"]["created"])
+    if entry.stage != "correctness" and (entry.status == "ok") != (there.status == "ok"):
+        return bool(entry.status == "ok")
+    return bool(entry.provenance.created >= there.provenance.created)
 
 
-def _write_rows(folder: Path, rows: list[Record]) -> None:
-    files: dict[str, list[Record]] = defaultdict(list)
+def _write_rows(folder: Path, rows: list[Measurement]) -> None:
+    files: dict[str, list[Measurement]] = defaultdict(list)
     for entry in rows:
-        files[f"{entry['stage']}-{entry['case']['operator']}-{entry['case']['kernel']}.jsonl"].append(entry)
+        files[f"{entry.stage}-{entry.case.operator}-{entry.case.kernel}.jsonl"].append(entry)
     for name, lines in files.items():
-        text = "".join(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n" for line in lines)
+        text = "".join(json.dumps(record.plain(line), allow_nan=False, separators=(",", ":")) + "\n" for line in lines)
         record.write_text(folder / name, text)
     for path in folder.glob("*.jsonl"):
         if path.name not in files:  # named as until 2026-11-23: its records are in those just written
@@ -179,69 +221,63 @@ def _write_rows(folder: Path, rows: list[Record]) -> None:
     record.write_text(folder / SUMMARY, json.dumps(_summary(rows), indent=1) + "\n")
 
 
-def _case(entry: Record) -> Case:
-    case = entry["case"]
-    return entry["stage"], case["operator"], case["kernel"], case["target"], _variant(case), case["workload"]
+def _case(entry: Measurement) -> Case:
+    case = entry.case
+    return entry.stage, case.operator, case.kernel, case.target, variant_id(case), case.workload
 
 
-def _commit(entry: Record) -> str:
-    return (entry["provenance"]["commit"] or "unknown")[:7]
+def _commit(entry: Measurement) -> str:
+    return (entry.provenance.commit or "unknown")[:7]
 
 
 def _rows(count: int) -> str:
     return f"{count} row" if count == 1 else f"{count} rows"
 
 
-def _variant(case: Record) -> str:
-    return case["variant"]["id"] if case["variant"] else ""
-
-
-def _summary(entries: Iterable[Record]) -> Record:
+def _summary(entries: Iterable[Measurement]) -> dict[str, Any]:
     entries = list(entries)
-    made = sorted(e["provenance"]["created"] for e in entries)
+    made = sorted(e.provenance.created for e in entries)
     return {
-        "device": entries[0]["device"]["name"],
-        "drivers": sorted({e["device"]["driver"] for e in entries}),
-        "commits": sorted({e["provenance"]["commit"] or "unknown" for e in entries}),
+        "device": device_name(entries[0]),
+        "drivers": sorted({e.device.driver for e in entries if e.device}),
+        "commits": sorted({e.provenance.commit or "unknown" for e in entries}),
         "first": made[0],
         "last": made[-1],
         "packages": _packages(entries),
-        "records": dict(sorted(Counter(f"{e['stage']} {e['status']}" for e in entries).items())),
+        "records": dict(sorted(Counter(f"{e.stage} {e.status}" for e in entries).items())),
     }
 
 
-def _packages(entries: Iterable[Record]) -> dict[str, list[str]]:
+def _packages(entries: Iterable[Measurement]) -> dict[str, list[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for entry in entries:
-        for name, version in entry["provenance"]["packages"].items():
+        for name, version in entry.provenance.packages.items():
             if version:
                 found[name].add(version)
     return {name: sorted(versions) for name, versions in sorted(found.items())}
 
 
-def read_set(folder: Path) -> list[Record]:
+def read_set(folder: Path) -> list[Measurement]:
     """All records of one device; RecordedError names the file and line of a damaged one."""
     return [entry for path in sorted(folder.glob("*.jsonl")) for _, entry in _lines(path)]
 
 
-def read_recorded(files: Iterable[str | Path]) -> dict[str, Record]:
+def read_recorded(files: Iterable[str | Path]) -> dict[str, Measurement]:
     """Records of files `…/<device>/<stage>-<operator>-<kernel>.jsonl`: `recorded/<device>/<file>#<line>` -> record.
 
     Raises RecordedError, which names the file and line, for a damaged one.
     """
-    found: dict[str, Record] = {}
+    found: dict[str, Measurement] = {}
     for path in map(Path, files):
         found |= {f"recorded/{path.parent.name}/{where}": entry for where, entry in _lines(path)}
     return found
 
 
-def _lines(path: Path) -> Iterable[tuple[str, Record]]:
+def _lines(path: Path) -> Iterable[tuple[str, Measurement]]:
     stage = path.name.split("-")[0]
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         where = f"{path.name}#{number}"
         try:
-            entry = json.loads(line)
-            record.check(stage, entry, f"{path.parent.name}/{where}")
-        except (json.JSONDecodeError, record.RecordError) as error:
-            raise RecordedError(f"{path.parent.name}/{where}: {error}; record the set again") from error
-        yield where, entry
+            yield where, record.parse(stage, line, f"{path.parent.name}/{where}")
+        except record.RecordError as error:
+            raise RecordedError(f"{error}; record the set again") from error

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from cutesnake.model import record
+from cutesnake.model.inputs import InputError, check_input
 from cutesnake.model.paths import ROOT
 from cutesnake.planning import strict_yaml
 
@@ -63,8 +63,8 @@ def _read(path: Path, name: str) -> Entry:
         raise EntryError(f"docs/knowledge/{name}.md: it must begin with YAML between two lines of ---")
     try:
         data = strict_yaml.load(head)
-        record.check("knowledge", data, f"docs/knowledge/{name}.md")
-    except (yaml.YAMLError, record.RecordError) as error:
+        check_input("knowledge", data, f"docs/knowledge/{name}.md")
+    except (yaml.YAMLError, InputError) as error:
         raise EntryError(str(error)) from error
     missing = [heading for heading in HEADINGS if f"## {heading}\n" not in text]
     if missing or name.rpartition("/")[0] not in KINDS:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cutesnake.analysis.evidence.recorded_set import files_of, standing
+from cutesnake.analysis.evidence.recorded_set import files_of, read_recorded, standing
 from cutesnake.model.paths import ROOT
+from cutesnake.model.records.common import Part, field
+from cutesnake.model.records.measurement import Measurement, variant_id
 
 Claim = Mapping[str, Any]
 STATISTICS: dict[str, Callable[[list[float]], float]] = {
@@ -90,26 +92,26 @@ def at_path(data: Any, path: str) -> Any:
             return len(data or [])
         if isinstance(data, list):
             data = data[int(key)] if int(key) < len(data) else None
+        elif isinstance(data, Part):
+            data = field(data, key)
         else:
             data = data.get(key) if isinstance(data, dict) else None
     return data
 
 
-def _records(claim: Claim, root: Path) -> list[dict[str, Any]]:
+def _records(claim: Claim, root: Path) -> list[Measurement]:
     """All of the claim's stage and operator that its set has."""
     folder, stage, operator = root / "recorded" / claim["set"], claim["stage"], claim["operator"]
     names = files_of((path.name for path in folder.glob("*")), operator, stage)
     if not names:
         raise NoEvidenceError(f"{folder.relative_to(root)} has nothing of {stage} of {operator}")
-    return [json.loads(line) for name in names for line in (folder / name).read_text().splitlines()]
+    return list(read_recorded(folder / name for name in names).values())
 
 
-def _of(
-    records: Iterable[dict[str, Any]], claim: Claim, who: Mapping[str, str] | None = None
-) -> Iterator[dict[str, Any]]:
+def _of(records: Iterable[Measurement], claim: Claim, who: Mapping[str, str] | None = None) -> Iterator[Measurement]:
     """Those that the claim is about, of one kernel or of all: each workload's that count."""
     for entry in standing(entry for entry in records if who is None or _is(entry, who)):
-        if entry["status"] == "ok" and _fits(entry["case"]["parameters"], claim.get("where", {})):
+        if entry.status == "ok" and _fits(entry.case.parameters, claim.get("where", {})):
             yield entry
 
 
@@ -120,9 +122,8 @@ def _fits(parameters: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
     )
 
 
-def _is(entry: Mapping[str, Any], who: Mapping[str, str]) -> bool:
-    case = entry["case"]
-    return case["kernel"] == who["kernel"] and who.get("variant", "") in case["variant"]["id"]
+def _is(entry: Measurement, who: Mapping[str, str]) -> bool:
+    return entry.case.kernel == who["kernel"] and who.get("variant", "") in variant_id(entry.case)
 
 
 def _values(claim: Claim, root: Path) -> Iterator[float]:
@@ -148,9 +149,9 @@ def _ratios(claim: Claim, root: Path) -> Iterator[float]:
     records = _records(claim, root)
     slow, fast = (
         {
-            entry["case"]["workload"]: value
+            entry.case.workload: value
             for entry in _of(records, claim, claim[side])
-            if (value := entry["metrics"].get(claim["metric"])) is not None
+            if (value := at_path(entry.metrics, claim["metric"])) is not None
         }
         for side in ("slow", "fast")
     )

@@ -7,14 +7,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from cutesnake.analysis.operations.code import Use, ptx_uses, sass_opcodes
 from cutesnake.model import record
+from cutesnake.model.records.common import Measured
+from cutesnake.model.records.compile import Compile
+from cutesnake.model.records.correctness import Correctness
+from cutesnake.model.records.operations import Operation as OperationRecord
+from cutesnake.model.records.operations import Operations, OperationUse
 from cutesnake.planning import strict_yaml
 from cutesnake.stages.measure.case import provenance
 
-Record = dict[str, Any]
 KEYS = {"name", "ptx", "sass", "product"}
 
 
@@ -37,7 +42,7 @@ class Operation:
 class Code:
     """What is known of a build: its identity, its opcodes, and what simulated launches of it ran, if any did."""
 
-    identity: Record  # operator, kernel, dsl, target, variant
+    build: Compile
     ptx: list[Use]
     sass: Counter[str]
     opcodes: Counter[str] = field(default_factory=Counter)
@@ -70,7 +75,7 @@ def read_builds(builds: Iterable[Path | str], checks: Iterable[Path | str]) -> l
     found: dict[tuple[str, ...], Code] = {}
     for path in builds:
         build = record.read("compile", path)
-        if build["status"] != "ok":
+        if build.status != "ok":
             continue
         folder = Path(path).parent
         ptx = [use for file in sorted(folder.glob("*.ptx")) for use in ptx_uses(file.read_text(encoding="utf-8"))]
@@ -78,31 +83,25 @@ def read_builds(builds: Iterable[Path | str], checks: Iterable[Path | str]) -> l
         for file in sorted(folder.glob("*.sass")):
             sass += sass_opcodes(file.read_text(encoding="utf-8"))
         if ptx:
-            identity = {key: build[key] for key in ("operator", "kernel", "dsl", "target")}
-            identity["variant"] = build["variant"]["id"]
-            found[_key(identity)] = Code(identity, ptx, sass)
+            found[build.operator, build.kernel, build.target, build.variant.id] = Code(build, ptx, sass)
     for path in checks:
         _add(record.read("correctness", path), found)
     return list(found.values())
 
 
-def _key(identity: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(identity[key] for key in ("operator", "kernel", "target", "variant"))
-
-
-def _add(check: Record, found: Mapping[tuple[str, ...], Code]) -> None:
-    case = check["case"]
-    code = found.get((case["operator"], case["kernel"], case["target"], case["variant"]["id"]))
-    simulated = (check["metrics"] or {}).get("simulated")
-    if code is None or not simulated:
+def _add(check: Correctness, found: Mapping[tuple[str, ...], Code]) -> None:
+    case = check.case
+    code = found.get((case.operator, case.kernel, case.target, case.variant.id))
+    simulated = check.metrics.simulated if check.metrics else None
+    if code is None or simulated is None:
         return
-    for launch in simulated["launches"]:
-        code.opcodes.update(launch.get("opcodes", {}))
-        code.products.update(launch.get("products", {}))
-        code.simulated = code.simulated or "opcodes" in launch
+    for launch in simulated.launches:
+        code.opcodes.update(launch.opcodes or {})
+        code.products.update(launch.products or {})
+        code.simulated = code.simulated or launch.opcodes is not None
 
 
-def _row(operation: Operation, code: Code) -> Record | None:
+def _row(operation: Operation, code: Code) -> OperationUse | None:
     """The build's row in the table, or None where it does not have the operation."""
     uses = [use for use in code.ptx if operation.ptx.match(use.opcode)]
     if not uses:
@@ -114,30 +113,28 @@ def _row(operation: Operation, code: Code) -> Record | None:
     if operation.product and not counted:
         return None  # what the descriptor holds is known from a launch only
     machine = {} if operation.sass is None else {o: n for o, n in code.sass.items() if operation.sass.match(o)}
-    return {
-        **code.identity,
-        "ptx": uses[0].opcode,
-        "ptx_count": sum(use.count for use in uses),
-        "sass": next(iter(machine), None),
-        "sass_count": sum(machine.values()) if machine else None,
-        "source": next((use.source for use in uses if use.source), None),
-        "simulated": counted,
-    }
+    return OperationUse(
+        operator=code.build.operator,
+        kernel=code.build.kernel,
+        dsl=code.build.dsl,
+        target=code.build.target,
+        variant=code.build.variant.id,
+        ptx=uses[0].opcode,
+        ptx_count=sum(use.count for use in uses),
+        sass=next(iter(machine), None),
+        sass_count=sum(machine.values()) if machine else None,
+        source=next((use.source for use in uses if use.source), None),
+        simulated=counted,
+    )
 
 
-def make_table(operations: Iterable[Operation], codes: Iterable[Code]) -> Record:
+def make_table(operations: Iterable[Operation], codes: Iterable[Code]) -> Operations:
     """The record of the stage: per operation the builds that have it, those whose launches ran it most first."""
     codes = list(codes)
     table = []
     for operation in operations:
         rows = [row for code in codes if (row := _row(operation, code)) is not None]
-        rows.sort(key=lambda row: (-(row["simulated"] or 0), -row["ptx_count"], row["operator"], row["kernel"]))
-        table.append({"group": operation.group, "name": operation.name, "builds": rows})
-    return {
-        "stage": "operations",
-        "status": "ok",
-        "reason": None,
-        "provenance": provenance(),
-        "builds": len(codes),
-        "operations": table,
-    }
+        rows.sort(key=lambda row: (-(row.simulated or 0), -row.ptx_count, row.operator, row.kernel))
+        table.append(OperationRecord(operation.group, operation.name, rows))
+    made: Measured = msgspec.convert(provenance(), Measured)
+    return Operations("ok", None, made, len(codes), table)

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import record
+from cutesnake.model.case_id import CaseId
+from cutesnake.model.inputs import InputError, check_input
 from cutesnake.model.targets import TARGETS
 from cutesnake.planning import strict_yaml
 from cutesnake.report.learn.questions import QUESTIONS
@@ -22,8 +23,8 @@ def read_goals(path: Path | str) -> dict[str, Any]:
     """Goals and paths. Raises GoalError."""
     try:
         found = strict_yaml.read(Path(path), "config/learning.yaml")
-        record.check("learning", found, "config/learning.yaml")
-    except (strict_yaml.YamlError, record.RecordError) as error:
+        check_input("learning", found, "config/learning.yaml")
+    except (strict_yaml.YamlError, InputError) as error:
         raise GoalError(str(error)) from error
     for place in (*found["goals"], *found["paths"].values()):
         unknown = [name for name in place["questions"] if name not in QUESTIONS]
@@ -47,6 +48,8 @@ def pages(goals: dict[str, Any]) -> list[str]:
 
 def chosen_build(keys: Iterable[str], kernel: str) -> str | None:
     """The build of a kernel that is shown: of the newest target that the simulator stands for; None without any."""
-    mine = [key for key in keys if key.startswith(f"{kernel}/")]
+    builds = [CaseId.parse(key) for key in keys]
+    mine = [build for build in builds if f"{build.operator}/{build.kernel}" == kernel]
     order = [target for target, facts in reversed(TARGETS.items()) if facts.simulated_processors]
-    return min(mine, key=lambda key: order.index(key.split("/")[2]) if key.split("/")[2] in order else 99, default=None)
+    chosen = min(mine, key=lambda build: order.index(build.target) if build.target in order else 99, default=None)
+    return chosen.key if chosen else None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.model import record
+from cutesnake.model.case_id import CaseId
 from cutesnake.model.targets import TARGETS
 from cutesnake.report import html
 from cutesnake.report.formatting import named
@@ -38,11 +39,12 @@ def write(asked: Asked, results: Path, output: Path, folder: Path) -> None:
     found: dict[str, Record] = {}
     folder.mkdir(parents=True, exist_ok=True)
     for kernel, (key, problems) in asked.builds.items():
-        target = key.split("/")[2]
+        target = CaseId.parse(key).target
         found[kernel] = anatomy_of(results / "compile" / key, problems, TARGETS[target].simulated_processors)
         page = render_kernel([found[kernel]], results, [("learn", f"../../{output.name}")])
         html.write(page, folder / f"{kernel.replace('/', '-')}.html")
-    html.write(render(asked, found, folder.relative_to(output.parent).as_posix()), output)
+    page = render(asked, found, folder.relative_to(output.parent).as_posix())
+    html.write(page, output, sorted(folder.glob("*.html")))
 
 
 def render(asked: Asked, found: Mapping[str, Record], folder: str) -> str:
@@ -82,6 +84,7 @@ def _kernel(
     if kernel not in found:
         return {"name": kernel, "why": why, "link": None, "answers": [], "build": None, "checks": [], "patterns": []}
     key, _ = asked.builds[kernel]
+    build = CaseId.parse(key)
     functions = found[kernel]["functions"]
     patterns = [name for name, p in functions[0]["patterns"].items() if p["found"]] if functions else []
     return {
@@ -89,8 +92,8 @@ def _kernel(
         "why": why,
         "link": f"{folder}/{kernel.replace('/', '-')}.html",
         "answers": answers(found[kernel], questions),
-        "build": key.partition("/")[2].partition("/")[2],
-        "checks": [_check(record.read("correctness", path)) for path in asked.checks.get(key, [])],
+        "build": f"{build.target}/{build.variant}",
+        "checks": [_check(record.plain(record.read("correctness", path))) for path in asked.checks.get(key, [])],
         "patterns": patterns,
     }
 

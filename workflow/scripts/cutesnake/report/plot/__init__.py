@@ -8,8 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cutesnake.analysis.evidence.gather import Evidence, Record, Source, load_evidence
-from cutesnake.model import record
+from msgspec import structs
+
+from cutesnake.analysis.compare.comparison import write_comparison
+from cutesnake.analysis.evidence.gather import Evidence, Source, load_evidence
+from cutesnake.model import provenance, record
+from cutesnake.model.records.common import Provenance
+from cutesnake.model.records.plot import Picture, Plot
 from cutesnake.report.plot.instructions import draw_instructions
 from cutesnake.report.plot.pipeline import draw_pipeline, kernels_with_pipelines
 from cutesnake.report.plot.resources import draw_resources
@@ -48,15 +53,20 @@ TITLES = {
 }
 
 
-def plot_files(
-    plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str], held: str | Sequence[str], folder: str
-) -> None:
-    """`plot` as its script calls it: with the paths of what is known of an operator."""
+def compare_and_plot(
+    plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str], held: str | Sequence[str],
+    output: str, table: str, folder: str,
+) -> None:  # fmt: skip
+    """Write the comparison of an operator to `output` and `table`, and its pictures into `folder`.
+
+    The other arguments are paths of what is known of the operator.
+    """
     evidence = load_evidence(plan, records, roofline, recorded)
+    write_comparison(evidence, output, table)
     plot(evidence, folder, read_held([held] if isinstance(held, str) else held))
 
 
-def plot(evidence: Evidence, folder: Path | str, held: Sequence[Held] = ()) -> Record:
+def plot(evidence: Evidence, folder: Path | str, held: Sequence[Held] = ()) -> Plot:
     """Draw every picture of an operator into `folder` and write the record of them there, last.
 
     `held` are the predictions that were held against cards: a picture of them goes with predictions. Raises RecordError
@@ -69,16 +79,14 @@ def plot(evidence: Evidence, folder: Path | str, held: Sequence[Held] = ()) -> R
             f"{len(drawn.workloads)} of {len(evidence.workloads):,} workloads are drawn, evenly picked from the sweep."
         )
         pictures = [
-            {**picture, "caption": picture["caption"] and f"{picture['caption']} {said}"} for picture in pictures
+            structs.replace(picture, caption=picture.caption and f"{picture.caption} {said}") for picture in pictures
         ]
     if evidence.predicted:
         draw = functools.partial(draw_validation, held)
         pictures.append(_picture(evidence, Path(folder), VALIDATION, None, draw))
-    entry: Record = {
-        **{"stage": "plot", "status": "ok", "reason": None, "provenance": {}},
-        **{"operator": evidence.operator, "pictures": pictures},
-    }
-    record.write("plot", Path(folder) / RECORD, entry)
+    entry = Plot("ok", None, Provenance(), evidence.operator, pictures)
+    files = [Path(folder, picture.file) for picture in pictures if picture.file]
+    record.write("plot", Path(folder) / RECORD, entry, files=provenance.digests(files, folder))
     return entry
 
 
@@ -91,12 +99,12 @@ def thinned(evidence: Evidence) -> Evidence:
     workloads = {workload: evidence.workloads[workload] for workload in every if workload in picked}
     return replace(
         evidence,
-        plan={**evidence.plan, "workloads": workloads},
-        roofline=[row for row in evidence.roofline if row["workload"] in picked],
+        plan=structs.replace(evidence.plan, workloads=workloads),
+        roofline=[row for row in evidence.roofline if row.workload in picked],
     )
 
 
-def _pictures(evidence: Evidence, folder: Path) -> Iterator[Record]:
+def _pictures(evidence: Evidence, folder: Path) -> Iterator[Picture]:
     targets = dict.fromkeys(target for _, target in evidence.decisions)
     places = [(source, target) for target in targets for source in evidence.sources(target)]
     measured = [(source, target) for source, target in places if source.kind != "none"]
@@ -118,7 +126,7 @@ def _no_measurements() -> Drawing:
 
 def _picture(
     evidence: Evidence, folder: Path, name: str, place: tuple[Source, str] | None, draw: Callable[[], Drawing]
-) -> Record:
+) -> Picture:
     title = TITLES.get(name) or TITLES[name.partition("-")[0]]
     if name != VALIDATION:  # which is of all operators
         title += f": {evidence.operator}{name.partition('-')[2] and ', ' + name.partition('-')[2]}"
@@ -126,13 +134,12 @@ def _picture(
     device = None
     if place:
         device = evidence.label(place[0], "nsys" if name == "timeline" else "timing")
-        title += f" on {device['device']} ({place[1]})"
-        slug += [str(device["kind"]), re.sub(r"\W+", "_", f"{device['device']} {place[1]}".lower())]
+        title += f" on {device.device} ({place[1]})"
+        slug += [device.kind, re.sub(r"\W+", "_", f"{device.device} {place[1]}".lower())]
     file = "-".join(slug)
-    entry = {"name": file, "title": title, "device": device}
     try:
         drawing = draw()
     except NothingToShow as why:
-        return {**entry, "file": None, "alt": None, "caption": None, "reason": str(why)}
+        return Picture(file, title, device, None, None, None, str(why))
     record.write_text(folder / f"{file}.svg", to_svg(drawing, file, title))
-    return {**entry, "file": f"{file}.svg", "alt": drawing.alt, "caption": drawing.caption, "reason": None}
+    return Picture(file, title, device, f"{file}.svg", drawing.alt, drawing.caption, None)

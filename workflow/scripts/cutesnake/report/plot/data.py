@@ -10,6 +10,7 @@ from typing import Any
 import pandas
 
 from cutesnake.analysis.evidence.gather import Evidence, Source
+from cutesnake.model import record
 from cutesnake.report.palette import Look, looks
 from cutesnake.report.plot.style import NothingToShow
 
@@ -25,7 +26,7 @@ def sizes(evidence: Evidence) -> list[str]:
             if isinstance(value, int) and not isinstance(value, bool):
                 values.setdefault(key, set()).add(value)
     varying = {key: len(found) for key, found in values.items() if len(found) > 1}
-    return sorted(varying, key=lambda key: (key != evidence.plan["axis"]["field"], -varying[key]))
+    return sorted(varying, key=lambda key: (key != evidence.plan.axis.field, -varying[key]))
 
 
 def differing(evidence: Evidence) -> list[str]:
@@ -36,8 +37,8 @@ def differing(evidence: Evidence) -> list[str]:
 
 def name_of(evidence: Evidence, field: str) -> str:
     """A workload's field in words, the axis of the operator with its unit: `KV length (tokens)`."""
-    axis = evidence.plan["axis"]
-    return axis["label"] if field == axis["field"] else field.replace("_", " ")
+    axis = evidence.plan.axis
+    return axis.label if field == axis.field else field.replace("_", " ")
 
 
 def short_name_of(evidence: Evidence, field: str) -> str:
@@ -47,7 +48,7 @@ def short_name_of(evidence: Evidence, field: str) -> str:
 
 def kernel_looks(evidence: Evidence) -> dict[str, Look]:
     """Colour and marker of every kernel, in the order of the plan."""
-    return looks({kernel: decision["dsl"] for (kernel, _), decision in evidence.decisions.items()})
+    return looks({kernel: decision.dsl for (kernel, _), decision in evidence.decisions.items()})
 
 
 def labels(evidence: Evidence, brief: bool = False) -> dict[str, str]:
@@ -81,7 +82,7 @@ def unsaid(evidence: Evidence) -> str:
 
 def _left_out(evidence: Evidence) -> dict[str, int]:
     """Parameter -> the number that nearly all workloads have of it; not the axis."""
-    keys = [key for key in differing(evidence) if key not in ("dtype", evidence.plan["axis"]["field"])]
+    keys = [key for key in differing(evidence) if key not in ("dtype", evidence.plan.axis.field)]
     workloads = evidence.workloads.values()
     return {
         key: value
@@ -103,16 +104,17 @@ def times(evidence: Evidence, source: Source, target: str) -> pandas.DataFrame:
     """
     rows = []
     for entry in evidence.records(source, "timing"):
-        case, metrics = entry["case"], entry["metrics"]
-        if case["target"] != target or case["workload"] not in evidence.workloads or not metrics.get("cold_us"):
+        case, metrics = entry.case, entry.metrics
+        if case.target != target or case.workload not in evidence.workloads or metrics is None:
             continue
-        floor = evidence.floor(case["workload"], target, source.device) or {}
+        floor = evidence.floor(case.workload, target, source.device)
         rows.append(
             {
-                **{"kernel": case["kernel"], "dsl": case["dsl"], "workload": case["workload"]},
-                **evidence.workloads[case["workload"]],
-                **{"cold_us": metrics["cold_us"], "spread_percent": metrics.get("spread_percent") or 0.0},
-                **{key: floor.get(key) for key in ("floor_us", "flops", "intensity")},
+                **{"kernel": case.kernel, "dsl": case.dsl, "workload": case.workload},
+                **evidence.workloads[case.workload],
+                **{"cold_us": metrics.cold_us, "spread_percent": metrics.spread_percent},
+                **{"floor_us": floor and floor.floor_us, "flops": floor and floor.flops},
+                "intensity": floor and floor.intensity,
             }
         )
     if not rows:
@@ -126,14 +128,12 @@ def functions(evidence: Evidence) -> pandas.DataFrame:
     rows = []
     for path in sorted(evidence.inspected):
         entry = evidence.inspected[path]
-        if entry["status"] != "ok" or not entry["functions"]:
+        if entry.status != "ok" or not entry.functions:
             continue
-        main = entry["functions"][0]
         rows.append(
             {
-                **{key: entry[key] for key in ("kernel", "dsl", "target")},
-                "variant": entry["variant"]["id"],
-                **main,
+                **{"kernel": entry.kernel, "dsl": entry.dsl, "target": entry.target, "variant": entry.variant.id},
+                **record.plain(entry.functions[0]),
             }
         )
     if not rows:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
+from cutesnake.model.records.common import Provenance
+from cutesnake.model.records.compare import Compare, Speed, Speedup
+from cutesnake.model.records.plot import Picture, Plot
 from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled, to_svg
 from cutesnake.runtime.job import Files, listed
-
-Record = dict[str, Any]
 
 NAME, TITLE = "overview", "CuTe DSL against cuTile, best kernel of each"
 NARROW, NARROW_WIDTH = "overview_narrow", 3.9  # inches: 374 px on the page
@@ -25,44 +26,50 @@ COARSE = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
 FINE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
 
+class Row(NamedTuple):
+    """An operator, target and GPU, and its speeds."""
+
+    name: str
+    warm: Speed
+    cold: Speed
+
+
 def overview_files(comparisons: Files, folder: str) -> None:
     """`write_overview` as its script calls it: with the paths of the comparisons."""
     write_overview((record.read("compare", path) for path in listed(comparisons)), folder)
 
 
-def write_overview(comparisons: Iterable[Record], folder: Path | str) -> Record:
+def write_overview(comparisons: Iterable[Compare], folder: Path | str) -> Plot:
     """Draw the overview into `folder`, broad and for a narrow screen, and write the record of it there, last: a plot
     record of no single operator."""
     compared = list(comparisons)
-    entry: Record = {
-        **{"stage": "plot", "status": "ok", "reason": None, "provenance": {}},
-        **{"operator": None, "pictures": [_picture(compared, Path(folder), narrow) for narrow in (False, True)]},
-    }
-    record.write("plot", Path(folder) / "pictures.json", entry)
+    pictures = [_picture(compared, Path(folder), narrow) for narrow in (False, True)]
+    entry = Plot("ok", None, Provenance(), None, pictures)
+    files = [Path(folder, picture.file) for picture in pictures if picture.file]
+    record.write("plot", Path(folder) / "pictures.json", entry, files=provenance.digests(files, folder))
     return entry
 
 
-def _picture(comparisons: list[Record], folder: Path, narrow: bool) -> Record:
+def _picture(comparisons: list[Compare], folder: Path, narrow: bool) -> Picture:
     name = NARROW if narrow else NAME
-    picture = {"name": name, "title": TITLE, "device": None}
     try:
         drawing = draw_overview(comparisons, narrow)
     except NothingToShow as why:
-        return picture | {"file": None, "alt": None, "caption": None, "reason": str(why)}
+        return Picture(name, TITLE, None, None, None, None, str(why))
     record.write_text(folder / f"{name}.svg", to_svg(drawing, name, TITLE))
-    return picture | {"file": f"{name}.svg", "alt": drawing.alt, "caption": drawing.caption, "reason": None}
+    return Picture(name, TITLE, None, f"{name}.svg", drawing.alt, drawing.caption, None)
 
 
-def draw_overview(comparisons: list[Record], narrow: bool = False) -> Drawing:
+def draw_overview(comparisons: list[Compare], narrow: bool = False) -> Drawing:
     """A row per operator, target and card: the geometric mean of the speeds as a point, their range as a line.
 
     A narrow one is as wide as a phone, with the names above their rows.
     """
     rows = [
-        (_name(comparison, entry), entry)
+        Row(_name(comparison, entry), entry.warm, entry.cold)
         for comparison in comparisons
-        for entry in comparison["speedups"]
-        if entry["warm"] and entry["cold"]
+        for entry in comparison.speedups
+        if entry.warm and entry.cold
     ]
     if not rows:
         raise NothingToShow("no workload was timed in both DSLs, here or on a recorded card")
@@ -76,9 +83,9 @@ def draw_overview(comparisons: list[Record], narrow: bool = False) -> Drawing:
         ]
         figure.legend(handles=handles, loc="outside lower left", ncols=1 if narrow else 2)
     said_of_rows = (
-        f"{name}: warm {entry['warm']['mean']:.2f} ({entry['warm']['least']:.2f} to {entry['warm']['most']:.2f}), "
-        f"cold {entry['cold']['mean']:.2f} ({entry['cold']['least']:.2f} to {entry['cold']['most']:.2f})"
-        for name, entry in rows
+        f"{row.name}: warm {row.warm.mean:.2f} ({row.warm.least:.2f} to {row.warm.most:.2f}), "
+        f"cold {row.cold.mean:.2f} ({row.cold.least:.2f} to {row.cold.most:.2f})"
+        for row in rows
     )
     return Drawing(
         figure,
@@ -88,39 +95,39 @@ def draw_overview(comparisons: list[Record], narrow: bool = False) -> Drawing:
     )
 
 
-def _name(comparison: Record, entry: Record) -> str:
-    card = (entry["device"]["device"] or "").removeprefix("NVIDIA ")
-    here = " (here)" if entry["device"]["kind"] == "live" else ""
-    return f"{comparison['operator']}\n{card}, {entry['target']}{here}"
+def _name(comparison: Compare, entry: Speedup) -> str:
+    card = (entry.device.device or "").removeprefix("NVIDIA ")
+    here = " (here)" if entry.device.kind == "live" else ""
+    return f"{comparison.operator}\n{card}, {entry.target}{here}"
 
 
-def _rows(axis: Axes, rows: list[tuple[str, Record]], narrow: bool) -> None:
-    for place, (name, entry) in enumerate(rows):
-        for key in STYLES:
-            _point(axis, place, entry[key], key)
+def _rows(axis: Axes, rows: list[Row], narrow: bool) -> None:
+    for place, row in enumerate(rows):
+        _point(axis, place, row.warm, "warm")
+        _point(axis, place, row.cold, "cold")
         if narrow:
-            said = name.replace("\n", " on ")
+            said = row.name.replace("\n", " on ")
             axis.text(0, place - 0.32, said, transform=axis.get_yaxis_transform(), va="bottom", fontsize=8)
     if narrow:  # not through the names
         ends = [[place + end for place in range(len(rows))] for end in (-0.3, 0.3)]
         axis.vlines([1] * len(rows), *ends, color=INK, linewidth=1)
     else:
         axis.axvline(1, color=INK, linewidth=1)
-    axis.set_yticks([] if narrow else range(len(rows)), [] if narrow else [name for name, _ in rows])
+    axis.set_yticks([] if narrow else range(len(rows)), [] if narrow else [row.name for row in rows])
     axis.set_ylim(len(rows) - 0.5, -0.75)
     _scale(axis, rows, narrow)
 
 
-def _point(axis: Axes, place: int, speed: Record, key: str) -> None:
+def _point(axis: Axes, place: int, speed: Speed, key: str) -> None:
     """The mean, from the least to the most, with its figure at the end that is away from the line at 1."""
     colour, marker, offset = STYLES[key]
     y = place - offset
-    left = speed["most"] < 1
-    axis.plot([speed["least"], speed["most"]], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
-    axis.plot([speed["mean"]], [y], marker=marker, markersize=6.5, color=colour, linestyle="none")
+    left = speed.most < 1
+    axis.plot([speed.least, speed.most], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
+    axis.plot([speed.mean], [y], marker=marker, markersize=6.5, color=colour, linestyle="none")
     axis.annotate(
-        f"{speed['mean']:.2f}",
-        (speed["least" if left else "most"], y),
+        f"{speed.mean:.2f}",
+        (speed.least if left else speed.most, y),
         (-5 if left else 5, 0),
         textcoords="offset points",
         ha="right" if left else "left",
@@ -130,8 +137,8 @@ def _point(axis: Axes, place: int, speed: Record, key: str) -> None:
     )
 
 
-def _scale(axis: Axes, rows: list[tuple[str, Record]], narrow: bool) -> None:
-    speeds = [entry[key][end] for _, entry in rows for key in STYLES for end in ("least", "most")]
+def _scale(axis: Axes, rows: list[Row], narrow: bool) -> None:
+    speeds = [end for row in rows for speed in (row.warm, row.cold) for end in (speed.least, speed.most)]
     low, high = min(*speeds, 0.9) / 1.18, max(*speeds, 1.1) * 1.18
     ticks = FINE if high / low < 6 and not narrow else COARSE
     axis.set_xscale("log")
@@ -145,4 +152,4 @@ def _scale(axis: Axes, rows: list[tuple[str, Record]], narrow: bool) -> None:
         axis.grid(True, axis="x", color=LINE)
     axis.tick_params(axis="y", length=0, labelcolor=INK)
     axis.tick_params(axis="x", labelcolor=SOFT)
-    axis.spines["left"].set_visible(False)
+    axis.spines.left.set_visible(False)

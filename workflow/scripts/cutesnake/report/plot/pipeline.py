@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from cutesnake.analysis.evidence.gather import Evidence, Record
+from cutesnake.analysis.evidence.gather import Evidence
+from cutesnake.model.records.predict import Span, Timeline, Track
 from cutesnake.report.plot.data import labels
 from cutesnake.report.plot.style import INK, LINE, SOFT, WIDTH, Drawing, NothingToShow, styled
 from cutesnake.report.plot.timeline import short_name
@@ -28,105 +27,105 @@ LOOKS = {
 
 def kernels_with_pipelines(evidence: Evidence) -> list[str]:
     """Kernels of which something was predicted, in the order of the plan."""
-    predicted = {entry["case"]["kernel"] for entry in evidence.predicted.values() if entry["status"] == "ok"}
+    predicted = {entry.case.kernel for entry in evidence.predicted.values() if entry.status == "ok"}
     return list(dict.fromkeys(kernel for kernel, _ in evidence.decisions if kernel in predicted))
 
 
 def draw_pipeline(evidence: Evidence, kernel: str) -> Drawing:
     """A row per warp and engine of the representative cluster's first CTA, for the largest predicted workload."""
     entries = [
-        entry
+        (entry.case, entry.metrics)
         for entry in evidence.predicted.values()
-        if entry["case"]["kernel"] == kernel and entry["status"] == "ok" and entry["metrics"]["timeline"]["tracks"]
+        if entry.case.kernel == kernel and entry.status == "ok" and entry.metrics and entry.metrics.timeline.tracks
     ]
     if not entries:
         raise NothingToShow(f"nothing was predicted of {kernel}")
-    entry = max(entries, key=lambda one: one["metrics"]["cold_us"])
-    timeline = entry["metrics"]["timeline"]
-    tracks = [track for track in timeline["tracks"] if track["spans"] and "CTA 0" in track["name"]][:MOST_TRACKS]
+    case, metrics = max(entries, key=lambda one: one[1].cold_us)
+    timeline = metrics.timeline
+    tracks = [track for track in timeline.tracks if track.spans and "CTA 0" in track.name][:MOST_TRACKS]
     if not tracks:
         raise NothingToShow(f"the prediction of {kernel} has no timeline")
-    tracks, begin, end = _readable([{**track, "spans": _joined(track["spans"])} for track in tracks], timeline)
+    tracks, begin, end = _readable([Track(track.name, _joined(track.spans)) for track in tracks], timeline)
     with styled():
         figure, axis = pyplot.subplots(figsize=(WIDTH, 1.0 + 0.24 * len(tracks)), layout="constrained")
         for row, track in enumerate(tracks):
-            _track(axis, row, track["spans"])
-        axis.set_yticks(range(len(tracks)), [track["name"].removeprefix("CTA 0 ") for track in tracks])
+            _track(axis, row, track.spans)
+        axis.set_yticks(range(len(tracks)), [track.name.removeprefix("CTA 0 ") for track in tracks])
         axis.set(xlim=(begin, end), ylim=(len(tracks) - 0.4, -0.6))
         axis.set_xlabel("SM cycles since the start of the launch")
         axis.tick_params(axis="y", length=0, labelcolor=INK)
         axis.tick_params(axis="x", labelcolor=SOFT)
-        kinds = {span[0] for track in tracks for span in track["spans"]}
+        kinds = {span[0] for track in tracks for span in track.spans}
         handles = [
             Patch(facecolor=colour, hatch=hatch, edgecolor=LINE, linewidth=0, label=name)
             for kind, (name, _, colour, hatch) in LOOKS.items()
             if kind in kinds
         ]
         figure.legend(handles=handles, loc="outside lower left", ncols=5)
-    metrics, case = entry["metrics"], entry["case"]
-    size = labels(evidence).get(case["workload"], case["workload"])
-    part = "all" if end - begin >= 0.99 * timeline["cycles"] else "the middle"
+    size = labels(evidence).get(case.workload, case.workload)
+    part = "all" if end - begin >= 0.99 * timeline.cycles else "the middle"
     return Drawing(
         figure,
-        f"Predicted pipeline of {kernel} ({short_name(timeline['launch'])}) at {size}: {_shares(tracks, end - begin)}.",
-        f"Predicted, not measured: ptxsim's clock for an {metrics['device']}. Drawn is {part} of "
-        f"{timeline['cycles']:,.0f} cycles of the first CTA of a representative cluster. Thin lines are waits.",
+        f"Predicted pipeline of {kernel} ({short_name(timeline.launch)}) at {size}: {_shares(tracks, end - begin)}.",
+        f"Predicted, not measured: ptxsim's clock for an {metrics.device}. Drawn is {part} of "
+        f"{timeline.cycles:,.0f} cycles of the first CTA of a representative cluster. Thin lines are waits.",
     )
 
 
-def _track(axis: Axes, row: int, spans: list[list[Any]]) -> None:
+def _track(axis: Axes, row: int, spans: list[Span]) -> None:
     for kind, (_, height, colour, hatch) in LOOKS.items():
         mine = [(span[1], span[2] - span[1]) for span in spans if span[0] == kind]
         band = (row - height / 2, height)
         axis.broken_barh(mine, band, facecolors=colour, hatch=hatch, edgecolor=LINE, linewidth=0)
 
 
-def _joined(spans: list[list[Any]]) -> list[list[Any]]:
+def _joined(spans: list[Span]) -> list[Span]:
     """Spans of a kind that touch or overlap, as copies in flight do, as one."""
-    found: list[list[Any]] = []
+    found: list[Span] = []
     for span in sorted(spans, key=lambda span: (span[0], span[1])):
-        if found and found[-1][0] == span[0] and span[1] <= found[-1][2]:
-            found[-1][2] = max(found[-1][2], span[2])
+        kind, begin, end, what, line = found[-1] if found else span
+        if found and kind == span[0] and span[1] <= end:
+            found[-1] = (kind, begin, max(end, span[2]), what, line)
         else:
-            found.append(list(span))
+            found.append(span)
     return found
 
 
-def _readable(tracks: list[Record], timeline: Record) -> tuple[list[Record], float, float]:
+def _readable(tracks: list[Track], timeline: Timeline) -> tuple[list[Track], float, float]:
     """The middle with at most MOST_SPANS spans, cut at its ends, with its begin and end."""
-    begin, end = timeline["begin"], timeline["end"]
-    every = [span for track in tracks for span in track["spans"]]
+    begin, end = timeline.begin, timeline.end
+    every = [span for track in tracks for span in track.spans]
     if len(every) > MOST_SPANS:
         middle = (begin + end) / 2
         reach = sorted(max(span[1] - middle, middle - span[2], 0.0) for span in every)[MOST_SPANS]
         begin, end = middle - reach, middle + reach
     cut = [
-        {
-            **track,
-            "spans": [
-                [span[0], max(span[1], begin), min(span[2], end), *span[3:]]
-                for span in track["spans"]
-                if span[2] > begin and span[1] < end
+        Track(
+            track.name,
+            [
+                (kind, max(start, begin), min(until, end), what, line)
+                for kind, start, until, what, line in track.spans
+                if until > begin and start < end
             ],
-        }
+        )
         for track in tracks
     ]
     return cut, begin, end
 
 
-def _shares(tracks: list[Record], length: float) -> str:
+def _shares(tracks: list[Track], length: float) -> str:
     """How busy each engine, and how idle the warps, were in what is drawn."""
     said = []
     for track in tracks:
-        busy = _covered([span[1:3] for span in track["spans"] if span[0] != "wait"])
-        said.append(f"{track['name'].removeprefix('CTA 0 ')} busy {100 * busy / length:.0f} %")
+        busy = _covered([(span[1], span[2]) for span in track.spans if span[0] != "wait"])
+        said.append(f"{track.name.removeprefix('CTA 0 ')} busy {100 * busy / length:.0f} %")
     return ", ".join(said)
 
 
-def _covered(spans: list[list[float]]) -> float:
+def _covered(spans: list[tuple[float, float]]) -> float:
     """Length of the union of spans."""
     total, until = 0.0, float("-inf")
-    for begin, end in sorted(map(tuple, spans)):
+    for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, until))
         until = max(until, end)
     return total

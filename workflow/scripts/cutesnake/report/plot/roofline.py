@@ -15,6 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
 
 from cutesnake.analysis.evidence.gather import Evidence
+from cutesnake.model import record
 from cutesnake.report.palette import Look
 from cutesnake.report.plot.data import kernel_looks, short_name_of, sizes, times
 from cutesnake.report.plot.style import INK, LINE, SOFT, Drawing, NothingToShow, lay_out, short_sizes, styled
@@ -28,7 +29,7 @@ FILLS = {"measured": "full", "predicted": "none"}
 def draw_roofline(evidence: Evidence) -> Drawing:
     """One panel per device of the targets: roofs per dtype, workloads as ticks on them, measured times as points."""
     targets = list(dict.fromkeys(target for _, target in evidence.decisions))
-    table = pandas.DataFrame(evidence.roofline)
+    table = pandas.DataFrame([record.plain(row) for row in evidence.roofline])
     if table.empty or (table := table[table["target"].isin(targets) & table["floor_us"].notna()]).empty:
         raise NothingToShow("the roofline has no device of this experiment's targets")
     if (table := table[table["flops"] > 0]).empty:
@@ -78,18 +79,20 @@ def _points(evidence: Evidence, targets: list[str]) -> pandas.DataFrame:
                 floor = evidence.floor(row["workload"], target, source.device)
                 if floor:
                     rate = row["flops"] / row["cold_us"] / 1e6
-                    point = {"device": floor["device"], "kernel": row["kernel"], "x": row["intensity"], "y": rate}
+                    point = {"device": floor.device, "kernel": row["kernel"], "x": row["intensity"], "y": rate}
                     found.append({**point, "how": "measured"})
     return pandas.DataFrame([*found, *_predicted_points(evidence)])
 
 
 def _predicted_points(evidence: Evidence) -> Iterator[dict[str, Any]]:
     for entry in evidence.predicted.values():
-        case, metrics = entry["case"], entry["metrics"]
-        floor = evidence.floor(case["workload"], case["target"], metrics["device"]) if entry["status"] == "ok" else None
-        if floor and floor["floor_us"] is not None:
-            rate = floor["flops"] / metrics["cold_us"] / 1e6
-            point = {"device": floor["device"], "kernel": case["kernel"], "x": floor["intensity"], "y": rate}
+        case, metrics = entry.case, entry.metrics
+        if entry.status != "ok" or metrics is None:
+            continue
+        floor = evidence.floor(case.workload, case.target, metrics.device)
+        if floor and floor.floor_us is not None:
+            rate = floor.flops / metrics.cold_us / 1e6
+            point = {"device": floor.device, "kernel": case.kernel, "x": floor.intensity, "y": rate}
             yield {**point, "how": "predicted"}
 
 

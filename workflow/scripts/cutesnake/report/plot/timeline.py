@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
 from cutesnake.analysis.evidence.gather import Evidence, Source
+from cutesnake.model import record
+from cutesnake.model.records.common import Case
+from cutesnake.model.records.nsys import Launched, NsysMetrics
 from cutesnake.report.palette import Look
 from cutesnake.report.plot.data import kernel_looks, labels
 from cutesnake.report.plot.style import HATCHES, INK, SOFT, WIDTH, Drawing, NothingToShow, styled
@@ -18,6 +22,13 @@ HEIGHT = 0.42  # of a block; rows are 1 apart
 LONE, BACK_TO_BACK = "lone", "back_to_back"  # the older records that do not say are back to back
 OVERLAP_US = 0.5  # from which two launches are said and drawn to overlap; CUPTI's times are good to about 0.1 us
 LONGEST_ROW = 130  # letters that a panel has room for
+
+
+class Timed(NamedTuple):
+    """A case and its timeline."""
+
+    case: Case
+    metrics: NsysMetrics
 
 
 def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
@@ -38,10 +49,10 @@ def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
         )
         for axis, entries in zip(axes.flat, cases.values(), strict=True):
             _panel(axis, entries, kernel_looks(evidence))
-            axis.set_title(_size(evidence, entries[0]["case"]))
+            axis.set_title(_size(evidence, entries[0].case))
         axes.flat[-1].set_xlabel("µs since the start of the first kernel of the call")
     said = (
-        f"{_size(evidence, entry['case'])}, {entry['case']['kernel']}: {_names(_one_call(entry['metrics']))}"
+        f"{_size(evidence, entry.case)}, {entry.case.kernel}: {_names(_one_call(entry.metrics))}"
         for entries in cases.values()
         for entry in entries
     )
@@ -54,22 +65,22 @@ def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
     )
 
 
-def _cases(evidence: Evidence, source: Source, target: str) -> dict[str, list[dict]]:
+def _cases(evidence: Evidence, source: Source, target: str) -> dict[str, list[Timed]]:
     """Records with launches by workload, in the order of the sweep; within one in the order of the plan's kernels."""
-    cases: dict[str, list[dict]] = {}
+    cases: dict[str, list[Timed]] = {}
     for entry in evidence.records(source, "nsys"):
-        if entry["case"]["target"] == target and entry["metrics"].get("kernels"):
-            cases.setdefault(entry["case"]["workload"], []).append(entry)
+        if entry.case.target == target and entry.metrics and entry.metrics.kernels:
+            cases.setdefault(entry.case.workload, []).append(Timed(entry.case, entry.metrics))
     order, kernels = list(evidence.workloads), list(kernel_looks(evidence))
     return {
-        workload: sorted(cases[workload], key=lambda entry: kernels.index(entry["case"]["kernel"]))
+        workload: sorted(cases[workload], key=lambda entry: kernels.index(entry.case.kernel))
         for workload in sorted(cases, key=lambda name: (order.index(name) if name in order else len(order), name))
     }
 
 
-def _which_call(cases: dict[str, list[dict]]) -> str:
+def _which_call(cases: dict[str, list[Timed]]) -> str:
     """Sentences on which of the profiled calls is drawn."""
-    spacings = {_spacing(entry["metrics"]) for entries in cases.values() for entry in entries}
+    spacings = {_spacing(entry.metrics) for entries in cases.values() for entry in entries}
     said = ""
     if LONE in spacings:
         said = " A lone call is drawn: the card had nothing else to do before it and after it."
@@ -82,18 +93,18 @@ def _which_call(cases: dict[str, list[dict]]) -> str:
     return said
 
 
-def _spacing(metrics: dict) -> str:
-    return metrics.get("spacing", BACK_TO_BACK)
+def _spacing(metrics: NsysMetrics) -> str:
+    return metrics.spacing or BACK_TO_BACK
 
 
-def _without_torch(cases: dict[str, list[dict]]) -> str:
+def _without_torch(cases: dict[str, list[Timed]]) -> str:
     """Take PyTorch's cases out of workloads that have others; returns the sentence that says so."""
     counts = set()
     for workload, entries in cases.items():
-        others = [entry for entry in entries if entry["case"]["dsl"] != "torch"]
+        others = [entry for entry in entries if entry.case.dsl != "torch"]
         if others and len(others) < len(entries):
-            torch = [entry for entry in entries if entry["case"]["dsl"] == "torch"]
-            counts |= {len(_one_call(entry["metrics"])) for entry in torch}
+            torch = [entry for entry in entries if entry.case.dsl == "torch"]
+            counts |= {len(_one_call(entry.metrics)) for entry in torch}
             cases[workload] = others
     if not counts:
         return ""
@@ -101,17 +112,17 @@ def _without_torch(cases: dict[str, list[dict]]) -> str:
     return f" PyTorch's baseline, {low if low == high else f'{low} to {high}'} launches a call, is not drawn."
 
 
-def _panel(axis: Axes, entries: list[dict], found: dict[str, Look]) -> None:
-    calls = [_one_call(entry["metrics"]) for entry in entries]
-    end = max(launch["start_us"] + launch["duration_us"] - call[0]["start_us"] for call in calls for launch in call)
+def _panel(axis: Axes, entries: list[Timed], found: dict[str, Look]) -> None:
+    calls = [_one_call(entry.metrics) for entry in entries]
+    end = max(launch.start_us + launch.duration_us - call[0].start_us for call in calls for launch in call)
     for row, (entry, launches) in enumerate(zip(entries, calls, strict=True)):
-        colour = found[entry["case"]["kernel"]].colour
-        start = launches[0]["start_us"]
+        colour = found[entry.case.kernel].colour
+        start = launches[0].start_us
         for number, (launch, overlap) in enumerate(zip(launches, _overlaps(launches), strict=True)):
             axis.barh(
                 row + (HEIGHT / 4 if overlap else 0),
-                launch["duration_us"],
-                left=launch["start_us"] - start,
+                launch.duration_us,
+                left=launch.start_us - start,
                 height=HEIGHT / 2 if overlap else HEIGHT,
                 color=colour,
                 hatch=HATCHES[number % 2],  # neighbours differ
@@ -120,42 +131,46 @@ def _panel(axis: Axes, entries: list[dict], found: dict[str, Look]) -> None:
         axis.annotate(
             _names(launches), (0, row - HEIGHT / 2), (1, 2.5), textcoords="offset points", fontsize=8.5, color=INK
         )
-    axis.set_yticks(range(len(entries)), [entry["case"]["kernel"] for entry in entries])
+    axis.set_yticks(range(len(entries)), [entry.case.kernel for entry in entries])
     axis.set(xlim=(0, 1.02 * end), ylim=(len(entries) - 0.6, -0.75))
     axis.tick_params(axis="y", length=0, labelcolor=INK)
     axis.tick_params(axis="x", labelcolor=SOFT)
-    axis.spines["left"].set_visible(False)
+    axis.spines.left.set_visible(False)
 
 
-def _names(launches: list[dict]) -> str:
+def _names(launches: list[Launched]) -> str:
     """Every launch by name and duration; only their number and sum where that is too long for a row."""
     beside = [f" ({overlap:.1f} overlap)" if overlap else "" for overlap in _overlaps(launches)]
     names = " → ".join(
-        f"{short_name(launch['name'])} {launch['duration_us']:.1f} µs{more}"
+        f"{short_name(launch.name)} {launch.duration_us:.1f} µs{more}"
         for launch, more in zip(launches, beside, strict=True)
     )
-    return names if len(names) <= LONGEST_ROW else f"{len(launches)} launches, {busy_us(launches):.1f} µs in all"
+    return (
+        names
+        if len(names) <= LONGEST_ROW
+        else f"{len(launches)} launches, {busy_us([record.plain(launch) for launch in launches]):.1f} µs in all"
+    )
 
 
-def _size(evidence: Evidence, case: dict) -> str:
-    size = labels(evidence).get(case["workload"], case["workload"])
-    return f"{size}, {case['parameters'].get('dtype', '')}".rstrip(", ")
+def _size(evidence: Evidence, case: Case) -> str:
+    size = labels(evidence).get(case.workload, case.workload)
+    return f"{size}, {case.parameters.get('dtype', '')}".rstrip(", ")
 
 
-def _one_call(metrics: dict) -> list[dict]:
+def _one_call(metrics: NsysMetrics) -> list[Launched]:
     """Launches of one call in the order in which they started: the last of lone calls, which is the warmest; of calls
     back to back the first, the only one that did not wait for another."""
-    numbers = {kernel["call"] for kernel in metrics["kernels"]}
+    numbers = {kernel.call for kernel in metrics.kernels}
     chosen = max(numbers) if _spacing(metrics) == LONE else min(numbers)
-    return sorted((k for k in metrics["kernels"] if k["call"] == chosen), key=lambda kernel: kernel["start_us"])
+    return sorted((k for k in metrics.kernels if k.call == chosen), key=lambda kernel: kernel.start_us)
 
 
-def _overlaps(launches: list[dict]) -> list[float]:
+def _overlaps(launches: list[Launched]) -> list[float]:
     """Per launch, the microseconds for which it ran beside one that had begun before; 0 below OVERLAP_US."""
     found, until = [], float("-inf")
     for launch in launches:
-        end = launch["start_us"] + launch["duration_us"]
-        overlap = min(until, end) - launch["start_us"]
+        end = launch.start_us + launch.duration_us
+        overlap = min(until, end) - launch.start_us
         found.append(overlap if overlap >= OVERLAP_US else 0.0)
         until = max(until, end)
     return found

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxsim.program import unguarded
-from ptxsim.syntax import Imm, Instruction, Kernel, Mem, Operand, Pair, Reg, Special, Sym, Vec
+from ptxsim.ptx import Imm, Instruction, Kernel, Mem, Operand, Pair, Reg, Special, Sym, Vec, unguarded
 
 _LEAVES = ("bra", "ret", "exit", "trap")
 _SHARED = ("shared", "shared::cta", "shared::cluster")

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
+from cutesnake.model.case_id import CaseId
 from cutesnake.model.targets import TARGETS
 from cutesnake.stages.anatomy.record import anatomy_of
 
@@ -25,17 +26,19 @@ def write_folder(
     entries, folder = [], Path(folder)
     for key, how in builds.items():
         build = Path(results, "compile", key)
-        if not record.read("compile", build / "build.json")["files"]:
+        if not record.read("compile", build / "build.json").files:
             continue
-        _, kernel, target, variant = key.split("/")
+        case = CaseId.parse(key)
         found = anatomy_of(
             build,
             how["workloads"],
-            TARGETS[target].simulated_processors,
+            TARGETS[case.target].simulated_processors,
             most_clusters=PART if how["in_part"] else None,
             instead=how["instead"],
         )
-        file = f"{kernel}/{target}/{variant}.json"
+        file = f"{case.kernel}/{case.target}/{case.variant}.json"
         record.write("anatomy", folder / file, found)
-        entries.append({"kernel": kernel, "target": target, "variant": variant, "file": file})
-    record.write("anatomy_index", folder / INDEX, {"stage": "anatomy", "operator": operator, "builds": entries})
+        entries.append({"kernel": case.kernel, "target": case.target, "variant": case.variant, "file": file})
+    index = {"stage": "anatomy", "operator": operator, "builds": entries, "provenance": {}}
+    files = provenance.digests([folder / entry["file"] for entry in entries], folder)
+    record.write("anatomy_index", folder / INDEX, index, files=files)

@@ -19,7 +19,7 @@ from cutesnake.stages.anatomy.roles import Role
 from cutesnake.stages.anatomy.watch import Seen
 from cutesnake.stages.inspect.cubin import read_cubin
 from cutesnake.stages.inspect.ptx import Entry
-from ptxsim.syntax import Kernel
+from ptxsim import Kernel
 
 _SWIZZLE = re.compile(r"smem, align<\d+>, (S<([123]),\d,\d>)")
 

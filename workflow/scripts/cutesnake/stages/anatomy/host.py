@@ -12,9 +12,8 @@ from cutesnake.model.catalog import load_kernel, load_operator, make_workload
 from cutesnake.stages.load import cute as cute_load
 from cutesnake.stages.load.build import LoadedBuild
 from cutesnake.stages.measure import checker
-from ptxsim import Module, Pointer, PtxError, Tensor, capture, tile_launch
-from ptxsim.launch import Launch
-from ptxsim.tensormap import TensorMap, decode
+from ptxsim import Launch, Module, Pointer, PtxError, Tensor, capture, tile_launch
+from ptxsim.descriptors import TensorMap, decode
 
 SWIZZLES = ("none", "32 B", "64 B", "128 B")
 ELEMENTS = {

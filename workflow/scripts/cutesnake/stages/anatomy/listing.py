@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from cutesnake.model.catalog import roots
 from cutesnake.runtime import shareable
+from cutesnake.stages.compile.sources import SOURCES
 from ptxsim import Module
 
 AROUND = 2  # lines of source shown before and after one that has code
@@ -41,7 +43,8 @@ def listing(folder: Path, symbol: str) -> tuple[dict[str, list[Line]], str | Non
     for source, code in sass.items():
         file, number = _split(source)
         places.setdefault(file, {}).setdefault(number, Line(number, "")).sass = code
-    return {file: _with_text(file, lines) for file, lines in places.items()}, why
+    texts = sources_of(folder)
+    return {file: _with_text(texts.get(file), file, lines) for file, lines in places.items()}, why
 
 
 def _split(source: str) -> tuple[str, int]:
@@ -81,8 +84,16 @@ def _instructions(text: str, symbol: str) -> Iterator[tuple[str, str, str]]:
             yield source, code[1], code[2]
 
 
-def _with_text(file: str, lines: Mapping[int, Line]) -> list[Line]:
-    text = source_text(file)
+def sources_of(folder: Path) -> dict[str, list[str]]:
+    """Lines of the kernel's files as they were when a build was made: a comment that moves lines builds nothing."""
+    kept = folder / SOURCES
+    if not kept.is_file():
+        return {}
+    return {file: text.splitlines() for file, text in json.loads(kept.read_text(encoding="utf-8")).items()}
+
+
+def _with_text(text: list[str] | None, file: str, lines: Mapping[int, Line]) -> list[Line]:
+    text = source_text(file) if text is None else text
     if text is None:
         return [lines[number] for number in sorted(lines)]
     shown = {near for number in lines for near in range(number - AROUND, number + AROUND + 1)}

@@ -36,13 +36,12 @@ def write_pages(
     results: the folder that holds compile/. up: (name, link) of pages to lead back to.
     """
     records, results, output = Path(records), Path(results), Path(output)
-    index = record.read("anatomy_index", records / INDEX)
+    index = record.plain(record.read("anatomy_index", records / INDEX))
     output.mkdir(parents=True, exist_ok=True)
     kernels = list(dict.fromkeys(entry["kernel"] for entry in index["builds"]))
     for kernel in kernels:
-        mine = [
-            record.read("anatomy", records / entry["file"]) for entry in index["builds"] if entry["kernel"] == kernel
-        ]
+        files = [records / entry["file"] for entry in index["builds"] if entry["kernel"] == kernel]
+        mine = [record.plain(record.read("anatomy", file)) for file in files]
         page = render(mine, results, up, [(name, f"{name}.html") for name in kernels])
         html.write(page, output / f"{kernel}.html")
 

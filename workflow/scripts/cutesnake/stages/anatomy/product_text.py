@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ptxsim.operand import matrix
+from ptxsim.descriptors import matrix
 
 _WIDTHS = {1: "no swizzle", 2: "32-byte swizzle", 4: "64-byte swizzle", 8: "128-byte swizzle"}
 MOVED = {"load": "loaded", "store": "stored", "reduce": "reduced into"}  # what TMA does with boxes, by a role

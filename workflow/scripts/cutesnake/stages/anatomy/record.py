@@ -19,8 +19,7 @@ from cutesnake.stages.anatomy.watch import Seen, watch
 from cutesnake.stages.inspect.ptx import read_ptx
 from cutesnake.stages.simulate.simulation import time_limit
 from cutesnake.stages.simulate.translation_cache import shared_translations
-from ptxsim import Module, Translations
-from ptxsim.syntax import Kernel
+from ptxsim import Kernel, Module, Translations
 
 FEW_PROCESSORS = 4  # so that a small problem gives each CTA several tiles
 LIMIT_SECONDS = 120.0  # of one watched run; those of the catalogue take seconds
@@ -42,7 +41,7 @@ def anatomy_of(
     instead: key of a build of the same kernel that is watched, where this one is not.
     Raises RecordError for a damaged build.json.
     """
-    build = record.read("compile", folder / "build.json")
+    build = record.plain(record.read("compile", folder / "build.json"))
     body: dict[str, Any] = {"functions": [], "watched": None, "not_watched": None, "grids": []}
     if build["status"] == "failed":
         body["not_watched"] = "the build failed"

@@ -6,8 +6,6 @@ come out of the run are not looked at here.
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,28 +13,29 @@ from typing import Any
 
 import numpy as np
 
-from ptxsim.barriers import MBarrier, NamedBarrier
-from ptxsim.cluster import Cluster, Stuck
-from ptxsim.cta import CTA
-from ptxsim.isa.bulk import BytesLoad, BytesStore
-from ptxsim.isa.cp_async import ThreadCopies
-from ptxsim.isa.tcgen05 import Commit, TensorCopy
-from ptxsim.isa.tma import BoxLoad, BoxStore
-from ptxsim.isa.wgmma import WarpgroupProduct
-from ptxsim.launch import Launch
-from ptxsim.machine import Machine, one_thread
-from ptxsim.memory import Access
-from ptxsim.observer import Observer
-from ptxsim.product import roughly
-from ptxsim.program import Block
-from ptxsim.registers import RegisterFile
-from ptxsim.schedule import Schedule
-from ptxsim.store import ReadHalf
-from ptxsim.syntax import Instruction
-from ptxsim.tensor_product import TensorProduct
-from ptxsim.tensormap import TensorMap
-from ptxsim.warp import Fragment
-from ptxsim.work import Origin, Pipe, Task, Token
+from ptxsim import Launch
+from ptxsim.descriptors import TensorMap
+from ptxsim.hooks import (
+    CTA,
+    Access,
+    BoxLoad,
+    BoxStore,
+    BytesLoad,
+    BytesStore,
+    Code,
+    Fragment,
+    MBarrier,
+    NamedBarrier,
+    Observer,
+    Origin,
+    ReadHalf,
+    Task,
+    TensorProduct,
+    ThreadCopies,
+    WarpgroupProduct,
+)
+from ptxsim.hooks import watch as watch_launches
+from ptxsim.ptx import Block, Instruction
 
 WATCHED_CLUSTERS = 6  # the first of a launch; the others would do the same, and are not run
 
@@ -111,12 +110,17 @@ class Watcher(Observer):
 
     def __init__(self, seen: Seen) -> None:
         self.seen = seen
-        self._serial = 1
         self._found: dict[tuple[int, tuple[str, ...]], set[int]] = {}
 
-    def issued(self, f: Fragment, at: int, warp: int) -> Token:
-        self._serial += 1
-        return Token(np.zeros(0, np.int64), np.zeros(0, np.int64), self._serial, {})
+    def begins(self) -> None:
+        self.seen.clusters += 1
+
+    def ran(self, f: Fragment, block: Block) -> None:
+        for warp in f.warps():
+            self.seen.visits[f.cta.rank, warp, block.index] += 1
+
+    def asked(self, task: Task) -> None:
+        _note_task(self.seen, task)
 
     def mbarrier_made(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
         self._bar(bar).made |= self._here(f, "mbarrier", "init")
@@ -183,21 +187,6 @@ class Watcher(Observer):
         self._bar(bar).arrivals[kind, at, (cta.rank, warp), bar.cta is not cta] += times
 
 
-class WatchedCluster(Cluster):
-    """A cluster that notes every block a warp runs and every task it queues."""
-
-    seen: Seen
-
-    def _trace_line(self, f: Fragment, block: Block) -> str:
-        for warp in f.warps():
-            self.seen.visits[f.cta.rank, warp, block.index] += 1
-        return ""
-
-    def post(self, pipe: Pipe, task: Task) -> None:
-        _note_task(self.seen, task)
-        super().post(pipe, task)
-
-
 def _note_task(seen: Seen, task: Task) -> None:
     if isinstance(task, BoxLoad):
         targets = [(t.cta, t.bar) for t in task.targets]
@@ -221,8 +210,7 @@ def _note_task(seen: Seen, task: Task) -> None:
         _note_tensor_product(seen, task)
     elif isinstance(task, WarpgroupProduct):
         _note_wgmma(seen, task)
-    elif isinstance(task, (Commit, TensorCopy)):
-        pass  # a commit is seen where it arrives, a copy into tensor memory in the code
+    # a commit is seen where it arrives, a copy into tensor memory in the code
 
 
 def _note_load(
@@ -300,27 +288,12 @@ def watch(
     Raises PtxError for what ptxsim cannot execute.
     """
     seen: list[Seen] = []
-    plan = Schedule(schedule, seed)
-    for launch in launches:
-        machine = Machine(launch, plan)
-        note = Seen(launch, machine.program.instructions, machine.program.blocks)
-        seen.append(note)
-        _run(machine, note, most_clusters or WATCHED_CLUSTERS)
-        note.findings = [str(finding) for finding in machine.findings]
-        if any(finding.kind == "deadlock" for finding in machine.findings):
-            break
+
+    def watcher(launch: Launch, code: Code) -> Watcher:
+        seen.append(Seen(launch, code.instructions, code.blocks))
+        return Watcher(seen[-1])
+
+    found = watch_launches(launches, watcher, schedule, seed, clusters=most_clusters or WATCHED_CLUSTERS, exact=False)
+    for note, findings in zip(seen, found, strict=True):
+        note.findings = [str(finding) for finding in findings]
     return seen
-
-
-def _run(machine: Machine, note: Seen, most_clusters: int) -> None:
-    """What Machine.run does, for the first clusters, each watched."""
-    x, y, z = machine.launch.cluster
-    kernel, warps = machine.launch.kernel, machine.launch.warps
-    pool = [RegisterFile(kernel.registers, 32 * warps) for _ in range(x * y * z)]
-    machine.trace = lambda line: None  # or blocks are not told of
-    with np.errstate(all="ignore"), one_thread(), roughly(), contextlib.suppress(Stuck):
-        for indices in itertools.islice(machine.waiting, most_clusters):
-            watched = WatchedCluster(machine, indices, pool)
-            watched.seen, watched.observer = note, Watcher(note)
-            note.clusters += 1
-            watched.run()

@@ -20,17 +20,19 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.model.catalog import label, load_kernel
 from cutesnake.model.contract import Kernel, Variant
 from cutesnake.model.dsls import DSLS
+from cutesnake.runtime.machine_faults import full_disk
 from cutesnake.runtime.shareable import neutral
 from cutesnake.stages.compile.limited_process import CompileError, Outcome, compile_apart
+from cutesnake.stages.compile.sources import keep_sources
 from cutesnake.stages.compile.store import VARIABLE, reuse
 
 RECORD = "build.json"
@@ -38,7 +40,6 @@ LOG_LINES = 40
 REASON_LENGTH = 4000  # characters; the log holds the rest
 DISASSEMBLY = ("--print-code", "--print-line-info")  # the code, and before each part of it the source line it is from
 FULL = (errno.ENOSPC, errno.EDQUOT)
-SPARE_BYTES = 1 << 20  # with less free than this, a failure is put down to the disk
 PARTIAL = ".partial-"  # folders of builds under way; one that is found at the start is left from a killed job
 SCRATCH = "cutesnake-build-"  # the same on a disk of the node's own, which the node clears after killed jobs
 RUNTIME = "runtime"  # results/compile/runtime/
@@ -50,7 +51,7 @@ RETURNS: dict[str, Any] = {
 }
 FRAME = (
     *("stage", "status", "reason", "provenance", "operator", "kernel", "dsl", "source", "target", "variant"),
-    *("files", "seconds", "log_tail", "again"),
+    *("files", "seconds", "log_tail", "limit_s"),
 )
 # What a kernel tells of a build, where it tells nothing.
 UNKNOWN: dict[str, Any] = {"symbols": [], "function": None, "launch": {}, "compilers": {}, "options": None, "notes": []}
@@ -78,7 +79,7 @@ def compile_build(
     that does not compile gives a record with status `failed`.
     """
     module = load_kernel(operator, kernel)
-    folder = Path(folder).resolve()
+    folder = Path(os.path.abspath(folder))  # as it is named: results/ may be a link to another disk
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(f"{PARTIAL}*"):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -95,12 +96,14 @@ def compile_build(
         facts = {} if error else outcome.build
         if error is None:
             error = _disassemble(build, facts.setdefault("compilers", {}))
+            keep_sources(build)
         seconds = time.monotonic() - started
-        if error and _full(folder, partial):
+        if error and full_disk(folder, partial):
             raise CompileError(f"{operator}/{kernel} for {target}: it was not built")
         _install_runtime(facts.pop("runtime", []), folder)
         files = _install(build, folder)
     relative = functools.partial(_relative, partial=partial, folder=folder)
+    _note_opened(operator, kernel, outcome.opened)
     entry = {
         "stage": "compile",
         "status": "failed" if error else "ok",
@@ -118,14 +121,19 @@ def compile_build(
         "seconds": round(seconds, 3),
         "log_tail": relative("\n".join(outcome.output.splitlines()[-LOG_LINES:])),
     }
-    if outcome.again:
-        entry["again"] = True
+    if outcome.limit_s is not None:
+        entry["limit_s"] = outcome.limit_s
     record.write("compile", folder / RECORD, _fitting(entry))
 
 
-def compile_job(variant: Mapping[str, Any], **arguments: Any) -> None:
-    """`compile_build` as its script calls it: with the variant as plain data."""
-    compile_build(variant=Variant(variant["id"], variant["params"]), **arguments)
+def _note_opened(operator: str, kernel: str, files: Iterable[str]) -> None:
+    """Have the record say what was opened besides the modules that the digest of its code has already."""
+    from cutesnake.planning.outputs import content_of
+    from cutesnake.planning.staleness import closure
+
+    known = {label(path) for path in closure(f"kernels.{operator}.{kernel}", baked=True)}
+    more = (file for file in files if label(Path(file)) not in known)
+    provenance.note_opened({provenance.name_of(file): content_of(file) for file in more})
 
 
 def _place_to_build(folder: Path, scratch: Path | str | None) -> tempfile.TemporaryDirectory[str]:
@@ -137,23 +145,18 @@ def _place_to_build(folder: Path, scratch: Path | str | None) -> tempfile.Tempor
         raise CompileError(f"{scratch}: builds cannot be made there ({error.strerror}); name another TMPDIR") from None
 
 
-def _full(*places: Path) -> Path | None:
-    """The first of these folders whose disk has no space left."""
-    return next((place for place in places if shutil.disk_usage(place).free < SPARE_BYTES), None)
-
-
 @contextlib.contextmanager
 def _full_disk_named(*places: Path) -> Iterator[None]:
     """Have a fault of the machine name the folder whose disk is full: where writing fails the system names none."""
     try:
         yield
     except CompileError as error:
-        if full := _full(*places):
+        if full := full_disk(*places):
             raise CompileError(f"{error}; no space left on the disk of {full}") from None
         raise
     except OSError as error:
         if error.errno in FULL and error.filename is None:
-            error.filename = str(_full(*places) or places[0])
+            error.filename = str(full_disk(*places) or places[0])
         raise
 
 
@@ -277,4 +280,5 @@ def _install_runtime(libraries: list[str], folder: Path) -> None:
 def _relative(text: str, partial: Path, folder: Path) -> str:
     """`text` without colours and the absolute paths of this machine, so that records can be compared and shared."""
     text = re.sub(r"\x1b\[[\d;]*m", "", text)
-    return neutral(text, {str(place): "." for place in (partial / "build", partial, folder)})
+    places = (partial / "build", partial, folder, folder.resolve())
+    return neutral(text, {str(place): "." for place in places})

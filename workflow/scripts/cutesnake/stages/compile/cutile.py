@@ -17,12 +17,13 @@ import importlib.metadata
 import os
 import re
 import shutil
-import struct
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from elftools.elf.elffile import ELFFile
 
 from cutesnake.stages.compile.store import reuse
 from cutesnake.stages.compile.torch_import import without_torch
@@ -156,7 +157,9 @@ def _export(function: DeviceFunction, target: str, folder: Path) -> str:
     # The bytecode holds the kernel with its constants and hints; tileiras gets nothing else but flags of cuTile's.
     tools = [f"{name}=={importlib.metadata.version(name)}" for name in COMPILERS]
     reuse(cubin, [bytecode.read_bytes(), code, *tools], assemble)
-    ptx = ptx_text(_section(cubin.read_bytes(), b".nv_debug_ptx_txt"))
+    with cubin.open("rb") as stream:
+        section = ELFFile(stream).get_section_by_name(".nv_debug_ptx_txt")
+        ptx = ptx_text(section.data() if section is not None else b"")
     if ptx:
         cubin.with_suffix(".ptx").write_text(ptx)
     return ptx
@@ -205,25 +208,6 @@ def _disassemble(bytecode: Path) -> None:
     if tool is not None:
         text = subprocess.run([tool, str(bytecode)], capture_output=True, text=True, check=True).stdout
         bytecode.with_suffix(".tileir").write_text(text)
-
-
-def _section(elf: bytes, name: bytes) -> bytes:
-    """Content of a section of a 64-bit little-endian ELF file, which a cubin is; empty if there is none."""
-    table, entry, count, names = (
-        *struct.unpack_from("<Q", elf, 0x28),
-        *struct.unpack_from("<HHH", elf, 0x3A),
-    )
-
-    def header(index: int) -> tuple[int, int, int]:
-        at = table + index * entry
-        return (*struct.unpack_from("<I", elf, at), *struct.unpack_from("<QQ", elf, at + 0x18))
-
-    _, strings, _ = header(names)
-    for index in range(count):
-        at, offset, size = header(index)
-        if elf[strings + at : elf.index(b"\0", strings + at)] == name:
-            return elf[offset : offset + size]
-    return b""
 
 
 def _directive(ptx: str, name: str) -> list[int] | None:

@@ -1,14 +1,13 @@
 """A kernel's `compile` in a process of its own, which a time limit ends with everything that it started.
 
 A DSL fixes its target when it initialises, and a compiler that crashes, hangs or ends the process must not take the
-stage with it. Within a run the process is forked from a server that has the DSL imported (`runtime/forks.py`), else
+stage with it. Within a run the process is forked from a server that has the DSL imported (`runtime/pool.py`), else
 it is started. What goes wrong is told apart: the kernel's faults are answers, the machine's are raised.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib.util
 import json
 import os
@@ -23,8 +22,10 @@ from typing import Any, NoReturn
 from cutesnake.model.catalog import blame, label, load_kernel, roots
 from cutesnake.model.contract import Variant
 from cutesnake.model.paths import SCRIPTS
-from cutesnake.runtime import forks
+from cutesnake.runtime import pool
+from cutesnake.runtime.machine_faults import MachineFaultError, machine_fault
 from cutesnake.stages.compile.neutral_paths import use_neutral_names
+from cutesnake.stages.compile.opened_files import Opened
 from cutesnake.stages.fetch import FetchError
 
 REQUEST, REPLY, OUTPUT = "request.json", "reply.json", "output.log"
@@ -32,12 +33,9 @@ OUTPUT_BYTES = 1 << 20  # of what was printed last
 INSTALL = "install it with: pip install -r envs/requirements.txt"
 # Packages that compiling takes for granted: one that is not there is a fault of the machine.
 PACKAGES = frozenset({"cutlass", "cuda", "tvm_ffi", "numpy"})
-MACHINES_FAULTS = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESTALE}
-)
 
 
-class CompileError(OSError):
+class CompileError(MachineFaultError):
     """The machine, not the kernel, kept a build from being made. One line, with what would help."""
 
 
@@ -48,7 +46,8 @@ class Outcome:
     error: str | None  # in the compiler's own words
     build: Any = field(default_factory=dict)  # what it returned
     output: str = ""  # what was printed
-    again: bool = False  # it may have been the machine's fault, in passing
+    limit_s: float | None = None  # the time limit that ended it
+    opened: list[str] = field(default_factory=list)  # files that it read, of the project and of kernels
 
 
 def compile_apart(operator: str, kernel: str, target: str, variant: Variant, partial: Path, limit_s: float) -> Outcome:
@@ -64,18 +63,19 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
     if status is None:
         outcome.error = (
             f"{place}: compile() was ended by the time limit of {limit_s:g} s; to give it more, set "
-            f"`compile: {{max_seconds: …}}` and delete its build.json; it had said: {last or 'nothing'}"
+            f"`compile: {{max_seconds: …}}`; it had said: {last or 'nothing'}"
         )
+        outcome.limit_s = limit_s
     elif status == 0 and (partial / REPLY).exists():
         answer = json.loads((partial / REPLY).read_text())
+        outcome.opened = answer["opened"]
         if answer["machine"]:
             raise CompileError(f"{name}: {answer['machine']}")
         outcome.error, outcome.build = answer["error"], answer["build"]
     elif status in (-signal.SIGTERM, -signal.SIGINT):
         raise CompileError(f"{name}: the compiler was told to end; run again")
     elif status == -signal.SIGKILL:
-        outcome.error = f"{place}: compile() was killed (out of memory?); the next run tries again"
-        outcome.again = True
+        raise CompileError(f"{name}: the compiler was killed (out of memory?); run again, with fewer --cores")
     else:
         how = signal.Signals(-status).name if status < 0 else f"exit code {status} and no result"
         outcome.error = f"{place}: compile() ended with {how}: {last or 'it said nothing'}"
@@ -83,7 +83,7 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
 
 
 def kind_of(dsl: str, target: str) -> str:
-    """The kind of server, of `runtime/prepared.py`, that builds are forked from; CuTe DSL has one target for good."""
+    """The kind of server, of `runtime/kinds.py`, that builds are forked from; CuTe DSL has one target for good."""
     return {"cute": f"cute:{target}", "cutile": "cutile"}.get(dsl, "host")
 
 
@@ -95,8 +95,8 @@ def _run(kind: str, partial: Path, limit_s: float) -> int | None:
     task = "cutesnake.stages.compile.limited_process:answer_in"
     with (partial / OUTPUT).open("wb") as stream:
         try:
-            return forks.run(kind, task, {"partial": str(partial)}, (stream.fileno(), stream.fileno()), limit_s)
-        except forks.NotServedError:
+            return pool.run(kind, task, {"partial": str(partial)}, (stream.fileno(), stream.fileno()), limit_s)
+        except pool.NotServedError:
             pass
     shutil.rmtree(partial / "build")  # where a server went away it may hold half a build
     (partial / "build").mkdir()
@@ -153,8 +153,10 @@ def _answer(request: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _machines_fault(error: BaseException) -> str | None:
     """What is wrong with the machine, None where the kernel is to blame."""
-    if isinstance(error, FetchError) or (isinstance(error, OSError) and error.errno in MACHINES_FAULTS):
+    if isinstance(error, FetchError):
         return f"{type(error).__name__}: {error}"
+    if fault := machine_fault(error):
+        return fault
     if isinstance(error, ModuleNotFoundError) and error.name:
         first = error.name.split(".")[0]
         if first in PACKAGES and importlib.util.find_spec(first) is None:
@@ -165,8 +167,10 @@ def _machines_fault(error: BaseException) -> str | None:
 def answer_in(partial: str) -> NoReturn:
     """Do what the request in a folder asks for, leave the reply there, and end this process."""
     folder = Path(partial)
+    request = json.loads((folder / REQUEST).read_text())
     use_neutral_names(roots(), Path("results/fetch"))
-    answer = _answer(json.loads((folder / REQUEST).read_text()), folder / "build")
+    opened = Opened(roots())
+    answer = {**_answer(request, folder / "build"), "opened": opened.files()}
     unfinished = folder / f".{REPLY}"
     unfinished.write_text(json.dumps(answer))
     unfinished.rename(folder / REPLY)
@@ -176,5 +180,5 @@ def answer_in(partial: str) -> NoReturn:
 
 
 if __name__ == "__main__":
-    forks.die_with(os.getppid())  # where the stage is killed, its compiler must not go on alone
+    pool.die_with(os.getppid())  # where the stage is killed, its compiler must not go on alone
     answer_in(sys.argv[1])

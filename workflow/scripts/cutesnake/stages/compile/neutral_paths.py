@@ -7,7 +7,6 @@ of fetched packages and of cuTile itself get code objects whose file names start
 
 from __future__ import annotations
 
-import _imp
 import importlib.util
 import linecache
 import sys
@@ -28,15 +27,18 @@ class NeutralLoader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType | None:
         code = super().get_code(fullname)
-        if code is not None:
-            # What the import system does itself to byte code that was moved.
-            _imp._fix_co_filename(code, self.neutral)  # type: ignore[attr-defined]
-        return code
+        return code and _renamed(code, self.neutral)
 
     def exec_module(self, module: ModuleType) -> None:
         # Sources are read under the neutral name too, which need not exist: `inspect` asks linecache for them.
         linecache.lazycache(self.neutral, vars(module))
         super().exec_module(module)
+
+
+def _renamed(code: CodeType, name: str) -> CodeType:
+    """Return the code object, and those of its functions, with another file name."""
+    constants = (_renamed(one, name) if isinstance(one, CodeType) else one for one in code.co_consts)
+    return code.replace(co_filename=name, co_consts=tuple(constants))
 
 
 class NeutralFinder(MetaPathFinder):

@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import math
 import platform
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cutesnake.model import record
-from cutesnake.planning.devices import Devices, read_devices
-from cutesnake.stages.inspect.cubin import RESERVED_SHARED_BYTES, Kernel, read_cubin
+from cutesnake.planning.devices import Devices, capability_of, read_devices
 from cutesnake.stages.inspect.occupancy import Usage, occupancy
 from cutesnake.stages.inspect.ptx import Entry, read_ptx
 from cutesnake.stages.inspect.sass import Mix, read_sass
+
+if TYPE_CHECKING:
+    from cutesnake.stages.inspect.cubin import Kernel
 
 _IDENTITY = ("operator", "kernel", "dsl", "source", "target", "variant")
 
@@ -44,7 +45,7 @@ def inspect_build(build_json: Path | str, devices: Path | str, output: Path | st
 
     Raises RecordError for a damaged build.json or artifact, DeviceError for a damaged devices.yaml.
     """
-    build = record.read("compile", build_json)
+    build = record.plain(record.read("compile", build_json))
     known = read_devices(devices)
     failed = build["status"] == "failed"
     functions, notes = ([], []) if failed else _functions(Path(build_json).parent, build, known)
@@ -86,6 +87,8 @@ def _functions(folder: Path, build: Mapping[str, Any], devices: Devices) -> tupl
 
 def _read_cubin(folder: Path, stem: str, build: Mapping[str, Any]) -> list[Artifacts]:
     """The kernels of `<stem>.cubin`, with what `<stem>.sass` and `<stem>.ptx` say of each."""
+    from cutesnake.stages.inspect.cubin import read_cubin  # a machine without compilers need not have pyelftools
+
     cubin = read_cubin(_intact(folder, f"{stem}.cubin", build))
     texts = {}
     for suffix in ("sass", "ptx"):
@@ -115,6 +118,8 @@ def _intact(folder: Path, name: str, build: Mapping[str, Any]) -> Path:
 
 
 def _function(found: Artifacts, target: str, devices: Devices, notes: Notes) -> dict[str, Any]:
+    from cutesnake.stages.inspect.cubin import RESERVED_SHARED_BYTES
+
     kernel, mix, entry = found.kernel, found.mix, found.entry
     if mix is None:
         notes.unknown("instructions", "the build holds no SASS of this function")
@@ -193,7 +198,7 @@ def _occupancy(
     figures: Mapping[str, Any], kernel: Kernel, target: str, devices: Devices, notes: Notes
 ) -> dict[str, Any] | None:
     """Theoretical occupancy on the compute capability of `target`; what had to be assumed is listed in it."""
-    capability = re.sub(r"^sm_(\d+)(\d)[af]?$", r"\1.\2", target)
+    capability = capability_of(target)
     if capability not in devices.limits:
         notes.unknown("occupancy", f"devices.yaml has no compute capability {capability} ({target})")
         return None

@@ -11,14 +11,22 @@ from typing import Any
 from cutesnake.model import record
 from cutesnake.model.catalog import load_operator
 from cutesnake.model.contract import Cost, Workload
+from cutesnake.planning.arch_record import write_plan
 from cutesnake.planning.devices import DeviceModel, Devices, read_devices
 from cutesnake.planning.gpus import Device
 from cutesnake.planning.machine import Machine
 
 
-def roofline_here(machine: dict[str, Any], **arguments: Any) -> None:
-    """`roofline` as its script calls it: with the machine, whose card it is for, as plain data."""
-    roofline(here=Machine.from_dict(machine).device, **arguments)
+def plan_and_roofline(
+    plan: dict[str, Any], output: str, machine: dict[str, Any], rooflines: str, **arguments: Any
+) -> None:
+    """Write the plan of an operator to `output` and the roofline of its workloads to `rooflines`.
+
+    `machine` has, as plain data, the card that the roofline is for besides those that `roofline` is given.
+    """
+    write_plan(plan, output)
+    here = Machine.from_dict(machine).device
+    roofline(plan["operator"], plan["workloads"].values(), output=rooflines, here=here, **arguments)
 
 
 def roofline(

@@ -20,7 +20,7 @@ class LoadedBuild:
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        return record.read("compile", self.folder / "build.json")
+        return record.plain(record.read("compile", self.folder / "build.json"))
 
     @property
     def params(self) -> Mapping[str, Any]:

@@ -51,7 +51,7 @@ def open_function(folder: Path) -> Callable[..., None]:
 
     Raises LoadError if the build failed or is damaged, or this machine lacks something to load it.
     """
-    build = record.read("compile", folder / "build.json")
+    build = record.plain(record.read("compile", folder / "build.json"))
     if build["status"] != "ok":
         raise LoadError(f"{folder}: this build failed, there is nothing to load: {build['reason']}")
     for name in ("kernel.o", "kernel.so"):

@@ -44,7 +44,7 @@ def choose(timings: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def write_choice(timings: Iterable[str | Path], output: str | Path) -> None:
     """Read timing records, write the choice."""
-    record.write("autotune", output, choose([record.read("timing", path) for path in timings]))
+    record.write("autotune", output, choose([record.plain(record.read("timing", path)) for path in timings]))
 
 
 def _check_alike(timings: Sequence[dict[str, Any]]) -> None:

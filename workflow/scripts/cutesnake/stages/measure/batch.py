@@ -1,21 +1,22 @@
-"""A batch of cases of one build, in one job: those that are not there yet, or were made from something else."""
+"""A batch of cases in one job: those that are not there yet, or were made from something else."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.planning.machine import probe
 from cutesnake.runtime.errors import describe, is_foreseen
 from cutesnake.runtime.gpu_slots import one_card
-from cutesnake.stages.measure.stage import made_from, run_stage
+from cutesnake.stages.measure.stage import run_stage
+from cutesnake.stages.simulate import simulation
 
 UNDER_WAY = 2  # cases: one measures, and the next has its process, which waits for the card with everything imported
 
@@ -25,29 +26,37 @@ class BatchError(RuntimeError):
 
 
 def run_batch(
-    stage: str, cases: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], build: Path | str, output: Path | str,
-    card: str,
-) -> None:  # fmt: skip
+    stage: str, cases: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], output: Path | str, card: str
+) -> None:
     """Measure what is missing or stale among `cases`, then write the batch's record to `output`.
 
-    A case is {identity, record: its path, needs: paths of correctness records, from: digest of what else it depends
-    on}. `card` is as for `run_stage`. A fault of the machine costs its case; the others go on, then BatchError is
-    raised.
+    A case is {identity, build: the path of its build.json, record: its own path, needs: paths of correctness records,
+    recipe: what else it depends on}. `card` is as for `run_stage`. A fault of the machine costs its case; the
+    others go on, then BatchError is raised.
     """
-    written = record.written()
 
     def measure(case: Mapping[str, Any]) -> None:
-        origin = made_from(case["from"], build, case["needs"])
-        if not _is_there(stage, case["record"], origin, written):
-            run_stage(
-                stage, case["identity"], settings, build, case["record"], case["needs"], card=card, made_from=origin
-            )
+        _measure(stage, case, settings, card=card)
 
     with one_card(probe()), ThreadPoolExecutor(UNDER_WAY) as pool:
         faults = _faults_of([pool.submit(measure, case) for case in cases], pool)
     if faults:
         raise BatchError(f"{len(faults)} of {len(cases)} cases could not be measured: {faults[0]}")
-    _write(output, (case["record"] for case in cases))
+    write_summary(output, [case["record"] for case in cases])
+
+
+def simulate_case(case: Mapping[str, Any], settings: Mapping[str, Any], log: str) -> None:
+    """Simulate a case of a batch, as for `run_batch`, if it is missing or stale; its progress goes to `log`."""
+    _measure("correctness", case, settings, backend=simulation.NAME, log=log)
+
+
+def _measure(stage: str, case: Mapping[str, Any], settings: Mapping[str, Any], **options: Any) -> None:
+    made_from = provenance.made_from(case["recipe"], (case["build"], *case["needs"]))
+    if not _is_there(stage, case["record"], made_from):
+        needs = case["needs"]
+        run_stage(
+            stage, case["identity"], settings, case["build"], case["record"], needs, made_from=made_from, **options
+        )
 
 
 def _faults_of(cases: Sequence[Future[None]], pool: ThreadPoolExecutor) -> list[str]:
@@ -69,20 +78,18 @@ def _faults_of(cases: Sequence[Future[None]], pool: ThreadPoolExecutor) -> list[
     return faults
 
 
-def _is_there(stage: str, path: str, origin: str, written: Mapping[str, set[str]]) -> bool:
+def _is_there(stage: str, path: str, made_from: Mapping[str, Any]) -> bool:
     """Whether a record is whole, as it was written, and made from what it would be made from now."""
     try:
-        known = record.read(stage, path)
-    except (OSError, record.RecordError):
+        _, made = record.read_whole(stage, path)
+        return made == made_from
+    except (OSError, ValueError):
         return False
-    return known["provenance"].get("made_from") == origin and _digest(path) in written.get(path, {_digest(path)})
 
 
-def _digest(path: Path | str) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-
-
-def _write(output: Path | str, records: Iterable[str]) -> None:
+def write_summary(output: Path | str, records: Sequence[str]) -> None:
+    """Write the record of a batch, all of whose cases have theirs."""
     created = datetime.now(UTC).isoformat(timespec="seconds")
     entry = {"stage": "batch", "status": "ok", "reason": None, "provenance": {"created": created}}
-    record.write("batch", output, {**entry, "records": list(records)})
+    files = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in records}
+    record.write("batch", output, {**entry, "records": list(records)}, files=files)

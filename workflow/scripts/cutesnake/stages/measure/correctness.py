@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from cutesnake.model.catalog import load_kernel, load_operator
 from cutesnake.model.contract import Workload
+from cutesnake.runtime.machine_faults import MachineFaultError, machine_fault
 from cutesnake.stages.load.build import LoadedBuild
 from cutesnake.stages.measure import checker
 from cutesnake.stages.measure.case import Case
@@ -172,6 +173,8 @@ class _Problem:
         except checker.GuardError as error:
             return {**entry, "reason": str(error)}
         except Exception as error:
+            if fault := machine_fault(error):
+                raise MachineFaultError(fault) from error
             self.broken = True
             return {**entry, "reason": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
         deterministic = len(computed) == 1 if len(self._backend.schedules) > 1 else None

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from cutesnake.model import record
+from cutesnake.model.case_id import CaseId
 from cutesnake.model.stages import GPU_STAGES, NOT_RUN
 from cutesnake.planning.arch import C_COMPILERS
 from cutesnake.planning.machine import probe
-from cutesnake.planning.staleness import digest_data
 from cutesnake.runtime import machine_check as here
-from cutesnake.runtime import worker
 from cutesnake.runtime.gpu_slots import one_card
-from cutesnake.runtime.machine_lock import COMPUTING, TIMING, turn
+from cutesnake.runtime.locks import COMPUTING, TIMING, machine_lock
+from cutesnake.stages.measure import gpu_process
 from cutesnake.stages.measure.case import Case, device_section, make_record
 from cutesnake.stages.measure.machine_code import digest_machine_code
 from cutesnake.stages.profile import ncu, nsys
@@ -38,7 +37,7 @@ def run_stage(
     log: Path | str | None = None,
     timed: Path | str | None = None,
     card: str | None = None,
-    made_from: str | None = None,
+    made_from: Mapping[str, Any] | None = None,
 ) -> None:
     """Run `stage` on a case and write its record to `output`.
 
@@ -46,7 +45,7 @@ def run_stage(
     path of build.json; `needs` are correctness records of this case that must be ok first; `backend` is `cuda`, or
     `ptxsim` for a correctness case to be simulated, whose progress goes to `log`; `timed` is the case's timing record,
     which a timeline is held against; `card` is the fingerprint of the card that it is planned for; `made_from`
-    is noted in the record, a digest of all that it depends on. Faults of the
+    is what the record says that it was made from, if not what the whole job is (`model/provenance.py`). Faults of the
     machine raise, and so does a machine that is not what the plan says; everything else is a record, failed or not.
     """
     needs = [needs] if isinstance(needs, str | Path) else list(needs)  # Snakemake hands one file as a string
@@ -57,55 +56,40 @@ def run_stage(
         done = make_record(case, None, reason, device, backend)
     elif backend == simulation.NAME:
         here.check_tools(C_COMPILERS)
-        with turn(COMPUTING):
+        with machine_lock(COMPUTING):
             done = simulation.simulate(case, log)
     elif stage in PROFILERS:
-        with one_card(probe()) as machine, turn(TIMING if GPU_STAGES[stage].times else None):
+        with one_card(probe()) as machine, machine_lock(TIMING if GPU_STAGES[stage].times else None):
             here.check_card(card, machine)
-            done = _profile(case, Path(output).with_suffix(""), record.read("timing", timed) if timed else None)
+            times = record.plain(record.read("timing", timed)) if timed else None
+            done = _profile(case, Path(output).with_suffix(""), times)
     else:  # its process waits for a card
-        done = worker.ask(case.as_dict(), GPU_STAGES[stage].limit_s, card=card)
+        done = gpu_process.ask(case.as_dict(), GPU_STAGES[stage].limit_s, gpu=card)
     if made_from is not None:
-        done["provenance"]["made_from"] = made_from
+        done["provenance"]["made_from"] = dict(made_from)
+    if backend != simulation.NAME and probe().pretended:
+        done["provenance"]["mocked"] = True
     if (code := digest_machine_code(Path(build).parent)) is not None:
         done["provenance"]["machine_code"] = code
     record.write(stage, output, done)
 
 
 def run_case(
-    stage: str, build: str, output: str, checked: str | Iterable[str], timed: str | Iterable[str], origin: str | None,
-    **arguments: Any,
-) -> None:  # fmt: skip
-    """`run_stage` as its script calls it: `checked` and `timed` are files that the case's records are or are in.
-
-    `origin` is a digest of what the case depends on besides files, where a batch may take its record over later.
-    """
-    times = records_of_case("timing", output, timed)
-    needs = records_of_case("correctness", output, checked)
-    origin = made_from(origin, build, needs) if origin else None
-    run_stage(
-        stage, build=build, output=output, needs=needs, timed=times[0] if times else None, made_from=origin, **arguments
-    )
-
-
-def made_from(origin: str, build: Path | str, needs: Iterable[Path | str]) -> str:
-    """Digest of all that a record depends on: `origin` for what is no file, the build's record, correctness records."""
-    return digest_data([origin, *(hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in (build, *needs))])
-
-
-def records_of_case(stage: str, output: str, files: str | Iterable[str]) -> list[str]:
-    """The record of another stage of the case whose record is `output`, itself or in a batch; none without `files`."""
-    files = [files] if isinstance(files, str) else list(files)
-    results, _, *rest = Path(output).parts
-    return [str(Path(results, stage, *rest))] if files else []
+    stage: str, build: str, output: str, checked: str | Iterable[str], timed: str | Iterable[str], **arguments: Any
+) -> None:
+    """`run_stage` as its script calls it: `checked` and `timed` are files that the case's records are or are in."""
+    case = CaseId.parse(output)
+    times = [case.path("timing")] if timed else []
+    needs = [case.path("correctness")] if checked else []
+    run_stage(stage, build=build, output=output, needs=needs, timed=times[0] if times else None, **arguments)
 
 
 def _not_worth_running(build: Path | str, needs: Iterable[Path | str]) -> str | None:
-    built = record.read("compile", build)
+    built = record.plain(record.read("compile", build))
     if built["status"] != "ok":
         return f"{NOT_RUN}it did not compile ({(built['reason'] or 'no reason given').splitlines()[0][:200]})"
     for path in needs:
-        before = record.read("correctness", path)
+        before = record.plain(record.read("correctness", path))
         if before["status"] != "ok":
             return f"{NOT_RUN}it is not correct ({before['reason']})"
     return None

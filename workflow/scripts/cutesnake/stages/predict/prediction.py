@@ -14,6 +14,7 @@ from cutesnake.model import record
 from cutesnake.model.catalog import load_operator
 from cutesnake.model.targets import TARGETS
 from cutesnake.runtime.errors import describe
+from cutesnake.runtime.machine_faults import MachineFaultError, machine_fault
 from cutesnake.stages.measure.case import Case, make_record
 from cutesnake.stages.predict.band import band
 from cutesnake.stages.predict.bottleneck import bound
@@ -35,8 +36,8 @@ def run_case(
     """Write the record of a case to `output`; `build` is the path of its build.json, `timing` that of its timing record
     where this machine makes one."""
     case = Case(stage="predict", build=str(Path(build).resolve().parent), settings=dict(settings), **identity)
-    timed = None if timing is None else record.read("timing", timing)
-    record.write("predict", output, predict_build(case, record.read("compile", build), lone_of(timed)))
+    timed = None if timing is None else record.plain(record.read("timing", timing))
+    record.write("predict", output, predict_build(case, record.plain(record.read("compile", build)), lone_of(timed)))
 
 
 def lone_of(timed: dict[str, Any] | None) -> float | None:
@@ -73,6 +74,8 @@ def predict_case(case: Case, lone_us: float | None = None) -> dict[str, Any]:
     except NotSimulatedError as error:
         reason = str(error)
     except (ptxsim.PtxError, ptxsim.CaptureError, ptxsim.DeviceError) as error:
+        if fault := machine_fault(error):
+            raise MachineFaultError(fault) from error
         reason = describe(RuntimeError(f"ptxsim cannot predict it: {error}"))
     return make_record(case, metrics, reason, backend=NAME, seconds=time.monotonic() - began)
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from cutesnake.model.catalog import PATHS, load_operator
 from cutesnake.model.paths import SCRIPTS
-from cutesnake.runtime.gpu_lock import gpu_lock
+from cutesnake.runtime.locks import gpu_lock
 from cutesnake.stages.measure.case import Case
 
 MEASURED = "measured"

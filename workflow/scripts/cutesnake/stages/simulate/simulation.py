@@ -22,6 +22,7 @@ from cutesnake.model.contract import OURS, Cost, Workload
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.targets import TARGETS
 from cutesnake.runtime.errors import describe
+from cutesnake.runtime.machine_faults import MachineFaultError, machine_fault
 from cutesnake.stages.measure import checker
 from cutesnake.stages.measure.case import Case, make_record
 from cutesnake.stages.measure.correctness import Bound, check_case
@@ -156,6 +157,8 @@ def simulate(case: Case, log: Path | str | None = None, limit_s: float = LIMIT_S
             with time_limit(limit_s):
                 metrics, reason = check_case(case, backend)
         except NotSimulatedError as error:
+            if fault := machine_fault(error):
+                raise MachineFaultError(fault) from error
             metrics, reason = None, str(error)
         backend.keep_translations()
         seconds = time.monotonic() - began

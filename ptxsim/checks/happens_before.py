@@ -1,0 +1,317 @@
+"""Happens-before by vector clocks.
+
+The actors are every warp, every mbarrier (for the copies that signal it), the tensor pipe of a CTA, the wgmma of a
+warpgroup, and per warp its cp.async copies, bulk stores, tcgen05.ld and st. An access is a race when it touches a word
+last written (or, for a write, read) at an epoch its own clock does not cover: shadow.py keeps those epochs. A second
+clock holds what a proxy fence has made visible to the async proxy: the tensor cores and bulk stores may only read
+ordinary writes it covers. Lanes of one warp count as ordered; global memory is not covered.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..core.counting import flatnonzero
+from ..core.observer import Observer
+from ..core.work import Origin, Token
+from .lifetime import Lifetimes
+from .named_barriers import NamedBarrierUses
+from .shadow import Event, Index, SharedWords, words_and_bytes
+from .tensor_words import TensorWords, cells
+from .vector_clock import Actors, Clock, Phases, Warp
+
+if TYPE_CHECKING:
+    from ..core.barriers import ClusterBarrier, MBarrier, NamedBarrier
+    from ..core.cta import CTA
+    from ..core.protocols import Cluster
+    from ..core.warp import Fragment
+    from ..memory.global_memory import Access
+    from ..memory.matrix_operand import Chunks
+    from ..memory.tensor_memory import TensorMemory
+
+SIDES = {"cp": "cp.async of", "store": "a bulk store of", "st": "tcgen05.st of", "ld": "tcgen05.ld of"}
+
+
+class Clocks(Actors, Observer):
+    """The clocks of a cluster, and the shadows of its memories."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        Actors.__init__(self, cluster.machine)
+        self.serial = 0
+        self.phases: dict[MBarrier, Phases] = {}
+        self.cluster_clock = Clock()
+        self.made: dict[MBarrier, tuple[int, int, int]] = {}  # by which actor, at which of its epochs and where
+        self.unfenced: dict[Warp, list[MBarrier]] = {}  # mbarriers that a warp has made and not fenced
+        self.copy_groups: dict[Warp, list[int]] = {}  # serials at which groups of cp.async were closed
+        self.wgmma_done: dict[tuple[int, int], int] = {}  # (rank, warpgroup) → serial of the last product begun
+        self.uses = NamedBarrierUses(self)
+        self.freed: dict[TensorMemory, Clock] = {}  # what tcgen05.dealloc hands to the next tcgen05.alloc
+        self.lifetimes = Lifetimes(self)
+        self.ctas = cluster.ctas
+        self.shared = {cta: SharedWords(self, cta) for cta in cluster.ctas}
+        self.tensor: dict[TensorMemory, TensorWords] = {}
+        for cta in cluster.ctas:
+            for number in range(cta.launch.warps):
+                warp = Warp(cta.rank, number)
+                me = self.actor(warp, f"warp {number} of CTA {cta.rank}", generic=True)
+                self.warps[warp] = Clock()
+                self.warps[warp].known[me] = 1
+
+    # actors
+    def _pipe(self, rank: int) -> int:
+        return self.actor(("mma", rank), f"the tensor pipe of CTA {rank}")
+
+    def _wgmma(self, rank: int, group: int) -> int:
+        return self.actor(("wgmma", rank, group), f"wgmma of warpgroup {group} of CTA {rank}")
+
+    def _side(self, kind: str, rank: int, warp: int) -> int:
+        """What a warp has asked for besides its own accesses."""
+        return self.actor((kind, rank, warp), f"{SIDES[kind]} warp {warp} of CTA {rank}", kind == "cp")
+
+    def _warps(self, f: Fragment, lanes: np.ndarray | None = None) -> list[Warp]:
+        numbers = f.warps() if lanes is None else sorted(set(((lanes + f.lo) // 32).tolist()))
+        return [Warp(f.cta.rank, number) for number in numbers]
+
+    def _advance(self, warp: Warp) -> None:
+        """What a warp does from now on is not covered by what it has published."""
+        self.warps[warp].known[self.ids[warp]] += 1
+
+    def _publish(self, f: Fragment, clock: Clock, lanes: np.ndarray | None = None) -> None:
+        for warp in self._warps(f, lanes):
+            clock.learn(self.warps[warp])
+            self._advance(warp)
+
+    def _learn(self, f: Fragment, clock: Clock, lanes: np.ndarray | None = None) -> None:
+        for warp in self._warps(f, lanes):
+            self.warps[warp].learn(clock)
+
+    # asynchronous work
+    def issued(self, f: Fragment, at: int, warp: int) -> Token:
+        me = Warp(f.cta.rank, warp)
+        self.serial += 1
+        token = Token(self.warps[me].known.copy(), self.warps[me].proxied.copy(), self.serial, {})
+        self._advance(me)
+        return token
+
+    def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA, times: int = 1) -> None:
+        if not bar.fenced and "race" in self.machine.checks:
+            message = f"a copy is to signal an mbarrier initialised without fence.mbarrier_init or a proxy fence: {bar}"
+            where = self.machine.program.instructions[self.made[bar][2]].place
+            self.machine.report("barrier", f"{message}, initialised at {where}", origin.at)
+            bar.fenced = True
+        phase = origin.token.phases[bar] = bar.phase + 1
+        self.lifetimes.signalled(target, bar, phase, origin)
+
+    def products_committed(self, bar: MBarrier, origin: Origin) -> None:
+        filling = self.phases[bar].filling
+        filling.learn(origin.token)
+        pipe, serial = self._pipe(origin.cta.rank), origin.token.serial
+        filling.cover(pipe, serial)
+        if bar.cta is not origin.cta:  # commits of a pipe arrive in order: whoever has seen a later one has seen this
+            what = f"arrives on {bar}, in"
+            self.lifetimes.peer_accesses(origin.fragment, bar.cta, pipe, serial, origin.at, what, bar)
+
+    def copies_committed(self, f: Fragment, warp: int) -> None:
+        self.copy_groups.setdefault(Warp(f.cta.rank, warp), []).append(self.serial)
+
+    def copies_waited(self, f: Fragment, warp: int, left: int) -> None:
+        me = Warp(f.cta.rank, warp)
+        groups = self.copy_groups.get(me, [])
+        upto = self.serial if left < 0 else groups[-left - 1] if len(groups) > left else 0
+        self.warps[me].cover(self._side("cp", *me), upto)
+
+    def copies_arrived(self, bar: MBarrier, origin: Origin) -> None:
+        filling = self.phases[bar].filling
+        filling.learn(origin.token)
+        filling.cover(self._side("cp", origin.cta.rank, origin.warp), origin.token.serial)
+
+    def stores_waited(self, f: Fragment, warp: int, stores: Iterable[Origin]) -> None:
+        me = Warp(f.cta.rank, warp)
+        side = self._side("store", *me)
+        for store in stores:
+            self.warps[me].cover(side, store.token.serial)
+
+    def wgmma_started(self, origin: Origin, group: int) -> None:
+        self.wgmma_done[origin.cta.rank, group] = origin.token.serial
+
+    def wgmma_waited(self, rank: int, warp: int, group: int) -> None:
+        self.warps[Warp(rank, warp)].known[self._wgmma(rank, group)] = self.wgmma_done.get((rank, group), 0)
+
+    def tmem_waited(self, f: Fragment, stores: bool) -> None:
+        for warp in self._warps(f):
+            self.warps[warp].known[self._side("st" if stores else "ld", *warp)] = self.serial
+
+    def tmem_loaded(self, rank: int, warp: int, serial: int) -> None:
+        self.warps[Warp(rank, warp)].cover(self._side("ld", rank, warp), serial)
+
+    # fences and barriers
+    def proxy_fenced(self, f: Fragment) -> None:
+        for warp in self._warps(f):
+            clock = self.warps[warp]
+            np.maximum(clock.proxied, clock.known, out=clock.proxied)
+            self._advance(warp)
+
+    def init_fenced(self, f: Fragment) -> None:
+        for warp in self._warps(f):
+            for bar in self.unfenced.pop(warp, ()):
+                bar.fenced = True
+
+    def mbarrier_made(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+        me = self._warps(f, lanes)[0]
+        self.unfenced.setdefault(me, []).append(bar)
+        self.made[bar] = self.ids[me], int(self.warps[me].known[self.ids[me]]), at
+        self.phases[bar] = Phases()
+        self.shared[bar.cta].forget(bar.offset, 8)  # what these bytes held before is no data any more
+
+    def mbarrier_met(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+        if "race" not in self.machine.checks:
+            return
+        maker, epoch, made_at = self.made[bar]
+        for warp in self._warps(f, lanes):
+            if self.warps[warp].known[maker] < epoch:
+                where = self.machine.program.instructions[made_at].place
+                message = f"{self.names[self.ids[warp]]} uses {bar}, and nothing orders that after its initialisation"
+                return self.machine.report("barrier", f"{message} by {self.names[maker]} at {where}", at, f)
+
+    def peer_arrived(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+        for warp in self._warps(f, lanes):
+            me = self.ids[warp]
+            epoch = int(self.warps[warp].known[me])
+            self.lifetimes.peer_accesses(f, bar.cta, me, epoch, at, f"arrives on {bar}, in", bar)
+
+    def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
+        self._publish(f, self.phases[bar].filling, lanes)
+
+    def mbarrier_acquired(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
+        self._learn(f, self.phases[bar].completed, lanes)
+
+    def mbarrier_completed(self, bar: MBarrier) -> None:
+        phases = self.phases[bar]
+        phases.completed.learn(phases.filling)
+        phases.completed.known[self.copies_of(bar)] = bar.phase
+        phases.filling = Clock()
+
+    def barrier_arrived(self, f: Fragment, barrier: NamedBarrier, at: int) -> None:
+        self._publish(f, self.uses.arrived(f, barrier, at, [self.warps[warp].known for warp in self._warps(f)]))
+
+    def barrier_released(self, barrier: NamedBarrier, sleepers: list[Fragment]) -> None:
+        clock = self.uses.released(barrier)
+        for f in sleepers:
+            self._learn(f, clock)
+
+    def cluster_arrived(self, f: Fragment, barrier: ClusterBarrier) -> None:
+        self._publish(f, self.cluster_clock)
+
+    def cluster_waited(self, f: Fragment, barrier: ClusterBarrier) -> None:
+        self._learn(f, self.cluster_clock)
+
+    # memory
+    def shared_access(
+        self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access
+    ) -> None:
+        words, size = self.shared[target], access.size
+        index = (offsets >> np.uint64(2)).astype(np.int64)
+        if size > 4:
+            index = index[:, None] + np.arange(size // 4)[None, :]
+        beside: tuple[int, ...] | None = () if access.write and not access.atomic else None
+        for number, own in by_warp(f, lanes):
+            warp = Warp(f.cta.rank, number)
+            me, known = self.ids[warp], self.warps[warp].known
+            if target is not f.cta:
+                what = "writes" if access.write else "reads"
+                self.lifetimes.peer_accesses(f, target, me, int(known[me]), access.at, what)
+            event = Event(me, int(known[me]), known, access.at, f, atomic=access.atomic, beside=beside)
+            if size < 4:
+                touched, event.part = words_and_bytes(offsets[own], size)
+            else:
+                touched = index[own].ravel()
+            words.touch(touched, event, access.write)
+            beside = None if beside is None else (*beside, me)
+
+    def shared_written(self, target: CTA, agree: bool) -> None:
+        self.doubtful = False
+        self.shared[target].settle(agree)
+
+    def shared_copied(self, target: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None) -> None:
+        words = slice(start // 4, -(-end // 4))
+        if bar is not None:
+            self._copied_for(target, words, origin, bar)
+        else:
+            actor, token = self._side("cp", origin.cta.rank, origin.warp), origin.token
+            self.shared[target].write(words, Event(actor, token.serial, token.known, origin.at, None, beside=()))
+
+    def shared_scattered(self, target: CTA, words: np.ndarray, origin: Origin, bar: MBarrier) -> None:
+        self._copied_for(target, words, origin, bar)
+
+    def _copied_for(self, target: CTA, words: Index, origin: Origin, bar: MBarrier) -> None:
+        """Words were written by a copy that signals an mbarrier."""
+        token = origin.token
+        epoch = token.phases.get(bar, bar.phase + 1)
+        self.shared[target].write(words, Event(self.copies_of(bar), epoch, token.known, origin.at, None))
+
+    def shared_stored(self, source: CTA, start: int, end: int, origin: Origin) -> None:
+        actor = self._side("store", origin.cta.rank, origin.warp)
+        self.shared[source].read(slice(start // 4, -(-end // 4)), self._async_read(actor, origin))
+
+    def operand_read(self, source: CTA, chunks: Chunks, origin: Origin, group: int | None = None) -> None:
+        rank = origin.cta.rank
+        actor = self._pipe(rank) if group is None else self._wgmma(rank, group)
+        self.shared[source].read(chunks.words, self._async_read(actor, origin))
+
+    def _async_read(self, actor: int, origin: Origin) -> Event:
+        """A read of shared memory through the async proxy."""
+        token = origin.token
+        return Event(actor, token.serial, token.known, origin.at, origin.fragment, proxied=token.proxied)
+
+    def tmem_access(
+        self, f: Fragment, at: int, warp: int, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool
+    ) -> None:
+        me = Warp(f.cta.rank, warp)
+        self.serial += 1
+        loads, stores = self._side("ld", *me), self._side("st", *me)
+        actor, own = (stores, loads) if write else (loads, -1)
+        event = Event(actor, self.serial, self.warps[me].known, at, f, own=own)
+        self._tensor_words(tm).touch(cells(rows, cols), event, write)
+
+    def tmem_worked(self, origin: Origin, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool) -> None:
+        token = origin.token
+        event = Event(self._pipe(origin.cta.rank), token.serial, token.known, origin.at, origin.fragment)
+        self._tensor_words(tm).touch(cells(rows, cols), event, write)
+
+    def tmem_allocated(self, f: Fragment, warp: int, tm: TensorMemory, first: int, end: int) -> None:
+        if tm in self.freed:
+            self.warps[Warp(f.cta.rank, warp)].learn(self.freed[tm])
+        self._tensor_words(tm).forget(first, end)
+
+    def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
+        me = Warp(f.cta.rank, warp)
+        clock, actor = self.warps[me], self.ids[me]
+        event = Event(actor, int(clock.known[actor]), clock.known, at, f, own=self._side("ld", *me))
+        self._tensor_words(tm).free(first, end, event)
+        self.freed.setdefault(tm, Clock()).learn(clock)
+        self._advance(me)
+
+    def cta_exited(self, cta: CTA) -> None:
+        self.lifetimes.exits(cta)
+
+    def _tensor_words(self, tm: TensorMemory) -> TensorWords:
+        if tm not in self.tensor:
+            self.tensor[tm] = TensorWords(self, self.ctas[tm.rank])
+        return self.tensor[tm]
+
+
+def by_warp(f: Fragment, lanes: np.ndarray | None) -> Iterator[tuple[int, slice]]:
+    """The warps that lanes of a fragment's range belong to (None: all), and which of the lanes, which ascend, do."""
+    first = f.lo // 32
+    if lanes is None:
+        yield from ((first + n, slice(32 * n, 32 * n + 32)) for n in range(-(-f.n // 32)))
+    elif f.n <= 32:
+        yield first, slice(None)
+    else:
+        numbers = lanes // 32
+        starts = [0, *(flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(lanes)]
+        yield from ((first + int(numbers[a]), slice(a, b)) for a, b in itertools.pairwise(starts))

@@ -1,0 +1,87 @@
+"""Vector clocks: what somebody knows to have happened, actor by actor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..core.work import Token
+
+if TYPE_CHECKING:
+    from ..core.barriers import MBarrier
+    from ..core.cta import CTA
+    from ..core.protocols import Machine
+
+CAPACITY = 1024  # actors
+FAR = 200  # instructions before a copy among which its wait for room is looked for
+
+
+class Warp(NamedTuple):
+    """A warp as an actor: the rank of its CTA, its number there."""
+
+    rank: int
+    warp: int
+
+
+class Clock:
+    """Per actor the last epoch that is covered: of anything, and of what the async proxy can see."""
+
+    __slots__ = ("known", "proxied")
+
+    def __init__(self) -> None:
+        self.known, self.proxied = np.zeros(CAPACITY, np.int64), np.zeros(CAPACITY, np.int64)
+
+    def learn(self, other: Clock | Token) -> None:
+        np.maximum(self.known, other.known, out=self.known)
+        np.maximum(self.proxied, other.proxied, out=self.proxied)
+
+    def cover(self, actor: int, epoch: int) -> None:
+        """Everything an actor did up to an epoch."""
+        self.known[actor] = max(self.known[actor], epoch)
+
+
+class Phases:
+    """The clocks of an mbarrier: of the phases that have completed, and of the one that is filling."""
+
+    def __init__(self) -> None:
+        self.completed, self.filling = Clock(), Clock()
+
+
+class Actors:
+    """Who acts in a cluster: the number and name of each actor, and the clocks of warps."""
+
+    doubtful = False  # whether a write that another check has to settle is under way
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.names: list[str] = ["nobody"]
+        self.ids: dict[tuple[object, ...], int] = {}
+        self.generic = np.zeros(CAPACITY, bool)  # actors that write through the generic proxy
+        self.warps: dict[Warp, Clock] = {}
+
+    def actor(self, key: tuple[object, ...], name: str, generic: bool = False) -> int:
+        """The number of an actor, given when it is first met."""
+        n = self.ids.get(key)
+        if n is None:
+            n = self.ids[key] = len(self.names)
+            if n >= CAPACITY:
+                raise RuntimeError("more actors than the race check has room for")
+            self.names.append(name)
+            self.generic[n] = generic
+        return n
+
+    def copies_of(self, bar: MBarrier) -> int:
+        what = f"a copy signalling the mbarrier at shared offset {bar.offset} of CTA {bar.cta.rank}"
+        return self.actor(("bar", bar.cta.rank, bar.offset), what)
+
+    def let_in_by(self, cta: CTA, at: int) -> str:
+        """Whose arrivals a copy into a buffer was let in by, as the end of a sentence: those that its wait was for."""
+        code = self.machine.program.instructions
+        waits = (n for n in range(at - 1, max(at - FAR, -1), -1) if code[n].parts[:2] == ("mbarrier", "try_wait"))
+        wait = next(waits, None)
+        bars = [bar for bar in cta.mbarriers.values() if wait in bar.waits]
+        places = sorted({code[signal].place for bar in bars for signal, _, _ in bar.signals})
+        if not places:
+            return ""
+        return f"; the copy waited at {code[wait or 0].place} for the arrivals at {', '.join(places[:3])}"

@@ -1,0 +1,200 @@
+"""What fragments wait at: mbarriers, the named barriers of a CTA, the barrier of a cluster (PTX ISA 9.7.13)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .warp import Fragment, join_ranges
+
+if TYPE_CHECKING:
+    from .cta import CTA
+    from .protocols import Cluster
+
+TX_LIMIT = (1 << 20) - 1  # of the transaction count, either way
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wait:
+    """What a sleeping fragment waits for, and the instruction that put it to sleep.
+
+    `parity` is that of the awaited phase, where an mbarrier is waited for by parity.
+    """
+
+    on: MBarrier | NamedBarrier | ClusterBarrier
+    at: int
+    parity: int | None = None
+
+
+class MBarrier:
+    """One mbarrier: expected and pending arrivals, pending transaction bytes, completed phases, sleepers."""
+
+    def __init__(self, cta: CTA, offset: int, count: int, at: int) -> None:
+        self.cta, self.offset, self.made_at = cta, offset, at
+        self.expected = self.pending = count
+        self.tx, self.phase = 0, 0
+        self.sleepers: list[Fragment] = []
+        self.signals: dict[tuple[int, int, int], int] = {}  # (instruction, rank, warp) → the last phase it arrived for
+        self.expected_at: set[int] = set()  # the instructions that announced this phase's bytes
+        self.bytes_by: dict[int, int] = {}  # instruction → the bytes that it has sent for this phase
+        self.waits: dict[int, int] = {}  # instruction → how often it found its phase complete
+        self.sleeps: dict[int, int] = {}  # instruction → how often it had to wait
+        self.fenced = False  # whether the thread that made it has executed a fence since
+        self.users: set[tuple[int, int, int]] = set()  # (rank, range of threads) that have used it
+
+    def __str__(self) -> str:
+        return (
+            f"mbarrier at shared offset {self.offset} of CTA {self.cta.rank} (phase {self.phase}, {self.pending} of "
+            f"{self.expected} arrivals and {self.tx} transaction bytes outstanding)"
+        )
+
+    def arrive(self, count: int, f: Fragment, at: int) -> None:
+        if count > self.pending:
+            f.report(at, "barrier", f"{count} arrivals where {self.pending} are pending: {self}")
+            count = self.pending
+        self.signals[at, f.cta.rank, f.lo // 32] = self.phase
+        self.pending -= count
+        self._settle()
+
+    def drop(self, count: int, f: Fragment, at: int) -> None:
+        """So many arrivals fewer are expected from the next phase on."""
+        if count > self.expected:
+            f.report(at, "barrier", f"{count} arrivals dropped where {self.expected} are expected: {self}")
+        self.expected = max(self.expected - count, 0)
+
+    def expect(self, tx: int, at: int) -> None:
+        """More transaction bytes are to come in this phase."""
+        self.tx += tx
+        self.expected_at.add(at)
+        if not -TX_LIMIT <= self.tx <= TX_LIMIT:
+            self.cta.machine.report("barrier", f"transaction count out of range: {self}")
+
+    def complete_tx(self, count: int, at: int = -1) -> None:
+        """Bytes have come that an instruction asked for."""
+        self.tx -= count
+        self.bytes_by[at] = self.bytes_by.get(at, 0) + count
+        self._settle()
+
+    def _settle(self) -> None:
+        """Complete the phase when nothing is outstanding."""
+        cluster = self.cta.cluster
+        cluster.progress += 1
+        if self.pending or self.tx:
+            return
+        self.phase += 1
+        self.pending = self.expected
+        self.expected_at.clear()
+        self.bytes_by.clear()
+        cluster.observer.mbarrier_completed(self)
+        sleepers, self.sleepers = self.sleepers, []
+        for f in sleepers:
+            f.wake()
+
+    def passed(self, value: np.ndarray, parity: bool) -> np.ndarray:
+        """Whether the phase of a parity, or of a state token, has completed."""
+        return np.not_equal(self.phase & 1, value & 1) if parity else np.not_equal(self.phase, value)
+
+
+class NamedBarrier:
+    """One of the sixteen CTA barriers: who has arrived and who sleeps."""
+
+    def __init__(self, cta: CTA, number: int) -> None:
+        self.cta, self.number = cta, number
+        self.arrived = 0
+        self.expected: int | None = None  # None: all living threads of the CTA
+        self.sleepers: list[Fragment] = []
+
+    def __str__(self) -> str:
+        return f"barrier {self.number} of CTA {self.cta.rank} ({self.arrived} of {self.wanted} threads arrived)"
+
+    @property
+    def wanted(self) -> int:
+        return self.expected if self.expected is not None else self.cta.living
+
+    def arrive(self, f: Fragment, at: int, expected: int | None, sleep: bool) -> None:
+        """A fragment's threads arrive; with `sleep` they stay until the barrier lets go."""
+        cluster = self.cta.cluster
+        cluster.progress += 1
+        if self.arrived and expected != self.expected:
+            f.report(at, "barrier", f"{self}: a thread count of {expected} where the others gave {self.expected}")
+        self.expected = expected
+        # a barrier counts whole warps: lanes that have exited count as there
+        self.arrived += 32 * len(f.warps()) if expected is not None else f.count
+        cluster.observer.barrier_arrived(f, self, at)
+        if sleep:
+            f.sleep(Wait(self, at))
+            self.sleepers.append(f)
+            cluster.machine.counts.barrier_waits += 1
+        self.check(f, at)
+
+    def check(self, f: Fragment | None = None, at: int = -1) -> None:
+        """Let go when all are there: after an arrival, or after threads have exited."""
+        if not self.arrived or self.arrived < self.wanted:
+            return
+        if self.arrived > self.wanted and self.expected is not None:
+            message = f"{self}: more threads than the barrier takes"
+            self.cta.machine.report("barrier", message, at, f)
+        sleepers, self.sleepers = self.sleepers, []
+        self.arrived, self.expected = 0, None
+        self.cta.cluster.observer.barrier_released(self, sleepers)
+        _release(self.cta.cluster, sleepers)
+
+
+class ClusterBarrier:
+    """barrier.cluster of all threads of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.phase = 0
+        self.sleepers: list[Fragment] = []
+
+    def __str__(self) -> str:
+        return f"barrier.cluster ({self.arrived} of {self.wanted} threads arrived)"
+
+    @property
+    def wanted(self) -> int:
+        return sum(cta.living for cta in self.cluster.ctas)
+
+    @property
+    def arrived(self) -> int:
+        """How many threads have arrived and not exited: one that has exited is not waited for, and counts no more."""
+        return sum(int(np.count_nonzero(cta.alive & (cta.cluster_phases > self.phase))) for cta in self.cluster.ctas)
+
+    def arrive(self, f: Fragment) -> None:
+        self.cluster.progress += 1
+        f.cta.cluster_phases[f.lo : f.hi][f.lanes()] = self.phase + 1
+        self.cluster.observer.cluster_arrived(f, self)
+        self.check()
+
+    def wait(self, f: Fragment, at: int) -> None:
+        """Sleep until the phase has completed that the fragment's threads have arrived for."""
+        if self.phase >= int(f.cta.cluster_phases[f.lo : f.hi][f.lanes()].max()):
+            self.cluster.observer.cluster_waited(f, self)
+            return
+        f.sleep(Wait(self, at))
+        self.sleepers.append(f)
+
+    def check(self) -> None:
+        """Let go when all are there: after an arrival, or after threads have exited."""
+        arrived = self.arrived
+        if not arrived or arrived < self.wanted:
+            return
+        self.phase += 1
+        sleepers, self.sleepers = self.sleepers, []
+        for f in sleepers:
+            self.cluster.observer.cluster_waited(f, self)
+        by_cta: dict[int, list[Fragment]] = {}
+        for f in sleepers:
+            by_cta.setdefault(f.cta.rank, []).append(f)
+        for group in by_cta.values():
+            _release(self.cluster, group)
+
+
+def _release(cluster: Cluster, sleepers: list[Fragment]) -> None:
+    """Wake fragments of one CTA; those that stand side by side go on in step."""
+    for f in sleepers:
+        f.wake()
+    if len(sleepers) > 1 and not cluster.machine.apart:
+        join_ranges(sleepers)

@@ -1,0 +1,127 @@
+"""What a launch did, counted while it ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .counting import count_nonzero, flatnonzero
+
+if TYPE_CHECKING:
+    from ..frontend.code import Block
+    from ..memory.global_memory import Allocation, Memory
+
+
+_WIDE = 1 << 16  # words, beyond which those of an access are sorted and not marked
+
+
+@dataclass
+class Counts:
+    """Dynamic counts of one launch. Bytes are bytes, FLOPs count a multiply-add as two.
+
+    `global_read_bytes` and `global_write_bytes` are totals over all accesses; the `unique` ones count each byte once
+    and are filled only where byte tracking is on (`run(..., track=True)`). So are `shared_wavefronts`, the passes that
+    ordinary shared loads and stores take through the 32 banks of four bytes, and `bank_conflicts`, those beyond the
+    first of each group of lanes that go together (32 lanes of 4 bytes, 16 of 8, 8 of 16).
+
+    `instructions` counts what warps executed by class, `opcodes` by opcodes as they are written, `products` the matrix
+    products of tensor memory by kind, CTAs and M x N x K, which stand in a descriptor: `kind::f16 cta_group::2
+    256x256x16`.
+    """
+
+    instructions: dict[str, int] = field(default_factory=dict)
+    opcodes: dict[str, int] = field(default_factory=dict)
+    products: dict[str, int] = field(default_factory=dict)
+    warp_instructions: int = 0
+    mma_flops: int = 0
+    mma_instructions: int = 0
+    tma_bytes: int = 0
+    tma_instructions: int = 0
+    global_read_bytes: int = 0
+    global_write_bytes: int = 0
+    global_read_unique_bytes: int | None = None
+    global_write_unique_bytes: int | None = None
+    shared_wavefronts: int | None = None
+    bank_conflicts: int | None = None
+    barrier_waits: int = 0
+    barrier_sleeps: int = 0
+    tracking: bool = False
+
+    def product(self, kind: str, group: int, shape: tuple[int, int, int]) -> None:
+        """Account a product of tensor memory by `group` CTAs; `shape` is M, N, K."""
+        m, n, k = shape
+        self.mma_instructions += 1
+        self.mma_flops += 2 * m * n * k
+        name = f"kind::{kind} cta_group::{group} {m}x{n}x{k}"
+        self.products[name] = self.products.get(name, 0) + 1
+
+    def global_copy(self, allocation: Allocation, address: int, size: int, write: bool) -> None:
+        """Account a copy of bytes that lie side by side."""
+        self._global_bytes(size, write)
+        touched = allocation.write_map if write else allocation.read_map
+        if self.tracking and touched is not None:
+            touched[address - allocation.start : address - allocation.start + size] = 1
+
+    def _global_bytes(self, size: int, write: bool) -> None:
+        if write:
+            self.global_write_bytes += size
+        else:
+            self.global_read_bytes += size
+
+    def global_access(self, allocation: Allocation, offsets: np.ndarray, size: int, write: bool) -> None:
+        """Account one access of `size` bytes per lane at `offsets` of an allocation."""
+        self._global_bytes(size * len(offsets), write)
+        touched = allocation.write_map if write else allocation.read_map
+        if self.tracking and touched is not None:
+            for k in range(0, size, 16):
+                n = min(size - k, 16)
+                at = (offsets + np.uint64(k)).astype(np.int64)
+                for b in range(n):
+                    touched[at + b] = 1
+
+    def shared_access(self, offsets: np.ndarray, lanes: np.ndarray, size: int) -> None:
+        """Account an ordinary access of `size` bytes at shared `offsets`, one per lane of a CTA."""
+        together = 32 if size <= 4 else max(128 // size, 1)
+        words = (offsets.astype(np.int64)[:, None] + np.arange(0, max(size, 4), 4)) // 4
+        groups, low = lanes // together, int(words.min()) // 32 * 32
+        span = int(words.max()) + 1 - low
+        number, count = groups - groups[0], int(groups[-1] - groups[0]) + 1
+        if count * span > _WIDE:
+            distinct = np.unique(number[:, None] * span + words - low)
+        else:
+            touched = np.zeros(count * span, bool)
+            touched[(number[:, None] * span + words - low).ravel()] = True
+            distinct = flatnonzero(touched)
+        banks = distinct // span * 32 + distinct % span % 32
+        passes = np.bincount(banks, minlength=32 * count).reshape(count, 32).max(axis=1)
+        self.shared_wavefronts = (self.shared_wavefronts or 0) + int(passes.sum())
+        self.bank_conflicts = (self.bank_conflicts or 0) + int(passes.sum()) - int(count_nonzero(passes))
+
+    def finish(self, blocks: list[Block], visits: dict[int, int], memory: Memory) -> None:
+        """Fold block visit counts into instruction classes, and the byte maps into unique bytes."""
+        for block in blocks:
+            n = visits.get(block.index, 0)
+            if not n:
+                continue
+            for kind, k in block.counts.items():
+                self.instructions[kind] = self.instructions.get(kind, 0) + k * n
+                self.warp_instructions += k * n
+            for written, k in block.opcodes.items():
+                self.opcodes[written] = self.opcodes.get(written, 0) + k * n
+        if self.tracking:
+            self.shared_wavefronts, self.bank_conflicts = self.shared_wavefronts or 0, self.bank_conflicts or 0
+            self.global_read_unique_bytes = sum(
+                int(a.read_map.sum()) for a in memory.allocations if a.read_map is not None
+            )
+            self.global_write_unique_bytes = sum(
+                int(a.write_map.sum()) for a in memory.allocations if a.write_map is not None
+            )
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values for a record."""
+        out = {k: v for k, v in self.__dict__.items() if k != "tracking"}
+        for name in ("instructions", "opcodes", "products"):
+            out[name] = dict(sorted(getattr(self, name).items()))
+        return out

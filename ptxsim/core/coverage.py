@@ -1,0 +1,185 @@
+"""What a launch exercised: a run that could not have met a bug must not look like one that met none.
+
+Basic blocks and the source lines they come from, phases of every mbarrier, turns of the rings that mbarriers form (one
+per stage of a pipeline, side by side in shared memory), turns of the outer loops, which are the items of a persistent
+CTA. Counts are the most that one CTA came to; runs of the same launch add up by `merge`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..frontend.syntax import Instruction
+
+if TYPE_CHECKING:
+    from ..frontend.program import Program
+    from .protocols import Cluster
+
+MISSED = 40  # source lines that a report names
+AHEAD = 120  # instructions behind a wait that are looked through for what it was waited for
+
+
+@dataclass(slots=True)
+class Barrier:
+    """An mbarrier by its offset in shared memory.
+
+    `room` says that a producer waits there for a buffer to be free, `looped` that a wait there stands in a loop: others
+    are for something that happens once.
+    """
+
+    offset: int
+    expected: int
+    phases: int = 0
+    waits: int = 0
+    slept: int = 0
+    room: bool = False
+    looped: bool = False
+
+    def add(self, other: Barrier) -> None:
+        self.phases = max(self.phases, other.phases)
+        self.waits += other.waits
+        self.slept += other.slept
+        self.room = self.room or other.room
+        self.looped = self.looped or other.looped
+
+
+@dataclass(slots=True)
+class Coverage:
+    """What the runs of one launch have exercised."""
+
+    kernel: str
+    instructions: list[Instruction]
+    blocks: list[tuple[int, int]]  # first and last instruction of each block
+    visited: set[int] = field(default_factory=set)
+    barriers: dict[int, Barrier] = field(default_factory=dict)
+    loops: dict[int, int] = field(default_factory=dict)  # first block of an outer loop → its most turns in a CTA
+    entries: dict[int, list[int]] = field(default_factory=dict)  # the same → the blocks from which it is entered
+    repeated: set[int] = field(default_factory=set)  # the instructions that stand in a loop which does more than wait
+    for_room: dict[int, bool] = field(default_factory=dict)  # wait → whether a producer waits there
+    ranges: set[tuple[int, int]] = field(default_factory=set)  # first and last of warps that went somewhere in step
+
+    @classmethod
+    def of(cls, kernel: str, program: Program) -> Coverage:
+        spans = [(b.first, b.last) for b in program.blocks]
+        loops = {first: entries for first, (_, entries) in program.loops.items()}
+        repeated = {n for a, (b, _) in program.loops.items() for n in range(spans[a][0], spans[b][1])}
+        return cls(kernel, program.instructions, spans, loops=dict.fromkeys(loops, 0), entries=loops, repeated=repeated)
+
+    def note(self, cluster: Cluster, before: dict[int, int]) -> None:
+        """A cluster has run; `before` are the visits of blocks until it began."""
+        visits = cluster.machine.visits
+        self.visited |= visits.keys()
+        for first in self.loops:
+            entries = sum(visits.get(p, 0) - before.get(p, 0) for p in self.entries[first])
+            turns = (visits.get(first, 0) - before.get(first, 0)) // max(entries, 1)
+            self.loops[first] = max(self.loops[first], turns if entries else 0)
+        for cta in cluster.ctas:
+            self.ranges |= cta.registers.ranges()
+            for offset, bar in cta.mbarriers.items():
+                tested = bar.waits.keys() | bar.sleeps.keys()
+                waits, sleeps = sum(bar.waits.values()), sum(bar.sleeps.values())
+                room, looped = any(map(self._is_for_room, tested)), not self.repeated.isdisjoint(tested)
+                seen = Barrier(offset, bar.expected, bar.phase, waits, sleeps, room, looped)
+                self.barriers.setdefault(offset, Barrier(offset, bar.expected)).add(seen)
+
+    def _is_for_room(self, at: int) -> bool:
+        if at not in self.for_room:
+            self.for_room[at] = fills(self.instructions, at)
+        return self.for_room[at]
+
+    def merge(self, other: Coverage) -> None:
+        """Add another run of the same launch."""
+        self.visited |= other.visited
+        self.ranges |= other.ranges
+        for first, turns in other.loops.items():
+            self.loops[first] = max(self.loops.get(first, 0), turns)
+        for offset, bar in other.barriers.items():
+            self.barriers.setdefault(offset, Barrier(offset, bar.expected)).add(bar)
+
+    def lines(self) -> tuple[set[str], set[str]]:
+        """(source lines that ran, those that did not), as file:line."""
+        run: set[str] = set()
+        known: set[str] = set()
+        for index, (first, last) in enumerate(self.blocks):
+            here = {ins.source for ins in self.instructions[first:last] if ins.source is not None}
+            known |= here
+            if index in self.visited:
+                run |= here
+        return run, known - run
+
+    def rings(self) -> list[list[Barrier]]:
+        """Neighbouring mbarriers that are waited for alike: the stages of a pipeline."""
+        out: list[list[Barrier]] = []
+        for offset in sorted(self.barriers):
+            bar = self.barriers[offset]
+            last = out[-1][-1] if out else None
+            if last is not None and (last.offset + 8, last.expected, last.room) == (offset, bar.expected, bar.room):
+                out[-1].append(bar)
+            else:
+                out.append([bar])
+        return out
+
+    def notes(self) -> list[str]:
+        """In sentences what was never put to the test."""
+        told = []
+        for ring in self.rings():
+            where = f"mbarrier{'s' * (len(ring) > 1)} at shared offset {ring[0].offset}"
+            where += f" to {ring[-1].offset}" if len(ring) > 1 else ""
+            phases, least = max(bar.phases for bar in ring), min(bar.phases for bar in ring)
+            if not any(bar.waits or bar.slept for bar in ring):
+                told.append(f"{where}: nobody ever waited there")
+            elif phases < 2 and any(bar.looped for bar in ring):
+                times = ("no phase", "one phase")[phases]
+                never = "the ring never wrapped and " if len(ring) > 1 else ""
+                told.append(f"{where}: {times} completed at most, so that {never}the parity never flipped")
+            elif least < 2 and any(bar.looped for bar in ring):
+                some = sum(bar.phases < 2 for bar in ring)
+                stages = f"at {some} of {len(ring)} stages one phase completed at most"
+                told.append(f"{where}: {stages}, so that their parity never flipped")
+            elif ring[0].room and not any(bar.slept for bar in ring):
+                told.append(f"{where}: the pipeline was never full, no producer ever waited for room")
+        return told
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for a record."""
+        run, missed = self.lines()
+        rings = self.rings()
+        return {
+            "kernel": self.kernel,
+            "blocks": {"run": len(self.visited), "all": len(self.blocks)},
+            "lines": {"run": len(run), "all": len(run) + len(missed), "missed": sorted(missed, key=_place)[:MISSED]},
+            "rings": [
+                {
+                    "offset": ring[0].offset,
+                    "stages": len(ring),
+                    "turns": max(bar.phases for bar in ring),
+                    "least": min(bar.phases for bar in ring),
+                    "waits": sum(bar.waits for bar in ring),
+                    "slept": sum(bar.slept for bar in ring),
+                    "room": ring[0].room,
+                }
+                for ring in rings
+            ],
+            "loops": [
+                {"source": self.instructions[self.blocks[first][0]].source, "turns": turns}
+                for first, turns in sorted(self.loops.items())
+            ],
+            "items": max(self.loops.values(), default=0),
+            "notes": self.notes(),
+        }
+
+
+def fills(instructions: list[Instruction], at: int) -> bool:
+    """Whether the code behind a wait sends for data: then the wait was for room."""
+    for ins in instructions[at + 1 : at + AHEAD]:
+        if ins.parts[:2] in (("mbarrier", "try_wait"), ("mbarrier", "test_wait")):
+            return False
+        if "expect_tx" in ins.parts or (ins.parts[:3] == ("cp", "async", "bulk") and ins.parts[3] != "wait_group"):
+            return ins.parts[3] != "global"
+    return False
+
+
+def _place(source: str) -> tuple[str, int]:
+    file, _, line = source.rpartition(":")
+    return file, int(line) if line.isdigit() else 0

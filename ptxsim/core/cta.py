@@ -1,0 +1,128 @@
+"""A cooperative thread array: its threads as fragments, its memories, its barriers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..memory.address import SharedAddress
+from ..memory.global_memory import word_views
+from ..memory.tensor_memory import TensorMemory
+from .barriers import MBarrier, NamedBarrier
+from .counting import count_nonzero
+from .launch import Dim3, Launch
+from .register_pool import RegisterPool
+from .registers import RegisterFile
+from .special_registers import CLOCKS, special_register
+from .warp import Fragment
+
+if TYPE_CHECKING:
+    from .protocols import Cluster, Machine
+
+
+class CTA:
+    """One CTA: index in the grid, rank in its cluster, registers, memories and fragments."""
+
+    VOLATILE = frozenset(f"%{name}" for name in CLOCKS)
+
+    def __init__(self, cluster: Cluster, index: Dim3, rank: int, registers: RegisterFile) -> None:
+        self.cluster: Cluster = cluster
+        self.machine: Machine = cluster.machine
+        self.launch: Launch = self.machine.launch
+        self.index: Dim3 = index
+        self.rank: int = rank
+        self.registers = registers
+        registers.forget_specials()
+        n = registers.threads
+        self.alive = np.arange(n) < self.launch.threads
+        self.carry = np.zeros(n, bool)
+        self.cluster_phases = np.zeros(n, np.int64)  # per thread the phase of barrier.cluster it has arrived for
+        self.shared_bytes: int = self.machine.layout.shared_bytes
+        self.local_bytes: int = self.machine.layout.local_bytes  # per thread
+        # Filled with NaN in every format: what nobody wrote must not look like a result.
+        self.shared = np.full(-(-self.shared_bytes // 16) * 16, 0xFF, np.uint8)
+        self.words = word_views(self.shared)
+        self.local = word_views(np.zeros(max(n * self.local_bytes, 16), np.uint8))
+        self.mbarriers: dict[int, MBarrier] = {}
+        self.barriers: dict[int, NamedBarrier] = {}
+        self.wgmma_commits: dict[int, int] = {}  # warp → wgmma groups it has closed
+        self.unfinished: dict[tuple[int, int], int] = {}  # pending.py: (warp, origin) → how many, or a serial
+        self.uncommitted = -1  # the last tcgen05.mma that no commit has followed
+        self.fences: dict[int, int] = {}  # warp → how many wgmma.fence it has executed
+        self.writes: dict[tuple[int, int], int] = {}  # wgmma_fences.py: (warp, write) → the fences before it
+        self.written: dict[tuple[int, int], np.ndarray] = {}  # register → threads that wrote it (uninitialized.py)
+        self._tensor_memory: TensorMemory | None = None
+        self.register_pool: RegisterPool | None = None  # made by the first setmaxnreg
+        self.fragments = self._threads(n)
+
+    def _threads(self, n: int) -> list[Fragment]:
+        """All threads in step, or each warp by itself where the schedule wants them apart."""
+        if self.launch.threads < n:
+            first = Fragment(self, 0, n, 0, self.alive.copy())
+            first.family = [first]
+            return [first]
+        if self.machine.apart:
+            return [Fragment(self, w, w + 32, 0) for w in range(0, n, 32)]
+        return [Fragment(self, 0, n, 0)]
+
+    @property
+    def living(self) -> int:
+        """How many threads have not exited."""
+        return int(count_nonzero(self.alive))
+
+    @property
+    def tensor_memory(self) -> TensorMemory:
+        if self._tensor_memory is None:
+            self._tensor_memory = TensorMemory(self.rank, "uninitialised" in self.machine.checks)
+        return self._tensor_memory
+
+    def finish(self) -> None:
+        """Report what a CTA should not leave behind."""
+        held = "" if self._tensor_memory is None else self._tensor_memory.held()
+        if held:
+            program = self.machine.program
+            behind = f"the kernel ends behind {program.instructions[program.end].place}"
+            message = f"CTA {self.index} ends with tensor memory allocated: {held}; {behind}"
+            self.machine.report("leak", message, program.end)
+        if self.register_pool is not None:
+            self.register_pool.finish()
+
+    def exited(self, f: Fragment) -> None:
+        """A fragment is gone: its warps' other lanes, and barriers, may now go on."""
+        self.fragments.remove(f)
+        self.cluster.progress += 1
+        self.cluster.steps = 0
+        for other in self.fragments:
+            other.unpart()
+        if not self.fragments:
+            self.cluster.observer.cta_exited(self)
+        for barrier in self.barriers.values():
+            barrier.check()
+        self.cluster.barrier.check()
+
+    def peer(self, rank: int) -> CTA | None:
+        ctas = self.cluster.ctas
+        return ctas[rank] if 0 <= rank < len(ctas) else None
+
+    def pair(self) -> list[CTA | None]:
+        """The two CTAs of cta_group::2, the even one first."""
+        return [self.peer(self.rank & ~1), self.peer(self.rank | 1)]
+
+    def barrier(self, number: int) -> NamedBarrier:
+        if number not in self.barriers:
+            self.barriers[number] = NamedBarrier(self, number)
+        return self.barriers[number]
+
+    def mbarrier(self, address: SharedAddress) -> MBarrier | None:
+        """The mbarrier at a shared address of the cluster, or None."""
+        target = self.peer(address.rank)
+        return None if target is None else target.mbarriers.get(address.offset)
+
+    def symbol(self, name: str) -> int:
+        """Address of a shared, global, local or parameter symbol in its own state space."""
+        return self.machine.layout.symbol(name).address(self.rank)
+
+    def special(self, name: str, lo: int, hi: int) -> np.ndarray:
+        """A special register in threads lo..hi."""
+        return special_register(self, name, lo, hi)

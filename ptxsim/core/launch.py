@@ -1,0 +1,136 @@
+"""A kernel launch, and where the kernel's own variables lie in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..frontend.parser import Module
+from ..frontend.syntax import Kernel, PtxError, Variable
+from ..memory.address import RANK_SHIFT, SHARED_BASE
+from ..memory.global_memory import Memory, WordViews, word_views
+
+Dim3 = tuple[int, int, int]
+EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID
+
+
+@dataclass
+class Launch:
+    """One kernel launch: the kernel, grid, block and cluster dimensions, dynamic shared bytes, parameter bytes."""
+
+    module: Module
+    kernel: Kernel
+    grid: Dim3
+    block: Dim3
+    params: bytes
+    dynamic_shared: int = 0
+    cluster: Dim3 = (1, 1, 1)
+    attributes: dict[str, Any] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
+    explicit_cluster: bool = False
+    cta_memory: tuple[int, int] = (0, 0)  # global memory of each CTA's own: the address of the first one's, bytes each
+
+    @property
+    def threads(self) -> int:
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def early(self) -> bool:
+        """Whether it may begin while the launch before still runs (programmatic dependent launch)."""
+        return bool(self.attributes.get(EARLY, (0,))[0])
+
+    @property
+    def warps(self) -> int:
+        """Warps of a CTA, the last one perhaps not full."""
+        return -(-self.threads // 32)
+
+    @property
+    def name(self) -> str:
+        return self.kernel.name
+
+    def memory_of(self, index: Dim3) -> int:
+        """The address of the memory of a CTA's own, 0 where it has none (%perctamemoryoffset)."""
+        address, size = self.cta_memory
+        x, y, z = index
+        return address + size * (x + self.grid[0] * (y + self.grid[1] * z)) if size else 0
+
+    def clusters(self) -> Iterator[list[Dim3]]:
+        """The CTA indices of each cluster, ranks in order (x fastest)."""
+        gx, gy, gz = self.grid
+        cx, cy, cz = self.cluster
+        for z in range(0, gz, cz):
+            for y in range(0, gy, cy):
+                for x in range(0, gx, cx):
+                    yield [(x + i, y + j, z + k) for k in range(cz) for j in range(cy) for i in range(cx)]
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """Where a variable or parameter begins in its state space; for global variables a host address."""
+
+    space: str
+    offset: int
+
+    def address(self, rank: int) -> int:
+        """Its address in its own space, for the CTA of a rank."""
+        return (rank << RANK_SHIFT) + SHARED_BASE + self.offset if self.space == "shared" else self.offset
+
+
+class Layout:
+    """Places of a kernel's own variables: static shared first, dynamic shared after it, local per thread."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.symbols: dict[str, Symbol] = {p.name: Symbol("param", p.offset) for p in launch.kernel.params}
+        self._buffers: list[np.ndarray] = []  # of .global and .const variables, kept alive
+        shared = local = 0
+        dynamic: list[Variable] = []
+        for var in [*launch.module.variables.values(), *launch.kernel.variables.values()]:
+            if var.space == "shared" and var.size == 0:
+                dynamic.append(var)
+            elif var.space == "shared":
+                shared = self._put(var, shared)
+            elif var.space == "local":
+                local = self._put(var, local)
+            else:
+                self._allocate(var)
+        for var in dynamic:
+            shared = _up(shared, max(var.align, 16))
+            self.symbols[var.name] = Symbol("shared", shared)
+        self.shared_bytes = max(shared + launch.dynamic_shared, 16)
+        self.local_bytes = _up(local, 16)
+        self.param_words = self._parameters()
+
+    def _put(self, var: Variable, end: int) -> int:
+        start = _up(end, var.align)
+        self.symbols[var.name] = Symbol(var.space, start)
+        return start + var.size
+
+    def _allocate(self, var: Variable) -> None:
+        buffer = np.zeros(var.size + 256, np.uint8)
+        start = -buffer.ctypes.data % 256
+        if var.init:
+            buffer[start : start + len(var.init)] = np.frombuffer(var.init, np.uint8)
+        self._buffers.append(buffer)
+        address = buffer.ctypes.data + start
+        self.launch.memory.add(f"{var.space} {var.name}", address, var.size, buffer)
+        self.symbols[var.name] = Symbol("global", address)
+
+    def _parameters(self) -> WordViews:
+        given = self.launch.params
+        words = np.zeros(_up(max(self.launch.kernel.param_bytes, len(given)), 16) + 16, np.uint8)
+        words[: len(given)] = np.frombuffer(given, np.uint8)
+        return word_views(words)
+
+    def symbol(self, name: str) -> Symbol:
+        """Where a symbol lies. Raises PtxError for one that is not declared."""
+        if name not in self.symbols:
+            raise PtxError(f"kernel {self.launch.name[:80]}: unknown symbol {name}")
+        return self.symbols[name]
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple

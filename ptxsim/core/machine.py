@@ -1,0 +1,168 @@
+"""Runs one launch, cluster after cluster, and keeps what all its clusters share: memory, counts, findings."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..checks import observer_for
+from ..checks.access_history import AccessHistory
+from ..frontend.program import Program, program_of
+from ..memory.global_memory import Part
+from ..memory.tensor_map import ChangedMap
+from .cluster import Cluster, Stuck
+from .counts import Counts
+from .coverage import Coverage
+from .finding import Finding
+from .launch import Launch, Layout
+from .observer import Observer
+from .progress import STEP_LIMIT
+from .registers import RegisterFile
+from .schedule import Schedule
+
+if TYPE_CHECKING:
+    from .warp import Fragment
+    from .work import Origin
+
+
+class Machine:
+    """The state of one launch."""
+
+    LIMIT = 400  # findings kept per launch
+
+    def __init__(
+        self,
+        launch: Launch,
+        schedule: Schedule,
+        checks: frozenset[str] = frozenset(),
+        trace: Callable[[str], None] | None = None,
+        track: bool = False,
+        sm_count: int = 148,
+        before: AccessHistory | None = None,
+        step_limit: int = STEP_LIMIT,
+    ) -> None:
+        self.step_limit = step_limit
+        self.launch, self.schedule, self.checks, self.trace = launch, schedule, checks, trace
+        self.apart = schedule.apart
+        self.sm_count: int = sm_count
+        self.ticks = 0  # of %clock, which counts how often it was read
+        self.program = self._program()
+        if schedule.aim is not None:
+            schedule.aim.enter(self.program)
+        self.memory = launch.memory
+        self.layout = Layout(launch)
+        self.counts = Counts(tracking=track)
+        self.waiting = launch.clusters()  # not yet launched; one that runs may take the next one's place
+        self.changed_maps: dict[int, ChangedMap] = {}  # TMA descriptors in global memory that the launch has changed
+        self.visits: dict[int, int] = {}  # block → how many warps have run it
+        self.history = AccessHistory(self, before if launch.early else None) if "global" in checks else None
+        self.coverage = Coverage.of(launch.name, self.program)
+        self.found: dict[tuple[str, int, str], Finding] = {}
+        if track:
+            for allocation in self.memory.allocations:
+                allocation.track()
+
+    def _program(self) -> Program:
+        """The kernel, ready to run."""
+        return program_of(self.launch.module, self.launch.kernel)
+
+    def observe(self, cluster: Cluster) -> Observer:
+        """Who watches a cluster: the checks that are asked for."""
+        return observer_for(cluster, self.checks, self.history)
+
+    @property
+    def findings(self) -> list[Finding]:
+        return list(self.found.values())
+
+    def run(self) -> None:
+        """Run every cluster of the grid; findings and counts are left on the machine."""
+        launch = self.launch
+        cx, cy, cz = launch.cluster
+        pool = [RegisterFile(launch.kernel.registers, 32 * launch.warps) for _ in range(cx * cy * cz)]
+        with np.errstate(all="ignore"), one_thread(), contextlib.suppress(Stuck):
+            for indices in self.waiting:
+                cluster, before = Cluster(self, indices, pool), dict(self.visits)
+                try:
+                    cluster.run()
+                finally:
+                    self.coverage.note(cluster, before)
+        self.counts.finish(self.program.blocks, self.visits, self.memory)
+
+    def read_global(self, address: int, size: int, origin: Origin) -> np.ndarray | None:
+        """Bytes of global memory for a copy, counted as read; None where they are not all in one allocation."""
+        allocation = self.memory.find(address, size)
+        if allocation is None:
+            return None
+        part = Part((size,), address - allocation.start, (1,))
+        origin.cluster.observer.global_copied(allocation, origin, part, write=False)
+        self.counts.global_copy(allocation, address, size, write=False)
+        return allocation.span(address, size)
+
+    def write_global(
+        self, address: int, size: int, origin: Origin | None = None, combines: bool = False
+    ) -> np.ndarray | None:
+        """The same, counted as written."""
+        allocation = self.memory.find(address, size)
+        if allocation is None:
+            return None
+        if origin is not None:
+            part = Part((size,), address - allocation.start, (1,))
+            origin.cluster.observer.global_copied(allocation, origin, part, write=True, combines=combines)
+        self.counts.global_copy(allocation, address, size, write=True)
+        return allocation.span(address, size)
+
+    def report(
+        self, kind: str, message: str, at: int = -1, f: Fragment | None = None, lanes: np.ndarray | None = None
+    ) -> None:
+        """Keep a finding; repeats of the same kind at the same instruction are counted."""
+        key = (kind, at, message if at < 0 else "")
+        if key in self.found:
+            self.found[key] = replace(self.found[key], count=self.found[key].count + 1)
+            return
+        if len(self.found) >= self.LIMIT:
+            return
+        ins = self.program.instructions[at] if at >= 0 else None
+        threads = () if f is None or lanes is None else tuple(int(x) + f.lo for x in np.atleast_1d(lanes)[:8])
+        self.found[key] = Finding(
+            kind,
+            message,
+            self.launch.name,
+            ptx_line=ins.line if ins else None,
+            source=ins.source if ins else None,
+            instruction=ins.text[:160] if ins else None,
+            cta=f.cta.index if f is not None else None,
+            warp=threads[0] // 32 if threads else f.lo // 32 if f is not None else None,
+            lanes=tuple(x % 32 for x in threads),
+        )
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """One BLAS thread: the products are small, and a second thread that has to be waited for costs milliseconds."""
+    lib = _blas()
+    if lib is None:
+        yield
+        return
+    before = lib.scipy_openblas_get_num_threads64_()
+    lib.scipy_openblas_set_num_threads64_(1)
+    try:
+        yield
+    finally:
+        lib.scipy_openblas_set_num_threads64_(before)
+
+
+@functools.cache
+def _blas() -> ctypes.CDLL | None:
+    """numpy's own OpenBLAS, or None where numpy was built with something else."""
+    for path in (Path(np.__file__).parents[1] / "numpy.libs").glob("libscipy_openblas64_*"):
+        lib = ctypes.CDLL(str(path))
+        if hasattr(lib, "scipy_openblas_set_num_threads64_"):
+            return lib
+    return None

@@ -1,0 +1,110 @@
+"""Progress policy of a cluster: who may go next, by how long nothing has changed, and when it counts as stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .livelock import LoopDetector
+from .schedule import Schedule
+from .warp import RUNNING, Fragment
+
+STEP_LIMIT = 10_000_000  # blocks that a cluster may run while no thread exits and no asynchronous work completes
+_PATIENCE = 20_000  # turns without any change of state before threads count as stuck
+_CALM = 40  # turns without any change of state after which threads that loop are looked for
+# Schedules without chance: threads that poll must not keep others, or asynchronous work, from going on without end.
+_FAIR_STEPS = 4_096  # blocks after which the next fragment goes first, though the one before may have changed something
+_CALM_TURNS = 2  # with work outstanding, turns without any change of state after which turns are short
+_CALM_QUANTUM = 32  # blocks of a short turn
+_SPIN_TURNS = 128  # turns per fragment without any change of state after which the work, or a warp's other lanes, go on
+_SPIN_STEPS = 50_000  # blocks after which the work goes on whatever changes: threads that poll may meet at a barrier
+
+
+class Turn(NamedTuple):
+    """The fragment that goes next, for how many blocks, and whether it overtakes lanes of its warp that loop."""
+
+    fragment: Fragment
+    quantum: int
+    overtakes: bool
+
+
+class ProgressPolicy:
+    """Counts turns since the state of a cluster last changed.
+
+    A turn is `idle` where its thread waited or polled, else `busy`: plain computation may yet lead somewhere.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule, self.aim = schedule, schedule.aim
+        self.fixed = schedule.at_once is not None  # no chance in it
+        self.idle = self.busy = self.steps = 0
+        self.work = False
+        self._last = -1  # the cluster's progress when a turn was counted last
+        self._loops = LoopDetector()
+
+    @property
+    def unchanged(self) -> int:
+        """Turns since the last change of state."""
+        return self.idle + self.busy
+
+    @property
+    def waits(self) -> bool:
+        """Whether asynchronous work waits because a schedule without chance puts it off."""
+        return self.fixed and self.work
+
+    def count(self, progress: int, rested: bool, steps: int, work: bool) -> None:
+        """Count a turn: `rested` where its thread waited or polled.
+
+        `progress` numbers the changes of state. `steps` counts blocks since a thread exited or work completed, and
+        `work` says whether asynchronous work is outstanding.
+        """
+        self.steps, self.work = steps, work
+        if progress != self._last:
+            self.idle, self.busy, self._last = 0, 0, progress
+            self._loops.forget()
+        elif rested:
+            self.idle += 1
+        else:
+            self.busy += 1
+
+    def stuck(self, ready: Sequence[Fragment]) -> bool:
+        """Whether nothing is outstanding, and threads will change nothing any more."""
+        return not self.work and (self.unchanged > _PATIENCE or self._loops.all_of(ready))
+
+    def candidates(self, ready: list[Fragment]) -> list[Fragment]:
+        """The threads that may go: none where all only poll or loop, and asynchronous work can go on instead.
+
+        What an adversarial schedule holds back goes, too, once the others have changed nothing for long.
+        """
+        if self.work and (self.idle > 2 * len(ready) + 2 or self._spinning(ready)):
+            return []
+        if self.aim is not None and self.unchanged <= 2 * len(ready) + 50:
+            return self.aim.free(ready)
+        return ready
+
+    def _spinning(self, ready: Sequence[Fragment]) -> bool:
+        """Whether threads keep the work waiting, and only go round."""
+        long = self.busy > _SPIN_TURNS * len(ready) or self.steps > _SPIN_STEPS
+        return self.waits and (long or self._loops.all_of(ready))
+
+    def turn(self, candidates: Sequence[Fragment], choice: int) -> Turn:
+        """What a schedule's choice among candidates leads to.
+
+        Each turn without a change moves the choice on by one, so that no candidate is passed over for ever.
+        """
+        aside = self.steps // _FAIR_STEPS if self.fixed else 0
+        f = first = candidates[(choice + self.unchanged + aside) % len(candidates)]
+        short = self.waits and self.busy > _CALM_TURNS
+        if short or self.unchanged > _CALM:
+            first = f if f.turn() else f.earlier() or f
+            f = self._in_place_of(first)
+            self._loops.note(f)
+        quantum = self.schedule.quantum()
+        return Turn(f, min(quantum, _CALM_QUANTUM) if short else quantum, f is not first)
+
+    def _in_place_of(self, f: Fragment) -> Fragment:
+        """Other lanes of a fragment's warp where it loops, and now and then where it may: they may hold its lock."""
+        chosen = self._loops.instead(f)
+        if chosen is f and f.family is not None and self.busy > _SPIN_TURNS and self.busy % 2:
+            return next((other for other in f.family if other is not f and other.state is RUNNING), f)
+        return chosen

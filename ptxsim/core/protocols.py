@@ -1,0 +1,84 @@
+"""What the parts of a run see of the launch and the cluster that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ..frontend.program import Program
+from ..memory.global_memory import Memory
+from ..memory.tensor_map import ChangedMap
+from .counts import Counts
+from .launch import Dim3, Launch, Layout
+
+if TYPE_CHECKING:
+    from .barriers import ClusterBarrier
+    from .cta import CTA
+    from .observer import Observer
+    from .warp import Fragment
+    from .work import Origin, Pipe, Pipes, Task
+
+
+class Machine(Protocol):
+    """The state of one launch, shared by its clusters."""
+
+    launch: Launch
+    program: Program
+    memory: Memory
+    layout: Layout
+    counts: Counts
+    checks: frozenset[str]
+    apart: bool  # whether the schedule wants each warp by itself
+    sm_count: int
+    ticks: int  # of %clock, which counts how often it was read
+    waiting: Iterator[list[Dim3]]  # clusters that are not yet launched; one that runs may take the next one's place
+    changed_maps: dict[int, ChangedMap]  # TMA descriptors in global memory that the launch has changed
+    visits: dict[int, int]  # block → how many warps have run it
+
+    def report(
+        self, kind: str, message: str, at: int = -1, f: Fragment | None = None, lanes: np.ndarray | None = None
+    ) -> None:
+        """Keep a finding; repeats of the same kind at the same instruction are counted."""
+
+    def read_global(self, address: int, size: int, origin: Origin) -> np.ndarray | None:
+        """Bytes of global memory for a copy, counted as read; None where they are not all in one allocation."""
+
+    def write_global(
+        self, address: int, size: int, origin: Origin | None = None, combines: bool = False
+    ) -> np.ndarray | None:
+        """Bytes of global memory for a copy, counted as written; None where they are not all in one allocation."""
+
+
+class Cluster(Protocol):
+    """CTAs that run together. `progress` counts changes of state; `rest` says that a turn only waited or polled."""
+
+    program: Program
+    pipes: Pipes
+    stores: dict[tuple[int, int], list[list[Any]]]  # (rank, thread) → its groups of bulk stores
+    progress: int
+    rest: bool
+    steps: int  # blocks that were run since a thread exited or asynchronous work completed
+    taken: int  # other clusters whose work it was given
+    refused: bool  # whether it was denied one
+    barrier: ClusterBarrier
+    observer: Observer
+
+    @property
+    def machine(self) -> Machine:
+        """The launch."""
+
+    @property
+    def ctas(self) -> Sequence[CTA]:
+        """The CTAs by rank."""
+
+    @property
+    def later(self) -> int:
+        """How many clusters of the grid run after this one, which it must not wait for."""
+
+    def post(self, pipe: Pipe, task: Task) -> None:
+        """Queue asynchronous work."""
+
+    def complete(self, pipe: Pipe) -> None:
+        """Run the task whose turn it is in a pipe."""

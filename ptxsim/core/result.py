@@ -1,0 +1,33 @@
+"""The result of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .counts import Counts
+from .coverage import Coverage
+from .finding import Finding
+
+if TYPE_CHECKING:
+    from ..timing.prediction import Prediction
+
+
+@dataclass
+class Result:
+    """Findings over all launches, one Counts per launch, schedule, seed, wall seconds."""
+
+    findings: list[Finding]
+    counts: list[Counts]
+    schedule: str
+    seed: int
+    seconds: float
+    kernels: list[str] = field(default_factory=list)
+    prediction: Prediction | None = None  # of a run with the schedule "timed"
+    coverage: list[Coverage] = field(default_factory=list)  # one per launch
+    tried: list[tuple[str, int]] = field(default_factory=list)  # of a search: its schedules and their seeds
+
+    @property
+    def ok(self) -> bool:
+        """Whether there were no findings. It says nothing about the numbers: compare the outputs."""
+        return not self.findings

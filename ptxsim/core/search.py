@@ -1,0 +1,73 @@
+"""A search with a budget: the same launches under one adversarial schedule after another, until something is wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..memory.global_memory import Allocation
+from .adversarial import RUNS, orders
+from .coverage import Coverage
+from .finding import Finding
+from .launch import Launch
+from .result import Result
+
+
+class Snapshot:
+    """What all buffers of some launches hold, to begin again with."""
+
+    def __init__(self, launches: Iterable[Launch]) -> None:
+        allocations = {id(a): a for launch in launches for a in launch.memory.allocations}
+        self.kept: list[tuple[Allocation, np.ndarray]] = [(a, a.bytes.copy()) for a in allocations.values()]
+
+    def restore(self) -> None:
+        for allocation, content in self.kept:
+            if not np.array_equal(allocation.bytes, content):  # what was not written may be read-only
+                allocation.bytes[:] = content
+
+
+def search(
+    launches: Sequence[Launch],
+    run: Callable[..., Result],
+    seed: int = 0,
+    *,
+    runs: int | None = None,
+    seconds: float | None = None,
+    judge: Callable[[], str | None] | None = None,
+    **options: Any,
+) -> Result:
+    """The Result of `run` that is wrong first or, if none is, the first one, with the coverage of all of them.
+
+    The search ends with a budget of `runs` or of `seconds` (by default after 24 runs). Memory holds what the wrong
+    run, or the last one, has left. `judge` looks at it after each run and says in a sentence what is wrong.
+    """
+    if runs is None and seconds is None:
+        runs = RUNS
+    start, before = time.perf_counter(), Snapshot(launches)
+    covered: list[Coverage] = []
+    tried: list[tuple[str, int]] = []
+    first: Result | None = None
+    for name, number in orders(covered, seed):
+        if tried:
+            before.restore()
+        result = run(launches, name, number, **options)
+        tried.append((name, number))
+        verdict = judge() if judge is not None else None
+        if verdict is not None:
+            result.findings.append(Finding("wrong", verdict, launches[-1].name if launches else ""))
+        if first is None:
+            first = result
+            covered += result.coverage
+        else:
+            for known, more in zip(covered, result.coverage, strict=False):
+                known.merge(more)
+        spent = time.perf_counter() - start
+        over = (runs is not None and len(tried) >= runs) or (seconds is not None and spent >= seconds)
+        if result.findings or over:
+            chosen = result if result.findings else first
+            chosen.tried, chosen.coverage, chosen.seconds = tried, covered, spent
+            return chosen
+    raise AssertionError("orders have no end")

@@ -1,0 +1,6 @@
+"""Descriptors read back: TMA descriptors of tensors, and matrix descriptors of operands (public)."""
+
+from .memory.matrix_operand import matrix
+from .memory.tensor_map import TensorMap, decode
+
+__all__ = ["TensorMap", "decode", "matrix"]

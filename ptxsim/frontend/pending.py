@@ -1,0 +1,179 @@
+"""Registers of asynchronous instructions that are touched before their wait.
+
+tcgen05.ld writes its registers at some time until tcgen05.wait::ld, wgmma its accumulators (and reads its A registers)
+until a wgmma.wait_group: PTX leaves open what an instruction in between sees. ptxas does not: it makes the instruction
+wait for its registers, and NVIDIA's kernels count on that. So a touch completes the load or product here too; the
+checks "unwaited" and "unwaited-ld" report it. A data flow over the basic blocks finds the instructions where it can
+happen; only these ask, when they run, whether it does.
+
+An origin is the instruction that began the access: the index of a tcgen05.ld, or -1 minus that of a wgmma.mma_async, so
+that the two waits tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .code import Code
+from .registry import opcode
+from .syntax import Instruction, Mem, Operand, Pair, Reg, Vec
+
+LOAD, PRODUCT = ("tcgen05", "ld"), ("wgmma", "mma_async")
+Origins = frozenset[int]
+
+
+def product_origin(at: int) -> int:
+    return -1 - at
+
+
+def is_load(origin: int) -> bool:
+    return origin >= 0
+
+
+def is_product(origin: int) -> bool:
+    return origin < 0
+
+
+def instruction_of(origin: int) -> int:
+    return origin if is_load(origin) else -1 - origin
+
+
+@dataclass(frozen=True)
+class Touch:
+    """A register that an instruction uses: its name, and the instructions whose wait may be missing."""
+
+    name: str
+    origins: Origins
+
+
+class Held(NamedTuple):
+    """A register that asynchronous work still holds; one it only reads matters to nobody but who writes it."""
+
+    width: int
+    slot: int
+    only_read: bool = False
+
+
+def registers(operand: Operand) -> list[Reg]:
+    """All registers in an operand."""
+    if isinstance(operand, Reg):
+        return [operand]
+    if isinstance(operand, Vec):
+        return [r for x in operand.items for r in registers(x)]
+    if isinstance(operand, Pair):
+        return registers(operand.first) + registers(operand.second)
+    if isinstance(operand, Mem):
+        return registers(operand.base) + [r for x in operand.coords for r in registers(x)]
+    return []
+
+
+def results_and_sources(ins: Instruction) -> tuple[list[Reg], list[Reg]]:
+    """The registers an instruction writes, and those it reads."""
+    known = opcode(ins.op)
+    count = known.results if known is not None else 1
+    results: list[Reg] = []
+    sources: list[Reg] = []
+    for n, operand in enumerate(ins.operands):
+        if type(operand) is Reg:
+            (results if n < count else sources).append(operand)
+        elif operand is not None:
+            written = n < count and not isinstance(operand, Mem)
+            (results if written else sources).extend(registers(operand))
+    return results, sources
+
+
+def touches(program: Code) -> dict[int, list[Touch]]:
+    """Instruction → what it may touch too early. Empty for kernels without such loads and products."""
+    if not any(ins.parts[:2] in (LOAD, PRODUCT) for ins in program.instructions):
+        return {}
+    flow = _Flow()
+    before: dict[int, dict[Held, Origins]] = {0: {}}
+    work = [0]
+    while work:
+        block = program.blocks[work.pop()]
+        flow.held = dict(before[block.index])
+        for at in range(block.first, block.last):
+            flow.step(program.instructions[at], at)
+        for following in program.successors(block):
+            known = before.get(following)
+            if known is None:
+                before[following] = dict(flow.held)
+            elif all(key in known and origins <= known[key] for key, origins in flow.held.items()):
+                continue  # nothing new comes this way
+            else:
+                merged = before[following] = dict(known)
+                for key, origins in flow.held.items():
+                    merged[key] = merged.get(key, frozenset()) | origins
+            work.append(following)
+    return {at: [Touch(name, origins) for name, origins in uses.items()] for at, uses in flow.found.items()}
+
+
+class _Flow:
+    """What is held at one point of the program, and the touches met so far."""
+
+    def __init__(self) -> None:
+        self.held: dict[Held, Origins] = {}
+        self.found: dict[int, dict[str, Origins]] = {}
+
+    def step(self, ins: Instruction, at: int) -> None:
+        """Move over one instruction and note what it touches."""
+        kind = ins.parts[:2]
+        if kind == ("tcgen05", "wait::ld"):
+            return self._keep(is_product)
+        if kind == ("wgmma", "wait_group"):
+            return self._keep(is_load) if getattr(ins.operands[0], "value", None) == 0 else None
+        if kind == PRODUCT:
+            return self._product(ins, at)
+        if not self.held and kind != LOAD:
+            return None  # there is nothing to touch
+        if ins.base == "mov":
+            return self._copy(ins, at)
+        results, sources = results_and_sources(ins)
+        for r in sources:
+            self._use(r, at)
+        for r in results:
+            self._use(r, at, write=True)
+        if kind == LOAD:
+            for r in results:
+                self.held[Held(r.width, r.slot)] = frozenset({at})
+        return None
+
+    def _keep(self, wanted: Callable[[int], bool]) -> None:
+        """Only accesses of one sort are still held after a wait for the other."""
+        kept = {key: frozenset(o for o in origins if wanted(o)) for key, origins in self.held.items()}
+        self.held = {key: origins for key, origins in kept.items() if origins}
+
+    def _product(self, ins: Instruction, at: int) -> None:
+        """Accumulators may be handed from product to product without a wait; A's registers are read until one."""
+        origin = frozenset({product_origin(at)})
+        for r in registers(ins.operands[0]):
+            key = Held(r.width, r.slot)
+            self.held[key] = self.held.get(key, frozenset()) | origin
+        if isinstance(ins.operands[1], Vec):
+            for r in registers(ins.operands[1]):
+                self._use(r, at)
+                self.held[Held(r.width, r.slot, only_read=True)] = origin
+
+    def _copy(self, ins: Instruction, at: int) -> None:
+        """A copy is as unfinished as the load it copies."""
+        results, sources = results_and_sources(ins)
+        loads: Origins = frozenset()
+        for r in sources:
+            origins = self.held.get(Held(r.width, r.slot), frozenset())
+            loads |= {o for o in origins if is_load(o)}
+        for r in sources:
+            if any(is_product(o) for o in self.held.get(Held(r.width, r.slot), ())):
+                self._use(r, at)
+        for r in results:
+            self._use(r, at, write=True)
+            if loads:
+                self.held[Held(r.width, r.slot)] = loads
+
+    def _use(self, r: Reg, at: int, write: bool = False) -> None:
+        for only_read in (False, True) if write else (False,):
+            origins = self.held.pop(Held(r.width, r.slot, only_read), None)  # said once
+            if origins:
+                uses = self.found.setdefault(at, {})
+                uses[r.name] = uses.get(r.name, frozenset()) | origins

@@ -1,0 +1,94 @@
+"""A kernel made ready to run: each basic block becomes one Python function over numpy views of its registers.
+
+A block function takes a fragment (see core/warp.py) and returns the index of the block to run next, or -1 when its
+lanes have exited. Two versions exist, one for all lanes of the fragment's range active and one with a mask;
+each is compiled when first run.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Sequence
+from dataclasses import replace
+from types import CodeType
+from typing import Any
+
+from .code import Block, BlockFunction, Code, outer_loops
+from .garbage import without_collection
+from .generator import Generator
+from .parser import Module
+from .pending import Touch, touches
+from .recent import Recent
+from .registry import RUNTIME
+from .syntax import Kernel
+from .uninitialized import unwritten
+from .wgmma_fences import unfenced
+
+
+class Program(Code):
+    """Code with a Python function per block, and what the analyses of registers have found in it."""
+
+    @without_collection
+    def __init__(self, module: Module, kernel: Kernel) -> None:
+        super().__init__(module, kernel)
+        self.namespace.update(RUNTIME)
+        self.codes: dict[str, CodeType] = {}  # of the functions that have been compiled
+        self.pending: dict[int, list[Touch]] = touches(self)
+        self.watched = {origin for uses in self.pending.values() for use in uses for origin in use.origins}
+        self.unfenced = unfenced(self)
+        self.loops = outer_loops(self)
+        self.noted = {first for uses in self.unfenced.values() for first in uses}  # writes that such a product asks for
+        self.unwritten = unwritten(self)
+        for block in self.blocks:
+            block.source = Generator(self, block, masked=False).source(f"b{block.index}")
+
+    def calls_before(self, at: int) -> Sequence[str]:
+        touched, used = at in self.pending, at in self.unwritten
+        return [f"touch(f, {at})"] * touched + [f"use_registers(f, {at})"] * used
+
+    def calls_after(self, at: int) -> Sequence[str]:
+        return [f"note_write(f, {at})"] * (at in self.noted)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For translations.py: functions are made again out of their code."""
+        constants = {name: self.namespace[name] for name in self.bound.values()}
+        blocks = [replace(block, full=None, masked=None) for block in self.blocks]
+        return {**self.__dict__, "namespace": constants, "blocks": blocks, "codes": marshal.dumps(self.codes)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.namespace = {**RUNTIME, **state["namespace"]}
+        self.codes = marshal.loads(state["codes"])
+
+    def compile(self, block: Block, masked: bool) -> BlockFunction:
+        """The function of a block; `masked` selects the version for a partly active range."""
+        name = f"b{block.index}{'m' if masked else ''}"
+        code = self.codes.get(name)
+        if code is None:
+            source = Generator(self, block, masked).source(name) if masked or not block.source else block.source
+            code = self.codes[name] = compile(source, f"<ptx {self.kernel.name[:40]}>", "exec")
+        exec(code, self.namespace)
+        function: BlockFunction = self.namespace[name]  # type: ignore[assignment]  # what exec has just put there
+        if masked:
+            block.masked = function
+        else:
+            block.full, block.source = function, ""
+        return function
+
+
+_PROGRAMS: Recent[Program] = Recent()
+
+
+def program_of(module: Module, kernel: Kernel) -> Program:
+    """The translated kernel, made once as long as it is among the recent ones."""
+    return _PROGRAMS.get(id(kernel), lambda kept: kept.kernel is kernel, lambda: Program(module, kernel))
+
+
+def remembered(kernel: Kernel) -> Program | None:
+    """The translated kernel, where it is among the recent ones."""
+    return _PROGRAMS.find(id(kernel), lambda kept: kept.kernel is kernel)
+
+
+def remember(program: Program) -> None:
+    """Have a kernel that was translated elsewhere among the recent ones."""
+    _PROGRAMS.get(id(program.kernel), lambda kept: kept is program, lambda: program)

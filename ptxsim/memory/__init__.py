@@ -1,0 +1,1 @@
+"""Global, shared and tensor memory: addresses, allocations, TMA boxes, matrix operands, bulk stores."""

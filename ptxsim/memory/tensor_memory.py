@@ -1,0 +1,100 @@
+"""Tensor memory of a CTA: 128 lanes of 512 32-bit columns, who wrote them and which are allocated (PTX ISA 9.7.16)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from ..core.counting import count_nonzero
+
+COLUMNS, LANES = 512, 128
+UNWRITTEN = 0xFFFFFFFF  # NaN in every format
+
+Index = np.ndarray | slice
+
+
+class TensorMemory:
+    """Words, who wrote them, and which columns are allocated.
+
+    Two CTAs that allocate together (cta_group::2) count their calls: `arrived` have begun, `done` are served;
+    `granted` are columns that the other CTA's call has already taken for this one.
+    """
+
+    def __init__(self, rank: int, checked: bool) -> None:
+        self.rank = rank  # of its CTA
+        self.checked = checked  # whether reads of cells that nobody wrote are looked for
+        self.words = np.full((LANES, COLUMNS), UNWRITTEN, np.uint32)
+        self.written = np.zeros((LANES, COLUMNS), bool)
+        self.owned = np.zeros(COLUMNS, bool)
+        self.blocks: dict[int, int] = {}  # first column → columns of an allocation
+        self.places: dict[int, str] = {}  # first column → where it was asked for
+        self.permit = True
+        self.arrived = self.done = 0
+        self.granted: list[int] = []
+        self.freed: list[tuple[int, int, str]] = []  # first and end of columns given back, and by whom where
+
+    def allocate(self, columns: int) -> int | None:
+        """First column of a free, aligned run, or None. Granularity and order of placement are the allocator's own."""
+        for start in range(0, COLUMNS - columns + 1, max(columns, 32)):
+            if not self.owned[start : start + columns].any():
+                self.owned[start : start + columns] = True
+                self.blocks[start] = columns
+                self.written[:, start : start + columns] = False
+                self.freed = [x for x in self.freed if x[1] <= start or x[0] >= start + columns]
+                return start
+        return None
+
+    def release(self, start: int, who: str) -> None:
+        """Give an allocation back; `who` says who does it where."""
+        columns = self.blocks.pop(start)
+        self.owned[start : start + columns] = False
+        self.freed.append((start, start + columns, who))
+
+    def fate(self, first: int, end: int) -> str:
+        """Which of the columns were given back, where and by whom, as the end of a sentence."""
+        gone = [x for x in self.freed if x[0] < end and x[1] > first]
+        return "".join(f"; columns {a} to {b} were freed {who}" for a, b, who in gone)
+
+    def trouble(self, first: int, end: int) -> str:
+        """Columns that are not allocated, as the end of a sentence; empty where all are."""
+        if first >= 0 and end <= COLUMNS and count_nonzero(self.owned[first:end]) == end - first:
+            return ""
+        return f"tensor-memory columns {first} to {end}, not all of them allocated{self.fate(first, end)}"
+
+    def unwritten(self, rows: Index, cols: Index) -> bool:
+        """Whether a run that checks for it meets cells that nobody wrote."""
+        if not self.checked:
+            return False
+        written = self.written[rows, cols]
+        return bool(count_nonzero(written) < written.size)
+
+    def write(self, rows: Index, cols: Index, words: np.ndarray) -> None:
+        self.words[rows, cols] = words
+        self.written[rows, cols] = True
+
+    def held(self) -> str:
+        """What was never given back, in words."""
+        return ", ".join(f"{n} columns at {at}, by {self.places[at]}" for at, n in self.blocks.items())
+
+
+@lru_cache(maxsize=64)
+def shape_index(shape: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """(row, column) of register r in lane t, each (registers, 32), for an ld or st shape repeated `count` times.
+
+    Raises KeyError for an unknown shape.
+    """
+    t = np.arange(32)[None, :]
+    if shape == "32x32b":
+        r = np.arange(count)[:, None]
+        return np.broadcast_to(t, (count, 32)), np.broadcast_to(r, (count, 32))
+    if shape == "16x64b":
+        r = np.arange(count)[:, None]
+        return np.broadcast_to(t // 4 + 8 * (t % 2), (count, 32)), t // 2 % 2 + 2 * r
+    if shape == "16x128b":
+        r = np.arange(2 * count)[:, None]
+        return t // 4 + 8 * (r % 2), t % 4 + 4 * (r // 2)
+    if shape == "16x256b":
+        r = np.arange(4 * count)[:, None]
+        return t // 4 + 8 * (r // 2 % 2), 2 * (t % 4) + r % 2 + 8 * (r // 4)
+    raise KeyError(shape)

@@ -1,0 +1,97 @@
+"""The clock of one cluster: the times of its warps and barriers, and the event that happens now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.barriers import MBarrier
+from ..core.cta import CTA
+from ..core.warp import WAITING, Fragment
+from .event import Calendar, Event
+from .hardware import SM, WarpClock
+from .memory_system import MemorySystem
+from .recorder import Recorder
+from .timed_machine import TimedMachine
+
+_MOST_WARPS = 32  # of a CTA
+
+
+@dataclass(slots=True, eq=False)
+class DependentLaunch:
+    """Programmatic dependent launch: when a launch waits for the grid before it, and when the next one may start."""
+
+    awaited: float | None = None  # by the first cluster; None where none waits
+    triggered: float | None = None  # by the last one
+    first: bool = True  # until a cluster has ended
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resources:
+    """What the clusters of a simulated launch share; `sms` by rank."""
+
+    machine: TimedMachine
+    memory: MemorySystem
+    recorder: Recorder
+    sms: list[SM]
+    calendar: Calendar[Any]
+    dependent: DependentLaunch
+
+
+class ClusterClock:
+    """When the warps of a cluster go on, and when the phases of its mbarriers can be seen."""
+
+    def __init__(self, shared: Resources, begin: float) -> None:
+        self.shared, self.sms = shared, shared.sms
+        self.figures = shared.machine.card.figures
+        self.begin = self.drained = begin  # when it starts, and when its last store is in L2
+        self.event = Event(begin)  # what happens now
+        self.warps: dict[tuple[int, int], WarpClock] = {}  # by rank and number
+        self.visible: dict[MBarrier, float] = {}  # when the latest phase of a barrier can be seen
+
+    def add(self, cta: CTA, f: Fragment, place: int) -> None:
+        """A warp starts; `place` numbers the clusters that run at once."""
+        sm, warp = self.sms[cta.rank], f.lo >> 5
+        clock = WarpClock(sm, sm.schedulers[warp % len(sm.schedulers)], cta, warp, self.begin, f)
+        clock.place = place * _MOST_WARPS + warp
+        self.shared.calendar.at(clock.time, clock)
+        self.warps[cta.rank, warp] = clock
+
+    def of(self, f: Fragment) -> WarpClock:
+        """The clock of a fragment's warp."""
+        return self.warps[f.cta.rank, f.lo >> 5]
+
+    def stored(self, end: float) -> None:
+        """A store is in L2 at a time."""
+        self.drained = max(self.drained, end)
+
+    # who wakes whom
+    def phase_completed(self, bar: MBarrier) -> None:
+        """A phase of an mbarrier has completed: its sleepers go on when they can see that."""
+        event, f, delay = self.event, self.figures, 0.0
+        if event.actor is not None:
+            delay = f.mbarrier_arrive_latency if event.actor.cta is bar.cta else f.mbarrier_remote_latency
+        self.visible[bar] = event.now + delay
+        for sleeper in bar.sleepers:
+            self.wake(sleeper, event.now + delay + f.mbarrier_wake_latency)
+
+    def phase_seen(self, bar: MBarrier) -> None:
+        """A fragment has found a phase complete: it cannot before its completion can be seen."""
+        self.event.wait_until(self.visible.get(bar, 0.0))
+
+    def released(self, sleepers: list[Fragment], latency: float) -> None:
+        """A barrier lets fragments go."""
+        for f in sleepers:
+            if f.state is WAITING:
+                self.wake(f, self.event.now + latency)
+
+    def wake(self, f: Fragment, at: float) -> None:
+        """A warp that sleeps goes on at a time."""
+        clock = self.of(f)
+        if clock.asleep is not None:
+            since, wait = clock.asleep
+            ins = self.shared.machine.program.instructions[wait.at] if wait is not None else None
+            self.shared.recorder.slept(clock, since, at, wait, ins)
+            clock.asleep = None
+        clock.time = max(clock.time, at)
+        self.shared.calendar.at(clock.time, clock)

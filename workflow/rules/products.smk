@@ -1,0 +1,370 @@
+"""What each job makes and from what: looked at before the graph is built, see cutesnake/planning/outputs.py.
+
+A job whose result is stale or damaged has as input a file that is newer than any result, the others one that is older
+than all. Inputs are `ancient` else: dates decide nothing.
+"""
+
+import atexit
+import os
+
+from cutesnake.model.dsls import DSLS
+from cutesnake.planning import marks, outputs
+from cutesnake.planning.outputs import Product, recipe
+from cutesnake.planning.staleness import code_of, code_of_build, digest_files
+from cutesnake.planning.strict_yaml import YamlError, read as read_yaml
+from cutesnake.stages.compile.compile import LIMIT_SECONDS
+
+CHECKING = "cutesnake.stages.measure.correctness"
+SIMULATING = "cutesnake.stages.simulate.simulation"
+RUNNING = {
+    **{"correctness": CHECKING, "timing": "cutesnake.stages.measure.timing"},
+    **{"nsys": "cutesnake.stages.profile.nsys", "ncu": "cutesnake.stages.profile.ncu"},
+}
+TORCH = ("torch", "numpy")
+UPSTREAM = str(PROJECT / "kernels/upstream.yaml")
+try:
+    PINS = read_yaml(Path(UPSTREAM))
+except YamlError as error:
+    sys.exit(str(error))
+
+
+class Names(dict):
+    """Wildcards of a product, as functions of rules are given them."""
+
+    __getattr__ = dict.__getitem__
+
+
+def names_of(case):
+    """Of a CaseId."""
+    parts = zip(("operator", "kernel", "target", "variant", "workload"), case.key.split("/"))
+    return Names(parts)
+
+
+def products():
+    """All products of the plan, each after those that it reads."""
+    yield Product(
+        "results/arch.json",
+        "arch",
+        lambda: recipe(code_of("arch.py"), plan=PLAN.as_dict(), machine=MACHINE.as_dict()),
+    )
+    for operator in PLAN.workloads:
+        yield plan_product(operator)
+    for source in sorted({*PLAN.sources.values()} - {OURS, INSTALLED}):
+        code = code_of("fetch.py")
+        pin = PINS.get(source)
+        path = f"results/fetch/{source}/fetched.json"
+        yield Product(path, "fetch", lambda code=code, pin=pin: recipe(code, pin=pin), spare=True)
+    for build in BUILDS:
+        yield build_product(build)
+        if INSPECTED:
+            yield figures_product(build)
+    yield from checked_products()
+    for stage in ("timing", "nsys", "ncu"):
+        for case in PLAN.run_here(stage):
+            if case.id.path(stage) not in BATCH_OF:
+                yield case_product(stage, case)
+        if stage == "timing":
+            for batch in BATCHES.values():
+                if batch.stage == stage:
+                    yield batch_product(batch)
+            for key in CHOICES:
+                names = Names(zip(("operator", "kernel", "target", "workload"), key.split("/")))
+                path = f"results/autotune/{key}.json"
+                yield Product(path, "autotune", lambda: recipe(code_of("autotune.py")), timing_files_of(names))
+    for case in PLAN.predicted():
+        yield predicted_product(case)
+    for operator in READ:
+        yield anatomy_product(operator)
+    for operator in PLAN.workloads:
+        yield compared_product(operator)
+        if BASELINE:
+            yield changed_product(operator)
+    yield Product("results/overview", "overview", lambda: recipe(code_of("overview.py"), ("matplotlib",)), COMPARISONS)
+    if OPERATIONS:
+        yield Product(
+            "results/operations.json",
+            "operations",
+            lambda: recipe(code_of("operations.py"), front=FRONT_PAGE, first=FRONT, checks=SIMULATED),
+            [*BUILD_RECORDS, *files_of(SIMULATED), str(PROJECT / "config/operations.yaml"), *TEMPLATES],
+            others=(("results/report/operations.html", "page"),),
+        )
+    for operator in OTHERS:
+        yield page_product(operator, f"results/report/{operator}.html", page_inputs(operator))
+    yield page_product(FRONT, f"results/{FRONT_PAGE}", front_inputs())
+    for lesson in learning.pages(GOALS):
+        yield lesson_product(lesson)
+    for name in CLASSES:
+        path = f"results/machine/{name}.json"
+        yield Product(path, "machine", lambda: recipe(code_of("machine.py"), modules=matrix.modules_needed(EXPERIMENT)))
+
+
+def plan_product(operator):
+    names = Names(operator=operator)
+    return Product(
+        f"results/plan/{operator}.json",
+        "plan",
+        lambda: recipe(
+            code_of("plan.py", f"kernels.{operator}.operator"),
+            plan=plan_of(names),
+            machine=CARDS,
+            recorded=CARDS_OF_OTHERS,
+        ),
+        [DEVICES],
+        others=((f"results/inspect/{operator}/roofline.json", "roofline"),),
+    )
+
+
+def build_product(build):
+    names = names_of(build)
+    return Product(
+        build.path("compile"),
+        "compile",
+        lambda: recipe_of_build(names),
+        upstream_of(names),
+        limit_s=config.get("compile", {}).get("max_seconds", LIMIT_SECONDS),
+    )
+
+
+def recipe_of_build(names):
+    compilers = DSLS[load_kernel(names.operator, names.kernel).DSL].compilers
+    return recipe(code_of_build(names.operator, names.kernel), compilers, variant=variant_of(names))
+
+
+def figures_product(build):
+    names = names_of(build)
+    return Product(build.path("inspect"), "inspect", lambda: recipe_of_figures(names), [build.path("compile")])
+
+
+def recipe_of_figures(names):
+    try:
+        limits = limits_of(DEVICES, names.target)
+    except (DeviceError, RecordError) as error:
+        sys.exit(str(error))
+    return recipe(code_of("cutesnake.stages.inspect.build"), devices=limits)
+
+
+def recipe_of_case(stage, names, settings, device, case):
+    """What a check, timing or profile depends on besides files, alike in a job of its own and in a batch."""
+    kernel = load_kernel(names.operator, names.kernel)
+    needed = {name: place_of(names).modules[name] for name in kernel.NEEDS}
+    code = code_of(stage, f"kernels.{names.operator}.{names.kernel}")
+    params = {"settings": settings, "device": device, "identity": identity(case)}
+    return recipe(code, TORCH, **params, **({"packages": needed} if needed else {}))
+
+
+def checked_products():
+    for case in ON_CARDS["correctness"]:
+        if case.id.path("correctness") not in BATCH_OF:
+            yield case_product("correctness", case)
+    for batch in BATCHES.values():
+        if batch.stage == "correctness":
+            yield batch_product(batch)
+    for batch in SIMULATED_BATCHES.values():
+        names = names_of(batch.cases[0].id)
+        recipe_of = lambda names=names: recipe({}, cases=[case["recipe"] for case in simulated_cases_of(names)])
+        yield Product(batch.path, "batch", recipe_of, simulated_builds_of(names), of_batch(batch))
+
+
+def case_product(stage, case):
+    names = names_of(case.id)
+    reads = [case.build.id.path("compile")]
+    if stage != "correctness":
+        checked = checked_first(names)
+        reads += [checked] if checked else []
+    if stage == "nsys":
+        reads += timed_first(names)
+    settings = {"correctness": checking_settings, "timing": lambda names: EXPERIMENT.timing}.get(stage)
+    return Product(
+        case.id.path(stage),
+        stage,
+        lambda: recipe_of_case(RUNNING[stage], names, settings(names) if settings else {}, card_of(names), case),
+        reads,
+    )
+
+
+def batch_product(batch):
+    operator, kernel, target, variant = batch.cases[0].build.key.split("/")
+    number = Path(batch.key).name
+    names = Names(stage=batch.stage, operator=operator, kernel=kernel, target=target, variant=variant, batch=number)
+    return Product(
+        batch.path,
+        "batch",
+        lambda: recipe({}, cases=[case["recipe"] for case in cases_of_batch(names)]),
+        [batch.cases[0].build.id.path("compile"), *checked_before_batch(names)],
+        of_batch(batch),
+    )
+
+
+def of_batch(batch):
+    return tuple((path, batch.stage) for path in batch.records())
+
+
+def predicted_product(case):
+    names = names_of(case.id)
+    return Product(
+        case.id.path("predict"),
+        "predict",
+        lambda: recipe(
+            code_of("predict.py", f"kernels.{names.operator}.{names.kernel}"),
+            TORCH,
+            identity=identity(case),
+            device=PLAN.clocks[names.target],
+            clock=clock_of(names),
+            validated=digest_files(validation()),
+            timing=timing_of(names),
+        ),
+        [case.build.id.path("compile"), *timed_beside(names)],
+    )
+
+
+def anatomy_product(operator):
+    names = Names(operator=operator)
+    kernels = sorted({build.kernel for build in builds_of(operator)})
+    return Product(
+        f"results/anatomy/{operator}",
+        "anatomy",
+        lambda: recipe(
+            code_of("anatomy.py", *(f"kernels.{operator}.{kernel}" for kernel in kernels)),
+            TORCH,
+            builds=anatomy_builds_of(names),
+        ),
+        [build.id.path("compile") for build in builds_of(operator)],
+    )
+
+
+def evidence_inputs(operator):
+    return [
+        f"results/plan/{operator}.json",
+        *records_of(operator),
+        f"results/inspect/{operator}/roofline.json",
+        *recorded_of(operator),
+    ]
+
+
+def compared_product(operator):
+    others = ((f"results/compare/{operator}.csv", "table"), (f"results/plot/{operator}", "plot"))
+    return Product(
+        f"results/compare/{operator}.json",
+        "compare",
+        lambda: recipe(code_of("compare.py"), ("matplotlib",)),
+        [*evidence_inputs(operator), *validation_of(Names(operator=operator))],
+        others,
+    )
+
+
+def changed_product(operator):
+    return Product(
+        change_of(operator),
+        "change",
+        lambda: recipe(
+            code_of("change.py"), baseline=EXPERIMENT.baseline, content=baseline_digest_of(Names(operator=operator))
+        ),
+        evidence_inputs(operator),
+        ((f"results/change/{operator}.csv", "table"),),
+    )
+
+
+def page_inputs(operator):
+    return [
+        "results/arch.json",
+        *evidence_inputs(operator),
+        f"results/compare/{operator}.json",
+        f"results/compare/{operator}.csv",
+        f"results/plot/{operator}",
+        *references_of(operator),
+        *changes_of(operator),
+        *anatomy_of(operator),
+        *(KNOWLEDGE if READ else []),
+        *TEMPLATES,
+    ]
+
+
+def front_inputs():
+    more = (*COMPARISONS, "results/overview", *(f"results/report/{operator}.html" for operator in OTHERS), *CHANGES)
+    return list(dict.fromkeys([*page_inputs(FRONT), *more, *OPERATIONS[:1]]))
+
+
+def page_product(operator, path, reads):
+    sources = {source for (name, _), source in PLAN.sources.items() if name == operator}
+    pins = {source: PINS.get(source) for source in sorted(sources - {OURS, INSTALLED})}
+    return Product(
+        path,
+        "page",
+        lambda: recipe(
+            code_of("report.py"), front=FRONT_PAGE, config=config, sweep=asdict(EXPERIMENT.sweeps[operator]), pins=pins
+        ),
+        reads,
+    )
+
+
+def lesson_product(lesson):
+    return Product(
+        f"results/{lesson}.html",
+        "page",
+        lambda: recipe(
+            code_of("learn.py"), TORCH, builds=lesson_problems(lesson), checks=lesson_checks(lesson), own=OWN_KERNELS
+        ),
+        [
+            *(build.id.path("compile") for build in lesson_builds(lesson)),
+            *lesson_checked(lesson),
+            GOALS_FILE,
+            *KNOWLEDGE,
+            *TEMPLATES,
+        ],
+    )
+
+
+PRODUCTS = {product.path: product for product in products()}
+MADE_AGAIN = NOT_THERE = frozenset()
+if internals.is_main(workflow):  # a job that an executor starts reads all this again, and is told what to do
+    asked_anew = outputs.forced_by(sys.argv)
+    FINDINGS = outputs.look(
+        PRODUCTS.values(), lambda product: product.stage in asked_anew or product.path in asked_anew
+    )
+    if FINDINGS.damage():
+        logger.warning(FINDINGS.damage())
+    if FINDINGS.staleness():
+        logger.info(FINDINGS.staleness())
+    MADE_AGAIN = frozenset([*FINDINGS.why, "results/kept.txt"])  # what is kept is kept whenever that is asked for
+    NOT_THERE = frozenset(
+        path
+        for product in PRODUCTS.values()
+        if not product.spare and not os.path.lexists(product.path)
+        for path in product.paths
+    )
+    marks.make(path for name in FINDINGS.why for path in PRODUCTS[name].paths)
+    atexit.register(outputs.remember, PRODUCTS.values())
+    atexit.register(marks.remove)
+
+
+def inputs(products, **named):
+    """Give the inputs of the job that makes these products by name, and the one that says whether it has to run.
+
+    Where it has to, or has not run yet, nothing is `ancient`: Snakemake does not look at a job that follows from one
+    that runs, not even for missing outputs.
+    """
+    patterns = [products] if isinstance(products, str) else products
+
+    def among(names, wildcards):
+        return any(pattern.format(**wildcards) in names for pattern in patterns)
+
+    def again(wildcards):
+        return among(MADE_AGAIN, wildcards)
+
+    def dated(paths):
+        def given(wildcards):
+            found = paths(wildcards) if callable(paths) else paths
+            one = isinstance(found, str)
+            found = found.format(**wildcards) if one else [path.format(**wildcards) for path in found]
+            return found if again(wildcards) or among(NOT_THERE, wildcards) else ancient(found)
+
+        return given
+
+    marked = {"state": lambda wildcards: marks.STALE if again(wildcards) else marks.CURRENT}
+    return marked | {name: dated(paths) for name, paths in named.items()}
+
+
+def made_from(wildcards, output):
+    """What the results of a job say that they were made from."""
+    product = next((PRODUCTS[path] for path in output if path in PRODUCTS), None)
+    return {"recipe": product.recipe(), "files": product.named} if product else {}

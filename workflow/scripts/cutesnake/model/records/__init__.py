@@ -1,0 +1,1 @@
+"""One typed record per stage; a module each, shared parts in `common`."""

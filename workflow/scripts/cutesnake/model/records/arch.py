@@ -1,0 +1,82 @@
+"""Records of machines: the one that plans a run (`arch`) and nodes of a class (`machine`)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from cutesnake.model.records.common import Dated, Part, Record, StageAnswer, doc
+
+
+class Gpu(Part):
+    """A GPU of a machine, or a MIG slice of one."""
+
+    index: int
+    name: str
+    compute_capability: tuple[int, int]
+    driver: str
+    memory_bytes: int
+    multiprocessors: int | None
+    uuid_hash: str
+    slice_of: Annotated[str | None, doc("of a MIG slice the name of its GPU")] = None
+    multiprocessor_share: float | None = 1.0
+    memory_share: float = 1.0
+
+
+class NodeClass(Part):
+    """A class of nodes that run cases."""
+
+    name: str
+    device: str | None
+    compute_capability: list[int] | None
+    driver: str | None
+    reason: str | None
+
+
+class Arch(Record, tag="arch"):
+    """results/arch.json: the machine that a run was planned for, and what it can do."""
+
+    status: Literal["ok"]
+    reason: str | None
+    provenance: Dated
+    pretended: Annotated[bool, doc("a mocked machine")]
+    devices: list[Gpu]
+    selected: Annotated[int | None, doc("index")]
+    fingerprint: str
+    limits: Annotated[dict[str, int | None], doc("of the driver, in bytes or counts")]
+    readings: Annotated[dict[str, Any], doc("clocks (MHz), power (W), temperature (°C), throttle reasons")]
+    tools: dict[str, bool]
+    packages: dict[str, str | None]
+    modules: Annotated[
+        dict[str, str | None],
+        doc("Python packages of kernels, by import name: version, null where not importable"),
+    ]
+    stages: list[StageAnswer]
+    operators: Annotated[list[str], doc("in the order of the configuration")]
+    classes: Annotated[
+        list[NodeClass] | None, doc("classes of nodes that run cases, where the configuration names some")
+    ] = None
+
+
+class FoundMachine(Part):
+    """What a job found on its node."""
+
+    devices: list[Gpu]
+    selected: int | None
+    problem: str | None
+    tools: dict[str, str | None]
+    packages: dict[str, str | None]
+    modules: dict[str, str | None]
+    pretended: bool
+    cards: list[int]
+
+
+class Machine(Record, tag="machine"):
+    """results/machine/<class>.json: what a job found on a node of a class."""
+
+    status: Literal["ok"]
+    reason: str | None
+    provenance: Dated
+    node_class: str = msgspec.field(name="class")
+    machine: FoundMachine

@@ -1,0 +1,86 @@
+"""Record of the stage `plan`: what is asked of one operator, what this machine can do of it, and why not."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from cutesnake.model.records.common import Answer, Dsl, Part, Provenance, Record, StageAnswer, Variant, doc
+
+
+class Axis(Part):
+    """Field of the workloads along which plots are drawn, and its label."""
+
+    field: str
+    label: str
+
+
+class Decision(Part):
+    """What can be done with a kernel for a target."""
+
+    operator: str
+    kernel: str
+    dsl: Dsl
+    source: str
+    target: str
+    build: Answer
+    run: Answer
+    simulate: Answer
+
+
+class BuildKey(Part):
+    """A build to be made."""
+
+    operator: str
+    kernel: str
+    target: str
+    variant: Variant
+
+
+class PlannedCase(Part):
+    """A build and a workload of it."""
+
+    build: Annotated[str, doc("operator/kernel/target/variant")]
+    workload: str
+
+
+class Unsupported(Part):
+    """A workload that a kernel cannot compute."""
+
+    operator: str
+    kernel: str
+    workload: str
+    reason: str
+
+
+class Predicted(Part):
+    """What is predicted for targets without a GPU."""
+
+    devices: Annotated[dict[str, str], doc("target -> GPU")]
+    workloads: list[str]
+
+
+class Plan(Record, tag="plan"):
+    """results/plan/<operator>.json: what is asked of one operator, what this machine can do, and why not."""
+
+    status: Literal["ok"]
+    reason: None
+    provenance: Provenance
+    operator: str
+    axis: Axis
+    stages: list[StageAnswer]
+    decisions: list[Decision]
+    sources: Annotated[dict[str, str], doc("kernel -> ours, installed, or a key of kernels/upstream.yaml")]
+    workloads: Annotated[dict[str, dict[str, Any]], doc("id -> fields")]
+    dtypes: Annotated[dict[str, list[str]], doc("target -> element types asked for there")]
+    builds: list[BuildKey]
+    cases: list[PlannedCase]
+    simulated_cases: list[PlannedCase]
+    unsupported: list[Unsupported]
+    profiled: list[str]
+    predicted: Predicted
+    stand_ins: Annotated[
+        dict[str, str] | None,
+        doc(
+            "builds that are not made, as operator/kernel/target/variant -> one that differs in compile-time sizes only"
+        ),
+    ] = None

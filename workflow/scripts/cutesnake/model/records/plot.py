@@ -1,0 +1,36 @@
+"""Record of the stage `plot`: plots that were drawn, and why others were not."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from cutesnake.model.records.common import Part, Provenance, Record, doc, need
+from cutesnake.model.records.compare import Origin
+
+
+class Picture(Part):
+    """One plot, or the reason why it was not drawn."""
+
+    name: str
+    title: str
+    device: Annotated[Origin | None, doc("where the measurements come from")]
+    file: Annotated[str | None, doc("beside this record; null if there was nothing to show")]
+    alt: str | None
+    caption: str | None
+    reason: str | None
+
+    def __post_init__(self) -> None:
+        if self.file is None:
+            need(bool(self.reason), "reason", "it is empty; it must be a text where there is no file")
+        else:
+            need(bool(self.alt), "alt", "it is empty; it must be a text where there is a file")
+
+
+class Plot(Record, tag="plot"):
+    """results/plot/<operator>/pictures.json: plots that were drawn, and why others were not."""
+
+    status: Literal["ok"]
+    reason: None
+    provenance: Provenance
+    operator: Annotated[str | None, doc("null for the overview of all")]
+    pictures: list[Picture]

@@ -1,0 +1,108 @@
+"""What was found out about files, kept between runs: it holds as long as a file's dates, size and inode do.
+
+The memory is one file below .snakemake/, which may be deleted at any time: everything is then looked at again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from cutesnake.model import record
+
+KNOWN = Path(".snakemake/cutesnake-looked-at.json")
+SPARE = 20_000  # entries that are kept though this process did not ask for them
+COARSE_NS, FINE_NS = 2_000_000_000, 50_000_000  # two writes within this time may leave the same date
+SECOND_NS = 1_000_000_000
+
+
+class Memory:
+    """kind -> path -> what was found, with the file's stamp at that time."""
+
+    def __init__(self, entries: dict[str, dict[str, list[Any]]]) -> None:
+        self.entries = entries
+        self.used: set[tuple[str, str]] = set()
+        self.changed = False
+
+    def get(self, kind: str, path: str, stamp: str) -> Any:
+        """What is known of a file that has this stamp; None where nothing is."""
+        found = self.entries.get(kind, {}).get(path)
+        if found is None or found[0] != stamp:
+            return None
+        self.used.add((kind, path))
+        return found[1]
+
+    def put(self, kind: str, path: str, stamp: str, found: Any) -> None:
+        """Keep what was found, unless the file is so young that a later write might leave its stamp unchanged."""
+        if _settled(stamp):
+            self.entries.setdefault(kind, {})[path] = [stamp, found]
+            self.used.add((kind, path))
+            self.changed = True
+
+    def knows(self, kind: str, path: str) -> bool:
+        """Whether a file was seen before, however it looks now."""
+        return path in self.entries.get(kind, {})
+
+    def forget(self, kind: str, path: str) -> None:
+        if self.entries.get(kind, {}).pop(path, None) is not None:
+            self.changed = True
+
+    def save(self) -> None:
+        """Write the memory for the next run, if anything is new and the folder can be written."""
+        if not self.changed or not KNOWN.parent.is_dir():
+            return
+        if sum(map(len, self.entries.values())) > len(self.used) + SPARE:
+            for kind, path in [(kind, path) for kind, found in self.entries.items() for path in found]:
+                if (kind, path) not in self.used:
+                    del self.entries[kind][path]
+        with contextlib.suppress(OSError):
+            text = json.dumps(self.entries, separators=(",", ":"))
+            record.write_text(KNOWN, f"{_digest(text)}\n{text}\n")
+            self.changed = False
+
+
+@functools.cache
+def memory() -> Memory:
+    """The memory of this process, read when it is first asked for; a damaged one is empty."""
+    try:
+        digest, _, text = KNOWN.read_text().partition("\n")
+        text = text.removesuffix("\n")
+        return Memory(json.loads(text) if digest == _digest(text) else {})
+    except (OSError, ValueError, RecursionError):
+        return Memory({})
+
+
+def stamp(path: str | Path) -> str:
+    """What changes when a file does: both its dates, size and inode. Raises OSError."""
+    state = os.stat(path)
+    return f"{state.st_mtime_ns:x}.{state.st_ctime_ns:x}.{state.st_size:x}.{state.st_ino:x}"
+
+
+def digest(path: str) -> str | None:
+    """sha256 of a file (first 16 hex digits), read only if it changed since it was last asked for; None without one."""
+    try:
+        now = stamp(path)
+        found = memory().get("files", path, now)
+        if found is None:
+            with open(path, "rb") as stream:
+                found = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+            memory().put("files", path, now, found)
+        return str(found)
+    except OSError:
+        return None
+
+
+def _settled(stamp: str) -> bool:
+    modified, changed = (int(part, 16) for part in stamp.split(".")[:2])
+    granularity = COARSE_NS if modified % SECOND_NS == changed % SECOND_NS == 0 else FINE_NS
+    return time.time_ns() - max(modified, changed) > granularity
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()

@@ -1,0 +1,333 @@
+"""Which results are missing, damaged or stale, found before the graph is built, and why in words.
+
+Every record and page says what it was made from (`model/provenance.py`). Here that is compared with what it would be
+made from now: by content, so that dates, copies and links decide nothing. What was found current is remembered, with
+stamps of its files and a digest of what it depends on: a run with nothing to do takes the time of asking for stamps.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cutesnake.model import paths as places
+from cutesnake.model import provenance, record
+from cutesnake.model.catalog import roots
+from cutesnake.model.dsls import DSLS
+from cutesnake.model.paths import ROOT
+from cutesnake.planning import installed, looked_at
+from cutesnake.planning.looked_at import memory, stamp
+from cutesnake.planning.staleness import digest_data, digest_files
+
+KIND, SEEN = "products", "seen"  # of the memory
+SHOWN = 3  # findings that a line names
+CODE = {"workflow": "the workflow's code", "ptxsim": "the code of ptxsim"}
+# Stages that make a folder, with the record that stands for it.
+FOLDERS = {"plot": "pictures.json", "overview": "pictures.json", "anatomy": "anatomy.json"}
+NO_WORD = "it does not say what it was made from"
+
+Recipe = Mapping[str, Any]  # code, params: name -> digest; versions: distribution -> version, None if not installed
+Problem = tuple[str, str]  # kind (damaged, stale, missing), the reason
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a job makes, named by its first output, and what it is made from."""
+
+    path: str  # a record, a page or a folder; other products name it as what they read
+    stage: str  # named like the schema of its record
+    recipe: Callable[[], Recipe]
+    reads: tuple[str, ...] = ()  # results and files of the project, as in the rule's input
+    others: tuple[tuple[str, str], ...] = ()  # (path, stage) of records and pages that the same job writes
+    limit_s: float | None = None  # of the time that it is given
+    spare: bool = False  # nothing that was made from it needs it any more
+
+    @property
+    def named(self) -> dict[str, str]:
+        """What it reads, by the names that records have for files."""
+        return {provenance.name_of(path): path for path in self.reads}
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.path, *(path for path, _ in self.others)
+
+
+def recipe(code: Mapping[str, str], distributions: Iterable[str] = (), **params: Any) -> Recipe:
+    """What a job depends on besides files: code by name, distributions that it uses, and its parameters."""
+    return {
+        "code": dict(code),
+        "params": {name: digest_data(value) for name, value in params.items()},
+        "versions": {name: installed.version(name) for name in distributions},
+    }
+
+
+@dataclass
+class Findings:
+    """What there is to do again: path of a product -> why. `told` are those that no change of the user's explains."""
+
+    why: dict[str, str] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    followed: set[str] = field(default_factory=set)  # of them, what follows from another one
+
+    def damage(self) -> str | None:
+        """One line on what is missing or damaged."""
+        if not self.told:
+            return None
+        return f"made again, with what follows: {_some([f'{path} ({self.why[path]})' for path in self.told])}"
+
+    def staleness(self) -> str | None:
+        """One line on what is stale, and why; what only follows is not counted."""
+        stale = [path for path in self.why if path not in self.followed and path not in self.told]
+        stale = [path for path in stale if self.why[path] not in (FORCED, MISSING)]
+        if not stale:
+            return None
+        reasons = list(dict.fromkeys(self.why[path] for path in stale))
+        return f"{len(stale)} stale, made again with what follows: {_some(reasons)}"
+
+
+FOLLOWS, FORCED, MISSING = "made from ", "forced", "missing"
+
+
+def look(products: Iterable[Product], forced: Callable[[Product], bool] = lambda product: False) -> Findings:
+    """Look at all products in their order, each after those that it reads."""
+    products, found = list(products), Findings()
+    makers = {path: product for product in products for path in product.paths}
+    there: set[str] = set()  # products, by their paths
+    for product in products:
+        if not os.path.lexists(product.path):
+            continue
+        there.add(product.path)
+        before = [maker for path in product.reads if (maker := makers.get(path)) and not maker.spare]
+        missing = next((maker.path for maker in before if maker.path not in there), None)
+        again = next((maker.path for maker in before if maker.path in found.why), None)
+        if missing is not None:
+            found.why.setdefault(missing, MISSING)
+            if missing not in found.told and knows(missing):
+                found.told.append(missing)
+        kind, why = _problem(product) or (None, "")
+        if kind == "damaged":
+            found.why[product.path] = why
+            found.told.append(product.path)
+        elif missing is not None or again is not None:
+            what = f"{missing}, which is missing" if missing else f"{again}, which is made again"
+            found.why[product.path] = f"{FOLLOWS}{what}"
+            found.followed.add(product.path)
+        elif kind is not None:
+            found.why[product.path] = why
+        elif forced(product):
+            found.why[product.path] = FORCED
+    _look_at_spare(products, found)
+    return found
+
+
+def forced_by(arguments: Iterable[str]) -> set[str]:
+    """Rules and files that a command line of Snakemake asks for anew (`--forcerun`): what follows them is, too."""
+    found, taking = set(), False
+    for argument in arguments:
+        name, sign, value = argument.partition("=")
+        if argument.startswith("-"):
+            taking = name in ("-R", "--forcerun")
+            found |= {value} if taking and sign else set()
+        elif taking:
+            found.add(argument)
+    return found
+
+
+def knows(path: str) -> bool:
+    """Whether a product was there at the end of a run, or was looked at."""
+    return any(memory().knows(kind, path) for kind in (KIND, SEEN))
+
+
+def remember(products: Iterable[Product]) -> None:
+    """Note at the end of a run what is there, so that the next run can tell what was lost in between."""
+    for product in products:
+        if not knows(product.path) and os.path.lexists(product.path):
+            memory().entries.setdefault(SEEN, {})[product.path] = []
+            memory().changed = True
+    memory().save()
+
+
+def _look_at_spare(products: Iterable[Product], found: Findings) -> None:
+    """A spare product that is missing is no loss, but its folder without it is one that something happened to."""
+    for product in products:
+        gone = product.spare and not os.path.lexists(product.path)
+        if gone and os.path.isdir(os.path.dirname(product.path)) and knows(product.path):
+            found.why[product.path] = MISSING
+            found.told.append(product.path)
+
+
+def _problem(product: Product) -> Problem | None:
+    """What is wrong with a product that is there; None where it is whole and current."""
+    expected = _expected(product)
+    known = memory().entries.get(KIND, {}).get(product.path)
+    if known is not None and known[0] == expected and _unchanged(known[1]) and _opened_same(known[2]):
+        memory().used.add((KIND, product.path))
+        return None
+    recipe = product.recipe()
+    try:
+        stamps, made = _whole(product)
+    except FileNotFoundError as error:
+        return "damaged", f"{Path(error.filename or product.path).name} is missing"
+    except OSError as error:
+        return "damaged", f"{Path(error.filename or product.path).name}: {error.strerror or error}"
+    except ValueError as error:
+        said = str(error).removeprefix(f"{product.path}: ").removesuffix("; delete it and run again")
+        return "damaged", said
+    why = difference(made, recipe, product.named, product.limit_s)
+    if why is not None:
+        return "stale", why
+    opened = (made or {}).get("opened", {})
+    memory().entries.setdefault(KIND, {})[product.path] = [expected, stamps, opened]
+    memory().used.add((KIND, product.path))
+    memory().changed = True
+    return None
+
+
+def difference(
+    made: Mapping[str, Any] | None, recipe: Recipe, files: Mapping[str, str], limit_s: float | None = None
+) -> str | None:
+    """How what a result was made from differs from what it would be made from now, in words; None where it does not.
+
+    files: name -> path of what the job would be given. A distribution that is not installed here is not compared:
+    builds are taken to machines without their compilers.
+    """
+    if made is None:
+        return NO_WORD
+    for name, version in recipe["versions"].items():
+        before = made["versions"].get(name)
+        if version is not None and before != version:
+            return f"{name} {before or 'not installed'} → {version}"
+    for name in sorted(recipe["code"].keys() | made["code"].keys()):
+        if recipe["code"].get(name) != made["code"].get(name):
+            return f"{CODE.get(name, name)} changed"
+    for name in sorted(recipe["params"].keys() | made["params"].keys()):
+        if recipe["params"].get(name) != made["params"].get(name):
+            return f"its {name} changed"
+    if added := sorted(files.keys() - made["files"].keys()):
+        return f"{FOLLOWS}{_number(added)} less than now"
+    if removed := sorted(made["files"].keys() - files.keys()):
+        return f"{FOLLOWS}{_number(removed)} that no longer count"
+    for name, path in files.items():
+        now = content_of(path)
+        if now is not None and made["files"][name] != now:
+            return f"{FOLLOWS}another {name}" if name.startswith("results/") else f"{name} changed"
+    for name, digest in made.get("opened", {}).items():
+        if content_of(path_of(name)) != digest:
+            return f"{name} changed"
+    if limit_s is not None and (made.get("limit_s") or limit_s) < limit_s:
+        return f"the time limit was {made['limit_s']:g} s and is {limit_s:g} s"
+    return None
+
+
+def carried(results: Path, packages: Mapping[str, str | None]) -> frozenset[str]:
+    """Builds below `results`, as `operator/kernel/target`, which a machine that lacks a compiler uses as they are.
+
+    packages: distribution -> version, None if it is not installed here.
+    """
+    if all(packages.get(name) for dsl in DSLS.values() for name in dsl.build_packages):
+        return frozenset()
+    builds = (path.parent.parent for path in (results / "compile").glob("*/*/*/*/build.json"))
+    return frozenset(build.relative_to(results / "compile").as_posix() for build in builds)
+
+
+def content_of(path: str | Path) -> str | None:
+    """Digest of a file's content, of a Python file by its meaning; of a folder that of its record; None without one."""
+    name = str(path)
+    if name.endswith(".py"):
+        return digest_files([Path(name)]) if os.path.isfile(name) else None
+    return looked_at.digest(str(provenance.record_of(name)))
+
+
+def path_of(name: str) -> Path:
+    """The file that a record names so, see `provenance.name_of`."""
+    if name.startswith("kernels/"):
+        found = (root / name.removeprefix("kernels/") for root in roots())
+        return next((path for path in found if path.exists()), ROOT / name)
+    return Path(name) if name.startswith("results/") else ROOT / name
+
+
+def _expected(product: Product) -> str:
+    """Digest of all that a product depends on, as it is now."""
+    files = [(path, content_of(path)) for path in product.reads]
+    return digest_data([product.recipe(), files, product.limit_s, _schemas()])
+
+
+def _unchanged(stamps: Mapping[str, str]) -> bool:
+    try:
+        return all(stamp(path) == before for path, before in stamps.items())
+    except OSError:
+        return False
+
+
+def _opened_same(opened: Mapping[str, str | None]) -> bool:
+    return all(content_of(path_of(name)) == digest for name, digest in opened.items())
+
+
+def _whole(product: Product) -> tuple[dict[str, str], dict[str, Any] | None]:
+    """Stamps of a product's files, and what it was made from; OSError, ValueError for what is missing or damaged."""
+    made, stamps = None, {}
+    for place, (path, stage) in enumerate(((product.path, product.stage), *product.others)):
+        for file, found in _files(Path(path), stage):
+            stamps[str(file)] = stamp(file)
+            if place == 0 and found is not None:
+                made = found
+    return stamps, made
+
+
+def _files(path: Path, stage: str) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    """The files of a record, page or folder after a look at each; with the first, what it was made from."""
+    if path.suffix == ".html":
+        text = path.read_text(encoding="utf-8")
+        made = provenance.check_page(text)
+        if made is None and not text.rstrip().endswith("</html>"):
+            raise ValueError(f"{path.name} is {'cut short' if text else 'empty'}")
+        yield path, made
+        yield from _named(path.parent, (made or {}).get("made", {}))
+    elif stage in FOLDERS or path.suffix == ".json":
+        yield from _files_of_record(path / FOLDERS[stage] if stage in FOLDERS else path, stage)
+    else:
+        path.stat()
+        yield path, None
+
+
+SCHEMAS = {"overview": "plot", "anatomy": "anatomy_index"}
+
+
+def _files_of_record(path: Path, stage: str) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    entry, made = record.read_whole(SCHEMAS.get(stage, stage), path)
+    if made is not None and entry.get("limit_s"):
+        made = {**made, "limit_s": entry["limit_s"]}
+    yield path, made
+    files = entry["files"] if stage in ("compile", "fetch") else (made or {}).get("made", {})
+    yield from _named(path.parent, files)
+
+
+def _named(folder: Path, files: Mapping[str, str]) -> Iterator[tuple[Path, None]]:
+    """The files that a record or page names with their digests."""
+    for name, digest in files.items():
+        file = Path(name) if name.startswith("results/") else folder / name
+        with file.open("rb") as stream:
+            if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
+                raise ValueError(f"{file.name} is not the file that was made: its sha256 differs")
+        yield file, None
+
+
+def _some(findings: list[str]) -> str:
+    rest = [f"{len(findings) - SHOWN} more"] if len(findings) > SHOWN else []
+    return "; ".join([*findings[:SHOWN], *rest])
+
+
+def _number(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} files ({names[0]}, …)"
+
+
+@functools.cache
+def _schemas() -> str:
+    """What records are held against: one that fitted an older schema is looked at again."""
+    texts = (path.read_bytes() for path in sorted(places.SCHEMAS.glob("*.json")))
+    return hashlib.sha256(b"".join(texts)).hexdigest()[:16]

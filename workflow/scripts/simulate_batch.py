@@ -1,0 +1,16 @@
+"""Snakemake script of the rule simulated: the checks of a kernel's builds for one target, each with its record."""
+
+from cutesnake.runtime.job import do, do_each
+
+cases, settings, log = snakemake.params.cases, snakemake.params.settings, snakemake.log[0]
+jobs = [{"case": case, "settings": settings, "log": case["log"]} for case in cases]
+do_each("simulator", "correctness", log, "cutesnake.stages.measure.batch:simulate_case", jobs)
+do(
+    "simulator",
+    "correctness",
+    log,
+    "cutesnake.stages.measure.batch:write_summary",
+    output=snakemake.output.record,
+    records=[case["record"] for case in cases],
+    made_from=snakemake.params.made_from,
+)
