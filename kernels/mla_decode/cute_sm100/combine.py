@@ -82,7 +82,7 @@ class Combine:
             self._merge(row_warps, IN_FLIGHT, False, results, *work)
         elif partials <= FEW * shares:
             self._merge(row_warps, FEW, True, results, *work)
-        elif partials <= IN_FLIGHT * shares:
+        elif partials <= IN_FLIGHT * shares:  # mutant: combine depth
             self._merge(row_warps, IN_FLIGHT, True, results, *work)
         elif partials <= MORE * shares:
             self._merge(row_warps, MORE, True, results, *work)
@@ -118,7 +118,7 @@ class Combine:
         )
         sums_of_row = lse_partial[None, known]
         # The partial results only exist once the split kernel has ended.
-        cute.arch.griddepcontrol_wait()
+        cute.arch.griddepcontrol_wait()  # mutant: combine wait
         cute.arch.griddepcontrol_launch_dependents()
         depth = in_flight // width
         found = cute.make_rmem_tensor((VECTOR, width, depth), self.element)
@@ -138,11 +138,15 @@ class Combine:
                 values.store(found.load())
                 known_heights = [heights[i] for i in range(depth)]
                 if n + step < partials:
-                    self._load(found, heights, pieces, sums_of_row, first, n + step + share, partials, shares)
+                    self._load(
+                        *(found, heights, pieces, sums_of_row, first),
+                        n + step + share,  # mutant: combine next
+                        *(partials, shares),
+                    )
                 new = top
                 for height in known_heights:
                     new = cute.arch.fmax(new, height)
-                factor = cute.math.exp2(top - new, fastmath=True)
+                factor = cute.math.exp2(top - new, fastmath=True)  # mutant: combine rescale
                 top, total = new, total * factor
                 for c in cutlass.range_constexpr(VECTOR * width):
                     sums[c] = sums[c] * factor
@@ -151,7 +155,7 @@ class Combine:
             new = top
             for distance in self._distances(rows):
                 new = cute.arch.fmax(new, cute.arch.shuffle_sync_bfly(new, distance))
-            factor = cute.math.exp2(top - new, fastmath=True)
+            factor = cute.math.exp2(top - new, fastmath=True)  # mutant: combine rescale
             top, total = new, total * factor
             for c in cutlass.range_constexpr(VECTOR * width):
                 sums[c] = sums[c] * factor
@@ -180,7 +184,7 @@ class Combine:
     ) -> Float32:
         """Weighed partial results to the sums, relative to `top`; returns the sum of the weights."""
         for i, height in enumerate(heights):
-            weight = cute.math.exp2(height - top, fastmath=True)
+            weight = cute.math.exp2(height - top, fastmath=True)  # mutant: combine weight
             added = values[None, None, i].load().to(Float32)
             total = total + weight
             for c in range(cute.size(sums)):
@@ -189,7 +193,7 @@ class Combine:
 
     def _distances(self, rows: int) -> list[int]:
         """Between lanes of a row."""
-        return [distance for distance in (8, 16) if distance >= rows]
+        return [distance for distance in (8, 16) if distance >= rows]  # mutant: combine lanes
 
     def _load(
         self,
@@ -210,7 +214,7 @@ class Combine:
             number = n + shares * i
             at = first + cutlass.min(number, partials - 1)
             cute.autovec_copy(pieces[None, None, at], found[None, None, i])
-            heights[i] = Float32(select_(number < partials, sums_of_row[at], -Float32.inf))
+            heights[i] = Float32(select_(number < partials, sums_of_row[at], -Float32.inf))  # mutant: combine end
 
 
 def rows_of_warp(row_warps: Any) -> Any:

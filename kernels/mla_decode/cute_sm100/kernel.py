@@ -1325,7 +1325,7 @@ class Epilogue:
     def first_column(self) -> Int32:
         """First column of O (in tensor memory) that this thread stores."""
         if self.merge is not None:
-            return self.merge.first_column(self.own.pair)
+            return self.merge.first_column(self.own.pair)  # mutant: merge columns
         columns = self.own.sizes.thread_columns // (2 if self.own.sizes.fine_grained else 1)  # of each half
         return columns * self.own.group
 
