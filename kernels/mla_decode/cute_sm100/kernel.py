@@ -230,7 +230,7 @@ class Barriers:
     def initialise(self) -> None:
         with cute.arch.elect_one():
             for array in self.arrays.values():
-                for number in range(array.first, array.first + array.count):
+                for number in range(array.first, array.first + array.length):
                     cute.arch.mbarrier_init(self.base + number, array.arrivals)
         cute.arch.mbarrier_init_fence()
 

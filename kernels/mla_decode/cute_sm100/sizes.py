@@ -62,7 +62,7 @@ class Mbarriers(NamedTuple):
     """An array of mbarriers: its first index in the CTA, its length, and arrivals per phase."""
 
     first: int
-    count: int
+    length: int
     arrivals: int
 
 
@@ -240,7 +240,7 @@ class Sizes:
 
     @property
     def mbarrier_count(self) -> int:
-        return sum(array.count for array in self.mbarriers.values())
+        return sum(array.length for array in self.mbarriers.values())
 
     # -- in-kernel merge: each pair stores a block of O's columns, and receives those columns of the others -------
 
