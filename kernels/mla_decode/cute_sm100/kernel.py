@@ -195,7 +195,7 @@ class FullEmpty:
         cute.arch.mbarrier_wait(self.empty.address + self.empty_parts * stage + part, phase)
 
     def release(self, state: State, part: Any, ctas: Any) -> None:
-        self.empty[self.empty_parts * state.stage + part].commit(ctas)
+        self.empty[self.empty_parts * state.stage][part].commit(ctas)
 
 
 @dataclass(frozen=True)
