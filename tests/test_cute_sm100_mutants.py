@@ -283,3 +283,11 @@ def test_a_mutant_is_caught(built, name):
     how = caught(built(mutant.part, variant, mutant), mutant.part, variant)
     assert how, f"«{name}» went unnoticed"
     print(name, "→", how)
+
+
+@pytest.mark.slow
+@pytest.mark.by_hand
+def test_every_mutant_is_caught_and_no_intact_copy(tmp_path):
+    import planted_bugs_sm100
+
+    assert planted_bugs_sm100.run(tmp_path / "bugs.jsonl") == []
