@@ -187,7 +187,7 @@ class FullEmpty:
         return State(count % self.stages, count // self.stages % 2)
 
     def wait_full(self, state: State, part: Any) -> None:
-        self.full[self.full_parts * state.stage + part].wait(state.phase)
+        self.full[self.full_parts * state.stage][part].wait(state.phase)
 
     def wait_empty(self, count: Any, part: Any) -> None:
         """Wait until the products have read what had the stage of tile `count` before it."""
@@ -683,7 +683,7 @@ class Load:
         row = self.first_row(2 * tile + self.rank, length)
         stage = count % self.sizes.stages
         for part in cutlass.range(self.sizes.k_parts, unroll=1):
-            full = self.barriers.k.full[self.sizes.k_parts * stage + part]
+            full = self.barriers.k.full[self.sizes.k_parts * stage][part]
             address = full.address
             self.barriers.k.wait_empty(count, part)  # mutant: k empty
             if part == 0:
@@ -723,7 +723,8 @@ class Load:
             index = pages[0]
         row = self.first_row(2 * tile + other, length)
         stage = count % self.sizes.stages
-        self.barriers.s_full[count % S_STAGES].wait(count // S_STAGES % 2)  # mutant: in-place k read
+        s_full = self.barriers.s_full[count % S_STAGES].address
+        cute.arch.mbarrier_wait(s_full, count // S_STAGES % 2)  # mutant: in-place k read
         parts = self.sizes.page_v_parts
         v_full = self.barriers.v.full[2 * parts * stage]
         part = parts * other  # mutant: in-place part
