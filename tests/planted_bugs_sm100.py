@@ -1,11 +1,10 @@
-"""Every bug that `test_cute_sm100_mutants.py` plants in `cute_sm100`, built and run; and how each is caught.
+"""Run every bug that `test_cute_sm100_mutants.py` plants in `cute_sm100`, and record how it is caught.
 
     PYTHONPATH=.:workflow/scripts:tests python tests/planted_bugs_sm100.py OUT.jsonl [--seconds S]
 
-OUT gets a line of JSON a bug, and one for each of the intact copies, which nothing may be found in; what stands there
-is not run again. `caught` is what the first schedule that noticed anything said.
-`of` names the last commits that touched the kernel and the simulator. Some 30 s of a processor each. Exits with 1 if a
-bug went unnoticed, or an intact copy was caught.
+OUT gets a line of JSON for each bug and each intact copy; what stands there is not run again. `caught` is what the
+first schedule that found anything said. `of` names the last commits that changed the kernel and the simulator. A bug
+takes some 30 s of a processor. Exits with 1 if a bug went unnoticed or anything was found in an intact copy.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ BUGS = {name: (mutant.part, variant, mutant) for name, (mutant, variant) in muta
 
 
 def tried(name: str, part: str, variant: str, mutant: mutants.Mutant | None) -> dict[str, Any]:
-    """A line of OUT."""
+    """Build and run one case; return its line of OUT."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         how = mutants.caught(mutants.build_edited(place, part, variant, mutant), part, variant)

@@ -39,9 +39,9 @@ MARK = "  # mutant: "
 
 @dataclass(frozen=True)
 class Mutant:
-    """An edit of the lines with a mark: `pattern` becomes `new`, once a line; without a pattern nothing is done there.
+    """Edit the lines with a mark: `pattern` becomes `new`; without a pattern, they do nothing.
 
-    With `behind`, the line goes behind each line with that mark instead. `part` of the kernel says what is run.
+    With `behind`, the line moves behind each line with that mark. `part` of the kernel decides which workloads run.
     """
 
     part: str
@@ -51,6 +51,7 @@ class Mutant:
     behind: str = ""
 
     def apply(self, text: str) -> str:
+        """Return a source file's text with the edit."""
         lines = text.split("\n")
         marked = {mark: [n for n, line in enumerate(lines) if line.endswith(MARK + mark)] for mark in self.marks}
         for n in marked[self.mark]:
@@ -166,8 +167,10 @@ INTACT = [("mma", ""), ("in place", ""), ("merge", PAIRS)]  # a part and variant
 
 
 def build_edited(place: Path, part: str, variant: str, mutant: Mutant | None) -> Path:
-    """A build of the kernel, in the empty folder `place`, from a copy of its source with one edit; of the variant that
-    has the part, if none is given."""
+    """Build the kernel in the empty folder `place`, from a copy of its source with one edit.
+
+    Without `variant`, build the one that has the part.
+    """
     shutil.copytree(ROOT / "kernels", place / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
     if mutant is not None:
         for source in (place / "kernels" / "mla_decode" / "cute_sm100").glob("*.py"):
@@ -189,7 +192,7 @@ def built(tmp_path):
 
 
 def dtype_of(part: str) -> str:
-    """Whose variant, of those built here, has the part."""
+    """Return the dtype whose variant, of those built here, has the part."""
     return "fp8" if part == "in place" else "bf16"
 
 
