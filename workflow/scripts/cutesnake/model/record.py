@@ -6,6 +6,7 @@ import functools
 import importlib
 import json
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from cutesnake.model.records.predict import Predict
     from cutesnake.model.records.roofline import Roofline
     from cutesnake.model.records.timing import Timing
+
+
+# Two threads that use a type for the first time at once crash msgspec 0.22.0, which then looks at its fields.
+_one_at_a_time = threading.RLock()
 
 
 class RecordError(ValueError):
@@ -79,7 +84,8 @@ def type_of(stage: str) -> type[Record]:
 def convert(stage: str, data: Mapping[str, Any], where: str) -> Any:
     """Return the typed record of `data`; RecordError names the file, the key and what is wrong."""
     try:
-        return msgspec.convert(data, type_of(stage))
+        with _one_at_a_time:
+            return msgspec.convert(data, type_of(stage))
     except msgspec.ValidationError as error:
         raise RecordError(f"{where}: {problem(error, data, type_of(stage))}") from None
 
@@ -203,7 +209,8 @@ def read_whole(stage: str, path: Path | str) -> tuple[dict[str, Any], provenance
 def parse(stage: str, text: bytes | str, where: str) -> Any:
     """Return the typed record of a JSON text; RecordError names `where`."""
     try:
-        return _decoder(stage).decode(text)
+        with _one_at_a_time:
+            return _decoder(stage).decode(text)
     except msgspec.ValidationError as error:
         found = problem(error, msgspec.json.decode(text), type_of(stage))
         raise RecordError(f"{where}: {found}") from None
@@ -219,7 +226,8 @@ def read_any(path: Path | str) -> Record:
     """Return the typed record of a file of any stage; RecordError for a damaged one."""
     try:
         text = Path(path).read_bytes()
-        stage = msgspec.json.decode(text, type=_Stage).stage
+        with _one_at_a_time:
+            stage = msgspec.json.decode(text, type=_Stage).stage
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecordError(f"{path}: not a whole record ({error}); delete it and run again") from error
     found: Record = parse(stage, text, str(path))
