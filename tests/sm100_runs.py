@@ -11,7 +11,7 @@ import torch
 
 import ptxsim
 from kernels.mla_decode import cute_sm100, operator
-from kernels.mla_decode.cute_sm100 import layout
+from kernels.mla_decode.cute_sm100 import sizes as layout
 from kernels.mla_decode.cute_sm100.schedule import make_schedule
 
 CHECKS = (*ptxsim.DEFAULT_CHECKS, "unwaited-ld")
@@ -79,10 +79,10 @@ def unawaited_releases(folder: Path, workload: operator.Workload) -> Iterator[st
     a place before every load to it, and once more in the end.
     """
     inputs, outputs = operator.make_inputs(workload, 0, "cpu"), operator.make_outputs(workload)
-    launches = captured(folder, workload, inputs, outputs, processors=layout.CTAS)
+    launches = captured(folder, workload, inputs, outputs, processors=layout.PAIR_CTAS)
     coverage = ptxsim.run(launches, "eager", checks=()).coverage[0]
     for barrier in coverage.barriers.values():
-        if barrier.room and barrier.waits < layout.CTAS * (barrier.phases + 1):
+        if barrier.room and barrier.waits < layout.PAIR_CTAS * (barrier.phases + 1):
             yield (
                 f"the mbarrier at {barrier.offset} has {barrier.phases} phases in each CTA, of which {barrier.waits} "
                 f"waits in both see not all"

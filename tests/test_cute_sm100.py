@@ -17,7 +17,7 @@ import pytest
 from builds import build
 from cutesnake.model.paths import ROOT
 from kernels.mla_decode import cute_sm100
-from kernels.mla_decode.cute_sm100 import layout
+from kernels.mla_decode.cute_sm100 import sizes as layout
 from kernels.mla_decode.cute_sm100.schedule import CLUSTERED_PROCESSORS, MOST_EVEN, Even, make_schedule
 from kernels.mla_decode.operator import Workload
 
@@ -37,7 +37,7 @@ BATCHES = {
 
 
 def tiles(length: int) -> int:
-    return max(1, -(-length // layout.KEYS))
+    return max(1, -(-length // layout.TILE_KEYS))
 
 
 @pytest.mark.parametrize("lengths", BATCHES.values(), ids=BATCHES)
@@ -50,15 +50,15 @@ def test_every_tile_of_every_row_block_is_computed_once(lengths, rows):
         assert item[layout.BEGIN] < item[layout.END]
         key = (item[layout.REQUEST], item[layout.ROW_BLOCK])
         seen.setdefault(key, []).extend(range(item[layout.BEGIN], item[layout.END]))
-    blocks = -(-rows // layout.ROWS)
+    blocks = -(-rows // layout.TILE_ROWS)
     assert seen.keys() == {(request, block) for request in range(len(lengths)) for block in range(blocks)}
     for (request, _), found in seen.items():
         assert sorted(found) == list(range(tiles(lengths[request])))
     assert schedule.offsets[0] == 0 and schedule.offsets[-1] == len(schedule.items)
     for pair, (begin, end) in zip(schedule.pairs, itertools.pairwise(schedule.offsets), strict=True):
-        assert pair[: layout.FIRST_ITEM] == schedule.items[begin][: layout.FIRST_ITEM] or begin == end
-        assert (pair[layout.FIRST_ITEM], pair[layout.END_ITEM]) == (begin, end) or begin == end == 0
-    assert layout.CTAS * (len(schedule.offsets) - 1) <= PROCESSORS
+        assert pair[: layout.FIRST_WORK] == schedule.items[begin][: layout.FIRST_WORK] or begin == end
+        assert (pair[layout.FIRST_WORK], pair[layout.END_WORK]) == (begin, end) or begin == end == 0
+    assert layout.PAIR_CTAS * (len(schedule.offsets) - 1) <= PROCESSORS
 
 
 @pytest.mark.parametrize("lengths", BATCHES.values(), ids=BATCHES)
@@ -76,10 +76,10 @@ def test_the_pairs_of_a_cluster_have_every_tile_once_and_at_least_one_each(lengt
                 assert item[layout.BEGIN] < item[layout.END]
                 found = range(item[layout.BEGIN], item[layout.END])
                 seen.setdefault((item[layout.REQUEST], item[layout.ROW_BLOCK]), []).extend(found)
-    assert seen.keys() == set(itertools.product(range(len(lengths)), range(-(-rows // layout.ROWS))))
+    assert seen.keys() == set(itertools.product(range(len(lengths)), range(-(-rows // layout.TILE_ROWS))))
     for (request, _), found in seen.items():
         assert sorted(found) == list(range(len(found))) and len(found) - tiles(lengths[request]) in range(pairs)
-    assert len(of_pairs) % pairs == 0 and layout.CTAS * len(of_pairs) <= CLUSTERED_PROCESSORS
+    assert len(of_pairs) % pairs == 0 and layout.PAIR_CTAS * len(of_pairs) <= CLUSTERED_PROCESSORS
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "fp8"])
@@ -115,29 +115,29 @@ def test_no_empty_request_is_split():
     ],
 )
 def test_the_budget_fits_an_sm(element_bytes, groups, in_place, pairs):
-    sizes = layout.make_layout(element_bytes, groups, in_place, pairs)
-    slot = layout.BOX_BYTES * (sizes.part_boxes * sizes.parts + 1)
+    sizes = layout.make_sizes(element_bytes, groups, in_place, pairs)
+    slot = layout.BOX_BYTES * (sizes.part_boxes * sizes.stage_parts + 1)
     assert sizes.shared_bytes <= layout.SHARED_BYTES < sizes.shared_bytes + slot
-    assert layout.OUT_COLUMN + layout.OUT_COLUMNS <= layout.TENSOR_MEMORY_COLUMNS <= 512
+    assert layout.O_COLUMN + layout.O_COLUMNS <= layout.TMEM_COLUMNS <= 512
     result = 4 * layout.CTA_ROWS * layout.LATENT  # fp32, all of it: after the last item it goes through the slots
     assert result <= layout.BOX_BYTES * sizes.kv_boxes
-    last_p = sizes.p_boxes if sizes.moves else 0  # at the end of Q's memory
+    last_p = sizes.p_boxes if sizes.overlaps_last else 0  # at the end of Q's memory
     assert sizes.received_bytes <= layout.BOX_BYTES * (sizes.q_boxes - last_p)
-    assert not sizes.moves or sizes.p_box + sizes.p_last_box == -last_p
-    assert 2 ** (sizes.offset + sizes.slack) <= 448, "P in e4m3"
+    assert not sizes.overlaps_last or sizes.p_box + sizes.p_last_box == -last_p
+    assert 2 ** (sizes.p_log2_scale + sizes.rescale_log2_threshold) <= 448, "P in e4m3"
 
 
 @pytest.mark.parametrize(("groups", "pairs"), [(1, 1), (2, 1), (2, 2), (2, 4)])
 def test_what_is_stored_early_goes_where_no_values_are_still_read(groups, pairs):
     """A CTA's last values lie where its keys were: behind what is stored before their second half has been read."""
-    sizes = layout.make_layout(2, groups, pairs=pairs)
-    rounds = sizes.stored_columns * 2 // sizes.store_row_bytes(2)
-    warps = sizes.softmax_threads // layout.WARP_LANES
-    early = (rounds // 2 if sizes.early else rounds) * warps * layout.STORE_BYTES
-    assert sizes.halves and sizes.moves and sizes.slots == 1
+    sizes = layout.make_sizes(2, groups, pairs=pairs)
+    rounds = sizes.thread_columns * 2 // sizes.store_row_bytes(2)
+    warps = sizes.softmax_threads // layout.WARP
+    early = (rounds // 2 if sizes.fine_grained else rounds) * warps * layout.STORE_BYTES
+    assert sizes.overlaps_last and sizes.stages == 1
     assert early <= layout.BOX_BYTES * sizes.first_box(0, 2)
-    assert [sizes.page_and_columns(n) for n in range(4)] == [(0, 0), (1, 0), (0, 1), (1, 1)]
-    assert sizes.values_part(0) % (2 * sizes.page_parts) == 0 and sizes.key_parts == 2 * sizes.page_parts
+    assert [sizes.page_and_block(n) for n in range(4)] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    assert sizes.v_part(0) % (2 * sizes.page_v_parts) == 0 and sizes.k_parts == 2 * sizes.page_v_parts
 
 
 @pytest.mark.parametrize("pairs", [1, 2, 4])
@@ -149,14 +149,14 @@ def test_what_the_device_works_out_of_an_even_plan_is_what_its_table_says(elemen
     sizes = itertools.product((1, 63, 64, 65, 127, 257, 333, 1024, 4096, 5000, 65536), (1, 2, 3, 7, 16), (1, 128, 512))
     for length, batch, rows in sizes:
         schedule = make_schedule([length] * batch, rows, processors, element_bytes, pairs)
-        reciprocal, pieces, base, more, told = schedule.numbers
+        reciprocal, pieces, base, more, told = schedule.uniform_arguments
         if not reciprocal:
             continue
         seen.append((pieces, more > 0))
         assert told == length and len(schedule.offsets) - 1 == len(schedule.items)
-        for pair, item in enumerate(schedule.items):  # as `_first` in kernel.py does it
+        for pair, item in enumerate(schedule.items):  # as `_first_work` in kernel.py does it
             worker = pair // pairs
-            request = (worker * reciprocal) >> layout.SHIFT
+            request = (worker * reciprocal) >> layout.RECIPROCAL_BITS
             piece = worker - request * pieces
             begin = piece * base + min(piece, more)
             end = begin + base + (piece < more)
@@ -170,15 +170,15 @@ def test_what_the_device_works_out_of_an_even_plan_is_what_its_table_says(elemen
 
 
 def test_ragged_plans_and_those_of_many_rows_are_not_even():
-    assert make_schedule([1024, 1023], 128, PROCESSORS).numbers == (0,) * 5
-    assert make_schedule([1024], 129, PROCESSORS).numbers == (0,) * 5
-    assert make_schedule([4096] * 100, 128, PROCESSORS).numbers == (0,) * 5, "items after each other"
+    assert make_schedule([1024, 1023], 128, PROCESSORS).uniform_arguments == (0,) * 5
+    assert make_schedule([1024], 129, PROCESSORS).uniform_arguments == (0,) * 5
+    assert make_schedule([4096] * 100, 128, PROCESSORS).uniform_arguments == (0,) * 5, "items after each other"
 
 
 def test_a_worker_divided_by_a_plans_pieces_is_exact():
     for pieces in range(1, MOST_EVEN):
         even = Even(pieces, 1, 0, 1)
-        assert [(n * even.reciprocal) >> layout.SHIFT for n in range(MOST_EVEN)] == [
+        assert [(n * even.reciprocal) >> layout.RECIPROCAL_BITS for n in range(MOST_EVEN)] == [
             n // pieces for n in range(MOST_EVEN)
         ]
 
@@ -191,24 +191,24 @@ def test_a_few_requests_of_a_few_tiles_are_cut_in_16_bits_where_the_card_is_half
 
 def test_in_place_16_bits_are_refused_since_no_second_tile_fits():
     with pytest.raises(ValueError, match="no room"):
-        layout.make_layout(2, 2, in_place=True)
+        layout.make_sizes(2, 2, in_place=True)
 
 
 @pytest.mark.parametrize(("element_bytes", "in_place"), [(1, True), (1, False), (2, False)])
 def test_every_box_of_a_slot_is_in_one_part_and_every_column_of_the_keys_too(element_bytes, in_place):
-    sizes = layout.make_layout(element_bytes, 2, in_place)
-    boxes = [sizes.first_box(slot, part) for slot in range(sizes.slots) for part in range(sizes.parts)]
+    sizes = layout.make_sizes(element_bytes, 2, in_place)
+    boxes = [sizes.first_box(slot, part) for slot in range(sizes.stages) for part in range(sizes.stage_parts)]
     assert boxes == list(range(0, sizes.kv_boxes, sizes.part_boxes))
-    pairs = [pair for part in range(sizes.key_parts) for pair in sizes.key_boxes(0, part)]
+    pairs = [pair for part in range(sizes.k_parts) for pair in sizes.k_boxes(0, part)]
     pairs.append(sizes.rope_boxes(0))
-    assert sorted(q for q, _ in pairs) == list(range(sizes.boxes)), "every box of Q meets one of the keys"
-    assert sizes.rope_steps + layout.BOX_STEPS * (sizes.boxes - 1) == sizes.key_steps
-    values = {sizes.values_part(page) + n for page in range(2) for n in range(sizes.page_parts)}
-    keys = set(range(sizes.key_parts))
+    assert sorted(q for q, _ in pairs) == list(range(sizes.row_boxes)), "every box of Q meets one of the keys"
+    assert sizes.rope_mmas + layout.BOX_MMAS * (sizes.row_boxes - 1) == layout.WIDTH * element_bytes // layout.MMA_BYTES
+    values = {sizes.v_part(page) + n for page in range(2) for n in range(sizes.page_v_parts)}
+    keys = set(range(sizes.k_parts))
     assert values == keys if in_place else not values & keys
     # In place, what CTA p keeps of its keys for page p are its own columns, 256 p and up.
     if in_place:
-        assert all(sizes.part_columns * sizes.values_part(page) == layout.HALF * page for page in range(2))
+        assert all(sizes.part_columns * sizes.v_part(page) == layout.PV_COLUMNS * page for page in range(2))
 
 
 def test_the_contract_is_imported_without_dsl_and_torch():
@@ -256,10 +256,10 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     assert not {"LDL", "STL"} & {word.split(".")[0] for word in sass.split()}
     params = made["variant"]["params"]
     pairs = params.get("pairs", 1)
-    sizes = layout.make_layout(1 if name.startswith("fp8") else 2, params["groups"], params["in_place"], pairs)
+    sizes = layout.make_sizes(1 if name.startswith("fp8") else 2, params["groups"], params["in_place"], pairs)
     split = next(symbol for symbol in made["symbols"] if "split_kernel" in symbol)
     assert made["launch"][split]["block"] == [sizes.threads, 1, 1]
-    assert made["launch"][split]["cluster"] == [layout.CTAS * pairs, 1, 1]
+    assert made["launch"][split]["cluster"] == [layout.PAIR_CTAS * pairs, 1, 1]
     shared = made["launch"][split]["dynamic_shared_bytes"]
     assert sizes.shared_bytes <= shared <= 232_448
     if pairs == 1 and params["groups"] == 2:  # a CTA of the combine kernel fits beside
@@ -272,7 +272,7 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     opcodes = re.findall(r"\b(UTC[A-Z]*MMA[.\w]*|UTMALDG[.\w]*|UTMASTG[.\w]*|UTCBAR[.\w]*)", sass)
     products = [opcode for opcode in opcodes if "MMA" in opcode]
     # A part of the keys with the rope's share, and a part of the values: each stands there once, in its loops.
-    keys, values = sizes.rope_steps + sizes.part_boxes * layout.BOX_STEPS, sizes.part_units * sizes.unit_steps
+    keys, values = sizes.rope_mmas + sizes.part_boxes * layout.BOX_MMAS, sizes.part_pv_blocks * sizes.page_mmas
     assert len(products) == keys + values
     assert all("2CTA" in opcode for opcode in products)
     # Nothing is waited for, or told, between two products of a part.
@@ -286,7 +286,7 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     assert len([opcode for opcode in opcodes if opcode.startswith("UTMASTG")]) == 1  # not of partial results
     # A commit for a part of the keys (in place they are not the last that is read of it) and one of the values, for the
     # scores, for Q, for O, and for half of it where that is stored or sent early.
-    commits = (4 if sizes.in_place else 5) + sizes.halves
+    commits = (4 if sizes.in_place else 5) + sizes.overlaps_last
     assert len([opcode for opcode in opcodes if "MULTICAST" in opcode]) == commits
     # A chunk of a block is sent in one loop, 16 bytes at a time, and a row's log-sum-exp to each of the other pairs.
     # The allocation of tensor memory by a pair is such a store, too.
@@ -312,7 +312,7 @@ def test_a_launch_does_what_the_record_of_counts_says(name) -> None:
     found = counts.counted(*counts.ours(counts.OURS[name], counts.KEYS))
     assert found == {key: value for key, value in told.items() if key != "a_tile"}
     step = 16 if name == "fp16" else 32
-    shapes = [f"cta_group::2 {layout.ROWS}x{columns}x{step}" for columns in (layout.KEYS, layout.HALF)]
+    shapes = [f"cta_group::2 {layout.TILE_ROWS}x{columns}x{step}" for columns in (layout.TILE_KEYS, layout.PV_COLUMNS)]
     assert [product.partition(" ")[2] for product in found["products"]] == shapes
     assert 1 <= found["flops"] <= 1.02 and 1 <= found["bytes_once"] <= 1.05
 
@@ -390,9 +390,9 @@ def in_pieces(parts):
     """Partial results of up to 32 rows as they lie in memory: 8 columns of all rows, then the next 8."""
     import torch
 
-    place = torch.full((len(parts), layout.WARP_LANES, layout.LATENT), math.nan, dtype=parts.dtype)
-    shape = (len(parts), layout.LATENT // layout.PIECE, layout.WARP_LANES, layout.PIECE)
-    cut = parts.view(*parts.shape[:2], -1, layout.PIECE).transpose(1, 2)
+    place = torch.full((len(parts), layout.WARP, layout.LATENT), math.nan, dtype=parts.dtype)
+    shape = (len(parts), layout.LATENT // layout.VECTOR, layout.WARP, layout.VECTOR)
+    cut = parts.view(*parts.shape[:2], -1, layout.VECTOR).transpose(1, 2)
     place.view(shape)[:, :, : parts.shape[1]] = cut
     return place
 
@@ -455,7 +455,7 @@ def test_a_pair_looks_up_the_pages_of_a_long_request_three_times(name):
 
     built = make(name)
     workload = Workload(1, 4500, dtype_of(built), paged=True)
-    assert list(faults(built, workload, [("random", 0), ("tma_late", 0)], processors=layout.CTAS)) == []
+    assert list(faults(built, workload, [("random", 0), ("tma_late", 0)], processors=layout.PAIR_CTAS)) == []
 
 
 @pytest.mark.slow

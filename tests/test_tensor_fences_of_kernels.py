@@ -40,7 +40,7 @@ def test_kernels_of_ours_have_the_fences_that_ptx_asks_for(kernel) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kernel", "file"), [("tensor products", "kernel.py"), ("MLA decode", "product.py")])
+@pytest.mark.parametrize(("kernel", "file"), [("tensor products", "kernel.py"), ("MLA decode", "kernel.py")])
 def test_a_fence_removed_from_a_kernel_of_ours_is_found(kernel, file) -> None:
     edit = At(r"tcgen05\.fence::after_thread_sync;", "")
     found = check(OURS[kernel], edit, ["random"], CHECKS).findings

@@ -22,7 +22,7 @@ from cutesnake.model.contract import Variant
 from cutesnake.stages.measure.case import Case
 from cutesnake.stages.predict.prediction import caught
 from kernels.mla_decode import cute_sm100, operator
-from kernels.mla_decode.cute_sm100 import layout
+from kernels.mla_decode.cute_sm100 import sizes as layout
 from ptxsim.timing import code_of
 from tests.builds import build
 from tests.sm100_runs import captured
@@ -44,7 +44,7 @@ def ours(variant: str, keys: int) -> tuple[ptxsim.Launch, operator.Workload, Pat
     workload = operator.Workload(1, keys, variant.partition("_")[0])
     found = next(v for v in cute_sm100.variants(workload, TARGET) if v.id == variant)
     inputs, outputs = operator.make_inputs(workload, 0, "cpu"), operator.make_outputs(workload)
-    processors = layout.CTAS * found.params.get("pairs", 1)
+    processors = layout.PAIR_CTAS * found.params.get("pairs", 1)
     folder = build("mla_decode", "cute_sm100", TARGET, found)
     return captured(folder, workload, inputs, outputs, processors)[0], workload, folder
 
@@ -90,7 +90,7 @@ def counted(launch: ptxsim.Launch, workload: operator.Workload, folder: Path) ->
 def row(make: Any, name: str) -> dict[str, Any]:
     """A launch, and what a tile more adds to it."""
     one, two = make(name, KEYS), make(name, 2 * KEYS)
-    first, second, tiles = counted(*one), counted(*two), KEYS // layout.KEYS
+    first, second, tiles = counted(*one), counted(*two), KEYS // layout.TILE_KEYS
     cache = operator.DTYPES[one[1].dtype] * layout.WIDTH * KEYS
     more = {key: (second[key] - first[key]) / tiles for key in ("loads", "commits", "waits")}
     return {**first, "a_tile": {**more, "cache": round((second["bytes_read"] - first["bytes_read"]) / cache, 3)}}

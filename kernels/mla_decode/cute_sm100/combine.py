@@ -10,7 +10,7 @@ import cutlass.cute as cute
 from cutlass import Float32, Int32
 from cutlass.cutlass_dsl import select_
 
-from kernels.mla_decode.cute_sm100.layout import COMBINE_WARPS, LATENT, LN_2, NEVER, PIECE, WARP_LANES
+from kernels.mla_decode.cute_sm100.sizes import COMBINE_WARPS, LATENT, LN_2, NO_MAX, VECTOR, WARP
 
 FEW, IN_FLIGHT, MORE = 4, 8, 12  # pieces of partial results that a lane loads at once
 
@@ -33,7 +33,7 @@ class Combine:
     def __call__(
         self,
         merges: cute.Tensor,  # [merged requests, 4] int32: request, first partial, number of partials (2 or more), 0
-        results: cute.Tensor,  # (8, 32, 64, rows / 32, partials), see partials.py
+        results: cute.Tensor,  # (8, 32, 64, rows / 32, partials), see tile_partials
         lse_partial: cute.Tensor,  # [partials, rows] fp32, base 2
         out: cute.Tensor,  # [batch, rows, 512]
         lse: cute.Tensor,  # [batch, rows] fp32, natural
@@ -45,7 +45,7 @@ class Combine:
             blocks = cute.ceil_div(out.shape[1], rows) * rows * row_warps // COMBINE_WARPS
             self.combine_kernel(merges, results, lse_partial, out, lse, row_warps).launch(
                 grid=[blocks, merges.shape[0], 1],
-                block=[WARP_LANES * COMBINE_WARPS, 1, 1],
+                block=[WARP * COMBINE_WARPS, 1, 1],
                 stream=stream,
                 use_pdl=True,
             )
@@ -77,12 +77,12 @@ class Combine:
     @cute.jit
     def _merge_few_or_many(self, row_warps: cutlass.Constexpr, results: cute.Tensor, *work: Any) -> None:
         """Lanes ask for no more than about what there is for them: for all of it at once, if they can hold it."""
-        partials, shares = work[-2], WARP_LANES // rows_of_warp(row_warps)
+        partials, shares = work[-2], WARP // rows_of_warp(row_warps)
         if cutlass.const_expr(row_warps == 1):
             self._merge(row_warps, IN_FLIGHT, False, results, *work)
         elif partials <= FEW * shares:
             self._merge(row_warps, FEW, True, results, *work)
-        elif partials <= IN_FLIGHT * shares:
+        elif partials <= IN_FLIGHT * shares:  # mutant: combine depth
             self._merge(row_warps, IN_FLIGHT, True, results, *work)
         elif partials <= MORE * shares:
             self._merge(row_warps, MORE, True, results, *work)
@@ -106,26 +106,26 @@ class Combine:
     ) -> None:
         """A warp's pieces of its rows, of all their partial results; the next are under way while some are added."""
         rows = rows_of_warp(row_warps)
-        shares = WARP_LANES // rows  # lanes of a row
+        shares = WARP // rows  # lanes of a row
         width = 2 if row_warps == 1 else 1  # pieces of a lane
-        lane, warps = cute.arch.lane_idx(), LATENT // PIECE // width  # of the same rows
+        lane, warps = cute.arch.lane_idx(), LATENT // VECTOR // width  # of the same rows
         share, row = lane // rows, number // warps * rows + lane % rows
         piece = number % warps * width
         known = cutlass.min(row, out.shape[1] - 1)  # past the last row it is computed again, and not stored
         pieces = cute.make_tensor(
-            results[None, known % WARP_LANES, piece, known // WARP_LANES, None].iterator,
-            cute.make_layout((PIECE, width, results.shape[4]), stride=(1, PIECE * WARP_LANES, results.stride[4])),
+            results[None, known % WARP, piece, known // WARP, None].iterator,
+            cute.make_layout((VECTOR, width, results.shape[4]), stride=(1, VECTOR * WARP, results.stride[4])),
         )
         sums_of_row = lse_partial[None, known]
         # The partial results only exist once the split kernel has ended.
-        cute.arch.griddepcontrol_wait()
+        cute.arch.griddepcontrol_wait()  # mutant: combine wait
         cute.arch.griddepcontrol_launch_dependents()
         depth = in_flight // width
-        found = cute.make_rmem_tensor((PIECE, width, depth), self.element)
+        found = cute.make_rmem_tensor((VECTOR, width, depth), self.element)
         heights = cute.make_rmem_tensor((depth,), Float32)
         self._load(found, heights, pieces, sums_of_row, first, share, partials, shares)
-        top, total = Float32(NEVER), Float32(0.0)
-        sums = cute.make_rmem_tensor((PIECE, width), Float32)
+        top, total = Float32(NO_MAX), Float32(0.0)
+        sums = cute.make_rmem_tensor((VECTOR, width), Float32)
         sums.fill(0.0)
         step = depth * shares
         if cutlass.const_expr(at_once):
@@ -134,40 +134,44 @@ class Combine:
             total = self._add(sums, total, top, found, [heights[i] for i in range(depth)])
         else:
             for n in cutlass.range(0, partials, step, unroll=1):
-                values = cute.make_rmem_tensor((PIECE, width, depth), self.element)
+                values = cute.make_rmem_tensor((VECTOR, width, depth), self.element)
                 values.store(found.load())
                 known_heights = [heights[i] for i in range(depth)]
                 if n + step < partials:
-                    self._load(found, heights, pieces, sums_of_row, first, n + step + share, partials, shares)
+                    self._load(
+                        *(found, heights, pieces, sums_of_row, first),
+                        n + step + share,  # mutant: combine next
+                        *(partials, shares),
+                    )
                 new = top
                 for height in known_heights:
                     new = cute.arch.fmax(new, height)
-                factor = cute.math.exp2(top - new, fastmath=True)
+                factor = cute.math.exp2(top - new, fastmath=True)  # mutant: combine rescale
                 top, total = new, total * factor
-                for c in cutlass.range_constexpr(PIECE * width):
+                for c in cutlass.range_constexpr(VECTOR * width):
                     sums[c] = sums[c] * factor
                 total = self._add(sums, total, top, values, known_heights)
         if cutlass.const_expr(shares > 1):
             new = top
             for distance in self._distances(rows):
                 new = cute.arch.fmax(new, cute.arch.shuffle_sync_bfly(new, distance))
-            factor = cute.math.exp2(top - new, fastmath=True)
+            factor = cute.math.exp2(top - new, fastmath=True)  # mutant: combine rescale
             top, total = new, total * factor
-            for c in cutlass.range_constexpr(PIECE * width):
+            for c in cutlass.range_constexpr(VECTOR * width):
                 sums[c] = sums[c] * factor
             for distance in self._distances(rows):
                 total = total + cute.arch.shuffle_sync_bfly(total, distance)
-                for c in cutlass.range_constexpr(PIECE * width):
+                for c in cutlass.range_constexpr(VECTOR * width):
                     sums[c] = sums[c] + cute.arch.shuffle_sync_bfly(sums[c], distance)
         inverse = Float32(0.0)
         if total > 0.0:
             inverse = cute.arch.rcp_approx(total)
-        result = cute.make_rmem_tensor((PIECE * width,), self.dtype)
-        for c in cutlass.range_constexpr(PIECE * width):
+        result = cute.make_rmem_tensor((VECTOR * width,), self.dtype)
+        for c in cutlass.range_constexpr(VECTOR * width):
             sums[c] = sums[c] * inverse
-        result.store(cute.make_tensor(sums.iterator, cute.make_layout(PIECE * width)).load().to(self.dtype))
+        result.store(cute.make_tensor(sums.iterator, cute.make_layout(VECTOR * width)).load().to(self.dtype))
         if (share == 0) & (row < out.shape[1]):
-            target = cute.local_tile(out, (1, 1, PIECE * width), (request, row, None))[0, 0, None, number % warps]
+            target = cute.local_tile(out, (1, 1, VECTOR * width), (request, row, None))[0, 0, None, number % warps]
             cute.autovec_copy(result, target)
             if piece == 0:
                 natural = Float32.inf
@@ -180,7 +184,7 @@ class Combine:
     ) -> Float32:
         """Weighed partial results to the sums, relative to `top`; returns the sum of the weights."""
         for i, height in enumerate(heights):
-            weight = cute.math.exp2(height - top, fastmath=True)
+            weight = cute.math.exp2(height - top, fastmath=True)  # mutant: combine weight
             added = values[None, None, i].load().to(Float32)
             total = total + weight
             for c in range(cute.size(sums)):
@@ -189,7 +193,7 @@ class Combine:
 
     def _distances(self, rows: int) -> list[int]:
         """Between lanes of a row."""
-        return [distance for distance in (8, 16) if distance >= rows]
+        return [distance for distance in (8, 16) if distance >= rows]  # mutant: combine lanes
 
     def _load(
         self,
@@ -210,9 +214,21 @@ class Combine:
             number = n + shares * i
             at = first + cutlass.min(number, partials - 1)
             cute.autovec_copy(pieces[None, None, at], found[None, None, i])
-            heights[i] = Float32(select_(number < partials, sums_of_row[at], -Float32.inf))
+            heights[i] = Float32(select_(number < partials, sums_of_row[at], -Float32.inf))  # mutant: combine end
 
 
 def rows_of_warp(row_warps: Any) -> Any:
     """Of the combine kernel where so many warps share a row: 8, 16 or 32."""
-    return cutlass.min(LATENT // PIECE // row_warps, WARP_LANES)
+    return cutlass.min(LATENT // VECTOR // row_warps, WARP)
+
+
+def tile_partials(mOPartial: cute.Tensor) -> cute.Tensor:
+    """View [partials, rows, 512], rows a multiple of 32, as (8, 32, 64, rows / 32, partials).
+
+    The same 8 columns of 32 rows are consecutive, so a warp of the softmax, with a row a lane, stores 512 bytes at
+    once, and the combine kernel loads as many.
+    """
+    partials, rows, _ = mOPartial.shape
+    shape = (VECTOR, WARP, LATENT // VECTOR, rows // WARP, partials)
+    stride = (1, VECTOR, VECTOR * WARP, LATENT * WARP, mOPartial.stride[0])
+    return cute.make_tensor(mOPartial.iterator, cute.make_layout(shape, stride=stride))

@@ -11,17 +11,17 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kernels.mla_decode.cute_sm100.layout import (
+from kernels.mla_decode.cute_sm100.sizes import (
     COMBINE_WARPS,
-    CTAS,
-    FIRST_ITEM,
-    ITEM_COLUMNS,
-    KEYS,
+    FIRST_WORK,
     LATENT,
-    PIECE,
-    ROWS,
-    SHIFT,
-    WARP_LANES,
+    PAIR_CTAS,
+    RECIPROCAL_BITS,
+    TILE_KEYS,
+    TILE_ROWS,
+    VECTOR,
+    WARP,
+    WORK_COLUMNS,
 )
 from kernels.mla_decode.split_kv.plan import Piece, Prices, Schedule, make_lane, merges_of
 from kernels.mla_decode.split_kv.plan import cost as plan_cost
@@ -54,7 +54,7 @@ ROUND = {2: 0.25, 1: 0.5}  # and what as many more take it longer, in the same u
 FEW_PARTIALS, MERGE_OF_FEW = 4, 1.25  # of a request, in 16 bits, and what merging costs where the card is half empty
 FED = 64  # pairs that DRAM keeps busy where all have much to do: more of them are done no sooner
 CLUSTERED_PROCESSORS = 128  # of a B200's 148: its clusters of four and of eight do not divide all of its GPCs evenly
-MOST_EVEN = 1 << SHIFT // 2  # workers of an even plan, so that its division by multiplication is exact
+MOST_EVEN = 1 << RECIPROCAL_BITS // 2  # workers of an even plan, so that its division by multiplication is exact
 COMBINE_CTAS = 4  # of the combine kernel on a multiprocessor, by their registers
 
 
@@ -71,8 +71,8 @@ class Even:
 
     @property
     def reciprocal(self) -> int:
-        """Of `pieces`: a worker's number times it, shifted by SHIFT, is the worker's number over `pieces`."""
-        return -(-(1 << SHIFT) // self.pieces)
+        """Of `pieces`: a worker's number times it, shifted by RECIPROCAL_BITS, is the worker's number over `pieces`."""
+        return -(-(1 << RECIPROCAL_BITS) // self.pieces)
 
     def edges(self, piece: int) -> tuple[int, int]:
         begin = piece * self.base + min(piece, self.more)
@@ -93,11 +93,11 @@ class PairSchedule(Schedule):
         """As `Combine` launches it: its warps have 8, 16 or 32 rows, and pieces of them."""
         if not self.merges:
             return None
-        of_warp = min(LATENT // PIECE // self.row_warps, WARP_LANES)
+        of_warp = min(LATENT // VECTOR // self.row_warps, WARP)
         return -(-rows // of_warp) * of_warp * self.row_warps // COMBINE_WARPS, len(self.merges), 1
 
     @property
-    def numbers(self) -> tuple[int, int, int, int, int]:
+    def uniform_arguments(self) -> tuple[int, int, int, int, int]:
         """What the kernel is told of an even plan; else zeros."""
         even = self.even
         return (even.reciprocal, even.pieces, even.base, even.more, even.length) if even else (0, 0, 0, 0, 0)
@@ -106,7 +106,7 @@ class PairSchedule(Schedule):
     def pairs(self) -> list[list[int]]:
         """What a pair reads first: its first item, and which items are its own."""
         return [
-            [*self.items[begin][:FIRST_ITEM], begin, end] if begin < end else [0] * ITEM_COLUMNS
+            [*self.items[begin][:FIRST_WORK], begin, end] if begin < end else [0] * WORK_COLUMNS
             for begin, end in itertools.pairwise(self.offsets)
         ]
 
@@ -123,8 +123,8 @@ def make_schedule(
     The `pairs` of a cluster have the same items, and of each item's tiles a share, of at least one tile: one past the
     request's end has no keys.
     """
-    row_blocks = -(-rows // ROWS)
-    tiles = [max(1, -(-length // KEYS)) for length in lengths]
+    row_blocks = -(-rows // TILE_ROWS)
+    tiles = [max(1, -(-length // TILE_KEYS)) for length in lengths]
     lane, _ = _make_lane(tiles, row_blocks, processors, element_bytes, pairs)
     even = _even(lane, lengths) if row_blocks == 1 else None
     if even is not None:
@@ -135,7 +135,7 @@ def make_schedule(
             for piece in pieces:
                 begin, end = _share(piece, tiles[piece.request], pair, pairs)
                 values = [piece.request, row_block, begin, end, piece.partial, lengths[piece.request]]
-                items.append(values + [0] * (ITEM_COLUMNS - len(values)))
+                items.append(values + [0] * (WORK_COLUMNS - len(values)))
             offsets.append(len(items))
     merges = merges_of(lane)
     partials, most = sum(merge[2] for merge in merges), _most_row_warps(rows * len(merges), processors)
@@ -145,8 +145,8 @@ def make_schedule(
 def cost(lengths: Sequence[int], rows: int, processors: int, element_bytes: int, pairs: int) -> float:
     """What the schedule costs, in the time that a pair takes for a tile: of two builds the one with the cheaper
     schedule is the faster one."""
-    tiles = [max(1, -(-length // KEYS)) for length in lengths]
-    return _make_lane(tiles, -(-rows // ROWS), processors, element_bytes, pairs)[1]
+    tiles = [max(1, -(-length // TILE_KEYS)) for length in lengths]
+    return _make_lane(tiles, -(-rows // TILE_ROWS), processors, element_bytes, pairs)[1]
 
 
 def _make_lane(
@@ -158,7 +158,7 @@ def _make_lane(
     """
     if pairs > 1:
         processors = min(processors, CLUSTERED_PROCESSORS)
-    workers, units = max(1, processors // (CTAS * pairs * row_blocks)), _units(tiles, pairs)
+    workers, units = max(1, processors // (PAIR_CTAS * pairs * row_blocks)), _units(tiles, pairs)
     little = sum(units) <= LITTLE * workers
     prices = (PRICES_OF_LITTLE if little else PRICES)[element_bytes, pairs]
     fed = min(workers, FED // pairs) if row_blocks == 1 and not little else workers

@@ -34,7 +34,7 @@ class Schedule:
     """A plan, and the tables that the split kernel and the combine kernel read."""
 
     lane: tuple[tuple[Piece, ...], ...]  # pieces of each worker of a lane
-    items: list[list[int]]  # see the kernel's layout.py for the columns
+    items: list[list[int]]  # the kernel's layout.py or sizes.py names the columns
     offsets: list[int]  # items of worker w: offsets[w] to offsets[w + 1]
     merges: list[list[int]]  # columns: request, first partial, number of partials, 0
     partials: int
