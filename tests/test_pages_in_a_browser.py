@@ -12,7 +12,7 @@ import pytest
 
 import sample
 from browser import CHROMIUM, FRAME, chromium
-from cutesnake.report.page import render
+from loose import render, typed
 from test_report import contents
 
 SCRIPT = """
@@ -120,17 +120,24 @@ def shown(page: str, folder, width: int, dark: bool, script: str = SCRIPT) -> di
 
 
 # What a simulated check counts and covers, with names as long as those of CuTe's kernels are.
-NAMES_COUNTED = ("global_read_bytes", "global_write_bytes", "warp_instructions", "mma_instructions", "mma_flops")
-LAUNCH = dict.fromkeys((*NAMES_COUNTED, "tma_instructions", "tma_bytes", "barrier_waits"), 4096)
+NAME = "kernel_cutlass_split_kv_kernel_blackwellmlamla_decode_fp16"
+COUNTED = ("global_read_bytes", "global_write_bytes", "global_read_unique_bytes", "global_write_unique_bytes")
+MORE_COUNTED = ("warp_instructions", "mma_instructions", "mma_flops", "tma_instructions", "tma_bytes", "barrier_waits")
+LAUNCH = {"kernel": NAME, "instructions": {"other": 4096}, **dict.fromkeys((*COUNTED, *MORE_COUNTED), 4096)}
+RING = {"offset": 0, "stages": 2, "turns": 8, "least": 8, "waits": 8, "slept": 2, "room": True}
 COVERED = {
-    "kernel": "kernel_cutlass_split_kv_kernel_blackwellmlamla_decode_fp16",
+    "kernel": NAME,
     "blocks": {"run": 39, "all": 70},
-    "lines": {"run": 39, "all": 70},
-    "rings": [{"stages": 2, "turns": 8}],
+    "lines": {"run": 39, "all": 70, "missed": []},
+    "rings": [RING],
+    "loops": [],
     "items": 8,
     "notes": ["mbarriers at shared offset 272 to 296: one phase completed at most, so that the ring never wrapped"],
 }
-SIMULATED = {"launches": [LAUNCH], "notes": [], "coverage": [COVERED, COVERED]}
+SIMULATED = {
+    **{"launches_run": 1, "peak_memory_bytes": 1, "launches": [LAUNCH], "notes": [], "coverage": [COVERED, COVERED]},
+    "cost": {"flops": 1, "bytes_read": 1, "bytes_written": 1},
+}
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +194,7 @@ def test_a_table_of_many_workloads_is_shown_page_by_page(tmp_path, monkeypatch):
     evidence = sample.evidence(gpu=True)
     page = render(contents(evidence, tmp_path, draw=True)).replace("var PAGE = 50;", "var PAGE = 3;")
     out = shown(page, tmp_path, 1280, False, PAGED)
-    every = list(evidence.workloads)
+    every = list(typed(evidence).workloads)
     assert out["errors"] == []
     assert (out["first"], out["second"], out["last"], out["back"]) == (every[:3], every[3:6], every[6:], every[3:6])
     assert out["said"] == "1 to 3 of 8"
