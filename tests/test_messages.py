@@ -53,7 +53,8 @@ BUILD = "elementwise_add/cute/sm_90a/fp32_t256_v4"
     ("path", "words"),
     [
         (f"compile/{BUILD}x/build.json", f"{BUILD}x is not planned; nearest: {BUILD}, "),
-        (f"correctness/{BUILD}/m3_n1001_fp32.json", f"is not planned; nearest: {BUILD}/m3_n1000_fp32, "),
+        (f"correctness/{BUILD}/m3_n1001_fp32.json", f"is not planned; nearest: {BUILD}/"),
+        (f"correctness/{BUILD}/m3_n1000_fp32.json", "ask for results/batch/simulated/elementwise_add/cute/sm_90a.json"),
         ("compare/elementwise_ad.json", "elementwise_ad is not planned; nearest: elementwise_add"),
         ("plan/mla.json", "mla is not planned; nearest: elementwise_add"),
         ("inspect/mla/roofline.json", "mla is not planned; nearest: elementwise_add"),

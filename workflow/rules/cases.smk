@@ -30,7 +30,11 @@ def case_id(wildcards):
 def identity_of(wildcards):
     """The planned case that wildcards name, as plain data."""
     case = case_id(wildcards)
-    return identity(PLAN.planned_case(case) or planned(PLAN.cases, case.key))
+    found = PLAN.planned_case(case)
+    if found is None and case.key in PLAN.simulated:
+        batch = f"results/batch/simulated/{case.operator}/{case.kernel}/{case.target}.json"
+        sys.exit(f"{case.key} is simulated with all checks of its kernel and target: ask for {batch}")
+    return identity(found or planned(PLAN.cases, case.key))
 
 
 def identity(case):
