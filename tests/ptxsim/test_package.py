@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import subprocess
@@ -67,8 +68,11 @@ def test_it_installs_alone_with_its_command_and_its_tests_pass_there(tmp_path) -
     venv.create(tmp_path / "env", with_pip=True)
     tools = tmp_path / "env/bin"
 
-    def ran(*words: object, **more: object) -> str:
-        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=300, cwd=tmp_path, **more)
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def ran(*words: object) -> str:
+        command = list(map(str, words))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=tmp_path, env=alone)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done.stdout
 
