@@ -23,6 +23,9 @@ include: "workflow/rules/operators.smk"
 include: "workflow/rules/products.smk"
 
 
+terminal.report_page = f"results/{FRONT_PAGE}"
+
+
 rule all:
     default_target: True
     input:
@@ -94,8 +97,18 @@ onstart:
 
 # Not where there was nothing to do. A cell that failed is a row of the report, and ends no run.
 onsuccess:
-    if told := failures.line(MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
-        logger.warning(told)
+    if told := failures.verdict(COMPARISONS[0]):
+        logger.info(told, extra={"end": "verdict"})
+    tell_failures()
+
+
+onerror:
+    tell_failures()
+
+
+def tell_failures():
+    for told in failures.lines(MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
+        logger.warning(told, extra={"end": "failed"})
 
 
 rule compiled:

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from cutesnake.runtime import failures, errors as fault, folder, locks, pool, snakemake_internals as internals
+from cutesnake.runtime import failures, errors as fault, folder, locks, pool, snakemake_internals as internals, terminal
 from cutesnake.stages.compile import limited_process as apart
 from cutesnake.model.catalog import load_kernel
 from cutesnake.analysis.change import baseline
