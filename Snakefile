@@ -106,11 +106,6 @@ onerror:
     tell_failures()
 
 
-def tell_failures():
-    for told in failures.lines(MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
-        logger.warning(told, extra={"end": "failed"})
-
-
 rule compiled:
     input:
         BUILD_RECORDS,

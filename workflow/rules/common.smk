@@ -147,6 +147,12 @@ except internals.OtherSnakemakeError as error:
     sys.exit(str(error))
 
 
+def tell_failures():
+    """Say at a run's end which cells failed."""
+    for told in failures.lines(MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
+        logger.warning(told, extra={"end": "failed"})
+
+
 def hand_on_plan():
     """Write the plan for the jobs that executors start, and have Snakemake tell them its name."""
     internals.add_config_argument(workflow, f"{travel.KEY}={travel.save(PLAN, EXPERIMENT)}")

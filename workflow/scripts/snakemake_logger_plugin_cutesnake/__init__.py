@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Sequence
 from logging import Handler, LogRecord
+from types import TracebackType
 from typing import Any
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
@@ -26,9 +27,18 @@ def chosen(arguments: Sequence[str]) -> list[str] | None:
         registry = LoggerPluginRegistry()
         if not registry.is_installed(NAME):
             registry.register_plugin(__name__, sys.modules[__name__])
-        return [NAME]
     except (AttributeError, TypeError):  # another interface
         return None
+    sys.excepthook = _say_interrupted
+    return [NAME]
+
+
+def _say_interrupted(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Say in one line that Ctrl-C ended the planning, for which Snakemake has a traceback."""
+    if issubclass(kind, KeyboardInterrupt):
+        print("Interrupted before any job ran.", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
 
 
 class LogHandler(LogHandlerBase):

@@ -73,13 +73,13 @@ def verdict(path: str) -> str | None:
     try:
         speeds = [(entry["device"]["device"], entry["cold"]) for entry in (record or {})["speedups"] if entry["cold"]]
         said = [
-            f"{cold['mean']:.2f} times as fast as cuTile on {device} "
+            f"{cold['mean']:.2f}{'' if place else ' times as fast as cuTile'} on {device} "
             f"({cold['faster'] + cold['equal'] + cold['slower']} workloads)"
-            for device, cold in speeds
+            for place, (device, cold) in enumerate(speeds)
         ]
     except (KeyError, TypeError, ValueError):
         return None
-    return f"{record['operator']}: CuTe DSL is {', '.join(said)}, L2 flushed." if record and said else None
+    return f"{record['operator']}: CuTe DSL is {', '.join(said)}; L2 flushed." if record and said else None
 
 
 def _record(path: str) -> dict[str, Any] | None:

@@ -70,7 +70,7 @@ class Job:
     @property
     def whole(self) -> str:
         """Name the job in full."""
-        return " ".join((self.stage, *filter(None, ["/".join(self.parts.values())])))
+        return f"{self.stage} {'/'.join(self.parts.values()) or self.rule}"
 
 
 class Progress:
@@ -287,7 +287,7 @@ class Terminal:
         elif level >= logging.ERROR:
             self._error(text)
         elif level >= logging.WARNING:
-            self._show(one_line(text, LINE_LENGTH))
+            self._show(self._shortened(text))
         elif text.startswith(NOTHING):
             page = f" Report: {report_page}" if report_page and os.path.exists(report_page) else ""
             self._show(f"{NOTHING}: all requested files are up to date.{page}")
@@ -295,7 +295,13 @@ class Terminal:
             self._interrupted = True
             self._print("Interrupted: running jobs are ended. Finished results are kept.")
         elif level >= logging.INFO and text and not self._workflow_started and not text.startswith(BEFORE_JOBS):
-            self._show(one_line(text, LINE_LENGTH))
+            self._show(self._shortened(text))
+
+    def _shortened(self, text: str) -> str:
+        """Cut what is said: a line in a run; all lines of what `--lint` and others say."""
+        if self._workflow_started:
+            return one_line(text, LINE_LENGTH)
+        return "\n".join(cut(line, LINE_LENGTH) for line in text.splitlines())
 
     def _error(self, text: str) -> None:
         """Show an error in one line, unless the end tells of it."""
