@@ -270,7 +270,7 @@ class Terminal:
     def tick(self) -> None:
         """Write the live line again, or a plain one if it is due."""
         with self._lock:
-            if self._progress is None or self._closed.is_set():
+            if self._progress is None or self._quiet or self._closed.is_set():
                 return
             now = self._clock()
             passed = now - self._progress.began
@@ -427,7 +427,7 @@ def _log_of_snakemake() -> str | None:
 
 def error_line(text: str) -> str:
     """Shorten the text of an exception to one line: its message, without names of classes and Python's places."""
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.removeprefix("Error: ").splitlines() if line.strip()]
     if not lines or "Traceback (most recent call last)" in text:
         return one_line(lines[-1] if lines else text, LINE_LENGTH)
     head, *others = lines
