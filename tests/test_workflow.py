@@ -11,7 +11,7 @@ import pytest
 
 import dry_runs
 import sample
-from project import TINY, append, copy_project, jobs, replace, snakemake
+from project import TINY, announced, append, copy_project, jobs, replace, snakemake
 
 SWEEP = "kernels/elementwise_add/sweep.yaml"
 
@@ -23,9 +23,9 @@ def test_without_a_gpu_nothing_is_measured_and_cute_is_checked_by_simulation(fre
 
 def test_simulation_occupies_no_card(fresh) -> None:
     resources = r"rule {}:.*?resources: ([^\n]*)"
-    (here,) = re.findall(resources.format("simulated"), snakemake(fresh, "--dry-run").stdout, re.DOTALL)
+    (here,) = re.findall(resources.format("simulated"), announced(fresh), re.DOTALL)
     assert "gpu=1" not in here
-    checks = re.findall(resources.format("correctness"), snakemake(fresh, "-n", machine="h200").stdout, re.DOTALL)
+    checks = re.findall(resources.format("correctness"), announced(fresh, machine="h200"), re.DOTALL)
     assert checks and all("gpu=1" in check for check in checks)
 
 
@@ -50,7 +50,7 @@ def test_a_timeline_is_made_after_the_times_it_is_held_against(fresh) -> None:
 
 def test_the_target_of_the_card_at_hand_is_built_and_timed(fresh) -> None:
     replace(fresh / TINY, "targets: [sm_90a]", "targets: [sm_90a, here]")
-    done = snakemake(fresh, "--dry-run", machine="rtx5090").stdout
+    done = announced(fresh, machine="rtx5090")
     assert (
         "results/timing/elementwise_add/cute/sm_120a/" in done
         and "results/timing/elementwise_add/cute/sm_90a/" not in done

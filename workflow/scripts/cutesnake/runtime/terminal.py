@@ -70,7 +70,8 @@ class Job:
     @property
     def whole(self) -> str:
         """Name the job in full."""
-        return f"{self.stage} {'/'.join(self.parts.values()) or self.rule}"
+        named = "/".join(self.parts.values()) or (self.rule if self.rule != self.stage else "")
+        return " ".join(filter(None, (self.stage, named)))
 
 
 class Progress:
@@ -348,7 +349,7 @@ class Terminal:
             yield from [text for kind, text in self._end if kind == "failed"][: FAILED_LINES - min(len(failed), 3)]
         shown = failed if len(failed) <= 3 else failed[:2]
         for job, reason in shown:
-            yield f"Failed: {job.whole}: {reason}"
+            yield f"Failed: {job.whole}: {reason.removeprefix(f'{job.whole}: ')}"
         if len(failed) > len(shown):
             yield f"Failed: {len(failed) - len(shown)} more jobs, see {_log_of_snakemake() or '.snakemake/log'}"
         if self._last_error and not (failed or self._errors or self._interrupted):
