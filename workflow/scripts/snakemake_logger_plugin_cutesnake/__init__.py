@@ -1,7 +1,7 @@
 """Logger plugin of Snakemake: passes its events to `cutesnake.runtime.terminal`, which shows a short account.
 
-The project's profiles select it. Nothing of `cutesnake` is imported before a run uses it: Snakemake imports every
-installed plugin, also for the Snakefile of another checkout.
+The project's profiles select it, see `docs/decisions/terminal.md`. Nothing of `cutesnake` is imported before a run uses
+it: Snakemake imports every installed plugin, also for the Snakefile of another checkout.
 """
 
 import re

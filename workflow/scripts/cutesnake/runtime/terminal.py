@@ -194,6 +194,8 @@ class Terminal:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = stream
+        with contextlib.suppress(AttributeError, ValueError):  # an encoding without `…` loses a character, not a line
+            stream.reconfigure(errors="replace")  # type: ignore[attr-defined]
         self._live = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._dry_run = dry_run
         self._silent = "all" in quiet and not dry_run
