@@ -4,6 +4,7 @@ The project's profiles select it, see `docs/decisions/terminal.md`. Nothing of `
 it: Snakemake imports every installed plugin, also for the Snakefile of another checkout.
 """
 
+import importlib.metadata
 import re
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 
 NAME = "cutesnake"
+OLDEST = 9  # the first Snakemake with `--logger`
 OWN_OUTPUT = frozenset(("--verbose", "--printshellcmds", "-p", "--debug-dag"))  # options for Snakemake's own output
 WITH_P = re.compile(r"-[nFq]*p[nFq]*")  # such as -np
 
@@ -22,6 +24,8 @@ WITH_P = re.compile(r"-[nFq]*p[nFq]*")  # such as -np
 def chosen(arguments: Sequence[str]) -> list[str] | None:
     """Return the profile's `logger`; None if `arguments` of the command line ask for Snakemake's own output."""
     if any(word in OWN_OUTPUT or WITH_P.fullmatch(word) for word in arguments):
+        return None
+    if int(importlib.metadata.version("snakemake").partition(".")[0]) < OLDEST:  # it ends with its own line
         return None
     try:  # the registry looks on the module path only, where a project that is not installed is missing
         registry = LoggerPluginRegistry()
