@@ -37,6 +37,8 @@ if internals.is_main(workflow):
         SELECTION = recorded_builds.select(PLAN, KEPT_FOLDER, RECIPES, not EXPERIMENT.use_recorded)
     except kept_builds.RecordedBuildsError as error:
         sys.exit(str(error))
+    if SELECTION.warning():
+        logger.info(SELECTION.warning())
 else:
     SELECTION = recorded_builds.Selection(frozenset(PLAN.live), PLAN.kept)
 PLAN.live, PLAN.kept = sorted(SELECTION.live), dict(SELECTION.kept)
@@ -100,10 +102,7 @@ def kept_names():
     """Build -> the names under which its records are kept, and where they lie."""
     return {
         key: {"compile": build.id.path("compile"), "inspect": build.id.path("inspect")}
-        | {
-            name: case.id.path(name.partition("/")[0])
-            for name, case in recorded_builds.cases_of(PLAN, build).items()
-        }
+        | {name: case.id.path(name.partition("/")[0]) for name, case in recorded_builds.cases_of(PLAN, build).items()}
         for key, build in PLAN.builds.items()
     }
 

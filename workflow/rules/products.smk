@@ -12,6 +12,7 @@ from cutesnake.planning.outputs import Product, recipe
 from cutesnake.planning.staleness import code_of
 from cutesnake.stages.compile.compile import LIMIT_SECONDS
 
+
 def products():
     """All products of the plan, each after those that it reads."""
     yield Product(

@@ -1,4 +1,4 @@
-"""Speedups of every operator, kept in `recorded/builds/operators.json` so that a page shows them without other builds."""
+"""Recorded speedups of every operator in one file, which a page shows without building them."""
 
 from __future__ import annotations
 

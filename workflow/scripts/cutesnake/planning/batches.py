@@ -53,7 +53,7 @@ def make_batches(stage: str, cases: Iterable[PlannedCase], size: int) -> list[Ba
 
 
 def make_simulated(cases: Iterable[PlannedCase], live: Collection[str]) -> list[Batch]:
-    """Batches of simulated checks of a kernel for a target: of the builds that a run makes itself, and of the others."""
+    """Batches of simulated checks of a kernel for a target: of the builds in `live`, and of the others."""
     found: dict[str, list[PlannedCase]] = {}
     for case in cases:
         build = case.build

@@ -197,8 +197,9 @@ def make_plan(
     """Cross operators, kernels, targets, workloads and variants; ask each kernel what it supports.
 
     `machine` builds, and runs cases too unless `places` names classes of nodes that do. `carried` are builds that were
-    made elsewhere, as `operator/kernel/target`: they need no compiler here. `only` names the operators to plan. Raises ConfigError where no target is left,
-    because `here` is the only one and there is no card.
+    made elsewhere, as `operator/kernel/target`: they need no compiler here. `only` names the operators to plan.
+
+    Raises ConfigError where no target is left, because `here` is the only one and there is no card.
     """
     places = {HERE: machine} if places is None else dict(places)
     cards = [place.device.compute_capability for place in places.values() if place.device]

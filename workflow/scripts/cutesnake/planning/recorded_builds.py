@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model.kept_builds import CHECK, COMPILE, INSPECT, PREDICTION, Key, KeptKeys, read_keys
+from cutesnake.model.kept_builds import CHECK, COMPILE, FOLDER, INSPECT, PREDICTION, KeptKeys, Key, read_keys
 from cutesnake.model.paths import SCRIPTS
 from cutesnake.planning.matrix import Build, Plan
 from cutesnake.planning.outputs import Recipe
@@ -36,10 +36,21 @@ class Recipes:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which builds a run makes, and which kept records it shows instead: build -> names of its records that hold."""
+    """Which builds a run makes, and which kept records it shows instead: build -> names of its records that hold.
+
+    `stale` counts kept records that are of other sources.
+    """
 
     live: frozenset[str] = frozenset()
     kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    stale: int = 0
+
+    def warning(self) -> str | None:
+        """Return one line if kept records are of other sources."""
+        if not self.stale:
+            return None
+        records = "1 record is" if self.stale == 1 else f"{self.stale} records are"
+        return f"{FOLDER}: {records} of other sources and not shown; refresh: snakemake --cores all record_builds"
 
 
 @functools.cache
@@ -97,7 +108,7 @@ def select(plan: Plan, folder: Path, recipes: Recipes, all_live: bool = False) -
     """
     if all_live:
         return Selection(frozenset(plan.builds))
-    live, kept = set(), {}
+    live, kept, stale = set(), {}, 0
     files: dict[str, dict[str, KeptKeys]] = {}
     defaults = _defaults(plan)
     for name, build in plan.builds.items():
@@ -109,12 +120,14 @@ def select(plan: Plan, folder: Path, recipes: Recipes, all_live: bool = False) -
             live.add(name)
             continue
         now = keys_of(plan, build, recipes)
-        holding = tuple(one for one in now if one in there.keys and there.keys[one].holds(now[one]))
+        known = [one for one in now if one in there.keys]
+        holding = tuple(one for one in known if there.keys[one].holds(now[one]))
+        stale += len(known) - len(holding)
         if COMPILE in holding and INSPECT in holding:
             kept[name] = holding
         else:
             live.add(name)
-    return Selection(frozenset(live), kept)
+    return Selection(frozenset(live), kept, stale)
 
 
 def _defaults(plan: Plan) -> set[str]:

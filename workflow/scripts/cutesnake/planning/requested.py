@@ -10,7 +10,7 @@ from pathlib import PurePath
 def operators(targets: Sequence[str] | None, known: Sequence[str], front: str) -> list[str]:
     """Return the operators to plan: those whose files are asked for, the first for the front page, else all.
 
-    targets: of the command line, empty for the default one, None where they are not known. front: the front page's path.
+    targets: of the command line, empty for the default one, None if unknown. front: the front page's path.
     """
     if targets is None:
         return list(known)

@@ -16,6 +16,7 @@ from cutesnake.report.formatting import Notes, plural
 from cutesnake.report.operators_table import rows
 from cutesnake.runtime.job import Files, listed
 
+
 def catalogue_files(files: Mapping[str, Files], front: str, output: str) -> None:
     """Write the page of all operators from the files of its rule. Raises RecordError, ShareError and OSError."""
     arch = record.read("arch", listed(files["arch"])[0])

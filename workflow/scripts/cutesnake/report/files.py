@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from cutesnake.analysis.evidence.gather import load_evidence
-from cutesnake.model import record
 from cutesnake.analysis.summary import read_summary
+from cutesnake.model import record
 from cutesnake.report.catalogue import write_placeholders
 from cutesnake.report.page import Contents, write_report
 from cutesnake.runtime.job import Files, listed

@@ -25,10 +25,10 @@ from cutesnake.report import (
     changes as changed,
 )
 from cutesnake.report import (
-    operators_table,
     comparison,
     html,
     matrix,
+    operators_table,
     predicted,
     times,
 )
