@@ -29,6 +29,7 @@ from cutesnake.runtime.machine_check import VARIABLE
 
 FOLDER = Path(".snakemake/cutesnake-plans")
 KEY = "plan"  # of the configuration that jobs are started with
+# Fields of Plan that are plain data.
 ALIKE = (
     "operators",
     "live",
@@ -39,7 +40,7 @@ ALIKE = (
     "clocks",
     "running",
     "stand_ins",
-)  # fields of Plan that are plain data
+)
 
 
 class TravelError(RuntimeError):

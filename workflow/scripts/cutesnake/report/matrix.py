@@ -86,10 +86,8 @@ def _sums(rows: list[Coverage]) -> list[str]:
     """An operator in a line: builds, and cases checked and timed per place."""
     built = sum(row.build.ok for row in rows)
     recorded = sum(row.build.recorded for row in rows)
-    said = [
-        f"{built} of {plural(sum(row.build.expected for row in rows), 'build')}"
-        + f", {recorded} recorded" * bool(recorded)
-    ]
+    said = [f"{built} of {plural(sum(row.build.expected for row in rows), 'build')}"]
+    said += [f"{recorded} recorded"] * bool(recorded)
     for stage, word in (("correctness", "checked"), ("timing", "timed")):
         places: dict[str, int] = {}
         for row in rows:
