@@ -17,9 +17,9 @@ report: "workflow/report/captions/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/files.smk"
 include: "workflow/rules/cases.smk"
 include: "workflow/rules/operators.smk"
+include: "workflow/rules/files.smk"
 include: "workflow/rules/products.smk"
 
 
@@ -108,12 +108,12 @@ onerror:
 
 rule compiled:
     input:
-        BUILD_RECORDS,
+        [build.path("compile") for build in EVERY_BUILD],
 
 
 rule checked:
     input:
-        files_of(CHECKED),
+        files_of([*CHECKED, *(case.id.path("correctness") for case in PLAN.simulated.values())]),
 
 
 rule measured:

@@ -18,7 +18,7 @@ SWEEP = "kernels/elementwise_add/sweep.yaml"
 
 def test_without_a_gpu_nothing_is_measured_and_cute_is_checked_by_simulation(fresh) -> None:
     planned = jobs(fresh)
-    assert planned == {**{"arch": 1, "plan": 1, "compile": 2, "simulated": 1, "compare": 1, "overview": 1, "report": 1}}
+    assert planned == {**{"arch": 1, "plan": 1, "compile": 2, "simulated": 1, "compare": 1, "report": 1}}
 
 
 def test_simulation_occupies_no_card(fresh) -> None:
@@ -144,7 +144,7 @@ def test_touched_files_with_the_same_content_change_nothing(project) -> None:
 @pytest.mark.slow
 def test_a_changed_workload_rebuilds_nothing(project) -> None:
     replace(project / SWEEP, "[1000, 4096]", "[1001, 4096]")
-    assert jobs(project) == {"plan": 1, "compare": 1, "overview": 1, "report": 1}
+    assert jobs(project) == {"plan": 1, "compare": 1, "report": 1}
 
 
 @pytest.mark.slow
@@ -175,19 +175,19 @@ def test_a_changed_workload_reruns_only_its_cases(project) -> None:
 @pytest.mark.slow
 def test_a_kernels_source_rebuilds_that_kernel_only(project) -> None:
     append(project / "kernels/elementwise_add/cute/kernel.py", "\nCHANGED = 1\n")
-    assert jobs(project) == {"compile": 1, "simulated": 1, "compare": 1, "overview": 1, "report": 1}
+    assert jobs(project) == {"compile": 1, "simulated": 1, "compare": 1, "report": 1}
 
 
 @pytest.mark.slow
 def test_the_loading_side_rebuilds_nothing(project) -> None:
     append(project / "workflow/scripts/cutesnake/stages/load/cute.py", "\nCHANGED = 1\n")
-    assert jobs(project) == {"simulated": 1, "compare": 1, "overview": 1, "report": 1}  # what loads builds simulates
+    assert jobs(project) == {"simulated": 1, "compare": 1, "report": 1}  # what loads builds simulates
 
 
 @pytest.mark.slow
 def test_the_simulators_code_checks_again_what_is_simulated(project) -> None:
     append(project / "ptxsim/core/run.py", "\nCHANGED = 1\n")
-    assert jobs(project) == {"simulated": 1, "compare": 1, "overview": 1, "report": 1}
+    assert jobs(project) == {"simulated": 1, "compare": 1, "report": 1}
     assert jobs(project, machine="h200")["correctness"] == 4  # those that were never run: on the card
 
 
@@ -203,7 +203,7 @@ def test_the_report_says_what_was_checked_by_simulation(built) -> None:
 @pytest.mark.slow
 def test_plot_code_redraws_and_reports_only(project) -> None:
     append(project / "workflow/scripts/cutesnake/report/plot/style.py", "\nCHANGED = 1\n")
-    assert jobs(project) == {"compare": 1, "overview": 1, "report": 1}
+    assert jobs(project) == {"compare": 1, "report": 1}
 
 
 @pytest.mark.slow
