@@ -15,7 +15,7 @@ from cutesnake.model.kept_builds import Key
 from cutesnake.planning import recorded_builds
 from cutesnake.planning.matrix import Build, Plan, PlannedCase
 from cutesnake.planning.recorded_builds import Recipes
-from project import append, copy_project
+from project import OWN_OUTPUT, append, copy_project
 
 NAMES = ("compile", "inspect", "correctness/w")
 
@@ -135,7 +135,7 @@ def test_records_that_another_machine_made_stay_while_the_build_is_the_same(tmp_
 def planned_builds(project, *targets):
     """Builds that a dry run with the default configuration would compile, and what it says of records."""
     environment = {**os.environ, "CUTESNAKE_MACHINE": str(project / "tests/machines/none.json")}
-    done = dry_runs.run(["--cores", "1", "--dry-run", *targets], project, environment)
+    done = dry_runs.run(["--cores", "1", "--dry-run", *OWN_OUTPUT, *targets], project, environment)
     assert done.returncode == 0, done.stdout + done.stderr
     said = done.stdout + done.stderr
     found = re.findall(r"^ +output: .*results/compile/(\S+)/build\.json", said, re.MULTILINE)
