@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from cutesnake.analysis.compare.recorded import recorded_speedups
 from cutesnake.model.paths import ROOT
 from cutesnake.report import document_blocks, document_tables
 from cutesnake.report.document_blocks import BlockError, documents, filled
@@ -54,19 +55,16 @@ def test_times_of_an_unknown_operator_or_kernel_are_refused() -> None:
             filled(f"<!-- generated: times {words} -->\n<!-- end -->\n", "d.md")
 
 
-def test_check_fails_on_a_changed_figure_and_writing_mends_it(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(document_blocks, "ROOT", tmp_path)
-    monkeypatch.setattr(document_blocks, "documents", lambda: documents(tmp_path))
+def test_check_fails_on_a_changed_figure_and_writing_mends_it(tmp_path, capsys) -> None:
     page = tmp_path / "README.md"
     page.write_text(filled("<!-- generated: in_one_run -->\n<!-- end -->\n", "README.md").text)
 
     def run(*words: str) -> tuple[int, str]:
-        monkeypatch.setattr("sys.argv", ["document_blocks", *words])
-        return document_blocks.main(), capsys.readouterr().err
+        return document_blocks.main(words, tmp_path), capsys.readouterr().err
 
     assert run("--check") == (0, "")
     right = page.read_text()
-    page.write_text(right.replace("1.28", "1.29", 1))
+    page.write_text(right.replace("1.280", "1.290", 1))
     status, said = run("--check")
     assert status == 1 and said.count("\n") == 1 and "README.md:1: generated block 'in_one_run'" in said
     assert run() == (0, "") and page.read_text() == right
@@ -84,4 +82,18 @@ def test_a_changed_record_changes_the_table(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(document_tables, "BENCHMARKS", tmp_path)
     lines = zip(before.splitlines(), document_tables.in_one_run().splitlines(), strict=True)
     changed = [new for old, new in lines if new != old]
-    assert len(changed) == 1 and "| ragged batches | 7 | 2.52 " in changed[0]
+    assert len(changed) == 1 and "| ragged batches | 7 | 2.520 " in changed[0]
+
+
+def test_a_changed_line_of_a_recorded_set_changes_the_speedup(tmp_path) -> None:
+    for source in (ROOT / "recorded/nvidia_h200").glob("timing-reduce-*.jsonl"):
+        lines = [json.loads(line) for line in source.read_text().splitlines()]
+        for line in lines:
+            if line["case"]["dsl"] == "cutile":
+                line["metrics"]["hot_us"] *= 2
+        (tmp_path / "nvidia_h200").mkdir(exist_ok=True)
+        (tmp_path / "nvidia_h200" / source.name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "nvidia_h200/set.json").write_text("{}")
+    (changed,) = recorded_speedups("reduce", tmp_path).speedups
+    (now,) = [one for one in recorded_speedups("reduce").speedups if one.device.device == "NVIDIA H200"]
+    assert changed.warm.mean == pytest.approx(2 * now.warm.mean) and changed.cold == now.cold

@@ -2,6 +2,7 @@
 
     python -m cutesnake.report.document_blocks           # rewrite the blocks that are not current
     python -m cutesnake.report.document_blocks --check   # name them, and exit with 1 if there are any
+    python -m cutesnake.report.document_blocks --plot    # draw docs/speedup.png, too
 
 A block lies between `<!-- generated: NAME WORDS -->` and `<!-- end -->`. NAME is a key of
 `document_tables.TABLES`; the words are passed to its function.
@@ -12,10 +13,11 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from cutesnake.analysis.compare.recorded import operators, recorded_speedups
 from cutesnake.model import record
 from cutesnake.model.paths import ROOT
 from cutesnake.report.document_tables import TABLES, TableError
@@ -24,6 +26,7 @@ DOCUMENTS = ("README.md", "docs/**/*.md", "benchmarks/*/README.md", "kernels/*/R
 BLOCK = re.compile(
     r"^<!-- generated: (?P<call>[^\n]*?) -->\n(?P<body>.*?)(?P<end>^<!-- end -->$|(?=^<!-- generated:)|\Z)", re.M | re.S
 )
+PLOT = ROOT / "docs/speedup.png"
 COMMAND = "python -m cutesnake.report.document_blocks"
 
 Table = Callable[..., str]
@@ -76,23 +79,34 @@ def documents(root: Path = ROOT) -> Iterator[Path]:
         yield from sorted(root.glob(pattern))
 
 
-def main() -> int:
+def draw(path: Path = PLOT) -> None:
+    """Draw the report's overview of the recorded sets as a PNG file."""
+    from cutesnake.report.plot.overview import draw_overview  # matplotlib takes a second to import
+
+    figure = draw_overview([recorded_speedups(operator) for operator in operators()]).figure
+    figure.savefig(path, format="png", dpi=80, facecolor="white", metadata={"Software": None})
+
+
+def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Rewrite or check all documents; the exit status is 1 if a block is not current."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing; name blocks that are not current")
-    check = parser.parse_args().check
+    parser.add_argument("--plot", action="store_true", help=f"draw {PLOT.relative_to(ROOT)}, too")
+    options = parser.parse_args(words)
     problems = []
-    for path in documents():
+    for path in documents(root):
         text = path.read_text(encoding="utf-8")
         try:
-            found = filled(text, path.relative_to(ROOT).as_posix())
+            found = filled(text, path.relative_to(root).as_posix())
         except BlockError as error:
             problems.append(str(error))
             continue
-        if check:
+        if options.check:
             problems += found.problems
         elif found.problems:
             record.write_text(path, found.text)
+    if options.plot:
+        draw()
     print("".join(f"{line}\n" for line in problems), end="", file=sys.stderr)
     return 1 if problems else 0
 

@@ -51,7 +51,15 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def results_per_gpu() -> str:
     """Return MLA decode on each recorded GPU: three speedups, and how many checks passed."""
-    header = ("GPU", "L2", "CuTe DSL vs FlashMLA", "cuTile vs FlashMLA", "CuTe DSL vs cuTile", "workloads", "checks")
+    header = (
+        "GPU",
+        "L2",
+        "CuTe DSL vs FlashMLA",
+        "cuTile vs FlashMLA",
+        "CuTe DSL vs cuTile",
+        "workloads",
+        "checks passed*",
+    )
     checks = {device: passed for device, passed, _ in _checks()}
     ours = {kernel: {device: speeds for device, *speeds in _over_rival(kernel)} for kernel in (CUTE, CUTILE)}
     rows = []
@@ -162,7 +170,7 @@ def cutile_in_one_run() -> str:
 
 def _mean_least(ratios: Iterable[float]) -> str:
     found = list(ratios)
-    return f"{geometric_mean(found):.2f} ({min(found):.2f})"
+    return f"{geometric_mean(found):.3f} ({min(found):.3f})"
 
 
 def _gpu(device: str | None) -> str:

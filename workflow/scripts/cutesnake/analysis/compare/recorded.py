@@ -31,8 +31,9 @@ def folders(sets: Path = SETS) -> list[Path]:
 
 
 def operators(sets: Path = SETS) -> list[str]:
-    """Return the operators that some set has timings of."""
-    return sorted({path.name.split("-")[1] for path in sets.glob("*/timing-*-*.jsonl")})
+    """Return the operators that some set has timings of, MLA decode first."""
+    found = {path.name.split("-")[1] for path in sets.glob("*/timing-*-*.jsonl")}
+    return sorted(found, key=lambda operator: (operator != "mla_decode", operator))
 
 
 def recorded_times(
