@@ -19,6 +19,7 @@ from cutesnake.analysis.compare.speedup import speedups
 from cutesnake.analysis.evidence.recorded_set import SUMMARY, read_set
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.compare import KernelTime, Speed
+from cutesnake.model.stages import MEASUREMENTS
 from cutesnake.report.formatting import short
 from cutesnake.stages.predict.validated import FOLDER, read_held
 
@@ -200,15 +201,18 @@ def _checks() -> Iterator[tuple[str, str, str]]:
 
 
 def recorded_sets() -> str:
-    """Return what each recorded set holds: driver, days, commits, and records by stage."""
-    stages = ("correctness", "timing", "autotune", "ncu", "nsys")
+    """Return what each recorded set holds: records by day, commit and stage."""
     rows = []
     for folder in folders():
-        one = _json(folder / SUMMARY)
-        counts = [str(one["records"].get(f"{stage} ok", 0)) for stage in stages]
-        days = " to ".join(dict.fromkeys(one[end][:10] for end in ("first", "last")))
-        rows.append([f"`{folder.name}`", ", ".join(one["drivers"]), days, *counts])
-    return markdown(("set", "driver", "measured", *stages), rows)
+        counts: dict[tuple[str, str], Counter[str]] = {}
+        for entry in read_set(folder):
+            made = (entry.provenance.created[:10], (entry.provenance.commit or NO_VALUE)[:7])
+            counts.setdefault(made, Counter())[entry.stage] += 1
+        rows += [
+            [f"`{folder.name}`", *made, *(str(of[stage]) for stage in MEASUREMENTS)]
+            for made, of in sorted(counts.items())
+        ]
+    return markdown(("set", "measured", "commit", *MEASUREMENTS), rows)
 
 
 def prediction_accuracy() -> str:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from cutesnake.analysis.compare.recorded import Recorded
 from cutesnake.model import provenance, record
 from cutesnake.model.records.common import Provenance
 from cutesnake.model.records.compare import Compare, Speed, Speedup
 from cutesnake.model.records.plot import Picture, Plot
 from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled, to_svg
 from cutesnake.runtime.job import Files, listed
+
+if TYPE_CHECKING:
+    from cutesnake.analysis.compare.recorded import Recorded
 
 NAME, TITLE = "overview", "CuTe DSL against cuTile, best kernel of each"
 NARROW, NARROW_WIDTH = "overview_narrow", 3.9  # inches: 374 px on the page
