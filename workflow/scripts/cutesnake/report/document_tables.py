@@ -1,7 +1,7 @@
 """Markdown tables for README.md and docs/, made from `recorded/` and the records in benchmarks/.
 
-Every function returns one table. A ratio is their time ÷ ours, so more than 1 is faster. All values are rounded to
-the nearest digit shown.
+Every public function of `TABLES` returns one table. The speedup of A vs B is the time of B ÷ the time of A. Values are
+rounded to the nearest digit shown.
 """
 
 from __future__ import annotations
