@@ -33,6 +33,7 @@ class Kernel:
     near: NcuMetrics | None = None  # of this workload, else of the profiled one with the nearest time
     near_path: str = ""
     near_workload: str = ""
+    near_gpu: str = ""  # of that profile, where it is another GPU than the timed one
     function: Function | None = None  # static figures of the function that runs
     inspect_path: str = ""
     anatomy: AnatomyFunction | None = None
@@ -96,9 +97,9 @@ class Facts:
         if timed is None or metrics is None:
             raise KeyError(f"no timing record of {kernel}, {variant} and {workload}")
         own = self._profile(source, target, workload, kernel, variant)
-        near_workload, near = self._nearest(source, target, kernel, metrics.cold_us)
-        if own:
-            near_workload, near = workload, own
+        near_gpu, near_workload, near = (
+            ("", workload, own) if own else self._near(source, target, kernel, metrics.cold_us)
+        )
         main = near[1].main_kernel if near else None
         return Kernel(
             kernel,
@@ -112,6 +113,7 @@ class Facts:
             near=near[1] if near else None,
             near_path=near[0] if near else "",
             near_workload=near_workload,
+            near_gpu=near_gpu,
             **self._static(kernel, target, variant, main),
         )
 
@@ -138,6 +140,20 @@ class Facts:
     ) -> tuple[str, NcuMetrics] | None:
         found = self._evidence.case(source, "ncu", kernel, target, variant, workload)
         return (found[0], found[1].metrics) if found and found[1].metrics else None
+
+    def _near(
+        self, source: Source, target: str, kernel: str, us: float
+    ) -> tuple[str, str, tuple[str, NcuMetrics] | None]:
+        """Return the nearest profile of the same GPU, else of another one of the target, with that GPU's name."""
+        for other in (source, *(one for one in self._evidence.sources(target) if one != source)):
+            workload, found = self._nearest(other, target, kernel, us)
+            if found:
+                return (
+                    "" if other.device == source.device else (other.device or "").removeprefix("NVIDIA "),
+                    workload,
+                    found,
+                )
+        return "", "", None
 
     def _nearest(
         self, source: Source, target: str, kernel: str, us: float
