@@ -27,6 +27,7 @@ class Fired:
     numbers: Numbers
     evidence: list[str]
     share: float | None = None
+    kind: str = "timed"  # which difference the share is of: timed, profiled or predicted
     sentence: str | None = None  # name of another sentence than the rule's
 
 
@@ -49,7 +50,7 @@ def causes(contrast: Contrast) -> list[Cause]:
         names = {"fast": contrast.fast.name, "slow": contrast.slow.name}
         share = None if fired.share is None else 100 * min(fired.share, 1.0)
         said = [sentences.cause(fired.sentence or rule.id, names | fired.numbers)]
-        said += [] if share is None else [sentences.share(share)]
+        said += [] if share is None else [sentences.share(share, fired.kind)]
         gpus = {k.near_gpu for k in (contrast.fast, contrast.slow) if k.near_gpu and _used(k.near_path, fired)}
         said += [sentences.elsewhere(gpu) for gpu in sorted(gpus)]
         evidence = [path for path in fired.evidence if path]
@@ -108,12 +109,20 @@ def _second_launch(c: Contrast) -> Fired | None:
     )
     numbers: Numbers = {"launches": slow, "fewer": fast, "us": rest[1], "second": second.name}
     evidence = [c.fast.timing_path, c.slow.timing_path, *(f"{path}#metrics/kernels" for path in _profiles(c) if path)]
-    merges = c.fast.function is not None and (c.fast.function.cluster_size or 1) > 1 and fast == 1
-    if merges and c.fast.function:
-        numbers["cluster"] = c.fast.function.cluster_size or 1
-        evidence.append(c.fast.inspect_path)
-    share = extra / gap if own else None
-    return Fired(numbers, evidence, share, "second_launch_cluster" if merges else None)
+    share, sentence = extra / gap if own else None, None
+    if fast == 1 and (cluster := _communicating(c.fast)):
+        numbers["cluster"] = cluster
+        evidence.append(
+            f"{c.fast.anatomy_path}#{c.fast.anatomy and c.fast.anatomy.symbol}/patterns/cluster communication"
+        )
+        sentence = "second_launch_cluster"
+    return Fired(numbers, evidence, share, "profiled", sentence)
+
+
+def _communicating(kernel: Kernel) -> int | None:
+    """Return the size of a kernel's clusters if their CTAs exchange data."""
+    pattern = kernel.anatomy.patterns.get("cluster communication") if kernel.anatomy else None
+    return kernel.function.cluster_size if pattern and pattern.found and kernel.function else None
 
 
 def _predicted_launches(c: Contrast) -> Fired | None:
@@ -131,7 +140,7 @@ def _predicted_launches(c: Contrast) -> Fired | None:
     main = [max(one.end_us - one.start_us for one in launches) for launches in (fast, slow)]
     numbers: Numbers = {"launches": len(slow), "fewer": len(fast), "us": extra, "fast_us": main[0], "slow_us": main[1]}
     evidence = [f"{k.predict_path}#metrics/launches/{c.figure}" for k in (c.fast, c.slow)]
-    return Fired(numbers, evidence, extra / c.gap_us, "second_launch_predicted")
+    return Fired(numbers, evidence, extra / c.gap_us, "predicted", "second_launch_predicted")
 
 
 def _cold_start(c: Contrast) -> Fired | None:
@@ -255,6 +264,10 @@ def _tile(kernel: Kernel) -> tuple[int, int] | None:
     return None
 
 
+def _tile_names(fast: tuple[int, int], slow: tuple[int, int]) -> Numbers:
+    return {"slow_tile": f"{slow[0]}x{slow[1]}", "fast_tile": f"{fast[0]}x{fast[1]}"}
+
+
 def _tiles(c: Contrast, kernel: Kernel) -> int | None:
     """Return the number of output tiles of a matrix product."""
     tile, (m, n) = _tile(kernel), (c.parameters.get(name) for name in "mn")
@@ -272,7 +285,7 @@ def _idle_processors(c: Contrast) -> Fired | None:
     if used[1] > 0.75 or used[0] < 1.25 * used[1]:
         return None
     numbers: Numbers = {"slow_ctas": counts[1], "fast_ctas": counts[0], "processors": c.processors}
-    numbers |= {"slow_tile": f"{tiles[1][0]} × {tiles[1][1]}", "fast_tile": f"{tiles[0][0]} × {tiles[0][1]}"}
+    numbers |= _tile_names(tiles[0], tiles[1])
     return Fired(numbers, [f"{k.timing_path or k.predict_path}#case/variant/params" for k in (c.fast, c.slow)])
 
 
@@ -284,7 +297,7 @@ def _tile_traffic(c: Contrast) -> Fired | None:
     if bytes_per_flop[1] < 1.2 * bytes_per_flop[0] or min(count for count in counts if count) < c.processors:
         return None
     numbers: Numbers = {"ratio": bytes_per_flop[1] / bytes_per_flop[0]}
-    numbers |= {"slow_tile": f"{tiles[1][0]} × {tiles[1][1]}", "fast_tile": f"{tiles[0][0]} × {tiles[0][1]}"}
+    numbers |= _tile_names(tiles[0], tiles[1])
     return Fired(numbers, [f"{k.timing_path or k.predict_path}#case/variant/params" for k in (c.fast, c.slow)])
 
 
@@ -300,7 +313,7 @@ def _register_share(c: Contrast) -> Fired | None:
         return None
     numbers: Numbers = {"slow_warps": held[1][1], "fast_warps": held[0][1]}
     numbers |= {"slow_registers": held[1][2], "fast_registers": held[0][2]}
-    numbers |= {"slow_tile": f"{tiles[1][0]} × {tiles[1][1]}", "fast_tile": f"{tiles[0][0]} × {tiles[0][1]}"}
+    numbers |= _tile_names(tiles[0], tiles[1])
     return Fired(numbers, _anatomy_paths(c, "roles"))
 
 
@@ -484,8 +497,8 @@ RULES = (
     ),
     Rule(
         "consumer_groups",
-        "All multiplying warps of the slower kernel, 8 or more, are one role, the other has two, and stalls at barriers "
-        "are 1.3 times as large (10 % or more).",
+        "All multiplying warps of the slower kernel, 8 or more, are one role, the other has two, and stalls at "
+        "barriers are 1.3 times as large (10 % or more).",
         _consumer_groups,
     ),
     Rule(
@@ -538,8 +551,8 @@ RULES = (
     ),
     Rule(
         "serial_chain",
-        "Predicted: the slower kernel's tensor cores work 40 % of the time or less, its load, multiply and softmax warps "
-        "each wait 30 % or more, and DRAM is below 60 %.",
+        "Predicted: the slower kernel's tensor cores work 40 % of the time or less, its load, multiply and softmax "
+        "warps each wait 30 % or more, and DRAM is below 60 %.",
         _serial_chain,
     ),
     Rule(

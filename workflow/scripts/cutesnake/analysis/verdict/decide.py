@@ -10,6 +10,7 @@ from statistics import geometric_mean, median
 import numpy as np
 
 from cutesnake.analysis.compare.insight import NOISE_PERCENT
+from cutesnake.model.records.common import Dsl
 from cutesnake.model.records.timing import TimingMetrics
 from cutesnake.model.records.verdict import Basis, Decision, Figure, Held, Pairing, Rival, Side
 
@@ -137,7 +138,7 @@ def _decided_by(pairs: Sequence[Pairing], limit: float) -> str | None:
 
 def best_rival(
     figure: Figure,
-    dsls: Mapping[str, str],
+    dsls: Mapping[str, Dsl],
     both: Mapping[str, Time],
     others: Mapping[str, Mapping[str, Time]],
 ) -> Rival | None:
@@ -162,9 +163,16 @@ def best_rival(
         slower = [workload for workload, ratio in clear if ratio > 1]
         limit = max(NOISE_PERCENT, median(limits))
         side, _ = judge(ratios, len(slower), len(faster), limit)
+        low, high = interval(ratios)
         found.append(
             Rival(
-                *(figure, kernel, dsls[kernel], geometric_mean(ratios), *interval(ratios), len(ratios)),  # type: ignore[arg-type]
+                figure=figure,
+                kernel=kernel,
+                dsl=dsls[kernel],
+                mean=geometric_mean(ratios),
+                low=low,
+                high=high,
+                workloads=len(ratios),
                 faster=faster,
                 slower=slower,
                 noise_percent=limit,

@@ -104,7 +104,7 @@ def _launches(node: ast.FunctionDef) -> bool:
 
 
 def _modules(first: Path, operator: str) -> Iterator[Path]:
-    """Yield the contract module and all modules below `kernels` that it imports, but for the operator's and shared ones."""
+    """Yield the contract module and what it imports below `kernels`, without the operator's and shared modules."""
     waiting, seen = [first], set()
     if first.name == "__init__.py":
         waiting += sorted(path for path in first.parent.glob("*.py") if path != first)
@@ -134,11 +134,9 @@ def _runtime_imports(tree: ast.Module) -> Iterator[str]:
 
 def _files(name: str) -> Iterator[Path]:
     relative = Path(*name.split(".")[1:])
+    places = [relative.with_suffix(".py"), *([relative / "__init__.py"] if len(relative.parts) > 1 else [])]
     for root in roots():
-        if (file := root / relative.with_suffix(".py")).is_file():
-            yield file
-        elif (file := root / relative / "__init__.py").is_file() and len(relative.parts) > 1:
-            yield file
+        yield from (root / place for place in places if (root / place).is_file())
 
 
 def _upstream(own: Iterable[Path], fetched: Path) -> list[tuple[Path, frozenset[str] | None]]:

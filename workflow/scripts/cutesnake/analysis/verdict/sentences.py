@@ -26,17 +26,17 @@ CAUSES = {
         "({second})."
     ),
     "second_launch_cluster": (
-        "{slow} needs {launches} launches a call: {second} merges the split-KV parts in {us:.1f} µs. {fast} needs "
-        "{fewer}: its clusters of {cluster} CTAs merge inside the kernel."
+        "{slow} needs {launches} launches a call: {second} takes {us:.1f} µs. {fast} needs {fewer}: the CTAs of its "
+        "clusters ({cluster}) exchange data inside the kernel."
     ),
     "second_launch_predicted": (
-        "{slow} needs {launches} launches a call, {fast} {fewer}. The rest beyond the longest kernel costs {us:.1f} µs; "
-        "the longest kernels take {slow_us:.1f} and {fast_us:.1f} µs."
+        "{slow} needs {launches} launches a call, {fast} {fewer}. The rest beyond the longest kernel costs {us:.1f} "
+        "µs; the longest kernels take {slow_us:.1f} and {fast_us:.1f} µs."
     ),
     "cold_start": (
-        "With cold caches {slow} loses {slow_start:.1f} µs, {fast} {fast_start:.1f} µs. Its code is {slow_kb:.0f} KB, not "
-        "{fast_kb:.0f} KB, and must come from DRAM: at {profiled}, {slow_wait:.0f} % of its stalls are waits for "
-        "instructions, vs {fast_wait:.0f} %."
+        "With cold caches {slow} loses {slow_start:.1f} µs, {fast} {fast_start:.1f} µs. Its code is {slow_kb:.0f} KB, "
+        "not {fast_kb:.0f} KB, and is fetched again after an L2 flush. At {profiled}, {slow_wait:.0f} % of its stalls are "
+        "waits for instructions, vs {fast_wait:.0f} %."
     ),
     "spills": (
         "{slow} spills {bytes} B of registers per thread to local memory ({registers} registers per thread); {fast} "
@@ -48,27 +48,28 @@ CAUSES = {
     ),
     "loads_in_flight": "{slow} holds {slow_kb:.0f} KB of loads in flight per SM, {fast} {fast_kb:.0f} KB.",
     "consumer_groups": (
-        "All {warps} multiplying warps of {slow} wait at the same barriers ({slow_wait:.0f} % of their stalls). {fast} "
-        "has {groups} groups that alternate on the tensor cores ({fast_wait:.0f} %)."
+        "All {warps} multiplying warps of {slow} run the same steps and wait at the same barriers ({slow_wait:.0f} % of "
+        "their stalls). {fast} has {groups} groups with different steps, which wait less there ({fast_wait:.0f} %)."
     ),
     "product_width": (
-        "The widest product of {slow} has {narrow} columns, that of {fast} {wide}. Per percent of tensor-core use, {slow} "
-        "fills {issued:.2f} % of the issue slots, {fast} {fewer:.2f} %."
+        "The widest product of {slow} has {narrow} columns, that of {fast} {wide}. Per percent of tensor-core use, "
+        "{slow} fills {issued:.2f} % of the issue slots, {fast} {fewer:.2f} %."
     ),
     "idle_processors": (
-        "{slow} has {slow_ctas} output tiles of {slow_tile} for {processors} SMs. {fast} has {fast_ctas} of {fast_tile}."
+        "{slow} has {slow_ctas} output tiles of {slow_tile} for {processors} SMs. "
+        "{fast} has {fast_ctas} of {fast_tile}."
     ),
     "tile_traffic": (
-        "{slow} computes {slow_tile} output tiles, {fast} {fast_tile}. Per FLOP, {slow} loads {ratio:.2f} times the bytes "
-        "into shared memory."
+        "{slow} computes {slow_tile} output tiles, {fast} {fast_tile}. Per FLOP, {slow} loads {ratio:.2f} times the "
+        "bytes into shared memory."
     ),
     "register_share": (
         "{fast} accumulates in {fast_warps} warps of {fast_registers} registers per thread, {slow} in {slow_warps} of "
         "{slow_registers}. Its output tile is {fast_tile}, not {slow_tile}."
     ),
     "tail": (
-        "The CTAs of {slow} make {waves:.2f} waves, so {lost:.0f} % of the SM time is left empty at the end. For {fast} "
-        "it is {fewer:.0f} %."
+        "The CTAs of {slow} make {waves:.2f} waves, so {lost:.0f} % of the SM time is left empty at the end. For "
+        "{fast} it is {fewer:.0f} %."
     ),
     "not_persistent": (
         "{slow} starts {ctas} CTAs one after another ({waves:.1f} waves), each with its own set-up. {fast} loops in "
@@ -80,24 +81,24 @@ CAUSES = {
     ),
     "few_warps": (
         "{slow} has too few warps to hide DRAM latency: achieved occupancy {slow_occupancy:.0f} %, vs "
-        "{fast_occupancy:.0f} %. It uses {registers} registers per thread, and {wait:.0f} % of its stalls are waits for "
-        "memory."
+        "{fast_occupancy:.0f} %. It uses {registers} registers per thread, and {wait:.0f} % of its stalls are waits "
+        "for memory."
     ),
     "bound": (
-        "{fast} is bound by {resource} ({percent:.0f} %). {slow} is bound by latency: tensor cores {tensor:.0f} %, DRAM "
-        "{dram:.0f} %, and its warps stall most on {stall} ({wait:.0f} %)."
+        "{fast} is bound by {resource} ({percent:.0f} %). {slow} is bound by latency: tensor cores {tensor:.0f} %, "
+        "DRAM {dram:.0f} %, and its warps stall most on {stall} ({wait:.0f} %)."
     ),
     "clock": (
         "The power limit lowered the SM clock further for {slow}: {slow_mhz:.0f} MHz, vs {fast_mhz:.0f} MHz for {fast}."
     ),
     "serial_chain": (
-        "In {slow}, loads, products and softmax wait for each other: its load warps wait {load_wait:.0f} % of the time, "
-        "its multiply warps {multiply_wait:.0f} %, its softmax warps {softmax_wait:.0f} %. Nothing is busy for more than "
-        "{busy:.0f} %."
+        "In {slow}, loads, products and softmax wait for each other: its load warps wait {load_wait:.0f} % of the "
+        "time, its multiply warps {multiply_wait:.0f} %, its softmax warps {softmax_wait:.0f} %. Nothing is busy for "
+        "more than {busy:.0f} %."
     ),
     "tensor_memory_traffic": (
-        "{slow} carries its accumulators through registers: its code has {slow_moves} loads and stores of tensor memory, "
-        "that of {fast} {fast_moves}."
+        "{slow} carries its accumulators through registers: its code has {slow_moves} loads and stores of tensor "
+        "memory, that of {fast} {fast_moves}."
     ),
 }
 
@@ -107,9 +108,9 @@ def cause(rule: str, values: Mapping[str, Any]) -> str:
     return CAUSES[rule].format(**values)
 
 
-def share(percent: float) -> str:
-    """Return how much of a difference a cause accounts for."""
-    return f"That is {percent:.0f} % of the difference."
+def share(percent: float, kind: str) -> str:
+    """Return how much of a difference a cause accounts for; `kind` is timed, profiled or predicted."""
+    return f"That is {percent:.0f} % of the {kind} difference."
 
 
 def elsewhere(gpu: str) -> str:
@@ -133,19 +134,19 @@ def headline(verdict: TargetVerdict) -> str:
 def decided(decision: Decision, gpu: str) -> str:
     """Return who wins on a GPU, by how much, with interval, range, count and basis."""
     said = "predicted" if decision.basis == "predicted" else "measured"
-    of = f"{decision.figure}, {said}, {_workloads(decision.workloads)}"
     if decision.winner == "depends":
-        return f"{gpu}: depends ({of}). {_why_not(decision)}"
+        return f"{gpu}: depends ({decision.figure}, {said}). {_why_not(decision)}"
     flip = decision.winner == "cutile"
+    loser = NAMES["cute" if flip else "cutile"]
     mean, ends = _turned(decision.mean, flip), _ends(decision.low, decision.high, flip)
     least, most = sorted((_turned(decision.least, flip), _turned(decision.most, flip)))
-    interval = f"95 % interval {ends[0]:.2f} to {ends[1]:.2f}, " if ends else ""
+    interval = f", 95 % interval {ends[0]:.2f} to {ends[1]:.2f}" if ends else ""
     wins = decision.cutile_wins if flip else decision.cute_wins
     other = decision.cute_wins if flip else decision.cutile_wins
     rest = f", behind on {len(other)}" * bool(other) + f", equal on {len(decision.equal)}" * bool(decision.equal)
     return (
-        f"{gpu}: {NAMES[decision.winner]} is {mean:.2f} times as fast ({of}; {interval}range {least:.2f} to {most:.2f}; "
-        f"ahead on {len(wins)}{rest})."
+        f"{gpu}: {NAMES[decision.winner]} is {mean:.2f} times as fast as {loser} ({decision.figure}, {said}). "
+        f"{_workloads(decision.workloads)}: ahead on {len(wins)}{rest}; range {least:.2f} to {most:.2f}{interval}."
     )
 
 
@@ -200,8 +201,8 @@ def held(found: Held) -> str:
     where = " and ".join(found.devices)
     return (
         f"Such predictions on {where}: median error {found.median_error_percent:.0f} % in {found.cases} cases. Of "
-        f"{found.pairs} pairs of kernels, {found.right} were ordered correctly; of {found.clear} pairs predicted more than "
-        f"{found.clear_percent:.0f} % apart, {found.clear_right}."
+        f"{found.pairs} pairs of kernels, {found.right} were ordered correctly; of {found.clear} pairs predicted more "
+        f"than {found.clear_percent:.0f} % apart, {found.clear_right}."
     )
 
 
@@ -229,16 +230,16 @@ def flag(found: Flag) -> str:
 
 def warm_slower(found: WarmSlower) -> str:
     """Return why a warm time is longer than the cold one."""
-    fell = f" from {found.cold_mhz:.0f} MHz (cold) to {found.warm_mhz:.0f} MHz (warm)" if found.warm_mhz else ""
     why = {
-        "power limit": f"the GPU reported its power limit, and the SM clock fell{fell}",
-        "clock": f"the SM clock fell{fell}, without a reported reason",
-        "unknown": "no record says why",
+        "power limit": "The GPU reported its power limit",
+        "clock": "The clock fell without a reported reason",
+        "unknown": "No record says why",
     }[found.cause]
+    warm = f"{found.warm_mhz:.0f} MHz" if found.warm_mhz else "not recorded"
     rested = f" On a rested GPU, warm calls take {found.rested_us:.1f} µs." if found.rested_us else ""
     return (
-        f"{found.kernel}, {found.workload}: warm {found.warm_us:.1f} µs, cold {found.cold_us:.1f} µs, since {why}."
-        f"{rested}"
+        f"{found.kernel}, {found.workload}: warm {found.warm_us:.1f} µs, cold {found.cold_us:.1f} µs. "
+        f"{why}: SM clock {found.cold_mhz:.0f} MHz cold, {warm} warm.{rested}"
     )
 
 
