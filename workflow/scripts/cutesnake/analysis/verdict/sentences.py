@@ -35,8 +35,8 @@ CAUSES = {
     ),
     "cold_start": (
         "With cold caches {slow} loses {slow_start:.1f} µs, {fast} {fast_start:.1f} µs. Its code is {slow_kb:.0f} KB, "
-        "not {fast_kb:.0f} KB, and is fetched again after an L2 flush. At {profiled}, {slow_wait:.0f} % of its stalls are "
-        "waits for instructions, vs {fast_wait:.0f} %."
+        "not {fast_kb:.0f} KB, and is fetched again after an L2 flush. At {profiled}, {slow_wait:.0f} % of its stalls "
+        "are waits for instructions, vs {fast_wait:.0f} %."
     ),
     "spills": (
         "{slow} spills {bytes} B of registers per thread to local memory ({registers} registers per thread); {fast} "
@@ -48,8 +48,8 @@ CAUSES = {
     ),
     "loads_in_flight": "{slow} holds {slow_kb:.0f} KB of loads in flight per SM, {fast} {fast_kb:.0f} KB.",
     "consumer_groups": (
-        "All {warps} multiplying warps of {slow} run the same steps and wait at the same barriers ({slow_wait:.0f} % of "
-        "their stalls). {fast} has {groups} groups with different steps, which wait less there ({fast_wait:.0f} %)."
+        "All {warps} multiplying warps of {slow} run the same steps and wait at the same barriers ({slow_wait:.0f} % "
+        "of their stalls). {fast} has {groups} groups with different steps, which wait less there ({fast_wait:.0f} %)."
     ),
     "product_width": (
         "The widest product of {slow} has {narrow} columns, that of {fast} {wide}. Per percent of tensor-core use, "
