@@ -100,14 +100,14 @@ def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path) -> Kernel
 
 
 def _default(evidence: Evidence, kernel: str, target: str):  # type: ignore[no-untyped-def]  # variant, build, static figures
-    """Return the first variant asked for that was built, with its build and static figures."""
+    """Return the first variant asked for with static figures, of its own or of the build that stands for it."""
     asked = [v for (k, t, _), found in evidence.variants.items() if (k, t) == (kernel, target) for v in found]
     first = asked[0] if asked else None
     for variant in dict.fromkeys(asked):
         built = evidence.build(kernel, target, variant)
-        inspected = evidence.inspect(kernel, target, variant)
-        if built or inspected:
-            return variant, built, inspected
+        inspected = evidence.inspect(kernel, target, evidence.standing_for(kernel, target, variant))
+        if inspected:
+            return variant, built or evidence.build(kernel, target, inspected[1].variant.id), inspected
     return first, None, None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean, median
@@ -17,6 +16,7 @@ from cutesnake.model.records.verdict import Basis, Decision, Figure, Held, Pairi
 RESAMPLES = 4000
 SEED = 35
 INTERVAL = (2.5, 97.5)  # percentiles
+LEAST_WORKLOADS = 4  # for an interval: with fewer, a resample of one workload alone is too likely
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def pairing(workload: str, cute: Time, cutile: Time) -> Pairing:
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
-    """Return the 95 % bootstrap interval of the geometric mean over workloads; None for a single one."""
-    if len(ratios) < 2:
+    """Return the 95 % bootstrap interval of the geometric mean over workloads; None for too few."""
+    if len(ratios) < LEAST_WORKLOADS:
         return None, None
     draw = np.random.default_rng(SEED)
     chosen = draw.integers(len(ratios), size=(RESAMPLES, len(ratios)))
@@ -72,8 +72,8 @@ def interval(ratios: Sequence[float]) -> tuple[float, float] | tuple[None, None]
 def judge(ratios: Sequence[float], wins: int, losses: int, limit: float) -> tuple[int, str]:
     """Return who wins (1 for ratios above 1, -1 below, 0 nobody) and the reason.
 
-    A side wins if the geometric mean favours it by more than the noise, if it wins most workloads beyond their noise,
-    and if the bootstrap interval of the mean excludes 1.
+    A side wins if the geometric mean favours it by more than the noise, also without its best workload, if it wins most
+    workloads beyond their noise, and if the bootstrap interval of the mean excludes 1.
     """
     mean = geometric_mean(ratios)
     if apart(mean) <= limit:
@@ -81,6 +81,8 @@ def judge(ratios: Sequence[float], wins: int, losses: int, limit: float) -> tupl
     side, mine = (1, wins) if mean > 1 else (-1, losses)
     if 2 * mine <= len(ratios):
         return 0, "majority"
+    if decided_by(ratios, limit) is not None:
+        return 0, "one_workload"
     low, high = interval(ratios)
     if low is not None and high is not None and low <= 1 <= high:
         return 0, "interval"
@@ -98,6 +100,7 @@ def decide(figure: Figure, basis: Basis, pairs: Sequence[Pairing], held: Held | 
     limit = max(NOISE_PERCENT, median(pair.noise_percent for pair in pairs))
     side, reason = judge(ratios, len(won["cute"]), len(won["cutile"]), limit)
     low, high = interval(ratios)
+    alone = decided_by(ratios, limit)
     least, most = (choose(pairs, key=lambda pair: pair.ratio) for choose in (min, max))
     return Decision(
         figure=figure,
@@ -115,41 +118,42 @@ def decide(figure: Figure, basis: Basis, pairs: Sequence[Pairing], held: Held | 
         cute_wins=won["cute"],
         cutile_wins=won["cutile"],
         equal=won[None],
-        decided_by=_decided_by(pairs, limit),
+        decided_by=None if alone is None else pairs[alone].workload,
         pairs=list(pairs),
         held=held,
     )
 
 
-def _decided_by(pairs: Sequence[Pairing], limit: float) -> str | None:
-    """Return the workload without which the mean names the other DSL, or none."""
-    if len(pairs) < 3:
+def decided_by(ratios: Sequence[float], limit: float) -> int | None:
+    """Return the place of the ratio without which the mean no longer favours that side beyond the noise."""
+    if len(ratios) < 3:
         return None
-    mean = math.fsum(math.log(pair.ratio) for pair in pairs)
-    edge = math.log1p(limit / 100)
-
-    def side(total: float, count: int) -> int:
-        return 0 if abs(total / count) <= edge else 1 if total > 0 else -1
-
-    outlier = max(pairs, key=lambda pair: abs(math.log(pair.ratio) - mean / len(pairs)))
-    without = side(mean - math.log(outlier.ratio), len(pairs) - 1)
-    return outlier.workload if side(mean, len(pairs)) not in (0, without) else None
+    mean = geometric_mean(ratios)
+    if apart(mean) <= limit:
+        return None
+    best = (max if mean > 1 else min)(range(len(ratios)), key=lambda place: ratios[place])
+    rest = geometric_mean([ratio for place, ratio in enumerate(ratios) if place != best])
+    return None if apart(rest) > limit and (rest > 1) == (mean > 1) else best
 
 
 def best_rival(
     figure: Figure,
     dsls: Mapping[str, Dsl],
-    both: Mapping[str, Time],
+    both: Mapping[str, Mapping[Side, Time]],
     others: Mapping[str, Mapping[str, Time]],
 ) -> Rival | None:
     """Return the best kernel in neither DSL.
 
-    `both` has the time of the faster DSL per workload; `others` the times of other kernels, by kernel and workload.
+    `both` has the best time of each DSL per workload; `others` the times of other kernels, by kernel and workload.
     Kernels that share less than half as many workloads as the fullest one do not count.
     """
     found = []
     for kernel, times in others.items():
-        shared = [(workload, times[workload], both[workload]) for workload in both if workload in times]
+        shared = [
+            (workload, times[workload], min(best.values(), key=lambda time: time.us))
+            for workload, best in both.items()
+            if workload in times
+        ]
         if not shared:
             continue
         ratios = [theirs.us / mine.us for _, theirs, mine in shared]
@@ -166,6 +170,7 @@ def best_rival(
         low, high = interval(ratios)
         found.append(
             Rival(
+                against=sorted({dsl for workload, *_ in shared for dsl in both[workload]}),
                 figure=figure,
                 kernel=kernel,
                 dsl=dsls[kernel],
@@ -176,7 +181,7 @@ def best_rival(
                 faster=faster,
                 slower=slower,
                 noise_percent=limit,
-                beats_both=side == -1,
+                beats_dsls=side == -1,
             )
         )
     most = max((rival.workloads for rival in found), default=0)

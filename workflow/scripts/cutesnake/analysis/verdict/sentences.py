@@ -124,10 +124,10 @@ def headline(verdict: TargetVerdict) -> str:
     Where a kernel in neither DSL beats both, that comes first.
     """
     decision = verdict.warm or verdict.cold
+    best = verdict.rival(decision.figure if decision else "warm")
+    first = f"{rival(best)} " if best and best.beats_dsls else ""
     if decision is None:
-        return f"{verdict.gpu}: no workload has a time from both DSLs."
-    beaten = verdict.rival(decision.figure)
-    first = f"{rival(beaten)} " if beaten and beaten.beats_both else ""
+        return f"{first}{verdict.gpu}: no workload has a time from both DSLs."
     return f"{first}{decided(decision, verdict.gpu)}"
 
 
@@ -166,6 +166,8 @@ def _why_not(decision: Decision) -> str:
     if decision.reason == "majority":
         one = f" {decision.decided_by} alone decides the mean." if decision.decided_by else ""
         return f"The mean favours {lead} ({by:.2f} times as fast), but most workloads do not: {counts}.{one}"
+    if decision.reason == "one_workload":
+        return f"The mean favours {lead} ({by:.2f} times as fast) by {decision.decided_by} alone: {counts}."
     return f"The mean favours {lead} ({by:.2f} times as fast), but its interval includes 1: {counts}."
 
 
@@ -178,19 +180,19 @@ def sides(decision: Decision) -> list[str]:
 def rival(found: Rival) -> str:
     """Return how the best other kernel compares with the faster DSL of each workload."""
     name = f"{found.kernel} ({DSLS[found.dsl].label})" if found.dsl in DSLS else found.kernel
-    if found.beats_both:
-        return (
-            f"{name} beats both DSLs: {1 / found.mean:.2f} times as fast as the better one ({found.figure}, faster on "
-            f"{len(found.faster)} of {_workloads(found.workloads)})."
-        )
+    alone = NAMES[found.against[0]] if len(found.against) == 1 else None
+    ahead = f"{found.figure}, faster on {len(found.faster)} of {_workloads(found.workloads)}"
+    if found.beats_dsls:
+        whom, better = (alone, alone) if alone else ("both DSLs", "the better one")
+        return f"{name} beats {whom}: {1 / found.mean:.2f} times as fast as {better} ({ahead})."
+    better = alone or "the better DSL"
+    if 100 * (max(found.mean, 1 / found.mean) - 1) <= found.noise_percent:
+        return f"{name}, the best other kernel, and {better} take the same time within the noise ({ahead})."
     if found.mean > 1:
-        return (
-            f"The better DSL is {found.mean:.2f} times as fast as {name}, the best other kernel ({found.figure}; "
-            f"{found.kernel} is faster on {len(found.faster)} of {_workloads(found.workloads)})."
-        )
+        return f"{_capital(better)} is {found.mean:.2f} times as fast as the best other kernel, {name} ({ahead})."
     return (
-        f"{name}, the best other kernel, is {1 / found.mean:.2f} times as fast as the better DSL ({found.figure}), but "
-        f"faster on only {len(found.faster)} of {_workloads(found.workloads)} beyond the noise."
+        f"{name}, the best other kernel, is {1 / found.mean:.2f} times as fast as {better} in the mean, but not on "
+        f"most workloads ({ahead})."
     )
 
 
@@ -217,7 +219,7 @@ def flag(found: Flag) -> str:
     texts = {
         "few_workloads": "Only {count} with a time from both DSLs.",
         "one_workload_decides": "Without {workload} the mean would not name this DSL ({figure}).",
-        "spills": "Builds of {kernel} spill {least} to {most} B of registers per thread: its time may be less without.",
+        "spills": "Builds of {kernel} spill {spilled} B of registers per thread: its time may be less without.",
         "untuned": "{kernel} was timed in {timed} variant of {offered} candidates.",
         "different_authors": "CuTe DSL: {cute}. cuTile: {cutile}. Part of the difference may be tuning.",
         "different_hosts": "The DSLs of {count} were timed on different hosts.",
@@ -225,7 +227,8 @@ def flag(found: Flag) -> str:
         "not_on_this_gpu": "No prediction for {target} was ever compared with a GPU.",
     }
     count = _workloads(int(found.values["workloads"])) if "workloads" in found.values else ""
-    return texts[found.id].format(kernel=found.kernel, count=count, **found.values)
+    spilled = _range(found.values["least"], found.values["most"]) if found.id == "spills" else ""
+    return texts[found.id].format(kernel=found.kernel, count=count, spilled=spilled, **found.values)
 
 
 def warm_slower(found: WarmSlower) -> str:
@@ -257,16 +260,20 @@ def cost(found: KernelCost) -> str:
         f"achieved occupancy {found.achieved_occupancy_percent:.0f} %"
         if found.achieved_occupancy_percent is not None
         else None,
-        (f"spills {spilled[1]} B" if spilled[0] == spilled[1] else f"spills {spilled[0]} to {spilled[1]} B")
-        if spilled and spilled[1]
-        else "no spills"
-        if spilled
-        else None,
+        f"spills {_range(*spilled)} B" if spilled and spilled[1] else "no spills" if spilled else None,
         f"{found.tensor_memory_columns} columns of tensor memory" if found.tensor_memory_columns else None,
-        f"{found.variants_offered} variants" if found.variants_offered else None,
+        f"{found.variants_offered} variant{'s' * (found.variants_offered != 1)}" if found.variants_offered else None,
         f"by {author(found.author)}",
     ]
     return f"{found.kernel} ({found.target}): {', '.join(part for part in parts if part)}."
+
+
+def _range(least: Any, most: Any) -> str:
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _turned(ratio: float, flip: bool) -> float:

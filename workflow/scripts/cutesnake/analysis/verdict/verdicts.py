@@ -27,6 +27,7 @@ from cutesnake.model.records.verdict import (
     Figure,
     Flag,
     Rival,
+    Side,
     TargetVerdict,
     Verdicts,
     WarmSlower,
@@ -35,6 +36,7 @@ from cutesnake.model.targets import TARGETS
 from cutesnake.planning.devices import read_devices
 
 FIGURES: tuple[Figure, ...] = ("warm", "cold")
+SIDES: tuple[Side, ...] = ("cute", "cutile")
 FEW = 3  # workloads: fewer get a flag
 SAME_HOST = 1.2  # ratio of empty-launch times above which two records are of different hosts
 Times = dict[str, dict[str, Time]]  # workload -> kernel -> its fastest variant
@@ -101,12 +103,17 @@ class _Contest:
             rivals=[rival for figure in FIGURES if (rival := self._rival(figure))],
             flags=list(self._flags([one for one in decided.values() if one])),
             warm_slower=self.warm_slower(),
+            highest_clock_mhz=self.highest_clock(),
             explained=self._explained(),
         )
 
     def warm_slower(self) -> list[WarmSlower]:
         """Return nothing: a prediction has one clock."""
         return []
+
+    def highest_clock(self) -> float | None:
+        """Return nothing: no GPU ran."""
+        return None
 
     def contrast(self, figure: Figure, workload: str, fast: Time, slow: Time) -> Contrast:
         """Return the facts of two kernels on a workload."""
@@ -124,7 +131,11 @@ class _Contest:
         return decide(figure, self.basis, pairs, held(figure) if self.basis == "predicted" else None)
 
     def _rival(self, figure: Figure) -> Rival | None:
-        both = {w: best for w, times in self.times[figure].items() if (best := _fastest(self._of(times, *COMPARED)))}
+        both: dict[str, dict[Side, Time]] = {}
+        for workload, times in self.times[figure].items():
+            best = {dsl: found for dsl in SIDES if (found := _fastest(self._of(times, dsl)))}
+            if best:
+                both[workload] = best
         others: dict[str, dict[str, Time]] = {}
         for workload, times in self.times[figure].items():
             for kernel, time in times.items():
@@ -238,6 +249,12 @@ class _Measured(_Contest):
     def warm_slower(self) -> list[WarmSlower]:
         """Return the workloads with a longer warm time."""
         return warm_slower(self.evidence, self.source, self.target)
+
+    def highest_clock(self) -> float | None:
+        """Return the highest SM clock of all cold times."""
+        entries = self.evidence.records(self.source, "timing")
+        found = (one.metrics.sm_clock_mhz for one in entries if one.metrics and one.case.target == self.target)
+        return max(found, default=None)
 
     def own_flags(self, decided: list[Decision]) -> Iterator[Flag]:
         """Yield what the records say of hosts and power."""

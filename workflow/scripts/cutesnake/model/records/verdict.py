@@ -50,11 +50,11 @@ class Decision(Part):
     basis: Basis
     winner: Winner
     reason: Annotated[
-        Literal["agree", "noise", "majority", "interval"],
+        Literal["agree", "noise", "majority", "one_workload", "interval"],
         doc("agree: mean and most workloads agree, beyond the noise; otherwise why there is no winner"),
     ]
     mean: Annotated[float, doc("geometric mean of the ratios: above 1, CuTe is faster")]
-    low: Annotated[float | None, doc("95 % interval of the mean, by bootstrap over workloads; null for one workload")]
+    low: Annotated[float | None, doc("95 % interval of the mean, by bootstrap over workloads; null for fewer than 4")]
     high: float | None
     least: float
     least_at: Annotated[str, doc("workload")]
@@ -64,7 +64,9 @@ class Decision(Part):
     cute_wins: Annotated[list[str], doc("workloads")]
     cutile_wins: list[str]
     equal: Annotated[list[str], doc("workloads within their noise")]
-    decided_by: Annotated[str | None, doc("workload without which the mean names the other DSL, or none")]
+    decided_by: Annotated[
+        str | None, doc("workload without which the mean no longer favours that DSL beyond the noise")
+    ]
     pairs: list[Pairing]
     held: Annotated[Held | None, doc("of predictions only")] = None
 
@@ -77,6 +79,7 @@ class Decision(Part):
 class Rival(Part):
     """The best kernel in neither DSL, compared with the faster DSL on each workload."""
 
+    against: Annotated[list[Side], doc("DSLs that have a time on one of the workloads")]
     figure: Figure
     kernel: str
     dsl: Dsl
@@ -87,7 +90,7 @@ class Rival(Part):
     faster: Annotated[list[str], doc("workloads on which it is faster than both DSLs, beyond the noise")]
     slower: list[str]
     noise_percent: float
-    beats_both: Annotated[bool, doc("by the rule of the verdicts")]
+    beats_dsls: Annotated[bool, doc("it beats all kernels of these DSLs, by the rule of the verdicts")]
 
 
 class Flag(Part):
@@ -170,6 +173,7 @@ class TargetVerdict(Part):
     rivals: Annotated[list[Rival], doc("the best one, per figure")]
     flags: list[Flag]
     warm_slower: Annotated[list[WarmSlower], doc("largest first")]
+    highest_clock_mhz: Annotated[float | None, doc("SM clock, of all cold times; floors are at nominal boost clock")]
     explained: Annotated[list[Explained], doc("profiled workloads first, then by size of the difference")]
 
     def decision(self, figure: Figure) -> Decision | None:
