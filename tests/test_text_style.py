@@ -41,7 +41,8 @@ def test_a_long_first_line_of_a_docstring_is_reported() -> None:
 
 
 def test_sentences_leave_out_code_tables_and_comments() -> None:
-    text = "# A title\n\nOne two `x y`\nthree. Four.\n\n```\nnot this.\n```\n| nor | this |\n<!-- nor\nthat. -->\n- Five six\n"
+    table = "```\nnot this.\n```\n| nor | this |\n<!-- nor\nthat. -->\n"
+    text = f"# A title\n\nOne two `x y`\nthree. Four.\n\n{table}- Five six\n"
     read = [(sentence.line, sentence.words) for sentence in text_style.sentences(text)]
     assert read == [(3, ("One", "two", "code", "three.")), (4, ("Four.",)), (12, ("Five", "six"))]
 

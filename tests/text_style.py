@@ -90,10 +90,10 @@ def prose(path: str, text: str, first: int = 1) -> Iterator[Finding]:
             yield Finding(path, first + text.count("\n", 0, match.start()), match[0], SETTINGS["prose"][word])
 
 
-def names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def names(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield line and name of whatever a module binds, once a name."""
     seen = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 bound = "" if name.startswith("test_") else name  # a test's name is a sentence
@@ -113,18 +113,18 @@ def split_name(name: str) -> list[str]:
     return re.findall(r"[a-z]+|[A-Z]+(?![a-z])|[A-Z][a-z]*", name)
 
 
-def identifiers(path: str, tree: ast.AST) -> Iterator[Finding]:
+def identifiers(path: str, nodes: Sequence[ast.AST]) -> Iterator[Finding]:
     """Yield the names with a banned word that a module binds, and its own name."""
     stem = Path(path).stem
-    for line, name in [*names(tree), *([(1, stem)] if not stem.startswith("test_") else [])]:
+    for line, name in [*names(nodes), *([(1, stem)] if not stem.startswith("test_") else [])]:
         for part in split_name(name):
             if part.lower() in SETTINGS["identifier"]:
                 yield Finding(path, line, name, SETTINGS["identifier"][part.lower()])
 
 
-def docstrings(path: str, tree: ast.AST) -> Iterator[Finding]:
+def docstrings(path: str, nodes: Sequence[ast.AST]) -> Iterator[Finding]:
     """Yield the docstrings whose first line is longer than 15 words."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text and len(text.splitlines()[0].split()) > DOCSTRING_LIMIT:
@@ -134,10 +134,10 @@ def docstrings(path: str, tree: ast.AST) -> Iterator[Finding]:
                 )
 
 
-def literals(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def literals(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield line and text of the string literals of at least three words; an f-string's fields read as `_`."""
     inside = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.JoinedStr(values=values):
                 inside |= {id(value) for value in values}
@@ -153,10 +153,10 @@ def literals(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def python(path: str, text: str) -> Iterator[Finding]:
     """Yield the findings in names, docstrings, comments and messages; of a Snakemake file in comments only."""
     if path.endswith(".py"):
-        tree = ast.parse(text)
-        yield from identifiers(path, tree)
-        yield from docstrings(path, tree)
-        for line, literal in literals(tree):
+        nodes = list(ast.walk(ast.parse(text)))
+        yield from identifiers(path, nodes)
+        yield from docstrings(path, nodes)
+        for line, literal in literals(nodes):
             yield from prose(path, literal, line)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:

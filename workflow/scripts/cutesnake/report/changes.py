@@ -1,4 +1,4 @@
-"""What changed against a baseline: sentences over all operators, then every case and every build that differs."""
+"""Section on changes against a baseline: summary sentences, changed cases and changed builds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ FIRST = ("registers_per_thread", "spill_bytes", "shared_bytes", "code_bytes", "i
 
 
 def changed(changes: list[Change], here: str, pages: dict[str, str], base: str) -> View | None:
-    """The view of the section; None without a baseline. `changes` are those that the page speaks of, `here`'s too."""
+    """Return the view of the section, or None without a baseline.
+
+    `changes` holds the change records of all operators on the page, including the record of `here`.
+    """
     if not changes:
         return None
     own = next(change for change in changes if change.operator == here)
@@ -58,7 +61,7 @@ def _totals(change: Change, figure: Figure) -> Totals:
 
 
 def _baseline(changes: list[Change]) -> str:
-    """What this run is held against, where and when that was made."""
+    """Describe the baseline: label, dates, GPUs and commits."""
     places = [change.baseline for change in changes]
     days = sorted(day for place in places for day in (place.first, place.last) if day)
     devices = sorted({device for place in places for device in place.devices})
@@ -83,7 +86,7 @@ def _times(changes: list[Change], figure: Figure) -> str:
 
 
 def _against(changes: list[Change]) -> list[str]:
-    """Static figures over all operators, and what else differs between both sides."""
+    """Return sentences about compiled code, drivers and package versions."""
     compared = sum(change.builds.compared for change in changes)
     differ = {
         (change.operator, entry.kernel, entry.target, entry.variant)
@@ -111,7 +114,7 @@ def _versions(found: list[str]) -> str:
 
 
 def _most(changes: list[Change], figure: Figure, verdict: str) -> str | None:
-    """The case that a verdict holds for most clearly."""
+    """Return a sentence on the case with the largest change of one verdict."""
     found = [
         (change.operator, row, side)
         for change in changes
@@ -146,7 +149,7 @@ def _unpaired(counts: Unpaired) -> str:
 
 
 def _calm(row: ChangedCase) -> bool:
-    """Sorts what differs first."""
+    """Sort key: cases with a verdict of slower or faster first."""
     return not any(side and side.verdict in ("slower", "faster") for side in (row.cold, row.warm))
 
 
@@ -171,7 +174,7 @@ def _figure(found: Judged) -> View:
 
 
 def _builds(builds: ChangedBuilds) -> list[View]:
-    """A row per device function that differs: figures with a column of their own, then the other ones as text."""
+    """Return a row per changed device function: main values in columns, the rest as text."""
     rows = []
     for entry in builds.changed:
         changes = {change.figure: change for change in entry.changes}

@@ -1,4 +1,4 @@
-"""Which variant of a kernel was chosen: by times of cards, or by prediction where no card measured."""
+"""Variants chosen per workload: by measured time, or by predicted time without a GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WHERE = {"live": "measured here", "recorded": "recorded"}
 
 
 def choices(evidence: Evidence, kernel: str) -> list[View]:
-    """Which variant autotune chose per workload, and by how much; by prediction where no card measured."""
+    """Return the chosen variant and its margin per workload, by measurement or prediction."""
     found = []
     for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
         for source in evidence.sources(target):
@@ -27,7 +27,7 @@ def choices(evidence: Evidence, kernel: str) -> list[View]:
 
 
 def _foreseen_choices(evidence: Evidence, kernel: str, target: str) -> Iterator[View]:
-    """The same where no card of the target measured, by what ptxsim's clock predicts of several variants."""
+    """Yield choices by ptxsim's predicted times, for a target that no GPU measured."""
     for workload in evidence.workloads:
         times = evidence.foreseen(kernel, target, workload)
         if len(times) < 2:

@@ -1,4 +1,4 @@
-"""The comparison tables: one per operator, target and device, a group of lines per workload and pair of kernels."""
+"""Comparison tables: one per operator, target and device, grouped by workload and kernel pair."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Repeated = dict[tuple[str, str, str], View]  # kernels, rule, sentence -> what t
 
 
 def tables(comparison: Compare, notes: Notes) -> list[View]:
-    """Views of the tables of one operator, measured ones first.
+    """Return the views of an operator's tables, measured ones first.
 
-    Reasons are numbered by `notes`, those of the page.
+    `notes` is the page's list of reasons; cells refer to it by number.
     """
     rows: dict[tuple, list[CompareRow]] = {}
     for row in comparison.rows:
@@ -56,8 +56,10 @@ def _table(comparison: Compare, table: CompareTable, rows: list[CompareRow], not
 
 
 def _foremost(workloads: dict[str, list[CompareRow]]) -> set[str]:
-    """Where nothing was measured one workload's row is much like another's: those with a prediction, and evenly picked
-    ones, MOST_UNMEASURED at most."""
+    """Select at most MOST_UNMEASURED workloads for a table without measurements.
+
+    All predicted workloads are kept; the others are picked evenly, since their rows hold much the same static values.
+    """
     every = list(workloads)
     if len(every) <= MOST_UNMEASURED:
         return set(every)
@@ -75,7 +77,7 @@ def _count(every: int, shown: int) -> str:
 
 
 def _workload(pairs: list[CompareRow], metrics: list[MetricColumn], notes: Notes, repeated: Repeated) -> View:
-    """What a workload's folded line shows, the difference of the fastest pair, and all its pairs and baselines."""
+    """Return a workload's summary line (fastest pair), all its pairs and its baselines."""
     best = min(pairs, key=_duration)
     said = next((i.sentence for i in best.insights if i.rule == "M1"), None)
     return {
@@ -89,8 +91,7 @@ def _workload(pairs: list[CompareRow], metrics: list[MetricColumn], notes: Notes
 
 
 def _duration(row: CompareRow) -> tuple[int, float]:
-    """How many times of a pair are missing, and the sum of those that were measured or predicted: the smallest is that
-    of the fastest kernels."""
+    """Sort key of a pair: number of missing times, then the sum of known times."""
     cells = [side.cells["duration_us"] for side in (row.cutile, row.cute)]
     times = [cell.value or 0.0 for cell in cells if cell.kind in ("measured", "recorded", "predicted")]
     return len(DSLS) - len(times), sum(times)
@@ -103,7 +104,7 @@ def _any_known(rows: list[CompareRow], key: str) -> bool:
 
 
 def _kernels(row: CompareRow) -> str:
-    """The kernels of a row by name."""
+    """Return a row's kernel names as text."""
     return _names(*pair_of(row))
 
 
@@ -112,7 +113,7 @@ def _names(*kernels: str | None) -> str:
 
 
 def _repeated(table: CompareTable, prefix: str) -> Repeated:
-    """What is said of the compiled code in several rows of the same kernels: said once, with an id to refer to."""
+    """Return the static sentences that several rows share, each with an id for links."""
     several = [
         ((_names(pair.cutile, pair.cute), said.rule, said.sentence), said.rows)
         for pair in table.said
@@ -122,7 +123,7 @@ def _repeated(table: CompareTable, prefix: str) -> Repeated:
 
 
 def _boxes(table: CompareTable, repeated: Repeated) -> list[View]:
-    """Repeated insights per pair of kernels, each with the number of rows that it holds for."""
+    """Return repeated insights per kernel pair, each with its number of rows."""
     counts = {_names(pair.cutile, pair.cute): pair.rows for pair in table.said}
     return [
         {
@@ -182,18 +183,18 @@ def _cell(cell: Cell, notes: Notes) -> View:
 
 
 def _text(value: float, unit: str = "") -> str:
-    """KB to a tenth, as shared memory is allotted in smaller steps than three digits show."""
+    """Format a value; KB keeps one decimal, since allocation steps are below three digits."""
     return f"{value:.1f}".removesuffix(".0") if unit == "KB" else number(value)
 
 
 def _rounded(value: float) -> float:
-    """What sorting and copying take: more digits than any measurement has."""
+    """Round to six digits, the precision for sorting and copying."""
     short = float(f"{value:.6g}")
     return int(short) if short.is_integer() else short
 
 
 def _delta(row: CompareRow, key: str, notes: Notes) -> View:
-    """CuTe minus cuTile; for a time how many times as fast CuTe is."""
+    """Return CuTe minus cuTile, or for times the speedup of CuTe over cuTile."""
     cell = row.delta[key]
     if cell.value is None:
         note = notes.mark(cell.reason or "")

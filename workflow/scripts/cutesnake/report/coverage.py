@@ -1,4 +1,4 @@
-"""What ran and what did not: the machine, and counts over everything."""
+"""What ran and what did not: the machine, and counts over all operators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOCKED = "Mocked machine (CUTESNAKE_MACHINE): no figure of this machine was meas
 
 
 def machine(arch: Arch) -> View:
-    """The machine in sentences: devices, the one in use, tools and packages."""
+    """Describe the machine: GPUs, the GPU in use, tools and readings of the arch check."""
     found = [
         f"{d.name} (sm_{d.compute_capability[0]}{d.compute_capability[1]}, driver {d.driver}, "
         f"{d.memory_bytes / 1e9:.0f} GB)"
@@ -52,7 +52,7 @@ def _class(entry: NodeClass) -> str:
 
 
 def summary(arch: Arch, comparisons: list[Compare]) -> str:
-    """What was measured where, in plain words for a reader who has read nothing else."""
+    """Summarize what was measured, where and when, without assuming earlier sections."""
     said = [MOCKED] if arch.pretended else []
     live = _timed(comparisons, "live")
     used = next((d.name for d in arch.devices if d.index == arch.selected), None)
@@ -77,7 +77,7 @@ def summary(arch: Arch, comparisons: list[Compare]) -> str:
 
 
 def _timed(comparisons: list[Compare], kind: str) -> dict[str, str]:
-    """Device and days -> what was timed on it: each operator by name where they are few."""
+    """Return what was timed, per device and date range."""
     found: dict[str, list[tuple[str, int, int]]] = {}
     days: dict[str, set[str]] = {}
     for comparison in comparisons:
@@ -109,7 +109,7 @@ def _sum(comparisons: list[Compare], stage: str) -> dict[str, int]:
 
 
 def totals(comparisons: list[Compare]) -> list[View]:
-    """One tile per stage: how many of how many on this machine, over all operators, and how many recorded elsewhere."""
+    """Return a tile per stage: counts on this machine and in recorded sets."""
     tiles = []
     for stage in STAGE_NAMES:
         total = _sum(comparisons, stage)
@@ -135,7 +135,7 @@ def totals(comparisons: list[Compare]) -> list[View]:
 
 
 def _failed_here(comparisons: list[Compare], stage: str) -> int:
-    """How many failed of what the tile of a stage counts: of checks those on this machine's cards."""
+    """Count a stage's failures on this machine; checks count only if a GPU ran them."""
     rows = [row for comparison in comparisons for row in comparison.coverage]
     if stage != "correctness":
         return sum(row.counts(stage).failed for row in rows)
@@ -143,7 +143,7 @@ def _failed_here(comparisons: list[Compare], stage: str) -> int:
 
 
 def _recorded(comparisons: list[Compare], stage: str) -> int:
-    """Cases of this experiment that recorded sets have, each variant and card counted."""
+    """Count recorded cases of this experiment, per variant and GPU."""
     rows = [row for comparison in comparisons for row in comparison.coverage]
     cards = [card for row in rows for card in row.cards.get(stage, [])]
     return sum(card.ok for card in cards if card.kind == "recorded")

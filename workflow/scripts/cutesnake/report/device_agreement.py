@@ -1,4 +1,4 @@
-"""Whether the cards that timed the same workloads agree about the fastest kernel, in a sentence for each pair."""
+"""Whether two GPUs that timed the same workloads agree about the fastest kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cutesnake.report.formatting import first_few, listed, plural, short
 
 
 def other_cards(comparisons: list[Compare]) -> str:
-    """One sentence per pair of cards, with every workload about which they disagree, or the first few of many."""
+    """Return a sentence per pair of GPUs that names the workloads they disagree on."""
     pairs: dict[tuple[str, ...], list[tuple[str, Agreement]]] = {}
     for comparison in comparisons:
         for entry in comparison.agreement:
@@ -42,7 +42,7 @@ def _agreeing(cards: tuple[str, ...], entries: list[tuple[str, Agreement]]) -> s
 
 
 def _differing(operator: str, entry: Agreement) -> list[str]:
-    """The workloads on which two cards disagree about the fastest kernel, each with the winners."""
+    """Return the workloads on which two GPUs have different winners, with the winners."""
     kinds: dict[tuple[str, ...], list[str]] = {}
     for kind in ("warm", "cold"):
         for row in entry.warm if kind == "warm" else entry.cold:

@@ -1,7 +1,6 @@
-"""What was found, in five sentences that follow from the comparisons by stated rules; findings about others' kernels.
+"""Front page findings: five sentences that follow from the comparisons by fixed rules.
 
-The answers stand in this order: which DSL is faster and by how much; how sure that is; what was not run; how both stand
-to everything else that was timed; whether cards agree.
+Order: which DSL is faster and by how much; confidence; what did not run; other kernels; other GPUs.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ SIDES = {name: DSL_NAMES[name] for name in ("cute", "cutile")}
 
 
 def found(arch: Arch, comparisons: list[Compare]) -> list[dict[str, str]]:
-    """The five answers, each with its question."""
+    """Return the five findings, each with its heading."""
     return [
         {"question": "Faster", "text": _faster(comparisons)},
         {"question": "How sure", "text": _sure(comparisons)},
@@ -52,7 +51,7 @@ def found(arch: Arch, comparisons: list[Compare]) -> list[dict[str, str]]:
 
 
 def _timed(comparisons: list[Compare]) -> list[tuple[str, Both]]:
-    """(operator, speedup) of every operator, target and card that timed both DSLs on some workload."""
+    """Return (operator, speedup) per operator, target and GPU that timed both DSLs."""
     return [
         (c.operator, Both(entry.device.device, entry.target, entry.cold, entry.warm))
         for c in comparisons
@@ -84,7 +83,7 @@ def _faster(comparisons: list[Compare]) -> str:
 
 
 def _timed_alone(comparisons: list[Compare]) -> str:
-    """Which of the two was timed, and where, if no workload was timed in both."""
+    """Say which DSL was timed, and where, if no workload was timed in both."""
     cards: dict[str, list[str]] = {}
     for table in (table for c in comparisons for table in c.times):
         for side in set(SIDES) & set(table.kernels.values()):
@@ -105,7 +104,7 @@ def _one_operator(card: str, operator: str, entry: Both) -> str:
 
 
 def _said(speed: Speed, lead: str) -> str:
-    """One figure from the side of the leader: the mean, its extremes, and on how many workloads it is ahead."""
+    """Format a speedup from the leader's side: mean, range, and workloads by outcome."""
     ahead, behind = _ahead(speed, lead)
     figures = [speed.mean, speed.least, speed.most]
     mean, least, most = figures if lead == "cute" else [1 / figures[0], 1 / figures[2], 1 / figures[1]]
@@ -116,12 +115,12 @@ def _said(speed: Speed, lead: str) -> str:
 
 
 def _ahead(speed: Speed, lead: str) -> tuple[int, int]:
-    """On how many workloads the leader is ahead, and behind."""
+    """Return on how many workloads the leader is faster, and slower."""
     return (speed.faster, speed.slower) if lead == "cute" else (speed.slower, speed.faster)
 
 
 def _leader(entry: Both) -> str | None:
-    """Who leads by more than the noise in the mean, both cold and warm; None if neither does."""
+    """Return the DSL that leads beyond the noise both cold and warm, or None."""
     means = [entry.cold.mean, entry.warm.mean]
     limit = 1 + NOISE_PERCENT / 100
     if all(mean > limit for mean in means):
@@ -134,10 +133,7 @@ def _sides(entries: list[tuple[str, Both]]) -> dict[str, str | None]:
 
 
 def _figures(entries: list[tuple[str, Both]], main: str) -> str:
-    """How many times as fast the leader of each operator is, warm and cold: the main operator's, then the clearest.
-
-    A mean that a few workloads make, while the leader is behind on as many, is said to be one.
-    """
+    """Format the leaders' speedups, main operator first, then by size of the lead."""
     ratios = []
     for operator, entry in entries:
         warm, cold = entry.warm.mean, entry.cold.mean
@@ -151,7 +147,7 @@ def _figures(entries: list[tuple[str, Both]], main: str) -> str:
 
 
 def _but(entry: Both, lead: str) -> str:
-    """On how many workloads the leader is ahead and behind, where it is behind on as many as it is ahead on."""
+    """Return a qualifier if the leader is slower on as many workloads as faster."""
     for kind, speed in (("warm", entry.warm), ("cold", entry.cold)):
         ahead, behind = _ahead(speed, lead)
         if behind >= ahead:
@@ -160,7 +156,7 @@ def _but(entry: Both, lead: str) -> str:
 
 
 def _several(card: str, entries: list[tuple[str, Both]], operators: int, main: str) -> str:
-    """Who leads on one card, counted by operator, of which the report has so many; `main` is named first."""
+    """Say which DSL leads each operator on one GPU, with the main operator first."""
     sides = _sides(entries)
     said = []
     for lead, name in SIDES.items():
@@ -173,7 +169,7 @@ def _several(card: str, entries: list[tuple[str, Both]], operators: int, main: s
 
 
 def _others(comparisons: list[Compare]) -> str:
-    """Per operator the strongest rival on the card with the most rows: the first operator, then leads, then trails."""
+    """Compare the better DSL with the strongest other kernel of each operator."""
     rivals = [rival for c in comparisons if (rival := _strongest(c))]
     if not rivals:
         return "No kernel of another kind was timed beside the two."
@@ -194,7 +190,7 @@ def _others(comparisons: list[Compare]) -> str:
 
 
 def _rivals(rivals: list[Rival]) -> str:
-    """The operators in which the better of the two comes off worst, beside the rival's name."""
+    """Format the speedups over rivals, the smallest first."""
     ordered = sorted(rivals, key=lambda rival: _slower_figure(rival[2]))
     return first_few(
         [
@@ -205,7 +201,7 @@ def _rivals(rivals: list[Rival]) -> str:
 
 
 def _strongest(comparison: Compare) -> Rival | None:
-    """(operator, card, speed over the rival): on the card with the most rows the rival that comes off best."""
+    """Return (operator, GPU, speedup) of the strongest rival, on the GPU with most rows."""
     timed = [
         (other.warm.workloads, Other(other.kernel, other.dsl, other.cold, other.warm), short(entry.device.device))
         for entry in comparison.speedups
@@ -255,7 +251,7 @@ def _checked(comparisons: list[Compare]) -> list[str]:
 
 
 def _failed(comparisons: list[Compare]) -> list[str]:
-    """How many cases failed here, of which kernels, and whether any of those is ours."""
+    """Count failed checks per kernel, and say whether any is a kernel of this project."""
     rows = [(c.operator, row) for c in comparisons for row in c.coverage if row.correctness.failed]
     failed = Counter[str]()
     for operator, row in rows:
@@ -293,13 +289,13 @@ def _not_run(arch: Arch, comparisons: list[Compare]) -> str:
 
 
 def _was_checked(row: Coverage) -> bool:
-    """Whether a check of the kernel ended, here or on a recorded card: well or not."""
+    """Return whether any check of the kernel ended, on this machine or a recorded GPU."""
     done = row.correctness.ok + row.correctness.failed + row.correctness.simulated
     return done > 0 or any(card.ok or card.failed for card in row.cards["correctness"])
 
 
 def beyond(comparisons: list[Compare]) -> list[dict[str, Any]]:
-    """Findings about kernels, mostly other people's, on inputs that they do not promise to take; failures first."""
+    """Return results of kernels on inputs that they do not support, failures first."""
     entries = [(c.operator, entry) for c in comparisons for entry in c.beyond]
     return [
         {

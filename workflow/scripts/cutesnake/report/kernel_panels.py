@@ -1,4 +1,4 @@
-"""A card per kernel: where it comes from, what was built, its static figures, checks, profiles and artifacts."""
+"""A panel per kernel: source, builds, static values, checks, profiles and artifacts."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ NAME = 60  # characters of a device function that are shown
 
 
 def cards(evidence: Evidence, upstream: Upstream, base: str, notes: Notes, anatomy: Path | None = None) -> list[View]:
-    """Views of the kernels of one operator. `base` is the folder of the page, to which links are relative.
+    """Return the panels of an operator's kernels.
 
-    anatomy: the folder with a page of anatomy per kernel that has one.
+    base: folder of the page, for relative links. anatomy: folder with the kernels' pages of anatomy, or None.
     """
     found = []
     for kernel in dict.fromkeys(kernel for kernel, _ in evidence.decisions):
@@ -59,7 +59,7 @@ def cards(evidence: Evidence, upstream: Upstream, base: str, notes: Notes, anato
 
 
 def _anatomy(folder: Path | None, kernel: str, base: str) -> str | None:
-    """The link to a kernel's page of anatomy, where there is one."""
+    """Return the link to a kernel's page of anatomy, or None."""
     page = folder / f"{kernel}.html" if folder else None
     return os.path.relpath(page, base) if page and page.exists() else None
 
@@ -99,7 +99,7 @@ def _build(evidence: Evidence, path: str, entry: Compile, base: str) -> View:
 
 
 def _glance(f: Function) -> str:
-    """The main device function in a line."""
+    """Summarize the main device function in a line."""
     shared = shared_kb(f)
     return ", ".join(
         [
@@ -152,7 +152,7 @@ def _occupancy(room: Occupancy | None) -> str:
 
 
 def _checks(evidence: Evidence, kernel: str) -> list[View]:
-    """One sentence per target and place. What a simulator checked is never said to have passed on hardware."""
+    """Return a sentence per target and location; simulated checks are never called hardware results."""
     groups: dict[tuple[str, str, str, str], dict[str, Correctness]] = {}
     kept = [(path, entry) for path, entry in evidence.recorded.items() if isinstance(entry, Correctness)]
     for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
@@ -165,7 +165,10 @@ def _checks(evidence: Evidence, kernel: str) -> list[View]:
 
 
 def _check(target: str, kind: str, backend: str, device: str, records: dict[str, Correctness]) -> View:
-    """`records` by their paths. A check that failed by simulation has the command that makes it again."""
+    """Return the view of a group of checks.
+
+    `records` holds the records by path. A failed simulated check carries the command that reruns it.
+    """
     entries = list(records.values())
     made = [check for entry in entries if entry.metrics for check in entry.metrics.checks]
     checks = [check for check in made if check.outside is None]
@@ -207,9 +210,10 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
 
 
 def untested(entries: list[Correctness]) -> list[str]:
-    """What no simulated case of a build has put to the test: a warning of one case that another makes up for is none.
+    """Return warnings about code that no simulated case of a build exercised.
 
-    Such a warning names what it is about, a kernel and its mbarriers, before the last colon.
+    A warning is dropped if another case of the build does not have it. A warning names its subject, a kernel and its
+    mbarriers, before the last colon.
     """
     by_build: dict[str, list[list[str]]] = {}
     for entry in entries:
@@ -224,12 +228,12 @@ def untested(entries: list[Correctness]) -> list[str]:
 
 
 def _simulated(entry: Correctness) -> Simulated | None:
-    """What a simulator counted, if one ran."""
+    """Return the simulator's counts of a record, or None."""
     return entry.metrics.simulated if entry.metrics else None
 
 
 def _outputs(checks: list[Check]) -> list[str]:
-    """A sentence on the outputs that the checks tell apart, each with its largest errors."""
+    """Return a sentence on the largest errors of each output."""
     worst: dict[str, dict[str, float]] = {}
     for check in checks:
         for name, output in check.outputs.items():
@@ -247,13 +251,13 @@ def _outputs(checks: list[Check]) -> list[str]:
 
 
 def _beyond(checks: list[Check]) -> list[str]:
-    """Where to read of inputs that the kernel does not promise to take: they are findings, each said once."""
+    """Return a sentence that names the unsupported inputs; the findings list their results."""
     kinds = dict.fromkeys(check.distribution for check in checks if check.outside is not None)
     return [f"Not promised, so among the findings: {', '.join(kinds)}."] if kinds else []
 
 
 def _counted(entry: Correctness, simulated: Simulated) -> View:
-    """What a simulator counted in one run of a case, and how that compares with the operator's cost."""
+    """Format the simulator's counts of a case, and notes on the operator's cost."""
 
     def total(key: str) -> int:
         return sum(getattr(launch, key) or 0 for launch in simulated.launches)
@@ -276,7 +280,7 @@ def _counted(entry: Correctness, simulated: Simulated) -> View:
 
 
 def _covered(kernel: KernelCoverage) -> View:
-    """What the simulated runs of a case have exercised of a kernel, and what they have not."""
+    """Return a kernel's simulated code coverage."""
     blocks, lines, rings = kernel.blocks, kernel.lines, kernel.rings
     turns = [ring.turns for ring in rings if ring.stages > 1]
     return {
@@ -290,7 +294,7 @@ def _covered(kernel: KernelCoverage) -> View:
 
 
 def _profiles(evidence: Evidence, kernel: str) -> list[View]:
-    """What ncu says of each profiled workload."""
+    """Return the ncu results of a kernel's profiled workloads."""
     found = []
     for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
         for source in evidence.sources(target):

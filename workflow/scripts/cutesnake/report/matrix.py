@@ -1,4 +1,4 @@
-"""The matrix of kernels and targets: what was built, checked and timed, on which card or by simulation, and why not."""
+"""Matrix of kernels and targets: built, checked and timed, on which GPU, and why not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTICIPLES = {"nsys": "profiled", "ncu": "profiled"}  # in a sentence both prof
 
 
 def matrix(comparison: Compare, notes: Notes, page: str) -> View:
-    """An operator's rows, one per kernel and target, with their sums. `page` is the link to the operator's own page."""
+    """Return an operator's rows and sums; `page` is the link to the operator's page."""
     rows = comparison.coverage
     return {
         "operator": comparison.operator,
@@ -39,7 +39,7 @@ def matrix(comparison: Compare, notes: Notes, page: str) -> View:
 
 
 def _state(mark: str, kind: str, text: str, value: float) -> View:
-    """A mark, a class and words: never the mark or the colour alone. `value` is what a column is sorted by."""
+    """Return mark, CSS class, text and sort value of a cell."""
     return {"mark": mark, "class": kind, "text": text, "value": value}
 
 
@@ -53,7 +53,7 @@ def _built(count: Counts) -> View:
 
 
 def _ran(row: Coverage, stage: str) -> View:
-    """Where a stage ran and on how many cases. What a simulator checked is told apart from what a card did."""
+    """Return where a stage ran and on how many cases, GPU and simulation apart."""
     count, cards = row.counts(stage), row.cards[stage]
     done = [card for card in cards if card.ok]
     failed = [card for card in cards if card.failed]
@@ -80,7 +80,7 @@ def _card(card: DeviceCounts) -> str:
 
 
 def _sums(rows: list[Coverage]) -> list[str]:
-    """An operator in a line: builds, and cases checked and timed per place."""
+    """Summarize an operator: builds, and cases checked and timed per location."""
     built = sum(row.build.ok for row in rows)
     said = [f"{built} of {plural(sum(row.build.expected for row in rows), 'build')}"]
     for stage, word in (("correctness", "checked"), ("timing", "timed")):
@@ -96,7 +96,7 @@ def _sums(rows: list[Coverage]) -> list[str]:
 
 
 def _why(entry: Coverage, notes: Notes) -> list[View]:
-    """What did not happen, each with the number of its reason; and what the kernel cannot compute."""
+    """Return what did not happen, each with the number of its reason."""
     reasons: dict[str, list[str]] = {}
     built = entry.build.reason
     for stage in STAGE_NAMES:
@@ -117,7 +117,10 @@ def _why(entry: Coverage, notes: Notes) -> list[View]:
 
 
 def _missed(entry: Coverage, stages: list[str], reason: str) -> str:
-    """What `stages`, which share a reason, did not do here. A check that failed was made all the same."""
+    """Say what `stages`, which share a reason, did not do on this machine.
+
+    A check that failed counts as run.
+    """
     if entry.build.failed and reason == entry.build.reason:
         return "did not compile"
     if "build" in stages:

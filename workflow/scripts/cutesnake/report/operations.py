@@ -1,4 +1,4 @@
-"""The page of the operations: one HTML file that needs nothing else."""
+"""Page of the hardware operations: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ SHOWN = 3  # builds of an operation that are shown; the record has them all
 
 
 def write_files(builds: Files, checks: Files, operations: str, front: str, first: str, output: str, page: str) -> None:
-    """The record `output` and the page from the records of builds and of simulated checks."""
+    """Write the operations record `output` and its page from build and check records."""
     table = make_table(read_operations(operations), read_builds(listed(builds), listed(checks)))
     record.write("operations", output, table)
     write_page(table, front, first, page)
 
 
 def write_page(table: Operations, front: str, first: str, output: Path | str) -> None:
-    """Render and write the page; ShareError, and no page, if it names this machine or a folder of its user's."""
+    """Write the page; raise ShareError, and write nothing, if it names this machine."""
     page = render(table, front, first)
     html.write(page, output)
 
 
 def render(table: Operations, front: str, first: str) -> str:
-    """The page as text; `front` is the name of the front page, one folder up, which has the operator `first`."""
+    """Return the page; `front` is the front page one folder up, of operator `first`."""
 
     def card(row: OperationUse) -> str:
         page = f"../{front}" if row.operator == first else f"{row.operator}.html"

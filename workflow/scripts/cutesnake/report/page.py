@@ -1,4 +1,4 @@
-"""The page itself: everything gathered into one HTML file that needs nothing else."""
+"""A report page: gather all views of an operator and render one HTML file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ View = dict[str, Any]  # what a template shows
 
 @dataclass(frozen=True)
 class Contents:
-    """What a page shows: one operator in full, and on the front page what was found in all."""
+    """Data of a page: one operator, and on the front page the findings of all."""
 
     arch: Arch
     evidence: Evidence
@@ -70,21 +70,22 @@ class Contents:
 
     @property
     def shown(self) -> list[Compare]:
-        """Comparisons that the page speaks of."""
+        """Comparisons that the page summarizes."""
         return self.comparisons or [self.comparison]
 
 
 def write_report(contents: Contents, output: Path | str, pages: Iterable[Path] = ()) -> None:
-    """Render and write the page; OSError if a picture's file is missing or the page cannot be written.
+    """Render and write the page.
 
-    ShareError, and no page, if it names this machine, its user or a folder of theirs. `pages` were written with it.
+    Raises OSError for a missing plot or an unwritable page, and ShareError, before writing, if the page names this
+    machine or user. `pages` were written by the same job.
     """
     page = render(contents, Path(output).parent.as_posix())
     html.write(page, output, pages)
 
 
 def render(contents: Contents, base: str = "results") -> str:
-    """The page as text. `base` is the folder it will lie in, in the form in which records are named."""
+    """Return the page; `base` is its folder, relative as in record paths."""
     notes = Notes()
     here = contents.comparison.operator
     pages = _pages(contents)
@@ -117,14 +118,14 @@ def render(contents: Contents, base: str = "results") -> str:
 
 
 def _pages(contents: Contents) -> dict[str, str]:
-    """Operator -> link to its page from this one, the first operator's being the front page."""
+    """Return operator -> link to its page from this page."""
     first, *others = contents.arch.operators
     up, down = ("", "report/") if contents.comparisons else ("../", "")
     return {first: f"{up}{contents.front}", **{name: f"{down}{name}.html" for name in others}}
 
 
 def _pictures(contents: Contents) -> tuple[View | None, list[View]]:
-    """The picture of what was found, and the others in order. An operator's page shows its first one there."""
+    """Return the plot of the findings and the operator's other plots."""
     own = [_picture(p, p.file, contents.picture_folder) for p in contents.pictures if p.file]
     if contents.overview is None:
         return (own[0], own[1:]) if own else (None, [])
@@ -149,7 +150,7 @@ def _operator(contents: Contents, base: str, notes: Notes) -> View:
 
 
 def _picture(picture: Picture, file: str, folder: Path) -> View:
-    """The picture's SVG without colours of its own: the page has them, and its print style must reach into it."""
+    """Return a plot's view, its SVG without colours, which the page's style sheet provides."""
     text = (folder / file).read_text()
     text = re.sub(r"<style>.*?</style>", "", text, count=1, flags=re.DOTALL)
     text = re.sub(r"var\((--[\w-]+), #[0-9a-f]{6}\)", r"var(\1)", text)
@@ -158,7 +159,7 @@ def _picture(picture: Picture, file: str, folder: Path) -> View:
 
 
 def _undrawn(pictures: list[Picture]) -> list[tuple[str, list[str]]]:
-    """Reason -> titles of the pictures that there is nothing to show for."""
+    """Return (reason, titles) of the plots without data."""
     found: dict[str, list[str]] = {}
     for picture in pictures:
         if not picture.file:

@@ -1,4 +1,4 @@
-"""Colours of the pictures and the pages by role, and the look of a kernel, which its name and DSL alone decide."""
+"""Colours by role, and each kernel's colour and marker, derived from its name and DSL."""
 
 from __future__ import annotations
 
@@ -22,25 +22,28 @@ OTHER = (110.0, 150.0, 0.11)  # hues of DSLs that have no range of their own
 
 @dataclass(frozen=True)
 class Look:
-    """How a kernel is drawn: a colour by its role, and a marker, since no picture tells by colour alone."""
+    """Colour and marker of a kernel; the marker distinguishes kernels without colour."""
 
     role: str
     marker: str
 
     @property
     def colour(self) -> str:
-        """The light colour, which a picture leaves as a CSS variable."""
+        """Light colour, which a plot writes as a CSS variable."""
         return LIGHT[self.role]
 
 
 def look(kernel: str, dsl: str) -> Look:
-    """A kernel's look, the same on every page and whatever else is drawn beside it."""
+    """Return a kernel's look, equal on all pages."""
     tone, marker = _draw(kernel, dsl)
     return Look(_role(dsl, tone), MARKERS[marker])
 
 
 def looks(kernels: Mapping[str, str]) -> dict[str, Look]:
-    """Looks of an operator's kernels (name -> DSL). Where two would be alike, the later by name has the next marker."""
+    """Return the looks of an operator's kernels (name -> DSL).
+
+    If two looks would be equal, the later kernel by name gets the next free marker.
+    """
     found: dict[str, Look] = {}
     for kernel in sorted(kernels):
         mine = look(kernel, kernels[kernel])
@@ -52,7 +55,7 @@ def looks(kernels: Mapping[str, str]) -> dict[str, Look]:
 
 
 def role_of_dsl(dsl: str) -> str:
-    """The role of a DSL's own colour, among those of its kernels."""
+    """Return the colour role of a DSL."""
     return _role(dsl, 1)
 
 
@@ -66,7 +69,7 @@ def _role(dsl: str, tone: int) -> str:
 
 
 def _oklch(lightness: float, chroma: float, hue: float) -> str:
-    """sRGB in hex of an OKLCH colour, its chroma lowered until it can be shown."""
+    """Convert an OKLCH colour to sRGB hex, with chroma reduced until it is in gamut."""
     while True:
         a, b = (chroma * part(math.radians(hue)) for part in (math.cos, math.sin))
         long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
@@ -88,7 +91,7 @@ def _gamma(value: float) -> float:
 
 
 def _ranges(levels: tuple[float, float]) -> dict[str, str]:
-    """role -> colour; neighbours of a range differ in lightness too."""
+    """Return role -> colour; neighbours in a range also differ in lightness."""
     found = {}
     for name, (first, last, chroma) in {**HUES, "other": OTHER}.items():
         for tone in range(TONES):

@@ -1,4 +1,4 @@
-"""Times that nobody measured: what ptxsim's clock says of cards that are not here, each with its band."""
+"""Times that ptxsim's clock predicts for GPUs without measurements, with error bands."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ KINDS: tuple[Figure, ...] = ("cold", "warm")
 
 
 def predicted(evidence: Evidence, notes: Notes) -> list[View]:
-    """A table per card: a row per case, its times with their bands, and what its main launch keeps busy.
+    """Return a table per GPU: a row per case with times, bands and busy units.
 
-    What bands rest on, and why a prediction failed, is numbered by `notes`, those of the page.
+    Reasons for bands and for failed predictions are numbered by `notes`, the page's list.
     """
     entries = list(evidence.predicted.values())
     devices = evidence.plan.predicted.devices
@@ -39,7 +39,7 @@ def predicted(evidence: Evidence, notes: Notes) -> list[View]:
 
 
 def _order(evidence: Evidence) -> Any:
-    """Key for sorting: by the workload, then the kernel, as the plan has them; what it does not have comes last."""
+    """Return a sort key: workload, then kernel, in plan order; unknown names last."""
     workloads = {name: place for place, name in enumerate(evidence.workloads)}
     kernels = {name: place for place, name in enumerate(dict.fromkeys(kernel for kernel, _ in evidence.decisions))}
     return lambda entry: (
@@ -66,7 +66,7 @@ def _row(entry: Predict, evidence: Evidence, notes: Notes) -> View:
 
 
 def _bound(bounds: Bounds) -> str:
-    """What binds a call, said once where it is the same for both kinds."""
+    """Format the bottleneck, once if cold and warm share it."""
     return bounds.cold if bounds.cold == bounds.warm else f"{bounds.cold} (cold), {bounds.warm} (warm)"
 
 

@@ -1,4 +1,4 @@
-"""All kernels' times side by side, per target and device, with times measured elsewhere beside them."""
+"""All kernels' times per target and device, with reference times measured elsewhere."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ Found = dict[str, dict[str, KernelTime]]  # workload -> kernel -> its times
 
 
 def times(comparison: Compare, references: list[View], notes: Notes) -> list[View]:
-    """A view per target and source that timed something: cold lone calls and warm back-to-back calls, side by side.
+    """Return a view per target and source with cold and warm times.
 
-    Only workloads with rows in the comparison have one here; where that is not all, `every` has the bare times of all.
-
-    `references` are entries of `kernels/<operator>/reference_times.yaml`; those of the source's device get a column
-    among the warm times, which they are, unless the source timed their `kernel` itself. They never count as the
-    fastest: they are of another run. Flags and reasons are numbered by `notes`, those of the page.
+    Full rows cover workloads with comparison rows; if there are more, `every` holds the bare times of all. `references`
+    are entries of `kernels/<operator>/reference_times.yaml`. References for the source's device get a warm column
+    unless the source timed their `kernel` itself. They never count as fastest, since they come from another run. Flags
+    and reasons are numbered by `notes`, the page's list.
     """
     shown = {row.workload for row in comparison.rows}
     return [_table(table, references, notes, shown) for table in comparison.times]
@@ -57,7 +56,7 @@ def _table(table: TimesTable, references: list[View], notes: Notes, shown: set[s
 
 
 def _every(rows: Found, kernels: Mapping[str, str], figure: Figure) -> View:
-    """The times of all workloads as the page's script takes them: a heading, and a line of cells per workload."""
+    """Return the times of all workloads as the page's script expects them."""
     return {
         "head": ["Workload", *(f"{kernel} µs" for kernel in kernels)],
         "rows": [
@@ -93,13 +92,13 @@ def _row(
 
 
 def _kind(flag: str) -> str:
-    """A flag without its figures, which differ from time to time: each kind is said once, the figures in the cell."""
+    """Return a flag without its numbers, so that each kind is explained once."""
     kind = re.sub(r"\d[\d.,]*", "N", flag)
     return kind if kind == flag else f"{kind} (a cell's own figures show when it is pointed at)"
 
 
 def _sentence(rows: Found, kernels: Mapping[str, str], figure: Figure) -> str:
-    """Who is fastest how often, the most frequent first."""
+    """Count the workloads that each kernel wins, the most frequent winner first."""
     wins = [fastest(row, figure) for row in rows.values()]
     order = sorted((kernel for kernel in kernels if kernel in wins), key=lambda kernel: -wins.count(kernel))
     said = [f"{kernel} ({DSL_NAMES[kernels[kernel]]}) on {wins.count(kernel)}" for kernel in order]
@@ -108,7 +107,7 @@ def _sentence(rows: Found, kernels: Mapping[str, str], figure: Figure) -> str:
 
 
 def _summary(rows: Found, kernels: Mapping[str, str], elsewhere: list[View]) -> list[View]:
-    """Per kernel, cold and warm: rows won; its speed against a row's best cuTile kernel, peers and references."""
+    """Return per kernel its wins, and its speed vs cuTile, peers and references."""
     return [
         {
             **{"kernel": kernel, "dsl": DSL_NAMES[dsl], "timed": sum(kernel in row for row in rows.values())},
@@ -134,7 +133,7 @@ def _against(rows: Found, kernels: Mapping[str, str], kernel: str, figure: Figur
 
 
 def _peers(kernels: Mapping[str, str]) -> list[str]:
-    """The kernels that a package brings along."""
+    """Return the kernels that come from an installed package."""
     return [kernel for kernel, dsl in kernels.items() if dsl in PEERS]
 
 
@@ -143,6 +142,6 @@ def _times(rows: Found, kernel: str, figure: Figure) -> dict[str, float]:
 
 
 def _speed(mine: dict[str, float], others: dict[str, float]) -> View | None:
-    """Geometric mean, over the workloads that both have, of the other's time over the kernel's; None without any."""
+    """Return the geometric mean of their time ÷ ours, or None without common workloads."""
     ratios = [others[workload] / time for workload, time in mine.items() if workload in others]
     return {"mean": geometric_mean(ratios), "count": len(ratios)} if ratios else None

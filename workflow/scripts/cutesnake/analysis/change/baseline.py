@@ -1,4 +1,4 @@
-"""Baselines: what a run is compared with. Found, told apart, digested and read."""
+"""Baselines: locate, identify, digest and read the records of an earlier run."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Before = Mapping[str, Timing | Inspect | Compile]  # name below the baseline -> 
 
 
 class BaselineError(ValueError):
-    """A baseline that is not there, is none, or is damaged. One line."""
+    """One-line error: a missing, invalid or damaged baseline."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A place of records. `label` names it without the machine's part of a path."""
+    """Location of records; `label` omits the machine's part of the path."""
 
     kind: Literal["recorded", "results", "commit"]
     label: str
@@ -40,9 +40,9 @@ class Baseline:
 
 
 def locate(text: str, own: Path | str = "results") -> Baseline:
-    """The baseline that a configuration names; `own` is the results folder of this run.
+    """Return the baseline that a configuration names; `own` is this run's results folder.
 
-    Relative paths count from the working directory, then from the project. Raises BaselineError.
+    Relative paths are resolved from the working directory, then from the project. Raises BaselineError.
     """
     if found := IN_GIT.fullmatch(text):
         return _in_git(found["commit"], found["folder"])
@@ -66,7 +66,7 @@ def locate(text: str, own: Path | str = "results") -> Baseline:
 
 
 def digest(baseline: Baseline, operator: str) -> str:
-    """Digest of what `read` reads: labels and contents, whatever the dates."""
+    """Return a digest of the names and contents that `read` reads."""
     total = hashlib.sha256()
     for name, content in _contents(baseline, operator):
         total.update(name.encode() + b"\0" + content + b"\0")
@@ -74,9 +74,9 @@ def digest(baseline: Baseline, operator: str) -> str:
 
 
 def read(baseline: Baseline, operator: str) -> Before:
-    """Timing, inspect and compile records of an operator; a recorded set has the first only. Name -> record.
+    """Return name -> record of an operator: timing, and in results also inspect and compile.
 
-    Raises BaselineError, which names the file and line, for a damaged one.
+    Raises BaselineError with the file and line of a damaged record.
     """
     found: dict[str, Timing | Inspect | Compile] = {}
     for name, content in _contents(baseline, operator):
@@ -91,7 +91,7 @@ def read(baseline: Baseline, operator: str) -> Before:
 
 
 def _contents(baseline: Baseline, operator: str) -> list[tuple[str, bytes]]:
-    """Name below the baseline and content of every file of an operator, in order."""
+    """Return name and content of each of an operator's files, in order."""
     if baseline.kind == "commit":
         names = (_git("ls-tree", "--name-only", baseline.place) or b"").decode().splitlines()
         return [(name, _blob(baseline.place, name) or b"") for name in files_of(names, operator, "timing")]
@@ -124,7 +124,7 @@ def _blob(tree: str, name: str) -> bytes | None:
 
 
 def _git(*arguments: str) -> bytes | None:
-    """What git says of the project's repository; None if it fails, is missing or there is no repository."""
+    """Run git in the repository; return its output, or None on failure."""
     try:
         done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -133,7 +133,7 @@ def _git(*arguments: str) -> bytes | None:
 
 
 def _label(text: str) -> str:
-    """The path as it was given if it is relative and below, else the folder's name: the rest is the machine's."""
+    """Return a relative path unchanged, else only the folder's name."""
     path = Path(text)
     return path.name if path.is_absolute() or {"..", "~"} & {part[:2] for part in path.parts} else path.as_posix()
 

@@ -1,4 +1,4 @@
-"""Change stage: what changed of one operator against a baseline."""
+"""Change stage: changes of one operator against a baseline."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_FIGURES = "a recorded set keeps measurements only: it has no static figures o
 
 
 def change(evidence: Evidence, baseline: Baseline, before: Before) -> Change:
-    """The change record of one operator; `before` are the baseline's records of it."""
+    """Return the change record of one operator; `before` holds the baseline's records."""
     times = gather(evidence, before)
     rows = cases(times)
     return Change(
@@ -57,7 +57,7 @@ def write_change(evidence: Evidence, baseline: Baseline, before: Before, output:
 
 
 def to_csv(found: Change) -> str:
-    """A line per case, verdicts and figures of cold and warm side by side; empty where both are one measurement."""
+    """Return a line per case; verdicts are empty if both sides are one measurement."""
     names = ("operator", "device", "kernel", "dsl", "target", "workload", "variant", "variant_before", "same")
     keys = (
         "before_us",
@@ -80,9 +80,9 @@ def to_csv(found: Change) -> str:
 
 
 def unchanged(changes: Iterable[Change], fails: str) -> tuple[bool, str]:
-    """Whether nothing got worse in the sense of `fails` (`none`, `slower`, `worse`), and one line that says what did.
+    """Return whether nothing got worse by `fails` (`none`, `slower`, `worse`), and a summary line.
 
-    Where something may fail and nothing could be compared, that is a failure: nothing is known.
+    Without comparable data, the result is a failure unless `fails` is `none`.
     """
     found = list(changes)
     slower, times = _slower(found)
@@ -99,12 +99,12 @@ def unchanged(changes: Iterable[Change], fails: str) -> tuple[bool, str]:
 
 
 def _why(changes: list[Change]) -> str:
-    """Why no time was compared, of the first operator."""
+    """Return why the first operator has no compared time."""
     return changes[0].no_cases or "every time is the very measurement that the baseline has"
 
 
 def _slower(changes: list[Change]) -> tuple[int, str]:
-    """How many cases are slower, cold or warm, and that in words, with the worst."""
+    """Count slower cases, cold or warm, and describe the worst."""
     label = changes[0].baseline.label
     cases = [(change.operator, row) for change in changes for row in change.cases if not row.same]
     worst = [
@@ -123,7 +123,7 @@ def _slower(changes: list[Change]) -> tuple[int, str]:
 
 
 def _spilling(changes: list[Change]) -> tuple[int, str]:
-    """How many device functions spill more, and that in words."""
+    """Count device functions that spill more, and describe the first."""
     found = [
         f"{change.operator}, {entry.kernel} for {entry.target}, {entry.variant}"
         for change in changes
@@ -142,12 +142,12 @@ def _count(timed: Timed) -> int:
 
 
 def judged(row: ChangedCase, figure: Figure) -> Judged | None:
-    """The verdict on a case, cold or warm."""
+    """Return the verdict on a case, cold or warm."""
     return row.cold if figure == "cold" else row.warm
 
 
 def _described(baseline: Baseline, before: Before) -> BaselineRecord:
-    """When, from which commits and on which devices the baseline's measurements were made."""
+    """Return dates, commits and devices of the baseline's measurements."""
     timed = [entry for entry in before.values() if isinstance(entry, Timing)]
     days = sorted(entry.provenance.created[:10] for entry in before.values())
     return BaselineRecord(
@@ -161,7 +161,7 @@ def _described(baseline: Baseline, before: Before) -> BaselineRecord:
 
 
 def _unpaired(times: Times, rows: list[ChangedCase]) -> Unpaired:
-    """How many cases one side alone has timed."""
+    """Count the cases that only one side timed."""
     before = {(row.device, row.kernel, row.target, row.workload, row.variant_before) for row in rows}
     now = {(row.device, row.kernel, row.target, row.workload, row.variant) for row in rows}
     return Unpaired(len(_every(times.before) - before), len(_every(times.now) - now))
@@ -183,7 +183,7 @@ def _why_none(times: Times) -> str:
 
 
 def _totals(rows: list[ChangedCase], figure: Figure) -> Totals:
-    """Verdicts counted, the same measurement in both apart."""
+    """Count verdicts, and identical measurements separately."""
     verdicts = [side.verdict for row in rows if (side := judged(row, figure))]
     return Totals(
         slower=verdicts.count("slower"),

@@ -1,4 +1,4 @@
-"""Whether a time changed: the ratio of two measurements, held against the noise of both."""
+"""Verdict on a time: ratio of two measurements compared with their noise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RULE = (
 
 
 def verdict(figure: Figure, before: TimingMetrics, now: TimingMetrics) -> Judged:
-    """How a figure of two timing records' metrics changed, by RULE."""
+    """Return the verdict on a time of two timing records, by RULE."""
     (old, clock_before), (new, clock_now) = _time(figure, before), _time(figure, now)
     noises = _noise(figure, before), _noise(figure, now)
     limit = max(NOISE_PERCENT, sum(noises))
@@ -35,14 +35,14 @@ def verdict(figure: Figure, before: TimingMetrics, now: TimingMetrics) -> Judged
 
 
 def _time(figure: Figure, metrics: TimingMetrics) -> tuple[float, float | None]:
-    """The time and the SM clock that it was measured at."""
+    """Return the time and its SM clock in MHz."""
     if figure == "cold":
         return metrics.cold_us, metrics.sm_clock_mhz
     return metrics.hot_us, metrics.hot_sm_clock_mhz
 
 
 def apart(ratio: float) -> float:
-    """Percent by which the larger of two times exceeds the smaller."""
+    """Return the percentage by which the larger of two times exceeds the smaller."""
     return 100 * (max(ratio, 1 / ratio) - 1)
 
 
@@ -59,6 +59,6 @@ def _judge(
 
 
 def _noise(figure: Figure, metrics: TimingMetrics) -> float:
-    """Percent."""
+    """Return the noise in percent."""
     spread = metrics.spread_percent
     return spread if figure == "cold" else max(spread, abs(metrics.difference_percent))

@@ -12,10 +12,10 @@ Both = Mapping[str, tuple[Kernels, Kernels]]  # workload -> times of the kernels
 
 
 def agreement(tables: Iterable[TimesTable]) -> list[Agreement]:
-    """An entry per target and pair of cards that timed several kernels, or variants, of the same workloads.
+    """Return an entry per target and pair of GPUs with several kernels or variants in common.
 
-    Only kernels that both cards timed count, and only what each card tells apart beyond the noise: on each, its own
-    winner must lead the other card's winner by more than that.
+    Only kernels that both GPUs timed count. On each GPU, its own winner must lead the other GPU's winner by more than
+    the noise.
     """
     pairs = itertools.combinations(tables, 2)
     found = [
@@ -45,7 +45,7 @@ def _shared(a: Kernels, b: Kernels) -> tuple[Kernels, Kernels]:
 
 
 def _kernels(both: Both, figure: Figure) -> list[Differing]:
-    """Workloads whose fastest kernel is another on the other card."""
+    """Return the workloads on which the GPUs have different fastest kernels."""
     found = []
     for workload, (a, b) in both.items():
         if not a:
@@ -62,7 +62,7 @@ def _leads(row: Kernels, winner: str, other: str, figure: Figure) -> bool:
 
 
 def _variants(both: Both) -> list[Differing]:
-    """Workloads and kernels whose fastest variant, of those timed warm on both cards, is another on the other card."""
+    """Return workloads and kernels on which the GPUs have different fastest warm variants."""
     found = []
     for workload, (a, b) in both.items():
         for kernel in a:

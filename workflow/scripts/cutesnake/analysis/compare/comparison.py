@@ -1,9 +1,9 @@
-"""Compare stage: cuTile beside CuTe per workload, target and device; every cell says where its value comes from.
+"""Compare stage: cuTile vs CuTe per workload, target and device, with the origin of each cell.
 
-A cell is {value, unit, kind, source, reason}. `kind` is `measured` (on this machine), `recorded` (on a device whose
-measurements are kept in `recorded/`), `predicted` (by ptxsim's clock, for a target that nobody here has), `static`
-(read off a build, or computed from the workload) or `missing`, whose `reason` says why in one sentence. A static
-duration is a lower bound, never a guess at the time.
+A cell is {value, unit, kind, source, reason}. `kind` is `measured` (on this machine), `recorded` (on a device with
+measurements in `recorded/`), `predicted` (by ptxsim's clock, for a target without measurements), `static` (read from a
+build, or computed from the workload) or `missing`, with the `reason`. A static duration is a lower bound, not an
+estimate.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ STOOD_FOR = (
 
 
 def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) -> Compare:
-    """The compare record of one operator.
+    """Return the compare record of one operator.
 
-    `pairs` names (cuTile kernel, CuTe kernel); by default every cuTile kernel is set beside every CuTe kernel that
-    has the target and supports the workload. A workload for which one side has no kernel keeps a row that says why.
-    Its `rows` are those that pages show in full (selected_workloads.py); everything else counts all.
+    `pairs` names (cuTile kernel, CuTe kernel); by default every cuTile kernel is paired with every CuTe kernel of the
+    target that supports the workload. A workload without a kernel on one side keeps a row with the reason. `rows` are
+    those that pages show in full (selected_workloads.py); all other fields count every row.
     """
     return _summed_up(evidence, every_row(evidence, pairs))
 
 
 def write_comparison(evidence: Evidence, output: str, table: str) -> None:
-    """Write the record to `output`, and the figures of all rows as CSV to `table`."""
+    """Write the record to `output`, and the values of all rows as CSV to `table`."""
     rows = every_row(evidence)
     compared = _summed_up(evidence, rows)
     record.write_text(table, to_csv(evidence.operator, rows, compared.reasons))
@@ -70,7 +70,7 @@ def write_comparison(evidence: Evidence, output: str, table: str) -> None:
 
 
 def every_row(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) -> list[CompareRow]:
-    """A row per target, source of measurements, workload and pair of kernels."""
+    """Return a row per target, source of measurements, workload and pair of kernels."""
     chosen = list(pairs) if pairs is not None else None
     targets = list(dict.fromkeys(target for _, target in evidence.decisions))
     return [
@@ -156,7 +156,7 @@ def _recorded_side(evidence: Evidence, source: Source, target: str, workload: st
 def _made(
     evidence: Evidence, source: Source, target: str, workload: str, kernel: str | None, variant: str | None
 ) -> tuple[str | None, str | None]:
-    """The day and commit of a kernel's time: rows of one set may be of several."""
+    """Return day and commit of a kernel's time, since a set may span several."""
     if kernel is None or variant is None:
         return None, None
     found = evidence.case(source, "timing", kernel, target, variant, workload)
@@ -224,8 +224,7 @@ def _why_no_kernel(evidence: Evidence, dsl: str, target: str, workload: str) -> 
 
 
 def _fastest(evidence: Evidence, source: Source, kernel: str, target: str, workload: str) -> str:
-    """The variant with the shortest cold time, measured or, where nobody measured, predicted; without times the
-    default, which the plan lists first."""
+    """Return the variant with the shortest cold time, measured or else predicted, or the default."""
     variants = evidence.variants[kernel, target, workload]
     times = evidence.foreseen(kernel, target, workload) if source.kind == "none" else {}
     for variant in variants:
@@ -250,7 +249,7 @@ def _measured(metric: Metric, source: Source, found: Found | None) -> Cell | Non
 
 
 def _predicted(metric: Metric, source: Source, found: tuple[str, Predict] | None, among: int) -> Cell | None:
-    """What the clock says, where no card of the target measured anything, of so many variants."""
+    """Return a predicted cell if no GPU of the target measured; `among` counts variants."""
     if found is None or metric.predicted is None or source.kind != "none":
         return None
     metrics = found[1].metrics
@@ -290,7 +289,7 @@ def _static(
 
 
 def shared_kb(function: Function) -> float | None:
-    """Static and dynamic shared memory of one device function in KB, None if either is not known."""
+    """Return static plus dynamic shared memory in KB, or None if unknown."""
     dynamic = function.dynamic_shared_bytes
     return None if dynamic is None else (function.static_shared_bytes + dynamic) / 1024
 
@@ -326,7 +325,7 @@ def _why_missing(
 
 
 def _delta(left: Cell, right: Cell) -> Cell:
-    """CuTe minus cuTile. Only like is subtracted from like: a bound on the time has no difference to a time."""
+    """Return CuTe minus cuTile; missing unless both sides have the same kind of value."""
     unit = left.unit
     for cell in (left, right):
         if cell.kind == "missing":
@@ -341,7 +340,7 @@ def _delta(left: Cell, right: Cell) -> Cell:
 
 
 def _baselines(evidence: Evidence, source: Source, target: str, workload: str) -> list[Baseline]:
-    """Times of kernels that are in neither DSL, such as PyTorch's own attention."""
+    """Return times of kernels in neither DSL, such as PyTorch's attention."""
     found = []
     for (kernel, where), decision in evidence.decisions.items():
         if where != target or decision.dsl in DSLS:

@@ -1,4 +1,4 @@
-"""What was asked of each kernel on each target, and what came of it."""
+"""Coverage: cases planned for each kernel and target, and their outcome."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORDED: Literal["recorded"] = "recorded"
 
 
 def coverage(evidence: Evidence, kernel: str, target: str) -> Coverage:
-    """What was asked of a kernel on a target and what came of it, stage by stage, on this machine."""
+    """Return the outcome of each stage for a kernel and target on this machine."""
     decision = evidence.decisions[kernel, target]
     variants = {v for (k, t, _), found in evidence.variants.items() if (k, t) == (kernel, target) for v in found}
     builds = (b for b in evidence.plan.builds if (b.kernel, b.target) == (kernel, target))
@@ -87,12 +87,12 @@ def _ran(evidence: Evidence, stage: str, kernel: str, target: str) -> Counts:
 
 
 def _skipped(entry: Measurement) -> bool:
-    """Whether a case was not run for what came before it: a build that failed, or a result that was wrong."""
+    """Return whether a case was skipped, after a failed build or a wrong result."""
     return entry.status != "ok" and (entry.reason or "").startswith(NOT_RUN)
 
 
 def _cards(evidence: Evidence, stage: str, kernel: str, target: str) -> list[DeviceCounts]:
-    """Per place that ran a stage on workloads of this experiment, this machine first: how many came out well or not."""
+    """Count outcomes of a stage per GPU, this machine first."""
     counts: dict[Source, Counter[str]] = {}
     for kind, entries in ((LIVE, evidence.measured), (RECORDED, evidence.recorded)):
         for entry in entries.values():
@@ -104,7 +104,7 @@ def _cards(evidence: Evidence, stage: str, kernel: str, target: str) -> list[Dev
 
 
 def _not_simulated(evidence: Evidence, decision: Decision) -> str | None:
-    """Why a simulator does not stand in for the card that is missing; None where it does, or need not."""
+    """Return why ptxsim does not replace the missing GPU, or None."""
     if not decision.build.ok or decision.run.ok:
         return None
     mine = f"{decision.operator}/{decision.kernel}/{decision.target}/"
@@ -114,7 +114,7 @@ def _not_simulated(evidence: Evidence, decision: Decision) -> str | None:
 
 
 def _left_out(evidence: Evidence, kernel: str, target: str) -> list[LeftOut]:
-    """Workloads that the kernel cannot compute, by reason."""
+    """Count the workloads that the kernel cannot compute, by reason."""
     reasons = [evidence.unsupported.get((kernel, workload)) for workload in evidence.asked(target)]
     counts = Counter(reason for reason in reasons if reason)
     return [LeftOut(reason, count) for reason, count in counts.items()]

@@ -1,4 +1,4 @@
-"""The columns of the comparison: which stage measures each under which name, and what it means."""
+"""Columns of the comparison: their stage, name and meaning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Metric:
-    """One column of the table: which stage measures it under which name, and what it means."""
+    """A column: its stage, its name in the record, and its meaning."""
 
     key: str
     name: str

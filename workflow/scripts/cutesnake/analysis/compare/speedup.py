@@ -1,4 +1,4 @@
-"""Who is faster by how much, per target and card: the best CuTe kernel, the best cuTile kernel, and the others."""
+"""Speedups per target and GPU: best CuTe vs best cuTile kernel, and vs others."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Kernels = Mapping[str, KernelTime]  # kernel -> its times on one workload
 
 
 def speedups(tables: Iterable[TimesTable]) -> list[Speedup]:
-    """An entry per table of times, with the speed of CuTe over cuTile and that of both over every other kernel.
+    """Return CuTe over cuTile, and the better of both over every other kernel, per table.
 
-    A speed is None where no workload has both. `equal` counts workloads whose times lie within the noise: nearer than
+    A speed is None where no workload has both times. `equal` counts workloads within the noise: closer than
     NOISE_PERCENT, or than the sum of the spreads of the cold samples.
     """
     return [_speedups(table) for table in tables]
@@ -50,7 +50,7 @@ def _speed(
     theirs: Callable[[Kernels], Kernels],
     figure: Figure,
 ) -> Speed | None:
-    """Their time over mine, of the fastest kernel on each side, over the workloads that both have."""
+    """Return their time ÷ mine, fastest kernel of each side, over common workloads."""
     pairs = {
         workload: (fastest(mine(row), figure), fastest(theirs(row), figure))
         for workload, row in rows.items()
@@ -69,17 +69,17 @@ def _speed(
 
 
 def time_of(time: KernelTime, figure: Figure) -> float:
-    """The cold or warm time of a kernel, in µs."""
+    """Return the cold or warm time of a kernel in µs."""
     return time.cold_us if figure == "cold" else time.hot_us
 
 
 def fastest(row: Kernels, figure: Figure) -> str:
-    """The kernel of a row with the shortest time."""
+    """Return the kernel of a row with the shortest time."""
     return min(row, key=lambda kernel: time_of(row[kernel], figure))
 
 
 def noise(*times: KernelTime) -> float:
-    """Percent by which times must differ to count as different."""
+    """Return the percentage by which times must differ to count as different."""
     return max(NOISE_PERCENT, sum(time.spread_percent or 0.0 for time in times))
 
 

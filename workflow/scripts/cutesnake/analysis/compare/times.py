@@ -1,4 +1,4 @@
-"""Times of an operator's kernels side by side, per target and device: lone cold calls and warm back-to-back ones."""
+"""Times of an operator's kernels per target and device, cold and warm."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from cutesnake.model.records.timing import Timing
 
 
 def times(evidence: Evidence) -> list[TimesTable]:
-    """A table per target and source that timed something; of a kernel's variants the fastest, cold and warm.
+    """Return a table per target and source with times; of each kernel the fastest variant.
 
-    `rows` hold per kernel `cold_us` (median of lone calls, L2 flushed before each) and `hot_us` (mean over back-to-back
-    calls), each with its variant, its TFLOP/s and the flags of both records; `variants` all warm times.
+    `rows` hold `cold_us` (median of single calls, L2 flushed before each) and `hot_us` (mean over back-to-back calls)
+    per kernel, each with variant, TFLOP/s and flags. `variants` holds all warm times.
     """
     targets = dict.fromkeys(target for _, target in evidence.decisions)
     tables = (_table(evidence, source, target) for target in targets for source in evidence.sources(target))
@@ -40,7 +40,7 @@ def _table(evidence: Evidence, source: Source, target: str) -> TimesTable:
 
 
 def _best(entries: list[Timing]) -> KernelTime:
-    """The fastest variant of a kernel on a workload, when cold and when warm: they need not be the same."""
+    """Return the fastest variant of a kernel on a workload, separately cold and warm."""
     metrics = {variant_id(entry.case): entry.metrics for entry in entries if entry.metrics}
     cold = min(metrics, key=lambda variant: metrics[variant].cold_us)
     warm = min(metrics, key=lambda variant: metrics[variant].hot_us)
@@ -58,7 +58,7 @@ def _best(entries: list[Timing]) -> KernelTime:
 
 
 def _failed(evidence: Evidence, source: Source, target: str) -> list[FailedTiming]:
-    """Cases whose timing failed on the source, with the reason."""
+    """Return the cases whose timing failed on the source, with the reason."""
     entries = (evidence.measured if source.kind == "live" else evidence.recorded).values()
     return [
         FailedTiming(entry.case.kernel, entry.case.workload, first_line(entry.reason))

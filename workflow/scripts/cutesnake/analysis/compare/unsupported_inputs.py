@@ -1,4 +1,4 @@
-"""Findings about third-party kernels: outcome of inputs that they do not promise to take."""
+"""Results of kernels on inputs that they do not support."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cutesnake.model.records.measurement import device_name
 
 
 def beyond(evidence: Evidence) -> list[UnsupportedInput]:
-    """An entry per kernel, target and kind of input that was checked though the kernel does not promise it."""
+    """Return an entry per kernel, target and kind of unsupported input that was checked."""
     found: dict[tuple[str, str, str], UnsupportedInput] = {}
     for entry in (*evidence.measured.values(), *evidence.recorded.values()):
         case = entry.case

@@ -1,4 +1,4 @@
-"""What is known of one operator: the plan and every record, indexed, with the reason for whatever is absent."""
+"""Evidence of one operator: plan and records, indexed, with reasons for missing data."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ R = TypeVar("R", bound=Record)
 
 
 def read_records(paths: Iterable[str | Path]) -> dict[str, Record]:
-    """Records of any stage, each checked by the type of the stage that it names, keyed by their paths as given.
+    """Read records of any stage, each checked against its type, by path.
 
-    A batch stands for the records that it names. Raises RecordError for a damaged one.
+    A batch record is replaced by the records that it names. Raises RecordError for a damaged one.
     """
     found: dict[str, Record] = {}
     for path in paths:
@@ -48,7 +48,7 @@ def read_records(paths: Iterable[str | Path]) -> dict[str, Record]:
 
 @dataclass(frozen=True)
 class Source:
-    """Where measurements come from: this machine (`live`), a committed set (`recorded`), or nowhere (`none`)."""
+    """Origin of measurements: this machine (`live`), a committed set (`recorded`) or `none`."""
 
     kind: Literal["live", "recorded", "none"]
     device: str | None = None
@@ -56,8 +56,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Evidence:
-    """`plan` is results/plan/<operator>.json; `roofline` a list of rows, one per workload and device; the rest are
-    records of this operator by path."""
+    """Plan, roofline rows, and records by path, of one operator.
+
+    `plan` is results/plan/<operator>.json. `roofline` has a row per workload and device.
+    """
 
     plan: Plan
     builds: Mapping[str, Compile] = field(default_factory=dict)
@@ -69,6 +71,7 @@ class Evidence:
 
     @property
     def operator(self) -> str:
+        """Name of the operator."""
         return self.plan.operator
 
     @cached_property
@@ -78,16 +81,17 @@ class Evidence:
 
     @property
     def workloads(self) -> dict[str, dict[str, Any]]:
+        """Workload -> its parameters."""
         return self.plan.workloads
 
     def asked(self, target: str) -> list[str]:
-        """Workloads whose dtype the configuration asks for on a target."""
+        """Return the workloads whose dtype the configuration selects for a target."""
         dtypes = self.plan.dtypes[target]
         return [workload for workload, parameters in self.workloads.items() if parameters["dtype"] in dtypes]
 
     @cached_property
     def variants(self) -> dict[tuple[str, str, str], list[str]]:
-        """(kernel, target, workload) -> variants asked for, the default first."""
+        """(kernel, target, workload) -> planned variants, the default first."""
         found: dict[tuple[str, str, str], list[str]] = {}
         for case in self.plan.cases:
             build = CaseId.parse(case.build)
@@ -95,17 +99,17 @@ class Evidence:
         return found
 
     def asked_of(self, case: Choice) -> list[str]:
-        """Variants that are asked for of a record's case."""
+        """Return the planned variants of a record's case."""
         return self.variants.get((case.kernel, case.target, case.workload), [])
 
     def standing(self, records: Mapping[str, Measurement]) -> dict[str, Measurement]:
-        """Those of recorded sets that count, by what is asked for: see `recorded_set.standing`."""
+        """Return the current recorded rows for this plan (`recorded_set.standing`)."""
         kept = {id(entry) for entry in recorded_set.standing(records.values(), self.asked_of)}
         return {path: entry for path, entry in records.items() if id(entry) in kept}
 
     @cached_property
     def served(self) -> Counter[tuple[str, str, str | None]]:
-        """(kernel, target, variant) -> for how many workloads it was asked for."""
+        """(kernel, target, variant) -> number of planned workloads."""
         return Counter(
             (kernel, target, variant)
             for (kernel, target, _), variants in self.variants.items()
@@ -135,15 +139,16 @@ class Evidence:
         return found
 
     def build(self, kernel: str, target: str, variant: str) -> tuple[str, Compile] | None:
+        """Return path and record of a build, or None."""
         return self._builds.get((kernel, target, variant))
 
     def standing_for(self, kernel: str, target: str, variant: str) -> str:
-        """The variant itself, or the one that is built in its place, from which it differs in baked sizes only."""
+        """Return the variant that is built instead, or the variant itself."""
         found = (self.plan.stand_ins or {}).get(f"{self.operator}/{kernel}/{target}/{variant}")
         return CaseId.parse(found).variant if found else variant
 
     def inspect(self, kernel: str, target: str, variant: str) -> tuple[str, Inspect] | None:
-        """Path and record of a build's static figures, if there is one with at least one device function."""
+        """Return path and record of a build's static values, or None without functions."""
         found = self._inspected.get((kernel, target, variant))
         return found if found and found[1].status == "ok" and found[1].functions else None
 
@@ -161,7 +166,7 @@ class Evidence:
     ) -> tuple[str, Measurement] | None: ...
 
     def case(self, source: Source, stage: str, kernel: str, target: str, variant: str, workload: str) -> Any:
-        """Path and record of a case's measurement."""
+        """Return path and record of a case's measurement, or None."""
         return self._cases.get((source, stage, (kernel, target, variant, workload)))
 
     @cached_property
@@ -169,12 +174,12 @@ class Evidence:
         return {_case_key(entry): (path, entry) for path, entry in self.predicted.items()}
 
     def prediction(self, kernel: str, target: str, variant: str, workload: str) -> tuple[str, Predict] | None:
-        """Path and record of what was predicted of a case, if that came out."""
+        """Return path and record of a case's successful prediction, or None."""
         found = self._foreseen.get((kernel, target, variant, workload))
         return found if found and found[1].status == "ok" else None
 
     def foreseen(self, kernel: str, target: str, workload: str) -> dict[str, float]:
-        """Variant -> cold µs predicted, the shortest first: what chooses a variant where no card measured."""
+        """Return variant -> predicted cold µs, the shortest first."""
         variants = self.variants.get((kernel, target, workload), [])
         found = ((variant, self.prediction(kernel, target, variant, workload)) for variant in dict.fromkeys(variants))
         times = {variant: entry[1].metrics.cold_us for variant, entry in found if entry and entry[1].metrics}
@@ -186,7 +191,7 @@ class Evidence:
     def cases(self, stage: str, kernel: str, target: str) -> Iterator[tuple[str, Measurement]]: ...
 
     def cases(self, stage: str, kernel: str, target: str) -> Iterator[tuple[str, Any]]:
-        """This machine's records of a stage for a kernel and target, GPU or simulated."""
+        """Yield this machine's records of a stage, kernel and target, GPU or simulated."""
         for (source, found, key), entry in self._cases.items():
             if source.kind == "live" and found == stage and key[:2] == (kernel, target):
                 yield entry
@@ -201,20 +206,23 @@ class Evidence:
     def records(self, source: Source, stage: Literal["autotune"]) -> Iterator[Autotune]: ...
 
     def records(self, source: Source, stage: str) -> Iterator[Any]:
-        """Records of a stage that succeeded, from one source, of kernels asked for: a recorded set may have others."""
+        """Yield successful records of a stage and source, of planned kernels only."""
         for (found, name, key), (_, entry) in self._cases.items():
             if (found, name) == (source, stage) and entry.status == "ok" and key[:2] in self.decisions:
                 yield entry
 
     def sources(self, target: str) -> list[Source]:
-        """Who measured something on a target: this machine first, then recorded devices, fullest first; else `none`."""
+        """Return the sources with measurements on a target, or `none`.
+
+        This machine comes first, then recorded devices by number of records.
+        """
         stages = ("timing", "ncu")
         found = Counter(source for source, stage, key in self._cases if stage in stages and key[1] == target)
         return sorted(found, key=lambda s: (s.kind != "live", -found[s], s.device or "")) or [Source("none")]
 
     @cached_property
     def _made(self) -> dict[tuple[Source, str], dict[str, str | None]]:
-        """(source, stage) -> when its records of kernels asked for were made, and at which commit."""
+        """(source, stage) -> creation time and commit of its records of planned kernels."""
         found: dict[tuple[Source, str], dict[str, str | None]] = {}
         for (source, stage, key), (_, entry) in self._cases.items():
             if key[:2] in self.decisions:
@@ -222,7 +230,7 @@ class Evidence:
         return found
 
     def label(self, source: Source, *stages: str) -> Origin:
-        """A source with the first and last day, and the commits from the oldest on, of its records of some stages."""
+        """Return a source with first and last day, and commits, of some stages."""
         made = {when: at for stage in stages for when, at in self._made.get((source, stage), {}).items()}
         days = sorted({when[:10] for when in made})
         commits = list(dict.fromkeys(commit for _, commit in sorted(made.items()) if commit))
@@ -237,7 +245,10 @@ class Evidence:
         return found
 
     def floor(self, workload: str, target: str, device: str | None) -> RooflineRow | None:
-        """The roofline row of a workload on `device`; without one, on the listed device of the target with the best."""
+        """Return the roofline row of a workload on `device`.
+
+        Without a device, returns the smallest floor among the target's listed devices.
+        """
         rows = self._floors.get(workload, [])
         if device:
             return next((row for row in rows if any(re.fullmatch(name, device) for name in row.match)), None)
@@ -245,7 +256,7 @@ class Evidence:
         return min(fitting, key=lambda row: row.floor_us or 0.0, default=None)
 
     def why_no_build(self, kernel: str, target: str, variant: str | None) -> str | None:
-        """Why there is no usable build; None if there is one, or one that stands for it."""
+        """Return why no usable build, own or stand-in, exists, or None."""
         decision = self.decisions.get((kernel, target))
         if decision is None:
             return f"{kernel} is not part of this experiment for {target}"
@@ -259,7 +270,7 @@ class Evidence:
         return None
 
     def why_no_case(self, source: Source, stage: str, kernel: str, target: str, workload: str) -> str:
-        """In one sentence, why a case has no measurement of a stage."""
+        """Return why a case has no measurement of a stage."""
         if reason := self.unsupported.get((kernel, workload)):
             return reason
         variant = next(iter(self.variants.get((kernel, target, workload), [])), None)
@@ -281,8 +292,7 @@ class Evidence:
 def load_evidence(
     plan: str | Path, records: Iterable[str | Path], roofline: str | Path, recorded_files: Iterable[str | Path] = ()
 ) -> Evidence:
-    """Evidence of one operator from its files: its plan, its build, inspect and measurement records, its roofline and
-    its files of the committed sets.
+    """Load an operator's plan, records, roofline and recorded files.
 
     Raises RecordError or RecordedError for a damaged file.
     """
@@ -298,7 +308,7 @@ def load_evidence(
 
 
 def first_line(text: str | None) -> str:
-    """First line of a message that is not empty, shortened to 300 characters."""
+    """Return the first non-empty line of a message, at most 300 characters."""
     line = next((line.strip() for line in (text or "").splitlines() if line.strip()), "no reason given")
     return line if len(line) <= 300 else line[:299] + "…"
 

@@ -1,13 +1,12 @@
-"""Recorded sets: measurements of a device, committed, so that a machine without it can show them.
+"""Recorded sets: committed measurements of a device, for machines without that device.
 
-`recorded/<device>/<stage>-<operator>-<kernel>.jsonl` holds one record of the stage's own schema per line, sorted by
-case; `set.json` says where and when they were made and how many there are. A file a kernel keeps every file well below
-a megabyte. The machine's identity (serial numbers, paths, names) stays out: records have none, and the hash that tells
-two cards of one name apart is dropped.
+`recorded/<device>/<stage>-<operator>-<kernel>.jsonl` holds one record of the stage's schema per line, sorted by case.
+`set.json` summarizes origin, dates and counts. One file per kernel stays well below a megabyte. Records hold no serial
+numbers, paths or host names, and the hash that distinguishes GPUs of one name is dropped.
 
-A case that is measured anew replaces its own row, and no other is lost by it: rows of cases that a sweep no longer
-lists, or of builds that are no longer the default, stay in the files. What is shown of them is decided where a set is
-read: the sweep says which workloads, and `standing` which rows of one workload.
+A case that is measured again replaces its own row only. Rows stay in the files even if a sweep no longer lists their
+case, or their build is no longer the default. Readers decide what is shown: the sweep selects workloads, and `standing`
+selects rows of a workload.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ Case = tuple[str, ...]  # stage, operator, kernel, target, variant, workload: on
 
 @dataclass
 class Written:
-    """What became of a set: rows that are new, and those of earlier by the commit that they were measured at."""
+    """Changes of a written set: new rows, and kept rows by their commit."""
 
     new: int = 0
     kept: Counter[str] = field(default_factory=Counter)
@@ -65,32 +64,32 @@ class Written:
 
 
 class RecordedError(ValueError):
-    """Nothing to record, or a recorded set that is damaged. One line."""
+    """One-line error: nothing to record, or a damaged recorded set."""
 
 
 def device_folder(name: str) -> str:
-    """`NVIDIA H200` -> `nvidia_h200`."""
+    """Return the folder name of a device: `NVIDIA H200` -> `nvidia_h200`."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
 def files_of(names: Iterable[str], operator: str, stage: str | None = None) -> list[str]:
-    """Which of a set's files hold records of an operator (and stage), in order."""
+    """Return a set's files of an operator (and stage), in order."""
     found = [match for match in map(FILE.fullmatch, sorted(names)) if match]
     return [match[0] for match in found if match["operator"] == operator and stage in (None, match["stage"])]
 
 
 def refuse_mocked_machine() -> None:
-    """Raise RecordedError where this run's machine is described by a file."""
+    """Raise RecordedError if a file describes this run's machine."""
     if os.environ.get(PRETENDED):
         raise RecordedError(f"{PRETENDED} is set: a mocked machine measures nothing that can be kept; unset it")
 
 
 def write_recorded(results: Path | str, folder: Path | str, *, replace_passing: bool = False) -> dict[str, Written]:
-    """Write the live GPU records below `results` into `folder`/<device>/; returns what became of each device's folder.
+    """Write the live GPU records below `results` into `folder`/<device>/.
 
-    Rows already there are kept unless their case was measured again. A check that fails takes the place of one that
-    passes only with `replace_passing`. Raises RecordedError, before anything is written, if there is no live record,
-    for records of a mocked machine, and for a check that fails where the recorded one passes.
+    Returns the changes per device folder. Existing rows are kept unless their case was measured again. A failing check
+    replaces a passing one only with `replace_passing`. Raises RecordedError, before writing, without live records, for
+    records of a mocked machine, and for a failing check where the recorded one passes.
     """
     by_device: dict[str, list[Measurement]] = defaultdict(list)
     for stage in MEASUREMENTS:
@@ -109,7 +108,7 @@ def write_recorded(results: Path | str, folder: Path | str, *, replace_passing: 
 
 
 def _refuse_new_failures(folder: Path, entries: Iterable[Measurement]) -> None:
-    """Raise RecordedError, which names the cases, where a check fails that the recorded set says passes."""
+    """Raise RecordedError with the cases that fail here but pass in the set."""
     passing = {case for case, entry in _newest({}, read_set(folder)).items() if entry.status == "ok"}
     failing = [_case(entry) for entry in entries if entry.stage == "correctness" and entry.status != "ok"]
     if wrong := [case for case in failing if case in passing]:
@@ -122,10 +121,10 @@ def _refuse_new_failures(folder: Path, entries: Iterable[Measurement]) -> None:
 
 
 def standing(entries: Iterable[M], asked: Callable[[Choice], Iterable[str]] = lambda case: ()) -> list[M]:
-    """Which rows of sets count: a card's rows of a stage, kernel, target and workload must not contradict each other.
+    """Select the current rows, so that a GPU's rows of one workload do not contradict.
 
-    Of a workload's variants those count that are `asked` of its case. Where none of them was measured, and where nobody
-    says what is asked, those of the commit of the newest row: older rows of other builds are the past of that workload.
+    Of a workload's variants, those count that `asked` returns for its case. If none of them was measured, or nothing is
+    asked, the rows of the newest row's commit count; older rows of other builds are history.
     """
     groups: dict[tuple[str, ...], list[M]] = defaultdict(list)
     for entry in entries:
@@ -145,7 +144,7 @@ def _standing(rows: list[M], asked: Callable[[Choice], Iterable[str]]) -> list[M
 
 
 def slim(entry: M) -> M:
-    """A record as it is kept: rounded, without what only debugging needs, still fitting its type."""
+    """Return a record for storage: rounded, without debugging fields, valid by its type."""
     kept = replace(
         entry,
         device=entry.device and replace(entry.device, uuid_hash=None),
@@ -190,7 +189,7 @@ def _write_set(folder: Path, entries: list[Measurement]) -> Written:
 
 
 def _newest(rows: Mapping[Case, Measurement], entries: Iterable[Measurement]) -> dict[Case, Measurement]:
-    """One row a case: those of `rows`, and of `entries` what takes their place or is of another case."""
+    """Return one row per case: `rows`, with `entries` that are new or replace one."""
     found = dict(rows)
     for entry in entries:
         if _replaces(entry, found.get(_case(entry))):
@@ -199,8 +198,10 @@ def _newest(rows: Mapping[Case, Measurement], entries: Iterable[Measurement]) ->
 
 
 def _replaces(entry: Measurement, there: Measurement | None) -> bool:
-    """Whether a row takes the place of one of the same case: the newer does. But a timing or profile that failed, which
-    has no figures, replaces none that has some; a check that fails is a finding and does."""
+    """Return whether a row replaces another of the same case: the newer one does.
+
+    A failed timing or profile has no values and replaces no successful one. A failed check is a result and does.
+    """
     if there is None:
         return True
     if entry.stage != "correctness" and (entry.status == "ok") != (there.status == "ok"):
@@ -258,14 +259,14 @@ def _packages(entries: Iterable[Measurement]) -> dict[str, list[str]]:
 
 
 def read_set(folder: Path) -> list[Measurement]:
-    """All records of one device; RecordedError names the file and line of a damaged one."""
+    """Return all records of one device; raise RecordedError with file and line of damage."""
     return [entry for path in sorted(folder.glob("*.jsonl")) for _, entry in _lines(path)]
 
 
 def read_recorded(files: Iterable[str | Path]) -> dict[str, Measurement]:
-    """Records of files `…/<device>/<stage>-<operator>-<kernel>.jsonl`: `recorded/<device>/<file>#<line>` -> record.
+    """Return `recorded/<device>/<file>#<line>` -> record for the files of recorded sets.
 
-    Raises RecordedError, which names the file and line, for a damaged one.
+    Raises RecordedError with the file and line of a damaged record.
     """
     found: dict[str, Measurement] = {}
     for path in map(Path, files):

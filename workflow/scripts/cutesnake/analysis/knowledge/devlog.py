@@ -1,4 +1,4 @@
-"""The development log of a kernel: what git and the recorded sets know of it."""
+"""Development log of a kernel, from git and the recorded sets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS = 20.0  # that git may take
 
 @dataclass(frozen=True)
 class Log:
-    """Commits as (date, subject), the newest first, and recorded times as rows; `why` says why there is no history."""
+    """Commits (date, subject), newest first, and recorded times; `why` explains missing history."""
 
     commits: list[tuple[str, str]]
     times: list[dict[str, Any]]
@@ -24,7 +24,7 @@ class Log:
 
 
 def log_of(operator: str, kernel: str) -> Log:
-    """What is known of a kernel of this project; one of the user's own has no history here."""
+    """Return a kernel's log; a user's own kernel has no history."""
     folder = f"kernels/{operator}/{kernel}"
     command = ["git", "-C", str(ROOT), "log", f"-{MOST_COMMITS}", "--format=%cs%x09%s", "--", folder, f"{folder}.py"]
     try:
@@ -38,7 +38,7 @@ def log_of(operator: str, kernel: str) -> Log:
 
 
 def _times(operator: str, kernel: str) -> Iterator[dict[str, Any]]:
-    """Recorded times in microseconds, per card, workload and variant."""
+    """Yield recorded times in microseconds, per GPU, workload and variant."""
     rows = 0
     for path in sorted(ROOT.glob(f"recorded/*/timing-{operator}-{kernel}.jsonl")):
         for line in path.read_text().splitlines():

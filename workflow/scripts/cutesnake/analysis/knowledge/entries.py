@@ -1,4 +1,4 @@
-"""The entries of docs/knowledge: Markdown files that begin with YAML, one pattern or pitfall each, and their index."""
+"""Knowledge entries: Markdown files with YAML front matter, and their index."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ HEADINGS = ("Context", "Mechanism", "Evidence", "When it helps, and when not", "
 
 
 class EntryError(ValueError):
-    """An entry that has no head of YAML, does not fit its schema, or lacks a section. One line."""
+    """One-line error: an entry without YAML, with a wrong schema or a missing section."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """`name` is its path without the ending, `evidence` claims with their records, `rule` what kernels say of it."""
+    """An entry: `name` is its path without suffix, `evidence` its claims, `rule` its condition."""
 
     name: str
     title: str
@@ -44,11 +44,12 @@ class Entry:
 
     @property
     def kind(self) -> str:
+        """Folder of the entry."""
         return self.name.rpartition("/")[0]
 
 
 def read_entries(folder: Path = FOLDER) -> list[Entry]:
-    """All entries in the order of the index. Raises EntryError."""
+    """Return all entries in index order; raise EntryError."""
     if not folder.is_dir():  # a copy of the project without its documents
         return []
     paths = [path for path in sorted(folder.rglob("*.md")) if path.name != INDEX]
@@ -74,7 +75,7 @@ def _read(path: Path, name: str) -> Entry:
 
 
 def index(entries: list[Entry]) -> str:
-    """The text of docs/knowledge/README.md."""
+    """Return the text of docs/knowledge/README.md."""
     lines = [
         "# What this project has found out",
         "",

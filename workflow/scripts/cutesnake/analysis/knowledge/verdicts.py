@@ -1,4 +1,4 @@
-"""What one kernel says of an entry: whether it confirms, refines or contradicts it, by the entry's own rule."""
+"""Verdicts of a kernel on an entry by its rule: confirms, refines or contradicts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cutesnake.analysis.knowledge.evidence import at_path, meets
 
 @dataclass(frozen=True)
 class Verdict:
-    """`word` is confirms, refines or contradicts; `why` the figures that decided."""
+    """Verdict (`word`: confirms, refines, contradicts) and the values behind it (`why`)."""
 
     entry: Entry
     word: str
@@ -20,11 +20,11 @@ class Verdict:
 
 
 def verdicts(record: Mapping[str, Any], entries: Sequence[Entry]) -> list[Verdict]:
-    """What an anatomy record says of the entries whose rule speaks of such a kernel.
+    """Return an anatomy record's verdicts on the entries whose rule applies.
 
-    A rule has `when` (which kernels it speaks of), `then` (what is to be found there) and perhaps a `figure` with the
-    `range` that has been seen so far: a kernel that meets `then` with a figure beyond the range refines the entry.
-    Where a figure is unknown (null) nothing is said.
+    A rule has `when` (the kernels it applies to), `then` (the expected values) and optionally a `figure` with its
+    `range` so far. A kernel that satisfies `then` with a value out of the range refines the entry. An unknown value
+    (null) gives no verdict.
     """
     found = []
     for entry in entries:

@@ -1,4 +1,4 @@
-"""The table of operations: each with the builds that have it, what stands in their code, and what launches ran."""
+"""Table of operations: builds that contain each, their code, and executed counts."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ KEYS = {"name", "ptx", "sass", "product"}
 
 
 class OperationsError(ValueError):
-    """A list of operations that cannot be used, in one line."""
+    """One-line error: an unusable list of operations."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation by its name in CuTe DSL and the patterns by which it is recognised."""
+    """An operation: its name in CuTe DSL and the patterns that match its code."""
 
     group: str
     name: str
@@ -40,7 +40,7 @@ class Operation:
 
 @dataclass
 class Code:
-    """What is known of a build: its identity, its opcodes, and what simulated launches of it ran, if any did."""
+    """A build's record and opcodes, and the counts of its simulated launches."""
 
     build: Compile
     ptx: list[Use]
@@ -51,7 +51,7 @@ class Code:
 
 
 def read_operations(path: Path | str) -> list[Operation]:
-    """The operations of a file like config/operations.yaml; OperationsError says what is wrong with which."""
+    """Read a file like config/operations.yaml; raise OperationsError with the faulty entry."""
     found = []
     for group, entries in strict_yaml.read(path).items():
         for entry in entries:
@@ -71,7 +71,7 @@ def read_operations(path: Path | str) -> list[Operation]:
 
 
 def read_builds(builds: Iterable[Path | str], checks: Iterable[Path | str]) -> list[Code]:
-    """Every build whose code is there, with what its correctness records say that simulated launches ran."""
+    """Read every build with PTX, and the executed counts of its correctness records."""
     found: dict[tuple[str, ...], Code] = {}
     for path in builds:
         build = record.read("compile", path)
@@ -102,7 +102,7 @@ def _add(check: Correctness, found: Mapping[tuple[str, ...], Code]) -> None:
 
 
 def _row(operation: Operation, code: Code) -> OperationUse | None:
-    """The build's row in the table, or None where it does not have the operation."""
+    """Return the build's row, or None without the operation."""
     uses = [use for use in code.ptx if operation.ptx.match(use.opcode)]
     if not uses:
         return None
@@ -129,7 +129,7 @@ def _row(operation: Operation, code: Code) -> OperationUse | None:
 
 
 def make_table(operations: Iterable[Operation], codes: Iterable[Code]) -> Operations:
-    """The record of the stage: per operation the builds that have it, those whose launches ran it most first."""
+    """Return the operations record; builds with the highest executed count come first."""
     codes = list(codes)
     table = []
     for operation in operations:

@@ -1,4 +1,4 @@
-"""Pictures of layouts as SVG: offsets, threads and values, tiles of a division, banks of shared memory."""
+"""Layout plots as SVG: offsets, threads and values, tiles of a division, shared-memory banks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_ROWS, MOST_COLUMNS = 16, 32  # of a picture; what is left out is said under
 
 @dataclass(frozen=True)
 class Picture:
-    """An SVG with the sentence that goes under it. A notebook shows it."""
+    """An SVG and its caption, which a notebook displays."""
 
     svg: str
     caption: str
@@ -27,7 +27,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in a cell, and the number that its colour goes by."""
+    """Text of a cell and the number that selects its colour."""
 
     text: str
     shade: int
@@ -41,12 +41,12 @@ def draw(
     swizzle: Swizzle | None = None,
     element_bytes: int | None = None,
 ) -> Picture:
-    """A layout as a picture.
+    """Return a plot of a layout.
 
-    Alone: a table of offsets, one row per index of the first mode. With `tiler`: the layout is one of threads and
-    values over a tile of that shape, and each element of the tile says who has it. With `divide`: colours are the
-    tiles of a zipped division. With `element_bytes`: colours are banks of shared memory, after `swizzle` if given.
-    Raises ValueError for a text that is no static layout, or a tiler that the layout does not fill.
+    Default: a table of offsets, one row per index of the first mode. `tiler`: the layout maps threads and values over a
+    tile of that shape; each element shows its thread and value. `divide`: colours are the tiles of a zipped division.
+    `element_bytes`: colours are shared-memory banks, after `swizzle` if it is set. Raises ValueError for a text that is
+    no static layout, or a tiler that the layout does not fill.
     """
     found = parse(layout) if isinstance(layout, str) else layout
     if not isinstance(found, Layout):
@@ -155,7 +155,7 @@ def _grid(rows: int, columns: int, cell: Callable[[int, int], Cell], title: str)
 
 
 def _colour(number: int) -> str:
-    """Neighbouring numbers get hues far apart, at a lightness on which dark text can be read."""
+    """Return a colour; neighbouring numbers differ in hue, all are light enough for dark text."""
     if number < 0:
         return "#ffffff"
     return f"hsl({number * 137 % 360} 62% {78 - number // 8 % 3 * 7}%)"

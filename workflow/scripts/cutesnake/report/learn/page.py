@@ -1,4 +1,4 @@
-"""The learner's pages: goals or a path, their kernels in order, the questions with folded answers."""
+"""Pages for learners: goals or a path, kernels in order, questions with folded answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """What a page is made from: the page's name, goals, and per kernel its build, problems and simulated checks."""
+    """Inputs of a page: name, goals, and per kernel its build, problems and checks."""
 
     page: str
     goals: Record
@@ -32,7 +32,7 @@ class Asked:
 
 
 def write(asked: Asked, results: Path, output: Path, folder: Path) -> None:
-    """The page, and a page of anatomy per kernel in `folder`.
+    """Write the page, and a page of anatomy per kernel in `folder`.
 
     Raises RecordError for a damaged record, and ShareError for a page that names this machine.
     """
@@ -48,7 +48,7 @@ def write(asked: Asked, results: Path, output: Path, folder: Path) -> None:
 
 
 def render(asked: Asked, found: Mapping[str, Record], folder: str) -> str:
-    """The page as text; `folder` is where the kernels' pages are, seen from it."""
+    """Return the page; `folder` is the relative folder of the kernels' pages."""
     whole = asked.page == WHOLE
     path = None if whole else asked.goals["paths"][asked.page.removeprefix(f"{WHOLE}_path_")]
     sections = _goals(asked, found, folder) if path is None else [_path(asked, path, found, folder)]
@@ -80,7 +80,7 @@ def _path(asked: Asked, path: Record, found: Mapping[str, Record], folder: str) 
 def _kernel(
     asked: Asked, kernel: str, why: str, questions: list[str], found: Mapping[str, Record], folder: str
 ) -> Record:
-    """A step: the kernel, its link, its questions with answers, and what simulating it said."""
+    """Return a step: kernel, link, questions with answers, and simulated checks."""
     if kernel not in found:
         return {"name": kernel, "why": why, "link": None, "answers": [], "build": None, "checks": [], "patterns": []}
     key, _ = asked.builds[kernel]

@@ -1,4 +1,4 @@
-"""Questions to write down before reading a kernel, and how their answers follow from its anatomy record."""
+"""Questions about a kernel, and how its anatomy record answers them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ UNKNOWN = "Unknown: "
 
 @dataclass(frozen=True)
 class Question:
-    """A question and the function that answers it from an anatomy record with at least one function."""
+    """A question, and the function that answers it from an anatomy record."""
 
     text: str
     answer: Callable[[Mapping[str, Any]], str]
 
 
 def main(record: Mapping[str, Any]) -> Function:
+    """Return the main device function of an anatomy record."""
     return record["functions"][0]
 
 
@@ -155,7 +156,7 @@ def _launch(record: Mapping[str, Any]) -> str:
 
 
 def _pattern(name: str, there: str = "Yes: ", not_there: str = "No: ") -> Callable[[Mapping[str, Any]], str]:
-    """What was found out about a pattern, after a word that suits the question."""
+    """Return a function that reports a pattern's state, with a prefix that suits the question."""
 
     def answer(record: Mapping[str, Any]) -> str:
         found = main(record)["patterns"][name]
@@ -190,7 +191,10 @@ QUESTIONS = {
 
 
 def answers(record: Mapping[str, Any], names: list[str]) -> list[tuple[str, str]]:
-    """(question, answer) for each name. A record without functions answers that there is no code."""
+    """Return (question, answer) for each name.
+
+    For a record without functions, the answers say why no code exists.
+    """
     if not record["functions"]:
         why = record["reason"] or record["not_watched"]
         return [(QUESTIONS[name].text, f"{UNKNOWN}{why}.") for name in names]

@@ -1,4 +1,4 @@
-"""Plot stage: one function per picture, one SVG file each, and a record that says what was drawn and what was not."""
+"""Plot stage: one function and one SVG file per plot, and a record of all."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def compare_and_plot(
     plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str], held: str | Sequence[str],
     output: str, table: str, folder: str,
 ) -> None:  # fmt: skip
-    """Write the comparison of an operator to `output` and `table`, and its pictures into `folder`.
+    """Write an operator's comparison to `output` and `table`, and its plots into `folder`.
 
-    The other arguments are paths of what is known of the operator.
+    The other arguments are paths of the operator's records.
     """
     evidence = load_evidence(plan, records, roofline, recorded)
     write_comparison(evidence, output, table)
@@ -67,10 +67,10 @@ def compare_and_plot(
 
 
 def plot(evidence: Evidence, folder: Path | str, held: Sequence[Held] = ()) -> Plot:
-    """Draw every picture of an operator into `folder` and write the record of them there, last.
+    """Draw all plots of an operator into `folder`, then write their record.
 
-    `held` are the predictions that were held against cards: a picture of them goes with predictions. Raises RecordError
-    or OSError; a picture with nothing to show is an entry with `file` null and its reason.
+    `held` are predictions with measured times; they add a validation plot if the operator has predictions. A plot
+    without data becomes an entry with `file` null and a reason. Raises RecordError or OSError.
     """
     drawn = thinned(evidence)
     pictures = list(_pictures(drawn, Path(folder)))
@@ -91,7 +91,7 @@ def plot(evidence: Evidence, folder: Path | str, held: Sequence[Held] = ()) -> P
 
 
 def thinned(evidence: Evidence) -> Evidence:
-    """The same with as many workloads as pictures can show: the first, the last, and evenly picked ones between."""
+    """Return the evidence with at most MOST_DRAWN workloads, picked evenly."""
     every = list(evidence.workloads)
     if len(every) <= MOST_DRAWN:
         return evidence

@@ -1,4 +1,4 @@
-"""Heat map with the number in every field: workloads down, kernels or pairs across."""
+"""Heat map with printed values: workloads down, kernels or pairs across."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LABEL = 30  # characters of a workload in one line: with a field or two beside t
 
 
 def heat_map(values: pandas.DataFrame, colours: pandas.DataFrame, **options: Any) -> Figure:
-    """`values` are printed, `colours` shade the fields; NaN fields stay empty and are said to be in the caption."""
+    """Draw `values` as text on cells shaded by `colours`; NaN cells stay empty."""
     rows, columns = values.shape
     names = [_lines(str(name)) for name in values.index]
     width, lines = max(len(line) for name in names for line in name) * 0.075, max(map(len, names))
@@ -32,7 +32,7 @@ def heat_map(values: pandas.DataFrame, colours: pandas.DataFrame, **options: Any
 
 
 def _lines(name: str) -> list[str]:
-    """A workload's name in lines that break between its sizes."""
+    """Split a workload's name into lines between its sizes."""
     lines: list[str] = []
     for size in name.split(", "):
         if lines and len(lines[-1]) + len(size) < LABEL:

@@ -1,4 +1,4 @@
-"""Instruction mix: what the instructions of each build's main device function do, by class."""
+"""Instruction mix of each build's main device function, by class."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLACES = {name: place for place, name in enumerate(CLASSES.values())}  # a class
 
 
 def draw_instructions(evidence: Evidence) -> Drawing:
-    """One stacked bar per build, or per builds with the same counts: share by class, ordinary arithmetic left out."""
+    """Draw a stacked bar per group of equal builds: share by class without arithmetic."""
     table = functions(evidence)
     table = table[table["instructions"].notna()]
     if table.empty:
@@ -66,7 +66,7 @@ def draw_instructions(evidence: Evidence) -> Drawing:
 
 
 def _bars(axis: Axes, share: pandas.DataFrame) -> None:
-    """A stacked bar per row of percentages; a colour that comes back has another hatch."""
+    """Draw a stacked bar per row of percentages; repeated colours get another hatch."""
     left = pandas.Series(0.0, index=share.index)
     for column in share:
         place = PLACES[column]

@@ -1,4 +1,4 @@
-"""Overview: for every operator and card, how fast CuTe is against cuTile, cold and warm."""
+"""Overview plot: speedup of CuTe over cuTile per operator and GPU, cold and warm."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FINE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5,
 
 
 class Row(NamedTuple):
-    """An operator, target and GPU, and its speeds."""
+    """An operator, target and GPU, with its speedups."""
 
     name: str
     warm: Speed
@@ -35,13 +35,12 @@ class Row(NamedTuple):
 
 
 def overview_files(comparisons: Files, folder: str) -> None:
-    """`write_overview` as its script calls it: with the paths of the comparisons."""
+    """Read the comparisons from their paths and write the overview."""
     write_overview((record.read("compare", path) for path in listed(comparisons)), folder)
 
 
 def write_overview(comparisons: Iterable[Compare], folder: Path | str) -> Plot:
-    """Draw the overview into `folder`, broad and for a narrow screen, and write the record of it there, last: a plot
-    record of no single operator."""
+    """Draw the overview, wide and narrow, into `folder`, then write its record."""
     compared = list(comparisons)
     pictures = [_picture(compared, Path(folder), narrow) for narrow in (False, True)]
     entry = Plot("ok", None, Provenance(), None, pictures)
@@ -61,9 +60,9 @@ def _picture(comparisons: list[Compare], folder: Path, narrow: bool) -> Picture:
 
 
 def draw_overview(comparisons: list[Compare], narrow: bool = False) -> Drawing:
-    """A row per operator, target and card: the geometric mean of the speeds as a point, their range as a line.
+    """Draw a row per operator, target and GPU: geometric mean and range.
 
-    A narrow one is as wide as a phone, with the names above their rows.
+    A narrow plot fits a phone, with names above their rows.
     """
     rows = [
         Row(_name(comparison, entry), entry.warm, entry.cold)
@@ -119,7 +118,7 @@ def _rows(axis: Axes, rows: list[Row], narrow: bool) -> None:
 
 
 def _point(axis: Axes, place: int, speed: Speed, key: str) -> None:
-    """The mean, from the least to the most, with its figure at the end that is away from the line at 1."""
+    """Draw mean and range, with the mean as text at the end away from 1."""
     colour, marker, offset = STYLES[key]
     y = place - offset
     left = speed.most < 1

@@ -1,4 +1,4 @@
-"""The predicted pipeline of one kernel: who worked and who waited, and what copies and products were under way."""
+"""Predicted pipeline of one kernel: work and waits of warps, copies and products in flight."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ LOOKS = {
 
 
 def kernels_with_pipelines(evidence: Evidence) -> list[str]:
-    """Kernels of which something was predicted, in the order of the plan."""
+    """Return the kernels with a prediction, in plan order."""
     predicted = {entry.case.kernel for entry in evidence.predicted.values() if entry.status == "ok"}
     return list(dict.fromkeys(kernel for kernel, _ in evidence.decisions if kernel in predicted))
 
 
 def draw_pipeline(evidence: Evidence, kernel: str) -> Drawing:
-    """A row per warp and engine of the representative cluster's first CTA, for the largest predicted workload."""
+    """Draw the predicted pipeline of a kernel's largest workload.
+
+    A row per warp and engine of the representative cluster's first CTA.
+    """
     entries = [
         (entry.case, entry.metrics)
         for entry in evidence.predicted.values()
@@ -80,7 +83,7 @@ def _track(axis: Axes, row: int, spans: list[Span]) -> None:
 
 
 def _joined(spans: list[Span]) -> list[Span]:
-    """Spans of a kind that touch or overlap, as copies in flight do, as one."""
+    """Merge spans of one kind that touch or overlap."""
     found: list[Span] = []
     for span in sorted(spans, key=lambda span: (span[0], span[1])):
         kind, begin, end, what, line = found[-1] if found else span
@@ -92,7 +95,7 @@ def _joined(spans: list[Span]) -> list[Span]:
 
 
 def _readable(tracks: list[Track], timeline: Timeline) -> tuple[list[Track], float, float]:
-    """The middle with at most MOST_SPANS spans, cut at its ends, with its begin and end."""
+    """Cut the tracks to the middle MOST_SPANS spans; return them with begin and end."""
     begin, end = timeline.begin, timeline.end
     every = [span for track in tracks for span in track.spans]
     if len(every) > MOST_SPANS:
@@ -114,7 +117,7 @@ def _readable(tracks: list[Track], timeline: Timeline) -> tuple[list[Track], flo
 
 
 def _shares(tracks: list[Track], length: float) -> str:
-    """How busy each engine, and how idle the warps, were in what is drawn."""
+    """Format the busy share of each track."""
     said = []
     for track in tracks:
         busy = _covered([(span[1], span[2]) for span in track.spans if span[0] != "wait"])
@@ -123,7 +126,7 @@ def _shares(tracks: list[Track], length: float) -> str:
 
 
 def _covered(spans: list[tuple[float, float]]) -> float:
-    """Length of the union of spans."""
+    """Return the length of the union of spans."""
     total, until = 0.0, float("-inf")
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, until))

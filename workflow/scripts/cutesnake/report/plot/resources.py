@@ -1,4 +1,4 @@
-"""Resources per kernel: registers, shared memory and spills of every build, beside the limits of the hardware."""
+"""Registers, shared memory and spills of every build, with hardware limits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PANELS = (  # column, name, unit
 
 
 def draw_resources(evidence: Evidence) -> Drawing:
-    """Three bar panels with a bar per build, or per builds with the same figures, from the main device function."""
+    """Draw three bar panels of main device functions, a bar per group of equal builds."""
     table = functions(evidence)
     table["shared_kb"] = (table["static_shared_bytes"] + table["dynamic_shared_bytes"]) / 1024
     table = merged(table, [column for column, _, _ in PANELS])

@@ -1,4 +1,4 @@
-"""Roofline: where each workload stands under each device's roof, with measured points where there are any."""
+"""Roofline plot: workloads under each device roof, with measured and predicted points."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILLS = {"measured": "full", "predicted": "none"}
 
 
 def draw_roofline(evidence: Evidence) -> Drawing:
-    """One panel per device of the targets: roofs per dtype, workloads as ticks on them, measured times as points."""
+    """Draw a panel per device: roofs per dtype, workloads as ticks, times as points."""
     targets = list(dict.fromkeys(target for _, target in evidence.decisions))
     table = pandas.DataFrame([record.plain(row) for row in evidence.roofline])
     if table.empty or (table := table[table["target"].isin(targets) & table["floor_us"].notna()]).empty:
@@ -97,7 +97,7 @@ def _predicted_points(evidence: Evidence) -> Iterator[dict[str, Any]]:
 
 
 def _roofs(rows: pandas.DataFrame) -> list[tuple[str, float, float]]:
-    """(dtypes, peak in TFLOP/s, bandwidth in TB/s), one per distinct peak."""
+    """Return (dtypes, peak in TFLOP/s, bandwidth in TB/s) per distinct peak."""
     found = []
     for (peak, rate), group in rows.groupby(["peak_tflops", "memory_gb_per_s"]):
         found.append(("/".join(dict.fromkeys(group["dtype"])), peak, rate / 1e3))
@@ -105,7 +105,7 @@ def _roofs(rows: pandas.DataFrame) -> list[tuple[str, float, float]]:
 
 
 def _span(rows: pandas.DataFrame) -> tuple[float, float]:
-    """Intensities from left of the first workload or ridge to right of the last, the same in all panels."""
+    """Return the range of intensities that all panels share."""
     low = min(rows["intensity"].min(), rows["ridge"].min())
     return low / 2, max(rows["intensity"].max(), rows["ridge"].max()) * 1.6
 
@@ -130,9 +130,9 @@ def _panel(axis: Axes, rows: pandas.DataFrame, device: str, span: tuple[float, f
 
 
 def _name_workloads(axis: Axes, rows: pandas.DataFrame, evidence: Evidence) -> int:
-    """A band from the lowest to the highest intensity of the dtypes that share them, named at the panel's foot.
+    """Draw a named band per range of intensities at the foot of the panel.
 
-    Returns how many names stand above each other.
+    A band covers all dtypes with that range. Returns how many names are stacked.
     """
     bands: dict[tuple[float, float], list[str]] = {}
     for dtype, group in rows.groupby("dtype", sort=False):
@@ -160,7 +160,7 @@ def _name_workloads(axis: Axes, rows: pandas.DataFrame, evidence: Evidence) -> i
 
 
 def _sizes(evidence: Evidence, first: pandas.Series, last: pandas.Series) -> str:
-    """What tells the workloads at the two ends of a band apart, 1k to 64k, say; else how many there are."""
+    """Describe what differs between the ends of a band, or count its workloads."""
     for key in sizes(evidence):
         left, right = ({evidence.workloads[name][key] for name in end} for end in (first, last))
         if len(left) == len(right) == 1 and left != right:
@@ -170,7 +170,7 @@ def _sizes(evidence: Evidence, first: pandas.Series, last: pandas.Series) -> str
 
 
 def _bandwidth(axis: Axes, start: float, roof: tuple[str, float, float]) -> None:
-    """Name the slope, in the middle of its longest visible part."""
+    """Label the slope, in the middle of its longest visible part."""
     _, peak, rate = roof
     middle = numpy.sqrt(start * peak / rate)
     axis.annotate(
@@ -185,8 +185,10 @@ def _bandwidth(axis: Axes, start: float, roof: tuple[str, float, float]) -> None
 
 
 def _measured(axis: Axes, points: pandas.DataFrame, found: dict[str, Look]) -> None:
-    """Full points for what was measured, hollow ones for what was predicted, a few points of the page apart per kernel:
-    most workloads have nearly the same intensity."""
+    """Draw measured points filled and predicted points hollow.
+
+    Kernels are offset by a few points, since most workloads have nearly equal intensity.
+    """
     kernels = [kernel for kernel in found if kernel in set(points["kernel"])]
     for number, kernel in enumerate(kernels):
         apart = ScaledTranslation(APART * (number - (len(kernels) - 1) / 2) / 72, 0, axis.figure.dpi_scale_trans)

@@ -1,4 +1,4 @@
-"""Share of the roofline: how near each kernel comes to the time that the device's peaks allow."""
+"""Share of the roofline: lower bound from the device's peaks ÷ measured time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cutesnake.report.plot.style import Drawing, NothingToShow, styled
 
 
 def draw_share(evidence: Evidence, source: Source, target: str) -> Drawing:
-    """A heat map: lower bound over measured time, workloads down, kernels and dtypes across."""
+    """Draw a heat map: workloads down, kernels and dtypes across."""
     table = times(evidence, source, target).dropna(subset=["floor_us"])
     if table.empty:
         raise NothingToShow(f"config/devices.yaml has no peak of {source.device} for these element types")

@@ -1,4 +1,4 @@
-"""Speedup: the time of each cuTile kernel over that of each CuTe kernel."""
+"""Speedup: cuTile time ÷ CuTe time, for each pair of kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cutesnake.report.plot.style import Drawing, NothingToShow, styled
 
 
 def draw_speedup(evidence: Evidence, source: Source, target: str) -> Drawing:
-    """A heat map: above 1 the CuTe kernel is faster; workloads down, pairs and dtypes across."""
+    """Draw a heat map of speedups: workloads down, pairs and dtypes across."""
     table = times(evidence, source, target)
     left, right = (table[table["dsl"] == dsl] for dsl in ("cutile", "cute"))
     pairs = left.merge(right, on=["workload", "dtype"], suffixes=("_cutile", "_cute"))

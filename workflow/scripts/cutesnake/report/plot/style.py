@@ -1,4 +1,4 @@
-"""The look of every picture: colours that a page can switch between light and dark, and SVG that never varies."""
+"""Style of all plots: switchable light and dark colours, and reproducible SVG."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ _RC = {
 
 
 class NothingToShow(Exception):
-    """Raised by a picture's function when its records hold nothing to draw; says so in one sentence."""
+    """Raised by a plot function without data; the message says why."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A finished figure, what a person who cannot see it should know, and the line under it."""
+    """A figure with its alternative text and caption."""
 
     figure: Figure
     alt: str
@@ -81,14 +81,14 @@ class Drawing:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """The style of this project for everything drawn inside."""
+    """Apply the project's plot style within the block."""
     with pyplot.rc_context():
         seaborn.set_theme(style="ticks", rc=_RC)
         yield
 
 
 def short_sizes(values: Iterable[int]) -> dict[int, str]:
-    """Sizes in few letters: `4k` for 4096 and the like, if all are multiples of 1024."""
+    """Format sizes briefly: `4k` for 4096, if all are multiples of 1024."""
     found = list(values)
     binary = all(value >= 1024 and value % 1024 == 0 for value in found)
     return {value: f"{value // 1024}k" if binary else f"{value:,}" for value in found}
@@ -97,10 +97,10 @@ def short_sizes(values: Iterable[int]) -> dict[int, str]:
 def lay_out(
     panels: int, panel: tuple[float, float], margin: tuple[float, float], x: str, y: str
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels that share their axes, at most three beside each other.
+    """Return a figure of `panels` axes that share their scales, at most three a row.
 
-    `panel` is one panel's width and height and `margin` what the figure needs beside them, in inches. Each column's
-    lowest panel bears the name `x`, the first of each row `y`.
+    panel: width and height of a panel in inches. margin: additional width and height in inches. The lowest panel of
+    each column gets the label `x`, the first of each row `y`.
     """
     rows = -(-panels // 3)
     columns = -(-panels // rows)
@@ -120,7 +120,7 @@ def lay_out(
 
 
 def to_svg(drawing: Drawing, name: str, title: str) -> str:
-    """The figure as SVG text: same input, same bytes; ids follow from `name` so that one page can hold many."""
+    """Return the figure as reproducible SVG; ids derive from `name`, unique on a page."""
     stream = io.StringIO()
     with pyplot.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}), _laid_out_only(drawing.figure):
         drawing.figure.savefig(
@@ -149,10 +149,7 @@ def to_svg(drawing: Drawing, name: str, title: str) -> str:
 
 @contextmanager
 def _laid_out_only(figure: Figure) -> Iterator[None]:
-    """Within the block a figure that still has to be laid out is not drawn as well.
-
-    To save a figure matplotlib draws it twice, the first time into nothing, only so that it is laid out.
-    """
+    """Skip matplotlib's first drawing of a figure, which only serves its layout."""
     draw = figure.draw
 
     def lay_out_or_draw(renderer: Any) -> None:
@@ -170,7 +167,7 @@ def _laid_out_only(figure: Figure) -> Iterator[None]:
 
 
 def _own_ids(text: str, name: str) -> str:
-    """Only ids that something refers to are kept, short and no other picture's."""
+    """Keep only ids that are referenced, shortened and unique to the plot."""
     prefix = "p" + hashlib.sha256(name.encode()).hexdigest()[:6]
     used = dict.fromkeys(re.findall(r'(?:xlink:href="#|url\(#)([^")]+)', text))
     new = {old: f"{prefix}-{number}" for number, old in enumerate(used)}
@@ -179,7 +176,7 @@ def _own_ids(text: str, name: str) -> str:
 
 
 def _without_empty_groups(text: str) -> str:
-    """Groups without attributes around one element only say where matplotlib drew it."""
+    """Remove groups without attributes around a single element."""
     while True:
         text, count = re.subn(r"<g>\n(<[^>]*/>)\n</g>", r"\1", text)
         if not count:
@@ -194,7 +191,7 @@ _RECTANGLE = re.compile(
 
 
 def _joined_rectangles(text: str) -> str:
-    """Rectangles that follow each other and look alike as one path: a picture of a pipeline has a thousand."""
+    """Join consecutive rectangles of equal style into one path."""
     out: list[str] = []
     end, last = 0, None
     for found in _RECTANGLE.finditer(text):
@@ -211,7 +208,7 @@ def _joined_rectangles(text: str) -> str:
 
 
 def _css(text: str) -> str:
-    """The colours that a picture uses, light and dark."""
+    """Return the light and dark colours that a plot uses."""
     used = [role for role in LIGHT if f"var(--{role}," in text]
     light, dark = (";".join(f"--{role}:{colours[role]}" for role in used) for colours in (LIGHT, DARK))
     return (

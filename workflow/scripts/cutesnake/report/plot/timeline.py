@@ -1,4 +1,4 @@
-"""Timeline: the kernels of one call of an operator in the order in which the card ran them (nsys)."""
+"""Timeline of one call: its kernels in the GPU's execution order (nsys)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Timed(NamedTuple):
 
 
 def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
-    """A panel per workload, in it a row per kernel: a block per launch.
+    """Draw a panel per workload with a row per kernel and a block per launch.
 
-    PyTorch's dozen of launches is left out where there is another kernel: its gaps would set the scale for all.
+    PyTorch's baseline, a dozen launches, is left out where another kernel exists: its gaps would dominate the scale.
     """
     cases = _cases(evidence, source, target)
     if not cases:
@@ -66,7 +66,7 @@ def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
 
 
 def _cases(evidence: Evidence, source: Source, target: str) -> dict[str, list[Timed]]:
-    """Records with launches by workload, in the order of the sweep; within one in the order of the plan's kernels."""
+    """Return records with launches by workload, in sweep and plan order."""
     cases: dict[str, list[Timed]] = {}
     for entry in evidence.records(source, "nsys"):
         if entry.case.target == target and entry.metrics and entry.metrics.kernels:
@@ -79,7 +79,7 @@ def _cases(evidence: Evidence, source: Source, target: str) -> dict[str, list[Ti
 
 
 def _which_call(cases: dict[str, list[Timed]]) -> str:
-    """Sentences on which of the profiled calls is drawn."""
+    """Say which of the profiled calls is drawn."""
     spacings = {_spacing(entry.metrics) for entries in cases.values() for entry in entries}
     said = ""
     if LONE in spacings:
@@ -98,7 +98,7 @@ def _spacing(metrics: NsysMetrics) -> str:
 
 
 def _without_torch(cases: dict[str, list[Timed]]) -> str:
-    """Take PyTorch's cases out of workloads that have others; returns the sentence that says so."""
+    """Remove PyTorch's cases where others exist; return a sentence that says so."""
     counts = set()
     for workload, entries in cases.items():
         others = [entry for entry in entries if entry.case.dsl != "torch"]
@@ -139,7 +139,7 @@ def _panel(axis: Axes, entries: list[Timed], found: dict[str, Look]) -> None:
 
 
 def _names(launches: list[Launched]) -> str:
-    """Every launch by name and duration; only their number and sum where that is too long for a row."""
+    """Format the launches with durations, or only their number and sum if too long."""
     beside = [f" ({overlap:.1f} overlap)" if overlap else "" for overlap in _overlaps(launches)]
     names = " → ".join(
         f"{short_name(launch.name)} {launch.duration_us:.1f} µs{more}"
@@ -158,15 +158,18 @@ def _size(evidence: Evidence, case: Case) -> str:
 
 
 def _one_call(metrics: NsysMetrics) -> list[Launched]:
-    """Launches of one call in the order in which they started: the last of lone calls, which is the warmest; of calls
-    back to back the first, the only one that did not wait for another."""
+    """Return the launches of one call in start order.
+
+    Of single calls the last is used, since it is the warmest. Of back-to-back calls the first is used, the only one
+    that did not wait for another call.
+    """
     numbers = {kernel.call for kernel in metrics.kernels}
     chosen = max(numbers) if _spacing(metrics) == LONE else min(numbers)
     return sorted((k for k in metrics.kernels if k.call == chosen), key=lambda kernel: kernel.start_us)
 
 
 def _overlaps(launches: list[Launched]) -> list[float]:
-    """Per launch, the microseconds for which it ran beside one that had begun before; 0 below OVERLAP_US."""
+    """Return per launch its overlap with earlier launches in µs; 0 below OVERLAP_US."""
     found, until = [], float("-inf")
     for launch in launches:
         end = launch.start_us + launch.duration_us
@@ -177,11 +180,11 @@ def _overlaps(launches: list[Launched]) -> list[float]:
 
 
 def short_name(symbol: str) -> str:
-    """A device function's name without what only its compiler needs; in the middle of a long one, an ellipsis.
+    """Return a device function's name without compiler decoration, shortened in the middle.
 
-    From C++ the return type, namespaces, template arguments and parameters go. CuTe DSL makes a symbol of a prefix, the
-    function's name, the package's path (`kernels…`, with no separators) and the types of all arguments: the path and
-    the types go.
+    C++: return type, namespaces, template arguments and parameters are removed. CuTe DSL mangles a prefix, the
+    function's name, the package's path (`kernels…`, without separators) and all argument types: path and types are
+    removed.
     """
     name = re.sub(r"<unnamed>|\(anonymous namespace\)", "", symbol)
     name = re.split(r"[<(]", name.removeprefix("void "))[0].split("::")[-1].strip() or symbol

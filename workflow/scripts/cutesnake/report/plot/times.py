@@ -1,4 +1,4 @@
-"""Duration by size: one line per kernel, with the spread of its samples."""
+"""Duration by size: a line per kernel, with the spread of its samples."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from cutesnake.report.plot.style import DSL_NAMES, DSL_STYLES, Drawing, NothingT
 
 
 def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
-    """One panel per dtype and value of the second size; x is the operator's axis. A line joins workloads that differ
-    in nothing else."""
+    """Draw a panel per dtype and value of the second size.
+
+    x is the operator's axis. A line joins workloads that differ in x only.
+    """
     table = times(evidence, source, target)
     varying = sizes(evidence)
     if not varying:
@@ -53,7 +55,7 @@ def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
 
 
 def _joined(evidence: Evidence, others: list[str]) -> str:
-    """What a line joins, where workloads of a panel differ in more than its x axis."""
+    """Name the parameters that are constant along a line, if any."""
     names = ", ".join(short_name_of(evidence, key) for key in others)
     return f" A line joins workloads that differ in nothing else: not in {names}." if others else ""
 
@@ -75,7 +77,7 @@ def _line(axis: Axes, line: pandas.DataFrame, x: str, look: Look) -> None:
 
 
 def _scale(axis: Axes, ticks: dict[int, str]) -> None:
-    """Both axes logarithmic, for all panels, which share them; x has a tick per size that was timed."""
+    """Set logarithmic axes for all panels, with a tick per timed size on x."""
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     axis.xaxis.set_major_locator(FixedLocator(list(ticks)))

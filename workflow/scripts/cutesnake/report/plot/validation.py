@@ -1,4 +1,4 @@
-"""Predicted against measured: how good the predictions of a page are, where a card had measured."""
+"""Predicted vs measured times, on GPUs with measurements."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ OFF = 0.3  # how far off the dashed lines are, as a part of what was measured
 
 
 def draw_validation(held: Sequence[Held]) -> Drawing:
-    """A point per figure on double logarithmic axes, a panel per kind of sample, a marker per operator; full for
-    families that were looked at while the model was made, half full for those held out until its first validation,
-    hollow for those opened once, at the end."""
+    """Draw a point per prediction, a panel per kind of sample, a marker per operator.
+
+    Filled: families used while the model was developed. Half filled: held out until the first validation. Hollow:
+    opened once, at the end.
+    """
     if not held:
         raise NothingToShow("no prediction was ever held against a card")
     kinds = [kind for kind in PANELS if any(row.kind == kind for row in held)]
