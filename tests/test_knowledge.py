@@ -127,7 +127,7 @@ def test_a_claim_fails_when_its_record_says_otherwise(tmp_path) -> None:
     assert holds(claim, figure(claim)) and not holds(claim, figure(claim, root=tmp_path))
     for path in folder.iterdir():
         path.write_text("")
-    with pytest.raises(NoEvidenceError, match="nothing of timing"):
+    with pytest.raises(NoEvidenceError, match="no timing record of"):
         figure(claim, root=tmp_path)
 
 
@@ -142,7 +142,7 @@ def test_a_count_falls_when_a_record_says_otherwise(tmp_path, place) -> None:
     (tmp_path / file).write_text("\n".join(map(json.dumps, entries)))
     assert holds(claim, figure(claim)) and not holds(claim, figure(claim, root=tmp_path))
     (tmp_path / file).write_text("")
-    with pytest.raises(NoEvidenceError, match="nothing of correctness"):
+    with pytest.raises(NoEvidenceError, match="no correctness record of"):
         figure(claim, root=tmp_path)
 
 

@@ -11,7 +11,7 @@ do(
     records=snakemake.input.records,
     roofline=snakemake.input.roofline,
     recorded=snakemake.input.recorded,
-    held=snakemake.input.held,
+    validation=snakemake.input.held,
     output=snakemake.output.record,
     table=snakemake.output.table,
     folder=snakemake.output.pictures,

@@ -11,11 +11,11 @@ from cutesnake.report.formatting import DSL_NAMES, Notes, plural, signed, slug, 
 
 View = dict[str, Any]  # what a template shows
 DSLS = ("cutile", "cute")
-OPTIONAL = ("hot_duration_us", "plan_cold_us", "plan_us")  # columns of a table only where some row has the figure
-MOST_UNMEASURED = 40  # workloads in a table without a measurement; the CSV file has all
-MARKS = {"static": "s", "predicted": "p"}  # behind figures that nobody measured
+OPTIONAL = ("hot_duration_us", "plan_cold_us", "plan_us")  # columns that are shown only with values
+MOST_UNMEASURED = 40  # workloads in a table without measurements; the CSV file has all
+MARKS = {"static": "s", "predicted": "p"}  # after values that were not measured
 TIMES = "\N{MULTIPLICATION SIGN}"
-Repeated = dict[tuple[str, str, str], View]  # kernels, rule, sentence -> what the box above the table says
+Repeated = dict[tuple[str, str, str], View]  # kernels, rule, sentence -> its id and number of rows
 
 
 def tables(comparison: Compare, notes: Notes) -> list[View]:
@@ -26,11 +26,11 @@ def tables(comparison: Compare, notes: Notes) -> list[View]:
     rows: dict[tuple, list[CompareRow]] = {}
     for row in comparison.rows:
         rows.setdefault(table_of(row), []).append(row)
-    found = [
+    views = [
         _table(comparison, table, rows.get(table_of(table), []), notes, str(place))
         for place, table in enumerate(comparison.tables)
     ]
-    return sorted(found, key=lambda table: not table["measured"])
+    return sorted(views, key=lambda table: not table["measured"])
 
 
 def _table(comparison: Compare, table: CompareTable, rows: list[CompareRow], notes: Notes, place: str) -> View:
@@ -69,7 +69,7 @@ def _foremost(workloads: dict[str, list[CompareRow]]) -> set[str]:
 
 def _also_predicted(rows: list[CompareRow]) -> str:
     cells = (cell for row in rows for side in (row.cutile, row.cute) for cell in side.cells.values())
-    return ", and times that ptxsim predicts" * any(cell.kind == "predicted" for cell in cells)
+    return ", with times predicted by ptxsim" * any(cell.kind == "predicted" for cell in cells)
 
 
 def _count(every: int, shown: int) -> str:
@@ -79,12 +79,12 @@ def _count(every: int, shown: int) -> str:
 def _workload(pairs: list[CompareRow], metrics: list[MetricColumn], notes: Notes, repeated: Repeated) -> View:
     """Return a workload's summary line (fastest pair), all its pairs and its baselines."""
     best = min(pairs, key=_duration)
-    said = next((i.sentence for i in best.insights if i.rule == "M1"), None)
+    speedup = next((i.sentence for i in best.insights if i.rule == "M1"), None)
     return {
         "workload": best.workload,
         "kernels": _kernels(best),
         "cells": [_delta(best, m.key, notes) for m in metrics],
-        "said": said,
+        "speedup": speedup,
         "pairs": [_pair(row, metrics, notes, repeated) for row in pairs],
         "baselines": [_baseline(entry, metrics, notes) for entry in best.baselines],
     }
@@ -100,7 +100,7 @@ def _duration(row: CompareRow) -> tuple[int, float]:
 def _any_known(rows: list[CompareRow], key: str) -> bool:
     cells = (side.cells for row in rows for side in (row.cutile, row.cute))
     others = (other.cells for row in rows for other in row.baselines)
-    return any(key in found and found[key].kind != "missing" for found in (*cells, *others))
+    return any(key in side_cells and side_cells[key].kind != "missing" for side_cells in (*cells, *others))
 
 
 def _kernels(row: CompareRow) -> str:
@@ -109,17 +109,17 @@ def _kernels(row: CompareRow) -> str:
 
 
 def _names(*kernels: str | None) -> str:
-    return " beside ".join(filter(None, kernels)) or "no kernel in either DSL"
+    return " vs ".join(filter(None, kernels)) or "no kernel in either DSL"
 
 
 def _repeated(table: CompareTable, prefix: str) -> Repeated:
     """Return the static sentences that several rows share, each with an id for links."""
     several = [
-        ((_names(pair.cutile, pair.cute), said.rule, said.sentence), said.rows)
+        ((_names(pair.cutile, pair.cute), counted.rule, counted.sentence), counted.rows)
         for pair in table.said
-        for said in pair.sentences
+        for counted in pair.sentences
     ]
-    return {key: {"id": f"said-{prefix}-{place}", "rows": rows} for place, (key, rows) in enumerate(several)}
+    return {key: {"id": f"shared-{prefix}-{place}", "rows": rows} for place, (key, rows) in enumerate(several)}
 
 
 def _boxes(table: CompareTable, repeated: Repeated) -> list[View]:
@@ -130,10 +130,10 @@ def _boxes(table: CompareTable, repeated: Repeated) -> list[View]:
             "kernels": kernels,
             "insights": [
                 {
-                    **{"id": found["id"], "rule": rule, "sentence": sentence},
-                    "rows": "every row" if found["rows"] == count else f"{found['rows']} of {count} rows",
+                    **{"id": box["id"], "rule": rule, "sentence": sentence},
+                    "rows": "every row" if box["rows"] == count else f"{box['rows']} of {count} rows",
                 }
-                for (who, rule, sentence), found in repeated.items()
+                for (who, rule, sentence), box in repeated.items()
                 if who == kernels
             ],
         }
@@ -143,7 +143,7 @@ def _boxes(table: CompareTable, repeated: Repeated) -> list[View]:
 
 
 def _pair(row: CompareRow, metrics: list[MetricColumn], notes: Notes, repeated: Repeated) -> View:
-    said = [(repeated.get((_kernels(row), i.rule, i.sentence)), i) for i in row.insights]
+    labelled = [(repeated.get((_kernels(row), i.rule, i.sentence)), i) for i in row.insights]
     lines = [
         {
             "name": {"cutile": "cuTile", "cute": "CuTe"}[dsl],
@@ -163,8 +163,8 @@ def _pair(row: CompareRow, metrics: list[MetricColumn], notes: Notes, repeated: 
     return {
         "kernels": _kernels(row),
         "lines": lines,
-        "insights": [insight for box, insight in said if box is None],
-        "shared": [{"rule": insight.rule, "id": box["id"]} for box, insight in said if box],
+        "insights": [insight for box, insight in labelled if box is None],
+        "shared": [{"rule": insight.rule, "id": box["id"]} for box, insight in labelled if box],
     }
 
 

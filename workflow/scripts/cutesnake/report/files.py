@@ -30,7 +30,7 @@ def report_files(
     operator's part of it, as used. front: file name of the front page. anatomy: folder for a page of anatomy per
     kernel, or None. Raises RecordError, ShareError and OSError.
     """
-    # Folders of the user's own by their names: the machine's part of a path stays out of reports.
+    # Reports show only the names of a user's folders, not the machine's paths.
     shown = {**config, "kernel_paths": [Path(path).name for path in config.get("kernel_paths", [])]}
     comparisons = [record.read("compare", path) for path in listed(files["comparisons"])]
     changes = [record.read("change", path) for path in listed(files["changes"])]
@@ -43,8 +43,8 @@ def report_files(
             _one(files["plan"]), listed(files["records"]), _one(files["roofline"]), listed(files["recorded"])
         ),
         comparison=comparisons[0],
-        pictures=record.read("plot", folder / "pictures.json").pictures,
-        picture_folder=folder,
+        plots=record.read("plot", folder / "pictures.json").pictures,
+        plot_folder=folder,
         config=yaml.safe_dump(shown, sort_keys=False),
         sweep=yaml.safe_dump(dict(sweep), sort_keys=False),
         upstream=_yaml(_one(files["upstream"])),

@@ -13,15 +13,15 @@ from cutesnake.model.records.compare import Counts, Origin
 View = dict[str, Any]  # what a template shows
 
 DSL_NAMES = {**{name: dsl.label for name, dsl in DSLS.items()}, UNKNOWN: "not known"}
-MOST_NAMED = 3  # of a kind, in one sentence
-DIGITS = 7  # of a commit's name
-MOST_COMMITS = 3  # that a heading names
+MOST_NAMED = 3  # items that one sentence names
+DIGITS = 7  # of a commit hash
+MOST_COMMITS = 3  # commits that a heading names
 STAGE_NAMES = {"build": "built", "correctness": "checked", "timing": "timed", "nsys": "nsys", "ncu": "ncu"}
 
 
-def slug(*words: str) -> str:
+def slug(*parts: str) -> str:
     """Return an id for an HTML element."""
-    return "-".join(re.sub(r"[^A-Za-z0-9]+", "-", word).strip("-").lower() for word in words)
+    return "-".join(re.sub(r"[^A-Za-z0-9]+", "-", part).strip("-").lower() for part in parts)
 
 
 def plural(count: float, one: str, many: str | None = None) -> str:
@@ -31,17 +31,17 @@ def plural(count: float, one: str, many: str | None = None) -> str:
 
 def short(device: str | None) -> str:
     """Return a GPU name without its vendor: `H200` for `NVIDIA H200`."""
-    return (device or "card of unknown name").removeprefix("NVIDIA ")
+    return (device or "unnamed GPU").removeprefix("NVIDIA ")
 
 
-def listed(words: list[str]) -> str:
+def listed(texts: list[str]) -> str:
     """Join texts: `a`, `a and b`, `a, b and c`."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
-def first_few(said: list[str]) -> str:
+def first_few(texts: list[str]) -> str:
     """Join the first texts and count the rest: `a; b; c; and 2 more`."""
-    return "; ".join(said[:MOST_NAMED]) + f"; and {len(said) - MOST_NAMED} more" * (len(said) > MOST_NAMED)
+    return "; ".join(texts[:MOST_NAMED]) + f"; and {len(texts) - MOST_NAMED} more" * (len(texts) > MOST_NAMED)
 
 
 def signed(value: float, size: str) -> str:
@@ -66,14 +66,14 @@ def state(count: Counts) -> View:
     if failed:
         return {"mark": "✕", "class": "bad", "text": f"{failed} of {expected} failed", "value": -failed}
     if expected == 0:
-        return {"mark": "\N{EN DASH}", "class": "none", "text": "not asked", "value": -1}
+        return {"mark": "\N{EN DASH}", "class": "none", "text": "not planned", "value": -1}
     if ok >= expected:
         return {"mark": "✓", "class": "good", "text": f"{ok} of {expected}", "value": ok}
     if simulated:
         return {
             "mark": "◐",
             "class": "part",
-            "text": f"{ok} of {expected}, {simulated} by simulation",
+            "text": f"{ok} of {expected}, {simulated} in simulation",
             "value": simulated,
         }
     if ok:
@@ -84,21 +84,21 @@ def state(count: Counts) -> View:
 def where(device: Origin) -> str:
     """Describe where the measurements of a table come from."""
     if device.kind == "live":
-        return f"measured here on {device.device}"
+        return f"measured on this machine ({device.device})"
     if device.kind == "recorded":
         return _made(f"recorded on {device.device}", device.dates, _commits(device.commits))
-    return "not measured: static figures"
+    return "not measured: static values"
 
 
 def sets(devices: Iterable[Origin]) -> list[str]:
     """Describe each recorded set once, with the days and commits of all its tables."""
-    found: dict[str, tuple[set[str], set[str]]] = {}
+    origins: dict[str, tuple[set[str], set[str]]] = {}
     for device in devices:
         if device.kind == "recorded":
-            days, commits = found.setdefault(device.device or "", (set(), set()))
+            days, commits = origins.setdefault(device.device or "", (set(), set()))
             days.update(device.dates)
             commits.update(commit[:DIGITS] for commit in device.commits)
-    return [_made(name, days, _named_commits(sorted(commits))) for name, (days, commits) in found.items()]
+    return [_made(name, days, _named_commits(sorted(commits))) for name, (days, commits) in origins.items()]
 
 
 def _made(place: str, days: Iterable[str], commits: str) -> str:

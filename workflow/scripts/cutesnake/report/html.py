@@ -15,7 +15,7 @@ from cutesnake.model.paths import TEMPLATES
 from cutesnake.report.palette import DARK, LIGHT
 from cutesnake.runtime import shareable
 
-# Where the spaces that begin a line mean something, and where they are few.
+# Parts of a page whose leading spaces matter, or are few.
 KEPT = re.compile(r"(<pre\b.*?</pre>|<style\b.*?</style>|<script\b.*?</script>)", re.DOTALL)
 
 
@@ -51,6 +51,6 @@ def write(page: str, output: Path | str, pages: Iterable[Path] = ()) -> None:
     Leading spaces of lines are removed: 80 KB of a page of 3 MB. `pages` are pages that the job has already written.
     """
     shareable.check(page, str(output))
-    parts = KEPT.split(page)  # what is kept has the odd places
+    parts = KEPT.split(page)  # kept parts have odd indices
     text = "".join(part if place % 2 else re.sub(r"\n[ \t]+", "\n", part) for place, part in enumerate(parts))
     record.write_text(output, provenance.signed_page(text, provenance.digests(pages, Path(output).parent)))

@@ -27,19 +27,19 @@ Upstream = Mapping[str, Mapping[str, str]]  # kernels/upstream.yaml
 MIX = ("tensor_core", "tma_load", "tma_multicast", "tma_store", "tma_reduce", "barrier", "special_function")
 MEMORY = ("global_memory", "shared_memory", "tensor_memory", "local_memory", "other")
 MOST_STALLS = 3
-NAME = 60  # characters of a device function that are shown
+NAME = 60  # characters of a device function's name that are shown
 
 
-def cards(evidence: Evidence, upstream: Upstream, base: str, notes: Notes, anatomy: Path | None = None) -> list[View]:
+def panels(evidence: Evidence, upstream: Upstream, base: str, notes: Notes, anatomy: Path | None = None) -> list[View]:
     """Return the panels of an operator's kernels.
 
     base: folder of the page, for relative links. anatomy: folder with the kernels' pages of anatomy, or None.
     """
-    found = []
+    views = []
     for kernel in dict.fromkeys(kernel for kernel, _ in evidence.decisions):
         decisions = [d for (k, _), d in evidence.decisions.items() if k == kernel]
         builds = [(path, entry) for path, entry in sorted(evidence.builds.items()) if entry.kernel == kernel]
-        found.append(
+        views.append(
             {
                 "id": slug("kernel", evidence.operator, kernel),
                 "kernel": kernel,
@@ -55,7 +55,7 @@ def cards(evidence: Evidence, upstream: Upstream, base: str, notes: Notes, anato
                 "choices": choices(evidence, kernel),
             }
         )
-    return found
+    return views
 
 
 def _anatomy(folder: Path | None, kernel: str, base: str) -> str | None:
@@ -68,10 +68,10 @@ def _source(source: str, upstream: Upstream, operator: str, kernel: str) -> View
     if source == OURS:
         if users_own(operator, kernel):
             theirs = "a folder outside this repository (kernel_paths)"
-            return {"text": theirs, "url": None, "licence": "its author's to say"}
-        return {"text": "ours, this repository", "url": None, "licence": "that of this repository"}
+            return {"text": theirs, "url": None, "licence": "not stated here: see its author"}
+        return {"text": "this project", "url": None, "licence": "this repository's"}
     if source == INSTALLED:
-        return {"text": "a Python package of the machine that runs it", "url": None, "licence": "the package's own"}
+        return {"text": "an installed Python package", "url": None, "licence": "the package's own"}
     entry = upstream.get(source)
     if entry is None:
         return {"text": source, "url": None, "licence": "not stated in kernels/upstream.yaml"}
@@ -134,7 +134,7 @@ def _function(f: Function) -> View:
             ("blocks per cluster", _known(f.cluster_size)),
             ("tensor-memory columns", _known(f.tensor_memory_columns)),
             ("setmaxnreg", _several(f.setmaxnreg, "none")),
-            ("pipeline stages", _several(f.pipeline_stages, "none found")),
+            ("pipeline stages", _several(f.pipeline_stages, "none detected")),
             ("theoretical occupancy", _occupancy(f.occupancy)),
         ],
         "mix": [
@@ -156,9 +156,9 @@ def _checks(evidence: Evidence, kernel: str) -> list[View]:
     groups: dict[tuple[str, str, str, str], dict[str, Correctness]] = {}
     kept = [(path, entry) for path, entry in evidence.recorded.items() if isinstance(entry, Correctness)]
     for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
-        here = [("", *item) for item in evidence.cases("correctness", kernel, target)]
+        live = [("", *item) for item in evidence.cases("correctness", kernel, target)]
         mine = [(path, e) for path, e in kept if (e.case.kernel, e.case.target) == (kernel, target)]
-        for kind, path, entry in here + [("recorded: ", *item) for item in mine]:
+        for kind, path, entry in live + [("recorded: ", *item) for item in mine]:
             device = device_name(entry) or ""
             groups.setdefault((target, kind, entry.backend, device), {})[path] = entry
     return [_check(*key, records) for key, records in groups.items()]
@@ -178,12 +178,12 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
     kinds = ", ".join(dict.fromkeys(check.distribution for check in checks))
     workloads = {entry.case.workload for entry in entries}
     worst = f"; largest relative error {max(errors):.1e}" if errors else ""
-    within = "within tolerance" + " and without a finding" * (backend == "ptxsim")
+    within = "within tolerance" + " and without findings" * (backend == "ptxsim")
     done = f"{good} of {plural(len(checks), 'check')} {within}, {plural(len(workloads), 'workload')}{worst}"
     if backend == "ptxsim":
         names = list(dict.fromkeys(name for check in checks for name in check.schedules or []))
         schedules = f"{plural(len(names), 'schedule')}: {', '.join(names)}" if names else "schedules not stated"
-        how = f"checked by simulation (ptxsim, no GPU; {schedules}; seeds {seeds})"
+        how = f"checked in simulation (ptxsim, no GPU; {schedules}; seeds {seeds})"
         mark = ("◐", "part")
     else:
         mark = ("✓", "good")
@@ -196,12 +196,14 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
         for path, entry in records.items()
         if entry.status != "ok"
     ]
-    none = f"{kind}no check was made" + (f" on {device}" if device else "")
-    counted = [_counted(e, found) for e in entries if (found := _simulated(e)) and found.launches]
+    none = f"{kind}not checked" + (f" on {device}" if device else "")
+    counted = [_counted(e, simulated) for e in entries if (simulated := _simulated(e)) and simulated.launches]
     mark = ("✕", "bad") if failed else mark
     return {
         "target": target,
-        "text": " ".join([f"{how}: {done}. Inputs: {kinds}.", *_outputs(checks), *_beyond(made)]) if made else none,
+        "text": " ".join([f"{how}: {done}. Inputs: {kinds}.", *_outputs(checks), *_unsupported(made)])
+        if made
+        else none,
         "failed": failed,
         "mark": mark,
         "counted": counted,
@@ -217,12 +219,12 @@ def untested(entries: list[Correctness]) -> list[str]:
     """
     by_build: dict[str, list[list[str]]] = {}
     for entry in entries:
-        if (found := _simulated(entry)) and found.warnings is not None:
-            by_build.setdefault(entry.case.variant.id, []).append(found.warnings)
+        if (simulated := _simulated(entry)) and simulated.warnings is not None:
+            by_build.setdefault(entry.case.variant.id, []).append(simulated.warnings)
     lines = []
     for variant, cases in by_build.items():
-        told = [{warning.rpartition(": ")[0]: warning for warning in warnings} for warnings in cases]
-        lasting = [text for what, text in told[0].items() if all(what in other for other in told)]
+        by_subject = [{warning.rpartition(": ")[0]: warning for warning in warnings} for warnings in cases]
+        lasting = [text for what, text in by_subject[0].items() if all(what in other for other in by_subject)]
         lines += [f"{variant}, {text.partition(': ')[0][:NAME]}: {text.partition(': ')[2]}" for text in lasting]
     return lines
 
@@ -242,18 +244,18 @@ def _outputs(checks: list[Check]) -> list[str]:
                 if error is not None:
                     errors = worst.setdefault(name, {})
                     errors[kind] = max(error, errors.get(kind, 0.0))
-    said = (
+    parts = (
         f"{name} {' and '.join(f'{error:.1e} {kind}' for kind, error in errors.items())}"
         for name, errors in worst.items()
     )
-    text = "; ".join(said)
+    text = "; ".join(parts)
     return [f"Largest errors per output: {text}."] if text else []
 
 
-def _beyond(checks: list[Check]) -> list[str]:
+def _unsupported(checks: list[Check]) -> list[str]:
     """Return a sentence that names the unsupported inputs; the findings list their results."""
     kinds = dict.fromkeys(check.distribution for check in checks if check.outside is not None)
-    return [f"Not promised, so among the findings: {', '.join(kinds)}."] if kinds else []
+    return [f"Unsupported inputs, listed under findings: {', '.join(kinds)}."] if kinds else []
 
 
 def _counted(entry: Correctness, simulated: Simulated) -> View:
@@ -282,12 +284,12 @@ def _counted(entry: Correctness, simulated: Simulated) -> View:
 def _covered(kernel: KernelCoverage) -> View:
     """Return a kernel's simulated code coverage."""
     blocks, lines, rings = kernel.blocks, kernel.lines, kernel.rings
-    turns = [ring.turns for ring in rings if ring.stages > 1]
+    wraps = [ring.turns for ring in rings if ring.stages > 1]
     return {
         "kernel": kernel.kernel[:NAME],
         "blocks": f"{blocks.run} of {blocks.all}",
         "lines": f"{lines.run} of {lines.all}" if lines.all else "no line information",
-        "turns": f"{min(turns)} to {max(turns)}" if turns else "no ring",
+        "turns": f"{min(wraps)} to {max(wraps)}" if wraps else "no ring",
         "items": kernel.items,
         "notes": kernel.notes,
     }
@@ -295,19 +297,19 @@ def _covered(kernel: KernelCoverage) -> View:
 
 def _profiles(evidence: Evidence, kernel: str) -> list[View]:
     """Return the ncu results of a kernel's profiled workloads."""
-    found = []
+    profiles = []
     for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
         for source in evidence.sources(target):
             for entry in evidence.records(source, "ncu"):
                 case = entry.case
                 if (case.kernel, case.target) == (kernel, target):
-                    found.append(_profile(source.kind, source.device, entry))
-    return found
+                    profiles.append(_profile(source.kind, source.device, entry))
+    return profiles
 
 
 def _profile(kind: str, device: str | None, entry: Ncu) -> View:
     m = entry.metrics
-    assert m is not None  # of a record that is ok
+    assert m is not None  # since the record is ok
     stalls = sorted(m.stalls.items(), key=lambda item: -item[1])[:MOST_STALLS]
     return {
         "where": f"{device}, {WHERE[kind]}",

@@ -21,25 +21,7 @@ from cutesnake.model.records.change import Change
 from cutesnake.model.records.compare import Compare
 from cutesnake.model.records.correctness import Correctness
 from cutesnake.model.records.plot import Picture
-from cutesnake.report import (
-    changes as changed,
-)
-from cutesnake.report import (
-    comparison,
-    html,
-    matrix,
-    predicted,
-    times,
-)
-from cutesnake.report import (
-    coverage as ran,
-)
-from cutesnake.report import (
-    findings as found,
-)
-from cutesnake.report import (
-    kernel_panels as cards,
-)
+from cutesnake.report import changes, comparison, coverage, findings, html, kernel_panels, matrix, predicted, times
 from cutesnake.report.formatting import Notes, big, plural, sets, slug, where
 from cutesnake.stages.predict.validated import VALIDATION
 
@@ -53,20 +35,20 @@ class Contents:
     arch: Arch
     evidence: Evidence
     comparison: Compare
-    pictures: list[Picture]
-    picture_folder: Path
-    config: str  # as used, YAML
-    sweep: str  # the operator's, as used, YAML
+    plots: list[Picture]
+    plot_folder: Path
+    config: str  # YAML, as used
+    sweep: str  # YAML of the operator, as used
     front: str  # name of the front page's file
     upstream: Mapping[str, Any] = field(default_factory=dict)  # kernels/upstream.yaml
     references: list[dict[str, Any]] = field(default_factory=list)  # the operator's reference_times.yaml
     commit: str | None = None
-    anatomy: Path | None = None  # the folder with a page of anatomy per kernel
-    changes: list[Change] = field(default_factory=list)  # change records of `shown`, where there is a baseline
-    # Only on the front page: comparisons of every operator, this one first, and the folder of the overview.
+    anatomy: Path | None = None  # folder with a page of anatomy per kernel
+    changes: list[Change] = field(default_factory=list)  # change records of `shown`, with a baseline only
+    # Front page only: comparisons of every operator, this one first, and the folder of the overview.
     comparisons: list[Compare] = field(default_factory=list)
     overview: Path | None = None
-    operations: str | None = None  # link to the page of the hardware's operations
+    operations: str | None = None  # link to the page of hardware operations
 
     @property
     def shown(self) -> list[Compare]:
@@ -87,29 +69,29 @@ def write_report(contents: Contents, output: Path | str, pages: Iterable[Path] =
 def render(contents: Contents, base: str = "results") -> str:
     """Return the page; `base` is its folder, relative as in record paths."""
     notes = Notes()
-    here = contents.comparison.operator
+    current = contents.comparison.operator
     pages = _pages(contents)
-    main, pictures = _pictures(contents)
-    validation = next((picture for picture in pictures if picture["name"] == VALIDATION), None)
+    main, plots = _plot_views(contents)
+    validation = next((plot for plot in plots if plot["name"] == VALIDATION), None)
     return html.template("page.html.j2", {"number": number, "plural": plural, "big": big, "slug": slug}).render(
         **html.look(),
         script=Markup((TEMPLATES / "table.js").read_text()),
         is_front=bool(contents.comparisons),
         operations=contents.operations,
-        here=here,
+        current=current,
         pages=pages,
-        found=found.found(contents.arch, contents.shown),
-        beyond=found.beyond(contents.shown),
-        changed=changed.changed(contents.changes, here, pages, base),
+        findings=findings.findings(contents.arch, contents.shown),
+        unsupported=findings.unsupported_inputs(contents.shown),
+        changed=changes.changed(contents.changes, current, pages, base),
         main=main,
-        machine=ran.machine(contents.arch),
-        summary=ran.summary(contents.arch, contents.shown),
-        tiles=ran.totals(contents.shown),
-        matrices=[matrix.matrix(c, notes, pages[c.operator] * (c.operator != here)) for c in contents.shown],
+        machine=coverage.machine(contents.arch),
+        summary=coverage.summary(contents.arch, contents.shown),
+        tiles=coverage.totals(contents.shown),
+        matrices=[matrix.matrix(c, notes, pages[c.operator] * (c.operator != current)) for c in contents.shown],
         operator=_operator(contents, base, notes),
-        pictures=[picture for picture in pictures if picture is not validation],
+        plots=[plot for plot in plots if plot is not validation],
         validation=validation,
-        undrawn=_undrawn(contents.pictures),
+        not_drawn=_not_drawn(contents.plots),
         rules=contents.comparison.rules,
         recorded=sets(table.device for compared in contents.shown for table in compared.tables),
         provenance=_provenance(contents),
@@ -124,13 +106,13 @@ def _pages(contents: Contents) -> dict[str, str]:
     return {first: f"{up}{contents.front}", **{name: f"{down}{name}.html" for name in others}}
 
 
-def _pictures(contents: Contents) -> tuple[View | None, list[View]]:
+def _plot_views(contents: Contents) -> tuple[View | None, list[View]]:
     """Return the plot of the findings and the operator's other plots."""
-    own = [_picture(p, p.file, contents.picture_folder) for p in contents.pictures if p.file]
+    own = [_plot_view(p, p.file, contents.plot_folder) for p in contents.plots if p.file]
     if contents.overview is None:
         return (own[0], own[1:]) if own else (None, [])
     drawn = record.read("plot", contents.overview / "pictures.json").pictures
-    shown = [_picture(p, p.file, contents.overview) for p in drawn if p.file]
+    shown = [_plot_view(p, p.file, contents.overview) for p in drawn if p.file]
     return ({**shown[0], "narrow": shown[-1]["svg"]} if shown else None), own
 
 
@@ -144,27 +126,27 @@ def _operator(contents: Contents, base: str, notes: Notes) -> View:
         "times": times.times(compared, contents.references, notes),
         "predicted": predicted.predicted(contents.evidence, notes),
         "tables": comparison.tables(compared, notes),
-        "cards": cards.cards(contents.evidence, contents.upstream, base, notes, contents.anatomy),
+        "panels": kernel_panels.panels(contents.evidence, contents.upstream, base, notes, contents.anatomy),
         "roofline": [row for row in contents.evidence.roofline if row.workload in shown],
     }
 
 
-def _picture(picture: Picture, file: str, folder: Path) -> View:
+def _plot_view(plot: Picture, file: str, folder: Path) -> View:
     """Return a plot's view, its SVG without colours, which the page's style sheet provides."""
     text = (folder / file).read_text()
     text = re.sub(r"<style>.*?</style>", "", text, count=1, flags=re.DOTALL)
     text = re.sub(r"var\((--[\w-]+), #[0-9a-f]{6}\)", r"var(\1)", text)
-    source = where(picture.device) if picture.device else None
-    return {**asdict(picture), "svg": Markup(text), "where": source}
+    source = where(plot.device) if plot.device else None
+    return {**asdict(plot), "svg": Markup(text), "where": source}
 
 
-def _undrawn(pictures: list[Picture]) -> list[tuple[str, list[str]]]:
+def _not_drawn(plots: list[Picture]) -> list[tuple[str, list[str]]]:
     """Return (reason, titles) of the plots without data."""
-    found: dict[str, list[str]] = {}
-    for picture in pictures:
-        if not picture.file:
-            found.setdefault(picture.reason or "", []).append(picture.title)
-    return list(found.items())
+    titles: dict[str, list[str]] = {}
+    for plot in plots:
+        if not plot.file:
+            titles.setdefault(plot.reason or "", []).append(plot.title)
+    return list(titles.items())
 
 
 def _provenance(contents: Contents) -> View:
@@ -180,7 +162,7 @@ def _provenance(contents: Contents) -> View:
         for check in entry.metrics.checks
     }
     return {
-        "compilers": [(name, ", ".join(sorted(found))) for name, found in sorted(versions.items())],
+        "compilers": [(name, ", ".join(sorted(several))) for name, several in sorted(versions.items())],
         "packages": sorted((name, v) for name, v in packages.items() if name not in versions),
         "missing": sorted(name for name, version in contents.arch.packages.items() if not version),
         "commit": contents.commit,

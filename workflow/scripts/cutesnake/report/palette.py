@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
-TONES = 5  # of each DSL's range of hues
+TONES = 5  # in each DSL's range of hues
 # DSL -> hues in degrees, first and last, and chroma, in OKLCH (Ottosson, «A perceptual color space for image
-# processing», 2020). Kernels of one DSL look related on every page; grey is PyTorch's, the baseline.
+# processing», 2020). Kernels of one DSL have related hues on every page; PyTorch, the baseline, is grey.
 HUES = {
     "cutile": (165.0, 275.0, 0.12),
     "cute": (25.0, 85.0, 0.14),
     "cuda": (300.0, 350.0, 0.14),
     "torch": (260.0, 260.0, 0.015),
 }
-OTHER = (110.0, 150.0, 0.11)  # hues of DSLs that have no range of their own
+OTHER = (110.0, 150.0, 0.11)  # hues of all other DSLs
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ def looks(kernels: Mapping[str, str]) -> dict[str, Look]:
 
     If two looks would be equal, the later kernel by name gets the next free marker.
     """
-    found: dict[str, Look] = {}
+    chosen: dict[str, Look] = {}
     for kernel in sorted(kernels):
         mine = look(kernel, kernels[kernel])
         start = MARKERS.index(mine.marker)
         others = (MARKERS[(start + step) % len(MARKERS)] for step in range(len(MARKERS)))
         free = (Look(mine.role, marker) for marker in others)
-        found[kernel] = next((one for one in free if one not in found.values()), mine)
-    return {kernel: found[kernel] for kernel in kernels}
+        chosen[kernel] = next((one for one in free if one not in chosen.values()), mine)
+    return {kernel: chosen[kernel] for kernel in kernels}
 
 
 def role_of_dsl(dsl: str) -> str:
@@ -92,18 +92,18 @@ def _gamma(value: float) -> float:
 
 def _ranges(levels: tuple[float, float]) -> dict[str, str]:
     """Return role -> colour; neighbours in a range also differ in lightness."""
-    found = {}
+    colours = {}
     for name, (first, last, chroma) in {**HUES, "other": OTHER}.items():
         for tone in range(TONES):
             hue = first + (last - first) * tone / (TONES - 1)
             step = tone / (TONES - 1) if first == last else tone % 2
-            found[f"{name}-{tone}"] = _oklch(levels[0] + (levels[1] - levels[0]) * step, chroma, hue)
-    return found
+            colours[f"{name}-{tone}"] = _oklch(levels[0] + (levels[1] - levels[0]) * step, chroma, hue)
+    return colours
 
 
-# Each role is drawn in its light colour and leaves as a CSS variable with that colour as the fallback. c1 to c8, for
-# everything but kernels, are Okabe and Ito's palette (Color Universal Design, 2008), darkened for white and lightened
-# for dark paper until each has a contrast of 3:1.
+# Plots use the light colours; SVG output turns them into CSS variables with these fallbacks. c1 to c8 are for
+# everything but kernels: Okabe and Ito's palette (Color Universal Design, 2008), adjusted to a contrast of 3:1 on
+# light and dark pages.
 LIGHT = {
     "ink": "#1c2126",
     "soft": "#5a646f",

@@ -21,21 +21,21 @@ def predicted(evidence: Evidence, notes: Notes) -> list[View]:
     """
     entries = list(evidence.predicted.values())
     devices = evidence.plan.predicted.devices
-    found = []
+    tables = []
     for target in devices:
         mine = [entry for entry in entries if entry.case.target == target]
         fine = [entry.metrics for entry in mine if entry.status == "ok" and entry.metrics]
         if mine:
-            found.append(
+            tables.append(
                 {
                     "target": target,
-                    "card": fine[0].device if fine else devices[target],
+                    "gpu": fine[0].device if fine else devices[target],
                     "clock_mhz": fine[0].sm_clock_mhz if fine else None,
                     "parameters": fine[0].parameters if fine else None,
                     "rows": [_row(entry, evidence, notes) for entry in sorted(mine, key=_order(evidence))],
                 }
             )
-    return found
+    return tables
 
 
 def _order(evidence: Evidence) -> Any:
@@ -74,7 +74,7 @@ def _time(metrics: PredictMetrics, figure: Figure, notes: Notes) -> View:
     cold = figure == "cold"
     band = metrics.bands.cold if cold else metrics.bands.warm
     us = metrics.cold_us if cold else metrics.warm_us
-    return {"us": us, "percent": band.percent, "note": notes.mark(f"The band: {band.words}.")}
+    return {"us": us, "percent": band.percent, "note": notes.mark(f"Error band: {band.words}.")}
 
 
 def _launch(launch: PredictedLaunch) -> str:

@@ -12,8 +12,8 @@ from cutesnake.model.dsls import PEERS
 from cutesnake.model.records.compare import Compare, KernelTime, TimesTable
 from cutesnake.report.formatting import DSL_NAMES, Notes, plural, where
 
-View = dict[str, Any]  # what a template shows, or an entry of reference_times.yaml
-Found = dict[str, dict[str, KernelTime]]  # workload -> kernel -> its times
+View = dict[str, Any]  # data of a template, or an entry of reference_times.yaml
+TimesByWorkload = dict[str, dict[str, KernelTime]]  # workload -> kernel -> its times
 
 
 def times(comparison: Compare, references: list[View], notes: Notes) -> list[View]:
@@ -55,7 +55,7 @@ def _table(table: TimesTable, references: list[View], notes: Notes, shown: set[s
     }
 
 
-def _every(rows: Found, kernels: Mapping[str, str], figure: Figure) -> View:
+def _every(rows: TimesByWorkload, kernels: Mapping[str, str], figure: Figure) -> View:
     """Return the times of all workloads as the page's script expects them."""
     return {
         "head": ["Workload", *(f"{kernel} µs" for kernel in kernels)],
@@ -67,7 +67,7 @@ def _every(rows: Found, kernels: Mapping[str, str], figure: Figure) -> View:
 
 
 def _row(
-    rows: Found,
+    rows: TimesByWorkload,
     workload: str,
     kernels: Mapping[str, str],
     figure: Figure,
@@ -94,19 +94,20 @@ def _row(
 def _kind(flag: str) -> str:
     """Return a flag without its numbers, so that each kind is explained once."""
     kind = re.sub(r"\d[\d.,]*", "N", flag)
-    return kind if kind == flag else f"{kind} (a cell's own figures show when it is pointed at)"
+    return kind if kind == flag else f"{kind} (hover over a cell for its values)"
 
 
-def _sentence(rows: Found, kernels: Mapping[str, str], figure: Figure) -> str:
+def _sentence(rows: TimesByWorkload, kernels: Mapping[str, str], figure: Figure) -> str:
     """Count the workloads that each kernel wins, the most frequent winner first."""
     wins = [fastest(row, figure) for row in rows.values()]
     order = sorted((kernel for kernel in kernels if kernel in wins), key=lambda kernel: -wins.count(kernel))
-    said = [f"{kernel} ({DSL_NAMES[kernels[kernel]]}) on {wins.count(kernel)}" for kernel in order]
-    what = {"cold": "in a lone call with a cold L2 cache", "warm": "back to back with a warm L2 cache"}[figure]
-    return f"Fastest of {plural(len(kernels), 'kernel')} {what}: {', '.join(said)} of {plural(len(rows), 'workload')}."
+    wins_text = [f"{kernel} ({DSL_NAMES[kernels[kernel]]}) on {wins.count(kernel)}" for kernel in order]
+    what = {"cold": "cold (single calls, L2 flushed)", "warm": "warm (repeated calls)"}[figure]
+    count = plural(len(rows), "workload")
+    return f"Fastest of {plural(len(kernels), 'kernel')}, {what}: {', '.join(wins_text)} of {count}."
 
 
-def _summary(rows: Found, kernels: Mapping[str, str], elsewhere: list[View]) -> list[View]:
+def _summary(rows: TimesByWorkload, kernels: Mapping[str, str], elsewhere: list[View]) -> list[View]:
     """Return per kernel its wins, and its speed vs cuTile, peers and references."""
     return [
         {
@@ -118,7 +119,7 @@ def _summary(rows: Found, kernels: Mapping[str, str], elsewhere: list[View]) -> 
     ]
 
 
-def _against(rows: Found, kernels: Mapping[str, str], kernel: str, figure: Figure) -> View:
+def _against(rows: TimesByWorkload, kernels: Mapping[str, str], kernel: str, figure: Figure) -> View:
     mine = _times(rows, kernel, figure)
     tiles = {
         workload: min(times)
@@ -137,11 +138,11 @@ def _peers(kernels: Mapping[str, str]) -> list[str]:
     return [kernel for kernel, dsl in kernels.items() if dsl in PEERS]
 
 
-def _times(rows: Found, kernel: str, figure: Figure) -> dict[str, float]:
+def _times(rows: TimesByWorkload, kernel: str, figure: Figure) -> dict[str, float]:
     return {workload: time_of(row[kernel], figure) for workload, row in rows.items() if kernel in row}
 
 
 def _speed(mine: dict[str, float], others: dict[str, float]) -> View | None:
-    """Return the geometric mean of their time ÷ ours, or None without common workloads."""
+    """Return the geometric mean of other time ÷ own time, or None without common workloads."""
     ratios = [others[workload] / time for workload, time in mine.items() if workload in others]
     return {"mean": geometric_mean(ratios), "count": len(ratios)} if ratios else None

@@ -19,11 +19,11 @@ from cutesnake.model.records.inspect import Inspect
 from cutesnake.model.records.timing import Timing
 
 IN_GIT = re.compile(r"(?P<commit>\w[\w./~^@{}-]*):(?P<folder>recorded/[\w-]+)/?")
-RESULTS = ("timing", "inspect", "compile")  # folders of a results folder that are read
+RESULTS = ("timing", "inspect", "compile")  # subfolders of a results folder that are read
 FORMS = "recorded/<device>, another results folder, or <commit>:recorded/<device>"
 
 
-Before = Mapping[str, Timing | Inspect | Compile]  # name below the baseline -> record
+Before = Mapping[str, Timing | Inspect | Compile]  # name relative to the baseline -> record
 
 
 class BaselineError(ValueError):
@@ -36,7 +36,7 @@ class Baseline:
 
     kind: Literal["recorded", "results", "commit"]
     label: str
-    place: str  # a folder; of a commit the tree's hash
+    place: str  # a folder, or a commit's tree hash
 
 
 def locate(text: str, own: Path | str = "results") -> Baseline:
@@ -44,21 +44,21 @@ def locate(text: str, own: Path | str = "results") -> Baseline:
 
     Relative paths are resolved from the working directory, then from the project. Raises BaselineError.
     """
-    if found := IN_GIT.fullmatch(text):
-        return _in_git(found["commit"], found["folder"])
+    if match := IN_GIT.fullmatch(text):
+        return _in_git(match["commit"], match["folder"])
     folder = next((path for path in (Path(text).expanduser(), ROOT / text) if path.is_dir()), None)
     if folder is None:
-        raise BaselineError(f"baseline {_label(text)}: there is no such folder; allowed: {FORMS}{_sets()}")
+        raise BaselineError(f"baseline {_label(text)}: no such folder; allowed: {FORMS}{_sets()}")
     if folder.resolve() == Path(own).resolve():
         raise BaselineError(
-            f"baseline {_label(text)}: that is this run's own folder; copy it before the run, name the copy"
+            f"baseline {_label(text)}: this is the run's own folder; copy it before the run and name the copy"
         )
     if (folder / SUMMARY).is_file():
         return Baseline("recorded", _label(text), str(folder))
     if any((folder / name).is_dir() for name in RESULTS):
         return Baseline("results", _label(text), str(folder))
     if any((folder / "results" / name).is_dir() for name in RESULTS):
-        raise BaselineError(f"baseline {_label(text)}: that folder holds a results folder; name that one")
+        raise BaselineError(f"baseline {_label(text)}: the folder contains a results folder; name that folder")
     raise BaselineError(
         f"baseline {_label(text)}: neither a recorded set (no {SUMMARY}) nor a results folder "
         f"(no {', '.join(RESULTS)}); allowed: {FORMS}{_sets()}"
@@ -78,16 +78,16 @@ def read(baseline: Baseline, operator: str) -> Before:
 
     Raises BaselineError with the file and line of a damaged record.
     """
-    found: dict[str, Timing | Inspect | Compile] = {}
+    records: dict[str, Timing | Inspect | Compile] = {}
     for name, content in _contents(baseline, operator):
         lines = content.splitlines() if name.endswith(".jsonl") else [content]
         for number, line in enumerate(lines, 1):
             where = f"{name}#{number}" if name.endswith(".jsonl") else name
             try:
-                found[where] = record.parse(re.split("[-/]", name)[0], line, where)
+                records[where] = record.parse(re.split("[-/]", name)[0], line, where)
             except record.RecordError as error:
-                raise BaselineError(f"baseline {baseline.label}: {error}; it may be of another version") from error
-    return found
+                raise BaselineError(f"baseline {baseline.label}: {error}; it may be from another version") from error
+    return records
 
 
 def _contents(baseline: Baseline, operator: str) -> list[tuple[str, bytes]]:
@@ -111,10 +111,10 @@ def _files(folder: Path, stage: str) -> list[Path]:
 def _in_git(commit: str, folder: str) -> Baseline:
     resolved = _git("rev-parse", "--verify", "--quiet", "--short", f"{commit}^{{commit}}")
     if resolved is None:
-        raise BaselineError(f"baseline {commit}:{folder}: git knows no commit {commit!r} in the project's folder")
+        raise BaselineError(f"baseline {commit}:{folder}: unknown git commit {commit!r}")
     tree = _git("rev-parse", "--verify", "--quiet", f"{commit}:./{folder}")
     if tree is None or _blob(tree.decode().strip(), SUMMARY) is None:
-        raise BaselineError(f"baseline {commit}:{folder}: that commit has no such recorded set{_sets()}")
+        raise BaselineError(f"baseline {commit}:{folder}: the commit has no such recorded set{_sets()}")
     return Baseline("commit", f"{resolved.decode().strip()}:{folder}", tree.decode().strip())
 
 
@@ -140,4 +140,4 @@ def _label(text: str) -> str:
 
 def _sets() -> str:
     names = sorted(path.parent.name for path in (ROOT / "recorded").glob(f"*/{SUMMARY}"))
-    return f"; sets here: {', '.join(f'recorded/{name}' for name in names)}" if names else ""
+    return f"; available sets: {', '.join(f'recorded/{name}' for name in names)}" if names else ""

@@ -26,7 +26,7 @@ from cutesnake.model.records.change import (
 )
 from cutesnake.model.records.timing import Timing
 
-NO_FIGURES = "a recorded set keeps measurements only: it has no static figures of builds"
+NO_FIGURES = "a recorded set holds measurements only, no static values of builds"
 
 
 def change(evidence: Evidence, baseline: Baseline, before: Before) -> Change:
@@ -51,12 +51,12 @@ def change(evidence: Evidence, baseline: Baseline, before: Before) -> Change:
 
 def write_change(evidence: Evidence, baseline: Baseline, before: Before, output: str, table: str) -> None:
     """Write the record to `output`, and its cases as CSV to `table`."""
-    found = change(evidence, baseline, before)
-    record.write_text(table, to_csv(found))
-    record.write("change", output, found, files=provenance.digests([table], os.path.dirname(output)))
+    compared = change(evidence, baseline, before)
+    record.write_text(table, to_csv(compared))
+    record.write("change", output, compared, files=provenance.digests([table], os.path.dirname(output)))
 
 
-def to_csv(found: Change) -> str:
+def to_csv(compared: Change) -> str:
     """Return a line per case; verdicts are empty if both sides are one measurement."""
     names = ("operator", "device", "kernel", "dsl", "target", "workload", "variant", "variant_before", "same")
     keys = (
@@ -72,8 +72,8 @@ def to_csv(found: Change) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*names, *(f"{figure}_{key}" for figure in FIGURES for key in keys)])
-    for row in found.cases:
-        identity = [found.operator, *(getattr(row, name) for name in names[1:])]
+    for row in compared.cases:
+        identity = [compared.operator, *(getattr(row, name) for name in names[1:])]
         sides = [judged(row, figure) for figure in FIGURES]
         writer.writerow([*identity, *(side and getattr(side, key) for side in sides for key in keys)])
     return text.getvalue()
@@ -84,23 +84,23 @@ def unchanged(changes: Iterable[Change], fails: str) -> tuple[bool, str]:
 
     Without comparable data, the result is a failure unless `fails` is `none`.
     """
-    found = list(changes)
-    slower, times = _slower(found)
-    spilling, code = _spilling(found)
+    records = list(changes)
+    slower, times = _slower(records)
+    spilling, code = _spilling(records)
     failed = (fails in ("slower", "worse") and slower) or (fails == "worse" and spilling)
-    timed = any(not row.same for entry in found for row in entry.cases)
-    built = fails != "slower" and any(entry.builds.compared for entry in found)
+    timed = any(not row.same for entry in records for row in entry.cases)
+    built = fails != "slower" and any(entry.builds.compared for entry in records)
     if not timed and not built:
         return (
             fails == "none",
-            f"nothing was compared with {found[0].baseline.label}, so that nothing is known; {_why(found)}",
+            f"nothing was compared with {records[0].baseline.label}: {_why(records)}",
         )
     return not failed, "; ".join(filter(None, (times, code)))
 
 
 def _why(changes: list[Change]) -> str:
     """Return why the first operator has no compared time."""
-    return changes[0].no_cases or "every time is the very measurement that the baseline has"
+    return changes[0].no_cases or "all times are identical to the baseline's measurements"
 
 
 def _slower(changes: list[Change]) -> tuple[int, str]:
@@ -124,13 +124,13 @@ def _slower(changes: list[Change]) -> tuple[int, str]:
 
 def _spilling(changes: list[Change]) -> tuple[int, str]:
     """Count device functions that spill more, and describe the first."""
-    found = [
+    spilling = [
         f"{change.operator}, {entry.kernel} for {entry.target}, {entry.variant}"
         for change in changes
         for entry in change.builds.changed
         if _more(entry, "spill_bytes")
     ]
-    return len(found), f"{len(found)} device functions spill more, the first in {found[0]}" if found else ""
+    return len(spilling), f"{len(spilling)} device functions spill more, the first in {spilling[0]}" if spilling else ""
 
 
 def _more(entry: ChangedFunction, figure: str) -> bool:
@@ -176,10 +176,10 @@ def _why_none(times: Times) -> str:
     if not before:
         return "the baseline has no times of these kernels and workloads"
     if not now:
-        return "this run has no times of this operator: none were measured here, and no recorded set has any"
+        return "this run has no times of this operator, measured or recorded"
     if not before & now:
-        return f"the baseline was timed on {', '.join(sorted(before))}, this side on {', '.join(sorted(now))}"
-    return "no case is in both: kernels, targets or workloads differ"
+        return f"the baseline was timed on {', '.join(sorted(before))}, this run on {', '.join(sorted(now))}"
+    return "both sides have no common case: kernels, targets or workloads differ"
 
 
 def _totals(rows: list[ChangedCase], figure: Figure) -> Totals:

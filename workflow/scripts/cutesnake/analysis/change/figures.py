@@ -60,7 +60,7 @@ def _by_build(records: Mapping[str, Record]) -> dict[Key, Inspect]:
 
 def _functions(key: Key, before: list[Function], now: list[Function]) -> list[ChangedFunction]:
     """Return an entry per changed device function, or one that a single side has."""
-    found = []
+    changed = []
     for place, (old, new) in enumerate(itertools.zip_longest(before, now), 1):
         left, right = (figures(side) if side else {} for side in (old, new))
         names = dict.fromkeys((*left, *right))
@@ -68,8 +68,8 @@ def _functions(key: Key, before: list[Function], now: list[Function]) -> list[Ch
             ChangedFigure(name, left.get(name), right.get(name)) for name in names if left.get(name) != right.get(name)
         ]
         if changes:
-            found.append(ChangedFunction(*key, place, (new or old).symbol, changes))
-    return found
+            changed.append(ChangedFunction(*key, place, (new or old).symbol, changes))
+    return changed
 
 
 def _compilers(before: Mapping[str, Record], now: Mapping[str, Record]) -> list[Versions]:
@@ -83,12 +83,12 @@ def _compilers(before: Mapping[str, Record], now: Mapping[str, Record]) -> list[
 
 
 def _versions(records: Mapping[str, Record]) -> dict[str, list[str]]:
-    found: dict[str, set[str]] = {}
+    compilers: dict[str, set[str]] = {}
     for entry in records.values():
         if isinstance(entry, Compile):
             for name, version in entry.compilers.items():
-                found.setdefault(name, set()).add(version)
-    return {name: sorted(versions) for name, versions in found.items()}
+                compilers.setdefault(name, set()).add(version)
+    return {name: sorted(versions) for name, versions in compilers.items()}
 
 
 def _why_none(old: dict, new: dict) -> str:
@@ -96,4 +96,4 @@ def _why_none(old: dict, new: dict) -> str:
         return "this run inspected no build of this operator"
     if not old:
         return "the baseline has no inspect records of this operator"
-    return "no build is in both: kernels, targets or variants have other names"
+    return "both sides have no common build: kernels, targets or variants differ"

@@ -8,20 +8,19 @@ from cutesnake.analysis.compare.insight import NOISE_PERCENT
 from cutesnake.model.records.change import Judged, Verdict
 from cutesnake.model.records.timing import TimingMetrics
 
-COARSE_PERCENT = 10.0  # where changes below this would not show, times that look alike are not called equal
+COARSE_PERCENT = 10.0  # with a higher noise limit, similar times do not count as equal
 Figure = Literal["cold", "warm"]
 FIGURES: tuple[Figure, ...] = ("cold", "warm")
 VERDICTS: tuple[Verdict, ...] = ("slower", "faster", "equal", "cannot tell")
 RULE = (
-    f"Times differ if they are further apart than the noise of both, added, and than {NOISE_PERCENT:g} %. The noise of "
-    "a cold time is the interquartile range of its samples over their median; that of a warm one is the same figure or "
-    "the difference between its two ways of measuring, whichever is larger.",
-    "The verdict is «cannot tell» where times differ but, counted in cycles of the SM clock of each run, no longer do; "
-    f"where they do not differ but the limit is above {COARSE_PERCENT:g} %, so that a change would not have shown; and "
-    "where a figure is missing.",
-    "The noise is that of samples within a run. What differs from run to run without the code (another card of the "
-    f"same name, its temperature, its neighbours) is covered by the {NOISE_PERCENT:g} % only: of many cases a few can "
-    "cross the limit with nothing changed. One that matters is worth measuring again.",
+    f"Times differ if their difference exceeds the sum of their noises and {NOISE_PERCENT:g} %. The noise of a cold "
+    "time is the interquartile range of its samples ÷ their median. The noise of a warm time is the larger of that "
+    "value and the difference between two measurement methods.",
+    "The verdict is «cannot tell» in three cases: times differ, but not in SM clock cycles; times do not differ, but "
+    f"the limit exceeds {COARSE_PERCENT:g} %; or a value is missing.",
+    "The noise covers samples within one run. Differences between runs (another GPU of that name, temperature, "
+    f"neighbours) are covered by the {NOISE_PERCENT:g} % only. Of many cases, a few can exceed the limit without a "
+    "change. Measure important cases again.",
 )
 
 
@@ -30,8 +29,8 @@ def verdict(figure: Figure, before: TimingMetrics, now: TimingMetrics) -> Judged
     (old, clock_before), (new, clock_now) = _time(figure, before), _time(figure, now)
     noises = _noise(figure, before), _noise(figure, now)
     limit = max(NOISE_PERCENT, sum(noises))
-    said, why = _judge(old, new, limit, clock_before, clock_now)
-    return Judged(old, new, new / old, *noises, limit, said, why)
+    outcome, why = _judge(old, new, limit, clock_before, clock_now)
+    return Judged(old, new, new / old, *noises, limit, outcome, why)
 
 
 def _time(figure: Figure, metrics: TimingMetrics) -> tuple[float, float | None]:
@@ -51,10 +50,10 @@ def _judge(
 ) -> tuple[Verdict, str | None]:
     ratio = now / before
     if apart(ratio) <= limit:
-        coarse = f"a change below {limit:.3g} % would not show"
+        coarse = f"a change below {limit:.3g} % is not detectable"
         return ("equal", None) if limit <= COARSE_PERCENT else ("cannot tell", coarse)
     if clock_before and clock_now and apart(ratio * clock_now / clock_before) <= limit:
-        return "cannot tell", f"the SM clock explains it: {clock_before:.0f} MHz before, {clock_now:.0f} MHz now"
+        return "cannot tell", f"explained by the SM clock: {clock_before:.0f} MHz before, {clock_now:.0f} MHz now"
     return ("slower" if ratio > 1 else "faster"), None
 
 

@@ -1,4 +1,4 @@
-"""Where two GPUs disagree about which kernel, or which variant of a kernel, is the fastest."""
+"""GPUs that disagree about the fastest kernel, or the fastest variant of a kernel."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Both = Mapping[str, tuple[Kernels, Kernels]]  # workload -> times of the kernels
 
 
 def agreement(tables: Iterable[TimesTable]) -> list[Agreement]:
-    """Return an entry per target and pair of GPUs with several kernels or variants in common.
+    """Return an entry per target and pair of GPUs with several common kernels or variants.
 
     Only kernels that both GPUs timed count. On each GPU, its own winner must lead the other GPU's winner by more than
     the noise.
     """
     pairs = itertools.combinations(tables, 2)
-    found = [
+    entries = [
         _entry(left, right)
         for left, right in pairs
         if left.target == right.target and left.device.device != right.device.device
     ]
-    return [entry for entry in found if entry.workloads or entry.variants]
+    return [entry for entry in entries if entry.workloads or entry.variants]
 
 
 def _entry(left: TimesTable, right: TimesTable) -> Agreement:
@@ -46,14 +46,14 @@ def _shared(a: Kernels, b: Kernels) -> tuple[Kernels, Kernels]:
 
 def _kernels(both: Both, figure: Figure) -> list[Differing]:
     """Return the workloads on which the GPUs have different fastest kernels."""
-    found = []
+    differing = []
     for workload, (a, b) in both.items():
         if not a:
             continue
         first, second = fastest(a, figure), fastest(b, figure)
         if first != second and _leads(a, first, second, figure) and _leads(b, second, first, figure):
-            found.append(Differing(workload, (first, second)))
-    return found
+            differing.append(Differing(workload, (first, second)))
+    return differing
 
 
 def _leads(row: Kernels, winner: str, other: str, figure: Figure) -> bool:
@@ -63,7 +63,7 @@ def _leads(row: Kernels, winner: str, other: str, figure: Figure) -> bool:
 
 def _variants(both: Both) -> list[Differing]:
     """Return workloads and kernels on which the GPUs have different fastest warm variants."""
-    found = []
+    differing = []
     for workload, (a, b) in both.items():
         for kernel in a:
             one, other = a[kernel].variants, b[kernel].variants
@@ -73,5 +73,5 @@ def _variants(both: Both) -> list[Differing]:
             first, second = min(common, key=one.__getitem__), min(common, key=other.__getitem__)
             limit = 1 + noise(a[kernel], b[kernel]) / 100
             if first != second and one[second] / one[first] > limit and other[first] / other[second] > limit:
-                found.append(Differing(workload, (first, second), kernel))
-    return found
+                differing.append(Differing(workload, (first, second), kernel))
+    return differing

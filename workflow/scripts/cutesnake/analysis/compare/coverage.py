@@ -12,8 +12,8 @@ from cutesnake.model.records.plan import Decision
 from cutesnake.model.stages import GPU_STAGES, NOT_RUN
 
 NONE_TO_SIMULATE = (
-    "no workload of it is in the list of simulated checks that the configuration chooses: such lists of small "
-    "workloads stand under simulation in sweep.yaml"
+    "the configured list of simulated checks has no workload of this kernel; such lists are under `simulation` in "
+    "sweep.yaml"
 )
 
 LIVE: Literal["live"] = "live"
@@ -23,9 +23,9 @@ RECORDED: Literal["recorded"] = "recorded"
 def coverage(evidence: Evidence, kernel: str, target: str) -> Coverage:
     """Return the outcome of each stage for a kernel and target on this machine."""
     decision = evidence.decisions[kernel, target]
-    variants = {v for (k, t, _), found in evidence.variants.items() if (k, t) == (kernel, target) for v in found}
+    variants = {v for (k, t, _), ids in evidence.variants.items() if (k, t) == (kernel, target) for v in ids}
     builds = (b for b in evidence.plan.builds if (b.kernel, b.target) == (kernel, target))
-    variants |= {b.variant.id for b in builds}  # those for simulated checks alone, too
+    variants |= {b.variant.id for b in builds}  # includes builds for simulated checks only
     return Coverage(
         kernel=decision.kernel,
         dsl=decision.dsl,
@@ -36,7 +36,7 @@ def coverage(evidence: Evidence, kernel: str, target: str) -> Coverage:
         timing=_ran(evidence, "timing", kernel, target),
         nsys=_ran(evidence, "nsys", kernel, target),
         ncu=_ran(evidence, "ncu", kernel, target),
-        cards={stage: _cards(evidence, stage, kernel, target) for stage in GPU_STAGES},
+        cards={stage: _gpus(evidence, stage, kernel, target) for stage in GPU_STAGES},
         not_simulated=_not_simulated(evidence, decision),
         unsupported=_left_out(evidence, kernel, target),
         stood_for=sum(evidence.standing_for(kernel, target, variant) != variant for variant in variants),
@@ -45,32 +45,32 @@ def coverage(evidence: Evidence, kernel: str, target: str) -> Coverage:
 
 def _built(evidence: Evidence, kernel: str, target: str, variants: set[str]) -> Counts:
     variants = {v for v in variants if evidence.standing_for(kernel, target, v) == v}
-    found = [build for v in sorted(variants) if (build := evidence.build(kernel, target, v))]
-    failed = [entry for _, entry in found if entry.status != "ok"]
+    built = [build for v in sorted(variants) if (build := evidence.build(kernel, target, v))]
+    failed = [entry for _, entry in built if entry.status != "ok"]
     decision = evidence.decisions[kernel, target].build
     reason = decision.reason
     if failed:
         reason = first_line(failed[0].reason)
     elif decision.ok and not variants:
-        reason = "no workload of the experiment is one that this kernel supports"
-    elif decision.ok and len(found) < len(variants):
+        reason = "the kernel supports no workload of the experiment"
+    elif decision.ok and len(built) < len(variants):
         reason = "not built yet: no build record"
     expected = len(variants) if decision.ok else 0
-    return Counts(expected, len(found) - len(failed), len(failed), 0, reason)
+    return Counts(expected, len(built) - len(failed), len(failed), 0, reason)
 
 
 def _ran(evidence: Evidence, stage: str, kernel: str, target: str) -> Counts:
     profiled = evidence.plan.profiled if stage in ("nsys", "ncu") else evidence.workloads
     wanted = [
         (w, v)
-        for (k, t, w), found in evidence.variants.items()
+        for (k, t, w), ids in evidence.variants.items()
         if (k, t) == (kernel, target) and w in profiled
-        for v in found
+        for v in ids
     ]
-    found = [entry for _, entry in evidence.cases(stage, kernel, target)]
-    fine = [entry for entry in found if entry.status == "ok"]
-    skipped = [entry for entry in found if _skipped(entry)]
-    failed = [entry for entry in found if entry.status != "ok" and not _skipped(entry)]
+    records = [entry for _, entry in evidence.cases(stage, kernel, target)]
+    fine = [entry for entry in records if entry.status == "ok"]
+    skipped = [entry for entry in records if _skipped(entry)]
+    failed = [entry for entry in records if entry.status != "ok" and not _skipped(entry)]
     simulated = sum(entry.backend == "ptxsim" for entry in fine)
     reason = None
     if failed:
@@ -79,7 +79,7 @@ def _ran(evidence: Evidence, stage: str, kernel: str, target: str) -> Counts:
         variant = variant_id(skipped[0].case)
         reason = evidence.why_no_build(kernel, target, variant) or first_line(skipped[0].reason)
     elif not wanted:
-        reason = evidence.decisions[kernel, target].build.reason or "no case was asked for"
+        reason = evidence.decisions[kernel, target].build.reason or "no case is planned"
     elif len(fine) - simulated < len(wanted):
         live = Source("live")
         reason = evidence.why_no_case(live, stage, kernel, target, wanted[0][0])
@@ -91,7 +91,7 @@ def _skipped(entry: Measurement) -> bool:
     return entry.status != "ok" and (entry.reason or "").startswith(NOT_RUN)
 
 
-def _cards(evidence: Evidence, stage: str, kernel: str, target: str) -> list[DeviceCounts]:
+def _gpus(evidence: Evidence, stage: str, kernel: str, target: str) -> list[DeviceCounts]:
     """Count outcomes of a stage per GPU, this machine first."""
     counts: dict[Source, Counter[str]] = {}
     for kind, entries in ((LIVE, evidence.measured), (RECORDED, evidence.recorded)):
@@ -100,7 +100,9 @@ def _cards(evidence: Evidence, stage: str, kernel: str, target: str) -> list[Dev
             mine = (entry.stage, case.kernel, case.target) == (stage, kernel, target)
             if mine and entry.backend == "cuda" and case.workload in evidence.workloads and not _skipped(entry):
                 counts.setdefault(Source(kind, device_name(entry)), Counter())[entry.status] += 1
-    return [DeviceCounts(place.kind, place.device, found["ok"], found["failed"]) for place, found in counts.items()]
+    return [
+        DeviceCounts(place.kind, place.device, outcomes["ok"], outcomes["failed"]) for place, outcomes in counts.items()
+    ]
 
 
 def _not_simulated(evidence: Evidence, decision: Decision) -> str | None:

@@ -42,8 +42,8 @@ def to_csv(operator: str, rows: Iterable[CompareRow], why: list[str]) -> str:
 
 def reasons(rows: Iterable[CompareRow]) -> list[str]:
     """Return every reason in the table, each once."""
-    found = (cell.reason for row in rows for side in _sides(row) for cell in side.cells.values())
-    return [reason for reason in dict.fromkeys(found) if reason is not None]
+    every = (cell.reason for row in rows for side in _sides(row) for cell in side.cells.values())
+    return [reason for reason in dict.fromkeys(every) if reason is not None]
 
 
 def _lines(operator: str, rows: Iterable[CompareRow], numbers: dict[str, int]) -> Iterator[Line]:
@@ -75,9 +75,9 @@ def _sides(row: CompareRow) -> Iterator[_Side]:
 
 
 def _values(cells: Cells, numbers: dict[str, int]) -> Line:
-    found: Line = {}
+    line: Line = {}
     for key, cell in cells.items():
-        found |= {key: cell.value, f"{key}_kind": None if cell.value is None else cell.kind}
+        line |= {key: cell.value, f"{key}_kind": None if cell.value is None else cell.kind}
         if cell.reason is not None:
-            found[f"{key}_why"] = numbers[cell.reason]
-    return found
+            line[f"{key}_why"] = numbers[cell.reason]
+    return line

@@ -17,10 +17,11 @@ from cutesnake.model.records.roofline import RooflineRow
 from cutesnake.model.records.timing import TimingMetrics
 from cutesnake.stages.profile import bottleneck
 
-REGISTER_CEILING = 255  # per thread, every architecture (CUDA programming guide, compute capabilities)
-NOISE_PERCENT = 3.0  # times nearer to each other than this, or than their spreads, are called equal
-POINTS = 10.0  # percentage points from which two shares of a peak are called different
-CACHED = 1.15  # a cold run this many times slower than a hot one read from the L2 cache when hot
+REGISTER_CEILING = 255  # per thread, all architectures (CUDA programming guide, compute capabilities)
+NOISE_PERCENT = 3.0  # times that differ by less than this, or than their spreads, count as equal
+TIMES = "\N{MULTIPLICATION SIGN}"
+POINTS = 10.0  # percentage points; smaller differences between shares of a peak are ignored
+CACHED = 1.15  # cold ÷ warm time from which a kernel counts as served by the L2 cache when warm
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class Side:
     variant: str | None
     reason: str | None
     cells: Mapping[str, Cell]
-    function: Function | None = None  # static figures of its main device function
-    params: Mapping[str, Any] = field(default_factory=dict)  # what is baked into the build
-    served: int = 0  # workloads that the build serves
+    function: Function | None = None  # static values of its main device function
+    params: Mapping[str, Any] = field(default_factory=dict)  # compile-time constants of the build
+    served: int = 0  # workloads of the build
     timing: TimingMetrics | None = None
     ncu: NcuMetrics | None = None
 
@@ -70,8 +71,8 @@ class Rule:
 
 def insights(pair: Pair) -> list[Insight]:
     """Return the sentences of every rule that applies, in the order of RULES."""
-    found = ((rule, rule.sentence(pair)) for rule in RULES)
-    return [Insight(rule.id, rule.basis, text) for rule, text in found if text]
+    results = ((rule, rule.sentence(pair)) for rule in RULES)
+    return [Insight(rule.id, rule.basis, text) for rule, text in results if text]
 
 
 def number(value: float) -> str:
@@ -82,13 +83,13 @@ def number(value: float) -> str:
 
 
 def _both(pair: Pair) -> tuple[tuple[str, Function], tuple[str, Function]] | None:
-    found = pair.functions()
-    return (found[0], found[1]) if len(found) == 2 else None
+    functions = pair.functions()
+    return (functions[0], functions[1]) if len(functions) == 2 else None
 
 
 def _each(pair: Pair, say: Callable[[str, Function], str | None]) -> str | None:
-    said = [text for kernel, function in pair.functions() if (text := say(kernel, function))]
-    return " ".join(said) or None
+    sentences = [text for kernel, function in pair.functions() if (text := say(kernel, function))]
+    return " ".join(sentences) or None
 
 
 def _only_one(pair: Pair, has: Callable[[Function], int | None], say: Callable[[str, Any, str], str]) -> str | None:
@@ -116,8 +117,8 @@ def _ceiling(pair: Pair) -> str | None:
     def say(kernel: str, f: Function) -> str | None:
         if (f.registers_per_thread or 0) < REGISTER_CEILING:
             return None
-        spills = "" if f.spill_bytes else ", and does so without spilling" * (f.spill_bytes == 0)
-        return f"{kernel} uses all {REGISTER_CEILING} registers that a thread can have{spills}."
+        spills = "" if f.spill_bytes else ", without spilling" * (f.spill_bytes == 0)
+        return f"{kernel} uses the maximum of {REGISTER_CEILING} registers per thread{spills}."
 
     return _each(pair, say)
 
@@ -129,7 +130,7 @@ def _registers(pair: Pair) -> str | None:
     if not a or not b or abs(a - b) < 32:
         return None
     (less, few), (more, many) = sorted(((left, a), (right, b)), key=lambda item: item[1])
-    return f"{less} needs {many - few} registers per thread fewer than {more} ({few} against {many})."
+    return f"{less} needs {many - few} fewer registers per thread than {more} ({few} vs {many})."
 
 
 def _reallocation(pair: Pair) -> str | None:
@@ -138,8 +139,8 @@ def _reallocation(pair: Pair) -> str | None:
         if not limits:
             return None
         return (
-            f"{kernel} moves registers between its warpgroups while it runs (setmaxnreg "
-            f"{', '.join(map(str, limits))}): producers give up what the consumers take."
+            f"{kernel} reallocates registers from producer to consumer warpgroups (setmaxnreg "
+            f"{', '.join(map(str, limits))})."
         )
 
     return _each(pair, say)
@@ -152,13 +153,10 @@ def _one_block(pair: Pair) -> str | None:
     def size(f: Function) -> str:
         return number(((f.static_shared_bytes or 0) + (f.dynamic_shared_bytes or 0)) / 1024)
 
-    found = [f"{kernel} ({size(f)} KB)" for kernel, f in pair.functions() if alone(f)]
-    if not found:
+    kernels = [f"{kernel} ({size(f)} KB)" for kernel, f in pair.functions() if alone(f)]
+    if not kernels:
         return None
-    return (
-        f"Shared memory lets one block onto an SM: {', '.join(found)}. Latency must be hidden inside the block, by its "
-        "own pipeline."
-    )
+    return f"Shared memory limits an SM to one block: {', '.join(kernels)}. The block's own pipeline must hide latency."
 
 
 def _tensor_cores(pair: Pair) -> str | None:
@@ -173,8 +171,7 @@ def _tensor_memory(pair: Pair) -> str | None:
     return _each(
         pair,
         lambda kernel, f: (
-            f"{kernel} keeps accumulators in tensor memory ({f.tensor_memory_columns} of 512 columns): they cost "
-            "it no registers."
+            f"{kernel} keeps accumulators in tensor memory ({f.tensor_memory_columns} of 512 columns)."
             if f.tensor_memory_columns
             else None
         ),
@@ -190,9 +187,7 @@ def _tma(pair: Pair) -> str | None:
     return _only_one(
         pair,
         _tma_loads,
-        lambda one, count, other: (
-            f"{one} loads through the TMA unit ({number(count)} instructions in its code), {other} has no TMA load."
-        ),
+        lambda one, count, other: f"{one} has {number(count)} TMA load instructions, {other} has none.",
     )
 
 
@@ -200,9 +195,7 @@ def _multicast(pair: Pair) -> str | None:
     return _only_one(
         pair,
         lambda f: f.instructions.tma_multicast if f.instructions else None,
-        lambda one, _, other: (
-            f"{one} loads tiles once for several blocks of a cluster (TMA multicast), {other} has no such load."
-        ),
+        lambda one, _, other: f"{one} shares loads between blocks of a cluster (TMA multicast), {other} does not.",
     )
 
 
@@ -215,16 +208,18 @@ def _cluster(pair: Pair) -> str | None:
 
 
 def _sizes(pair: Pair) -> str | None:
-    said = []
+    sentences = []
     for side in pair.sides:
         if side.kernel is None or side.reason:
             continue
-        baked = sorted(set(side.params) & (set(pair.parameters) - {"dtype"}))
-        if baked:
-            said.append(f"{side.kernel} bakes in {', '.join(baked)}: another value is another build.")
+        constants = sorted(set(side.params) & (set(pair.parameters) - {"dtype"}))
+        if constants:
+            sentences.append(
+                f"{side.kernel} has compile-time constants {', '.join(constants)}: another value needs another build."
+            )
         elif side.served > 1:
-            said.append(f"One build of {side.kernel} serves {side.served} workloads: their sizes are arguments.")
-    return " ".join(said) or None
+            sentences.append(f"One build of {side.kernel} serves {side.served} workloads; sizes are runtime arguments.")
+    return " ".join(sentences) or None
 
 
 def _bound(pair: Pair) -> str | None:
@@ -233,7 +228,7 @@ def _bound(pair: Pair) -> str | None:
         return None
     side = "above" if floor.bound == "compute" else "below"
     return (
-        f"{number(floor.intensity)} FLOP/B lies {side} the {number(floor.ridge)} FLOP/B of {floor.device}: "
+        f"{number(floor.intensity)} FLOP/B is {side} the ridge of {floor.device} ({number(floor.ridge)} FLOP/B): "
         f"{floor.bound}-bound, at least {number(floor.floor_us)} µs."
     )
 
@@ -257,36 +252,36 @@ def _faster(pair: Pair) -> str | None:
     )
     percent = 100 * (long / short - 1)
     if percent <= max(NOISE_PERCENT, noise):
-        return f"{fast} and {slow} take the same time within the noise ({percent:.1f} % apart)."
-    return f"{fast} is {long / short:.2f} times as fast as {slow}."
+        return f"{fast} and {slow} are equally fast within the noise ({percent:.1f} % difference)."
+    return f"{fast} is {long / short:.2f}{TIMES} as fast as {slow}."
 
 
 def _share(pair: Pair) -> str | None:
     floor = pair.floor.floor_us if pair.floor else None
     if not floor:
         return None
-    said = [f"{side.kernel} reaches {100 * floor / time:.0f} %" for side in pair.sides if (time := _time(side))]
-    return f"{' and '.join(said)} of what the device's peaks allow." if said else None
+    shares = [f"{side.kernel} reaches {100 * floor / time:.0f} %" for side in pair.sides if (time := _time(side))]
+    return f"{' and '.join(shares)} of the roofline." if shares else None
 
 
 def _cached(pair: Pair) -> str | None:
-    said = []
+    sentences = []
     for side in pair.sides:
         cold, hot = _time(side), side.cells["hot_duration_us"].value
         if cold and hot and cold / hot >= CACHED:
-            said.append(f"{side.kernel} is {cold / hot:.2f} times as fast when its inputs lie in the L2 cache.")
-    return " ".join(said) or None
+            sentences.append(f"{side.kernel} is {cold / hot:.2f}{TIMES} as fast with inputs in the L2 cache.")
+    return " ".join(sentences) or None
 
 
 def _bottleneck(pair: Pair) -> str | None:
-    words = {"compute": "the tensor cores", "memory": "DRAM", "locality": "what it reads twice", "latency": "latency"}
-    said = []
+    names = {"compute": "the tensor cores", "memory": "DRAM", "locality": "repeated DRAM reads", "latency": "latency"}
+    sentences = []
     for side in pair.sides:
-        found = side.ncu.bottleneck if side.ncu else None
-        if found and found.kind in words:
-            numbers = ", ".join(f"{k.removesuffix('_percent')} {number(v)}" for k, v in found.numbers.items() if v)
-            said.append(f"{side.kernel} is limited by {words[found.kind]} ({numbers.replace('_', ' ')}).")
-    return " ".join(said) or None
+        limit = side.ncu.bottleneck if side.ncu else None
+        if limit and limit.kind in names:
+            numbers = ", ".join(f"{k.removesuffix('_percent')} {number(v)}" for k, v in limit.numbers.items() if v)
+            sentences.append(f"{side.kernel} is limited by {names[limit.kind]} ({numbers.replace('_', ' ')}).")
+    return " ".join(sentences) or None
 
 
 def _tensor_share(pair: Pair) -> str | None:
@@ -294,7 +289,7 @@ def _tensor_share(pair: Pair) -> str | None:
     if left is None or right is None or abs(left - right) < POINTS:
         return None
     more = pair.cutile.kernel if left > right else pair.cute.kernel
-    return f"{more} keeps the tensor cores busier by {number(abs(left - right))} percentage points."
+    return f"{more} has a tensor-core utilization {number(abs(left - right))} percentage points higher."
 
 
 def _low_occupancy(pair: Pair) -> str | None:
@@ -307,27 +302,27 @@ def _low_occupancy(pair: Pair) -> str | None:
     faster, low, high = (pair.cutile.kernel, left, right) if times[0] < times[1] else (pair.cute.kernel, right, left)
     if high - low < POINTS:
         return None
-    return f"{faster} is faster with fewer resident warps ({number(low)} % against {number(high)} %)."
+    return f"{faster} is faster with fewer resident warps ({number(low)} % vs {number(high)} %)."
 
 
 def _doubt(pair: Pair) -> str | None:
-    said = [
+    sentences = [
         f"{side.kernel}: {'; '.join(map(str, side.timing.flags))}."
         for side in pair.sides
         if side.timing and side.timing.flags
     ]
-    return " ".join(said) or None
+    return " ".join(sentences) or None
 
 
 RULES = (
     Rule(
         "M1",
         "measured",
-        f"Both times are measured. They count as equal if they differ by no more than {NOISE_PERCENT:g} % or the sum "
-        "of their spreads.",
+        f"Both times are measured. They count as equal if they differ by at most {NOISE_PERCENT:g} % or the sum of "
+        "their spreads.",
         _faster,
     ),
-    Rule("M2", "measured", "A time is measured and the roofline gives a lower bound for the device.", _share),
+    Rule("M2", "measured", "A time is measured and the roofline has a lower bound for the device.", _share),
     Rule(
         "M3",
         "measured",
@@ -342,15 +337,20 @@ RULES = (
         f"The tensor-core shares differ by at least {POINTS:g} percentage points.",
         _tensor_share,
     ),
-    Rule("M5", "measured", f"The faster kernel has an occupancy lower by {POINTS:g} points or more.", _low_occupancy),
-    Rule("M6", "measured", f"The run with a flushed L2 cache takes at least {CACHED:g} times the hot one.", _cached),
+    Rule(
+        "M5",
+        "measured",
+        f"The faster kernel's occupancy is lower by at least {POINTS:g} percentage points.",
+        _low_occupancy,
+    ),
+    Rule("M6", "measured", f"The cold time is at least {CACHED:g}{TIMES} the warm time.", _cached),
     Rule("M7", "measured", "A time carries a flag, such as two clocks that disagree.", _doubt),
-    Rule("S1", "static", "The roofline knows the workload and the device.", _bound),
+    Rule("S1", "static", "The roofline has the workload and the device.", _bound),
     Rule("S2", "static", "Spilled bytes per thread are more than 0.", _spills),
     Rule("S3", "static", f"A kernel is allotted {REGISTER_CEILING} registers per thread.", _ceiling),
     Rule("S4", "static", "Registers per thread differ by 32 or more.", _registers),
     Rule("S5", "static", "A kernel contains setmaxnreg.", _reallocation),
-    Rule("S6", "static", "One block fits on an SM, and shared memory is among what runs out first.", _one_block),
+    Rule("S6", "static", "One block fits on an SM, and shared memory is a limiter.", _one_block),
     Rule("S7", "static", "Exactly one of the two has tensor-core instructions.", _tensor_cores),
     Rule("S8", "static", "A kernel allocates tensor memory.", _tensor_memory),
     Rule("S9", "static", "Exactly one of the two has TMA loads.", _tma),
@@ -359,7 +359,7 @@ RULES = (
     Rule(
         "S12",
         "static",
-        "A size of the workload is among the values baked into a build, or one build serves several workloads.",
+        "A size of the workload is a compile-time constant of a build, or one build serves several workloads.",
         _sizes,
     ),
 )

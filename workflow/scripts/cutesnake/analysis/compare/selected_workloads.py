@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from cutesnake.model.records.compare import CompareRow, CompareTable, CountedSentence, Said, Speedup
 
-Key = tuple[str, str | None, str | None]  # target, and a table's kind and name of device
+Key = tuple[str, str | None, str | None]  # target, kind of source, device
 
-MOST_SHOWN = 120  # workloads: at some 7 KB each the page stays within what a browser opens at once
+MOST_SHOWN = 120  # workloads of about 7 KB each, which keeps a page within a few megabytes
 
 
 def picked(rows: Iterable[CompareRow], speedups: Iterable[Speedup]) -> set[str]:
@@ -40,16 +40,16 @@ def tables(rows: Iterable[CompareRow], shown: set[str]) -> list[CompareTable]:
 
     A sentence about code is kept with its number of rows if several rows of a pair have it, one of them `shown`.
     """
-    found: dict[Key, list[CompareRow]] = {}
+    by_table: dict[Key, list[CompareRow]] = {}
     for row in rows:
-        found.setdefault(table_of(row), []).append(row)
+        by_table.setdefault(table_of(row), []).append(row)
     return [
-        CompareTable(table[0].target, table[0].device, len({row.workload for row in table}), _said(table, shown))
-        for table in found.values()
+        CompareTable(table[0].target, table[0].device, len({row.workload for row in table}), _repeated(table, shown))
+        for table in by_table.values()
     ]
 
 
-def _said(rows: list[CompareRow], shown: set[str]) -> list[Said]:
+def _repeated(rows: list[CompareRow], shown: set[str]) -> list[Said]:
     every = Counter(pair_of(row) for row in rows)
     counts = Counter(sentence for row in rows for sentence in _static(row))
     seen = {sentence for row in rows if row.workload in shown for sentence in _static(row)}

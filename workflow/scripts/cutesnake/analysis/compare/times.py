@@ -20,20 +20,20 @@ def times(evidence: Evidence) -> list[TimesTable]:
 
 
 def _table(evidence: Evidence, source: Source, target: str) -> TimesTable:
-    found: dict[str, dict[str, list[Timing]]] = {}
+    timings: dict[str, dict[str, list[Timing]]] = {}
     for entry in evidence.records(source, "timing"):
         case = entry.case
         if case.target == target and case.workload in evidence.workloads:
-            found.setdefault(case.workload, {}).setdefault(case.kernel, []).append(entry)
+            timings.setdefault(case.workload, {}).setdefault(case.kernel, []).append(entry)
     dsls = {kernel: d.dsl for (kernel, where), d in evidence.decisions.items() if where == target}
     rows = [
         TimesRow(
             workload,
             floor.floor_us if (floor := evidence.floor(workload, target, source.device)) else None,
-            {kernel: _best(found[workload][kernel]) for kernel in dsls if kernel in found[workload]},
+            {kernel: _best(timings[workload][kernel]) for kernel in dsls if kernel in timings[workload]},
         )
         for workload in evidence.workloads
-        if workload in found
+        if workload in timings
     ]
     timed = {kernel: dsl for kernel, dsl in dsls.items() if any(kernel in row.kernels for row in rows)}
     return TimesTable(target, evidence.label(source, "timing"), timed, rows, _failed(evidence, source, target))

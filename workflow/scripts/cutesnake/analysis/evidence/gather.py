@@ -36,14 +36,14 @@ def read_records(paths: Iterable[str | Path]) -> dict[str, Record]:
 
     A batch record is replaced by the records that it names. Raises RecordError for a damaged one.
     """
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     for path in paths:
         entry = record.read_any(path)
         if isinstance(entry, Batch):
-            found |= read_records(entry.records)
+            records |= read_records(entry.records)
         else:
-            found[Path(path).as_posix()] = entry
-    return found
+            records[Path(path).as_posix()] = entry
+    return records
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ class Evidence:
     @cached_property
     def variants(self) -> dict[tuple[str, str, str], list[str]]:
         """(kernel, target, workload) -> planned variants, the default first."""
-        found: dict[tuple[str, str, str], list[str]] = {}
+        variants: dict[tuple[str, str, str], list[str]] = {}
         for case in self.plan.cases:
             build = CaseId.parse(case.build)
-            found.setdefault((build.kernel, build.target, case.workload), []).append(build.variant)
-        return found
+            variants.setdefault((build.kernel, build.target, case.workload), []).append(build.variant)
+        return variants
 
     def asked_of(self, case: Choice) -> list[str]:
         """Return the planned variants of a record's case."""
@@ -131,12 +131,12 @@ class Evidence:
 
     @cached_property
     def _cases(self) -> dict[tuple[Source, str, tuple[str, str, str, str]], tuple[str, Measurement]]:
-        found: dict[tuple[Source, str, tuple[str, str, str, str]], tuple[str, Measurement]] = {}
+        cases: dict[tuple[Source, str, tuple[str, str, str, str]], tuple[str, Measurement]] = {}
         for path, entry in self.recorded.items():
-            found[Source("recorded", device_name(entry)), entry.stage, _case_key(entry)] = (path, entry)
+            cases[Source("recorded", device_name(entry)), entry.stage, _case_key(entry)] = (path, entry)
         for path, entry in self.measured.items():
-            found[Source("live", device_name(entry)), entry.stage, _case_key(entry)] = (path, entry)
-        return found
+            cases[Source("live", device_name(entry)), entry.stage, _case_key(entry)] = (path, entry)
+        return cases
 
     def build(self, kernel: str, target: str, variant: str) -> tuple[str, Compile] | None:
         """Return path and record of a build, or None."""
@@ -144,13 +144,13 @@ class Evidence:
 
     def standing_for(self, kernel: str, target: str, variant: str) -> str:
         """Return the variant that is built instead, or the variant itself."""
-        found = (self.plan.stand_ins or {}).get(f"{self.operator}/{kernel}/{target}/{variant}")
-        return CaseId.parse(found).variant if found else variant
+        stand_in = (self.plan.stand_ins or {}).get(f"{self.operator}/{kernel}/{target}/{variant}")
+        return CaseId.parse(stand_in).variant if stand_in else variant
 
     def inspect(self, kernel: str, target: str, variant: str) -> tuple[str, Inspect] | None:
         """Return path and record of a build's static values, or None without functions."""
-        found = self._inspected.get((kernel, target, variant))
-        return found if found and found[1].status == "ok" and found[1].functions else None
+        entry = self._inspected.get((kernel, target, variant))
+        return entry if entry and entry[1].status == "ok" and entry[1].functions else None
 
     @overload
     def case(
@@ -175,14 +175,16 @@ class Evidence:
 
     def prediction(self, kernel: str, target: str, variant: str, workload: str) -> tuple[str, Predict] | None:
         """Return path and record of a case's successful prediction, or None."""
-        found = self._foreseen.get((kernel, target, variant, workload))
-        return found if found and found[1].status == "ok" else None
+        entry = self._foreseen.get((kernel, target, variant, workload))
+        return entry if entry and entry[1].status == "ok" else None
 
     def foreseen(self, kernel: str, target: str, workload: str) -> dict[str, float]:
         """Return variant -> predicted cold µs, the shortest first."""
         variants = self.variants.get((kernel, target, workload), [])
-        found = ((variant, self.prediction(kernel, target, variant, workload)) for variant in dict.fromkeys(variants))
-        times = {variant: entry[1].metrics.cold_us for variant, entry in found if entry and entry[1].metrics}
+        predictions = (
+            (variant, self.prediction(kernel, target, variant, workload)) for variant in dict.fromkeys(variants)
+        )
+        times = {variant: entry[1].metrics.cold_us for variant, entry in predictions if entry and entry[1].metrics}
         return dict(sorted(times.items(), key=lambda item: item[1]))
 
     @overload
@@ -192,8 +194,8 @@ class Evidence:
 
     def cases(self, stage: str, kernel: str, target: str) -> Iterator[tuple[str, Any]]:
         """Yield this machine's records of a stage, kernel and target, GPU or simulated."""
-        for (source, found, key), entry in self._cases.items():
-            if source.kind == "live" and found == stage and key[:2] == (kernel, target):
+        for (source, name, key), entry in self._cases.items():
+            if source.kind == "live" and name == stage and key[:2] == (kernel, target):
                 yield entry
 
     @overload
@@ -207,8 +209,8 @@ class Evidence:
 
     def records(self, source: Source, stage: str) -> Iterator[Any]:
         """Yield successful records of a stage and source, of planned kernels only."""
-        for (found, name, key), (_, entry) in self._cases.items():
-            if (found, name) == (source, stage) and entry.status == "ok" and key[:2] in self.decisions:
+        for (origin, name, key), (_, entry) in self._cases.items():
+            if (origin, name) == (source, stage) and entry.status == "ok" and key[:2] in self.decisions:
                 yield entry
 
     def sources(self, target: str) -> list[Source]:
@@ -217,17 +219,17 @@ class Evidence:
         This machine comes first, then recorded devices by number of records.
         """
         stages = ("timing", "ncu")
-        found = Counter(source for source, stage, key in self._cases if stage in stages and key[1] == target)
-        return sorted(found, key=lambda s: (s.kind != "live", -found[s], s.device or "")) or [Source("none")]
+        counts = Counter(source for source, stage, key in self._cases if stage in stages and key[1] == target)
+        return sorted(counts, key=lambda s: (s.kind != "live", -counts[s], s.device or "")) or [Source("none")]
 
     @cached_property
     def _made(self) -> dict[tuple[Source, str], dict[str, str | None]]:
         """(source, stage) -> creation time and commit of its records of planned kernels."""
-        found: dict[tuple[Source, str], dict[str, str | None]] = {}
+        made: dict[tuple[Source, str], dict[str, str | None]] = {}
         for (source, stage, key), (_, entry) in self._cases.items():
             if key[:2] in self.decisions:
-                found.setdefault((source, stage), {})[entry.provenance.created] = entry.provenance.commit
-        return found
+                made.setdefault((source, stage), {})[entry.provenance.created] = entry.provenance.commit
+        return made
 
     def label(self, source: Source, *stages: str) -> Origin:
         """Return a source with first and last day, and commits, of some stages."""
@@ -239,10 +241,10 @@ class Evidence:
     @cached_property
     def _floors(self) -> dict[str, list[RooflineRow]]:
         """Workload -> its rows of the roofline."""
-        found: dict[str, list[RooflineRow]] = {}
+        floors: dict[str, list[RooflineRow]] = {}
         for row in self.roofline:
-            found.setdefault(row.workload, []).append(row)
-        return found
+            floors.setdefault(row.workload, []).append(row)
+        return floors
 
     def floor(self, workload: str, target: str, device: str | None) -> RooflineRow | None:
         """Return the roofline row of a workload on `device`.
@@ -262,11 +264,11 @@ class Evidence:
             return f"{kernel} is not part of this experiment for {target}"
         if not decision.build.ok:
             return decision.build.reason
-        found = self.build(kernel, target, self.standing_for(kernel, target, variant)) if variant else None
-        if found is None:
+        build = self.build(kernel, target, self.standing_for(kernel, target, variant)) if variant else None
+        if build is None:
             return "not built yet: no build record"
-        if found[1].status != "ok":
-            return f"did not compile: {first_line(found[1].reason)}"
+        if build[1].status != "ok":
+            return f"did not compile: {first_line(build[1].reason)}"
         return None
 
     def why_no_case(self, source: Source, stage: str, kernel: str, target: str, workload: str) -> str:
@@ -281,11 +283,11 @@ class Evidence:
         decision = self.decisions[kernel, target]
         if not decision.run.ok:
             return decision.run.reason or ""
-        answer = next((s for s in self.plan.stages if s.stage == stage), None)
-        if answer and not answer.ok:
-            return answer.reason or ""
+        planned = next((s for s in self.plan.stages if s.stage == stage), None)
+        if planned and not planned.ok:
+            return planned.reason or ""
         if stage in ("nsys", "ncu") and workload not in self.plan.profiled:
-            return "not among the workloads that the configuration profiles"
+            return "the configuration does not profile this workload"
         return f"not measured yet: no {stage} record"
 
 
@@ -296,12 +298,12 @@ def load_evidence(
 
     Raises RecordError or RecordedError for a damaged file.
     """
-    found = read_records(records)
+    entries = read_records(records)
 
     def of(kind: type[R]) -> dict[str, R]:
-        return {path: entry for path, entry in found.items() if isinstance(entry, kind)}
+        return {path: entry for path, entry in entries.items() if isinstance(entry, kind)}
 
-    measured = {path: entry for path, entry in found.items() if isinstance(entry, Measurement)}
+    measured = {path: entry for path, entry in entries.items() if isinstance(entry, Measurement)}
     rows = record.read("roofline", roofline).rows
     evidence = Evidence(record.read("plan", plan), of(Compile), of(Inspect), rows, measured, predicted=of(Predict))
     return replace(evidence, recorded=evidence.standing(recorded_set.read_recorded(recorded_files)))

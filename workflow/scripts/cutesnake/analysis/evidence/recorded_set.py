@@ -32,11 +32,11 @@ from cutesnake.planning.machine import PRETENDED
 
 M = TypeVar("M", bound=Measurement)
 
-DIGITS = 6  # significant digits of measured figures: more than any measurement has
+DIGITS = 6  # significant digits, above the precision of any measurement
 SUMMARY = "set.json"
-FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<operator>\w+)(-\w+)?\.jsonl")  # until 2026-11-23 without the kernel
-SHOWN = 3  # cases that a message names
-NSYS_CALLS = 2  # calls kept of a timeline
+FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<operator>\w+)(-\w+)?\.jsonl")  # without the kernel until 2026-11-23
+SHOWN = 3  # cases named in a message
+NSYS_CALLS = 2  # calls of a timeline that are kept
 
 Case = tuple[str, ...]  # stage, operator, kernel, target, variant, workload: one row of a set
 
@@ -47,20 +47,20 @@ class Written:
 
     new: int = 0
     kept: Counter[str] = field(default_factory=Counter)
-    failed: int = 0  # of those kept: measured again, and failed
-    older: int = 0  # of those kept: measured later than what was to replace them
+    failed: int = 0  # kept rows: measured again, failed
+    older: int = 0  # kept rows: newer than their replacement
 
     def __str__(self) -> str:
-        told = f"{_rows(self.new)} new"
+        text = f"{_rows(self.new)} new"
         if not self.kept:
-            return told
+            return text
         commits = ", ".join(f"{commit} ({count})" for commit, count in sorted(self.kept.items()))
-        told += f", {self.kept.total()} kept from earlier, by commit: {commits}"
+        text += f", {self.kept.total()} kept, by commit: {commits}"
         if self.failed:
-            told += f"; {self.failed} of these failed this time"
+            text += f"; {self.failed} of these failed in this run"
         if self.older:
-            told += f"; {self.older} of these were measured later than what lies in results"
-        return told
+            text += f"; {self.older} of these are newer than the results"
+        return text
 
 
 class RecordedError(ValueError):
@@ -74,14 +74,14 @@ def device_folder(name: str) -> str:
 
 def files_of(names: Iterable[str], operator: str, stage: str | None = None) -> list[str]:
     """Return a set's files of an operator (and stage), in order."""
-    found = [match for match in map(FILE.fullmatch, sorted(names)) if match]
-    return [match[0] for match in found if match["operator"] == operator and stage in (None, match["stage"])]
+    matches = [match for match in map(FILE.fullmatch, sorted(names)) if match]
+    return [match[0] for match in matches if match["operator"] == operator and stage in (None, match["stage"])]
 
 
 def refuse_mocked_machine() -> None:
     """Raise RecordedError if a file describes this run's machine."""
     if os.environ.get(PRETENDED):
-        raise RecordedError(f"{PRETENDED} is set: a mocked machine measures nothing that can be kept; unset it")
+        raise RecordedError(f"{PRETENDED} is set: a mocked machine has no measurements; unset it")
 
 
 def write_recorded(results: Path | str, folder: Path | str, *, replace_passing: bool = False) -> dict[str, Written]:
@@ -97,10 +97,10 @@ def write_recorded(results: Path | str, folder: Path | str, *, replace_passing: 
             entry: Measurement = record.read(stage, path)
             if entry.device is not None and entry.backend == "cuda":
                 if entry.provenance.mocked:
-                    raise RecordedError(f"{path}: made on a mocked machine; only measurements of a real GPU are kept")
+                    raise RecordedError(f"{path}: made on a mocked machine; only measurements of a GPU are recorded")
                 by_device[device_folder(entry.device.name)].append(slim(entry))
     if not by_device:
-        raise RecordedError(f"{results} holds no measurement made on a GPU: run the target `measured` on one first")
+        raise RecordedError(f"{results} holds no GPU measurement; run `measured` on a machine with a GPU first")
     if not replace_passing:
         for name, entries in by_device.items():
             _refuse_new_failures(Path(folder) / name, entries)
@@ -115,8 +115,8 @@ def _refuse_new_failures(folder: Path, entries: Iterable[Measurement]) -> None:
         named = "; ".join("/".join(case[1:]) for case in wrong[:SHOWN])
         more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
         raise RecordedError(
-            f"recorded/{folder.name}: {_rows(len(wrong))} pass there and fail here: {named}{more}; to record the "
-            "failures, add --config 'keep={replace_passing: true}'"
+            f"recorded/{folder.name}: {_rows(len(wrong))} pass in the set and fail in this run: {named}{more}; to "
+            "record the failures, add --config 'keep={replace_passing: true}'"
         )
 
 
@@ -156,7 +156,7 @@ def slim(entry: M) -> M:
     if isinstance(kept, Nsys) and kept.metrics:
         kernels = [kernel for kernel in kept.metrics.kernels if kernel.call < NSYS_CALLS]
         kept = replace(kept, metrics=replace(kept.metrics, kernels=kernels))
-    rounded: M = record.convert(entry.stage, _rounded(record.plain(kept)), "a record to keep")
+    rounded: M = record.convert(entry.stage, _rounded(record.plain(kept)), "a record of the set")
     return rounded
 
 
@@ -179,22 +179,22 @@ def _rounded(value: Any) -> Any:
 def _write_set(folder: Path, entries: list[Measurement]) -> Written:
     earlier = _newest({}, read_set(folder))
     rows = _newest(earlier, entries)
-    told = Written(sum(rows[case] is not earlier.get(case) for case in rows))
-    told.kept.update(_commit(entry) for case, entry in rows.items() if entry is earlier.get(case))
+    written = Written(sum(rows[case] is not earlier.get(case) for case in rows))
+    written.kept.update(_commit(entry) for case, entry in rows.items() if entry is earlier.get(case))
     refused = [entry for entry in entries if rows[_case(entry)] is earlier.get(_case(entry))]
-    told.failed = sum(entry.status != "ok" for entry in refused)
-    told.older = len(refused) - told.failed
+    written.failed = sum(entry.status != "ok" for entry in refused)
+    written.older = len(refused) - written.failed
     _write_rows(folder, [rows[case] for case in sorted(rows)])
-    return told
+    return written
 
 
 def _newest(rows: Mapping[Case, Measurement], entries: Iterable[Measurement]) -> dict[Case, Measurement]:
     """Return one row per case: `rows`, with `entries` that are new or replace one."""
-    found = dict(rows)
+    newest = dict(rows)
     for entry in entries:
-        if _replaces(entry, found.get(_case(entry))):
-            found[_case(entry)] = entry
-    return found
+        if _replaces(entry, newest.get(_case(entry))):
+            newest[_case(entry)] = entry
+    return newest
 
 
 def _replaces(entry: Measurement, there: Measurement | None) -> bool:
@@ -217,7 +217,7 @@ def _write_rows(folder: Path, rows: list[Measurement]) -> None:
         text = "".join(json.dumps(record.plain(line), allow_nan=False, separators=(",", ":")) + "\n" for line in lines)
         record.write_text(folder / name, text)
     for path in folder.glob("*.jsonl"):
-        if path.name not in files:  # named as until 2026-11-23: its records are in those just written
+        if path.name not in files:  # old name, until 2026-11-23; its records were just written
             path.unlink()
     record.write_text(folder / SUMMARY, json.dumps(_summary(rows), indent=1) + "\n")
 
@@ -250,12 +250,12 @@ def _summary(entries: Iterable[Measurement]) -> dict[str, Any]:
 
 
 def _packages(entries: Iterable[Measurement]) -> dict[str, list[str]]:
-    found: dict[str, set[str]] = defaultdict(set)
+    packages: dict[str, set[str]] = defaultdict(set)
     for entry in entries:
         for name, version in entry.provenance.packages.items():
             if version:
-                found[name].add(version)
-    return {name: sorted(versions) for name, versions in sorted(found.items())}
+                packages[name].add(version)
+    return {name: sorted(versions) for name, versions in sorted(packages.items())}
 
 
 def read_set(folder: Path) -> list[Measurement]:
@@ -268,10 +268,10 @@ def read_recorded(files: Iterable[str | Path]) -> dict[str, Measurement]:
 
     Raises RecordedError with the file and line of a damaged record.
     """
-    found: dict[str, Measurement] = {}
+    records: dict[str, Measurement] = {}
     for path in map(Path, files):
-        found |= {f"recorded/{path.parent.name}/{where}": entry for where, entry in _lines(path)}
-    return found
+        records |= {f"recorded/{path.parent.name}/{where}": entry for where, entry in _lines(path)}
+    return records
 
 
 def _lines(path: Path) -> Iterable[tuple[str, Measurement]]:

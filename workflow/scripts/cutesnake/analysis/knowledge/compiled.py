@@ -9,7 +9,7 @@ from typing import Any
 
 from cutesnake.stages.inspect.cubin import read_cubin
 
-COUNTED = ("wgmma.mma_async", "mma.sync", "cp.async.bulk.tensor")  # opcodes of the PTX, by how they begin
+COUNTED = ("wgmma.mma_async", "mma.sync", "cp.async.bulk.tensor")  # prefixes of PTX opcodes
 
 
 def compile_program(program: Path, function: str, target: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from cutesnake.model.paths import ROOT
 
 MOST_COMMITS, MOST_ROWS = 20, 24
-SECONDS = 20.0  # that git may take
+SECONDS = 20.0  # time limit of git
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ def log_of(operator: str, kernel: str) -> Log:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired):
-        return Log([], list(_times(operator, kernel)), "git is not at hand")
+        return Log([], list(_times(operator, kernel)), "git is not installed")
     lines = [line.partition("\t") for line in done.stdout.splitlines()]
     commits = [(date, subject) for date, _, subject in lines]
-    why = None if commits else "no commit of this repository touches it, or the copy has no history"
+    why = None if commits else "no commit touches this kernel, or the copy has no history"
     return Log(commits, list(_times(operator, kernel)), why)
 
 
@@ -47,7 +47,7 @@ def _times(operator: str, kernel: str) -> Iterator[dict[str, Any]]:
                 continue
             rows += 1
             yield {
-                "card": entry["device"]["name"],
+                "gpu": entry["device"]["name"],
                 "workload": entry["case"]["workload"],
                 "variant": entry["case"]["variant"]["id"],
                 "cold_us": entry["metrics"]["cold_us"],

@@ -42,15 +42,15 @@ def figure(
     kind = claim["kind"]
     if kind == "anatomy":
         if anatomy is None:
-            raise NoEvidenceError(f"no anatomy of {claim['build']} at hand")
+            raise NoEvidenceError(f"no anatomy of {claim['build']} available")
         return at_path(anatomy(claim["build"])["functions"][0], claim["path"])
     if kind == "simulated":
         if findings is None:
-            raise NoEvidenceError(f"no simulated check of {claim['build']} at hand")
+            raise NoEvidenceError(f"no simulated check of {claim['build']} available")
         return any(claim["says"] in finding for finding in findings(claim))
     if kind == "compiled":
         if compiled is None:
-            raise NoEvidenceError(f"{claim['function']} of {claim['file']} is not compiled here")
+            raise NoEvidenceError(f"{claim['function']} of {claim['file']} was not compiled")
         return at_path(compiled(claim), claim["path"])
     if kind == "row":
         return at_path(_rows(claim, root)[0], claim["path"])
@@ -60,15 +60,15 @@ def figure(
         return _count(claim, root)
     values = list(_ratios(claim, root) if kind == "ratio" else _values(claim, root))
     if not values:
-        raise NoEvidenceError(f"recorded/{claim['set']}: nothing of {claim['stage']} of {claim['operator']} fits")
+        raise NoEvidenceError(f"recorded/{claim['set']}: no {claim['stage']} record of {claim['operator']} matches")
     return STATISTICS[claim["statistic"]](values)
 
 
-def holds(claim: Claim, found: Any) -> bool:
+def holds(claim: Claim, value: Any) -> bool:
     """Return whether a value satisfies the claim."""
     if claim["kind"] == "simulated":
-        return found is True
-    return meets(claim, found)
+        return value is True
+    return meets(claim, value)
 
 
 def meets(bounds: Mapping[str, Any], value: Any) -> bool:
@@ -104,7 +104,7 @@ def _records(claim: Claim, root: Path) -> list[Measurement]:
     folder, stage, operator = root / "recorded" / claim["set"], claim["stage"], claim["operator"]
     names = files_of((path.name for path in folder.glob("*")), operator, stage)
     if not names:
-        raise NoEvidenceError(f"{folder.relative_to(root)} has nothing of {stage} of {operator}")
+        raise NoEvidenceError(f"{folder.relative_to(root)} has no {stage} record of {operator}")
     return list(read_recorded(folder / name for name in names).values())
 
 
@@ -136,12 +136,12 @@ def _values(claim: Claim, root: Path) -> Iterator[float]:
 
 def _count(claim: Claim, root: Path) -> int:
     """Count records, or their parts below `each`, with the values of `has`."""
-    found: list[Any] = []
+    parts: list[Any] = []
     for entry in _of(_records(claim, root), claim, claim.get("of")):
-        found += at_path(entry, claim["each"]) or [] if "each" in claim else [entry]
-    if not found:
-        raise NoEvidenceError(f"recorded/{claim['set']}: nothing of {claim['stage']} of {claim['operator']} fits")
-    return sum(all(at_path(one, path) == value for path, value in claim["has"].items()) for one in found)
+        parts += at_path(entry, claim["each"]) or [] if "each" in claim else [entry]
+    if not parts:
+        raise NoEvidenceError(f"recorded/{claim['set']}: no {claim['stage']} record of {claim['operator']} matches")
+    return sum(all(at_path(one, path) == value for path, value in claim["has"].items()) for one in parts)
 
 
 def _ratios(claim: Claim, root: Path) -> Iterator[float]:
@@ -170,10 +170,10 @@ def _rows(claim: Claim, root: Path) -> list[Mapping[str, Any]]:
     """Return the rows of a benchmark's file that match `row`."""
     rows = at_path(json.loads((root / claim["file"]).read_text()), claim.get("rows", "rows"))
     wanted = claim.get("row", {})
-    found = [row for row in rows or [] if all(row.get(key) == value for key, value in wanted.items())]
-    if not found:
+    matching = [row for row in rows or [] if all(row.get(key) == value for key, value in wanted.items())]
+    if not matching:
         raise NoEvidenceError(f"{claim['file']} has no row {wanted}")
-    return found
+    return matching
 
 
 def _first(value: Any) -> float:

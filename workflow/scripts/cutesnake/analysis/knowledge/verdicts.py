@@ -26,12 +26,12 @@ def verdicts(record: Mapping[str, Any], entries: Sequence[Entry]) -> list[Verdic
     `range` so far. A kernel that satisfies `then` with a value out of the range refines the entry. An unknown value
     (null) gives no verdict.
     """
-    found = []
+    results = []
     for entry in entries:
         verdict = _verdict(record, entry) if entry.rule and record["functions"] else None
         if verdict is not None:
-            found.append(verdict)
-    return found
+            results.append(verdict)
+    return results
 
 
 def _verdict(record: Mapping[str, Any], entry: Entry) -> Verdict | None:
@@ -45,19 +45,21 @@ def _verdict(record: Mapping[str, Any], entry: Entry) -> Verdict | None:
     why = "; ".join(f"{path.replace('/', ' ')}: {_short(value)}" for path, value in seen[len(rule["when"]) :])
     if not all(meets(c, at_path(main, c["path"])) for c in rule["then"]):
         return Verdict(entry, "contradicts", why)
-    beyond = _beyond(main, rule.get("figure"))
-    return Verdict(entry, "refines", f"{why}; {beyond}") if beyond else Verdict(entry, "confirms", why)
+    excess = _out_of_range(main, rule.get("figure"))
+    return Verdict(entry, "refines", f"{why}; {excess}") if excess else Verdict(entry, "confirms", why)
 
 
-def _beyond(main: Mapping[str, Any], figure: Mapping[str, Any] | None) -> str | None:
+def _out_of_range(main: Mapping[str, Any], figure: Mapping[str, Any] | None) -> str | None:
     if figure is None:
         return None
     value = at_path(main, figure["path"])
     values = [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, int | float)]
     low, high = figure["range"]
-    outside = [v for v in values if not low <= v <= high]
+    excess = [v for v in values if not low <= v <= high]
     return (
-        f"{figure['path'].replace('/', ' ')} {outside[0]} is beyond {low} to {high}, seen so far" if outside else None
+        f"{figure['path'].replace('/', ' ')} {excess[0]} is out of the range so far, {low} to {high}"
+        if excess
+        else None
     )
 
 

@@ -29,12 +29,12 @@ def ptx_uses(text: str) -> list[Use]:
     sources: dict[str, str] = {}
     place: tuple[str, str] | None = None
     for line in text.splitlines():
-        if found := _LOCATION.match(line):
-            place = found[1], found[2]
-        elif found := _PTX.match(line):
-            counts[found[1]] += 1
-            if place and place[0] in files and found[1] not in sources:
-                sources[found[1]] = f"{_short(files[place[0]])}:{place[1]}"
+        if match := _LOCATION.match(line):
+            place = match[1], match[2]
+        elif match := _PTX.match(line):
+            counts[match[1]] += 1
+            if place and place[0] in files and match[1] not in sources:
+                sources[match[1]] = f"{_short(files[place[0]])}:{place[1]}"
     return [Use(opcode, count, sources.get(opcode)) for opcode, count in counts.items()]
 
 
@@ -46,4 +46,4 @@ def _short(path: str) -> str:
 
 def sass_opcodes(text: str) -> Counter[str]:
     """Count the opcodes of SASS in nvdisasm's format."""
-    return Counter(found[1] for line in text.splitlines() if (found := _SASS.match(line)))
+    return Counter(match[1] for line in text.splitlines() if (match := _SASS.match(line)))

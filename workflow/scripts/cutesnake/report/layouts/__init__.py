@@ -12,11 +12,11 @@ from cutesnake.report.layouts.algebra import (
     parse,
     zipped_divide,
 )
-from cutesnake.report.layouts.pictures import Picture, draw
+from cutesnake.report.layouts.plots import LayoutPlot, draw
 
 __all__ = [
     "Layout",
-    "Picture",
+    "LayoutPlot",
     "Swizzle",
     "draw",
     "make_layout_tv",

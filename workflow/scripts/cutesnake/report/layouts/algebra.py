@@ -24,9 +24,9 @@ class Layout:
 
     def __post_init__(self) -> None:
         if _profile(self.shape) != _profile(self.stride):
-            raise ValueError(f"shape {self.shape} and stride {self.stride} are not nested alike")
+            raise ValueError(f"shape {self.shape} and stride {self.stride} have different nesting")
         if min(flat(self.shape), default=0) < 1:
-            raise ValueError(f"shape {self.shape}: extents are whole numbers from 1 on")
+            raise ValueError(f"shape {self.shape}: extents must be integers of at least 1")
 
     @property
     def size(self) -> int:
@@ -78,7 +78,7 @@ def flat(value: IntTuple) -> list[int]:
 
 def _profile(value: IntTuple) -> object:
     if not isinstance(value, int | tuple):
-        raise ValueError(f"{value!r} is no static layout, nor part of one: whole numbers in brackets are wanted")
+        raise ValueError(f"{value!r} is not part of a static layout; expected integers in brackets")
     return None if isinstance(value, int) else tuple(_profile(part) for part in value)
 
 
@@ -116,12 +116,12 @@ def parse(text: str) -> Layout:
         return Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
     shape, colon, stride = text.partition(":")
     try:
-        found = ast.literal_eval(shape), ast.literal_eval(stride)
+        shape_and_stride = ast.literal_eval(shape), ast.literal_eval(stride)
     except (SyntaxError, ValueError):
         colon = ""
     if not colon:
-        raise ValueError(f"{text!r} is no static layout: shape:stride is wanted, as in (4,8):(8,1)")
-    return Layout(*found)
+        raise ValueError(f"{text!r} is no static layout; expected shape:stride, such as (4,8):(8,1)")
+    return Layout(*shape_and_stride)
 
 
 def make_layout(shape: IntTuple) -> Layout:
@@ -196,8 +196,8 @@ def _pick(a: Layout, size: int, step: int) -> Layout:
         step = -(-step // n)
         if size == 1:
             break
-    found = coalesce(Layout(tuple(shape), tuple(stride))) if shape else Layout(1, 0)
-    return found
+    picked = coalesce(Layout(tuple(shape), tuple(stride))) if shape else Layout(1, 0)
+    return picked
 
 
 def complement(layout: Layout, size: int) -> Layout:

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from cutesnake.report.layouts.algebra import Layout, Swizzle
 
-SWIZZLES = {"none": None, "32 B": Swizzle(1, 4, 3), "64 B": Swizzle(2, 4, 3), "128 B": Swizzle(3, 4, 3)}  # of bytes
+SWIZZLES = {
+    "none": None,
+    "32 B": Swizzle(1, 4, 3),
+    "64 B": Swizzle(2, 4, 3),
+    "128 B": Swizzle(3, 4, 3),
+}  # on byte offsets
 
 
 def wgmma_accumulator(n: int) -> Layout:

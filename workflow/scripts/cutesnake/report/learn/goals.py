@@ -12,7 +12,7 @@ from cutesnake.model.targets import TARGETS
 from cutesnake.planning import strict_yaml
 from cutesnake.report.learn.questions import QUESTIONS
 
-WHOLE = "learn"  # the page of all goals; those of paths are named learn_path_<path>
+WHOLE = "learn"  # the page of all goals; pages of paths are named learn_path_<path>
 
 
 class GoalError(ValueError):
@@ -22,15 +22,15 @@ class GoalError(ValueError):
 def read_goals(path: Path | str) -> dict[str, Any]:
     """Return goals and paths; raise GoalError."""
     try:
-        found = strict_yaml.read(Path(path), "config/learning.yaml")
-        check_input("learning", found, "config/learning.yaml")
+        goals = strict_yaml.read(Path(path), "config/learning.yaml")
+        check_input("learning", goals, "config/learning.yaml")
     except (strict_yaml.YamlError, InputError) as error:
         raise GoalError(str(error)) from error
-    for place in (*found["goals"], *found["paths"].values()):
+    for place in (*goals["goals"], *goals["paths"].values()):
         unknown = [name for name in place["questions"] if name not in QUESTIONS]
         if unknown:
-            raise GoalError(f"config/learning.yaml: no question {unknown[0]!r}; there are {', '.join(QUESTIONS)}")
-    return found
+            raise GoalError(f"config/learning.yaml: unknown question {unknown[0]!r}; known: {', '.join(QUESTIONS)}")
+    return goals
 
 
 def kernels_of(goals: dict[str, Any], page: str) -> list[str]:

@@ -14,7 +14,7 @@ from cutesnake.model import record
 from cutesnake.report.palette import Look, looks
 from cutesnake.report.plot.style import NothingToShow
 
-NEARLY_ALL = 0.8  # of the workloads
+NEARLY_ALL = 0.8  # share of the workloads
 NUMBERS = ("registers_per_thread", "spill_bytes", "static_shared_bytes", "dynamic_shared_bytes")
 
 
@@ -25,14 +25,14 @@ def sizes(evidence: Evidence) -> list[str]:
         for key, value in parameters.items():
             if isinstance(value, int) and not isinstance(value, bool):
                 values.setdefault(key, set()).add(value)
-    varying = {key: len(found) for key, found in values.items() if len(found) > 1}
+    varying = {key: len(seen) for key, seen in values.items() if len(seen) > 1}
     return sorted(varying, key=lambda key: (key != evidence.plan.axis.field, -varying[key]))
 
 
 def differing(evidence: Evidence) -> list[str]:
     """Return the parameters of any type that vary over the workloads."""
-    found = [list(parameters.items()) for parameters in evidence.workloads.values()]
-    return [key for key, value in found[0] if any((key, value) not in other for other in found)] if found else []
+    rows = [list(parameters.items()) for parameters in evidence.workloads.values()]
+    return [key for key, value in rows[0] if any((key, value) not in other for other in rows)] if rows else []
 
 
 def name_of(evidence: Evidence, field: str) -> str:
@@ -60,15 +60,15 @@ def labels(evidence: Evidence, brief: bool = False) -> dict[str, str]:
     varying = [key for key in differing(evidence) if key != "dtype"]
     usual, left_out = _usual(evidence, varying), _left_out(evidence) if brief else {}
 
-    def words(key: str, value: Any) -> list[str]:
+    def describe(key: str, value: Any) -> list[str]:
         name = short_name_of(evidence, key)
         if isinstance(value, bool):
             return [name] if value else []
-        told = value != usual[key] or (isinstance(value, int) and key not in left_out)
-        return [f"{name} {value}"] if told else []
+        named = value != usual[key] or (isinstance(value, int) and key not in left_out)
+        return [f"{name} {value}"] if named else []
 
     return {
-        workload: ", ".join(word for key in parameters if key in varying for word in words(key, parameters[key]))
+        workload: ", ".join(word for key in parameters if key in varying for word in describe(key, parameters[key]))
         or workload
         for workload, parameters in evidence.workloads.items()
     }
@@ -77,7 +77,7 @@ def labels(evidence: Evidence, brief: bool = False) -> dict[str, str]:
 def unsaid(evidence: Evidence) -> str:
     """Return a sentence on the values that brief labels leave out, or an empty string."""
     left_out = [f"{short_name_of(evidence, key)} {value}" for key, value in _left_out(evidence).items()]
-    return f" Unless a name says otherwise: {', '.join(left_out)}." if left_out else ""
+    return f" Unless a label says otherwise: {', '.join(left_out)}." if left_out else ""
 
 
 def _left_out(evidence: Evidence) -> dict[str, int]:
@@ -140,7 +140,7 @@ def functions(evidence: Evidence) -> pandas.DataFrame:
         raise NothingToShow("no build of this operator has static figures")
     table = pandas.DataFrame(rows)
     for column in NUMBERS:
-        table[column] = pandas.to_numeric(table[column])  # a figure that is not known becomes NaN
+        table[column] = pandas.to_numeric(table[column])  # unknown values become NaN
     return table.sort_values(["target", "dsl", "kernel", "variant"], ignore_index=True)
 
 
@@ -151,9 +151,9 @@ def merged(table: pandas.DataFrame, columns: list[str]) -> pandas.DataFrame:
         keys = group[columns].map(str).agg("|".join, axis=1)
         for _, same in group.groupby(keys, sort=False):
             variants = same["variant"].tolist()
-            name = variants[0] if len(variants) == 1 else f"{len(variants)} builds alike"
+            name = variants[0] if len(variants) == 1 else f"{len(variants)} equal builds"
             rows.append({**same.iloc[0].to_dict(), "build": f"{kernel} · {target} · {name}"})
-    found = pandas.DataFrame(rows)
-    again = found.duplicated("build", keep=False)  # several groups of as many builds: name their first ones
-    found.loc[again, "build"] += ", " + found.loc[again, "variant"] + " …"
-    return found
+    lines = pandas.DataFrame(rows)
+    again = lines.duplicated("build", keep=False)  # groups of equal size: add their first variant
+    lines.loc[again, "build"] += ", " + lines.loc[again, "variant"] + " …"
+    return lines

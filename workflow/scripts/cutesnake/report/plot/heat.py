@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from cutesnake.report.plot.style import INK
 
-LABEL = 30  # characters of a workload in one line: with a field or two beside them they fit a phone
+LABEL = 30  # characters of a workload in one line; with two columns this fits a phone
 
 
 def heat_map(values: pandas.DataFrame, colours: pandas.DataFrame, **options: Any) -> Figure:
@@ -21,7 +21,7 @@ def heat_map(values: pandas.DataFrame, colours: pandas.DataFrame, **options: Any
     width, lines = max(len(line) for name in names for line in name) * 0.075, max(map(len, names))
     size = (width + max(1.05 * columns, 1.3), 1.3 + (0.27, 0.33, 0.45)[min(lines, 3) - 1] * rows)
     figure, axis = pyplot.subplots(figsize=size, layout="constrained")
-    options |= {"cbar": False, "xticklabels": False, "yticklabels": False}  # seaborn would draw to see if they overlap
+    options |= {"cbar": False, "xticklabels": False, "yticklabels": False}  # else seaborn draws to detect overlaps
     seaborn.heatmap(colours, annot=values, fmt=".2f", linewidths=1.2, linecolor="none", ax=axis, **options)
     axis.xaxis.tick_top()
     axis.tick_params(length=0, labelcolor=INK)

@@ -17,11 +17,11 @@ from cutesnake.model.records.plot import Picture, Plot
 from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled, to_svg
 from cutesnake.runtime.job import Files, listed
 
-NAME, TITLE = "overview", "CuTe DSL against cuTile, best kernel of each"
+NAME, TITLE = "overview", "CuTe DSL vs cuTile, best kernel of each"
 NARROW, NARROW_WIDTH = "overview_narrow", 3.9  # inches: 374 px on the page
 TIMES = "\N{MULTIPLICATION SIGN}"
 STYLES = {"warm": (SERIES[0], "o", 0.14), "cold": (SERIES[1], "s", -0.14)}  # colour, marker, place in the row
-LABELS = {"warm": "back to back, warm L2", "cold": "lone call, cold L2"}
+LABELS = {"warm": "warm L2", "cold": "cold L2"}
 COARSE = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
 FINE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
@@ -42,14 +42,14 @@ def overview_files(comparisons: Files, folder: str) -> None:
 def write_overview(comparisons: Iterable[Compare], folder: Path | str) -> Plot:
     """Draw the overview, wide and narrow, into `folder`, then write its record."""
     compared = list(comparisons)
-    pictures = [_picture(compared, Path(folder), narrow) for narrow in (False, True)]
-    entry = Plot("ok", None, Provenance(), None, pictures)
-    files = [Path(folder, picture.file) for picture in pictures if picture.file]
+    plots = [_plot(compared, Path(folder), narrow) for narrow in (False, True)]
+    entry = Plot("ok", None, Provenance(), None, plots)
+    files = [Path(folder, plot.file) for plot in plots if plot.file]
     record.write("plot", Path(folder) / "pictures.json", entry, files=provenance.digests(files, folder))
     return entry
 
 
-def _picture(comparisons: list[Compare], folder: Path, narrow: bool) -> Picture:
+def _plot(comparisons: list[Compare], folder: Path, narrow: bool) -> Picture:
     name = NARROW if narrow else NAME
     try:
         drawing = draw_overview(comparisons, narrow)
@@ -71,7 +71,7 @@ def draw_overview(comparisons: list[Compare], narrow: bool = False) -> Drawing:
         if entry.warm and entry.cold
     ]
     if not rows:
-        raise NothingToShow("no workload was timed in both DSLs, here or on a recorded card")
+        raise NothingToShow("no workload was timed in both DSLs, on this machine or in a recorded set")
     size = (NARROW_WIDTH, 1.5 + 0.5 * len(rows)) if narrow else (WIDTH * 0.86, 1.25 + 0.42 * len(rows))
     with styled():
         figure, axis = pyplot.subplots(figsize=size, layout="constrained")
@@ -81,23 +81,23 @@ def draw_overview(comparisons: list[Compare], narrow: bool = False) -> Drawing:
             for key, (colour, marker, _) in STYLES.items()
         ]
         figure.legend(handles=handles, loc="outside lower left", ncols=1 if narrow else 2)
-    said_of_rows = (
+    row_texts = (
         f"{row.name}: warm {row.warm.mean:.2f} ({row.warm.least:.2f} to {row.warm.most:.2f}), "
         f"cold {row.cold.mean:.2f} ({row.cold.least:.2f} to {row.cold.most:.2f})"
         for row in rows
     )
     return Drawing(
         figure,
-        "Speed of CuTe over cuTile. " + "; ".join(said_of_rows) + ".",
-        "Points: geometric mean, over the workloads, of the time of the best cuTile kernel over that of the best CuTe "
-        "kernel. Lines: from the least to the most. ",
+        "Speed of CuTe over cuTile. " + "; ".join(row_texts) + ".",
+        "Points: geometric mean over workloads of cuTile time ÷ CuTe time, best kernel of each. Lines: minimum to "
+        "maximum. ",
     )
 
 
 def _name(comparison: Compare, entry: Speedup) -> str:
-    card = (entry.device.device or "").removeprefix("NVIDIA ")
-    here = " (here)" if entry.device.kind == "live" else ""
-    return f"{comparison.operator}\n{card}, {entry.target}{here}"
+    gpu = (entry.device.device or "").removeprefix("NVIDIA ")
+    place = " (this machine)" if entry.device.kind == "live" else ""
+    return f"{comparison.operator}\n{gpu}, {entry.target}{place}"
 
 
 def _rows(axis: Axes, rows: list[Row], narrow: bool) -> None:
@@ -105,9 +105,9 @@ def _rows(axis: Axes, rows: list[Row], narrow: bool) -> None:
         _point(axis, place, row.warm, "warm")
         _point(axis, place, row.cold, "cold")
         if narrow:
-            said = row.name.replace("\n", " on ")
-            axis.text(0, place - 0.32, said, transform=axis.get_yaxis_transform(), va="bottom", fontsize=8)
-    if narrow:  # not through the names
+            name = row.name.replace("\n", " on ")
+            axis.text(0, place - 0.32, name, transform=axis.get_yaxis_transform(), va="bottom", fontsize=8)
+    if narrow:  # keep the line off the names
         ends = [[place + end for place in range(len(rows))] for end in (-0.3, 0.3)]
         axis.vlines([1] * len(rows), *ends, color=INK, linewidth=1)
     else:
@@ -145,7 +145,7 @@ def _scale(axis: Axes, rows: list[Row], narrow: bool) -> None:
     axis.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if low < tick < high]))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{TIMES}"))
     axis.xaxis.set_minor_locator(NullLocator())
-    parts = ("time of cuTile over time of CuTe;", "left of 1 cuTile is the faster, right of it CuTe DSL")
+    parts = ("cuTile time ÷ CuTe time;", "below 1 cuTile is faster, above 1 CuTe DSL is faster")
     axis.set_xlabel(("\n" if narrow else " ").join(parts))
     if not narrow:
         axis.grid(True, axis="x", color=LINE)

@@ -13,9 +13,9 @@ from cutesnake.report.plot.style import INK, LINE, SOFT, WIDTH, Drawing, Nothing
 from cutesnake.report.plot.timeline import short_name
 
 MOST_TRACKS = 40
-MOST_SPANS = 500  # drawn: more show no more, and the page is read on telephones as well
+MOST_SPANS = 500  # more are indistinguishable and slow on phones
 HEIGHT = 0.72
-# Told apart in print by height and hatch, on the screen by colour as well.
+# Height and hatch distinguish kinds in print, colour also on screen.
 LOOKS = {
     "work": ("work", HEIGHT, INK, ""),
     "wait": ("wait at a barrier", HEIGHT / 6, SOFT, ""),
@@ -42,7 +42,7 @@ def draw_pipeline(evidence: Evidence, kernel: str) -> Drawing:
         if entry.case.kernel == kernel and entry.status == "ok" and entry.metrics and entry.metrics.timeline.tracks
     ]
     if not entries:
-        raise NothingToShow(f"nothing was predicted of {kernel}")
+        raise NothingToShow(f"no prediction for {kernel}")
     case, metrics = max(entries, key=lambda one: one[1].cold_us)
     timeline = metrics.timeline
     tracks = [track for track in timeline.tracks if track.spans and "CTA 0" in track.name][:MOST_TRACKS]
@@ -70,8 +70,8 @@ def draw_pipeline(evidence: Evidence, kernel: str) -> Drawing:
     return Drawing(
         figure,
         f"Predicted pipeline of {kernel} ({short_name(timeline.launch)}) at {size}: {_shares(tracks, end - begin)}.",
-        f"Predicted, not measured: ptxsim's clock for an {metrics.device}. Drawn is {part} of "
-        f"{timeline.cycles:,.0f} cycles of the first CTA of a representative cluster. Thin lines are waits.",
+        f"Predicted, not measured: ptxsim's clock for an {metrics.device}. The plot shows {part} of the "
+        f"{timeline.cycles:,.0f} cycles of a representative cluster's first CTA. Thin lines are waits.",
     )
 
 
@@ -84,14 +84,14 @@ def _track(axis: Axes, row: int, spans: list[Span]) -> None:
 
 def _joined(spans: list[Span]) -> list[Span]:
     """Merge spans of one kind that touch or overlap."""
-    found: list[Span] = []
+    joined: list[Span] = []
     for span in sorted(spans, key=lambda span: (span[0], span[1])):
-        kind, begin, end, what, line = found[-1] if found else span
-        if found and kind == span[0] and span[1] <= end:
-            found[-1] = (kind, begin, max(end, span[2]), what, line)
+        kind, begin, end, what, line = joined[-1] if joined else span
+        if joined and kind == span[0] and span[1] <= end:
+            joined[-1] = (kind, begin, max(end, span[2]), what, line)
         else:
-            found.append(span)
-    return found
+            joined.append(span)
+    return joined
 
 
 def _readable(tracks: list[Track], timeline: Timeline) -> tuple[list[Track], float, float]:
@@ -118,11 +118,11 @@ def _readable(tracks: list[Track], timeline: Timeline) -> tuple[list[Track], flo
 
 def _shares(tracks: list[Track], length: float) -> str:
     """Format the busy share of each track."""
-    said = []
+    parts = []
     for track in tracks:
         busy = _covered([(span[1], span[2]) for span in track.spans if span[0] != "wait"])
-        said.append(f"{track.name.removeprefix('CTA 0 ')} busy {100 * busy / length:.0f} %")
-    return ", ".join(said)
+        parts.append(f"{track.name.removeprefix('CTA 0 ')} busy {100 * busy / length:.0f} %")
+    return ", ".join(parts)
 
 
 def _covered(spans: list[tuple[float, float]]) -> float:

@@ -14,7 +14,7 @@ def draw_share(evidence: Evidence, source: Source, target: str) -> Drawing:
     """Draw a heat map: workloads down, kernels and dtypes across."""
     table = times(evidence, source, target).dropna(subset=["floor_us"])
     if table.empty:
-        raise NothingToShow(f"config/devices.yaml has no peak of {source.device} for these element types")
+        raise NothingToShow(f"config/devices.yaml has no peak of {source.device} for these dtypes")
     table["share"] = table["floor_us"] / table["cold_us"]
     names = labels(evidence, brief=True)
     table["size"] = table["workload"].map(names)
@@ -28,6 +28,6 @@ def draw_share(evidence: Evidence, source: Source, target: str) -> Drawing:
         figure,
         f"Share of the roofline on {source.device}, from {table['share'].min():.2f} to {best['share']:.2f}; "
         f"the best is {best['kernel']} at {best['workload']}.",
-        "The least time that the device's peaks allow, over the measured one: 1.00 is as fast as can be. Empty fields "
-        f"were not measured.{unsaid(evidence)}",
+        "Lower bound from the device's peaks ÷ measured time; 1.00 is optimal. Empty cells were not "
+        f"measured.{unsaid(evidence)}",
     )

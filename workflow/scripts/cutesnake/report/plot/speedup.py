@@ -31,6 +31,6 @@ def draw_speedup(evidence: Evidence, source: Source, target: str) -> Drawing:
         figure,
         f"Speedup of CuTe over cuTile on {source.device}: geometric mean {mean:.2f}, "
         f"from {pairs['speedup'].min():.2f} to {pairs['speedup'].max():.2f}.",
-        "Time of the cuTile kernel over that of the CuTe kernel: above 1.00 (purple) CuTe is faster, below (orange) "
-        f"cuTile is. Empty fields were not measured in both.{unsaid(evidence)}",
+        "cuTile time ÷ CuTe time: above 1.00 (purple) CuTe is faster, below 1.00 (orange) cuTile is. Empty cells were "
+        f"not measured in both.{unsaid(evidence)}",
     )

@@ -24,7 +24,7 @@ from cutesnake.model.dsls import DSLS
 from cutesnake.report.palette import DARK, LIGHT
 
 SERIES = tuple(LIGHT[f"c{i}"] for i in range(1, 9))
-HATCHES = ("", "///", "\\\\\\", "xxx", "---", "|||", "+++", "/-/-")  # strokes only: dots make large files
+HATCHES = ("", "///", "\\\\\\", "xxx", "---", "|||", "+++", "/-/-")  # strokes only, since dots make large files
 INK, SOFT, LINE = LIGHT["ink"], LIGHT["soft"], LIGHT["line"]
 DSL_NAMES = {name: dsl.label for name, dsl in DSLS.items()}
 DSL_STYLES = {
@@ -34,7 +34,7 @@ DSL_STYLES = {
     "cuda": (0, (5, 1.5, 1, 1.5)),
     "cute_jit": (0, (3, 1.5, 1, 1.5, 1, 1.5)),
 }
-WIDTH = 11.0  # inches, the widest that a picture gets: 1056 px on the page
+WIDTH = 11.0  # inches, the maximum width of a plot: 1056 px on the page
 
 _RC = {
     "svg.fonttype": "none",
@@ -89,9 +89,9 @@ def styled() -> Iterator[None]:
 
 def short_sizes(values: Iterable[int]) -> dict[int, str]:
     """Format sizes briefly: `4k` for 4096, if all are multiples of 1024."""
-    found = list(values)
-    binary = all(value >= 1024 and value % 1024 == 0 for value in found)
-    return {value: f"{value // 1024}k" if binary else f"{value:,}" for value in found}
+    sizes = list(values)
+    binary = all(value >= 1024 and value % 1024 == 0 for value in sizes)
+    return {value: f"{value // 1024}k" if binary else f"{value:,}" for value in sizes}
 
 
 def lay_out(
@@ -138,13 +138,13 @@ def to_svg(drawing: Drawing, name: str, title: str) -> str:
     text = _own_ids(text, name)
     text = re.sub(r"font-family: [^;\"]*;? ?", "", text)
     text = re.sub(r"font: ([\d. a-z]*px) '[^\"]*?'(?=[;\"])", r"font-size: \1", text)
-    text = re.sub(r"(\.\d\d)\d+", r"\1", text)  # a hundredth of a point is finer than any screen
+    text = re.sub(r"(\.\d\d)\d+", r"\1", text)  # 0.01 pt is below any screen resolution
     text = _joined_rectangles(_without_empty_groups(re.sub(r"\n\s*", "\n", text)))
     for role, colour in LIGHT.items():
         text = re.sub(colour, f"var(--{role}, {colour})", text, flags=re.IGNORECASE)
     _, head, body = re.split(r"<svg([^>]*)>", text, maxsplit=1)
     about = f"<title>{html.escape(title)}</title><desc>{html.escape(drawing.alt)}</desc>"
-    return f'<svg class="picture" role="img"{head}>{about}{_css(body)}{body}'
+    return f'<svg class="plot" role="img"{head}>{about}{_css(body)}{body}'
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def _laid_out_only(figure: Figure) -> Iterator[None]:
 
     def lay_out_or_draw(renderer: Any) -> None:
         engine = figure.get_layout_engine()
-        if engine is None or isinstance(engine, PlaceHolderLayoutEngine):  # which it is given once it is laid out
+        if engine is None or isinstance(engine, PlaceHolderLayoutEngine):  # set after layout
             draw(renderer)
         else:
             engine.execute(figure)
@@ -194,16 +194,16 @@ def _joined_rectangles(text: str) -> str:
     """Join consecutive rectangles of equal style into one path."""
     out: list[str] = []
     end, last = 0, None
-    for found in _RECTANGLE.finditer(text):
-        x, y, y2, x2, look = found.groups()[:5]
+    for match in _RECTANGLE.finditer(text):
+        x, y, y2, x2, look = match.groups()[:5]
         if look is None:
-            x, y, x2, y2, look = found.groups()[5:]
+            x, y, x2, y2, look = match.groups()[5:]
         drawn = f"M{x} {y}V{y2}H{x2}V{y}z"
-        if found.start() == end and look == last and "opacity" not in look:
+        if match.start() == end and look == last and "opacity" not in look:
             out[-1] = out[-1].replace('" ', f'{drawn}" ', 1)
         else:
-            out += [text[end : found.start()], f'<path d="{drawn}" {look}/>\n']
-        end, last = found.end(), look
+            out += [text[end : match.start()], f'<path d="{drawn}" {look}/>\n']
+        end, last = match.end(), look
     return "".join([*out, text[end:]])
 
 
@@ -212,6 +212,6 @@ def _css(text: str) -> str:
     used = [role for role in LIGHT if f"var(--{role}," in text]
     light, dark = (";".join(f"--{role}:{colours[role]}" for role in used) for colours in (LIGHT, DARK))
     return (
-        f"<style>.picture{{{light};font-family:system-ui,sans-serif;stroke-linejoin:round}}"
-        f"@media (prefers-color-scheme:dark){{.picture{{{dark}}}}}</style>"
+        f"<style>.plot{{{light};font-family:system-ui,sans-serif;stroke-linejoin:round}}"
+        f"@media (prefers-color-scheme:dark){{.plot{{{dark}}}}}</style>"
     )

@@ -18,10 +18,10 @@ from cutesnake.report.plot.style import HATCHES, INK, SOFT, WIDTH, Drawing, Noth
 from cutesnake.stages.profile.timeline_check import busy_us
 
 LONGEST_NAME = 34
-HEIGHT = 0.42  # of a block; rows are 1 apart
-LONE, BACK_TO_BACK = "lone", "back_to_back"  # the older records that do not say are back to back
-OVERLAP_US = 0.5  # from which two launches are said and drawn to overlap; CUPTI's times are good to about 0.1 us
-LONGEST_ROW = 130  # letters that a panel has room for
+HEIGHT = 0.42  # block height; row spacing is 1
+SINGLE, BACK_TO_BACK = "lone", "back_to_back"  # values of a record; older records without one are back to back
+OVERLAP_US = 0.5  # minimum overlap to show; CUPTI timestamps have about 0.1 us resolution
+LONGEST_ROW = 130  # characters that fit a panel
 
 
 class Timed(NamedTuple):
@@ -51,16 +51,16 @@ def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
             _panel(axis, entries, kernel_looks(evidence))
             axis.set_title(_size(evidence, entries[0].case))
         axes.flat[-1].set_xlabel("µs since the start of the first kernel of the call")
-    said = (
+    row_texts = (
         f"{_size(evidence, entry.case)}, {entry.case.kernel}: {_names(_one_call(entry.metrics))}"
         for entries in cases.values()
         for entry in entries
     )
     return Drawing(
         figure,
-        "Kernels of one call. " + ". ".join(said) + ".",
-        "Blocks in the order of their launches; a gap is time in which the card ran nothing of this call, a block at "
-        "half height one that was launched early and began beside the one before it (programmatic dependent launch). "
+        "Kernels of one call. " + ". ".join(row_texts) + ".",
+        "Blocks in launch order. Gaps: the GPU ran nothing of this call. Half-height blocks: kernels that started "
+        "early and overlap their predecessor (programmatic dependent launch). "
         f"Each panel has its own scale.{_which_call(cases)}{left_out}",
     )
 
@@ -81,16 +81,16 @@ def _cases(evidence: Evidence, source: Source, target: str) -> dict[str, list[Ti
 def _which_call(cases: dict[str, list[Timed]]) -> str:
     """Say which of the profiled calls is drawn."""
     spacings = {_spacing(entry.metrics) for entries in cases.values() for entry in entries}
-    said = ""
-    if LONE in spacings:
-        said = " A lone call is drawn: the card had nothing else to do before it and after it."
+    text = ""
+    if SINGLE in spacings:
+        text = " The plot shows a single call on an otherwise idle GPU."
     if BACK_TO_BACK in spacings:
-        older = " (older records)" if LONE in spacings else ""
-        said += (
-            f" Calls were profiled back to back{older}: the first is drawn, which met an idle card; a later one's time "
-            "would count its wait for the call before."
+        older = " (older records)" if SINGLE in spacings else ""
+        text += (
+            f" Of back-to-back calls{older}, the plot shows the first, which started on an idle GPU. Later calls "
+            "include the wait for their predecessor."
         )
-    return said
+    return text
 
 
 def _spacing(metrics: NsysMetrics) -> str:
@@ -109,14 +109,14 @@ def _without_torch(cases: dict[str, list[Timed]]) -> str:
     if not counts:
         return ""
     low, high = min(counts), max(counts)
-    return f" PyTorch's baseline, {low if low == high else f'{low} to {high}'} launches a call, is not drawn."
+    return f" PyTorch's baseline, {low if low == high else f'{low} to {high}'} launches per call, is not shown."
 
 
-def _panel(axis: Axes, entries: list[Timed], found: dict[str, Look]) -> None:
+def _panel(axis: Axes, entries: list[Timed], looks: dict[str, Look]) -> None:
     calls = [_one_call(entry.metrics) for entry in entries]
     end = max(launch.start_us + launch.duration_us - call[0].start_us for call in calls for launch in call)
     for row, (entry, launches) in enumerate(zip(entries, calls, strict=True)):
-        colour = found[entry.case.kernel].colour
+        colour = looks[entry.case.kernel].colour
         start = launches[0].start_us
         for number, (launch, overlap) in enumerate(zip(launches, _overlaps(launches), strict=True)):
             axis.barh(
@@ -140,10 +140,10 @@ def _panel(axis: Axes, entries: list[Timed], found: dict[str, Look]) -> None:
 
 def _names(launches: list[Launched]) -> str:
     """Format the launches with durations, or only their number and sum if too long."""
-    beside = [f" ({overlap:.1f} overlap)" if overlap else "" for overlap in _overlaps(launches)]
+    overlaps = [f" ({overlap:.1f} overlap)" if overlap else "" for overlap in _overlaps(launches)]
     names = " → ".join(
         f"{short_name(launch.name)} {launch.duration_us:.1f} µs{more}"
-        for launch, more in zip(launches, beside, strict=True)
+        for launch, more in zip(launches, overlaps, strict=True)
     )
     return (
         names
@@ -164,19 +164,19 @@ def _one_call(metrics: NsysMetrics) -> list[Launched]:
     that did not wait for another call.
     """
     numbers = {kernel.call for kernel in metrics.kernels}
-    chosen = max(numbers) if _spacing(metrics) == LONE else min(numbers)
+    chosen = max(numbers) if _spacing(metrics) == SINGLE else min(numbers)
     return sorted((k for k in metrics.kernels if k.call == chosen), key=lambda kernel: kernel.start_us)
 
 
 def _overlaps(launches: list[Launched]) -> list[float]:
     """Return per launch its overlap with earlier launches in µs; 0 below OVERLAP_US."""
-    found, until = [], float("-inf")
+    overlaps, until = [], float("-inf")
     for launch in launches:
         end = launch.start_us + launch.duration_us
         overlap = min(until, end) - launch.start_us
-        found.append(overlap if overlap >= OVERLAP_US else 0.0)
+        overlaps.append(overlap if overlap >= OVERLAP_US else 0.0)
         until = max(until, end)
-    return found
+    return overlaps
 
 
 def short_name(symbol: str) -> str:
