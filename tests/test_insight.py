@@ -75,7 +75,7 @@ def test_plain_numbers_say_nothing():
             "S5",
             {},
             {"setmaxnreg": [240, 24]},
-            "hand reallocates registers from producer to consumer warpgroups (setmaxnreg 24, 240)",
+            "hand reallocates registers between warpgroups (setmaxnreg 24, 240)",
         ),
         ("S6", {}, {"occupancy": ALONE}, "Shared memory limits an SM to one block: hand (215 KB)"),
         ("S7", {"instructions": MIX}, {"instructions": NOTHING}, "tile has 56 tensor-core instructions, hand has none"),

@@ -160,11 +160,11 @@ def _several(gpu: str, entries: list[tuple[str, Both]], operators: int, main: st
     parts = []
     for lead, name in SIDES.items():
         if mine := [item for item in entries if sides[item[0]] == lead]:
-            parts.append(f"{name} is faster for {len(mine)} ({_figures(mine, main)})")
+            parts.append(f"{name} is faster for {len(mine)} ({_figures(mine, main)}).")
     if neither := [operator for operator, lead in sides.items() if lead is None]:
-        parts.append(f"neither leads both cold and warm for {len(neither)} ({', '.join(neither)})")
+        parts.append(f"For {len(neither)}, neither leads both cold and warm ({', '.join(neither)}).")
     timed = f"{len(entries)} of {operators}" if len(entries) < operators else f"all {operators}"
-    return f"On {gpu}, {timed} operators were timed in both DSLs: {listed(parts)}."
+    return f"On {gpu}, {timed} operators were timed in both DSLs. {' '.join(parts)}"
 
 
 def _others(comparisons: list[Compare]) -> str:
@@ -184,7 +184,7 @@ def _others(comparisons: list[Compare]) -> str:
         groups["leads" if _slower_figure(rival[2]) >= 1 else "trails"].append(rival)
     named = [f"{name} in {len(group)} ({_rivals(group)})" for name, group in groups.items() if group]
     if named:
-        sentences.append(f"Over {plural(len(rest), 'other operator')}, it {listed(named)}.")
+        sentences.append(f"In {plural(len(rest), 'other operator')}, it {listed(named)}.")
     return " ".join(sentences)
 
 
@@ -260,7 +260,9 @@ def _failed(comparisons: list[Compare]) -> list[str]:
     most = [f"{kernel} {count}" for kernel, count in failed.most_common(MOST_NAMED)]
     more = f" and {plural(left, 'more kernel')}" if (left := len(failed) - len(most)) else ""
     third_party = "" if any(row.source == OURS for _, row in rows) else ", all of third-party kernels"
-    return [f"{plural(failed.total(), 'case')} failed on this machine{third_party} ({', '.join(most)}{more})"]
+    return [
+        f"{plural(failed.total(), 'case')} failed their check on this machine{third_party} ({', '.join(most)}{more})"
+    ]
 
 
 def _not_run(arch: Arch, comparisons: list[Compare]) -> str:
@@ -274,13 +276,13 @@ def _not_run(arch: Arch, comparisons: list[Compare]) -> str:
     built = [(operator, row) for operator, row in rows if row.build.ok]
     untimed = Counter(row.target for _, row in built if not any(gpu.ok for gpu in row.cards["timing"]))
     if untimed:
-        kinds = (f"{count} {target}" for target, count in untimed.items())
+        kinds = (f"{count if len(untimed) > 1 else 'all'} {target}" for target, count in untimed.items())
         sentences.append(
             f"{untimed.total()} of {plural(len(built), 'kernel/target pair')} have no hardware timing "
             f"({', '.join(kinds)})"
         )
     if unchecked := sum(not _was_checked(row) for _, row in built):
-        sentences.append(f"{plural(unchecked, 'pair')} without a check, on a GPU or in simulation")
+        sentences.append(f"{plural(unchecked, 'pair')} not checked, neither on a GPU nor in simulation")
     failed = sum(row.build.failed for _, row in rows)
     if failed:
         sentences.append(f"{plural(failed, 'build')} did not compile")

@@ -138,10 +138,7 @@ def _reallocation(pair: Pair) -> str | None:
         limits = sorted(set(f.setmaxnreg or []))
         if not limits:
             return None
-        return (
-            f"{kernel} reallocates registers from producer to consumer warpgroups (setmaxnreg "
-            f"{', '.join(map(str, limits))})."
-        )
+        return f"{kernel} reallocates registers between warpgroups (setmaxnreg {', '.join(map(str, limits))})."
 
     return _each(pair, say)
 

@@ -19,7 +19,7 @@ from cutesnake.stages.profile.timeline_check import busy_us
 
 LONGEST_NAME = 34
 HEIGHT = 0.42  # block height; row spacing is 1
-SINGLE, BACK_TO_BACK = "lone", "back_to_back"  # values of a record; older records without one are back to back
+SINGLE, BACK_TO_BACK = "lone", "back_to_back"  # values of a record; BACK_TO_BACK if an older record has none
 OVERLAP_US = 0.5  # minimum overlap to show; CUPTI timestamps have about 0.1 us resolution
 LONGEST_ROW = 130  # characters that fit a panel
 
