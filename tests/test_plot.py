@@ -100,8 +100,8 @@ def test_without_measurements_the_measured_pictures_have_a_reason(tmp_path):
 def test_nothing_inspected_and_no_roofline(tmp_path):
     bare = sample.replace(sample.evidence(), inspected={}, roofline=[])
     reasons = {p["name"]: p["reason"] for p in plot(bare, tmp_path)["pictures"]}
-    assert reasons["resources"] == "no build of this operator has static figures"
-    assert reasons["instructions"] == "no build of this operator has static figures"
+    assert reasons["resources"] == "no build of this operator has static values"
+    assert reasons["instructions"] == "no build of this operator has static values"
     assert "no device" in reasons["roofline"]
 
 

@@ -1,5 +1,7 @@
 """Texts and names follow the word list: text_style.toml holds the words and what is left to fix."""
 
+import subprocess
+
 import pytest
 
 import text_style
@@ -8,7 +10,7 @@ import text_style
 def test_no_package_has_more_banned_words_or_long_sentences_than_its_limit() -> None:
     try:
         files = text_style.tracked()
-    except (OSError, text_style.subprocess.CalledProcessError):
+    except (OSError, subprocess.CalledProcessError):
         pytest.skip("a copy without history does not tell the repository's files from others")
     rows = [row for name in files for row in text_style.findings(name)]
     over = text_style.exceeded(rows)
@@ -44,7 +46,7 @@ def test_sentences_leave_out_code_tables_and_comments() -> None:
     table = "```\nnot this.\n```\n| nor | this |\n<!-- nor\nthat. -->\n"
     text = f"# A title\n\nOne two `x y`\nthree. Four.\n\n{table}- Five six\n"
     read = [(sentence.line, sentence.words) for sentence in text_style.sentences(text)]
-    assert read == [(3, ("One", "two", "code", "three.")), (4, ("Four.",)), (12, ("Five", "six"))]
+    assert read == [(3, ("One", "two", "Code", "three.")), (4, ("Four.",)), (12, ("Five", "six"))]
 
 
 def test_a_rise_above_a_limit_is_an_error_and_a_fall_is_none(monkeypatch) -> None:
@@ -64,3 +66,23 @@ def test_the_limits_only_fall(monkeypatch, tmp_path) -> None:
     text_style.ratchet([row, row, text_style.Finding("README.md", 1, "lone", "single")])
     limits = text_style.tomllib.loads(path.read_text())["limits"]
     assert limits == {"words": {"docs": 1, "top": 1}, "lengths": {}}
+
+
+@pytest.mark.parametrize(
+    ("subject", "right"),
+    [
+        ("fix(report): name the missing file", True),
+        ("ci: check spelling", True),
+        ("merge: a branch", True),
+        ("Fix the report", False),
+        ("fix(report): Name the missing file", False),
+        ("fix(report): name the missing file.", False),
+        ("style: format", False),
+        ("docs: " + "a" * 67, False),
+    ],
+)
+def test_the_commit_hook_checks_subjects(tmp_path, subject, right) -> None:
+    (tmp_path / "message").write_text(f"{subject}\n\nWhy.\n# a comment\n")
+    hook = [str(text_style.ROOT / ".ci" / "commit-msg"), str(tmp_path / "message")]
+    done = subprocess.run(hook, capture_output=True, text=True)
+    assert (done.returncode == 0) == right and bool(done.stderr) != right

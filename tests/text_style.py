@@ -66,7 +66,7 @@ def sentences(markdown: str) -> Iterator[Sentence]:
             paragraph = []
         if not broken:
             words = re.sub(r"^([-*+]|\d+\.|>)\s+", "", stripped)
-            words = re.sub(r"`[^`]*`", "code", words)
+            words = re.sub(r"`[^`]*`", "Code", words)  # a capital: it may begin a sentence
             words = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", words)
             paragraph += [(number, word) for word in words.split()]
 
@@ -241,20 +241,25 @@ def metrics() -> dict[str, float | str]:
     texts = {name: (ROOT / name).read_text() for name in tracked() if name.endswith(".md")}
     every = [sentence for text in texts.values() for sentence in sentences(text)]
     read = [name for name in texts if name == "README.md" or name.startswith("docs/")]
-    spoken = [word for name in read for sentence in sentences(texts[name]) for word in sentence.words]
+    spoken = "\n".join(line for name in read for line in _prose_lines(texts[name]))
     longest = max(texts, key=lambda name: texts[name].count("\n"))
     counts = Counter(row.kind for name in tracked() for row in findings(name))
     return {
         "words in tracked Markdown": sum(len(text.split()) for text in texts.values()),
         "sentences over 30 words, %": round(100 * sum(len(each.words) > 30 for each in every) / len(every), 1),
         "numbers per 100 words of prose, README and docs": round(
-            100 * sum(bool(re.search(r"\d", word)) for word in spoken) / len(spoken), 1
+            100 * len(re.findall(r"\d[\d.,]*", spoken)) / len(spoken.split()), 1
         ),
         "words in README": len(texts["README.md"].split()),
         "longest document, lines": f"{texts[longest].count(chr(10))} ({longest})",
         "banned words in texts and names": counts["words"],
         "docstrings and sentences that are too long": counts["lengths"],
     }
+
+
+def _prose_lines(markdown: str) -> list[str]:
+    text = re.sub(r"```.*?```", "", markdown, flags=re.DOTALL)
+    return [line for line in text.splitlines() if not line.lstrip().startswith(("|", "#"))]
 
 
 def main() -> int:

@@ -19,7 +19,7 @@ from cutesnake.model.records.change import (
 )
 from cutesnake.report.formatting import listed, plural, short
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 
 NAMES = {"cold": "cold L2", "warm": "warm L2"}
 MARKS = {"slower": ("▼", "bad"), "faster": ("▲", "good"), "equal": ("=", "soft"), "cannot tell": ("?", "part")}

@@ -9,7 +9,7 @@ from cutesnake.analysis.compare.insight import number
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.model.records.autotune import Autotune
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 WHERE = {"live": "measured on this machine", "recorded": "recorded"}
 
 

@@ -9,7 +9,7 @@ from cutesnake.analysis.compare.selected_workloads import pair_of, table_of
 from cutesnake.model.records.compare import Baseline, Cell, Compare, CompareRow, CompareTable, MetricColumn
 from cutesnake.report.formatting import DSL_NAMES, Notes, plural, signed, slug, where
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 DSLS = ("cutile", "cute")
 OPTIONAL = ("hot_duration_us", "plan_cold_us", "plan_us")  # columns that are shown only with values
 MOST_UNMEASURED = 40  # workloads in a table without measurements; the CSV file has all

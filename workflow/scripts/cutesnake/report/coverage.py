@@ -8,7 +8,7 @@ from cutesnake.model.records.arch import Arch, NodeClass
 from cutesnake.model.records.compare import Compare, Counts
 from cutesnake.report.formatting import MOST_NAMED, STAGE_NAMES, listed, plural, span, state
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 
 TILES = {
     "build": "builds compiled",

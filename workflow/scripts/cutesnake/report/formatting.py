@@ -10,7 +10,7 @@ from cutesnake.analysis.compare.insight import number
 from cutesnake.model.dsls import DSLS, UNKNOWN
 from cutesnake.model.records.compare import Counts, Origin
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 
 DSL_NAMES = {**{name: dsl.label for name, dsl in DSLS.items()}, UNKNOWN: "not known"}
 MOST_NAMED = 3  # items that one sentence names

@@ -22,7 +22,7 @@ from cutesnake.model.records.ncu import Ncu
 from cutesnake.report.choices import WHERE, choices
 from cutesnake.report.formatting import DSL_NAMES, Notes, big, named, plural, slug
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 Upstream = Mapping[str, Mapping[str, str]]  # kernels/upstream.yaml
 MIX = ("tensor_core", "tma_load", "tma_multicast", "tma_store", "tma_reduce", "barrier", "special_function")
 MEMORY = ("global_memory", "shared_memory", "tensor_memory", "local_memory", "other")

@@ -8,7 +8,7 @@ from cutesnake.model.contract import INSTALLED
 from cutesnake.model.records.compare import Compare, Counts, Coverage, DeviceCounts
 from cutesnake.report.formatting import DSL_NAMES, STAGE_NAMES, Notes, listed, plural, short, slug
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 
 STOOD_FOR = (
     "without a GPU of their target, only a few builds that differ in compile-time sizes are compiled; "

@@ -25,7 +25,7 @@ from cutesnake.report import changes, comparison, coverage, findings, html, kern
 from cutesnake.report.formatting import Notes, big, plural, sets, slug, where
 from cutesnake.stages.predict.validated import VALIDATION
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 
 
 @dataclass(frozen=True)

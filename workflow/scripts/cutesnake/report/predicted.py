@@ -10,7 +10,7 @@ from cutesnake.model.records.predict import Bounds, Predict, PredictedLaunch, Pr
 from cutesnake.report.formatting import Notes, plural
 from cutesnake.report.plot.timeline import short_name
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 KINDS: tuple[Figure, ...] = ("cold", "warm")
 
 

@@ -65,7 +65,7 @@ def render(asked: Asked, anatomies: Mapping[str, Record], folder: str) -> str:
 def _goals(asked: Asked, anatomies: Mapping[str, Record], folder: str) -> list[Record]:
     goals = [(goal["name"], goal["kernels"], goal["questions"]) for goal in asked.goals["goals"]]
     if asked.own:
-        goals.append(("Kernels of your own", list(asked.own), ["roles", "pipelines", "shared", "boundary"]))
+        goals.append(("Your kernels", list(asked.own), ["roles", "pipelines", "shared", "boundary"]))
     return [
         {"name": name, "kernels": [_kernel(asked, kernel, "", questions, anatomies, folder) for kernel in kernels]}
         for name, kernels, questions in goals

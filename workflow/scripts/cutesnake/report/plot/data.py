@@ -137,7 +137,7 @@ def functions(evidence: Evidence) -> pandas.DataFrame:
             }
         )
     if not rows:
-        raise NothingToShow("no build of this operator has static figures")
+        raise NothingToShow("no build of this operator has static values")
     table = pandas.DataFrame(rows)
     for column in NUMBERS:
         table[column] = pandas.to_numeric(table[column])  # unknown values become NaN
