@@ -134,7 +134,7 @@ def test_more_spills_fail_where_that_is_asked_for(now) -> None:
     found = found_in(now, before)
     assert unchanged([found], "slower")[0]
     fine, said = unchanged([found], "worse")
-    assert not fine and "1 device functions spill more, the first in blend, cutile for sm_" in said
+    assert not fine and "1 device function with more spills, the first in blend, cutile for sm_" in said
 
 
 def test_one_measurement_on_both_sides_says_nothing(now) -> None:

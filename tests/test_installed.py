@@ -299,7 +299,7 @@ def test_the_summary_sets_every_kernel_against_it_and_its_reference_times_give_w
     speeds = {row["kernel"]: row["warm"]["peers"][0] for row in table["summary"]}
     assert speeds["flash_mla"] is None
     assert speeds["cute_sm90"]["mean"] == pytest.approx(1.0)  # its records are copies of cute_sm90's
-    assert speeds["tilegym"]["mean"] < 1 and speeds["tilegym"]["count"] == len(table["figures"][0]["rows"])
+    assert speeds["tilegym"]["mean"] < 1 and speeds["tilegym"]["count"] == len(table["caches"][0]["rows"])
 
 
 def test_recorded_kernels_that_the_experiment_leaves_out_are_not_shown(shown) -> None:

@@ -33,7 +33,7 @@ def view(evidence, references):
 
 def figures(table, name):
     """The table of cold or of warm times."""
-    return next(figure for figure in table["figures"] if figure["name"] == name)
+    return next(cache for cache in table["caches"] if cache["name"] == name)
 
 
 def row_of(table, workload, name="warm"):

@@ -190,7 +190,7 @@ def allowed(finding: Finding) -> bool:
 
 def tracked() -> list[str]:
     """Return the tracked files that hold texts or code, relative to the repository."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = ["git", "ls-files", "-z"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
     return [name for name in listed if (ROOT / name).is_file() and covered(name)]
 

@@ -6,8 +6,9 @@ import os
 from typing import Any
 
 from cutesnake.analysis.change.change import judged
-from cutesnake.analysis.change.verdict import FIGURES, Figure, apart
+from cutesnake.analysis.change.verdict import apart
 from cutesnake.analysis.compare.insight import number
+from cutesnake.analysis.compare.speedup import CACHE_STATES, CacheState
 from cutesnake.model.records.change import (
     Change,
     ChangedBuilds,
@@ -37,10 +38,10 @@ def changed(changes: list[Change], operator: str, pages: dict[str, str], base: s
     own = next(change for change in changes if change.operator == operator)
     return {
         "baseline": _baseline(changes),
-        "sentences": [_times(changes, name) for name in FIGURES] + _against(changes),
+        "sentences": [_times(changes, name) for name in CACHE_STATES] + _against(changes),
         "worst": [
             sentence
-            for name in FIGURES
+            for name in CACHE_STATES
             for verdict in ("slower", "faster")
             if (sentence := _most(changes, name, verdict))
         ],
@@ -59,8 +60,8 @@ def changed(changes: list[Change], operator: str, pages: dict[str, str], base: s
     }
 
 
-def _totals(change: Change, figure: Figure) -> Totals:
-    return change.totals.cold if figure == "cold" else change.totals.warm
+def _totals(change: Change, cache: CacheState) -> Totals:
+    return change.totals.cold if cache == "cold" else change.totals.warm
 
 
 def _baseline(changes: list[Change]) -> str:
@@ -76,16 +77,16 @@ def _baseline(changes: list[Change]) -> str:
     return f"{places[0].label} ({details})" if details else places[0].label
 
 
-def _times(changes: list[Change], figure: Figure) -> str:
-    totals = [_totals(change, figure) for change in changes]
+def _times(changes: list[Change], cache: CacheState) -> str:
+    totals = [_totals(change, cache) for change in changes]
     counts = {key: sum(getattr(total, key) for total in totals) for key in COUNTED}
     same = sum(total.same for total in totals)
     judged = sum(counts.values())
     also = f" In {plural(same, 'further case')}, both sides hold the same measurement." if same else ""
     if not judged:
-        return f"{_capitalized(NAMES[figure])}: no case was measured on both sides.{also}"
+        return f"{_capitalized(NAMES[cache])}: no case was measured on both sides.{also}"
     counted = ", ".join(f"{count} {key.replace('_', ' ')}" for key, count in counts.items())
-    return f"{_capitalized(NAMES[figure])}: {plural(judged, 'case')}, {counted}.{also}"
+    return f"{_capitalized(NAMES[cache])}: {plural(judged, 'case')}, {counted}.{also}"
 
 
 def _against(changes: list[Change]) -> list[str]:
@@ -116,19 +117,19 @@ def _versions(versions: list[str]) -> str:
     return " and ".join(versions) or "absent"
 
 
-def _most(changes: list[Change], figure: Figure, verdict: str) -> str | None:
+def _most(changes: list[Change], cache: CacheState, verdict: str) -> str | None:
     """Return a sentence on the case with the largest change of one verdict."""
     candidates = [
         (change.operator, row, side)
         for change in changes
         for row in change.cases
-        if (side := judged(row, figure)) and side.verdict == verdict
+        if (side := judged(row, cache)) and side.verdict == verdict
     ]
     if not candidates:
         return None
     operator, row, side = max(candidates, key=lambda entry: apart(entry[2].ratio))
     return (
-        f"Largest change ({verdict}, {NAMES[figure]}): {operator}, {row.kernel} on {row.workload} "
+        f"Largest change ({verdict}, {NAMES[cache]}): {operator}, {row.kernel} on {row.workload} "
         f"({short(row.device)}), {number(side.before_us)} µs before, {number(side.now_us)} µs now, noise limit "
         f"{number(side.limit_percent or 0.0)} %."
     )
@@ -136,7 +137,7 @@ def _most(changes: list[Change], figure: Figure, verdict: str) -> str | None:
 
 def _sums(change: Change) -> View:
     built = {(e.kernel, e.target, e.variant) for e in change.builds.changed}
-    counts = {figure: [getattr(_totals(change, figure), key) for key in COUNTED] for figure in FIGURES}
+    counts = {cache: [getattr(_totals(change, cache), key) for key in COUNTED] for cache in CACHE_STATES}
     return {
         "operator": change.operator,
         "counts": counts,
@@ -161,11 +162,11 @@ def _case(row: ChangedCase) -> View:
     return {
         **{"workload": row.workload, "kernel": row.kernel, "target": row.target},
         **{"device": short(row.device), "variant": variant},
-        "figures": [_figure(side) for side in (row.cold, row.warm) if side],
+        "sides": [_judged_view(side) for side in (row.cold, row.warm) if side],
     }
 
 
-def _figure(side: Judged) -> View:
+def _judged_view(side: Judged) -> View:
     mark, style = MARKS[side.verdict]
     noises = [side.before_noise_percent, side.now_noise_percent]
     return {
@@ -187,7 +188,7 @@ def _builds(builds: ChangedBuilds) -> list[View]:
                 **{"kernel": entry.kernel, "target": entry.target, "variant": entry.variant},
                 **{"function": entry.function, "symbol": entry.symbol},
                 "cells": [_cell(changes.get(name)) for name in FIRST],
-                "others": "; ".join(f"{_word(change.figure)} {_both(change)}" for change in others),
+                "others": "; ".join(f"{_display_name(change.figure)} {_both(change)}" for change in others),
             }
         )
     return rows
@@ -209,5 +210,5 @@ def _capitalized(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _word(figure: str) -> str:
-    return figure.removeprefix("instructions, ").replace("_", " ")
+def _display_name(name: str) -> str:
+    return name.removeprefix("instructions, ").replace("_", " ")

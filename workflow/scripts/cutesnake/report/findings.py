@@ -105,8 +105,8 @@ def _one_operator(gpu: str, operator: str, entry: Both) -> str:
 def _speed_text(speed: Speed, lead: str) -> str:
     """Format a speedup from the leader's side: mean, range, and workloads by outcome."""
     ahead, behind = _ahead(speed, lead)
-    figures = [speed.mean, speed.least, speed.most]
-    mean, least, most = figures if lead == "cute" else [1 / figures[0], 1 / figures[2], 1 / figures[1]]
+    ratios = [speed.mean, speed.least, speed.most]
+    mean, least, most = ratios if lead == "cute" else [1 / ratios[0], 1 / ratios[2], 1 / ratios[1]]
     counts = f"faster on {ahead} of {plural(speed.workloads, 'workload')}"
     counts += f", equal on {speed.equal}" * bool(speed.equal)
     counts += f", slower on {behind}" * bool(behind)

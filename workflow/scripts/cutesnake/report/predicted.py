@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from cutesnake.analysis.compare.speedup import Figure
+from cutesnake.analysis.compare.speedup import CACHE_STATES, CacheState
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.model.records.predict import Bounds, Predict, PredictedLaunch, PredictMetrics
 from cutesnake.report.formatting import Notes, plural
 from cutesnake.report.plot.timeline import short_name
 
 View = dict[str, Any]  # data of a template
-KINDS: tuple[Figure, ...] = ("cold", "warm")
 
 
 def predicted(evidence: Evidence, notes: Notes) -> list[View]:
@@ -58,7 +57,7 @@ def _row(entry: Predict, evidence: Evidence, notes: Notes) -> View:
         **row,
         "failed": None,
         "chosen": len(times) > 1 and next(iter(times)) == case.variant.id,
-        "times": [_time(metrics, kind, notes) for kind in KINDS],
+        "times": [_time(metrics, cache, notes) for cache in CACHE_STATES],
         "bound": _bound(metrics.bounds),
         "busy": [metrics.tensor_percent, metrics.dram_percent, metrics.l2_percent],
         "launches": ", ".join(_launch(launch) for launch in metrics.launches.cold),
@@ -70,8 +69,8 @@ def _bound(bounds: Bounds) -> str:
     return bounds.cold if bounds.cold == bounds.warm else f"{bounds.cold} (cold), {bounds.warm} (warm)"
 
 
-def _time(metrics: PredictMetrics, figure: Figure, notes: Notes) -> View:
-    cold = figure == "cold"
+def _time(metrics: PredictMetrics, cache: CacheState, notes: Notes) -> View:
+    cold = cache == "cold"
     band = metrics.bands.cold if cold else metrics.bands.warm
     us = metrics.cold_us if cold else metrics.warm_us
     return {"us": us, "percent": band.percent, "note": notes.mark(f"Error band: {band.words}.")}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from statistics import geometric_mean
 from typing import Any
 
-from cutesnake.analysis.compare.speedup import FIGURES, Figure, fastest, time_of
+from cutesnake.analysis.compare.speedup import CACHE_STATES, CacheState, fastest, time_of
 from cutesnake.model.dsls import PEERS
 from cutesnake.model.records.compare import Compare, KernelTime, TimesTable
 from cutesnake.report.formatting import DSL_NAMES, Notes, plural, where
@@ -36,12 +36,12 @@ def _table(table: TimesTable, references: list[View], notes: Notes, shown: set[s
     failed = {(entry.kernel, entry.workload): entry.reason for entry in table.failed}
     return {
         **{"target": table.target, "where": where(table.device), "kernels": list(kernels)},
-        "sentences": [_sentence(rows, kernels, name) for name in FIGURES],
+        "sentences": [_sentence(rows, kernels, name) for name in CACHE_STATES],
         "summary": _summary(rows, kernels, elsewhere),
         "cutile": "cutile" in kernels.values(),
         "peers": _peers(kernels),
         "references": elsewhere,
-        "figures": [
+        "caches": [
             {
                 "name": name,
                 "rows": [_row(rows, workload, kernels, name, failed, notes) for workload in few],
@@ -50,17 +50,17 @@ def _table(table: TimesTable, references: list[View], notes: Notes, shown: set[s
                 "references": [reference["name"] for reference in elsewhere] if name == "warm" else [],
                 "other": {w: [r["hot_us"].get(w) for r in elsewhere] if name == "warm" else [] for w in few},
             }
-            for name in FIGURES
+            for name in CACHE_STATES
         ],
     }
 
 
-def _every(rows: TimesByWorkload, kernels: Mapping[str, str], figure: Figure) -> View:
+def _every(rows: TimesByWorkload, kernels: Mapping[str, str], cache: CacheState) -> View:
     """Return the times of all workloads as the page's script expects them."""
     return {
         "head": ["Workload", *(f"{kernel} µs" for kernel in kernels)],
         "rows": [
-            [workload, *(float(f"{time_of(row[kernel], figure):.5g}") if kernel in row else None for kernel in kernels)]
+            [workload, *(float(f"{time_of(row[kernel], cache):.5g}") if kernel in row else None for kernel in kernels)]
             for workload, row in rows.items()
         ],
     }
@@ -70,19 +70,19 @@ def _row(
     rows: TimesByWorkload,
     workload: str,
     kernels: Mapping[str, str],
-    figure: Figure,
+    cache: CacheState,
     failed: dict[tuple[str, str], str],
     notes: Notes,
 ) -> View:
     row = rows[workload]
-    first = fastest(row, figure)
+    first = fastest(row, cache)
     cells = []
     for kernel in kernels:
         if kernel in row:
             time = row[kernel]
             marks = sorted({notes.mark(_kind(flag)) for flag in time.flags})
-            tflops = time.tflops if figure == "cold" else time.hot_tflops
-            us = time_of(time, figure)
+            tflops = time.tflops if cache == "cold" else time.hot_tflops
+            us = time_of(time, cache)
             cells.append({"us": us, "tflops": tflops, "fastest": kernel == first, "marks": marks, "flags": time.flags})
         else:
             reason = failed.get((kernel, workload))
@@ -97,12 +97,12 @@ def _kind(flag: str) -> str:
     return kind if kind == flag else f"{kind} (hover over a cell for its values)"
 
 
-def _sentence(rows: TimesByWorkload, kernels: Mapping[str, str], figure: Figure) -> str:
+def _sentence(rows: TimesByWorkload, kernels: Mapping[str, str], cache: CacheState) -> str:
     """Count the workloads that each kernel wins, the most frequent winner first."""
-    wins = [fastest(row, figure) for row in rows.values()]
+    wins = [fastest(row, cache) for row in rows.values()]
     order = sorted((kernel for kernel in kernels if kernel in wins), key=lambda kernel: -wins.count(kernel))
     wins_text = [f"{kernel} ({DSL_NAMES[kernels[kernel]]}) on {wins.count(kernel)}" for kernel in order]
-    what = {"cold": "cold (single calls, L2 flushed)", "warm": "warm (repeated calls)"}[figure]
+    what = {"cold": "cold (single calls, L2 flushed)", "warm": "warm (repeated calls)"}[cache]
     count = plural(len(rows), "workload")
     return f"Fastest of {plural(len(kernels), 'kernel')}, {what}: {', '.join(wins_text)} of {count}."
 
@@ -112,24 +112,24 @@ def _summary(rows: TimesByWorkload, kernels: Mapping[str, str], elsewhere: list[
     return [
         {
             **{"kernel": kernel, "dsl": DSL_NAMES[dsl], "timed": sum(kernel in row for row in rows.values())},
-            **{name: _against(rows, kernels, kernel, name) for name in FIGURES},
+            **{name: _against(rows, kernels, kernel, name) for name in CACHE_STATES},
             "references": [_speed(_times(rows, kernel, "warm"), reference["hot_us"]) for reference in elsewhere],
         }
         for kernel, dsl in kernels.items()
     ]
 
 
-def _against(rows: TimesByWorkload, kernels: Mapping[str, str], kernel: str, figure: Figure) -> View:
-    mine = _times(rows, kernel, figure)
+def _against(rows: TimesByWorkload, kernels: Mapping[str, str], kernel: str, cache: CacheState) -> View:
+    mine = _times(rows, kernel, cache)
     tiles = {
         workload: min(times)
         for workload, row in rows.items()
-        if (times := [time_of(time, figure) for name, time in row.items() if kernels[name] == "cutile"])
+        if (times := [time_of(time, cache) for name, time in row.items() if kernels[name] == "cutile"])
     }
     return {
-        "fastest": sum(fastest(row, figure) == kernel for row in rows.values()),
+        "fastest": sum(fastest(row, cache) == kernel for row in rows.values()),
         "cutile": _speed(mine, tiles),
-        "peers": [None if peer == kernel else _speed(mine, _times(rows, peer, figure)) for peer in _peers(kernels)],
+        "peers": [None if peer == kernel else _speed(mine, _times(rows, peer, cache)) for peer in _peers(kernels)],
     }
 
 
@@ -138,8 +138,8 @@ def _peers(kernels: Mapping[str, str]) -> list[str]:
     return [kernel for kernel, dsl in kernels.items() if dsl in PEERS]
 
 
-def _times(rows: TimesByWorkload, kernel: str, figure: Figure) -> dict[str, float]:
-    return {workload: time_of(row[kernel], figure) for workload, row in rows.items() if kernel in row}
+def _times(rows: TimesByWorkload, kernel: str, cache: CacheState) -> dict[str, float]:
+    return {workload: time_of(row[kernel], cache) for workload, row in rows.items() if kernel in row}
 
 
 def _speed(mine: dict[str, float], others: dict[str, float]) -> View | None:

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 from cutesnake.analysis.change.baseline import Baseline, Before
 from cutesnake.analysis.change.cases import Timed, Times, cases, conditions, gather
-from cutesnake.analysis.change.figures import builds
-from cutesnake.analysis.change.verdict import FIGURES, RULE, Figure
+from cutesnake.analysis.change.static_values import builds
+from cutesnake.analysis.change.verdict import RULE
+from cutesnake.analysis.compare.speedup import CACHE_STATES, CacheState
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.model import provenance, record
 from cutesnake.model.records.change import Baseline as BaselineRecord
@@ -44,7 +45,7 @@ def change(evidence: Evidence, baseline: Baseline, before: Before) -> Change:
         cases=rows,
         unpaired=_unpaired(times, rows),
         no_cases=None if rows else _why_none(times),
-        totals=BothTotals(*(_totals(rows, figure) for figure in FIGURES)),
+        totals=BothTotals(*(_totals(rows, cache) for cache in CACHE_STATES)),
         builds=builds(evidence, before, None if baseline.kind == "results" else NO_FIGURES),
     )
 
@@ -71,10 +72,10 @@ def to_csv(compared: Change) -> str:
     )
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*names, *(f"{figure}_{key}" for figure in FIGURES for key in keys)])
+    writer.writerow([*names, *(f"{cache}_{key}" for cache in CACHE_STATES for key in keys)])
     for row in compared.cases:
         identity = [compared.operator, *(getattr(row, name) for name in names[1:])]
-        sides = [judged(row, figure) for figure in FIGURES]
+        sides = [judged(row, cache) for cache in CACHE_STATES]
         writer.writerow([*identity, *(side and getattr(side, key) for side in sides for key in keys)])
     return text.getvalue()
 
@@ -108,10 +109,10 @@ def _slower(changes: list[Change]) -> tuple[int, str]:
     label = changes[0].baseline.label
     cases = [(change.operator, row) for change in changes for row in change.cases if not row.same]
     worst = [
-        (side.ratio, f"{operator}, {row.kernel} on {row.workload} ({row.device}), {figure}")
+        (side.ratio, f"{operator}, {row.kernel} on {row.workload} ({row.device}), {cache}")
         for operator, row in cases
-        for figure in FIGURES
-        if (side := judged(row, figure)) and side.verdict == "slower"
+        for cache in CACHE_STATES
+        if (side := judged(row, cache)) and side.verdict == "slower"
     ]
     if not worst:
         return 0, f"none of {len(cases)} cases is slower than in {label}"
@@ -130,20 +131,23 @@ def _spilling(changes: list[Change]) -> tuple[int, str]:
         for entry in change.builds.changed
         if _more(entry, "spill_bytes")
     ]
-    return len(spilling), f"{len(spilling)} device functions spill more, the first in {spilling[0]}" if spilling else ""
+    if not spilling:
+        return 0, ""
+    functions = f"{len(spilling)} device function{'s' * (len(spilling) > 1)}"
+    return len(spilling), f"{functions} with more spills, the first in {spilling[0]}"
 
 
-def _more(entry: ChangedFunction, figure: str) -> bool:
-    return any(c.figure == figure and (c.now or 0) > (c.before or 0) for c in entry.changes)
+def _more(entry: ChangedFunction, name: str) -> bool:
+    return any(c.figure == name and (c.now or 0) > (c.before or 0) for c in entry.changes)
 
 
 def _count(timed: Timed) -> int:
     return sum(len(variants) for variants in timed.values())
 
 
-def judged(row: ChangedCase, figure: Figure) -> Judged | None:
+def judged(row: ChangedCase, cache: CacheState) -> Judged | None:
     """Return the verdict on a case, cold or warm."""
-    return row.cold if figure == "cold" else row.warm
+    return row.cold if cache == "cold" else row.warm
 
 
 def _described(baseline: Baseline, before: Before) -> BaselineRecord:
@@ -182,9 +186,9 @@ def _why_none(times: Times) -> str:
     return "both sides have no common case: kernels, targets or workloads differ"
 
 
-def _totals(rows: list[ChangedCase], figure: Figure) -> Totals:
+def _totals(rows: list[ChangedCase], cache: CacheState) -> Totals:
     """Count verdicts, and identical measurements separately."""
-    verdicts = [side.verdict for row in rows if (side := judged(row, figure))]
+    verdicts = [side.verdict for row in rows if (side := judged(row, cache))]
     return Totals(
         slower=verdicts.count("slower"),
         faster=verdicts.count("faster"),

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from cutesnake.analysis.compare.insight import NOISE_PERCENT
+from cutesnake.analysis.compare.speedup import CacheState
 from cutesnake.model.records.change import Judged, Verdict
 from cutesnake.model.records.timing import TimingMetrics
 
 COARSE_PERCENT = 10.0  # with a higher noise limit, similar times do not count as equal
-Figure = Literal["cold", "warm"]
-FIGURES: tuple[Figure, ...] = ("cold", "warm")
-VERDICTS: tuple[Verdict, ...] = ("slower", "faster", "equal", "cannot tell")
 RULE = (
     f"Times differ if their difference exceeds the sum of their noises and {NOISE_PERCENT:g} %. The noise of a cold "
     "time is the interquartile range of its samples ÷ their median. The noise of a warm time is the larger of that "
@@ -24,18 +20,18 @@ RULE = (
 )
 
 
-def verdict(figure: Figure, before: TimingMetrics, now: TimingMetrics) -> Judged:
+def verdict(cache: CacheState, before: TimingMetrics, now: TimingMetrics) -> Judged:
     """Return the verdict on a time of two timing records, by RULE."""
-    (old, clock_before), (new, clock_now) = _time(figure, before), _time(figure, now)
-    noises = _noise(figure, before), _noise(figure, now)
+    (old, clock_before), (new, clock_now) = _time(cache, before), _time(cache, now)
+    noises = _noise(cache, before), _noise(cache, now)
     limit = max(NOISE_PERCENT, sum(noises))
     outcome, why = _judge(old, new, limit, clock_before, clock_now)
     return Judged(old, new, new / old, *noises, limit, outcome, why)
 
 
-def _time(figure: Figure, metrics: TimingMetrics) -> tuple[float, float | None]:
+def _time(cache: CacheState, metrics: TimingMetrics) -> tuple[float, float | None]:
     """Return the time and its SM clock in MHz."""
-    if figure == "cold":
+    if cache == "cold":
         return metrics.cold_us, metrics.sm_clock_mhz
     return metrics.hot_us, metrics.hot_sm_clock_mhz
 
@@ -57,7 +53,7 @@ def _judge(
     return ("slower" if ratio > 1 else "faster"), None
 
 
-def _noise(figure: Figure, metrics: TimingMetrics) -> float:
+def _noise(cache: CacheState, metrics: TimingMetrics) -> float:
     """Return the noise in percent."""
     spread = metrics.spread_percent
-    return spread if figure == "cold" else max(spread, abs(metrics.difference_percent))
+    return spread if cache == "cold" else max(spread, abs(metrics.difference_percent))

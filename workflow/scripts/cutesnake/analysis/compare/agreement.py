@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 
-from cutesnake.analysis.compare.speedup import Figure, Kernels, fastest, noise, time_of
+from cutesnake.analysis.compare.speedup import CacheState, Kernels, fastest, noise, time_of
 from cutesnake.model.records.compare import Agreement, Differing, TimesTable
 
 Both = Mapping[str, tuple[Kernels, Kernels]]  # workload -> times of the kernels that both GPUs timed
@@ -44,20 +44,20 @@ def _shared(a: Kernels, b: Kernels) -> tuple[Kernels, Kernels]:
     return {kernel: a[kernel] for kernel in shared}, {kernel: b[kernel] for kernel in shared}
 
 
-def _kernels(both: Both, figure: Figure) -> list[Differing]:
+def _kernels(both: Both, cache: CacheState) -> list[Differing]:
     """Return the workloads on which the GPUs have different fastest kernels."""
     differing = []
     for workload, (a, b) in both.items():
         if not a:
             continue
-        first, second = fastest(a, figure), fastest(b, figure)
-        if first != second and _leads(a, first, second, figure) and _leads(b, second, first, figure):
+        first, second = fastest(a, cache), fastest(b, cache)
+        if first != second and _leads(a, first, second, cache) and _leads(b, second, first, cache):
             differing.append(Differing(workload, (first, second)))
     return differing
 
 
-def _leads(row: Kernels, winner: str, other: str, figure: Figure) -> bool:
-    ratio = time_of(row[other], figure) / time_of(row[winner], figure)
+def _leads(row: Kernels, winner: str, other: str, cache: CacheState) -> bool:
+    ratio = time_of(row[other], cache) / time_of(row[winner], cache)
     return 100 * (ratio - 1) > noise(row[winner], row[other])
 
 

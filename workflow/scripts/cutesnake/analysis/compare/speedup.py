@@ -10,8 +10,8 @@ from cutesnake.analysis.compare.insight import NOISE_PERCENT
 from cutesnake.model.dsls import COMPARED
 from cutesnake.model.records.compare import KernelTime, OtherSpeed, Speed, Speedup, TimesTable
 
-Figure = Literal["cold", "warm"]
-FIGURES: tuple[Figure, ...] = ("cold", "warm")  # single calls, L2 flushed; back-to-back calls
+CacheState = Literal["cold", "warm"]
+CACHE_STATES: tuple[CacheState, ...] = ("cold", "warm")  # single calls, L2 flushed; back-to-back calls
 Kernels = Mapping[str, KernelTime]  # kernel -> its times on one workload
 
 
@@ -36,11 +36,11 @@ def _speedups(table: TimesTable) -> Speedup:
 
     cute, cutile = of("cute"), of("cutile")
     others = [
-        OtherSpeed(kernel, dsl, *(_speed(rows, of(*COMPARED), only(kernel), figure) for figure in FIGURES))
+        OtherSpeed(kernel, dsl, *(_speed(rows, of(*COMPARED), only(kernel), cache) for cache in CACHE_STATES))
         for kernel, dsl in dsls.items()
         if dsl not in COMPARED
     ]
-    cold, warm = (_speed(rows, cute, cutile, figure) for figure in FIGURES)
+    cold, warm = (_speed(rows, cute, cutile, cache) for cache in CACHE_STATES)
     return Speedup(table.target, table.device, cold, warm, others)
 
 
@@ -48,16 +48,16 @@ def _speed(
     rows: Mapping[str, Kernels],
     mine: Callable[[Kernels], Kernels],
     theirs: Callable[[Kernels], Kernels],
-    figure: Figure,
+    cache: CacheState,
 ) -> Speed | None:
     """Return their time ÷ mine, fastest kernel of each side, over common workloads."""
     pairs = {
-        workload: (fastest(mine(row), figure), fastest(theirs(row), figure))
+        workload: (fastest(mine(row), cache), fastest(theirs(row), cache))
         for workload, row in rows.items()
         if mine(row) and theirs(row)
     }
     ratios = {
-        workload: time_of(rows[workload][theirs_is], figure) / time_of(rows[workload][mine_is], figure)
+        workload: time_of(rows[workload][theirs_is], cache) / time_of(rows[workload][mine_is], cache)
         for workload, (mine_is, theirs_is) in pairs.items()
     }
     if not ratios:
@@ -68,14 +68,14 @@ def _speed(
     return Speed(geometric_mean(ratios.values()), ratios[least], least, ratios[most], most, *counts)
 
 
-def time_of(time: KernelTime, figure: Figure) -> float:
+def time_of(time: KernelTime, cache: CacheState) -> float:
     """Return the cold or warm time of a kernel in µs."""
-    return time.cold_us if figure == "cold" else time.hot_us
+    return time.cold_us if cache == "cold" else time.hot_us
 
 
-def fastest(row: Kernels, figure: Figure) -> str:
+def fastest(row: Kernels, cache: CacheState) -> str:
     """Return the kernel of a row with the shortest time."""
-    return min(row, key=lambda kernel: time_of(row[kernel], figure))
+    return min(row, key=lambda kernel: time_of(row[kernel], cache))
 
 
 def noise(*times: KernelTime) -> float:

@@ -26,7 +26,7 @@ class NoEvidenceError(ValueError):
     """One-line error: a claim whose record or rows are missing."""
 
 
-def figure(
+def evidence_value(
     claim: Claim,
     anatomy: Callable[[str], Mapping[str, Any]] | None = None,
     root: Path = ROOT,

@@ -17,7 +17,7 @@ from cutesnake.model.records.inspect import Function, Inspect
 Key = tuple[str, str, str]  # kernel, target, variant
 
 
-def figures(function: Function) -> dict[str, int | None]:
+def static_values(function: Function) -> dict[str, int | None]:
     """Return the compared static values of a device function; None if unknown."""
     dynamic = function.dynamic_shared_bytes
     counts: dict[str, int] = asdict(function.instructions) if function.instructions else {}
@@ -62,7 +62,7 @@ def _functions(key: Key, before: list[Function], now: list[Function]) -> list[Ch
     """Return an entry per changed device function, or one that a single side has."""
     changed = []
     for place, (old, new) in enumerate(itertools.zip_longest(before, now), 1):
-        left, right = (figures(side) if side else {} for side in (old, new))
+        left, right = (static_values(side) if side else {} for side in (old, new))
         names = dict.fromkeys((*left, *right))
         changes = [
             ChangedFigure(name, left.get(name), right.get(name)) for name in names if left.get(name) != right.get(name)
