@@ -49,7 +49,9 @@ def _built(count: Counts) -> View:
         return _state("✕", "bad", f"{failed} of {expected} failed", -failed)
     if expected == 0:
         return _state("\N{EN DASH}", "none", "no", -1)
-    return _state(*(("✓", "good") if ok >= expected else ("○", "none")), f"{ok} of {expected}", ok)
+    text = f"{ok} of {expected}" + f", {count.recorded} recorded" * bool(count.recorded)
+    there = ok + count.recorded
+    return _state(*(("✓", "good") if there >= expected else ("○", "none")), text, there)
 
 
 def _ran(row: Coverage, stage: str) -> View:
@@ -59,6 +61,7 @@ def _ran(row: Coverage, stage: str) -> View:
     failed = [gpu for gpu in gpus if gpu.failed]
     parts = [f"{gpu.ok} on {_gpu_name(gpu)}" for gpu in done]
     parts += [f"{count.simulated} in simulation"] * bool(count.simulated)
+    parts += [f"{count.recorded} in simulation, recorded"] * bool(count.recorded)
     parts += [f"{gpu.failed} failed on {_gpu_name(gpu)}" for gpu in failed]
     broken = count.failed - sum(gpu.failed for gpu in failed if gpu.kind == "live")
     if broken > 0:
@@ -69,7 +72,7 @@ def _ran(row: Coverage, stage: str) -> View:
     if any(gpu.ok >= count.expected for gpu in done):
         return _state("✓", "good", ", ".join(parts), total)
     if parts:
-        return _state("◐", "part", ", ".join(parts), total or count.simulated)
+        return _state("◐", "part", ", ".join(parts), total or count.simulated + count.recorded)
     if count.expected == 0:
         return _state("\N{EN DASH}", "none", "no", -1)
     return _state("○", "none", f"0 of {count.expected}", 0)
@@ -82,7 +85,9 @@ def _gpu_name(gpu: DeviceCounts) -> str:
 def _sums(rows: list[Coverage]) -> list[str]:
     """Summarize an operator: builds, and cases checked and timed per location."""
     built = sum(row.build.ok for row in rows)
+    recorded = sum(row.build.recorded for row in rows)
     parts = [f"{built} of {plural(sum(row.build.expected for row in rows), 'build')}"]
+    parts += [f"{recorded} recorded"] * bool(recorded)
     for stage, word in (("correctness", "checked"), ("timing", "timed")):
         places: dict[str, int] = {}
         for row in rows:
@@ -91,6 +96,8 @@ def _sums(rows: list[Coverage]) -> list[str]:
         places_text = [f"{count} on {place}" for place, count in places.items() if count]
         simulated = sum(row.counts(stage).simulated for row in rows)
         places_text += [f"{simulated} in simulation"] * bool(simulated)
+        kept = sum(row.counts(stage).recorded for row in rows)
+        places_text += [f"{kept} in simulation, recorded"] * bool(kept)
         parts.append(f"{word} {listed(places_text)}" if places_text else f"not {word}")
     return parts
 

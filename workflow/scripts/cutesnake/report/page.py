@@ -14,14 +14,25 @@ from msgspec.structs import asdict
 
 from cutesnake.analysis.compare.insight import number
 from cutesnake.analysis.evidence.gather import Evidence
-from cutesnake.model import record
+from cutesnake.analysis.summary import OperatorSummary
 from cutesnake.model.paths import TEMPLATES
 from cutesnake.model.records.arch import Arch
 from cutesnake.model.records.change import Change
 from cutesnake.model.records.compare import Compare
 from cutesnake.model.records.correctness import Correctness
 from cutesnake.model.records.plot import Picture
-from cutesnake.report import changes, comparison, coverage, findings, html, kernel_panels, matrix, predicted, times
+from cutesnake.report import (
+    changes,
+    comparison,
+    coverage,
+    findings,
+    html,
+    kernel_panels,
+    matrix,
+    operators_table,
+    predicted,
+    times,
+)
 from cutesnake.report.formatting import Notes, big, plural, sets, slug, where
 from cutesnake.stages.predict.validated import VALIDATION
 
@@ -45,15 +56,13 @@ class Contents:
     commit: str | None = None
     anatomy: Path | None = None  # folder with a page of anatomy per kernel
     changes: list[Change] = field(default_factory=list)  # change records of `shown`, with a baseline only
-    # Front page only: comparisons of every operator, this one first, and the folder of the overview.
-    comparisons: list[Compare] = field(default_factory=list)
-    overview: Path | None = None
-    operations: str | None = None  # link to the page of hardware operations
+    is_front: bool = False
+    summary: Mapping[str, OperatorSummary] = field(default_factory=dict)  # front page only
 
     @property
     def shown(self) -> list[Compare]:
         """Comparisons that the page summarizes."""
-        return self.comparisons or [self.comparison]
+        return [self.comparison]
 
 
 def write_report(contents: Contents, output: Path | str, pages: Iterable[Path] = ()) -> None:
@@ -76,8 +85,8 @@ def render(contents: Contents, base: str = "results") -> str:
     return html.template("page.html.j2", {"number": number, "plural": plural, "big": big, "slug": slug}).render(
         **html.look(),
         script=Markup((TEMPLATES / "table.js").read_text()),
-        is_front=bool(contents.comparisons),
-        operations=contents.operations,
+        is_front=contents.is_front,
+        rows=operators_table.others(contents.summary, contents.arch.operators, current) if contents.is_front else [],
         current=current,
         pages=pages,
         findings=findings.findings(contents.arch, contents.shown),
@@ -102,18 +111,14 @@ def render(contents: Contents, base: str = "results") -> str:
 def _pages(contents: Contents) -> dict[str, str]:
     """Return operator -> link to its page from this page."""
     first, *others = contents.arch.operators
-    up, down = ("", "report/") if contents.comparisons else ("../", "")
+    up, down = ("", "report/") if contents.is_front else ("../", "")
     return {first: f"{up}{contents.front}", **{name: f"{down}{name}.html" for name in others}}
 
 
 def _plot_views(contents: Contents) -> tuple[View | None, list[View]]:
-    """Return the plot of the findings and the operator's other plots."""
-    own = [_plot_view(p, p.file, contents.plot_folder) for p in contents.plots if p.file]
-    if contents.overview is None:
-        return (own[0], own[1:]) if own else (None, [])
-    drawn = record.read("plot", contents.overview / "pictures.json").pictures
-    shown = [_plot_view(p, p.file, contents.overview) for p in drawn if p.file]
-    return ({**shown[0], "narrow": shown[-1]["svg"]} if shown else None), own
+    """Return the operator's first plot, and the others in order."""
+    own = [plot_view(p, p.file, contents.plot_folder) for p in contents.plots if p.file]
+    return (own[0], own[1:]) if own else (None, [])
 
 
 def _operator(contents: Contents, base: str, notes: Notes) -> View:
@@ -131,7 +136,7 @@ def _operator(contents: Contents, base: str, notes: Notes) -> View:
     }
 
 
-def _plot_view(plot: Picture, file: str, folder: Path) -> View:
+def plot_view(plot: Picture, file: str, folder: Path) -> View:
     """Return a plot's view, its SVG without colours, which the page's style sheet provides."""
     text = (folder / file).read_text()
     text = re.sub(r"<style>.*?</style>", "", text, count=1, flags=re.DOTALL)

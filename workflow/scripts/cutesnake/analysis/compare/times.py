@@ -30,7 +30,7 @@ def _table(evidence: Evidence, source: Source, target: str) -> TimesTable:
         TimesRow(
             workload,
             floor.floor_us if (floor := evidence.floor(workload, target, source.device)) else None,
-            {kernel: _best(timings[workload][kernel]) for kernel in dsls if kernel in timings[workload]},
+            {kernel: best(timings[workload][kernel]) for kernel in dsls if kernel in timings[workload]},
         )
         for workload in evidence.workloads
         if workload in timings
@@ -39,7 +39,7 @@ def _table(evidence: Evidence, source: Source, target: str) -> TimesTable:
     return TimesTable(target, evidence.label(source, "timing"), timed, rows, _failed(evidence, source, target))
 
 
-def _best(entries: list[Timing]) -> KernelTime:
+def best(entries: list[Timing]) -> KernelTime:
     """Return the fastest variant of a kernel on a workload, separately cold and warm."""
     metrics = {variant_id(entry.case): entry.metrics for entry in entries if entry.metrics}
     cold = min(metrics, key=lambda variant: metrics[variant].cold_us)

@@ -25,6 +25,7 @@ from cutesnake.report.plot.style import Drawing, NothingToShow, to_svg
 from cutesnake.report.plot.timeline import draw_timeline
 from cutesnake.report.plot.times import draw_times
 from cutesnake.report.plot.validation import draw_validation
+from cutesnake.runtime.job import listed
 from cutesnake.stages.predict.validated import VALIDATION, Held, read_held
 
 RECORD = "pictures.json"
@@ -54,16 +55,16 @@ TITLES = {
 
 
 def compare_and_plot(
-    plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str], validation: str | Sequence[str],
-    output: str, table: str, folder: str,
+    plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str],
+    validation: str | Sequence[str], kept: str | Sequence[str], output: str, table: str, folder: str,
 ) -> None:  # fmt: skip
     """Write an operator's comparison to `output` and `table`, and its plots into `folder`.
 
     The other arguments are paths of the operator's records.
     """
-    evidence = load_evidence(plan, records, roofline, recorded)
+    evidence = load_evidence(plan, records, roofline, recorded, listed(kept))
     write_comparison(evidence, output, table)
-    plot(evidence, folder, read_held([validation] if isinstance(validation, str) else validation))
+    plot(evidence, folder, read_held(listed(validation)))
 
 
 def plot(evidence: Evidence, folder: Path | str, validation: Sequence[Held] = ()) -> Plot:
