@@ -40,7 +40,7 @@ NVIDIAS = {"fp16": cutlass_fp16, "fp8": cutlass_fp8}
 SMALL = 16  # batches that are to be AIM times as fast
 AIM, AIM_OF_ALL = 1.3, 1.0
 KINDS = ("cold_us", "warm_us")
-# Of NVIDIA's kernel, warm: batch and kv length, SM clock, microseconds (see kernels/mla_decode/README.md).
+# Of NVIDIA's kernel, warm: batch and kv length, SM clock, microseconds (see docs/kernels/cute_sm100.md).
 PUBLISHED_SIZE, PUBLISHED_MHZ, PUBLISHED_US = (296, 8192), 802, {"fp16": 752, "fp8": 439}
 
 
