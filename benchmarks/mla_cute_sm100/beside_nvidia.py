@@ -134,7 +134,7 @@ def table(entries: list[dict[str, Any]]) -> str:
     by_size: dict[tuple[int, int, str], dict[str, dict[str, Any]]] = {}
     for entry in entries:
         by_size.setdefault((entry["batch"], entry["kv_length"], entry["lengths"]), {})[entry["dtype"]] = entry
-    lines = ["| batch, kv | " + " | ".join(f"NVIDIA's {dtype} | ours | warm" for dtype in DTYPES) + " |"]
+    lines = ["| batch, kv | " + " | ".join(f"NVIDIA's {dtype} | cute_sm100 | warm" for dtype in DTYPES) + " |"]
     lines.append("|" + "---|" * (1 + 3 * len(DTYPES)))
     for (batch, length, lengths), found in sorted(by_size.items(), key=lambda one: (one[0][2] != "full", *one[0][:2])):
         cells = [f"{batch}, {length:,}" + (" ragged" if lengths == "ragged" else "")]
