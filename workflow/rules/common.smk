@@ -14,7 +14,7 @@ from cutesnake.analysis.change import baseline
 from cutesnake.runtime.job import forked_scripts
 from cutesnake.runtime import gpu_slots as cards, private_folder as private
 from cutesnake.planning import config as configuration
-from cutesnake.planning import machine, matrix, nodes, outputs, serialized_plan as travel
+from cutesnake.planning import kernel_answers, machine, matrix, nodes, outputs, serialized_plan as travel
 from cutesnake.stages.simulate import translation_cache as translated
 
 FORESEEN = (
@@ -46,6 +46,7 @@ try:
         MACHINE = machine.probe(matrix.modules_needed(EXPERIMENT))
         MACHINE, PLACES = nodes.sort_out(CLASSES, MACHINE, Path("results"))
         PLANNED_AFTER = folder.last_run()
+        kernel_answers.recall = True
         PLAN = matrix.make_plan(EXPERIMENT, MACHINE, PLACES, outputs.carried(Path("results"), MACHINE.packages))
     else:  # a job that an executor starts: it does what was planned, on whatever machine it is
         PLAN = travel.load(handed_on, EXPERIMENT)
