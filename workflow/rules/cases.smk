@@ -6,10 +6,8 @@ from cutesnake.model.case_id import CaseId
 from cutesnake.model.catalog import load_kernel
 from cutesnake.model.contract import INSTALLED, OURS
 from cutesnake.model.record import RecordError
-from cutesnake.planning import nodes
+from cutesnake.planning import clocks, nodes
 from cutesnake.planning.devices import DeviceError, limits_of
-from cutesnake.planning.staleness import digest_data
-from cutesnake.stages.predict import device as card
 from cutesnake.stages.simulate import simulation
 
 
@@ -185,7 +183,7 @@ def variant_of(wildcards):
 
 def clock_of(wildcards):
     """Digest of the parameters of the card that a build of this target is predicted on."""
-    return digest_data(card.table(PLAN.clocks[wildcards.target]))
+    return clocks.clock(PLAN.clocks[wildcards.target])["digest"]
 
 
 def timings_of(wildcards):

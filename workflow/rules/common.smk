@@ -1,5 +1,6 @@
 """The plan of this run, and what is set up before its jobs."""
 
+import atexit
 import difflib
 import gc
 import os
@@ -32,6 +33,7 @@ fault.use_utf8()
 # What the plan and the graph are made of stays: looking among it for garbage as often as Python does takes a tenth of a
 # run that finds nothing to do.
 gc.set_threshold(50_000, 20, 100)
+atexit.register(gc.freeze)  # nor among it at the end, before the process gives all of it back: half a second
 try:
     internals.check_version()
     cores = internals.cores(workflow)

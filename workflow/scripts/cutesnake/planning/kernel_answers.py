@@ -35,7 +35,7 @@ def variants(module: Kernel, workload: Workload, target: str) -> tuple[Variant, 
 
 def _recalled(module: Kernel, workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return what the kernel answered in an earlier run, unless code changed since."""
-    known = recalled("variants", f"{module.__name__}/{target}", dict)
+    known = recalled("variants", f"{vars(module)['__name__']}/{target}", dict)
     asked = repr(workload)
     if asked not in known:
         known[asked] = [[one.id, dict(one.params)] for one in _variants(module, workload, target)]

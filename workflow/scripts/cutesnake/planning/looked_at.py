@@ -119,7 +119,7 @@ def state_of(folders: Iterable[Path]) -> str | None:
             for entry in entries:
                 if entry.name.startswith(".") or entry.name == "__pycache__":
                     continue
-                state = entry.stat()
+                state = entry.stat() if os.path.exists(entry.path) else os.lstat(entry.path)  # a link to nothing
                 if not entry.is_dir():
                     found.append(f"{entry.path} {_stamp(state)}")
                     if not _settled(_stamp(state)):
