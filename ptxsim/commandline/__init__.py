@@ -1,1 +1,1 @@
-"""The command `ptxsim` (and `python -m ptxsim`): one compiled kernel, run by hand. See docs/ptxsim_by_example.md."""
+"""The command `ptxsim` (and `python -m ptxsim`): one compiled kernel, run by hand. See docs/ptxsim/by_example.md."""

@@ -39,7 +39,7 @@ def run(
 ) -> Result:
     """Execute launches in order; results appear in the host memory the launches were captured with.
 
-    schedule, seed: see ptxsim.SCHEDULES. checks: names of docs/ptxsim.md («Checks»); out-of-bounds and misaligned
+    schedule, seed: see ptxsim.SCHEDULES. checks: names of docs/ptxsim/checks.md; out-of-bounds and misaligned
     accesses, barrier misuse and deadlocks are always reported. trace: called with a line per basic block and per
     asynchronous completion.
     track: count the global bytes touched once (slow). progress: called with (launches done, launches).

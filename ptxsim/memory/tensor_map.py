@@ -1,7 +1,7 @@
 """TMA descriptors and the movement of boxes between global and shared memory.
 
 The 128 bytes of a descriptor are not documented; their fields were found by comparing what CuTe DSL's host code
-writes for known tensors (docs/ptxsim.md). Swizzling follows PTX ISA 5.5.7: 16-byte chunks are exchanged by an
+writes for known tensors (docs/ptxsim/model.md). Swizzling follows PTX ISA 5.5.7: 16-byte chunks are exchanged by an
 exclusive or of address bits, so a box's place in shared memory is its linear place with those bits changed.
 """
 
