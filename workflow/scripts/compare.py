@@ -1,4 +1,4 @@
-"""Snakemake script of the rule compare: one operator's records into its comparison and its pictures."""
+"""Rule compare: write one operator's comparison and plots."""
 
 from cutesnake.runtime.job import do
 
