@@ -20,7 +20,7 @@ from typing import NamedTuple
 from cutesnake.analysis.compare.recorded import operators, recorded_speedups
 from cutesnake.model import record
 from cutesnake.model.paths import ROOT
-from cutesnake.report.document_tables import TABLES, TableError
+from cutesnake.report.document_tables import TABLES, TableError, main_first
 
 DOCUMENTS = ("README.md", "docs/**/*.md", "benchmarks/*/README.md", "kernels/*/README.md", "recorded/README.md")
 BLOCK = re.compile(
@@ -83,7 +83,7 @@ def draw(path: Path = PLOT) -> None:
     """Draw the report's overview of the recorded sets as a PNG file."""
     from cutesnake.report.plot.overview import draw_overview  # matplotlib takes a second to import
 
-    figure = draw_overview([recorded_speedups(operator) for operator in operators()]).figure
+    figure = draw_overview([recorded_speedups(operator) for operator in main_first(operators())]).figure
     figure.savefig(path, format="png", dpi=80, facecolor="white", metadata={"Software": None})
 
 

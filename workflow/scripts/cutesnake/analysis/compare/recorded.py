@@ -31,9 +31,9 @@ def folders(sets: Path = SETS) -> list[Path]:
 
 
 def operators(sets: Path = SETS) -> list[str]:
-    """Return the operators with recorded timings, MLA decode first."""
+    """Return the operators with recorded timings, by name."""
     names = {path.name.split("-")[1] for path in sets.glob("*/timing-*-*.jsonl")}
-    return sorted(names, key=lambda operator: (operator != "mla_decode", operator))
+    return sorted(names)
 
 
 def recorded_times(
