@@ -31,7 +31,7 @@ from .core.work import Origin, Pipe, Task, Token
 from .frontend.code import Block, Code
 from .isa.bulk import BytesLoad, BytesStore
 from .isa.cp_async import ThreadCopies
-from .isa.hopper_product import roughly
+from .isa.hopper_product import approximate_sums
 from .isa.tcgen05 import Commit, TensorCopy
 from .isa.tensor_product import TensorProduct
 from .isa.tma import BoxLoad, BoxStore
@@ -76,16 +76,16 @@ class Observer(observer.Observer):
     _issued = 1
 
     def begins(self) -> None:
-        """A cluster of CTAs begins; all that follows belongs to it, until the next one begins."""
+        """Return a cluster of CTAs begins; all that follows belongs to it, until the next one begins."""
 
     def ran(self, f: Fragment, block: Block) -> None:
-        """A fragment is about to run a basic block."""
+        """Return a fragment is about to run a basic block."""
 
     def asked(self, task: Task) -> None:
         """Asynchronous work is asked for: a copy, store, product or commit."""
 
     def issued(self, f: Fragment, at: int, warp: int) -> Token:
-        """A warp asks for asynchronous work; the token numbers it."""
+        """Return a warp asks for asynchronous work; the token numbers it."""
         self._issued += 1
         return Token(np.zeros(0, np.int64), np.zeros(0, np.int64), self._issued, {})
 
@@ -120,7 +120,7 @@ def watch(
     Nothing is checked but addresses, barriers and deadlocks.
     Raises PtxError for what cannot be simulated, ValueError for an unknown schedule.
     """
-    found: list[list[Finding]] = []
+    per_launch: list[list[Finding]] = []
     plan = Schedule(schedule, seed)
     for launch in launches:
         machine = Machine(launch, plan)
@@ -128,14 +128,14 @@ def watch(
         x, y, z = launch.cluster
         pool = [RegisterFile(launch.kernel.registers, 32 * launch.warps) for _ in range(x * y * z)]
         watcher = observer(launch, machine.program)
-        sums = contextlib.nullcontext() if exact else roughly()
+        sums = contextlib.nullcontext() if exact else approximate_sums()
         with np.errstate(all="ignore"), one_thread(), sums, contextlib.suppress(Stuck):
             for indices in itertools.islice(machine.waiting, clusters):
                 watched = _Watched(machine, indices, pool)
                 watched.watcher = watched.observer = watcher
                 watcher.begins()
                 watched.run()
-        found.append(machine.findings)
+        per_launch.append(machine.findings)
         if any(finding.kind == "deadlock" for finding in machine.findings):
             break
-    return found
+    return per_launch

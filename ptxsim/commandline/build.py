@@ -1,4 +1,4 @@
-"""What a compiled kernel's folder holds: its object, its PTX, the function to call."""
+"""A compiled kernel's folder: its object, its PTX, its exported function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .elements import Misuse
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """An exported object, the PTX of the same compilation, the exported function's name, a cubin where there is one."""
+    """An exported object, its PTX, the exported function's name, and the cubin if present."""
 
     object: Path
     ptx: Path
@@ -25,7 +25,7 @@ class Build:
     cubin: Path | None
 
     def module(self) -> Module:
-        """Its PTX, parsed. Raises Misuse for a file that is none."""
+        """Return the parsed PTX. Raises Misuse for a file that is not PTX."""
         try:
             with warnings.catch_warnings(record=True) as notes:
                 warnings.simplefilter("always")
@@ -40,14 +40,17 @@ class Build:
         return module
 
 
-def find(place: Path, ptx: Path | None, function: str | None) -> Build:
-    """The build in a folder, or that of an object (.o). Raises Misuse saying what is missing or what there is."""
-    if not place.exists():
-        raise Misuse(f"there is no folder or file {place}")
-    if place.is_file() and place.suffix not in (".o", ".obj", ".so"):
-        raise Misuse(f"{place} is no folder and no object (.o) that CuTe DSL exported")
-    folder = place if place.is_dir() else place.parent
-    obj = place if place.is_file() else _only(folder, ".o", "an object that CuTe DSL exported (export_to_c)")
+def find(target: Path, ptx: Path | None, function: str | None) -> Build:
+    """Return the build in a folder or of an object file (.o).
+
+    Raises Misuse that names what is missing, or the choices.
+    """
+    if not target.exists():
+        raise Misuse(f"there is no folder or file {target}")
+    if target.is_file() and target.suffix not in (".o", ".obj", ".so"):
+        raise Misuse(f"{target} is no folder and no object (.o) that CuTe DSL exported")
+    folder = target if target.is_dir() else target.parent
+    obj = target if target.is_file() else _only(folder, ".o", "an object that CuTe DSL exported (export_to_c)")
     text = ptx or (obj.with_suffix(".ptx") if obj.with_suffix(".ptx").exists() else None)
     text = text or _only(folder, ".ptx", "the PTX of the same compilation (--keep-ptx), or --ptx FILE")
     if not text.is_file():
@@ -65,15 +68,15 @@ def find(place: Path, ptx: Path | None, function: str | None) -> Build:
 
 
 def _only(folder: Path, ending: str, what: str) -> Path:
-    found = sorted(folder.glob(f"*{ending}"))
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(x.name for x in found) or "none"
+    files = sorted(folder.glob(f"*{ending}"))
+    if len(files) == 1:
+        return files[0]
+    names = ", ".join(x.name for x in files) or "none"
     raise Misuse(f"{folder} needs one {ending} file, {what}; it has {names}")
 
 
 def _recorded(path: Path) -> str | None:
-    """The function that a build.json names, where there is one."""
+    """Return the function that build.json names; None without that file."""
     if not path.exists():
         return None
     try:

@@ -1,4 +1,4 @@
-"""The options of the command, and the text of its help."""
+"""Command-line options and help text."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ exit status: 0 nothing was found, 1 something was (a finding, or a comparison th
 
 
 class Parser(argparse.ArgumentParser):
-    """One that says in one line what it does not take."""
+    """An argument parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (ptxsim -h explains the options)\n")
 
 
 def parser() -> argparse.ArgumentParser:
-    """What reads the command line."""
+    """Return the command-line parser."""
     out = Parser("ptxsim", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
     out.add_argument("folder", type=Path, help="a folder with a compiled kernel, or its object (.o)")
     out.add_argument("--arg", action="append", default=[], metavar="SPEC", help="an argument of the function, in order")

@@ -32,7 +32,7 @@ class MBarrier:
     """One mbarrier: expected and pending arrivals, pending transaction bytes, completed phases, sleepers."""
 
     def __init__(self, cta: CTA, offset: int, count: int, at: int) -> None:
-        self.cta, self.offset, self.made_at = cta, offset, at
+        self.cta, self.offset, self.initialised_at = cta, offset, at
         self.expected = self.pending = count
         self.tx, self.phase = 0, 0
         self.sleepers: list[Fragment] = []
@@ -72,7 +72,7 @@ class MBarrier:
             self.cta.machine.report("barrier", f"transaction count out of range: {self}")
 
     def complete_tx(self, count: int, at: int = -1) -> None:
-        """Bytes have come that an instruction asked for."""
+        """Return bytes have come that an instruction asked for."""
         self.tx -= count
         self.bytes_by[at] = self.bytes_by.get(at, 0) + count
         self._settle()
@@ -93,7 +93,7 @@ class MBarrier:
             f.wake()
 
     def passed(self, value: np.ndarray, parity: bool) -> np.ndarray:
-        """Whether the phase of a parity, or of a state token, has completed."""
+        """Return whether the phase of a parity, or of a state token, has completed."""
         return np.not_equal(self.phase & 1, value & 1) if parity else np.not_equal(self.phase, value)
 
 
@@ -107,14 +107,14 @@ class NamedBarrier:
         self.sleepers: list[Fragment] = []
 
     def __str__(self) -> str:
-        return f"barrier {self.number} of CTA {self.cta.rank} ({self.arrived} of {self.wanted} threads arrived)"
+        return f"barrier {self.number} of CTA {self.cta.rank} ({self.arrived} of {self.required} threads arrived)"
 
     @property
-    def wanted(self) -> int:
+    def required(self) -> int:
         return self.expected if self.expected is not None else self.cta.living
 
     def arrive(self, f: Fragment, at: int, expected: int | None, sleep: bool) -> None:
-        """A fragment's threads arrive; with `sleep` they stay until the barrier lets go."""
+        """Return a fragment's threads arrive; with `sleep` they stay until the barrier lets go."""
         cluster = self.cta.cluster
         cluster.progress += 1
         if self.arrived and expected != self.expected:
@@ -131,9 +131,9 @@ class NamedBarrier:
 
     def check(self, f: Fragment | None = None, at: int = -1) -> None:
         """Let go when all are there: after an arrival, or after threads have exited."""
-        if not self.arrived or self.arrived < self.wanted:
+        if not self.arrived or self.arrived < self.required:
             return
-        if self.arrived > self.wanted and self.expected is not None:
+        if self.arrived > self.required and self.expected is not None:
             message = f"{self}: more threads than the barrier takes"
             self.cta.machine.report("barrier", message, at, f)
         sleepers, self.sleepers = self.sleepers, []
@@ -151,15 +151,15 @@ class ClusterBarrier:
         self.sleepers: list[Fragment] = []
 
     def __str__(self) -> str:
-        return f"barrier.cluster ({self.arrived} of {self.wanted} threads arrived)"
+        return f"barrier.cluster ({self.arrived} of {self.required} threads arrived)"
 
     @property
-    def wanted(self) -> int:
+    def required(self) -> int:
         return sum(cta.living for cta in self.cluster.ctas)
 
     @property
     def arrived(self) -> int:
-        """How many threads have arrived and not exited: one that has exited is not waited for, and counts no more."""
+        """Return how many threads have arrived and not exited: one that has exited is not waited for, and counts no more."""
         return sum(int(np.count_nonzero(cta.alive & (cta.cluster_phases > self.phase))) for cta in self.cluster.ctas)
 
     def arrive(self, f: Fragment) -> None:
@@ -179,7 +179,7 @@ class ClusterBarrier:
     def check(self) -> None:
         """Let go when all are there: after an arrival, or after threads have exited."""
         arrived = self.arrived
-        if not arrived or arrived < self.wanted:
+        if not arrived or arrived < self.required:
             return
         self.phase += 1
         sleepers, self.sleepers = self.sleepers, []

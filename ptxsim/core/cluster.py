@@ -10,7 +10,7 @@ from .barriers import ClusterBarrier
 from .cta import CTA
 from .deadlock import Deadlock
 from .launch import Dim3
-from .progress import ProgressPolicy, Turn
+from .progress import ProgressPolicy, TimeSlice
 from .protocols import Machine
 from .registers import RegisterFile
 from .schedule import MANY, Schedule
@@ -47,7 +47,10 @@ class Cluster:
         self.stores: dict[tuple[int, int], list[list[Store]]] = {}  # (rank, thread) → its groups of bulk stores
         self.progress, self.rest = 0, False
         self.steps = 0  # blocks that were run since a thread exited or asynchronous work completed
-        self.taken, self.refused = 0, False  # other clusters whose work it was given, and whether it was denied one
+        self.granted_clusters, self.request_refused = (
+            0,
+            False,
+        )  # other clusters whose work it was given, and whether it was denied one
         self.ctas: list[CTA] = []
         self.barrier = ClusterBarrier(self)
         for rank, index in enumerate(indices):
@@ -74,7 +77,7 @@ class Cluster:
             heads = [queues[pipe][0] for pipe in pipes] if len(pipes) <= MANY else Heads(self.pipes, pipes)
             choice = schedule.choose(candidates, heads)
             if choice < len(candidates):
-                self._take_turn(policy.turn(candidates, choice))
+                self._run_slice(policy.time_slice(candidates, choice))
             else:
                 self.complete(pipes[choice - len(candidates)])
         for cta in self.ctas:
@@ -93,18 +96,18 @@ class Cluster:
             self.machine.trace(f"async {task.label}")
         task.run()
 
-    def _take_turn(self, turn: Turn) -> None:
+    def _run_slice(self, time_slice: TimeSlice) -> None:
         """Run a fragment until it sleeps, polls, exits or has run its quantum of blocks.
 
         Those of its family that stand before it run in its place, unless it overtakes them.
         """
-        f, quantum, overtakes = turn
+        f, quantum, overtakes = time_slice
         blocks, visits, trace = self.program.blocks, self.machine.visits, self.machine.trace
         self.rest = False
         for _ in range(quantum):
-            if f.family is not None and not f.turn() and not overtakes:
+            if f.family is not None and not f.reconverge() and not overtakes:
                 before = f.earlier()
-                if before is None or not before.turn():
+                if before is None or not before.reconverge():
                     return
                 f = before
             block = blocks[f.pc]
@@ -141,7 +144,7 @@ class Cluster:
 
     @property
     def later(self) -> int:
-        """How many clusters of the grid run after this one, which it must not wait for."""
+        """Return how many clusters of the grid run after this one, which it must not wait for."""
         launch, (x, y, z) = self.machine.launch, self.ctas[0].index
         (gx, gy, gz), (cx, cy, cz) = launch.grid, launch.cluster
         across, down = -(-gx // cx), -(-gy // cy)

@@ -13,5 +13,5 @@ __all__ = ["count_nonzero", "flatnonzero"]
 
 
 def flatnonzero(array: np.ndarray) -> np.ndarray:
-    """The places of what is not zero in an array of one dimension."""
+    """Return the places of what is not zero in an array of one dimension."""
     return array.nonzero()[0]

@@ -83,9 +83,9 @@ class Counts:
 
     def shared_access(self, offsets: np.ndarray, lanes: np.ndarray, size: int) -> None:
         """Account an ordinary access of `size` bytes at shared `offsets`, one per lane of a CTA."""
-        together = 32 if size <= 4 else max(128 // size, 1)
+        lanes_per_pass = 32 if size <= 4 else max(128 // size, 1)
         words = (offsets.astype(np.int64)[:, None] + np.arange(0, max(size, 4), 4)) // 4
-        groups, low = lanes // together, int(words.min()) // 32 * 32
+        groups, low = lanes // lanes_per_pass, int(words.min()) // 32 * 32
         span = int(words.max()) + 1 - low
         number, count = groups - groups[0], int(groups[-1] - groups[0]) + 1
         if count * span > _WIDE:

@@ -68,7 +68,7 @@ class CTA:
 
     @property
     def living(self) -> int:
-        """How many threads have not exited."""
+        """Return how many threads have not exited."""
         return int(count_nonzero(self.alive))
 
     @property
@@ -79,17 +79,17 @@ class CTA:
 
     def finish(self) -> None:
         """Report what a CTA should not leave behind."""
-        held = "" if self._tensor_memory is None else self._tensor_memory.held()
-        if held:
+        unreleased = "" if self._tensor_memory is None else self._tensor_memory.unreleased()
+        if unreleased:
             program = self.machine.program
-            behind = f"the kernel ends behind {program.instructions[program.end].place}"
-            message = f"CTA {self.index} ends with tensor memory allocated: {held}; {behind}"
+            end_location = f"the kernel ends behind {program.instructions[program.end].location}"
+            message = f"CTA {self.index} ends with tensor memory allocated: {unreleased}; {end_location}"
             self.machine.report("leak", message, program.end)
         if self.register_pool is not None:
             self.register_pool.finish()
 
     def exited(self, f: Fragment) -> None:
-        """A fragment is gone: its warps' other lanes, and barriers, may now go on."""
+        """Return a fragment is gone: its warps' other lanes, and barriers, may now go on."""
         self.fragments.remove(f)
         self.cluster.progress += 1
         self.cluster.steps = 0
@@ -106,7 +106,7 @@ class CTA:
         return ctas[rank] if 0 <= rank < len(ctas) else None
 
     def pair(self) -> list[CTA | None]:
-        """The two CTAs of cta_group::2, the even one first."""
+        """Return the two CTAs of cta_group::2, the even one first."""
         return [self.peer(self.rank & ~1), self.peer(self.rank | 1)]
 
     def barrier(self, number: int) -> NamedBarrier:
@@ -115,7 +115,7 @@ class CTA:
         return self.barriers[number]
 
     def mbarrier(self, address: SharedAddress) -> MBarrier | None:
-        """The mbarrier at a shared address of the cluster, or None."""
+        """Return the mbarrier at a shared address of the cluster, or None."""
         target = self.peer(address.rank)
         return None if target is None else target.mbarriers.get(address.offset)
 
@@ -124,5 +124,5 @@ class CTA:
         return self.machine.layout.symbol(name).address(self.rank)
 
     def special(self, name: str, lo: int, hi: int) -> np.ndarray:
-        """A special register in threads lo..hi."""
+        """Return a special register in threads lo..hi."""
         return special_register(self, name, lo, hi)

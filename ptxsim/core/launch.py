@@ -39,7 +39,7 @@ class Launch:
 
     @property
     def early(self) -> bool:
-        """Whether it may begin while the launch before still runs (programmatic dependent launch)."""
+        """Return whether it may begin while the launch before still runs (programmatic dependent launch)."""
         return bool(self.attributes.get(EARLY, (0,))[0])
 
     @property
@@ -52,13 +52,13 @@ class Launch:
         return self.kernel.name
 
     def memory_of(self, index: Dim3) -> int:
-        """The address of the memory of a CTA's own, 0 where it has none (%perctamemoryoffset)."""
+        """Return the address of the memory of a CTA's own, 0 where it has none (%perctamemoryoffset)."""
         address, size = self.cta_memory
         x, y, z = index
         return address + size * (x + self.grid[0] * (y + self.grid[1] * z)) if size else 0
 
     def clusters(self) -> Iterator[list[Dim3]]:
-        """The CTA indices of each cluster, ranks in order (x fastest)."""
+        """Return the CTA indices of each cluster, ranks in order (x fastest)."""
         gx, gy, gz = self.grid
         cx, cy, cz = self.cluster
         for z in range(0, gz, cz):
@@ -120,9 +120,9 @@ class Layout:
         self.symbols[var.name] = Symbol("global", address)
 
     def _parameters(self) -> WordViews:
-        given = self.launch.params
-        words = np.zeros(_up(max(self.launch.kernel.param_bytes, len(given)), 16) + 16, np.uint8)
-        words[: len(given)] = np.frombuffer(given, np.uint8)
+        raw = self.launch.params
+        words = np.zeros(_up(max(self.launch.kernel.param_bytes, len(raw)), 16) + 16, np.uint8)
+        words[: len(raw)] = np.frombuffer(raw, np.uint8)
         return word_views(words)
 
     def symbol(self, name: str) -> Symbol:

@@ -28,7 +28,7 @@ _LONGEST = 512  # blocks of a loop that are run once more to see what it reads
 class _Mark:
     """Where a fragment stood, and for how many of its turns that is to be compared with before it is taken anew."""
 
-    place: tuple[int, int, int, int]
+    position: tuple[int, int, int, int]
     mask: np.ndarray | None
     state: list[np.ndarray]
     span: int
@@ -40,13 +40,13 @@ class LoopDetector:
 
     def __init__(self) -> None:
         self._marks: dict[Fragment, _Mark] = {}
-        self._came: set[Fragment] = set()
+        self._looping: set[Fragment] = set()
 
     def forget(self) -> None:
         """Something has changed."""
         if self._marks:
             self._marks.clear()
-            self._came.clear()
+            self._looping.clear()
 
     def note(self, f: Fragment) -> bool:
         """Note that a fragment is about to go on; True where it is found now that it loops.
@@ -54,50 +54,50 @@ class LoopDetector:
         Marks are renewed after twice as long each time (Brent's way to find cycles), so that it does not matter how
         long a loop is and how long ago it began.
         """
-        if f in self._came:
+        if f in self._looping:
             return False
         mark = self._marks.get(f)
-        if mark is not None and mark.place == _place(f) and _same(mark, f):
-            self._came.add(f)
+        if mark is not None and mark.position == _position(f) and _is_unchanged(mark, f):
+            self._looping.add(f)
             return True
         if mark is None or mark.age >= mark.span:
             span = 1 if mark is None else 2 * mark.span
-            self._marks[f] = _Mark(_place(f), f.mask, [part.copy() for part in _state(f)], span)
+            self._marks[f] = _Mark(_position(f), f.mask, [part.copy() for part in _state(f)], span)
         else:
             mark.age += 1
         return False
 
-    def instead(self, f: Fragment) -> Fragment:
+    def alternative(self, f: Fragment) -> Fragment:
         """Choose who goes on where a fragment would: other lanes of its warps if it loops.
 
         They go though they stand behind it, since they may hold the lock that it asks for.
         """
-        if f.family is None or f not in self._came:
+        if f.family is None or f not in self._looping:
             return f
-        others = (other for other in f.family if other.state is RUNNING and other not in self._came)
+        others = (other for other in f.family if other.state is RUNNING and other not in self._looping)
         return min(others, key=lambda other: other.pc, default=f)
 
     def all_of(self, fragments: Collection[Fragment]) -> bool:
-        """Whether each of these fragments loops."""
-        return len(self._came) >= len(fragments) and self._came.issuperset(fragments)
+        """Return whether each of these fragments loops."""
+        return len(self._looping) >= len(fragments) and self._looping.issuperset(fragments)
 
 
-def _place(f: Fragment) -> tuple[int, int, int, int]:
+def _position(f: Fragment) -> tuple[int, int, int, int]:
     """Block and lanes; and how often a clock was read, because what reads one may end by itself."""
     return f.pc, f.lo, f.hi, f.machine.ticks
 
 
 def _state(f: Fragment) -> list[np.ndarray]:
-    """The registers of a fragment's threads, and their carry flags."""
+    """Return the registers of a fragment's threads, and their carry flags."""
     return [*(array[:, f.lo : f.hi] for array in f.cta.registers.arrays.values()), f.cta.carry[f.lo : f.hi]]
 
 
-def _same(mark: _Mark, f: Fragment) -> bool:
+def _is_unchanged(mark: _Mark, f: Fragment) -> bool:
     if mark.mask is None or f.mask is None:
-        same = mark.mask is f.mask
+        equal = mark.mask is f.mask
     else:
-        same = np.array_equal(mark.mask, f.mask)
-    return same and all(map(np.array_equal, mark.state, _state(f)))
+        equal = np.array_equal(mark.mask, f.mask)
+    return equal and all(map(np.array_equal, mark.state, _state(f)))
 
 
 class Read(Observer):
@@ -110,7 +110,7 @@ class Read(Observer):
 
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
         first = int(offsets[0])
-        where = f.machine.memory.place(allocation.start + first, access.size)
+        where = f.machine.memory.location(allocation.start + first, access.size)
         self._note(access, str(where), allocation.words[1][first : first + access.size])
 
     def shared_access(
@@ -119,11 +119,11 @@ class Read(Observer):
         first = int(offsets[0])
         self._note(access, f"shared memory of CTA {cta.rank}, byte {first}", cta.shared[first : first + access.size])
 
-    def _note(self, access: Access, where: str, held: np.ndarray) -> None:
+    def _note(self, access: Access, where: str, content: np.ndarray) -> None:
         if (access.write and not access.atomic) or (self._ordered and not access.ordered):
             return
         self.at, self._ordered = access.at, access.ordered
-        value = int.from_bytes(held[: access.item].tobytes(), "little")
+        value = int.from_bytes(content[: access.item].tobytes(), "little")
         self.what = f"{access.size} bytes of {where}, which hold {value:#x}"
 
 
@@ -133,7 +133,7 @@ def read_by(f: Fragment) -> Read:
     read, before, begin = Read(), cluster.observer, f.pc
     cluster.observer = read
     for _ in range(_LONGEST):
-        if f.state is not RUNNING or (f.family is not None and not f.turn()):
+        if f.state is not RUNNING or (f.family is not None and not f.reconverge()):
             break
         block = cluster.program.blocks[f.pc]
         if block.collective and not f.whole():

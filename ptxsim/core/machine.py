@@ -54,8 +54,8 @@ class Machine:
         self.sm_count: int = sm_count
         self.ticks = 0  # of %clock, which counts how often it was read
         self.program = self._program()
-        if schedule.aim is not None:
-            schedule.aim.enter(self.program)
+        if schedule.delay is not None:
+            schedule.delay.enter(self.program)
         self.memory = launch.memory
         self.layout = Layout(launch)
         self.counts = Counts(tracking=track)
@@ -64,13 +64,13 @@ class Machine:
         self.visits: dict[int, int] = {}  # block → how many warps have run it
         self.history = AccessHistory(self, before if launch.early else None) if "global" in checks else None
         self.coverage = Coverage.of(launch.name, self.program)
-        self.found: dict[tuple[str, int, str], Finding] = {}
+        self.by_key: dict[tuple[str, int, str], Finding] = {}
         if track:
             for allocation in self.memory.allocations:
                 allocation.track()
 
     def _program(self) -> Program:
-        """The kernel, ready to run."""
+        """Return the kernel, ready to run."""
         return program_of(self.launch.module, self.launch.kernel)
 
     def observe(self, cluster: Cluster) -> Observer:
@@ -79,7 +79,7 @@ class Machine:
 
     @property
     def findings(self) -> list[Finding]:
-        return list(self.found.values())
+        return list(self.by_key.values())
 
     def run(self) -> None:
         """Run every cluster of the grid; findings and counts are left on the machine."""
@@ -96,7 +96,7 @@ class Machine:
         self.counts.finish(self.program.blocks, self.visits, self.memory)
 
     def read_global(self, address: int, size: int, origin: Origin) -> np.ndarray | None:
-        """Bytes of global memory for a copy, counted as read; None where they are not all in one allocation."""
+        """Return bytes of global memory for a copy, counted as read; None where they are not all in one allocation."""
         allocation = self.memory.find(address, size)
         if allocation is None:
             return None
@@ -108,7 +108,7 @@ class Machine:
     def write_global(
         self, address: int, size: int, origin: Origin | None = None, combines: bool = False
     ) -> np.ndarray | None:
-        """The same, counted as written."""
+        """Return the same, counted as written."""
         allocation = self.memory.find(address, size)
         if allocation is None:
             return None
@@ -123,14 +123,14 @@ class Machine:
     ) -> None:
         """Keep a finding; repeats of the same kind at the same instruction are counted."""
         key = (kind, at, message if at < 0 else "")
-        if key in self.found:
-            self.found[key] = replace(self.found[key], count=self.found[key].count + 1)
+        if key in self.by_key:
+            self.by_key[key] = replace(self.by_key[key], count=self.by_key[key].count + 1)
             return
-        if len(self.found) >= self.LIMIT:
+        if len(self.by_key) >= self.LIMIT:
             return
         ins = self.program.instructions[at] if at >= 0 else None
         threads = () if f is None or lanes is None else tuple(int(x) + f.lo for x in np.atleast_1d(lanes)[:8])
-        self.found[key] = Finding(
+        self.by_key[key] = Finding(
             kind,
             message,
             self.launch.name,

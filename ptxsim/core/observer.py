@@ -36,31 +36,31 @@ class Observer:
         """Copies into a CTA's shared memory were issued, so many in one, that will signal an mbarrier."""
 
     def products_committed(self, bar: MBarrier, origin: Origin) -> None:
-        """An mbarrier is signalled by tcgen05.commit: all tensor-core work before it has run."""
+        """Return an mbarrier is signalled by tcgen05.commit: all tensor-core work before it has run."""
 
     def copies_committed(self, f: Fragment, warp: int) -> None:
-        """A warp closed a group of cp.async copies."""
+        """Return a warp closed a group of cp.async copies."""
 
     def copies_waited(self, f: Fragment, warp: int, left: int) -> None:
-        """A warp has waited for all but `left` of its groups of cp.async copies (-1: for every copy)."""
+        """Return a warp has waited for all but `left` of its groups of cp.async copies (-1: for every copy)."""
 
     def copies_arrived(self, bar: MBarrier, origin: Origin) -> None:
-        """An mbarrier is signalled by cp.async.mbarrier.arrive."""
+        """Return an mbarrier is signalled by cp.async.mbarrier.arrive."""
 
     def stores_waited(self, f: Fragment, warp: int, stores: Iterable[Origin]) -> None:
-        """A thread has waited for bulk stores."""
+        """Return a thread has waited for bulk stores."""
 
     def wgmma_started(self, origin: Origin, group: int) -> None:
-        """A product of a warpgroup is about to read its operands and write its registers."""
+        """Return a product of a warpgroup is about to read its operands and write its registers."""
 
     def wgmma_waited(self, rank: int, warp: int, group: int) -> None:
-        """A warp has waited for products of its warpgroup."""
+        """Return a warp has waited for products of its warpgroup."""
 
     def tmem_waited(self, f: Fragment, stores: bool) -> None:
-        """A fragment has executed tcgen05.wait::ld or, with `stores`, ::st."""
+        """Return a fragment has executed tcgen05.wait::ld or, with `stores`, ::st."""
 
     def tmem_loaded(self, rank: int, warp: int, serial: int) -> None:
-        """A tcgen05.ld of a warp, and those before it, have read tensor memory."""
+        """Return a tcgen05.ld of a warp, and those before it, have read tensor memory."""
 
     def tensor_fenced(self, f: Fragment, after: bool) -> None:
         """tcgen05.fence::before_thread_sync or, with `after`, ::after_thread_sync."""
@@ -70,14 +70,14 @@ class Observer:
         """fence.proxy.async."""
 
     def init_fenced(self, f: Fragment) -> None:
-        """A fence after which copies may signal the mbarriers that these warps made."""
+        """Return a fence after which copies may signal the mbarriers that these warps made."""
 
     def memory_fenced(self, f: Fragment) -> None:
-        """A fence of the whole device or system: what these warps did before is released by what they write next."""
+        """Return a fence of the whole device or system: what these warps did before is released by what they write next."""
 
-    def mbarrier_made(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None: ...
+    def mbarrier_initialised(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None: ...
 
-    def mbarrier_met(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+    def mbarrier_first_used(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
         """Threads use an mbarrier for the first time: they arrive on it, or find a phase complete."""
 
     def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
@@ -90,7 +90,7 @@ class Observer:
         """Threads have seen a phase complete, with acquire semantics."""
 
     def mbarrier_completed(self, bar: MBarrier) -> None:
-        """A phase has completed; its sleepers have not yet been woken."""
+        """Return a phase has completed; its sleepers have not yet been woken."""
 
     def barrier_arrived(self, f: Fragment, barrier: NamedBarrier, at: int) -> None: ...
 
@@ -99,19 +99,19 @@ class Observer:
     def cluster_arrived(self, f: Fragment, barrier: ClusterBarrier) -> None: ...
 
     def cluster_waited(self, f: Fragment, barrier: ClusterBarrier) -> None:
-        """A fragment goes on after barrier.cluster.wait."""
+        """Return a fragment goes on after barrier.cluster.wait."""
 
     # memory
     def shared_access(
         self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access
     ) -> None:
-        """An ordinary access at byte `offsets` of `target`'s shared memory, one per lane of `lanes` (None: all)."""
+        """Return an ordinary access at byte `offsets` of `target`'s shared memory, one per lane of `lanes` (None: all)."""
 
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
-        """An ordinary access at byte `offsets` of an allocation, one per active lane."""
+        """Return an ordinary access at byte `offsets` of an allocation, one per active lane."""
 
     def global_written(self, agree: bool) -> None:
-        """The same as shared_written, of global memory."""
+        """Return the same as shared_written, of global memory."""
 
     def shared_written(self, target: CTA, agree: bool) -> None:
         """What was told of last has been written; `agree` says that every lane finds there what it wrote.
@@ -120,13 +120,13 @@ class Observer:
         """
 
     def shared_copied(self, target: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None) -> None:
-        """Bytes start..end were written by a copy that signals `bar`, or are about to be by a cp.async (None)."""
+        """Return bytes start..end were written by a copy that signals `bar`, or are about to be by a cp.async (None)."""
 
     def shared_scattered(self, target: CTA, words: np.ndarray, origin: Origin, bar: MBarrier) -> None:
         """Words of four bytes, by their numbers, were written by an st.async that signals `bar`."""
 
     def shared_stored(self, source: CTA, start: int, end: int, origin: Origin) -> None:
-        """Bytes start..end were read by a bulk store."""
+        """Return bytes start..end were read by a bulk store."""
 
     def operand_read(self, source: CTA, chunks: Chunks, origin: Origin, group: int | None = None) -> None:
         """16-byte chunks were read by tcgen05.mma or cp or, with `group`, by that warpgroup's wgmma."""
@@ -140,20 +140,20 @@ class Observer:
         """tcgen05.mma or cp reads or writes tensor memory."""
 
     def tmem_allocated(self, f: Fragment, warp: int, tm: TensorMemory, first: int, end: int) -> None:
-        """A warp has been given columns first..end."""
+        """Return a warp has been given columns first..end."""
 
     def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
-        """A warp gives columns first..end back."""
+        """Return a warp gives columns first..end back."""
 
     # global memory
     def global_copied(
         self, allocation: Allocation, origin: Origin, part: Part, write: bool, combines: bool = False
     ) -> None:
-        """A copy reads or writes bytes of an allocation; one that `combines` does so with what is there."""
+        """Return a copy reads or writes bytes of an allocation; one that `combines` does so with what is there."""
 
     def dependency_waited(self, f: Fragment) -> None:
         """griddepcontrol.wait: the launch before is over and all that it wrote is there."""
 
     # the end
     def cta_exited(self, cta: CTA) -> None:
-        """The last thread of a CTA has exited."""
+        """Return the last thread of a CTA has exited."""

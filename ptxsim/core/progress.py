@@ -14,13 +14,15 @@ _PATIENCE = 20_000  # turns without any change of state before threads count as 
 _CALM = 40  # turns without any change of state after which threads that loop are looked for
 # Schedules without chance: threads that poll must not keep others, or asynchronous work, from going on without end.
 _FAIR_STEPS = 4_096  # blocks after which the next fragment goes first, though the one before may have changed something
-_CALM_TURNS = 2  # with work outstanding, turns without any change of state after which turns are short
+_CALM_SLICES = 2  # with work outstanding, turns without any change of state after which turns are short
 _CALM_QUANTUM = 32  # blocks of a short turn
-_SPIN_TURNS = 128  # turns per fragment without any change of state after which the work, or a warp's other lanes, go on
+_SPIN_SLICES = (
+    128  # turns per fragment without any change of state after which the work, or a warp's other lanes, go on
+)
 _SPIN_STEPS = 50_000  # blocks after which the work goes on whatever changes: threads that poll may meet at a barrier
 
 
-class Turn(NamedTuple):
+class TimeSlice(NamedTuple):
     """The fragment that goes next, for how many blocks, and whether it overtakes lanes of its warp that loop."""
 
     fragment: Fragment
@@ -35,7 +37,7 @@ class ProgressPolicy:
     """
 
     def __init__(self, schedule: Schedule) -> None:
-        self.schedule, self.aim = schedule, schedule.aim
+        self.schedule, self.delay = schedule, schedule.delay
         self.fixed = schedule.at_once is not None  # no chance in it
         self.idle = self.busy = self.steps = 0
         self.work = False
@@ -49,7 +51,7 @@ class ProgressPolicy:
 
     @property
     def waits(self) -> bool:
-        """Whether asynchronous work waits because a schedule without chance puts it off."""
+        """Return whether asynchronous work waits because a schedule without chance puts it off."""
         return self.fixed and self.work
 
     def count(self, progress: int, rested: bool, steps: int, work: bool) -> None:
@@ -68,43 +70,43 @@ class ProgressPolicy:
             self.busy += 1
 
     def stuck(self, ready: Sequence[Fragment]) -> bool:
-        """Whether nothing is outstanding, and threads will change nothing any more."""
+        """Return whether nothing is outstanding, and threads will change nothing any more."""
         return not self.work and (self.unchanged > _PATIENCE or self._loops.all_of(ready))
 
     def candidates(self, ready: list[Fragment]) -> list[Fragment]:
-        """The threads that may go: none where all only poll or loop, and asynchronous work can go on instead.
+        """Return the threads that may go: none where all only poll or loop, and asynchronous work can go on instead.
 
         What an adversarial schedule holds back goes, too, once the others have changed nothing for long.
         """
         if self.work and (self.idle > 2 * len(ready) + 2 or self._spinning(ready)):
             return []
-        if self.aim is not None and self.unchanged <= 2 * len(ready) + 50:
-            return self.aim.free(ready)
+        if self.delay is not None and self.unchanged <= 2 * len(ready) + 50:
+            return self.delay.runnable(ready)
         return ready
 
     def _spinning(self, ready: Sequence[Fragment]) -> bool:
-        """Whether threads keep the work waiting, and only go round."""
-        long = self.busy > _SPIN_TURNS * len(ready) or self.steps > _SPIN_STEPS
+        """Return whether threads keep the work waiting, and only go round."""
+        long = self.busy > _SPIN_SLICES * len(ready) or self.steps > _SPIN_STEPS
         return self.waits and (long or self._loops.all_of(ready))
 
-    def turn(self, candidates: Sequence[Fragment], choice: int) -> Turn:
+    def time_slice(self, candidates: Sequence[Fragment], choice: int) -> TimeSlice:
         """What a schedule's choice among candidates leads to.
 
         Each turn without a change moves the choice on by one, so that no candidate is passed over for ever.
         """
         aside = self.steps // _FAIR_STEPS if self.fixed else 0
         f = first = candidates[(choice + self.unchanged + aside) % len(candidates)]
-        short = self.waits and self.busy > _CALM_TURNS
+        short = self.waits and self.busy > _CALM_SLICES
         if short or self.unchanged > _CALM:
-            first = f if f.turn() else f.earlier() or f
-            f = self._in_place_of(first)
+            first = f if f.reconverge() else f.earlier() or f
+            f = self._alternative_to(first)
             self._loops.note(f)
         quantum = self.schedule.quantum()
-        return Turn(f, min(quantum, _CALM_QUANTUM) if short else quantum, f is not first)
+        return TimeSlice(f, min(quantum, _CALM_QUANTUM) if short else quantum, f is not first)
 
-    def _in_place_of(self, f: Fragment) -> Fragment:
+    def _alternative_to(self, f: Fragment) -> Fragment:
         """Other lanes of a fragment's warp where it loops, and now and then where it may: they may hold its lock."""
-        chosen = self._loops.instead(f)
-        if chosen is f and f.family is not None and self.busy > _SPIN_TURNS and self.busy % 2:
+        chosen = self._loops.alternative(f)
+        if chosen is f and f.family is not None and self.busy > _SPIN_SLICES and self.busy % 2:
             return next((other for other in f.family if other is not f and other.state is RUNNING), f)
         return chosen

@@ -43,12 +43,12 @@ class Machine(Protocol):
         """Keep a finding; repeats of the same kind at the same instruction are counted."""
 
     def read_global(self, address: int, size: int, origin: Origin) -> np.ndarray | None:
-        """Bytes of global memory for a copy, counted as read; None where they are not all in one allocation."""
+        """Return bytes of global memory for a copy, counted as read; None where they are not all in one allocation."""
 
     def write_global(
         self, address: int, size: int, origin: Origin | None = None, combines: bool = False
     ) -> np.ndarray | None:
-        """Bytes of global memory for a copy, counted as written; None where they are not all in one allocation."""
+        """Return bytes of global memory for a copy, counted as written; None where they are not all in one allocation."""
 
 
 class Cluster(Protocol):
@@ -60,8 +60,8 @@ class Cluster(Protocol):
     progress: int
     rest: bool
     steps: int  # blocks that were run since a thread exited or asynchronous work completed
-    taken: int  # other clusters whose work it was given
-    refused: bool  # whether it was denied one
+    granted_clusters: int  # other clusters whose work it was given
+    request_refused: bool  # whether it was denied one
     barrier: ClusterBarrier
     observer: Observer
 
@@ -75,7 +75,7 @@ class Cluster(Protocol):
 
     @property
     def later(self) -> int:
-        """How many clusters of the grid run after this one, which it must not wait for."""
+        """Return how many clusters of the grid run after this one, which it must not wait for."""
 
     def post(self, pipe: Pipe, task: Task) -> None:
         """Queue asynchronous work."""

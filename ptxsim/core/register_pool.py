@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 PER_SM = 65_536
 _UNIT = 8  # registers per thread are allocated in multiples of this
-_MOST = 256  # 255, rounded up
+_MAX_PER_THREAD = 256  # 255, rounded up
 
 
-class Asker(Protocol):
+class Requester(Protocol):
     """Threads that execute setmaxnreg."""
 
     @property
@@ -31,9 +31,9 @@ class _Request(NamedTuple):
     """A warp that asked for more registers per thread than were free."""
 
     warp: int
-    wanted: int
+    requested: int
     at: int
-    f: Asker
+    f: Requester
 
 
 class RegisterPool:
@@ -49,7 +49,7 @@ class RegisterPool:
         self.size = 32 * sum(self.held)
         self.waiting: list[_Request] = []
 
-    def change(self, f: Asker, at: int, count: int, more: bool) -> None:
+    def change(self, f: Requester, at: int, count: int, more: bool) -> None:
         """Warps give registers back or, with `more`, ask for some."""
         for warp in f.warps():
             if more and count > self.held[warp]:
@@ -58,19 +58,21 @@ class RegisterPool:
             else:
                 self.held[warp] = min(self.held[warp], count)
         for request in list(self.waiting):
-            if 32 * (sum(self.held) - self.held[request.warp] + request.wanted) <= self.size:
-                self.held[request.warp] = max(self.held[request.warp], request.wanted)
+            if 32 * (sum(self.held) - self.held[request.warp] + request.requested) <= self.size:
+                self.held[request.warp] = max(self.held[request.warp], request.requested)
                 self.waiting.remove(request)
 
     def finish(self) -> None:
         """Report the requests that were never granted, once per instruction."""
         for at in dict.fromkeys(request.at for request in self.waiting):
             mine = sorted((x for x in self.waiting if x.at == at), key=lambda x: x.warp)
-            warps, count, f = [x.warp for x in mine], mine[0].wanted, mine[0].f
-            asked = {request.warp: request.wanted for request in self.waiting}
-            total = 32 * sum(asked.get(warp, held) for warp, held in enumerate(self.held))
-            kept = [warp for warp, held in enumerate(self.held) if held == self.per_thread and warp not in asked]
-            never = f"; warps {_ranges(kept)} gave none back" if kept else ""
+            warps, count, f = [x.warp for x in mine], mine[0].requested, mine[0].f
+            requested_by_warp = {request.warp: request.requested for request in self.waiting}
+            total = 32 * sum(requested_by_warp.get(warp, held) for warp, held in enumerate(self.held))
+            unchanged = [
+                warp for warp, held in enumerate(self.held) if held == self.per_thread and warp not in requested_by_warp
+            ]
+            never = f"; warps {_ranges(unchanged)} gave none back" if unchanged else ""
             what = f"setmaxnreg.inc to {count} registers per thread never ends in warps {_ranges(warps)}"
             f.report(
                 at,
@@ -82,19 +84,19 @@ class RegisterPool:
 
 
 def registers_at_launch(launch: Launch) -> int | None:
-    """The most registers per thread that a CTA can begin with, None where ptxas ignores setmaxnreg.
+    """Return the most registers per thread that a CTA can begin with, None where ptxas ignores setmaxnreg.
 
     ptxas gives a kernel that uses setmaxnreg what its launch bounds allow.
     """
     directives = launch.kernel.directives
-    if (given := directives.get("maxnreg")) is not None:
-        return min(-(-given[0] // _UNIT) * _UNIT, _MOST)
+    if (maxnreg := directives.get("maxnreg")) is not None:
+        return min(-(-maxnreg[0] // _UNIT) * _UNIT, _MAX_PER_THREAD)
     bounds = directives.get("reqntid") or directives.get("maxntid")
     if bounds is None:
         return None
     ctas = max((directives.get("minnctapersm") or (1,))[0], 1)
     warps = -(-int(np.prod(bounds)) // 32)
-    return min(PER_SM // (32 * warps * ctas) // _UNIT * _UNIT, _MOST)
+    return min(PER_SM // (32 * warps * ctas) // _UNIT * _UNIT, _MAX_PER_THREAD)
 
 
 def _ranges(warps: list[int]) -> str:

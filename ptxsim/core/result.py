@@ -29,5 +29,5 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether there were no findings. It says nothing about the numbers: compare the outputs."""
+        """Return whether there were no findings. It says nothing about the numbers: compare the outputs."""
         return not self.findings

@@ -70,8 +70,8 @@ def run(
     counts: list[Counts] = []
     coverage: list[Coverage] = []
     plan = Schedule(schedule, seed)
-    aim = plan.aim
-    if aim is not None and not any(aim.fits(x, program_of(x.module, x.kernel)) for x in launches):
+    delay = plan.delay
+    if delay is not None and not any(delay.matches(x, program_of(x.module, x.kernel)) for x in launches):
         raise ValueError(f"schedule {schedule!r}: nothing in these launches is of this kind and at this place")
     history = None
     for n, launch in enumerate(launches):

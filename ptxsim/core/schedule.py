@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .adversarial import PREFIX, Aim
+from .adversarial import PREFIX, Delay
 from .work import Heads, Kind, Task
 
 if TYPE_CHECKING:
@@ -32,25 +32,25 @@ _HABITS = (0.02, 0.1, 0.3, 0.6)  # chances that a kind of work completes when it
 _QUANTA = (4, 16, 64, 256)
 _SPEEDS = (1.0, 1.0, 0.03, 0.001)  # of a warp under `warps`
 MANY = 64  # pieces of work at once, beyond which not each is asked in every turn
-_SPEED_TURNS = 400  # turns after which warps change their speeds
+_SPEED_SLICES = 400  # turns after which warps change their speeds
 
 
 class Schedule:
     """A named schedule with its seed. Raises ValueError for an unknown name.
 
-    `apart` says that warps are not run in step, `aim` what is held back.
+    `apart` says that warps are not run in step, `delay` what is held back.
     """
 
     def __init__(self, name: str = "random", seed: int = 0) -> None:
-        self.aim = Aim(name) if name.startswith(PREFIX) else None
-        if self.aim is None and name not in NAMES:
+        self.delay = Delay(name) if name.startswith(PREFIX) else None
+        if self.delay is None and name not in NAMES:
             raise ValueError(f"unknown schedule {name!r}: one of {', '.join(NAMES)}")
         self.name, self.seed = name, seed
         self.apart = name == "warps"
-        self.at_once = _FIXED.get("eager" if self.aim else name)  # None where chance decides
+        self.at_once = _FIXED.get("eager" if self.delay else name)  # None where chance decides
         self.rng = random.Random(f"{name}-{seed}")
         self.speeds: dict[tuple[int, int], float] = {}  # of warps, by rank and first thread
-        self.turns = 0
+        self.slices = 0
         self.habits: dict[Kind, float] = {}
         if self.at_once is None:
             self.habits = {"copy": 0.0, "mma": 0.0, "store": 0.0}
@@ -63,7 +63,7 @@ class Schedule:
         return self.rng.choice(_QUANTA) if self.at_once is None else 512
 
     def choose(self, fragments: Sequence[Fragment], tasks: Sequence[Task]) -> int:
-        """Index into fragments followed by tasks (the first of each pipe); not both are empty."""
+        """Return index into fragments followed by tasks (the first of each pipe); not both are empty."""
         n = len(fragments)
         if not tasks:
             return self._fragment(fragments)
@@ -73,16 +73,16 @@ class Schedule:
                 self.at_once[kind] for kind, count in tasks.kinds.items() if count
             )
             for k, task in enumerate(tasks if some else ()):
-                if self.at_once[task.kind] and (self.aim is None or not self.aim.holds_task(task)):
+                if self.at_once[task.kind] and (self.delay is None or not self.delay.applies_to_task(task)):
                     return n + k
             return 0 if fragments else n
         if len(tasks) > MANY:
-            return self._one_of_many(fragments, tasks)
+            return self._choose_of_many(fragments, tasks)
         ready = [k for k, task in enumerate(tasks) if not n or self.rng.random() < self.habits[task.kind]]
         return n + self.rng.choice(ready) if ready else self._fragment(fragments)
 
-    def _one_of_many(self, fragments: Sequence[Fragment], tasks: Sequence[Task]) -> int:
-        """The same for thousands of st.async: one is asked for all, as if they were of a kind."""
+    def _choose_of_many(self, fragments: Sequence[Fragment], tasks: Sequence[Task]) -> int:
+        """Return the same for thousands of st.async: one is asked for all, as if they were of a kind."""
         n, count = len(fragments), len(tasks)
         k = self.rng.randrange(count)
         if not n or self.rng.random() > (1 - self.habits[tasks[k].kind]) ** count:
@@ -90,13 +90,13 @@ class Schedule:
         return self._fragment(fragments)
 
     def _fragment(self, fragments: Sequence[Fragment]) -> int:
-        """Index of the fragment that goes next."""
+        """Return index of the fragment that goes next."""
         if len(fragments) == 1 or self.at_once is not None:
             return 0
         if not self.apart:
             return self.rng.randrange(len(fragments))
-        self.turns += 1
-        if self.turns % _SPEED_TURNS == 1:
+        self.slices += 1
+        if self.slices % _SPEED_SLICES == 1:
             self.speeds = {}
         weights = []
         for f in fragments:

@@ -21,10 +21,10 @@ class Snapshot:
 
     def __init__(self, launches: Iterable[Launch]) -> None:
         allocations = {id(a): a for launch in launches for a in launch.memory.allocations}
-        self.kept: list[tuple[Allocation, np.ndarray]] = [(a, a.bytes.copy()) for a in allocations.values()]
+        self.contents: list[tuple[Allocation, np.ndarray]] = [(a, a.bytes.copy()) for a in allocations.values()]
 
     def restore(self) -> None:
-        for allocation, content in self.kept:
+        for allocation, content in self.contents:
             if not np.array_equal(allocation.bytes, content):  # what was not written may be read-only
                 allocation.bytes[:] = content
 
@@ -39,7 +39,7 @@ def search(
     judge: Callable[[], str | None] | None = None,
     **options: Any,
 ) -> Result:
-    """The Result of `run` that is wrong first or, if none is, the first one, with the coverage of all of them.
+    """Return the Result of `run` that is wrong first or, if none is, the first one, with the coverage of all of them.
 
     The search ends with a budget of `runs` or of `seconds` (by default after 24 runs). Memory holds what the wrong
     run, or the last one, has left. `judge` looks at it after each run and says in a sentence what is wrong.

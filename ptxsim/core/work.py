@@ -72,9 +72,9 @@ class Origin:
         return self.fragment.machine
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where the instruction stands: its PTX line and its source line."""
-        return self.fragment.machine.program.instructions[self.at].place
+        return self.fragment.machine.program.instructions[self.at].location
 
     @property
     def line(self) -> int:
@@ -102,7 +102,7 @@ class Task:
         raise NotImplementedError
 
     def brings(self, cta: CTA, offset: int) -> bool:
-        """Whether it will write a byte of a CTA's shared memory."""
+        """Return whether it will write a byte of a CTA's shared memory."""
         return False
 
 
@@ -123,16 +123,16 @@ class Pipes:
             self.heads[task.kind] += 1
 
     def bringing(self, cta: CTA, offset: int) -> Task | None:
-        """A task that waits its turn and will write a byte of a CTA's shared memory."""
+        """Return a task that waits its turn and will write a byte of a CTA's shared memory."""
         return next((t for queue in self.queues.values() for t in queue if t.brings(cta, offset)), None)
 
     def own(self, rank: int) -> Pipe:
-        """A pipe for work that nothing orders with any other."""
+        """Return a pipe for work that nothing orders with any other."""
         self._unordered += 1
         return Pipe("bulk", rank, self._unordered)
 
     def take(self, pipe: Pipe) -> Task:
-        """The task whose turn it is in a pipe, taken out of it."""
+        """Return the task whose turn it is in a pipe, taken out of it."""
         queue = self.queues[pipe]
         task = queue.popleft()
         self.heads[task.kind] -= 1

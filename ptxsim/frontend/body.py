@@ -116,8 +116,8 @@ class Body:
         width = 1 if m[1] == "pred" else max(WIDTHS[m[1]], 16)
         self.scope.operands.clear()  # a name may stand for another register from here on
         for name in (x.strip() for x in m[2].split(",")):
-            if found := _RANGE.match(name):
-                self.scope.ranges[found[1]] = width
+            if range_match := _RANGE.match(name):
+                self.scope.ranges[range_match[1]] = width
             else:
                 self.scope.registers[name] = self._new(width, name)
 
@@ -126,7 +126,7 @@ class Body:
         return Reg(self.counts[width] - 1, width, name)
 
     def _lookup(self, name: str) -> Reg | None:
-        """The register of a name in the innermost scope that has it; those of a range are made when first named."""
+        """Return the register of a name in the innermost scope that has it; those of a range are made when first named."""
         if name in self.scope.registers:
             return self.scope.registers[name]
         prefix = name.rstrip("0123456789")
@@ -160,7 +160,7 @@ class Body:
         self.kernel.instructions.append(ins)
 
     def _operand(self, a: str) -> Operand:
-        """An operand; one that stands in the same braces again is read once."""
+        """Return an operand; one that stands in the same braces again is read once."""
         known = self.scope.operands
         if a not in known:
             known[a] = self._read_operand(a)
@@ -185,8 +185,8 @@ class Body:
             return Pair(self._operand(first.strip()), self._operand(second.strip()))
         if (number := _immediate(a)) is not None:
             return number
-        if (found := self._lookup(a)) is not None:
-            return found
+        if (register := self._lookup(a)) is not None:
+            return register
         if a.startswith("%"):
             return Special(a)
         if m := _SYMBOL.match(a):
@@ -205,7 +205,7 @@ class Body:
 
 
 def _immediate(a: str) -> Imm | None:
-    """A number, or None for anything else."""
+    """Return a number, or None for anything else."""
     if _NUMBER.match(a):
         return Imm(int(a, 8) if _OCTAL.match(a) else int(a.rstrip("U"), 0))
     if a[:2] in ("0f", "0F"):

@@ -67,7 +67,7 @@ class Code:
         return next(own, len(code) - 1)
 
     def after(self, block: Block) -> int:
-        """The block that follows, or -1 at the end of the kernel."""
+        """Return the block that follows, or -1 at the end of the kernel."""
         return block.next if block.next < len(self.blocks) else -1
 
     def _split(self) -> list[Block]:
@@ -87,12 +87,12 @@ class Code:
         return [Block(a, b, n, n + 1) for n, (a, b) in enumerate(zip(starts, ends, strict=True))]
 
     def stands_alone(self, ins: Instruction) -> bool:
-        """Whether an instruction is a block of its own."""
+        """Return whether an instruction is a block of its own."""
         known = opcode(ins.op)
         return known is not None and known.own_block
 
     def successors(self, block: Block) -> list[int]:
-        """The blocks that may run after a block."""
+        """Return the blocks that may run after a block."""
         last = self.instructions[block.last - 1]
         out = [self.block_of[last.target]] if last.base == "bra" else []
         if (last.base not in _LEAVES or last.guard is not None) and self.after(block) >= 0:
@@ -138,5 +138,5 @@ def outer_loops(program: Code) -> dict[int, tuple[int, list[int]]]:
 
 
 def _entries(program: Code, first: int) -> list[int]:
-    """The blocks before a loop from which it is entered."""
+    """Return the blocks before a loop from which it is entered."""
     return [b.index for b in program.blocks[:first] if first in program.successors(b)]

@@ -33,7 +33,7 @@ class Format:
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is one whole number; predicates and packed formats are not."""
+        """Return whether it is one whole number; predicates and packed formats are not."""
         return self.dtype.kind in "ui" and self.elements == 1
 
     @property

@@ -60,9 +60,9 @@ def _read_item(scanner: Scanner, module: Module) -> bool:
     rest = scanner.ahead(400)
     if m := _HEADER.match(rest):
         if m[1] == "version":
-            module.version = _known_version(scanner, m[2].strip())
+            module.version = _checked_version(scanner, m[2].strip())
         elif m[1] == "target":
-            module.target = _known_target(scanner, m[2].strip())
+            module.target = _checked_target(scanner, m[2].strip())
         scanner.advance(m.end())
     elif rest.startswith(".file"):
         scanner.rest_of_line()
@@ -84,8 +84,8 @@ def _read_item(scanner: Scanner, module: Module) -> bool:
     return True
 
 
-def _known_version(scanner: Scanner, version: str) -> str:
-    """The version; one that is newer than what ptxsim knows gets a warning."""
+def _checked_version(scanner: Scanner, version: str) -> str:
+    """Return the version; one that is newer than what ptxsim knows gets a warning."""
     m = _VERSION.match(version)
     if m is None:
         raise scanner.fail(f"«.version {version[:40]}» is no PTX ISA version")
@@ -95,8 +95,8 @@ def _known_version(scanner: Scanner, version: str) -> str:
     return version
 
 
-def _known_target(scanner: Scanner, target: str) -> str:
-    """The target; one before sm_90, whose code later GPUs run, gets a warning, an unknown one is refused."""
+def _checked_target(scanner: Scanner, target: str) -> str:
+    """Return the target; one before sm_90, whose code later GPUs run, gets a warning, an unknown one is refused."""
     name = target.split(",")[0].strip()
     m = _TARGET.match(name)
     known = ", ".join(f"sm_{x}" for x in TARGETS)
@@ -110,7 +110,7 @@ def _known_target(scanner: Scanner, target: str) -> str:
 
 
 def _pass_prototype(scanner: Scanner) -> None:
-    """A body would need calls, which the kernels met so far do not have."""
+    """Return a body would need calls, which the kernels met so far do not have."""
     semicolon, brace = (scanner.text.find(c, scanner.pos) for c in ";{")
     if 0 <= brace < semicolon:
         raise scanner.fail("device functions with a body are not simulated")

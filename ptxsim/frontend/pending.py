@@ -48,7 +48,7 @@ class Touch:
     origins: Origins
 
 
-class Held(NamedTuple):
+class PendingRegister(NamedTuple):
     """A register that asynchronous work still holds; one it only reads matters to nobody but who writes it."""
 
     width: int
@@ -70,7 +70,7 @@ def registers(operand: Operand) -> list[Reg]:
 
 
 def results_and_sources(ins: Instruction) -> tuple[list[Reg], list[Reg]]:
-    """The registers an instruction writes, and those it reads."""
+    """Return the registers an instruction writes, and those it reads."""
     known = opcode(ins.op)
     count = known.results if known is not None else 1
     results: list[Reg] = []
@@ -85,48 +85,48 @@ def results_and_sources(ins: Instruction) -> tuple[list[Reg], list[Reg]]:
 
 
 def touches(program: Code) -> dict[int, list[Touch]]:
-    """Instruction → what it may touch too early. Empty for kernels without such loads and products."""
+    """Map instruction → what it may touch too early. Empty for kernels without such loads and products."""
     if not any(ins.parts[:2] in (LOAD, PRODUCT) for ins in program.instructions):
         return {}
     flow = _Flow()
-    before: dict[int, dict[Held, Origins]] = {0: {}}
+    before: dict[int, dict[PendingRegister, Origins]] = {0: {}}
     work = [0]
     while work:
         block = program.blocks[work.pop()]
-        flow.held = dict(before[block.index])
+        flow.pending = dict(before[block.index])
         for at in range(block.first, block.last):
             flow.step(program.instructions[at], at)
         for following in program.successors(block):
             known = before.get(following)
             if known is None:
-                before[following] = dict(flow.held)
-            elif all(key in known and origins <= known[key] for key, origins in flow.held.items()):
+                before[following] = dict(flow.pending)
+            elif all(key in known and origins <= known[key] for key, origins in flow.pending.items()):
                 continue  # nothing new comes this way
             else:
                 merged = before[following] = dict(known)
-                for key, origins in flow.held.items():
+                for key, origins in flow.pending.items():
                     merged[key] = merged.get(key, frozenset()) | origins
             work.append(following)
-    return {at: [Touch(name, origins) for name, origins in uses.items()] for at, uses in flow.found.items()}
+    return {at: [Touch(name, origins) for name, origins in uses.items()] for at, uses in flow.touched.items()}
 
 
 class _Flow:
     """What is held at one point of the program, and the touches met so far."""
 
     def __init__(self) -> None:
-        self.held: dict[Held, Origins] = {}
-        self.found: dict[int, dict[str, Origins]] = {}
+        self.pending: dict[PendingRegister, Origins] = {}
+        self.touched: dict[int, dict[str, Origins]] = {}
 
     def step(self, ins: Instruction, at: int) -> None:
         """Move over one instruction and note what it touches."""
         kind = ins.parts[:2]
         if kind == ("tcgen05", "wait::ld"):
-            return self._keep(is_product)
+            return self._retain(is_product)
         if kind == ("wgmma", "wait_group"):
-            return self._keep(is_load) if getattr(ins.operands[0], "value", None) == 0 else None
+            return self._retain(is_load) if getattr(ins.operands[0], "value", None) == 0 else None
         if kind == PRODUCT:
             return self._product(ins, at)
-        if not self.held and kind != LOAD:
+        if not self.pending and kind != LOAD:
             return None  # there is nothing to touch
         if ins.base == "mov":
             return self._copy(ins, at)
@@ -137,43 +137,43 @@ class _Flow:
             self._use(r, at, write=True)
         if kind == LOAD:
             for r in results:
-                self.held[Held(r.width, r.slot)] = frozenset({at})
+                self.pending[PendingRegister(r.width, r.slot)] = frozenset({at})
         return None
 
-    def _keep(self, wanted: Callable[[int], bool]) -> None:
+    def _retain(self, is_kind: Callable[[int], bool]) -> None:
         """Only accesses of one sort are still held after a wait for the other."""
-        kept = {key: frozenset(o for o in origins if wanted(o)) for key, origins in self.held.items()}
-        self.held = {key: origins for key, origins in kept.items() if origins}
+        retained = {key: frozenset(o for o in origins if is_kind(o)) for key, origins in self.pending.items()}
+        self.pending = {key: origins for key, origins in retained.items() if origins}
 
     def _product(self, ins: Instruction, at: int) -> None:
         """Accumulators may be handed from product to product without a wait; A's registers are read until one."""
         origin = frozenset({product_origin(at)})
         for r in registers(ins.operands[0]):
-            key = Held(r.width, r.slot)
-            self.held[key] = self.held.get(key, frozenset()) | origin
+            key = PendingRegister(r.width, r.slot)
+            self.pending[key] = self.pending.get(key, frozenset()) | origin
         if isinstance(ins.operands[1], Vec):
             for r in registers(ins.operands[1]):
                 self._use(r, at)
-                self.held[Held(r.width, r.slot, only_read=True)] = origin
+                self.pending[PendingRegister(r.width, r.slot, only_read=True)] = origin
 
     def _copy(self, ins: Instruction, at: int) -> None:
-        """A copy is as unfinished as the load it copies."""
+        """Return a copy is as unfinished as the load it copies."""
         results, sources = results_and_sources(ins)
         loads: Origins = frozenset()
         for r in sources:
-            origins = self.held.get(Held(r.width, r.slot), frozenset())
+            origins = self.pending.get(PendingRegister(r.width, r.slot), frozenset())
             loads |= {o for o in origins if is_load(o)}
         for r in sources:
-            if any(is_product(o) for o in self.held.get(Held(r.width, r.slot), ())):
+            if any(is_product(o) for o in self.pending.get(PendingRegister(r.width, r.slot), ())):
                 self._use(r, at)
         for r in results:
             self._use(r, at, write=True)
             if loads:
-                self.held[Held(r.width, r.slot)] = loads
+                self.pending[PendingRegister(r.width, r.slot)] = loads
 
     def _use(self, r: Reg, at: int, write: bool = False) -> None:
         for only_read in (False, True) if write else (False,):
-            origins = self.held.pop(Held(r.width, r.slot, only_read), None)  # said once
+            origins = self.pending.pop(PendingRegister(r.width, r.slot, only_read), None)  # said once
             if origins:
-                uses = self.found.setdefault(at, {})
+                uses = self.touched.setdefault(at, {})
                 uses[r.name] = uses.get(r.name, frozenset()) | origins

@@ -61,7 +61,7 @@ class Program(Code):
         self.codes = marshal.loads(state["codes"])
 
     def compile(self, block: Block, masked: bool) -> BlockFunction:
-        """The function of a block; `masked` selects the version for a partly active range."""
+        """Return the function of a block; `masked` selects the version for a partly active range."""
         name = f"b{block.index}{'m' if masked else ''}"
         code = self.codes.get(name)
         if code is None:
@@ -80,15 +80,15 @@ _PROGRAMS: Recent[Program] = Recent()
 
 
 def program_of(module: Module, kernel: Kernel) -> Program:
-    """The translated kernel, made once as long as it is among the recent ones."""
-    return _PROGRAMS.get(id(kernel), lambda kept: kept.kernel is kernel, lambda: Program(module, kernel))
+    """Return the translated kernel, made once as long as it is among the recent ones."""
+    return _PROGRAMS.get(id(kernel), lambda cached: cached.kernel is kernel, lambda: Program(module, kernel))
 
 
 def remembered(kernel: Kernel) -> Program | None:
-    """The translated kernel, where it is among the recent ones."""
-    return _PROGRAMS.find(id(kernel), lambda kept: kept.kernel is kernel)
+    """Return the translated kernel, where it is among the recent ones."""
+    return _PROGRAMS.find(id(kernel), lambda cached: cached.kernel is kernel)
 
 
 def remember(program: Program) -> None:
     """Have a kernel that was translated elsewhere among the recent ones."""
-    _PROGRAMS.get(id(program.kernel), lambda kept: kept is program, lambda: program)
+    _PROGRAMS.get(id(program.kernel), lambda cached: cached is program, lambda: program)

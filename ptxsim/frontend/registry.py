@@ -55,12 +55,12 @@ def runtime(function: Function) -> Function:
 
 @lru_cache(maxsize=4096)
 def opcode(op: str) -> Opcode | None:
-    """The opcode an instruction is registered under, by the longest prefix of its parts; None for an unknown one."""
+    """Return the opcode an instruction is registered under, by the longest prefix of its parts; None for an unknown one."""
     parts = op.split(".")
     for n in range(min(len(parts), 5), 0, -1):
-        found = OPCODES.get(".".join(parts[:n]))
-        if found is not None:
-            return found
+        entry = OPCODES.get(".".join(parts[:n]))
+        if entry is not None:
+            return entry
     return None
 
 

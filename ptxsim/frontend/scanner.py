@@ -17,7 +17,7 @@ _VARIABLE = re.compile(
 
 
 def _without_comments(text: str) -> str:
-    """The text without comments, newlines kept so that line numbers hold."""
+    """Return the text without comments, newlines kept so that line numbers hold."""
     text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text, flags=re.S)
     return re.sub(r"//[^\n]*", "", text)
 
@@ -34,11 +34,11 @@ class Scanner:
         return PtxError(f"{self.path}:{self.line}: in {self.kernel[:60]}: {what}")
 
     def ahead(self, n: int) -> str:
-        """The next characters."""
+        """Return the next characters."""
         return self.text[self.pos : self.pos + n]
 
     def skip_space(self) -> bool:
-        """Whether anything follows."""
+        """Return whether anything follows."""
         if m := _SPACE.match(self.text, self.pos):
             self.advance(m.end() - self.pos)
         return self.pos < len(self.text)
@@ -64,7 +64,7 @@ class Scanner:
         return statement
 
     def variable(self, statement: str) -> Variable:
-        """A variable's declaration."""
+        """Return a variable's declaration."""
         m = _VARIABLE.match(statement)
         if not m or m["type"] not in WIDTHS:
             raise self.fail(f"cannot read the declaration «{statement[:80]}»")

@@ -32,7 +32,7 @@ WIDTHS = {
 }
 
 
-class _Written:
+class _PickledByFields:
     """What is pickled by its fields, in a quarter of the time that frozen data classes take by themselves."""
 
     __slots__: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class _Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Reg(_Written):
+class Reg(_PickledByFields):
     """A virtual register: slot in its width's register file, declared width in bits (1 for predicates)."""
 
     slot: int
@@ -52,7 +52,7 @@ class Reg(_Written):
 
 
 @dataclass(frozen=True, slots=True)
-class Imm(_Written):
+class Imm(_PickledByFields):
     """An immediate: an int, or a float given as its value and, when written in hex, its exact bits."""
 
     value: int | float
@@ -60,7 +60,7 @@ class Imm(_Written):
 
 
 @dataclass(frozen=True, slots=True)
-class Sym(_Written):
+class Sym(_PickledByFields):
     """The address of a variable or parameter, plus a byte offset."""
 
     name: str
@@ -68,14 +68,14 @@ class Sym(_Written):
 
 
 @dataclass(frozen=True, slots=True)
-class Special(_Written):
+class Special(_PickledByFields):
     """A special register such as %tid.x."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Mem(_Written):
+class Mem(_PickledByFields):
     """[base+offset], with the coordinate operands of a tensor access where it has some."""
 
     base: Operand
@@ -84,14 +84,14 @@ class Mem(_Written):
 
 
 @dataclass(frozen=True, slots=True)
-class Vec(_Written):
+class Vec(_PickledByFields):
     """{a, b, ...}; None stands for the sink _."""
 
     items: tuple[Operand, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Pair(_Written):
+class Pair(_PickledByFields):
     """a|b, two destinations of one instruction."""
 
     first: Operand
@@ -102,12 +102,12 @@ Operand: TypeAlias = "Reg | Imm | Sym | Special | Mem | Vec | Pair | None"
 
 
 def items(operand: Operand) -> tuple[Operand, ...]:
-    """The elements of a vector operand; any other operand is its own only element."""
+    """Return the elements of a vector operand; any other operand is its own only element."""
     return operand.items if isinstance(operand, Vec) else (operand,)
 
 
 def pair(operand: Operand) -> tuple[Operand, Operand]:
-    """The two destinations a|b; the second is None (the sink) where there is only one."""
+    """Return the two destinations a|b; the second is None (the sink) where there is only one."""
     return (operand.first, operand.second) if isinstance(operand, Pair) else (operand, None)
 
 
@@ -129,7 +129,7 @@ class Instruction:
         return self.parts[0]
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where it stands, for a message."""
         return f"PTX line {self.line}" + (f" ({self.source})" if self.source else "")
 

@@ -24,7 +24,7 @@ from .parser import Module
 from .program import Program, remember, remembered
 
 SUFFIX = ".translated"
-WORTH = 1.25  # as many pieces of code as a file has, times this, make it worth writing anew
+REWRITE_RATIO = 1.25  # as many pieces of code as a file has, times this, make it worth writing anew
 _CHECKSUM_BYTES = hashlib.sha256().digest_size
 
 
@@ -41,16 +41,16 @@ class Translations:
         translator()
 
     def module(self, text: str, path: str = "<text>") -> Module:
-        """The module of a PTX text that stands at `path`. Raises PtxError naming the line that cannot be read."""
+        """Return the module of a PTX text that stands at `path`. Raises PtxError naming the line that cannot be read."""
         if self._folder is None:
             return Module.from_text(text, path)
         file = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}-{translator()}{SUFFIX}"
-        found = _read(file)
-        module, programs = found if found else (Module.from_text(text, path), [])
+        cached = _read(file)
+        module, programs = cached if cached else (Module.from_text(text, path), [])
         module.path = path
         for program in programs:
             remember(program)
-        self._files[id(module)] = module, file, _pieces(programs)
+        self._files[id(module)] = module, file, _code_count(programs)
         return module
 
     def keep(self, module: Module) -> None:
@@ -62,13 +62,13 @@ class Translations:
             return
         _, file, before = self._files[id(module)]
         programs = [program for kernel in module.kernels.values() if (program := remembered(kernel)) is not None]
-        if _pieces(programs) > before * WORTH:
-            self._files[id(module)] = module, file, _pieces(programs)
+        if _code_count(programs) > before * REWRITE_RATIO:
+            self._files[id(module)] = module, file, _code_count(programs)
             with contextlib.suppress(OSError):
                 _write(file, module, programs)
 
 
-def _pieces(programs: Sequence[Program]) -> int:
+def _code_count(programs: Sequence[Program]) -> int:
     return sum(len(program.codes) for program in programs)
 
 

@@ -71,7 +71,7 @@ def _bit(bits: dict[Key, int], key: Key) -> int:
 
 
 def unwritten(program: Code) -> dict[int, Uses]:
-    """Instruction → what it does with the registers that may be read unwritten; empty where there are none."""
+    """Map instruction → what it does with the registers that may be read unwritten; empty where there are none."""
     plain = [_Plain(ins) for ins in program.instructions]
     bits: dict[Key, int] = {}
     for own in plain:
@@ -81,12 +81,12 @@ def unwritten(program: Code) -> dict[int, Uses]:
         return {}
     never = _Flow(program, plain, bits, every_path=False).unwritten_reads()
     risky = _with_copies(plain, {key for reads in always.values() for key, _ in reads})
-    found = {}
+    out = {}
     for at, own in enumerate(plain):
         uses = _watched(own, risky, tuple(name for _, name in never.get(at, ())))
         if uses is not None:
-            found[at] = uses
-    return found
+            out[at] = uses
+    return out
 
 
 def _with_copies(plain: list[_Plain], risky: set[Key]) -> set[Key]:
@@ -125,17 +125,17 @@ class _Flow:
                     work.append(following)
 
     def unwritten_reads(self) -> dict[int, list[tuple[Key, str]]]:
-        """Instruction → the registers that it reads and that are not among the written ones, with their names."""
-        found: dict[int, list[tuple[Key, str]]] = {}
+        """Map instruction → the registers that it reads and that are not among the written ones, with their names."""
+        out: dict[int, list[tuple[Key, str]]] = {}
         for index, written in self.before.items():
-            self._step(self.program.blocks[index], written, found)
-        return found
+            self._step(self.program.blocks[index], written, out)
+        return out
 
-    def _step(self, block: Block, written: int, found: dict[int, list[tuple[Key, str]]] | None = None) -> int:
+    def _step(self, block: Block, written: int, out: dict[int, list[tuple[Key, str]]] | None = None) -> int:
         """What is written after a block."""
         for at, plain in enumerate(self.plain[block.first : block.last], block.first):
-            if found is not None and (bad := [x for x in plain.reads if not written & self.bits.get(x[0], 0)]):
-                found[at] = bad
+            if out is not None and (bad := [x for x in plain.reads if not written & self.bits.get(x[0], 0)]):
+                out[at] = bad
             if plain.copied is None:
                 written |= plain.written
             else:

@@ -19,19 +19,19 @@ Slots = dict[int, frozenset[int]]  # register → the instructions that may have
 
 
 def unfenced(program: Code) -> dict[int, dict[int, str]]:
-    """Product → the writes that may come before it without a fence, each with the register's name."""
+    """Map product → the writes that may come before it without a fence, each with the register's name."""
     products = {at: ins for at, ins in enumerate(program.instructions) if ins.parts[:2] == PRODUCT}
     if not products:
         return {}
     watched = _copied_into(program, {slot for ins in products.values() for slot in _of_product(ins)})
-    found: dict[int, dict[int, str]] = {}
+    unfenced_writes: dict[int, dict[int, str]] = {}
     before: dict[int, Slots] = {0: {}}
     work = [0]
     while work:
         block = program.blocks[work.pop()]
         used = dict(before[block.index])
         for at in range(block.first, block.last):
-            _step(program.instructions[at], at, used, watched, found)
+            _step(program.instructions[at], at, used, watched, unfenced_writes)
         for following in program.successors(block):
             known = before.get(following)
             if known is None:
@@ -41,11 +41,11 @@ def unfenced(program: Code) -> dict[int, dict[int, str]]:
             else:
                 before[following] = _merged(known, used)
             work.append(following)
-    return found
+    return unfenced_writes
 
 
 def _of_product(ins: Instruction) -> dict[int, str]:
-    """The 32-bit accumulators of a product by slot."""
+    """Return the 32-bit accumulators of a product by slot."""
     return {r.slot: r.name for r in registers(ins.operands[0]) if r.width == 32}
 
 
@@ -58,7 +58,7 @@ def _copied_into(program: Code, slots: set[int]) -> set[int]:
 
 
 def _copy(ins: Instruction) -> tuple[int, int] | None:
-    """(to, from) of a mov between 32-bit registers."""
+    """Return (to, from) of a mov between 32-bit registers."""
     if ins.base == "mov" and all(isinstance(x, Reg) and x.width == 32 for x in ins.operands):
         to, source = (r.slot for operand in ins.operands for r in registers(operand))
         return to, source
@@ -69,13 +69,15 @@ def _merged(a: Slots, b: Slots) -> Slots:
     return {slot: a.get(slot, frozenset()) | b.get(slot, frozenset()) for slot in a.keys() | b.keys()}
 
 
-def _step(ins: Instruction, at: int, used: Slots, watched: set[int], found: dict[int, dict[int, str]]) -> None:
+def _step(
+    ins: Instruction, at: int, used: Slots, watched: set[int], unfenced_writes: dict[int, dict[int, str]]
+) -> None:
     if ins.parts[:2] == FENCE:
         used.clear()
     elif ins.parts[:2] == PRODUCT:
         for slot, name in _of_product(ins).items():
             for first in used.get(slot, ()):
-                found.setdefault(at, {})[first] = name
+                unfenced_writes.setdefault(at, {})[first] = name
     elif (pair := _copy(ins)) is not None:
         to, source = pair
         if to in watched:

@@ -166,7 +166,7 @@ class Arguments:
 
 
 def _in_pairs(name: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shape and strides of four-bit elements counted in pairs, which lie along the dimension of stride 1."""
+    """Return shape and strides of four-bit elements counted in pairs, which lie along the dimension of stride 1."""
     inner = max((k for k, step in enumerate(strides) if step == 1), key=lambda k: shape[k], default=None)
     outer = [step for k, step in enumerate(strides) if k != inner and shape[k] > 1]
     if inner is None or shape[inner] % 2 or any(step % 2 for step in outer):

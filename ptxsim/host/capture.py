@@ -52,7 +52,7 @@ class Parameter:
 
 
 def signature(obj: str | Path, function: str) -> list[Parameter]:
-    """The parameters of an exported function; empty where its object does not tell them.
+    """Return the parameters of an exported function; empty where its object does not tell them.
 
     An object tells them when it refuses a call with too few arguments, which is what is made here.
     Raises CaptureError as `capture` does.
@@ -64,8 +64,8 @@ def _signature(entry: _Entry) -> list[Parameter]:
     entry.lib.ptxsim_setup(_CALLBACK(lambda *_: None), 1, 9, 0)
     if not _call(entry, Arguments((), Memory(), [])):
         return []
-    found = re.search(r"`\w+\((.*)\)`", _message(entry.lib), re.S)
-    parts = re.split(r", (?=\w+: )", found[1]) if found and found[1] else []
+    match = re.search(r"`\w+\((.*)\)`", _message(entry.lib), re.S)
+    parts = re.split(r", (?=\w+: )", match[1]) if match and match[1] else []
     return [Parameter(name, kind) for name, _, kind in (part.partition(": ") for part in parts)]
 
 
@@ -79,7 +79,7 @@ def capture(
     compute_capability: tuple[int, int] | None = None,
     pointees: Sequence[Any] = (),
 ) -> list[Launch]:
-    """The launches that the exported function makes when called with `args`, in order.
+    """Return the launches that the exported function makes when called with `args`, in order.
 
     obj: the object (.o) that CuTe DSL exported with --enable-tvm-ffi. args: numpy arrays or torch CPU tensors (of the
     shapes and types the function was compiled for), Tensor, Pointer, int, float, bool or None; the environment stream
@@ -90,20 +90,20 @@ def capture(
     entry = _entry(_library(obj), obj, function)
     memory = Memory()
     launches: list[Launch] = []
-    trouble: list[Exception] = []
+    failures: list[Exception] = []
 
     def on_launch(name: bytes, config: int, params: int) -> None:
         try:
             launches.append(_launch(name.decode(), config, params, module, memory))
         except Exception as error:  # an exception cannot cross the C frames between here and the caller
-            trouble.append(error)
+            failures.append(error)
 
     names = [parameter.name for parameter in _signature(entry)]
     callback = _CALLBACK(on_launch)
     entry.lib.ptxsim_setup(callback, sm_count, *(compute_capability or _capability(module.target)))
     code = _call(entry, Arguments(tuple(args), memory, names))
-    if trouble:
-        raise trouble[0]
+    if failures:
+        raise failures[0]
     if code:
         raise CaptureError(_message(entry.lib) or f"{function} failed with code {code}")
     register(pointees, memory)
@@ -133,8 +133,8 @@ def _entry(lib: ctypes.CDLL, obj: str | Path, function: str) -> _Entry:
         return _Entry(lib, getattr(lib, f"{ENTRY}{function}"))
     except AttributeError:
         names = exported(obj)
-        there = f"it has {', '.join(names)}" if names else "was it exported with --enable-tvm-ffi?"
-        raise CaptureError(f"{obj} has no exported function {function}{nearest(function, names)}: {there}") from None
+        hint = f"it has {', '.join(names)}" if names else "was it exported with --enable-tvm-ffi?"
+        raise CaptureError(f"{obj} has no exported function {function}{nearest(function, names)}: {hint}") from None
 
 
 def _message(lib: ctypes.CDLL) -> str:
@@ -145,7 +145,7 @@ def _message(lib: ctypes.CDLL) -> str:
 
 
 def _capability(target: str) -> tuple[int, int]:
-    """(10, 0) for sm_100a."""
+    """Return (10, 0) for sm_100a."""
     digits = "".join(c for c in target.split(",")[0] if c.isdigit())
     return int(digits[:-1]), int(digits[-1])
 

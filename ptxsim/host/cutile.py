@@ -44,7 +44,7 @@ def tile_launch(
     pointees: Sequence[Any] = (),
     early: bool = False,
 ) -> Launch:
-    """A launch of a kernel of a cubin that cuTile exported, over a grid of tile blocks.
+    """Return a launch of a kernel of a cubin that cuTile exported, over a grid of tile blocks.
 
     module: the PTX that the cubin carries. args: what the kernel takes, by cuTile's calling convention: an array (of
     numpy, of torch, or a Tensor) stands for its address, its shape and its strides, an int and a float for four bytes,
@@ -66,7 +66,7 @@ def tile_launch(
 
 
 def parameter_block(cubin: str | Path, module: Module, kernel: str, values: Sequence[bytes]) -> np.ndarray:
-    """The bytes of all parameters of a kernel: the visible ones as given, then the descriptors by the host code.
+    """Return the bytes of all parameters of a kernel: the visible ones as given, then the descriptors by the host code.
 
     Each lies at its offset in the kernel's `params`. Raises as `tile_launch` does.
     """
@@ -75,8 +75,8 @@ def parameter_block(cubin: str | Path, module: Module, kernel: str, values: Sequ
     wrong = [n for n, (p, value) in enumerate(zip(visible, values, strict=False)) if p.size != len(value)]
     workspace = 8 if "minperctamemory" in k.directives else DESCRIPTOR  # a pointer, which %perctamemoryoffset replaces
     if len(visible) < len(values) or wrong or any(p.size not in (DESCRIPTOR, workspace) for p in hidden):
-        sizes, given = [p.size for p in k.params if p.size != DESCRIPTOR], [len(x) for x in values]
-        raise ValueError(f"{kernel} takes parameters of {sizes} bytes, the arguments make {given}")
+        sizes, lengths = [p.size for p in k.params if p.size != DESCRIPTOR], [len(x) for x in values]
+        raise ValueError(f"{kernel} takes parameters of {sizes} bytes, the arguments make {lengths}")
     params = np.zeros(k.param_bytes, np.uint8)
     for p, value in zip(visible, values, strict=True):
         params[p.offset : p.offset + p.size] = np.frombuffer(value, np.uint8)
@@ -100,10 +100,10 @@ def _launch(
         x, y, z = x * cx, y * cy, z * cz
     block = _three(kernel.directives["reqntid"])
     size = -(-kernel.directives.get("minperctamemory", (0,))[0] // DESCRIPTOR) * DESCRIPTOR
-    room = np.zeros(x * y * z * size + DESCRIPTOR, np.uint8)
-    own = room.ctypes.data + -room.ctypes.data % DESCRIPTOR
+    backing = np.zeros(x * y * z * size + DESCRIPTOR, np.uint8)
+    own = backing.ctypes.data + -backing.ctypes.data % DESCRIPTOR
     if size:
-        memory.add("the CTAs' own memory", own, x * y * z * size, room)
+        memory.add("the CTAs' own memory", own, x * y * z * size, backing)
     return Launch(
         module,
         kernel,
@@ -124,7 +124,7 @@ def _three(x: Sequence[int]) -> Dim3:
 
 
 def _values(arg: Any, name: str, memory: Memory) -> list[bytes]:
-    """An argument as the bytes of the parameters that stand for it."""
+    """Return an argument as the bytes of the parameters that stand for it."""
     if isinstance(arg, (bytes, bytearray)):
         return [bytes(arg)]
     if isinstance(arg, (float, np.floating)):
@@ -150,15 +150,15 @@ def _fill(cubin: Path, target: str, kernel: Kernel, params: np.ndarray) -> None:
         raise CaptureError(f"{cubin} has no host code for {kernel.name}, which takes TMA descriptors")
     spare = np.zeros(4096, np.uint8).ctypes.data  # for what else is passed, which the code seen so far does not touch
     prototype = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
-    places = _bank_offsets(kernel, _BANK_START.get(target.split(",")[0].rstrip("af"), 0))
+    offsets = _bank_offsets(kernel, _BANK_START.get(target.split(",")[0].rstrip("af"), 0))
     bank = np.zeros(len(params) + 2 * DESCRIPTOR, np.uint8)
-    for p, place in zip(kernel.params, places, strict=True):
-        bank[place : place + p.size] = params[p.offset : p.offset + p.size]
+    for p, start_offset in zip(kernel.params, offsets, strict=True):
+        bank[start_offset : start_offset + p.size] = params[p.offset : p.offset + p.size]
     status: int = prototype(address)(spare, spare, spare, bank.ctypes.data)
     if status:
         raise CaptureError(f"the host code of {kernel.name} in {cubin} refuses its arguments with status {status}")
-    for p, place in zip(kernel.params, places, strict=True):
-        params[p.offset : p.offset + p.size] = bank[place : place + p.size]
+    for p, start_offset in zip(kernel.params, offsets, strict=True):
+        params[p.offset : p.offset + p.size] = bank[start_offset : start_offset + p.size]
 
 
 def _bank_offsets(kernel: Kernel, start: int) -> list[int]:
@@ -173,14 +173,14 @@ def _bank_offsets(kernel: Kernel, start: int) -> list[int]:
 
 
 def _check(kernel: str, raw: np.ndarray, memory: Memory) -> None:
-    """Whether a descriptor is one, and of an argument's memory."""
+    """Return whether a descriptor is one, and of an argument's memory."""
     try:
-        found = decode(raw.tobytes())
+        descriptor = decode(raw.tobytes())
     except ValueError as error:
         raise CaptureError(f"the host code of {kernel} wrote no descriptor that is understood: {error}") from None
-    allocation = memory.find(found.address) or memory.find(found.address - 15)
-    if allocation is None and 1 not in found.sizes:
-        raise CaptureError(f"a descriptor of {kernel} names {found.address:#x}, which is no argument's memory")
+    allocation = memory.find(descriptor.address) or memory.find(descriptor.address - 15)
+    if allocation is None and 1 not in descriptor.sizes:
+        raise CaptureError(f"a descriptor of {kernel} names {descriptor.address:#x}, which is no argument's memory")
 
 
 @lru_cache(maxsize=64)
@@ -198,24 +198,24 @@ def _host_code(cubin: Path, _changed: int) -> ctypes.CDLL:
 
 
 def _callbacks(library: ctypes.CDLL, cubin: Path) -> dict[str, int]:
-    """Kernel name → address of what is called when its arguments change."""
+    """Map kernel name → address of what is called when its arguments change."""
     try:
         table = ctypes.addressof((ctypes.c_char * (_COUNT + 8)).in_dll(library, _TABLE))
     except ValueError:
         raise CaptureError(f"the host code of {cubin} has no table of callbacks") from None
-    first, count, size = (_word(table + at) for at in (_ENTRIES, _COUNT, _ENTRY_BYTES))
+    first, count, size = (_u64(table + at) for at in (_ENTRIES, _COUNT, _ENTRY_BYTES))
     if not first or not 0 < count < 1024 or not _ARGUMENTS + 8 <= size <= 1024:
         raise CaptureError(f"the host code of {cubin} has a table of callbacks that is not understood")
     entries = [first + n * size for n in range(count)]
-    return {ctypes.string_at(_word(at + _NAME)).decode(): _word(at + _ARGUMENTS) for at in entries}
+    return {ctypes.string_at(_u64(at + _NAME)).decode(): _u64(at + _ARGUMENTS) for at in entries}
 
 
-def _word(address: int) -> int:
+def _u64(address: int) -> int:
     return int(ctypes.c_uint64.from_address(address).value)
 
 
 def _section(cubin: Path, wanted: str) -> bytes | None:
-    """The content of a section of an ELF file. Raises CaptureError for a file that is none, or cut short."""
+    """Return the content of a section of an ELF file. Raises CaptureError for a file that is none, or cut short."""
     try:
         data = cubin.read_bytes()
         if data[:4] != b"\x7fELF":

@@ -26,7 +26,7 @@ def launch(
     cluster: tuple[int, ...] = (1, 1, 1),
     pointees: Sequence[Any] = (),
 ) -> Launch:
-    """A Launch of `kernel` (None: the module's only one).
+    """Return a Launch of `kernel` (None: the module's only one).
 
     args: one per .param: a numpy array or torch CPU tensor (its address is passed), a Pointer, an int or float of the
     parameter's size, or bytes. pointees: arrays that the kernel reaches through addresses that stand in others.
@@ -60,7 +60,7 @@ def launch(
 
 
 def _name(module: Module, kernel: str | None) -> str:
-    """The kernel that is meant."""
+    """Return the kernel that is meant."""
     names = list(module.kernels)
     if kernel is None:
         if len(names) != 1:
@@ -81,7 +81,7 @@ def _check_shape(grid: Dim3, block: Dim3, cluster: Dim3) -> None:
 
 
 def _bytes(arg: Any, size: int, memory: Memory, name: str) -> bytes:
-    """An argument as a parameter's bytes; what it points to is registered in `memory`."""
+    """Return an argument as a parameter's bytes; what it points to is registered in `memory`."""
     if isinstance(arg, (bytes, bytearray)):
         return bytes(arg)
     if isinstance(arg, (float, np.floating)):

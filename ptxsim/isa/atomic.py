@@ -90,12 +90,12 @@ def atomic(f: Fragment, spec: Atomic, addr: np.ndarray, values: tuple[np.ndarray
     return out.reshape(-1)
 
 
-def _combined(spec: Atomic, old: np.ndarray, given: list[np.ndarray], flushed: bool) -> np.ndarray:
+def _combined(spec: Atomic, old: np.ndarray, operands: list[np.ndarray], flushed: bool) -> np.ndarray:
     """What one lane leaves in memory."""
     if spec.op == "cas":
-        return np.where(old == given[0], given[1], old)
+        return np.where(old == operands[0], operands[1], old)
     if spec.op == "add" and spec.bf16:
-        return f32_to_bf16(bf16_to_f32(old) + bf16_to_f32(given[0]))
+        return f32_to_bf16(bf16_to_f32(old) + bf16_to_f32(operands[0]))
     if spec.op == "add" and flushed:
-        return ftz(ftz(old) + ftz(given[0]))
-    return OPERATIONS[spec.op](old, given[0])
+        return ftz(ftz(old) + ftz(operands[0]))
+    return OPERATIONS[spec.op](old, operands[0])

@@ -31,12 +31,12 @@ def _bar(g: Generator, ins: Instruction) -> None:
     number, *rest = ins.operands
     count = g.read(rest[0], U32) if rest else "None"
     sleep = parts == ["sync"]
-    spec = g.bind(Meeting(g.at, sleep, g.block.index, g.block.next))
+    spec = g.bind(BarrierSpec(g.at, sleep, g.block.index, g.block.next))
     return g.end(f"return cta_barrier(f, {spec}, {g.read(number, U32)}, {count})")
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class BarrierSpec:
     """bar.sync, which sleeps, or bar.arrive; its own block and the one after it."""
 
     at: int
@@ -46,19 +46,19 @@ class Meeting:
 
 
 @runtime
-def cta_barrier(f: Fragment, spec: Meeting, number: np.ndarray, count: np.ndarray | None) -> int:
-    """A fragment's threads arrive at once, warps that name another barrier or count by themselves."""
+def cta_barrier(f: Fragment, spec: BarrierSpec, number: np.ndarray, count: np.ndarray | None) -> int:
+    """Return a fragment's threads arrive at once, warps that name another barrier or count by themselves."""
     at, sleep, following = spec.at, spec.sleep, spec.following
     for operand in (number, count):
         if operand is not None and np.ndim(operand):
-            _keep_alike(f, spec, operand)
+            _split_by_value(f, spec, operand)
     f.pc = following  # where it is woken
     expected = None if count is None else f.value(count)
     f.cta.barrier(f.value(number)).arrive(f, at, expected, sleep)
     return following
 
 
-def _keep_alike(f: Fragment, spec: Meeting, operand: np.ndarray) -> None:
+def _split_by_value(f: Fragment, spec: BarrierSpec, operand: np.ndarray) -> None:
     """Leave those warps in the fragment that have its first lane's value; the others come to the barrier again."""
     lanes = f.lanes()
     own = operand[lanes]
@@ -156,7 +156,7 @@ def change_registers(f: Fragment, at: int, count: int, more: bool) -> None:
 
 @emits("mapa")
 def _mapa(g: Generator, ins: Instruction) -> None:
-    """The address of the same shared variable in another CTA of the cluster."""
+    """Return the address of the same shared variable in another CTA of the cluster."""
     dst, a, rank = ins.operands
     fmt = TYPES[ins.parts[-1]]
     spaced = "shared::cluster" in ins.parts

@@ -72,7 +72,7 @@ def prmt(a: np.ndarray, b: np.ndarray, sel: np.ndarray, mode: str = "") -> np.nd
 
 
 def lop3(a: np.ndarray, b: np.ndarray, c: np.ndarray, table: int) -> np.ndarray:
-    """The bitwise function of three words whose truth table is the byte `table`."""
+    """Return the bitwise function of three words whose truth table is the byte `table`."""
     out = np.zeros(np.broadcast(a, b, c).shape, _U4)
     for i in range(8):
         if table >> i & 1:
@@ -85,7 +85,7 @@ def popc(x: np.ndarray) -> np.ndarray:
 
 
 def bfind(x: np.ndarray, shift: bool = False) -> np.ndarray:
-    """Position of the most significant non-sign bit, 0xffffffff where there is none."""
+    """Return position of the most significant non-sign bit, 0xffffffff where there is none."""
     if x.dtype.kind == "i":
         x = np.where(x < 0, ~x, x)
     bits = x.dtype.itemsize * 8
@@ -121,7 +121,7 @@ def funnel(lo: np.ndarray, hi: np.ndarray, n: np.ndarray, left: bool, wrap: bool
 
 
 def _amount(x: np.ndarray, bits: int) -> np.ndarray:
-    """Position or length of a bit field: its low eight bits (PTX ISA), but all of it in the 64-bit forms (H200)."""
+    """Return position or length of a bit field: its low eight bits (PTX ISA), but all of it in the 64-bit forms (H200)."""
     x = np.asarray(x).astype(np.int64)
     return x & 255 if bits == 32 else x
 
@@ -170,6 +170,6 @@ def dot_bytes(
 
 
 def _element(word: np.ndarray, width: int, n: int, signed: bool) -> np.ndarray:
-    """Element n of `width` bits of 32-bit words, as int64."""
+    """Return element n of `width` bits of 32-bit words, as int64."""
     x = np.asarray(word).astype(np.int64) >> (width * n) & ((1 << width) - 1)
     return x - ((x >> (width - 1) & 1) << width) if signed else x

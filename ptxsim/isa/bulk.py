@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.barriers import MBarrier
 from ..core.cta import CTA
-from ..core.warp import Fragment, Place
+from ..core.warp import Address, Fragment
 from ..core.work import Kind, Origin, Task
 from ..frontend.formats import U16, U32
 from ..frontend.generator import Generator
@@ -90,23 +90,25 @@ def _tensor_copy(g: Generator, ins: Instruction, operands: list[Operand], mask: 
     coords = g.reads(tensor.coords[0].items, U32)
     if load:
         spec = g.bind(TensorLoad(g.at, "cta_group::2" in ins.parts))
-        bar = g.place(operands[2])
-        return g.line(f"tma_load(f, {spec}, {g.place(shared)}, {g.place(tensor)}, {coords}, {bar}, {mask})")
+        bar = g.address_tuple(operands[2])
+        return g.line(
+            f"tma_load(f, {spec}, {g.address_tuple(shared)}, {g.address_tuple(tensor)}, {coords}, {bar}, {mask})"
+        )
     spec = g.bind(TensorStore(g.at, op))
-    return g.line(f"tma_store(f, {spec}, {g.place(shared)}, {g.place(tensor)}, {coords})")
+    return g.line(f"tma_store(f, {spec}, {g.address_tuple(shared)}, {g.address_tuple(tensor)}, {coords})")
 
 
 def _plain_copy(g: Generator, ins: Instruction, operands: list[Operand], mask: str, op: str) -> None:
     spaces = [p for p in ins.parts if p in _SPACES]
     dst, src, size, *rest = operands
-    places = f"{g.place(dst)}, {g.place(src)}, {g.read(size, U32)}"
+    copy_operands = f"{g.address_tuple(dst)}, {g.address_tuple(src)}, {g.read(size, U32)}"
     if spaces[0] == "global":
         kind = next((p for p in ins.parts if p in _TYPES), "")
-        return g.line(f"bulk_store(f, {g.bind(BulkStore(g.at, op, kind))}, {places})")
+        return g.line(f"bulk_store(f, {g.bind(BulkStore(g.at, op, kind))}, {copy_operands})")
     if op:
         raise g.unknown()
     spec = g.bind(BulkLoad(g.at, spaces[1] != "global"))
-    return g.line(f"bulk_load(f, {spec}, {places}, {g.place(rest[0])}, {mask})")
+    return g.line(f"bulk_load(f, {spec}, {copy_operands}, {g.address_tuple(rest[0])}, {mask})")
 
 
 @dataclass(slots=True, eq=False)
@@ -151,7 +153,7 @@ class BytesLoad(Task):
         machine = self.origin.machine
         data = machine.read_global(self.source, self.size, self.origin)
         if data is None:
-            where = machine.memory.place(self.source, self.size)
+            where = machine.memory.location(self.source, self.size)
             what = f"a bulk copy of {self.size} bytes from {self.source:#x}: {where}"
             self.origin.report("out-of-bounds", what)
         return data
@@ -159,13 +161,13 @@ class BytesLoad(Task):
 
 @runtime
 def bulk_load(
-    f: Fragment, spec: BulkLoad, to: Place, source: Place, size: np.ndarray, bar: Place, mask: np.ndarray | None
+    f: Fragment, spec: BulkLoad, to: Address, source: Address, size: np.ndarray, bar: Address, mask: np.ndarray | None
 ) -> None:
     masks: list[int | None] = [None] * f.count if mask is None else [*f.values(mask)]
     operands = [*zip(f.addresses(to), f.addresses(source), f.values(size), f.addresses(bar), masks, strict=True)]
     f.report_repeats(spec.at, "copy", operands)
-    for lane, (place, start, n, signal, bits) in zip(f.lanes(), operands, strict=True):
-        address = SharedAddress.of(place)
+    for lane, (destination, start, n, signal, bits) in zip(f.lanes(), operands, strict=True):
+        address = SharedAddress.of(destination)
         offset, limit, odd = address.offset, f.cta.shared_bytes, (address.offset | n | start) % 16
         if offset < 0 or offset + n > limit or odd:
             what = f"a bulk copy of {n} bytes to shared offset {offset} of {limit}"
@@ -225,7 +227,7 @@ class BytesStore(Store):
 
 
 @runtime
-def bulk_store(f: Fragment, spec: BulkStore, to: Place, source: Place, size: np.ndarray) -> None:
+def bulk_store(f: Fragment, spec: BulkStore, to: Address, source: Address, size: np.ndarray) -> None:
     cta, machine = f.cta, f.machine
     operands = [*zip(f.addresses(to), f.addresses(source), f.values(size), strict=True)]
     f.report_repeats(spec.at, "copy", operands)
@@ -233,7 +235,7 @@ def bulk_store(f: Fragment, spec: BulkStore, to: Place, source: Place, size: np.
         offset = SharedAddress.of(start).offset
         inside = offset >= 0 and offset + n <= cta.shared_bytes and machine.memory.find(end, n) is not None
         if not inside or (offset | n | end) % 16:
-            where = machine.memory.place(end, n)
+            where = machine.memory.location(end, n)
             what = f"a bulk copy of {n} bytes from shared offset {offset} to {end:#x}: {where}"
             f.report(spec.at, "out-of-bounds", what)
             continue

@@ -32,7 +32,7 @@ def _mov(g: Generator, ins: Instruction) -> None:
 
 
 def _part(g: Generator, whole: Format, pieces: int) -> Format:
-    """The format of one of the pieces of a register."""
+    """Return the format of one of the pieces of a register."""
     if whole.bits // pieces == 8:
         raise g.fail("packing of bytes is not simulated")
     return UNSIGNED[whole.bits // pieces]

@@ -45,7 +45,7 @@ class Conversion:
 
     @property
     def to_integral(self) -> bool:
-        """Whether a float is rounded to a whole number."""
+        """Return whether a float is rounded to a whole number."""
         return self.mode in ("rni", "rzi", "rmi", "rpi")
 
     @property
@@ -76,7 +76,7 @@ def _cvt(g: Generator, ins: Instruction) -> None:
 
 
 def _as_f32(g: Generator, c: Conversion) -> str:
-    """The source as float32 (float64 stays as it is), flushed where .ftz asks for it."""
+    """Return the source as float32 (float64 stays as it is), flushed where .ftz asks for it."""
     x = g.read(c.operands[0], TYPES[c.source])
     if c.source == "bf16":
         return f"bf16_to_f32({x})"
@@ -104,12 +104,12 @@ def _float_to_int(g: Generator, c: Conversion) -> None:
 
 
 def _int_to_int(g: Generator, c: Conversion) -> None:
-    fmt, given, a = TYPES[c.to], TYPES[c.source], c.operands[0]
-    x = g.read(a, given)
+    fmt, source_format, a = TYPES[c.to], TYPES[c.source], c.operands[0]
+    x = g.read(a, source_format)
     if "sat" in c.mods:
         g.write(c.dst, fmt, f"int_saturate({x}, {g.bind(fmt.dtype)})")
     else:
-        g.write(c.dst, fmt, x if isinstance(a, Reg) and fmt is given else f"{x}.astype('{fmt.numpy}')")
+        g.write(c.dst, fmt, x if isinstance(a, Reg) and fmt is source_format else f"{x}.astype('{fmt.numpy}')")
 
 
 def _float_to_float(g: Generator, c: Conversion) -> None:
@@ -131,7 +131,7 @@ def _float_to_float(g: Generator, c: Conversion) -> None:
 
 
 def _rounded(c: Conversion, x: str) -> str:
-    """A float32 or float64 expression in the format converted to."""
+    """Return a float32 or float64 expression in the format converted to."""
     if c.to == "f32" and c.source == "f64":
         return f"f64_to_f32({x}, '{c.mode or 'rn'}')"
     if c.to == "f64":

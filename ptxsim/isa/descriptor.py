@@ -85,7 +85,7 @@ def instruction(kind: str, v: int) -> Descriptor:
 
 
 def values(raw: np.ndarray, fmt: str) -> np.ndarray:
-    """Elements of a format out of bytes (rows, bytes), as float32 (rows, elements)."""
+    """Return elements of a format out of bytes (rows, bytes), as float32 (rows, elements)."""
     if fmt == "f16":
         return raw.view(np.float16).astype(np.float32)
     if fmt == "bf16":
@@ -134,13 +134,13 @@ class Values(NamedTuple):
 def operand_values(
     shared: np.ndarray, desc: int, sm100: bool, mn: bool, extent: int, k: int, bits: int, fmt: str
 ) -> Values:
-    """A shared-memory operand of `extent` rows or columns of `bits`-bit elements of a format.
+    """Return a shared-memory operand of `extent` rows or columns of `bits`-bit elements of a format.
 
     `mn` says that M or N runs along its rows. Raises ValueError for a descriptor that is not understood, IndexError for
     one that reaches outside the CTA's shared memory.
     """
-    raw, found = gather(shared, matrix(desc, sm100), mn, extent, k, bits)
+    raw, read_chunks = gather(shared, matrix(desc, sm100), mn, extent, k, bits)
     if bits == 8 and fmt in PACKED:
         raw = unpacked(raw, PACKED[fmt])
     v = values(raw, "e2m1x2" if bits == 4 else fmt)
-    return Values(v.T if mn else v, found)
+    return Values(v.T if mn else v, read_chunks)

@@ -20,7 +20,7 @@ _exactly = [True]  # whether every bit counts, innermost last
 
 
 @contextlib.contextmanager
-def roughly() -> Iterator[None]:
+def approximate_sums() -> Iterator[None]:
     """Within the block products are summed as numpy does: in a tenth of the time, and right to some bits."""
     _exactly.append(False)
     try:
@@ -88,7 +88,7 @@ def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, a
 
 
 def _within(exponents: np.ndarray, limit: int) -> bool:
-    """Whether the exponents of what is not zero are below `limit`, and above its negative."""
+    """Return whether the exponents of what is not zero are below `limit`, and above its negative."""
     if exponents.min() > -limit and exponents.max() < limit:
         return True
     return bool((np.abs(exponents[exponents != _NOTHING]) < limit).all())

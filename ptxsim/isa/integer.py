@@ -57,12 +57,12 @@ def integer_operation(g: Generator, ins: Instruction) -> None:
 
 
 def wide_product(g: Generator, a: Operand, b: Operand, fmt: Format) -> str:
-    """The whole product, twice as wide as its factors."""
+    """Return the whole product, twice as wide as its factors."""
     return f"multiply({g.read(a, fmt)}, {g.read(b, fmt)}, dtype='{fmt.double.numpy}')"
 
 
 def high_product(g: Generator, a: Operand, b: Operand, fmt: Format) -> str:
-    """The upper half of the product."""
+    """Return the upper half of the product."""
     if fmt.bits == 64:
         return f"mulhi64({g.read(a, fmt)}+0, {g.read(b, fmt)}+0, {fmt.is_signed})"
     return f"({wide_product(g, a, b, fmt)} >> {g.constant(fmt.bits, fmt.double)})"

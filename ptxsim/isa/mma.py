@@ -66,14 +66,14 @@ def _words(registers: Words, lanes: int) -> np.ndarray:
 
 
 def _rows(words: np.ndarray, halves: int, element: str) -> np.ndarray:
-    """Registers (pieces of 16 bytes times row halves, 32) of a warp to float32 (8 * halves, k)."""
+    """Return registers (pieces of 16 bytes times row halves, 32) of a warp to float32 (8 * halves, k)."""
     w = words.reshape(-1, halves, 8, 4).transpose(1, 2, 0, 3)
     return values(np.ascontiguousarray(w).reshape(8 * halves, -1).view(np.uint8), element)
 
 
 @runtime
 def warp_product(f: Fragment, spec: WarpProduct, a: Words, b: Words, c: Words) -> np.ndarray:
-    """The words of D, (registers, lanes)."""
+    """Return the words of D, (registers, lanes)."""
     lanes = -(-f.n // 32) * 32
     aw, bw, cw = (_words(x, lanes) for x in (a, b, c))
     counts = f.machine.counts
@@ -250,7 +250,7 @@ def packed_matrix_load(f: Fragment, spec: PackedMatrices, addr: np.ndarray) -> l
 
 
 def _four(f: Fragment, spec: PackedMatrices, row: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Elements 4 `group` and up of the rows at `row` (warps, 32), one in each byte of a word; `group` is by lane."""
+    """Return elements 4 `group` and up of the rows at `row` (warps, 32), one in each byte of a word; `group` is by lane."""
     size = spec.part.item
     start = row + (group * spec.bits // 2).astype(np.uint64)
     packed = np.zeros(f.n, np.uint32)

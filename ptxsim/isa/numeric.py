@@ -17,7 +17,7 @@ _MAGNITUDE, _ONE, _SUBNORMALS = np.uint32(0x7FFFFFFF), np.uint32(1), np.uint32(0
 
 
 def to_odd(s: np.ndarray, err: np.ndarray) -> np.ndarray:
-    """A rounded float64 sum and its exact error, turned into the sum rounded to odd."""
+    """Return a rounded float64 sum and its exact error, turned into the sum rounded to odd."""
     bits = s.view(_U8).copy()
     inexact = (err != 0) & np.isfinite(s) & (bits & np.uint64(1) == 0)
     away = (err > 0) == (s > 0)
@@ -198,7 +198,7 @@ TABLES = {
 
 
 def _steps(table: np.ndarray) -> np.ndarray:
-    """The least float32 magnitude that rounds to each finite code but the first: ties go to even codes."""
+    """Return the least float32 magnitude that rounds to each finite code but the first: ties go to even codes."""
     half = table[: len(table) // 2]
     finite = half[np.isfinite(half)]
     middle = (finite[:-1] + finite[1:]) / _F4(2)  # exact: neighbours differ by less than their bits

@@ -66,23 +66,23 @@ def use_registers(f: Fragment, at: int) -> None:
 
 
 def _follow_lanes(f: Fragment, at: int, uses: Uses) -> None:
-    here = slice(f.lo, f.hi)
+    threads = slice(f.lo, f.hi)
     active = slice(None) if f.mask is None else f.mask
     for key, name in uses.reads:
-        ready = _lanes(f, key)[here][active]
+        ready = _lanes(f, key)[threads][active]
         if not ready.all():
             lanes = f.lanes()[~ready]
             f.report(at, "unwritten", f"{name} is read before anything wrote it", lanes)
-            _lanes(f, key)[here][active] = True  # said once
+            _lanes(f, key)[threads][active] = True  # said once
     for key in uses.writes:
-        _lanes(f, key)[here][active] = True
+        _lanes(f, key)[threads][active] = True
     if uses.copy is not None:
         to, source = uses.copy
-        _lanes(f, to)[here][active] = _lanes(f, source)[here][active]
+        _lanes(f, to)[threads][active] = _lanes(f, source)[threads][active]
 
 
 def _lanes(f: Fragment, key: Key) -> np.ndarray:
-    """Which threads of the CTA have written a register."""
+    """Return which threads of the CTA have written a register."""
     written = f.cta.written.get(key)
     if written is None:
         written = f.cta.written[key] = np.zeros(len(f.cta.alive), bool)
@@ -91,7 +91,7 @@ def _lanes(f: Fragment, key: Key) -> np.ndarray:
 
 @runtime
 def note_write(f: Fragment, at: int) -> None:
-    """An instruction that writes a register of a product has run."""
+    """Return an instruction that writes a register of a product has run."""
     for warp in f.warps():
         f.cta.writes[warp, at] = f.cta.fences.get(warp, 0)
 
@@ -112,7 +112,7 @@ def check_fence(f: Fragment, at: int, warps: Iterable[int]) -> None:
             return f.report(at, "unfenced", f"no wgmma.fence comes before the first product of warp {warp}")
         for first, name in program.unfenced.get(at, {}).items():
             if cta.writes.get((warp, first)) == fences:
-                where = program.instructions[first].place
+                where = program.instructions[first].location
                 what = (
                     f"{name} was written at {where}, and no wgmma.fence orders this product of warp {warp} after that"
                 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.warp import Fragment, Place
+from ..core.warp import Address, Fragment
 from ..frontend.formats import U64
 from ..frontend.generator import Generator
 from ..frontend.registry import emits, runtime
@@ -30,7 +30,7 @@ _COPY = {"global", "shared::cta", "tensormap::generic", "release", "sync", "alig
 
 
 def _map_access(g: Generator, ins: Instruction, operand: Operand, write: bool) -> tuple[str, Access]:
-    """(addresses, the access to the whole descriptor that an operand names)."""
+    """Return (addresses, the access to the whole descriptor that an operand names)."""
     addr, offset = g.address(operand)
     return addr, Access.of(g.at, state_space(ins), U64.dtype, BYTES // 8, offset, write=write)
 
@@ -77,8 +77,8 @@ def tensormap_replace(f: Fragment, spec: Replacement, addr: np.ndarray, value: n
 
 def _changed(f: Fragment, at: int, address: int, released: bool) -> None:
     machine = f.machine
-    place = machine.program.instructions[at].place
-    machine.changed_maps[address] = ChangedMap(f.cta.index, place, released)
+    location = machine.program.instructions[at].location
+    machine.changed_maps[address] = ChangedMap(f.cta.index, location, released)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,38 +97,38 @@ def _copy(g: Generator, ins: Instruction) -> None:
     g.collective()
     addr, offset = g.address(source)
     spec = g.bind(MapCopy(g.at, Access.of(g.at, "shared", U64.dtype, USED // 8, offset)))
-    g.line(f"tensormap_copy(f, {spec}, {g.place(to)}, {addr})")
+    g.line(f"tensormap_copy(f, {spec}, {g.address_tuple(to)}, {addr})")
 
 
 @runtime
-def tensormap_copy(f: Fragment, spec: MapCopy, to: Place, source: np.ndarray) -> None:
+def tensormap_copy(f: Fragment, spec: MapCopy, to: Address, source: np.ndarray) -> None:
     """Once per warp: all its lanes name the same places."""
     f.cta.cluster.progress += 1
     data = load(f, spec.access, source & np.uint64(SHARED_WINDOW - 1) if source.dtype.itemsize == 8 else source)
     addresses, offset = f.addresses(to), SharedAddress.of(f.address((source, spec.access.offset))).offset
     for lanes in f.lanes_by_warp(f.lanes()).values():
-        place = addresses[int(np.searchsorted(f.lanes(), lanes[0]))]
-        target = f.machine.write_global(place, BYTES)
-        if target is None or place % BYTES or offset % BYTES or not 0 <= offset <= f.cta.shared_bytes - BYTES:
-            where = f.machine.memory.place(place)
+        address = addresses[int(np.searchsorted(f.lanes(), lanes[0]))]
+        target = f.machine.write_global(address, BYTES)
+        if target is None or address % BYTES or offset % BYTES or not 0 <= offset <= f.cta.shared_bytes - BYTES:
+            where = f.machine.memory.location(address)
             f.report(spec.at, "misaligned" if target is not None else "out-of-bounds", f"a tensor map to {where}")
             continue
         target[:USED] = np.ascontiguousarray(data[:, lanes[0]]).view(np.uint8)
         target[USED:] = f.cta.shared[offset + USED : offset + BYTES]
-        _changed(f, spec.at, place, released=True)
+        _changed(f, spec.at, address, released=True)
 
 
 def map_fence(g: Generator, ins: Instruction) -> None:
     """fence.proxy.tensormap::generic: .release for what this CTA has changed, .acquire for one descriptor."""
     if "acquire" in ins.parts:
-        g.line(f"tensormap_acquire(f, {g.place(ins.operands[0])})")
+        g.line(f"tensormap_acquire(f, {g.address_tuple(ins.operands[0])})")
     if "release" in ins.parts:
         g.line("tensormap_release(f)")
 
 
 @runtime
-def tensormap_acquire(f: Fragment, place: Place) -> None:
-    for address in f.addresses(place):
+def tensormap_acquire(f: Fragment, operand: Address) -> None:
+    for address in f.addresses(operand):
         changed = f.machine.changed_maps.get(address)
         if changed is not None:
             changed.acquired.add(f.cta.index)
@@ -147,4 +147,4 @@ def check_map(f: Fragment, at: int, address: int) -> None:
     changed = machine.changed_maps.get(address)
     why = "" if changed is None else changed.unseen(f.cta.index)
     if changed is not None and why and "race" in machine.checks:
-        f.report(at, "race", f"a TMA copy uses a descriptor changed at {changed.place} {why}")
+        f.report(at, "race", f"a TMA copy uses a descriptor changed at {changed.location} {why}")

@@ -42,7 +42,7 @@ class Transfer:
 
     @property
     def span(self) -> int:
-        """Lanes of tensor memory that a warp reaches."""
+        """Return lanes of tensor memory that a warp reaches."""
         return 32 if self.shape == "32x32b" else 16
 
     @property
@@ -59,7 +59,7 @@ class Transfer:
         return (rows + lane) % LANES, (cols + column) % COLUMNS, int(cols.max()) + 1
 
     def index(self) -> tuple[np.ndarray, np.ndarray]:
-        """(row, column) of each cell, (cells per lane, 32); packed registers have two."""
+        """Return (row, column) of each cell, (cells per lane, 32); packed registers have two."""
         count = self.count * (2 if self.packed else 1)
         if self.shape != _SPLIT:
             return shape_index(self.shape, count)
@@ -134,7 +134,7 @@ def _st(g: Generator, ins: Instruction) -> None:
 def _transfer(
     g: Generator, ins: Instruction, mem: Operand, split: Operand, known: set[str], write: bool
 ) -> tuple[Transfer, str]:
-    """The transfer an opcode means, and its address expression."""
+    """Return the transfer an opcode means, and its address expression."""
     g.collective()
     parts = ins.parts[2:]
     shape = next((p for p in parts if p in _SHAPES), None)
@@ -161,8 +161,8 @@ def _parts(f: Fragment, spec: Transfer, addr: np.ndarray) -> Iterator[Part]:
     addr = np.asarray(addr)
     for warp in f.warps():
         first = 32 * warp - f.lo
-        place = (int(addr[first]) if addr.ndim else int(addr)) + spec.offset
-        lane, column, quarter = place >> 16 & 0xFFFF, place & 0xFFFF, warp % 4
+        packed_address = (int(addr[first]) if addr.ndim else int(addr)) + spec.offset
+        lane, column, quarter = packed_address >> 16 & 0xFFFF, packed_address & 0xFFFF, warp % 4
         if lane // 32 != quarter or lane % 32 + spec.span > 32:
             what = (
                 f"{spec.verb} of tensor-memory lanes {lane} to {lane + spec.span - 1} by warp {warp}, "
@@ -186,7 +186,7 @@ def reduce_words(words: np.ndarray, spec: Reduction) -> np.ndarray:
 
 @runtime
 def tmem_ld(f: Fragment, spec: Transfer, addr: np.ndarray) -> np.ndarray:
-    """(registers, lanes) words of tensor memory."""
+    """Return (registers, lanes) words of tensor memory."""
     cta, observer, tm = f.cta, f.cta.cluster.observer, f.cta.tensor_memory
     watched = spec.at in f.machine.program.watched
     out: np.ndarray | None = None
@@ -195,7 +195,9 @@ def tmem_ld(f: Fragment, spec: Transfer, addr: np.ndarray) -> np.ndarray:
         if tm.unwritten(rows, cols):
             bad = ~tm.written[rows, cols]
             where = f"lane {int(rows[bad][0])}, column {int(cols[bad][0])}"
-            f.report(spec.at, "uninitialised", f"tcgen05.ld of tensor memory nobody wrote: {where}{_under_way(cta)}")
+            f.report(
+                spec.at, "uninitialised", f"tcgen05.ld of tensor memory nobody wrote: {where}{_products_in_flight(cta)}"
+            )
         observer.tmem_access(f, spec.at, warp, tm, rows, cols, False)
         if spec.packed:
             words = (words[0::2] & np.uint32(0xFFFF)) | (words[1::2] << np.uint32(16))
@@ -208,11 +210,11 @@ def tmem_ld(f: Fragment, spec: Transfer, addr: np.ndarray) -> np.ndarray:
     return out
 
 
-def _under_way(cta: CTA) -> str:
-    """Which products of a CTA wait their turn, as the end of a sentence."""
+def _products_in_flight(cta: CTA) -> str:
+    """Return which products of a CTA wait their turn, as the end of a sentence."""
     queue = cta.cluster.pipes.queues.get(Pipe("tcgen05", cta.rank), ())
     product = next((task for task in queue if isinstance(task, TensorProduct)), None)
-    return "" if product is None else f"; the product at {product.origin.place} has not been waited for"
+    return "" if product is None else f"; the product at {product.origin.location} has not been waited for"
 
 
 @runtime

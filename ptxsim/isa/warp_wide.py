@@ -61,8 +61,8 @@ def check_sources(f: Fragment, at: int, source: np.ndarray, member: np.ndarray) 
     lanes = f.lanes()
     of = source[lanes]
     masks = np.broadcast_to(member, (f.n,))[lanes]
-    there = f.cta.alive[f.lo : f.hi][of] & (masks >> (of & 31).astype(np.uint32) & 1).astype(bool)
-    bad = ~there & (of != lanes)
+    valid = f.cta.alive[f.lo : f.hi][of] & (masks >> (of & 31).astype(np.uint32) & 1).astype(bool)
+    bad = ~valid & (of != lanes)
     left_out = (masks >> (lanes & 31).astype(np.uint32) & 1) == 0
     if left_out.any():
         who = f"lane {int(lanes[left_out][0]) % 32} shuffles, and"
@@ -89,7 +89,7 @@ def _vote(g: Generator, ins: Instruction) -> None:
 
 
 def _by_warp(f: Fragment, p: np.ndarray | bool) -> tuple[np.ndarray, np.ndarray]:
-    """A predicate and who is active, as (warps, 32), padded with inactive lanes."""
+    """Return a predicate and who is active, as (warps, 32), padded with inactive lanes."""
     n = -(-f.n // 32) * 32
     padded, active = np.zeros(n, bool), np.zeros(n, bool)
     padded[: f.n] = p
@@ -136,7 +136,7 @@ def _first_lanes(n: int) -> np.ndarray:
 
 @runtime
 def elect(f: Fragment) -> np.ndarray:
-    """True in one lane per warp: the lowest active one (PTX leaves the choice open)."""
+    """Return True in one lane per warp: the lowest active one (PTX leaves the choice open)."""
     if f.mask is None:
         return _first_lanes(f.n)
     _, active = _by_warp(f, False)
@@ -146,7 +146,7 @@ def elect(f: Fragment) -> np.ndarray:
 
 @runtime
 def elected(f: Fragment) -> np.ndarray:
-    """The number of the chosen lane."""
+    """Return the number of the chosen lane."""
     _, active = _by_warp(f, False)
     return _spread(f, active.argmax(1).astype(np.uint32))
 
@@ -182,7 +182,7 @@ def _redux(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def redux(f: Fragment, a: np.ndarray, op: str, magnitude: bool, nan: bool) -> np.ndarray:
-    """The sum, extreme or bitwise combination over the active lanes of each warp."""
+    """Return the sum, extreme or bitwise combination over the active lanes of each warp."""
     _, active = _by_warp(f, False)
     a = np.broadcast_to(a, (f.n,)).reshape(-1, 32)
     a = np.abs(a) if magnitude else a

@@ -153,7 +153,7 @@ def _mma(g: Generator, ins: Instruction) -> None:
 
 
 def _slots(g: Generator, operand: Operand) -> tuple[int, ...]:
-    """The register slots of a vector operand."""
+    """Return the register slots of a vector operand."""
     slots = [x.slot for x in operand.items if isinstance(x, Reg)] if isinstance(operand, Vec) else []
     if not isinstance(operand, Vec) or len(slots) != len(operand.items):
         raise g.fail("wgmma needs registers here")
@@ -231,7 +231,7 @@ class WarpgroupProduct(Task):
         return None
 
     def _operands(self) -> tuple[np.ndarray, np.ndarray]:
-        """A (16 rows per warp, k) and B (n, k). Raises IndexError or ValueError for operands that cannot be read."""
+        """Return a (16 rows per warp, k) and B (n, k). Raises IndexError or ValueError for operands that cannot be read."""
         spec = self.spec
         b = self._from_shared(self.b, spec.b_mn, spec.n, spec.b_type)
         if self.a is None:

@@ -24,7 +24,7 @@ class SharedAddress(NamedTuple):
 
     @classmethod
     def of(cls, address: int) -> SharedAddress:
-        """The parts of a shared address, or of a generic one that lies in the shared window."""
+        """Return the parts of a shared address, or of a generic one that lies in the shared window."""
         address &= SHARED_WINDOW - 1
         return cls(address >> RANK_SHIFT, (address & OFFSET_MASK) - SHARED_BASE)
 
@@ -34,10 +34,10 @@ class SharedAddress(NamedTuple):
         return self.rank << RANK_SHIFT | (self.offset + SHARED_BASE) & OFFSET_MASK
 
     def at(self, rank: int) -> SharedAddress:
-        """The same offset in another CTA of the cluster."""
+        """Return the same offset in another CTA of the cluster."""
         return SharedAddress(rank, self.offset)
 
 
 def ranks_of(mask: int) -> list[int]:
-    """The CTA ranks that a multicast mask names."""
+    """Return the CTA ranks that a multicast mask names."""
     return [rank for rank in range(16) if mask >> rank & 1]

@@ -28,7 +28,7 @@ class Store:
 
     @property
     def waited(self) -> bool:
-        """Whether every thread that asked for it has waited for its reading."""
+        """Return whether every thread that asked for it has waited for its reading."""
         return len(self.waiters) == len(self.threads)
 
     @property
@@ -36,11 +36,11 @@ class Store:
         raise NotImplementedError
 
     def read(self) -> np.ndarray:
-        """The bytes, out of shared memory."""
+        """Return the bytes, out of shared memory."""
         raise NotImplementedError
 
     def write(self, data: np.ndarray) -> None:
-        """The bytes, into global memory."""
+        """Return the bytes, into global memory."""
         raise NotImplementedError
 
     def begin(self) -> None:

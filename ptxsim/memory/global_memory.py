@@ -13,7 +13,7 @@ WordViews = dict[int, np.ndarray]  # bytes per word → the memory as such words
 
 
 def word_views(memory: np.ndarray) -> WordViews:
-    """A byte array as words of 1, 2, 4 and 8 bytes."""
+    """Return a byte array as words of 1, 2, 4 and 8 bytes."""
     return {size: memory.view(f"u{size}") for size in (1, 2, 4, 8)}
 
 
@@ -93,7 +93,7 @@ class Allocation:
         self.write_map: np.ndarray | None = None
 
     def span(self, address: int, size: int) -> np.ndarray:
-        """The bytes at an address that lies in the allocation."""
+        """Return the bytes at an address that lies in the allocation."""
         return self.bytes[address - self.address : address - self.address + size]
 
     def track(self) -> None:
@@ -117,7 +117,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where an address lies: allocation and byte offset, or the nearest allocation and the distance past it."""
 
     allocation: Allocation | None
@@ -154,7 +154,7 @@ class Memory:
         return new
 
     def find(self, address: int, size: int = 1) -> Allocation | None:
-        """The allocation that holds all of [address, address+size), or None."""
+        """Return the allocation that holds all of [address, address+size), or None."""
         at = bisect.bisect_right(self._starts, address)
         while at > 0:
             at -= 1
@@ -165,11 +165,11 @@ class Memory:
                 break
         return None
 
-    def place(self, address: int, size: int = 1) -> Place:
-        """A description of bytes for a message: of their first, or of the last one where only that is outside."""
+    def location(self, address: int, size: int = 1) -> Location:
+        """Return a description of bytes for a message: of their first, or of the last one where only that is outside."""
         if not self.allocations:
-            return Place(None, 0)
+            return Location(None, 0)
         last = address + size - 1
         nearest = min(self.allocations, key=lambda a: max(a.address - last, address - (a.address + a.size - 1), 0))
         first, past = address - nearest.address, last - nearest.address
-        return Place(nearest, past if 0 <= first < nearest.size <= past else first)
+        return Location(nearest, past if 0 <= first < nearest.size <= past else first)

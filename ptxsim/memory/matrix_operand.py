@@ -58,20 +58,20 @@ def _chunks(
     r, c = np.arange(rows)[:, None], np.arange(row_chunks)[None, :]
     lbo, sbo = lbo // 16, sbo // 16
     if wide_atom:
-        place = c % 8 + c // 8 * lbo + r % 4 * 8 + r // 4 * sbo if mn_major else None
-        if place is None:
+        chunk = c % 8 + c // 8 * lbo + r % 4 * 8 + r // 4 * sbo if mn_major else None
+        if chunk is None:
             raise ValueError("32-byte swizzle atoms exist for MN-major operands only")
     elif not mn_major:
-        place = r % 8 * width + r // 8 * sbo + c * (lbo if width == 1 else 1)
+        chunk = r % 8 * width + r // 8 * sbo + c * (lbo if width == 1 else 1)
     elif width == 1:
-        place = c * sbo + r % 8 + r // 8 * lbo
+        chunk = c * sbo + r % 8 + r // 8 * lbo
     else:
-        place = c % width + c // width * lbo + r % 8 * width + r // 8 * sbo
-    place = place + low // 16
+        chunk = c % width + c // width * lbo + r % 8 * width + r // 8 * sbo
+    chunk = chunk + low // 16
     if wide_atom:
-        return place ^ ((place >> 3 & 3) << 1)
+        return chunk ^ ((chunk >> 3 & 3) << 1)
     mask = {1: 0, 2: 1, 4: 3, 8: 7}[width]
-    return place ^ (place >> 3 & mask)
+    return chunk ^ (chunk >> 3 & mask)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,13 +84,13 @@ class Chunks:
 
     @cached_property
     def words(self) -> np.ndarray:
-        """Numbers of the 4-byte words that they are made of."""
+        """Return numbers of the 4-byte words that they are made of."""
         return (self.numbers.reshape(-1, 1) * 4 + np.arange(4)).ravel()
 
 
 @lru_cache(maxsize=2048)
 def chunks(m: Matrix, mn_major: bool, extent: int, k: int, bits: int) -> Chunks:
-    """The chunks of an operand within the CTA's shared array (which begins at SHARED_BASE)."""
+    """Return the chunks of an operand within the CTA's shared array (which begins at SHARED_BASE)."""
     rows, per = (extent, k * bits // 128) if not mn_major else (k, extent * bits // 128)
     low = m.start % 1024
     base = (m.start - low - SHARED_BASE) // 16
@@ -99,13 +99,13 @@ def chunks(m: Matrix, mn_major: bool, extent: int, k: int, bits: int) -> Chunks:
 
 
 def gather(shared: np.ndarray, m: Matrix, mn_major: bool, extent: int, k: int, bits: int) -> tuple[np.ndarray, Chunks]:
-    """(bytes, chunks) of an operand: bytes (extent, k*bits/8) K-major, or (k, extent*bits/8) MN-major.
+    """Return (bytes, chunks) of an operand: bytes (extent, k*bits/8) K-major, or (k, extent*bits/8) MN-major.
 
     Raises IndexError when it reaches outside the CTA's shared memory.
     """
-    found = chunks(m, mn_major, extent, k, bits)
+    operand_chunks = chunks(m, mn_major, extent, k, bits)
     words = shared.view(np.uint64).reshape(-1, 2)
-    if found.least < 0 or found.greatest >= len(words):
-        reached = f"reaches chunk {found.greatest} of {len(words)}"
+    if operand_chunks.least < 0 or operand_chunks.greatest >= len(words):
+        reached = f"reaches chunk {operand_chunks.greatest} of {len(words)}"
         raise IndexError(f"operand at shared offset {m.start - SHARED_BASE} {reached}")
-    return words[found.numbers].reshape(len(found.numbers), -1).view(np.uint8), found
+    return words[operand_chunks.numbers].reshape(len(operand_chunks.numbers), -1).view(np.uint8), operand_chunks

@@ -35,12 +35,12 @@ class TensorMap:
     atom: int
 
     def at(self, coordinates: tuple[int, ...]) -> int:
-        """The address of an element. It is counted modulo 2^64: a map may go over the end of all addresses."""
+        """Return the address of an element. It is counted modulo 2^64: a map may go over the end of all addresses."""
         rest = sum(at * stride for at, stride in zip(coordinates[1:], self.strides[1:], strict=True))
         return (self.address + coordinates[0] * self.bits // 8 + rest) % (1 << 64)
 
     def nearest(self, corner: Iterable[int]) -> int:
-        """The address of the element that lies nearest to a box's first one: that one itself, if it is inside.
+        """Return the address of the element that lies nearest to a box's first one: that one itself, if it is inside.
 
         Not the tensor's own address: one whose first elements no box reaches may begin outside of the memory it is in.
         """
@@ -63,12 +63,12 @@ class TensorMap:
 
     @property
     def inner_bytes(self) -> int:
-        """Bytes of a box's row in global memory."""
+        """Return bytes of a box's row in global memory."""
         return self.box[0] * self.bits // 8
 
     @property
     def box_bytes(self) -> int:
-        """Bytes a box takes in shared memory, with the padding of `padded` elements."""
+        """Return bytes a box takes in shared memory, with the padding of `padded` elements."""
         return math.prod(self.box) if self.padded else self.transaction_bytes
 
     @property
@@ -87,7 +87,7 @@ def _bits(value: int, at: int, width: int) -> int:
 
 @lru_cache(maxsize=4096)
 def decode(raw: bytes) -> TensorMap:
-    """The fields of a 128-byte descriptor. Raises ValueError for what is not understood."""
+    """Return the fields of a 128-byte descriptor. Raises ValueError for what is not understood."""
     v = int.from_bytes(raw[:64], "little")
     rank, dtype = _bits(v, 68, 3) + 1, _bits(v, 71, 4)
     if dtype not in DTYPE_BITS or rank > 5:
@@ -118,19 +118,19 @@ class ChangedMap:
     tensor-map proxy since, and which CTAs have acquired it."""
 
     cta: tuple[int, int, int]
-    place: str
+    location: str
     released: bool
     acquired: set[tuple[int, int, int]] = field(default_factory=set)
 
     def unseen(self, cta: tuple[int, int, int]) -> str:
-        """Why the copies of a CTA may still use the old one, or ""."""
+        """Return why the copies of a CTA may still use the old one, or ""."""
         if not self.released:
             return "and released by no fence.proxy.tensormap::generic.release or tensormap.cp_fenceproxy"
         return "" if cta in self.acquired else "and acquired by no fence.proxy.tensormap::generic.acquire of this CTA"
 
 
 def set_bits(raw: np.ndarray, at: int, width: int, value: int) -> None:
-    """A field of a descriptor, given as its words of 64 bits; the field lies in one of them."""
+    """Return a field of a descriptor, given as its words of 64 bits; the field lies in one of them."""
     word, low = divmod(at, 64)
     mask = ((1 << width) - 1) << low
     raw[word] = int(raw[word]) & ~mask & (2**64 - 1) | (value << low) & mask
@@ -152,8 +152,8 @@ def replace_field(raw: np.ndarray, name: str, ordinal: int, value: int) -> None:
 
 
 @lru_cache(maxsize=4096)
-def places(start: int, nbytes: int, swizzle: int, atom: int) -> np.ndarray | None:
-    """Index, in 16-byte chunks from `start` rounded down to 1024 bytes, of each chunk of a box; None when linear.
+def swizzled_chunks(start: int, nbytes: int, swizzle: int, atom: int) -> np.ndarray | None:
+    """Return index, in 16-byte chunks from `start` rounded down to 1024 bytes, of each chunk of a box; None when linear.
 
     start: shared offset of the box modulo 1024.
     """
@@ -190,7 +190,7 @@ class Window:
 
 
 def window(tm: TensorMap, coords: tuple[int, ...]) -> Window | None:
-    """The part of the box at `coords` that lies inside the tensor; None when all of it is outside."""
+    """Return the part of the box at `coords` that lies inside the tensor; None when all of it is outside."""
     slices, first, extent = [], [], []
     for c, n, b in zip(coords, tm.sizes, tm.box, strict=True):
         lo, hi = max(0, -c), min(b, n - c)
@@ -203,20 +203,20 @@ def window(tm: TensorMap, coords: tuple[int, ...]) -> Window | None:
 
 
 def region(tm: TensorMap, buffer: np.ndarray, base: int, inside: Window) -> np.ndarray:
-    """A window of a tensor as a byte array view, outermost dimension first; `base` is the address of buffer[0]."""
+    """Return a window of a tensor as a byte array view, outermost dimension first; `base` is the address of buffer[0]."""
     shape, start, strides = strided(tm, base, inside)
     return np.ndarray(shape, np.uint8, buffer, start, strides)
 
 
 def strided(tm: TensorMap, base: int, inside: Window) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
-    """Shape, first byte from `base`, and strides of that view."""
+    """Return shape, first byte from `base`, and strides of that view."""
     start, _ = last_byte(tm, inside)
     shape = (*inside.extent[:0:-1], inside.extent[0] * tm.bits // 8)
     return shape, start - base, (*tm.strides[:0:-1], 1)
 
 
 def last_byte(tm: TensorMap, inside: Window) -> tuple[int, int]:
-    """(first address, one past the last address) that a window touches."""
+    """Return (first address, one past the last address) that a window touches."""
     strides = tm.strides[1:]
     start = tm.at(inside.first)
     reach = sum((n - 1) * s for n, s in zip(inside.extent[1:], strides, strict=True))
@@ -224,8 +224,8 @@ def last_byte(tm: TensorMap, inside: Window) -> tuple[int, int]:
 
 
 def scatter_box(shared: np.ndarray, tm: TensorMap, offset: int, box: np.ndarray) -> None:
-    """The bytes of a box into a CTA's shared memory, from linear order to where the swizzle puts them."""
-    index = places(offset % 1024, box.size, tm.swizzle, tm.atom)  # shared offset 0 is at a multiple of 1024
+    """Return the bytes of a box into a CTA's shared memory, from linear order to where the swizzle puts them."""
+    index = swizzled_chunks(offset % 1024, box.size, tm.swizzle, tm.atom)  # shared offset 0 is at a multiple of 1024
     if index is None:
         shared[offset : offset + box.size] = box
     else:
@@ -234,9 +234,9 @@ def scatter_box(shared: np.ndarray, tm: TensorMap, offset: int, box: np.ndarray)
 
 
 def gather_box(shared: np.ndarray, tm: TensorMap, offset: int) -> np.ndarray:
-    """The bytes of a box out of a CTA's shared memory, in linear order."""
+    """Return the bytes of a box out of a CTA's shared memory, in linear order."""
     n = tm.box_bytes
-    index = places(offset % 1024, n, tm.swizzle, tm.atom)
+    index = swizzled_chunks(offset % 1024, n, tm.swizzle, tm.atom)
     if index is None:
         return shared[offset : offset + n].copy()
     chunks = shared.view(np.uint64).reshape(-1, 2)

@@ -28,7 +28,7 @@ class TensorMemory:
         self.written = np.zeros((LANES, COLUMNS), bool)
         self.owned = np.zeros(COLUMNS, bool)
         self.blocks: dict[int, int] = {}  # first column → columns of an allocation
-        self.places: dict[int, str] = {}  # first column → where it was asked for
+        self.locations: dict[int, str] = {}  # first column → where it was asked for
         self.permit = True
         self.arrived = self.done = 0
         self.granted: list[int] = []
@@ -45,25 +45,25 @@ class TensorMemory:
                 return start
         return None
 
-    def release(self, start: int, who: str) -> None:
-        """Give an allocation back; `who` says who does it where."""
+    def release(self, start: int, by: str) -> None:
+        """Give an allocation back; `by` says who does it where."""
         columns = self.blocks.pop(start)
         self.owned[start : start + columns] = False
-        self.freed.append((start, start + columns, who))
+        self.freed.append((start, start + columns, by))
 
-    def fate(self, first: int, end: int) -> str:
-        """Which of the columns were given back, where and by whom, as the end of a sentence."""
-        gone = [x for x in self.freed if x[0] < end and x[1] > first]
-        return "".join(f"; columns {a} to {b} were freed {who}" for a, b, who in gone)
+    def freed_note(self, first: int, end: int) -> str:
+        """Return which of the columns were given back, where and by whom, as the end of a sentence."""
+        released = [x for x in self.freed if x[0] < end and x[1] > first]
+        return "".join(f"; columns {a} to {b} were freed {by}" for a, b, by in released)
 
-    def trouble(self, first: int, end: int) -> str:
+    def unallocated_note(self, first: int, end: int) -> str:
         """Columns that are not allocated, as the end of a sentence; empty where all are."""
         if first >= 0 and end <= COLUMNS and count_nonzero(self.owned[first:end]) == end - first:
             return ""
-        return f"tensor-memory columns {first} to {end}, not all of them allocated{self.fate(first, end)}"
+        return f"tensor-memory columns {first} to {end}, not all of them allocated{self.freed_note(first, end)}"
 
     def unwritten(self, rows: Index, cols: Index) -> bool:
-        """Whether a run that checks for it meets cells that nobody wrote."""
+        """Return whether a run that checks for it meets cells that nobody wrote."""
         if not self.checked:
             return False
         written = self.written[rows, cols]
@@ -73,14 +73,14 @@ class TensorMemory:
         self.words[rows, cols] = words
         self.written[rows, cols] = True
 
-    def held(self) -> str:
+    def unreleased(self) -> str:
         """What was never given back, in words."""
-        return ", ".join(f"{n} columns at {at}, by {self.places[at]}" for at, n in self.blocks.items())
+        return ", ".join(f"{n} columns at {at}, by {self.locations[at]}" for at, n in self.blocks.items())
 
 
 @lru_cache(maxsize=64)
 def shape_index(shape: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """(row, column) of register r in lane t, each (registers, 32), for an ld or st shape repeated `count` times.
+    """Return (row, column) of register r in lane t, each (registers, 32), for an ld or st shape repeated `count` times.
 
     Raises KeyError for an unknown shape.
     """

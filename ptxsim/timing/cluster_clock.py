@@ -43,32 +43,32 @@ class ClusterClock:
 
     def __init__(self, shared: Resources, begin: float) -> None:
         self.shared, self.sms = shared, shared.sms
-        self.figures = shared.machine.card.figures
+        self.constants = shared.machine.device.constants
         self.begin = self.drained = begin  # when it starts, and when its last store is in L2
         self.event = Event(begin)  # what happens now
         self.warps: dict[tuple[int, int], WarpClock] = {}  # by rank and number
         self.visible: dict[MBarrier, float] = {}  # when the latest phase of a barrier can be seen
 
-    def add(self, cta: CTA, f: Fragment, place: int) -> None:
-        """A warp starts; `place` numbers the clusters that run at once."""
+    def add(self, cta: CTA, f: Fragment, cluster_slot: int) -> None:
+        """Return a warp starts; `warp_slot` numbers the clusters that run at once."""
         sm, warp = self.sms[cta.rank], f.lo >> 5
         clock = WarpClock(sm, sm.schedulers[warp % len(sm.schedulers)], cta, warp, self.begin, f)
-        clock.place = place * _MOST_WARPS + warp
+        clock.warp_slot = cluster_slot * _MOST_WARPS + warp
         self.shared.calendar.at(clock.time, clock)
         self.warps[cta.rank, warp] = clock
 
     def of(self, f: Fragment) -> WarpClock:
-        """The clock of a fragment's warp."""
+        """Return the clock of a fragment's warp."""
         return self.warps[f.cta.rank, f.lo >> 5]
 
     def stored(self, end: float) -> None:
-        """A store is in L2 at a time."""
+        """Return a store is in L2 at a time."""
         self.drained = max(self.drained, end)
 
     # who wakes whom
     def phase_completed(self, bar: MBarrier) -> None:
-        """A phase of an mbarrier has completed: its sleepers go on when they can see that."""
-        event, f, delay = self.event, self.figures, 0.0
+        """Return a phase of an mbarrier has completed: its sleepers go on when they can see that."""
+        event, f, delay = self.event, self.constants, 0.0
         if event.actor is not None:
             delay = f.mbarrier_arrive_latency if event.actor.cta is bar.cta else f.mbarrier_remote_latency
         self.visible[bar] = event.now + delay
@@ -76,17 +76,17 @@ class ClusterClock:
             self.wake(sleeper, event.now + delay + f.mbarrier_wake_latency)
 
     def phase_seen(self, bar: MBarrier) -> None:
-        """A fragment has found a phase complete: it cannot before its completion can be seen."""
+        """Return a fragment has found a phase complete: it cannot before its completion can be seen."""
         self.event.wait_until(self.visible.get(bar, 0.0))
 
     def released(self, sleepers: list[Fragment], latency: float) -> None:
-        """A barrier lets fragments go."""
+        """Return a barrier lets fragments go."""
         for f in sleepers:
             if f.state is WAITING:
                 self.wake(f, self.event.now + latency)
 
     def wake(self, f: Fragment, at: float) -> None:
-        """A warp that sleeps goes on at a time."""
+        """Return a warp that sleeps goes on at a time."""
         clock = self.of(f)
         if clock.asleep is not None:
             since, wait = clock.asleep

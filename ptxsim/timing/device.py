@@ -29,7 +29,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class DeviceConstants:
     """The parameters of a card by name, in the units and with the meanings that the device files give."""
 
     sm_count: float
@@ -157,24 +157,24 @@ class DeviceModel:
 
     name: str
     architecture: str
-    figures: Figures
+    constants: DeviceConstants
     parameters: Mapping[str, Parameter]
 
     def assumed(self) -> list[str]:
-        """The names of the parameters that nobody measured."""
+        """Return the names of the parameters that nobody measured."""
         return [name for name, parameter in self.parameters.items() if parameter.source == "assumed"]
 
     def changed(self, **values: float) -> DeviceModel:
-        """The same card with other values, for a test or to see what a parameter does."""
-        figures = dataclasses.replace(self.figures, **values)
+        """Return the same card with other values, for a test or to see what a parameter does."""
+        constants = dataclasses.replace(self.constants, **values)
         parameters = {
             name: dataclasses.replace(p, value=values.get(name, p.value)) for name, p in self.parameters.items()
         }
-        return dataclasses.replace(self, figures=figures, parameters=parameters)
+        return dataclasses.replace(self, constants=constants, parameters=parameters)
 
     @classmethod
     def load(cls, device: str | Path) -> DeviceModel:
-        """A card by its name in ptxsim/devices ("h200") or by the path of such a file. Raises DeviceError."""
+        """Return a card by its name in ptxsim/devices ("h200") or by the path of such a file. Raises DeviceError."""
         path = Path(device) if str(device).endswith((".yaml", ".yml")) else DEVICES / f"{device}.yaml"
         if not path.is_file():
             known = ", ".join(sorted(x.stem for x in DEVICES.glob("*.yaml")))
@@ -192,31 +192,31 @@ def _loaded(path: Path, _changed: int) -> DeviceModel:
         raise DeviceError(f"{path.name} is no YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict) or not isinstance(content.get("parameters"), dict):
         raise DeviceError(f"{path.name}: a device file has a name, an architecture and parameters")
-    names = [field.name for field in dataclasses.fields(Figures)]
-    parameters = {name: _parameter(path.name, name, given) for name, given in content["parameters"].items()}
+    names = [field.name for field in dataclasses.fields(DeviceConstants)]
+    parameters = {name: _parameter(path.name, name, entry) for name, entry in content["parameters"].items()}
     unknown = [name for name in parameters if name not in names]
     missing = [name for name in names if name not in parameters]
     if unknown:
         raise DeviceError(f"{path.name}: unknown parameter {unknown[0]!r}{_nearest(unknown[0], missing)}")
     if missing:
         raise DeviceError(f"{path.name}: the parameter {missing[0]!r} is missing")
-    figures = Figures(**{name: parameters[name].value for name in names})
-    return DeviceModel(str(content.get("name")), str(content.get("architecture")), figures, parameters)
+    constants = DeviceConstants(**{name: parameters[name].value for name in names})
+    return DeviceModel(str(content.get("name")), str(content.get("architecture")), constants, parameters)
 
 
-def _parameter(file: str, name: str, given: Any) -> Parameter:
-    if not isinstance(given, dict) or set(given) != _KEYS:
+def _parameter(file: str, name: str, entry: Any) -> Parameter:
+    if not isinstance(entry, dict) or set(entry) != _KEYS:
         raise DeviceError(f"{file}: the parameter {name!r} needs exactly {', '.join(sorted(_KEYS))}")
-    value, source = given["value"], given["source"]
+    value, source = entry["value"], entry["source"]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise DeviceError(f"{file}: the value of {name!r} is no number: {value!r}")
     if source not in get_args(Source):
         raise DeviceError(f"{file}: the source of {name!r} is {source!r}: one of {', '.join(get_args(Source))}")
-    return Parameter(float(value), str(given["unit"]), cast(Source, source), str(given["from"]))
+    return Parameter(float(value), str(entry["unit"]), cast(Source, source), str(entry["from"]))
 
 
 def _nearest(name: str, missing: list[str]) -> str:
-    """A hint for a misspelt name."""
+    """Return a hint for a misspelt name."""
     import difflib
 
     near = difflib.get_close_matches(name, missing, 1)

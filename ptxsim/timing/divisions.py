@@ -29,7 +29,7 @@ _CARRY = ("mov", "mul", "neg", "cvt")  # what leaves an exponential one
 
 
 def numbers_matter(kernel: Kernel) -> bool:
-    """Whether sums of products go into divisors of the form 1 + e^x, so that time depends on what is computed."""
+    """Return whether sums of products go into divisors of the form 1 + e^x, so that time depends on what is computed."""
     if not any(ins.base in _PRODUCTS for ins in kernel.instructions):
         return False
     powers: set[tuple[int, int]] = set()
@@ -54,8 +54,8 @@ def _divides(ins: Instruction) -> bool:
     return ins.base == "div" and "f32" in ins.parts and "rn" in ins.parts
 
 
-def goes_the_long_way(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Which of a / b, float32, do: those whose operands or quotient are no normal numbers, zero included, or near."""
+def takes_slow_path(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return which of a / b, float32, do: those whose operands or quotient are no normal numbers, zero included, or near."""
     a, b = np.broadcast_arrays(np.asarray(a, np.float32), np.asarray(b, np.float32))
     size, quotient = np.abs(b), np.abs(np.divide(a, b))
     usual = (size >= _LOWEST) & (size <= _HIGHEST) & np.isfinite(a)
@@ -84,8 +84,8 @@ class _Cluster(Scout):
 
 @runtime
 def divided(f: Fragment, at: int, a: np.ndarray, b: np.ndarray) -> None:
-    """The lanes of a fragment divide a by b."""
-    long = np.broadcast_to(goes_the_long_way(a, b), f.n)
+    """Return the lanes of a fragment divide a by b."""
+    long = np.broadcast_to(takes_slow_path(a, b), f.n)
     if f.mask is not None:
         long = long & f.mask
     noted = f.cta.cluster.witness.divisions.setdefault(at, [0, 0])  # type: ignore[attr-defined]  # a _Cluster's
@@ -94,7 +94,7 @@ def divided(f: Fragment, at: int, a: np.ndarray, b: np.ndarray) -> None:
 
 
 def slow_divisions(launch: Launch, indices: list[Dim3]) -> dict[int, float]:
-    """PTX line → the part of its divisions, warp by warp, that go the long way, in one cluster with its numbers."""
+    """Map PTX line → the part of its divisions, warp by warp, that go the long way, in one cluster with its numbers."""
     machine = _Machine(launch, Schedule("eager"), step_limit=LIMIT)
     witness = run_alone(_Cluster, machine, indices)
     if witness is None:

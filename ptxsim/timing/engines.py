@@ -27,7 +27,7 @@ class Engines:
 
     def __init__(self, clock: ClusterClock) -> None:
         self.clock, self.sms = clock, clock.sms
-        self.figures = clock.figures
+        self.constants = clock.constants
         self.machine, self.memory, self.recorder = clock.shared.machine, clock.shared.memory, clock.shared.recorder
         self.last: dict[Pipe, float] = {}  # when the latest task of a pipe will be done
         self.computed: dict[int, float] = {}  # when the tensor cores have done what a CTA asked for (tcgen05)
@@ -56,8 +56,8 @@ class Engines:
         return end
 
     def _allocation(self, address: int) -> int:
-        found = self.machine.memory.find(address)
-        return 0 if found is None else found.address
+        region = self.machine.memory.find(address)
+        return 0 if region is None else region.address
 
     # copies
     def _box_load(self, task: tma.BoxLoad, pipe: Pipe, at: float) -> float:
@@ -73,7 +73,7 @@ class Engines:
     def _bytes_load(self, task: bulk.BytesLoad, pipe: Pipe, at: float) -> float:
         sm, fill = self.sms[task.origin.cta.rank], self.sms[task.target.rank]
         if task.from_shared:
-            return sm.network.take(task.size, at) + self.figures.dsm_latency
+            return sm.network.take(task.size, at) + self.constants.dsm_latency
         end = self.memory.box(sm, [fill], self._allocation(task.source), task.size, 1, at)
         self.recorder.engine("TMA loads", "copy", task.origin, at, end)
         return end
@@ -91,7 +91,7 @@ class Engines:
 
     def _remote_store(self, task: cp_async.RemoteStore, pipe: Pipe, at: float) -> float:
         sm = self.sms[task.origin.cta.rank]
-        return sm.network.take(task.data.size, at) + self.figures.dsm_latency
+        return sm.network.take(task.data.size, at) + self.constants.dsm_latency
 
     def _read_half(self, task: ReadHalf, pipe: Pipe, at: float) -> float:
         store = task.store
@@ -101,14 +101,14 @@ class Engines:
             assert isinstance(store, bulk.BytesStore)
             size, address = store.size, store.to
         # The lanes of a warp that ask for the same store ask once: the instruction takes uniform operands.
-        same = (at, store.origin.at, store.origin.warp, store.origin.cta.rank, store.offset, address)
-        if same == self._latest_store[0]:
+        request = (at, store.origin.at, store.origin.warp, store.origin.cta.rank, store.offset, address)
+        if request == self._latest_store[0]:
             read, self.stores[store] = self._latest_store[1:]
             return read
         sm = self.sms[store.origin.cta.rank]
         read, written = self.memory.box_store(sm, self._allocation(address), size, at)
         self.stores[store] = written
-        self._latest_store = (same, read, written)
+        self._latest_store = (request, read, written)
         self.recorder.engine("TMA stores", "store", store.origin, at, written)
         return read
 
@@ -121,7 +121,7 @@ class Engines:
 
         Where ptxas waits for each product, the warp does.
         """
-        spec, f = task.spec, self.figures
+        spec, f = task.spec, self.constants
         bits = _BITS[spec.a_type]
         rate = f.wgmma_flops_per_cycle * 16 / bits
         cycles = 2 * 64 * spec.n * spec.k / rate
@@ -142,7 +142,7 @@ class Engines:
         return end + f.wgmma_latency
 
     def _tcgen05(self, task: TensorProduct, pipe: Pipe, at: float) -> float:
-        w, group, f = task.descriptor, task.form.group, self.figures
+        w, group, f = task.descriptor, task.form.group, self.constants
         rows = w.m // group
         if group == 1:  # of 64 rows alone half the lanes stand idle; a pair of CTAs with 64 rows each fills them all
             rows = max(rows, 128)
@@ -154,7 +154,7 @@ class Engines:
 
     def _tensor_copy(self, task: tcgen05.TensorCopy, pipe: Pipe, at: float) -> float:
         size = 4 * task.form.rows * task.form.columns
-        return self._on_tensor_cores(task, task.form.group, size / self.figures.tcgen05_cp_bytes_per_cycle, at)
+        return self._on_tensor_cores(task, task.form.group, size / self.constants.tcgen05_cp_bytes_per_cycle, at)
 
     def _on_tensor_cores(self, task: Any, group: int, cycles: float, at: float) -> float:
         rank = task.origin.cta.rank
@@ -169,7 +169,7 @@ class Engines:
         return start + cycles
 
     def _commit(self, task: tcgen05.Commit, pipe: Pipe, at: float) -> float:
-        f = self.figures
+        f = self.constants
         pair = f.tcgen05_pair_latency if len(task.bars) > 1 else 0.0
         return max(at, self.computed.get(pipe.rank, 0.0)) + f.tcgen05_latency + pair
 
@@ -203,7 +203,7 @@ class Copied(NamedTuple):
 
 
 def copied(task: Task) -> Copied | None:
-    """The global memory that a piece of asynchronous work reads or writes; None for one that does neither."""
+    """Return the global memory that a piece of asynchronous work reads or writes; None for one that does neither."""
     if isinstance(task, tma.BoxLoad):
         return Copied(task.tensor.nearest(task.corner), float(task.tensor.box_bytes))
     if isinstance(task, bulk.BytesLoad) and not task.from_shared:

@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from ..core.warp import Fragment
 from ..core.work import Pipe, Task
-from .hardware import Found, WarpClock
+from .hardware import Latency, WarpClock
 
 Cluster = TypeVar("Cluster")
 
@@ -20,24 +20,24 @@ class Event:
     now: float
     actor: Fragment | None = None  # the fragment that runs; None where asynchronous work is done
     waited: float = 0.0  # when the asynchronous work is done that the block waits for
-    latencies: dict[int, Found] = field(default_factory=dict)  # of the block's accesses, by PTX line
+    latencies: dict[int, Latency] = field(default_factory=dict)  # of the block's accesses, by PTX line
     passes: dict[int, float] = field(default_factory=dict)  # through the banks of shared memory, by PTX line
 
     def wait_until(self, time: float) -> None:
-        """The warp goes on at this time at the earliest."""
+        """Return the warp goes on at this time at the earliest."""
         self.waited = max(self.waited, time)
 
-    def found(self, line: int, end: float, least: float) -> None:
+    def record_latency(self, line: int, end: float, least: float) -> None:
         """When an access of this block has its result; of several of one line the last one counts."""
-        before = self.latencies.get(line, _NOTHING)
-        self.latencies[line] = Found(max(before.cycles, end - self.now), max(before.least, least))
+        before = self.latencies.get(line, _NO_LATENCY)
+        self.latencies[line] = Latency(max(before.cycles, end - self.now), max(before.least, least))
 
     def work_done(self, at: float) -> Event:
-        """The event of asynchronous work that is done while this one lasts."""
+        """Return the event of asynchronous work that is done while this one lasts."""
         return Event(at, None, self.waited, self.latencies, self.passes)
 
 
-_NOTHING = Found(0.0, 0.0)
+_NO_LATENCY = Latency(0.0, 0.0)
 
 
 class Entry(NamedTuple, Generic[Cluster]):
@@ -59,13 +59,13 @@ class Calendar(Generic[Cluster]):
         self.serial = 0
 
     def at(self, time: float, clock: WarpClock) -> None:
-        """A warp goes on at a time; nothing if it stands in the calendar already."""
+        """Return a warp goes on at a time; nothing if it stands in the calendar already."""
         if not clock.scheduled:
             clock.scheduled = True
             self._add(Entry(time, self.serial, clock))
 
     def task_at(self, time: float, cluster: Cluster, pipe: Pipe, task: Task) -> None:
-        """A task of a cluster is done at a time."""
+        """Return a task of a cluster is done at a time."""
         self._add(Entry(time, self.serial, None, cluster, pipe, task))
 
     def _add(self, entry: Entry[Cluster]) -> None:
@@ -73,13 +73,13 @@ class Calendar(Generic[Cluster]):
         heapq.heappush(self.entries, entry)
 
     def next(self) -> Entry[Cluster]:
-        """The earliest entry, taken out."""
+        """Return the earliest entry, taken out."""
         return heapq.heappop(self.entries)
 
     def before(self, time: float) -> bool:
-        """Whether anything comes before a time."""
+        """Return whether anything comes before a time."""
         return bool(self.entries) and time > self.entries[0].time
 
     def only_warps(self) -> bool:
-        """Whether no asynchronous work is under way."""
+        """Return whether no asynchronous work is under way."""
         return all(entry.clock is not None for entry in self.entries)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.warp import RUNNING
-from .device import Figures
+from .device import DeviceConstants
 from .l1_cache import L1Cache
 from .local_memory import LocalMemory
 from .machine_code import Op
@@ -48,8 +48,8 @@ class Server:
 class CodeCache:
     """The instruction caches of an SM: what a line of code costs that is not in the small one, or in neither."""
 
-    def __init__(self, figures: Figures) -> None:
-        f = self.figures = figures
+    def __init__(self, constants: DeviceConstants) -> None:
+        f = self.constants = constants
         sizes = (f.fetch_small_bytes, f.fetch_large_bytes, f.fetch_ahead_bytes)
         self.small, self.large, self.ahead = (int(size) // CODE_LINE for size in sizes)
         self.near_cycles = f.fetch_large_cycles * _CODE_LINE_INSTRUCTIONS  # from line to line
@@ -59,12 +59,12 @@ class CodeCache:
         self.far: list[dict[int, None]] = [{} for _ in range(max(self.large // _CODE_WAYS, 1))]
 
     def launched(self, size: int, own: Sequence[int], others: int, cold: bool) -> None:
-        """A launch of so many lines of code begins, of which the call before ran `own`, and since then so many others.
+        """Return a launch of so many lines of code begins, of which the call before ran `own`, and since then so many others.
 
         The large cache has what was used last, and the launch brings the beginning of its code there; the small one has
         all or nothing. What neither has comes from L2, behind a flush from DRAM.
         """
-        f = self.figures
+        f = self.constants
         far = f.fetch_dram_cycles if cold else f.fetch_far_cycles
         self.far_cycles = far * _CODE_LINE_INSTRUCTIONS
         since = others + (math.ceil(f.flush_code_bytes / CODE_LINE) if cold else 0)
@@ -82,29 +82,29 @@ class CodeCache:
         if len(ways) > _CODE_WAYS:
             del ways[next(iter(ways))]
 
-    def fetch(self, line: int, at: float, asked: float) -> float:
-        """Cycles that a warp waits for a line of code, which it has asked for at a time before.
+    def fetch(self, line: int, at: float, requested_at: float) -> float:
+        """Return cycles that a warp waits for a line of code, which it has asked for at a time before.
 
         One on its way for another warp is waited for, too.
         """
         near = self.near
         if line in near:
-            there, cycles = near.pop(line)  # the least recently used stands first
-            near[line] = there, cycles
-            return max(min(there, asked + cycles) - at, 0.0) if there > at else 0.0
+            ready_at, cycles = near.pop(line)  # the least recently used stands first
+            near[line] = ready_at, cycles
+            return max(min(ready_at, requested_at + cycles) - at, 0.0) if ready_at > at else 0.0
         cycles = self.near_cycles if line in self.far[line % len(self.far)] else self.far_cycles
-        near[line] = asked + cycles, cycles
+        near[line] = requested_at + cycles, cycles
         if len(near) > self.small:
             del near[next(iter(near))]
         self._bring(line)
-        return max(asked + cycles - at, 0.0)
+        return max(requested_at + cycles - at, 0.0)
 
 
 class Scheduler:
     """A warp scheduler: its issue slots and the pipes of its quarter of the SM."""
 
-    def __init__(self, figures: Figures) -> None:
-        f = figures
+    def __init__(self, constants: DeviceConstants) -> None:
+        f = constants
         self.issue = Slots(1.0)
         self.pipes: dict[str, Slots] = {
             "fma": Slots(f.fma_pipe_cycles),
@@ -124,7 +124,7 @@ class SM:
 
     def __init__(
         self,
-        figures: Figures,
+        constants: DeviceConstants,
         sharers: int,
         l1_bytes: float,
         l2_rates: tuple[float, float, float] = (math.inf, math.inf, 0.0),
@@ -133,8 +133,8 @@ class SM:
 
         `l2_rates` are its part of L2's bandwidth for local memory (MemorySystem.local_rates).
         """
-        f = figures
-        self.figures = f
+        f = constants
+        self.constants = f
         self.schedulers = [Scheduler(f) for _ in range(int(f.schedulers_per_sm))]
         memory = Slots(f.memory_pipe_cycles)
         for scheduler in self.schedulers:
@@ -146,8 +146,8 @@ class SM:
         self.tma_units = Server(1.0)  # cycles of its address generation
         self.tma_stores = Server(f.tma_store_bytes_per_cycle)
         self.loads, self.stores = Server(f.load_bytes_per_cycle), Server(f.store_bytes_per_cycle)
-        self.under_way: deque[tuple[float, float]] = deque()  # ordinary loads: when done, bytes
-        self.under_way_bytes = 0.0
+        self.in_flight: deque[tuple[float, float]] = deque()  # ordinary loads: when done, bytes
+        self.bytes_in_flight = 0.0
         self.l1, self.l1_cycles = L1Cache(l1_bytes), Server(1.0)
         self.local = LocalMemory(f, self.l1, *l2_rates)
         self.network = Server(f.dsm_bytes_per_cycle)
@@ -155,7 +155,7 @@ class SM:
         self.tensor_busy = 0.0  # cycles in which all tensor cores worked, for wgmma counted in quarters
 
 
-class Found(NamedTuple):
+class Latency(NamedTuple):
     """Cycles from the beginning of a block to a result, and from its issue where nothing else is under way."""
 
     cycles: float
@@ -183,10 +183,10 @@ class WarpClock:
     asleep: tuple[float, Wait | None] | None = None  # since when, at what
     scheduled: bool = False  # whether it stands in the calendar
     began: float = 0.0  # when its present stretch of work began, for the timeline
-    place: int = 0  # the warp's number among those that the SM has places for
+    warp_slot: int = 0  # the warp's number among those that the SM has places for
 
     def runnable(self) -> Fragment | None:
-        """The fragment of this warp that goes next: the one at the lowest block."""
+        """Return the fragment of this warp that goes next: the one at the lowest block."""
         f = self.fragment
         if f.family is None and f.state is RUNNING:
             return f
@@ -197,7 +197,7 @@ class WarpClock:
         self.fragment = min(ready, key=lambda x: x.pc)
         return self.fragment
 
-    def walk(self, ops: tuple[Op, ...], done: dict[int, Found], passes: dict[int, float]) -> None:
+    def walk(self, ops: tuple[Op, ...], done: dict[int, Latency], passes: dict[int, float]) -> None:
         """Issue instructions in order.
 
         `done` has, per PTX line, what the memory system has found for its accesses, all of which were asked for at the
@@ -221,11 +221,11 @@ class WarpClock:
                     t = ready[register]
             if pipe:
                 t = pipes[pipe].take(t)
-            turn = int(t / cycle)
-            if turn in issued:
+            issue_slot = int(t / cycle)
+            if issue_slot in issued:
                 t = issue.take(t)
             else:  # as issue.take(t) does where the turn is free, without the call
-                issued[turn] = turn + 1
+                issued[issue_slot] = issue_slot + 1
             # what others wait for: its operands read, its result
             if frees >= 0 and boards[frees] < t + _OPERANDS_READ:
                 boards[frees] = t + _OPERANDS_READ
@@ -248,15 +248,15 @@ class WarpClock:
             t += code.fetch(line, t, self.entered if line == last + 1 else t - code.issue_cycles)
             self.entered = t
         if self.branched and not self.address < address <= self.address + _NEXT:
-            t += self.sm.figures.jump_cycles if address > self.address else self.sm.figures.branch_cycles
+            t += self.sm.constants.jump_cycles if address > self.address else self.sm.constants.branch_cycles
         return t
 
     def _accessed(
-        self, op: Op, t: float, begun: float, done: dict[int, Found], passes: dict[int, float]
+        self, op: Op, t: float, begun: float, done: dict[int, Latency], passes: dict[int, float]
     ) -> tuple[float, float]:
         """When an access to memory has its result, and when the warp goes on."""
         if op.slot is not None:
-            return self.sm.local.access(self.place, op.slot, t)
+            return self.sm.local.access(self.warp_slot, op.slot, t)
         end = t + op.latency
         if op.line in done:
             cycles, least = done[op.line]
@@ -268,7 +268,7 @@ class WarpClock:
 
     def divide(self, times: float) -> None:
         """So many calls of the subroutine for divisions, one after the other, beside what their short way takes."""
-        f, issue, t = self.sm.figures, self.scheduler.issue, self.time
+        f, issue, t = self.sm.constants, self.scheduler.issue, self.time
         count = round(times * f.slow_division_issue_cycles)
         apart = f.slow_division_latency / max(f.slow_division_issue_cycles, 1.0)
         for _ in range(count):
@@ -276,7 +276,7 @@ class WarpClock:
         self.time = t
 
     def _through_banks(self, at: float, passes: float) -> float:
-        """Cycles that an access is late because shared memory is busy, by its own passes or those of others."""
+        """Return cycles that an access is late because shared memory is busy, by its own passes or those of others."""
         banks, last = self.sm.banks, at
         for _ in range(round(passes)):
             last = banks.take(last)

@@ -18,7 +18,7 @@ Lines = dict[int, int]  # line of global memory (address over 128) → mask of i
 
 
 def bytes_of(lines: Lines) -> int:
-    """Bytes in the sectors of some lines."""
+    """Return bytes in the sectors of some lines."""
     return SECTOR_BYTES * sum(mask.bit_count() for mask in lines.values())
 
 
@@ -31,11 +31,11 @@ class L1Cache:
         self.lines: dict[int, list[float | None]] = {}  # the least recently used stands first; local ones are negative
         self.fetched: Lines = {}  # everything that was ever asked for, kept or not
 
-    def look(self, wanted: Lines) -> tuple[Lines, float]:
-        """The sectors that have to be fetched, and when the last of the others is there (0: all are)."""
+    def lookup(self, requested: Lines) -> tuple[Lines, float]:
+        """Return the sectors that have to be fetched, and when the last of the others is there (0: all are)."""
         missing: Lines = {}
-        there = 0.0
-        for line, mask in wanted.items():
+        ready = 0.0
+        for line, mask in requested.items():
             sectors = self.lines.get(line)
             if sectors is None:
                 missing[line] = mask
@@ -47,9 +47,9 @@ class L1Cache:
                     since = sectors[k]
                     if since is None:
                         missing[line] = missing.get(line, 0) | 1 << k
-                    elif since > there:
-                        there = since
-        return missing, there
+                    elif since > ready:
+                        ready = since
+        return missing, ready
 
     def fill(self, lines: Lines, at: float) -> None:
         """Sectors will be there at a time."""
@@ -61,12 +61,12 @@ class L1Cache:
         self._make_room()
 
     def put(self, line: int, at: float) -> None:
-        """A whole line is there from a time on."""
+        """Return a whole line is there from a time on."""
         self.lines.pop(line, None)
         self.lines[line] = [at] * len(_SECTORS)
         self._make_room()
 
-    def took(self, line: int, keep: bool) -> float | None:
+    def read_line(self, line: int, keep: bool) -> float | None:
         """When a whole line that is read is there, None if it has to be fetched; it may be the last time."""
         sectors = self.lines.pop(line, None)
         if sectors is None:
@@ -84,11 +84,11 @@ class L1Cache:
         for line in lines:
             self.lines.pop(line, None)
 
-    def again(self, lines: Lines) -> int:
-        """How many bytes of these sectors this SM has asked L2 for before; from now on it has for all."""
-        known = 0
+    def reloaded_bytes(self, lines: Lines) -> int:
+        """Return how many bytes of these sectors this SM has asked L2 for before; from now on it has for all."""
+        reloaded = 0
         for line, mask in lines.items():
             before = self.fetched.get(line, 0)
-            known += (before & mask).bit_count()
+            reloaded += (before & mask).bit_count()
             self.fetched[line] = before | mask
-        return SECTOR_BYTES * known
+        return SECTOR_BYTES * reloaded

@@ -12,20 +12,22 @@ from ..core.launch import Launch
 from ..frontend.syntax import PtxError
 from .device import DeviceModel
 from .divisions import numbers_matter, slow_divisions
-from .grid import Placement, place
+from .grid import Placement, placement_of
 from .machine_code import belongs
 from .memory_system import Cache, MemorySystem
-from .miss_rate import misses
+from .miss_rate import miss_rates
 from .prediction import LaunchTime
 from .recorder import Recorder
 from .sass import CODE_LINE, Code
 from .scout import Survey, Surveyor
-from .simulation import Ran, Simulation
+from .simulation import FinishedCluster, Simulation
 from .timed_machine import TimedMachine
 
-_ROUNDS = 4  # clusters that a group of SMs runs one after the other before the rest is taken to go on like the last
+_SIMULATED_PER_SLOT = (
+    4  # clusters that a group of SMs runs one after the other before the rest is taken to go on like the last
+)
 _MANY_WAVES = 2
-_MUCH = 0.9  # of the largest work
+_LARGE = 0.9  # of the largest work
 _IMPOSSIBLE = 150.0  # percent of what a card can do, which an estimate by neighbours' work may exceed by a little
 _EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID
 
@@ -52,7 +54,7 @@ class Timed:
 
     @property
     def early(self) -> bool:
-        """Whether it may start before the grid before it has ended."""
+        """Return whether it may start before the grid before it has ended."""
         return bool(self.launch.attributes.get(_EARLY, (0,))[0])
 
     def at(self, start_us: float, end_us: float, clock_mhz: float) -> LaunchTime:
@@ -62,7 +64,7 @@ class Timed:
             end_us=end_us,
             cycles=self.cycles,
             waves=self.placement.waves,
-            blocks_per_sm=self.placement.places,
+            blocks_per_sm=self.placement.slots_per_group,
             tensor_percent=self.tensor_percent,
             dram_percent=self.dram_percent,
             l2_percent=self.l2_percent,
@@ -75,14 +77,14 @@ class Trial:
     """What simulated clusters did: their ends, the work they had, and the cycles of all that their SMs run."""
 
     simulation: Simulation
-    ran: list[Ran]
+    finished: list[FinishedCluster]
     cycles: float
     work: float
 
     @property
     def last(self) -> float:
         """When the last of them was over, its stores included."""
-        return max(x.drained for x in self.ran)
+        return max(x.drained for x in self.finished)
 
 
 class Setting:
@@ -91,7 +93,7 @@ class Setting:
     def __init__(
         self,
         launch: Launch,
-        card: DeviceModel,
+        device: DeviceModel,
         code: Code | None,
         clock_mhz: float,
         cache: Cache,
@@ -100,59 +102,58 @@ class Setting:
     ) -> None:
         """`survey` is what is known of the launch's clusters already; None: nothing. `earlier`: the call's launches
         before this one."""
-        self.launch, self.card, self.code, self.clock_mhz, self.cache = launch, card, code, clock_mhz, cache
-        self.placement = place(launch, card, code)
-        found = survey or surveyed(launch)
-        self.survey = found or Survey((1.0,) * self.placement.clusters, {}, {}, {})
+        self.launch, self.device, self.code, self.clock_mhz, self.cache = launch, device, code, clock_mhz, cache
+        self.placement = placement_of(launch, device, code)
+        self.survey = survey or surveyed(launch) or Survey((1.0,) * self.placement.clusters, {}, {}, {})
         # Of a few waves, those at the edges may be among the last: then they are timed as well.
-        self.alike = self.survey.equal or (self.survey.but_for_edges and self.placement.waves > _MANY_WAVES)
+        self.uniform = self.survey.equal or (self.survey.but_for_edges and self.placement.waves > _MANY_WAVES)
         before = [(setting.launch, setting.survey) for setting in earlier]
-        self.misses = misses(launch, self.survey, self.placement, cache, before, card.figures)
-        self.code_lines = [] if code is None else code.pieces(self.survey.lines)
+        self.miss_rates = miss_rates(launch, self.survey, self.placement, cache, before, device.constants)
+        self.code_lines = [] if code is None else code.code_lines(self.survey.lines)
         self.other_lines = 0  # of code, that the call's other kernels run
 
     @property
     def competing(self) -> int:
         """SMs that want bandwidth at a time: as many as the work would keep busy if each had that of the busiest."""
-        work, at_once = self.survey.work, self.placement.groups * self.placement.places
+        work, at_once = self.survey.work, self.placement.groups * self.placement.slots_per_group
         busy = sum(work) / max(max(work), 1.0) / min(at_once, len(work))
         return max(round(self.placement.active_sms * min(busy, 1.0)), self.placement.cluster_size)
 
     def machine(self) -> TimedMachine:
-        """A machine that only times: copies and products are not made, and stores are taken back."""
+        """Return a machine that only times: copies and products are not made, and stores are taken back."""
         return TimedMachine(
-            self.launch, self.card, self.code, numerics=False, slow_divisions=self.survey.slow_divisions
+            self.launch, self.device, self.code, numerics=False, slow_divisions=self.survey.slow_divisions
         )
 
     def simulate(self, machine: TimedMachine, recorder: Recorder, numbers: Sequence[int], most: int) -> Trial:
         """Run clusters on one group of SMs, at most so many of them; the others are taken to go on alike."""
-        f, placement = self.card.figures, self.placement
+        f, placement = self.device.constants, self.placement
         memory = MemorySystem(f, self.clock_mhz, placement.cluster_size, self.competing)
-        found = self.misses
-        memory.misses, memory.write_back, memory.displaced = found.reads, found.write_back, found.displaced
-        memory.readers, memory.cold = found.readers, self.cache == "cold"
+        rates = self.miss_rates
+        memory.miss_rates, memory.write_back, memory.displaced = rates.reads, rates.write_back, rates.displaced
+        memory.readers, memory.cold = rates.readers, self.cache == "cold"
         sharers = 2 if placement.active_sms > f.sm_count / 2 else 1
         simulation = Simulation(machine, memory, placement, sharers, recorder)
         if self.code is not None:
             simulation.launched(-(-self.code.size // CODE_LINE), self.code_lines, self.other_lines)
         clusters = list(self.launch.clusters())
         try:
-            ran = simulation.run([(n, clusters[n]) for n in numbers[:most]])
+            finished = simulation.run([(n, clusters[n]) for n in numbers[:most]])
         except Stuck:
-            said = [found.message for found in machine.findings if found.kind == "deadlock"]
-            what = (said or ["its warps only poll"])[0]
+            deadlocks = [finding.message for finding in machine.findings if finding.kind == "deadlock"]
+            what = (deadlocks or ["its warps only poll"])[0]
             raise PtxError(f"kernel {self.launch.name[:80]} does not end: {what}") from None
         finally:
-            machine.take_back()
-        cycles, left = max(x.drained for x in ran), max(len(numbers) - most, 0)
-        if left:
-            ends, at_once = sorted(x.end for x in ran), min(placement.places, len(ran) - 1)
-            cycles += left * (ends[-1] - ends[at_once - 1]) / (len(ends) - at_once)
-        return Trial(simulation, ran, cycles, sum(self.survey.work[n] for n in numbers[:most]))
+            machine.undo_stores()
+        cycles, remaining = max(x.drained for x in finished), max(len(numbers) - most, 0)
+        if remaining:
+            ends, at_once = sorted(x.end for x in finished), min(placement.slots_per_group, len(finished) - 1)
+            cycles += remaining * (ends[-1] - ends[at_once - 1]) / (len(ends) - at_once)
+        return Trial(simulation, finished, cycles, sum(self.survey.work[n] for n in numbers[:most]))
 
     def outcome(self, cycles: float, trials: list[Trial], recorder: Recorder) -> Timed:
         """What the simulated clusters say about the whole grid."""
-        f = self.card.figures
+        f = self.device.constants
         scale = sum(self.survey.work) / sum(trial.work for trial in trials)
         simulations = [trial.simulation for trial in trials]
         tensor = scale * sum(sm.tensor_busy for s in simulations for sm in s.sms)
@@ -170,12 +171,12 @@ class Setting:
             100 * dram / (cycles * f.dram_read_gb_per_s * 1e3 / self.clock_mhz),
             100 * l2 / (cycles * f.l2_gb_per_s * 1e3 / self.clock_mhz),
             recorder,
-            self.alike,
+            self.uniform,
             self.code is None or not belongs(self.launch.kernel.instructions, self.code),
         )
 
 
-def together(settings: Sequence[Setting]) -> None:
+def share_instruction_cache(settings: Sequence[Setting]) -> None:
     """Launches of one call: what each finds in the instruction caches depends on what the others run."""
     lines = {setting.launch.name: len(setting.code_lines) for setting in settings}
     for setting in settings:
@@ -184,24 +185,24 @@ def together(settings: Sequence[Setting]) -> None:
 
 def surveyed(launch: Launch) -> Survey | None:
     """What the clusters have to do; where time depends on what is computed, one of them is run with its numbers."""
-    found = Surveyor(launch).survey()
-    if found is None or not numbers_matter(launch.kernel):
-        return found
+    survey = Surveyor(launch).survey()
+    if survey is None or not numbers_matter(launch.kernel):
+        return survey
     clusters = list(launch.clusters())
-    return replace(found, slow_divisions=slow_divisions(launch, clusters[len(clusters) // 2]))
+    return replace(survey, slow_divisions=slow_divisions(launch, clusters[len(clusters) // 2]))
 
 
 def time_launch(setting: Setting) -> Timed:
-    """The first group of SMs stands for all where all clusters have the same to do; else see `_uneven`."""
+    """Return the first group of SMs stands for all where all clusters have the same to do; else see `_uneven`."""
     placement, recorder = setting.placement, Recorder()
-    if not setting.alike:
-        return possible(_uneven(setting))
+    if not setting.uniform:
+        return check_possible(_uneven(setting))
     numbers = range(0, placement.clusters, placement.groups)
-    trial = setting.simulate(setting.machine(), recorder, numbers, _ROUNDS * placement.places)
+    trial = setting.simulate(setting.machine(), recorder, numbers, _SIMULATED_PER_SLOT * placement.slots_per_group)
     return setting.outcome(trial.cycles, [trial], recorder)
 
 
-def possible(timed: Timed) -> Timed:
+def check_possible(timed: Timed) -> Timed:
     """What came out, unless no card could do it. Raises PtxError: the scouted clusters did not stand for the others."""
     busiest = max(timed.tensor_percent, timed.dram_percent, timed.l2_percent)
     if busiest > _IMPOSSIBLE:
@@ -220,40 +221,40 @@ def _uneven(setting: Setting) -> Timed:
     placement, work = setting.placement, setting.survey.work
     order = sorted(range(len(work)), key=lambda n: work[n])
     recorder, trials = Recorder(), list[Trial]()
-    most = min(placement.places, -(-placement.clusters // placement.groups))
-    other = len(order) // 2 if work[order[len(order) // 2]] < _MUCH * work[order[-1]] else 0
+    most = min(placement.slots_per_group, -(-placement.clusters // placement.groups))
+    other = len(order) // 2 if work[order[len(order) // 2]] < _LARGE * work[order[-1]] else 0
     for middle in (len(order) - 1, other):
         first = max(min(middle - most // 2, len(order) - most), 0)
         numbers = order[first : first + most]
         trials.append(setting.simulate(setting.machine(), recorder if not trials else Recorder(False), numbers, most))
-    (much, some), at = trials, [trial.work / len(trial.ran) for trial in trials]
+    (much, some), at = trials, [trial.work / len(trial.finished) for trial in trials]
     slope = max((much.last - some.last) / (at[0] - at[1]), 0.0) if at[0] > at[1] else 0.0
     times = [max(much.last + slope * (cluster - at[0]), 1.0) for cluster in work]
     alone = 1.0
     if most > 1:
         alone = setting.simulate(setting.machine(), Recorder(False), order[-1:], 1).last / much.last
-    figures = setting.card.figures
-    refill = figures.cta_interval_cycles + figures.cta_start_cycles
+    constants = setting.device.constants
+    refill = constants.cta_interval_cycles + constants.cta_start_cycles
     cycles = dispatched(times, placement.groups, most, min(alone, 1.0), refill)
     return setting.outcome(cycles, trials, recorder)
 
 
-def dispatched(times: Sequence[float], groups: int, places: int, alone: float, refill: float) -> float:
+def dispatched(times: Sequence[float], groups: int, slots: int, alone: float, refill: float) -> float:
     """When the last of clusters is over that come to `groups` of SMs in order, to that which has a place first.
 
     `times` are those of clusters whose group has no place free; one that has it for itself takes `alone` of its time,
     one with some others something between. `refill` is the time between a cluster and the next in its place.
     """
     queue, now = deque(times), 0.0
-    left: list[list[float]] = [[] for _ in range(groups)]  # of each group's clusters: what remains of their times
+    remaining: list[list[float]] = [[] for _ in range(groups)]  # of each group's clusters: what remains of their times
     changes = [0] * groups
     # Of events at one time those come first at which a cluster is over (place -1, and how often its group had changed);
     # then places are given away, those of the emptiest groups first.
-    calendar = [(0.0, place, number, 0) for place in range(places) for number in range(groups)]
+    calendar = [(0.0, slot, number, 0) for slot in range(slots) for number in range(groups)]
     while calendar:
-        at, place, number, change = heapq.heappop(calendar)
-        group = left[number]
-        if place < 0:
+        at, slot, number, change = heapq.heappop(calendar)
+        group = remaining[number]
+        if slot < 0:
             if change != changes[number]:
                 continue
             now, first = at, min(group)
@@ -265,14 +266,14 @@ def dispatched(times: Sequence[float], groups: int, places: int, alone: float, r
             group.append(queue.popleft() + (refill if at else 0.0))
         if group:
             changes[number] += 1
-            end = at + min(group) * _slower(len(group), places, alone)
+            end = at + min(group) * _slowdown(len(group), slots, alone)
             heapq.heappush(calendar, (end, -1, number, changes[number]))
     return now
 
 
-def _slower(there: int, places: int, alone: float) -> float:
-    """How many times its time among `places` a cluster takes among so many."""
-    return 1.0 if places == 1 else alone + (1.0 - alone) * (there - 1) / (places - 1)
+def _slowdown(resident: int, slots: int, alone: float) -> float:
+    """Return how many times its time among `slots` a cluster takes among so many."""
+    return 1.0 if slots == 1 else alone + (1.0 - alone) * (resident - 1) / (slots - 1)
 
 
 def time_in_full(setting: Setting, machine: TimedMachine) -> Timed:

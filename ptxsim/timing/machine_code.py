@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..frontend.code import Block
 from ..frontend.pending import results_and_sources
 from ..frontend.syntax import Instruction
-from .device import Figures
+from .device import DeviceConstants
 from .sass import Code, SassOp, Slot
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ FREE = (
 _SPECIAL = ("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh", "div")
 _FLOAT_ON_FMA = ("add", "sub", "mul", "fma", "mad")
 _BARRIERS = ("mbarrier", "bar", "barrier")
-_TELLING = ("global", "shared", "special", "shuffle")  # units that machine code has only where its PTX has them
-_ALIKE = 0.5  # the part of such instructions that stand at lines of their kind, where the text is the right one
+_DISTINCTIVE = ("global", "shared", "special", "shuffle")  # units that machine code has only where its PTX has them
+_MIN_MATCHING = 0.5  # the part of such instructions that stand at lines of their kind, where the text is the right one
 
 
 class Op(NamedTuple):
@@ -70,8 +70,8 @@ class Op(NamedTuple):
 class Costs:
     """Pipe, occupancy and latency of each unit on a card."""
 
-    def __init__(self, figures: Figures) -> None:
-        f = figures
+    def __init__(self, constants: DeviceConstants) -> None:
+        f = constants
         self.pipes: dict[str, tuple[str, float, float]] = {  # unit → pipe, cycles, latency
             "fma": ("fma", f.fma_pipe_cycles, f.fma_latency),
             "packed": ("fma", f.packed_fma_pipe_cycles, f.fma_latency),
@@ -112,35 +112,37 @@ class Costs:
         return Op(unit, pipe, cycles, latency, 1, (), -1, -1, ins.line, -1, reads, writes)
 
 
-def block_costs(program: Program, code: Code | None, figures: Figures) -> list[tuple[Op, ...]]:
-    """The instructions of each block."""
-    costs = Costs(figures)
+def block_costs(program: Program, code: Code | None, constants: DeviceConstants) -> list[tuple[Op, ...]]:
+    """Return the instructions of each block."""
+    costs = Costs(constants)
     if code is None or not belongs(program.instructions, code):
-        return [tuple(_made_up(program, block, costs)) for block in program.blocks]
+        return [tuple(_estimated(program, block, costs)) for block in program.blocks]
     home: dict[int, int] = {}  # PTX line → block
     for block in program.blocks:
         for ins in program.instructions[block.first : block.last]:
             home.setdefault(ins.line, block.index)
-    found: list[list[SassOp]] = [[] for _ in program.blocks]
-    for op in code.ops[: code.usual]:
+    by_block: list[list[SassOp]] = [[] for _ in program.blocks]
+    for op in code.ops[: code.hot_length]:
         if op.line in home:
-            found[home[op.line]].append(op)
-    return [tuple(costs.of_sass(op) for op in _once(program, block, found[block.index])) for block in program.blocks]
+            by_block[home[op.line]].append(op)
+    return [
+        tuple(costs.of_sass(op) for op in _one_pass(program, block, by_block[block.index])) for block in program.blocks
+    ]
 
 
 def belongs(instructions: Sequence[Instruction], code: Code) -> bool:
-    """Whether the PTX lines in the machine code are those of this text.
+    """Return whether the PTX lines in the machine code are those of this text.
 
     They are not where somebody has changed the text after it was assembled: a blank line less is enough.
     """
     units = {ins.line: ptx_unit(ins) for ins in instructions}
-    telling = [op for op in code.ops if op.unit in _TELLING]
-    alike = sum(units.get(op.line) == op.unit for op in telling)
-    return any(op.line for op in code.ops) and alike >= _ALIKE * len(telling)
+    distinctive = [op for op in code.ops if op.unit in _DISTINCTIVE]
+    matching = sum(units.get(op.line) == op.unit for op in distinctive)
+    return any(op.line for op in code.ops) and matching >= _MIN_MATCHING * len(distinctive)
 
 
-def _once(program: Program, block: Block, ops: list[SassOp]) -> list[SassOp]:
-    """The instructions that one pass over a block executes: without slow paths, and one of several copies."""
+def _one_pass(program: Program, block: Block, ops: list[SassOp]) -> list[SassOp]:
+    """Return the instructions that one pass over a block executes: without slow paths, and one of several copies."""
     first = program.instructions[block.first]
     if first.parts[0] == "mbarrier" and first.parts[1] in ("try_wait", "test_wait"):
         return _up_to_test(ops)
@@ -154,8 +156,8 @@ def _once(program: Program, block: Block, ops: list[SassOp]) -> list[SassOp]:
     by_line: dict[int, list[SassOp]] = {}
     for op in ops:
         by_line.setdefault(op.line, []).append(op)
-    kept = [op for same in by_line.values() for op in same[: -(-len(same) // copies)]]
-    return sorted(kept)
+    selected = [op for ops_of_line in by_line.values() for op in ops_of_line[: -(-len(ops_of_line) // copies)]]
+    return sorted(selected)
 
 
 def _up_to_test(ops: list[SassOp]) -> list[SassOp]:
@@ -173,14 +175,14 @@ _SINGLE = ("fma", "half", "special", "shared", "global", "shuffle", "tensor", "c
 
 
 def _copies(program: Program, block: Block, ops: list[SassOp]) -> int:
-    """How often ptxas has put down the same block (unrolled or duplicated), by PTX lines that make one instruction."""
+    """Return how often ptxas has put down the same block (unrolled or duplicated), by PTX lines that make one instruction."""
     units = {ins.line: ptx_unit(ins) for ins in program.instructions[block.first : block.last]}
     counts = Counter(op.line for op in ops if op.unit in _SINGLE and op.unit == units.get(op.line))
     ordered = sorted(counts.values())
     return ordered[len(ordered) // 2] if ordered else 1
 
 
-def _made_up(program: Program, block: Block, costs: Costs) -> list[Op]:
+def _estimated(program: Program, block: Block, costs: Costs) -> list[Op]:
     out = []
     for ins in program.instructions[block.first : block.last]:
         unit = ptx_unit(ins)
@@ -190,7 +192,7 @@ def _made_up(program: Program, block: Block, costs: Costs) -> list[Op]:
 
 
 def ptx_unit(ins: Instruction) -> str:
-    """The unit that a PTX instruction goes to, "" for one that costs nothing by itself."""
+    """Return the unit that a PTX instruction goes to, "" for one that costs nothing by itself."""
     base, parts = ins.base, ins.parts
     if base == "bra":  # one that only stands for a guard is none in the machine
         return "branch" if ins.guard is not None and " bra" in f" {ins.text}" else ""

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from .device import Figures
+from .device import DeviceConstants
 from .hardware import SM, Server
 from .l1_cache import LINES_PER_CYCLE, SECTOR_BYTES, Lines, bytes_of
 
@@ -34,27 +34,27 @@ class Traffic:
 
 
 def missing(total: float, unique: float) -> float:
-    """The share of `total` bytes read of a buffer that is read for the first time in a call."""
+    """Return the share of `total` bytes read of a buffer that is read for the first time in a call."""
     return min(unique / total, 1.0) if total > 0 else 0.0
 
 
-def together(readers: float, gain: float) -> float:
-    """How many times as fast L2 serves ordinary loads of bytes that so many CTAs ask for at about the same time.
+def sharing_gain(readers: float, gain: float) -> float:
+    """Return how many times as fast L2 serves ordinary loads of bytes that so many CTAs ask for at about the same time.
 
     `gain` is what was measured for four of them; two gave half of it. More are taken to gain no more than four.
     """
     return 1.0 + (gain - 1.0) * min(math.log2(max(readers, 1.0)) / 2.0, 1.0)
 
 
-def together_by_tma(readers: float, f: Figures) -> float:
-    """The same for copies by TMA, between what was measured for 1, 2, 4 and very many."""
+def tma_sharing_gain(readers: float, f: DeviceConstants) -> float:
+    """Return the same for copies by TMA, between what was measured for 1, 2, 4 and very many."""
     gains = (1.0, f.tma_shared_gain_two, f.tma_shared_gain_four, f.tma_shared_gain)
     at = min(max(math.log2(max(readers, 1.0)), 0.0), 4.0)
     return float(np.interp(at, (0.0, 1.0, 2.0, 4.0), gains))
 
 
-def evicted(footprint: float, f: Figures) -> float:
-    """The share of the bytes that a call has put into L2 which are gone when the next call comes to them.
+def evicted(footprint: float, f: DeviceConstants) -> float:
+    """Return the share of the bytes that a call has put into L2 which are gone when the next call comes to them.
 
     `footprint` is what a call puts there. Nothing is gone up to what L2 keeps from one launch to the next, and nearly
     all soon beyond it.
@@ -77,7 +77,7 @@ def replaced(ratio: float) -> float:
 
 
 def written_back(allocated: float, capacity: float) -> float:
-    """The share of the bytes that a lone call stores which leave L2 before its end.
+    """Return the share of the bytes that a lone call stores which leave L2 before its end.
 
     It puts `allocated` bytes into L2, stores among them from first to last; what was stored when x bytes were still to
     come is there in the end with a chance exp(-x / capacity), under random replacement.
@@ -86,8 +86,8 @@ def written_back(allocated: float, capacity: float) -> float:
     return 1.0 - (1.0 - math.exp(-ratio)) / ratio if ratio > 1e-6 else 0.0
 
 
-def displaced(allocated: float, f: Figures) -> float:
-    """Bytes to be written back for each byte that a lone call puts into an L2 which a flush has filled.
+def displaced(allocated: float, f: DeviceConstants) -> float:
+    """Return bytes to be written back for each byte that a lone call puts into an L2 which a flush has filled.
 
     NVBench flushes with a memset of L2's size (nvbench/detail/l2flush.cuh); how much of L2 it leaves dirty is measured.
     """
@@ -95,8 +95,8 @@ def displaced(allocated: float, f: Figures) -> float:
     return f.flush_dirty_share * ((1.0 - math.exp(-ratio)) / ratio if ratio > 1e-6 else 1.0)
 
 
-def of_its_neighbours(active: int, f: Figures) -> float:
-    """Bytes a cycle that L2 gives each of so many SMs at most, which share the ways of their GPCs to it.
+def l2_rate_per_sm(active: int, f: DeviceConstants) -> float:
+    """Return bytes a cycle that L2 gives each of so many SMs at most, which share the ways of their GPCs to it.
 
     What was measured for grids of 8, 32 and 64 CTAs. One SM alone has what it can take.
     """
@@ -112,33 +112,33 @@ class Queue(Server):
     pause is before the first request, which all SMs make at the same time.
     """
 
-    __slots__ = ("_others", "ahead", "saved")
+    __slots__ = ("_plain_free", "ahead", "saved")
 
     def __init__(self, rate: float) -> None:
         super().__init__(rate)
-        self.ahead, self._others = 0.0, 0.0  # bytes; when what is no box has been served
+        self.ahead, self._plain_free = 0.0, 0.0  # bytes; when what is no box has been served
         self.saved = 0.0
 
     def take(self, amount: float, at: float, box: bool = False) -> float:
         if not self.busy:
-            self.free = self._others = at
+            self.free = self._plain_free = at
         since, cycles = at - self.saved / self.rate, amount / self.rate
         self.free = max(self.free, since) + cycles
         self.busy += cycles
         end = max(self.free, at)
         if box:
             return end
-        self._others = max(self._others, since) + cycles
-        return min(end, max(self._others, at) + self.ahead / self.rate)
+        self._plain_free = max(self._plain_free, since) + cycles
+        return min(end, max(self._plain_free, at) + self.ahead / self.rate)
 
 
 class MemorySystem:
     """L2 and DRAM as seen by the simulated SMs, `simulated` of `active` ones."""
 
-    def __init__(self, figures: Figures, clock_mhz: float, simulated: int, active: int) -> None:
-        f = figures
-        self.figures = f
-        self.misses: dict[int, float] = {}  # allocation → share of its bytes that miss L2
+    def __init__(self, constants: DeviceConstants, clock_mhz: float, simulated: int, active: int) -> None:
+        f = constants
+        self.constants = f
+        self.miss_rates: dict[int, float] = {}  # allocation → share of its bytes that miss L2
         self.readers: dict[int, float] = {}  # allocation → how many CTAs ask for the same of it at a time
         self.write_back = 0.0  # share of stored bytes that go on to DRAM while the launch runs
         self.displaced = 0.0  # bytes of others that go to DRAM for each byte that comes into L2
@@ -155,54 +155,54 @@ class MemorySystem:
         self._dram_write_cost = max(2 * both - 1, f.dram_read_gb_per_s / f.dram_write_gb_per_s)
         self._l2_write_cost = max(2 * f.l2_gb_per_s / f.l2_copy_gb_per_s - 1, 0.0)
         self.l2, self.l2_writes, self.dram = (Queue(rate) for rate in self._whole)
-        self.share(simulated, active)
+        self.set_share(simulated, active)
 
     def local_rates(self, simulated: int) -> tuple[float, float, float]:
-        """Bytes a cycle of local memory that L2 gives and takes of one of the simulated SMs, and how many bytes read
+        """Return bytes a cycle of local memory that L2 gives and takes of one of the simulated SMs, and how many bytes read
         one that is written counts for."""
-        f = self.figures
+        f = self.constants
         return self.l2.rate / simulated, self._even * f.local_store_gb_per_s / f.l2_gb_per_s, self._l2_write_cost
 
-    def share(self, simulated: int, active: int) -> None:
+    def set_share(self, simulated: int, active: int) -> None:
         """From now on so many SMs are at work, `simulated` of them simulated."""
         for server, whole in zip((self.l2, self.l2_writes, self.dram), self._whole, strict=True):
             server.rate = whole * simulated / max(active, simulated)
-            server.ahead = simulated * self.figures.tma_ahead_bytes
+            server.ahead = simulated * self.constants.tma_ahead_bytes
         self._even = self.l2.rate / simulated
-        near = simulated * of_its_neighbours(max(active, simulated), self.figures)
+        near = simulated * l2_rate_per_sm(max(active, simulated), self.constants)
         self.l2.rate = min(self.l2.rate, near)
-        self.l2.saved = self.l2_writes.saved = simulated * self.figures.l2_ahead_bytes
+        self.l2.saved = self.l2_writes.saved = simulated * self.constants.l2_ahead_bytes
 
     def read(self, allocation: int, size: float, at: float, by_tma: bool = False) -> tuple[float, bool]:
         """When bytes leave L2 for the SM, its latency not counted, and whether DRAM had to be asked."""
         self.traffic.read[allocation] = self.traffic.read.get(allocation, 0.0) + size
-        readers, f = self.readers.get(allocation, 1.0), self.figures
-        gain = together_by_tma(readers, f) if by_tma else together(readers, f.l2_shared_gain)
+        readers, f = self.readers.get(allocation, 1.0), self.constants
+        gain = tma_sharing_gain(readers, f) if by_tma else sharing_gain(readers, f.l2_shared_gain)
         end = self.l2.take(size / gain, at, by_tma)
-        share = self.misses.get(allocation, 0.0)
+        set_share = self.miss_rates.get(allocation, 0.0)
         # All who ask for bytes that miss at a time wait for them, and one of them has them brought.
-        waiting = min(share * max(readers, 1.0), 1.0)
+        waiting = min(set_share * max(readers, 1.0), 1.0)
         owed = self._owed.get(allocation, 0.5 * size) + size * waiting
         missed = waiting > 0 and owed >= size
         if missed:
             owed -= size
-            brought = size * share / waiting
+            brought = size * set_share / waiting
             self.traffic.dram += brought
-            end = max(end, self.dram.take(brought, at, by_tma), self._first(at))
-            self._make_room(brought, at)
+            end = max(end, self.dram.take(brought, at, by_tma), self._first_answer(at))
+            self._write_back_victims(brought, at)
         self._owed[allocation] = owed
         return end, missed
 
     @property
     def _flushed(self) -> float:
         """What DRAM takes longer to answer behind a flush, each time."""
-        return self.figures.dram_flushed_cycles if self.cold else 0.0
+        return self.constants.dram_flushed_cycles if self.cold else 0.0
 
-    def _first(self, at: float) -> float:
+    def _first_answer(self, at: float) -> float:
         """When DRAM answers at the earliest: behind a flush the first load of a launch takes longer."""
         if not self.cold:
             return 0.0
-        self._dram_begins = min(self._dram_begins, at + self.figures.dram_first_cycles)
+        self._dram_begins = min(self._dram_begins, at + self.constants.dram_first_cycles)
         return self._dram_begins
 
     def write(self, allocation: int, size: float, at: float, new: float | None = None) -> float:
@@ -210,30 +210,30 @@ class MemorySystem:
         self.traffic.written[allocation] = self.traffic.written.get(allocation, 0.0) + size
         end = max(self.l2_writes.take(size, at), self.l2.take(size * self._l2_write_cost, at))
         new = size if new is None else new
-        if back := self.write_back * new:
-            self.traffic.dram += back
-            end = max(end, self.dram.take(back * self._dram_write_cost, at))
-        self._make_room(new, at)
+        if written_back_bytes := self.write_back * new:
+            self.traffic.dram += written_back_bytes
+            end = max(end, self.dram.take(written_back_bytes * self._dram_write_cost, at))
+        self._write_back_victims(new, at)
         return end
 
-    def _make_room(self, size: float, at: float) -> None:
+    def _write_back_victims(self, size: float, at: float) -> None:
         """Write back what stands where bytes come into L2; nobody waits for that but who needs DRAM next."""
-        if back := self.displaced * size:
-            self.traffic.dram += back
-            self.dram.take(back * self._dram_write_cost, at)
+        if written_back_bytes := self.displaced * size:
+            self.traffic.dram += written_back_bytes
+            self.dram.take(written_back_bytes * self._dram_write_cost, at)
 
     # what SMs do
     def load(
-        self, sm: SM, allocation: int, lines: Lines, asked: float, at: float, in_l1: bool = True
+        self, sm: SM, allocation: int, lines: Lines, request_bytes: float, at: float, in_l1: bool = True
     ) -> tuple[float, float]:
-        """An ordinary load of a warp of `asked` bytes, through L1 or past it.
+        """Return an ordinary load of a warp of `request_bytes` bytes, through L1 or past it.
 
         Returns when its data are there, and the cycles it takes where nothing else is under way.
         """
-        f = self.figures
-        missing, there = sm.l1.look(lines) if in_l1 else (lines, 0.0)
-        cycles = max(asked / f.l1_bytes_per_cycle, len(lines) / LINES_PER_CYCLE)
-        end = max(sm.l1_cycles.take(cycles, at) + f.l1_latency, there)
+        f = self.constants
+        missing, ready = sm.l1.lookup(lines) if in_l1 else (lines, 0.0)
+        cycles = max(request_bytes / f.l1_bytes_per_cycle, len(lines) / LINES_PER_CYCLE)
+        end = max(sm.l1_cycles.take(cycles, at) + f.l1_latency, ready)
         if not missing:
             return end, f.l1_latency
         fetched, latency = self._fetch(sm, allocation, missing, at)
@@ -243,23 +243,25 @@ class MemorySystem:
 
     def _fetch(self, sm: SM, allocation: int, lines: Lines, at: float) -> tuple[float, float]:
         """When sectors that L1 lacks come from L2 or DRAM, and its latency; an SM can have only so many under way."""
-        f, wanted, start = self.figures, bytes_of(lines), at
-        while sm.under_way and (sm.under_way[0][0] <= start or sm.under_way_bytes + wanted > f.load_outstanding_bytes):
-            done, size = sm.under_way.popleft()
-            sm.under_way_bytes -= size
+        f, requested, start = self.constants, bytes_of(lines), at
+        while sm.in_flight and (
+            sm.in_flight[0][0] <= start or sm.bytes_in_flight + requested > f.load_outstanding_bytes
+        ):
+            done, size = sm.in_flight.popleft()
+            sm.bytes_in_flight -= size
             start = max(start, done)
-        again = sm.l1.again(lines)  # of what this SM had before, L2 has a copy
-        end, missed = self.read(allocation, wanted - again, start) if wanted > again else (start, False)
-        if again:
-            end = max(end, self.l2.take(again, start))
+        reloaded = sm.l1.reloaded_bytes(lines)  # of what this SM had before, L2 has a copy
+        end, missed = self.read(allocation, requested - reloaded, start) if requested > reloaded else (start, False)
+        if reloaded:
+            end = max(end, self.l2.take(reloaded, start))
         latency = f.dram_latency + self._flushed if missed else f.l2_latency
-        end = max(end, sm.loads.take(wanted, start)) + latency
-        sm.under_way.append((end, wanted))
-        sm.under_way_bytes += wanted
+        end = max(end, sm.loads.take(requested, start)) + latency
+        sm.in_flight.append((end, requested))
+        sm.bytes_in_flight += requested
         return end, latency
 
     def store(self, sm: SM, allocation: int, lines: Lines, size: float, at: float) -> float:
-        """An ordinary store of a warp of `size` bytes; returns when L2 has it.
+        """Return an ordinary store of a warp of `size` bytes; returns when L2 has it.
 
         A sector that several stores fill is written back once. Of sectors that are filled in part only those bytes are
         taken to move: nobody has measured it, and with whole sectors stores of 4 of 16 bytes come out too slow.
@@ -270,19 +272,19 @@ class MemorySystem:
             self._dirty[line] = before | mask
             new += SECTOR_BYTES * (mask & ~before).bit_count()
         end = max(sm.stores.take(size, at), self.write(allocation, size, at, new))
-        return end + 0.5 * self.figures.l2_latency
+        return end + 0.5 * self.constants.l2_latency
 
     def box(self, sm: SM, fills: list[SM], allocation: int, size: float, rows: int, at: float) -> float:
-        """A copy by TMA into the shared memory of `fills`; returns when the last has its bytes."""
-        f = self.figures
+        """Return a copy by TMA into the shared memory of `fills`; returns when the last has its bytes."""
+        f = self.constants
         begin = sm.tma_units.take(max(f.tma_box_cycles, rows * f.tma_row_cycles), at)
         arrived, missed = self.read(allocation, size, begin, by_tma=True)
         end = max(arrived, sm.tma.take(size, begin), *(other.tma_fill.take(size, begin) for other in fills))
         return end + (f.tma_dram_latency + self._flushed if missed else f.tma_latency)
 
     def box_store(self, sm: SM, allocation: int, size: float, at: float) -> tuple[float, float]:
-        """A bulk store by TMA; returns when shared memory has been read and when the bytes are in L2."""
-        f = self.figures
+        """Return a bulk store by TMA; returns when shared memory has been read and when the bytes are in L2."""
+        f = self.constants
         begin = sm.tma_units.take(f.tma_box_cycles, at)
         taken = sm.tma_stores.take(size, begin)
         end = max(taken, self.write(allocation, size, begin))

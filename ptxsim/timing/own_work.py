@@ -7,7 +7,7 @@ from ..frontend.pending import results_and_sources
 from ..frontend.syntax import Instruction, PtxError
 
 
-def check_work_is_its_own(launch: Launch) -> None:
+def check_static_work(launch: Launch) -> None:
     """Raise PtxError where clusters share out their work among each other, unless there is only one.
 
     Clusters are simulated group after group: the first to ask would be given the work of all the others, and one that
@@ -31,7 +31,7 @@ def check_work_is_its_own(launch: Launch) -> None:
 
 
 def _returns_to_use(ins: Instruction, instructions: list[Instruction]) -> bool:
-    """Whether this is an atomic of global memory whose result another instruction reads."""
+    """Return whether this is an atomic of global memory whose result another instruction reads."""
     if ins.base != "atom" or any(part.startswith("shared") for part in ins.parts):
         return False
     returned = {(register.width, register.slot) for register in results_and_sources(ins)[0]}

@@ -10,9 +10,9 @@ import numpy as np
 from ..core.launch import Launch
 from ..core.machine import one_thread
 from .device import DeviceModel
-from .launch_time import Setting, Timed, time_launch, together
+from .launch_time import Setting, Timed, share_instruction_cache, time_launch
 from .memory_system import Cache
-from .own_work import check_work_is_its_own
+from .own_work import check_static_work
 from .prediction import Prediction
 from .sass import code_of
 from .scout import Survey
@@ -28,9 +28,9 @@ def predict(
     code: Mapping[str, Path] | Path | None = None,
     surveys: dict[int, Survey] | None = None,
     calls_per_graph: int | None = None,
-    lone_us: float | None = None,
+    single_launch_us: float | None = None,
 ) -> Prediction:
-    """How long a call takes that makes these launches one after the other.
+    """Return how long a call takes that makes these launches one after the other.
 
     device: a name in ptxsim/devices, a device file, or a DeviceModel. clock_mhz: the SM clock; by default the card's
     highest. cache: "warm" for calls back to back, whose data L2 still holds as far as it fits; "cold" for a lone call
@@ -45,38 +45,38 @@ def predict(
     Memory is left as it was. Raises DeviceError for a device or cubin that cannot be used, PtxError for what cannot be
     simulated, and for kernels whose clusters share out their work while they run (cluster launch control, a counter).
     """
-    card = device if isinstance(device, DeviceModel) else DeviceModel.load(device)
-    clock = clock_mhz or card.figures.sm_clock_mhz
-    given = [launches] if isinstance(launches, Launch) else list(launches)
-    for launch in given:
-        check_work_is_its_own(launch)
+    model = device if isinstance(device, DeviceModel) else DeviceModel.load(device)
+    clock = clock_mhz or model.constants.sm_clock_mhz
+    sequence = [launches] if isinstance(launches, Launch) else list(launches)
+    for launch in sequence:
+        check_static_work(launch)
     with np.errstate(all="ignore"), one_thread():
         settings: list[Setting] = []
-        for launch in given:
-            known = None if surveys is None else surveys.get(id(launch))
+        for launch in sequence:
+            known_survey = None if surveys is None else surveys.get(id(launch))
             machine_code = code_of(launch.name, code)
-            settings.append(Setting(launch, card, machine_code, clock, cache, known, tuple(settings)))
+            settings.append(Setting(launch, model, machine_code, clock, cache, known_survey, tuple(settings)))
             if surveys is not None:
                 surveys[id(launch)] = settings[-1].survey
-        together(settings)
+        share_instruction_cache(settings)
         timed = [time_launch(setting) for setting in settings]
-    return prediction(timed, card, clock, cache, calls_per_graph, lone_us)
+    return prediction(timed, model, clock, cache, calls_per_graph, single_launch_us)
 
 
 def prediction(
     timed: Sequence[Timed],
-    card: DeviceModel,
+    model: DeviceModel,
     clock_mhz: float,
     cache: Cache,
     calls_per_graph: int | None = None,
-    lone_us: float | None = None,
+    single_launch_us: float | None = None,
 ) -> Prediction:
-    """The launches of a call put together."""
-    spans = times([timed], card, clock_mhz, cache)
+    """Return the launches of a call put together."""
+    spans = times([timed], model, clock_mhz, cache)
     parts = tuple(x.at(start, end, clock_mhz) for x, (start, end) in zip(timed, spans, strict=True))
-    assumed = tuple(name for name in card.assumed() if any(_matters(name, x.launch) for x in timed))
-    whole = call_us(timed, card, clock_mhz, cache, calls_per_graph, lone_us)
-    return Prediction(whole, card.name, clock_mhz, parts, assumed, _notes(timed))
+    assumed = tuple(name for name in model.assumed() if any(_matters(name, x.launch) for x in timed))
+    whole = call_us(timed, model, clock_mhz, cache, calls_per_graph, single_launch_us)
+    return Prediction(whole, model.name, clock_mhz, parts, assumed, _notes(timed))
 
 
 _ABOUT = {  # the beginning of a parameter's name → opcodes without one of which it does not matter
@@ -97,7 +97,7 @@ _ABOUT = {  # the beginning of a parameter's name → opcodes without one of whi
 
 
 def _matters(parameter: str, launch: Launch) -> bool:
-    """Whether a launch's kernel has what a parameter is about; those about everything always matter."""
+    """Return whether a launch's kernel has what a parameter is about; those about everything always matter."""
     for name, opcodes in _ABOUT.items():
         if parameter.startswith(name):
             return any(ins.op.startswith(opcodes) for ins in launch.kernel.instructions)

@@ -34,14 +34,14 @@ class Recorder:
             self._add(_name(clock), Span("work", clock.began, until, "instructions"))
 
     def waited(self, clock: WarpClock, since: float, until: float, ins: Instruction) -> None:
-        """A warp stood at an instruction until asynchronous work was done."""
+        """Return a warp stood at an instruction until asynchronous work was done."""
         if self.keep:
             self._worked(clock, since)
             self._add(_name(clock), Span("wait", since, until, ".".join(ins.parts[:3]), ins.line, ins.source))
             clock.began = until
 
     def slept(self, clock: WarpClock, since: float, until: float, wait: Wait | None, ins: Instruction | None) -> None:
-        """A warp slept at a barrier."""
+        """Return a warp slept at a barrier."""
         if not self.keep:
             return
         self._worked(clock, since)
@@ -70,8 +70,8 @@ def _name(clock: WarpClock) -> str:
 
 
 def _order(name: str) -> tuple[int, int, str]:
-    words = name.split()
-    return int(words[1]), int(words[3]) if words[2] == "warp" else 1000, name
+    fields = name.split()
+    return int(fields[1]), int(fields[3]) if fields[2] == "warp" else 1000, name
 
 
 def _barrier(wait: Wait | None) -> str:

@@ -90,8 +90,8 @@ class Code:
     registers: int = 0
 
     @property
-    def usual(self) -> int:
-        """How many instructions stand before the end of the last way through the kernel.
+    def hot_length(self) -> int:
+        """Return how many instructions stand before the end of the last way through the kernel.
 
         Behind it ptxas puts what is seldom run: where a warp sleeps whose first test of a barrier failed, and divisions
         of numbers that the short way does not take.
@@ -99,20 +99,20 @@ class Code:
         ends = [n for n, op in enumerate(self.ops) if op.opcode == _EXIT and not op.predicated]
         return ends[-1] + 1 if ends else len(self.ops)
 
-    def pieces(self, lines: Collection[int]) -> list[int]:
-        """The pieces of CODE_LINE bytes, in order, that hold what runs for these lines of PTX; all for none."""
-        ops = self.ops[: self.usual]
+    def code_lines(self, lines: Collection[int]) -> list[int]:
+        """Return the pieces of CODE_LINE bytes, in order, that hold what runs for these lines of PTX; all for none."""
+        ops = self.ops[: self.hot_length]
         return sorted({op.address // CODE_LINE for op in ops if not lines or op.line in lines})
 
     @property
     def one_product_at_a_time(self) -> bool:
-        """Whether ptxas has put an arrival before each wgmma and a wait behind it (its warning C7510 and others)."""
+        """Return whether ptxas has put an arrival before each wgmma and a wait behind it (its warning C7510 and others)."""
         products = sum(op.opcode in _WGMMA for op in self.ops)
         return 0 < 2 * products <= sum(op.opcode == _WARPGROUP for op in self.ops)
 
     @property
     def size(self) -> int:
-        """Bytes of code."""
+        """Return bytes of code."""
         return SIZE * len(self.ops)
 
 
@@ -124,7 +124,7 @@ class _Section(NamedTuple):
 
 @cache
 def read_cubin(path: Path) -> dict[str, Code]:
-    """Kernel name → its code. Raises DeviceError for a file that is no cubin."""
+    """Map kernel name → its code. Raises DeviceError for a file that is no cubin."""
     data = path.read_bytes()
     if data[:4] != b"\x7fELF":
         raise DeviceError(f"{path} is no cubin (ELF file)")
@@ -139,19 +139,19 @@ def read_cubin(path: Path) -> dict[str, Code]:
     return out
 
 
-def code_of(kernel: str, given: Mapping[str, Path] | Path | None) -> Code | None:
-    """The machine code of a kernel out of a cubin, or the cubin that a mapping has for its name. Raises DeviceError."""
-    path = given.get(kernel) if isinstance(given, Mapping) else given
+def code_of(kernel: str, cubins: Mapping[str, Path] | Path | None) -> Code | None:
+    """Return the machine code of a kernel out of a cubin, or the cubin that a mapping has for its name. Raises DeviceError."""
+    path = cubins.get(kernel) if isinstance(cubins, Mapping) else cubins
     if path is None:
         return None
-    found = read_cubin(Path(path))
-    if kernel not in found:
+    code_by_kernel = read_cubin(Path(path))
+    if kernel not in code_by_kernel:
         raise DeviceError(f"{path} has no code of the kernel {kernel[:80]}")
-    return found[kernel]
+    return code_by_kernel[kernel]
 
 
 def _registers(data: bytes, sections: list[_Section]) -> dict[str, int]:
-    """Kernel → registers a thread, out of the attributes in .nv.info (EIATTR_REGCOUNT)."""
+    """Map kernel → registers a thread, out of the attributes in .nv.info (EIATTR_REGCOUNT)."""
     by_name = {s.name: s for s in sections}
     info, symbols, strings = (by_name.get(name) for name in (".nv.info", ".symtab", ".strtab"))
     out: dict[str, int] = {}
@@ -207,7 +207,7 @@ def _decode(code: bytes, lines: dict[int, int]) -> tuple[SassOp, ...]:
 
 
 def _slot(opcode: int, low: int, high: int) -> Slot:
-    """The place of an LDL or STL, whose offset is a signed number of 24 bits."""
+    """Return the place of an LDL or STL, whose offset is a signed number of 24 bits."""
     size = max(high >> 9 & 7, 4) - 4  # 4 bytes (or fewer), 8, 16
     offset = (low >> 40) - (1 << 24) * (low >> 63)
     on_stack = low >> 24 & 255 == _STACK and not high >> 27 & 1  # not by a uniform register, too
@@ -216,7 +216,7 @@ def _slot(opcode: int, low: int, high: int) -> Slot:
 
 
 def _ptx_lines(data: bytes, sections: list[_Section]) -> dict[str, dict[int, int]]:
-    """Kernel → address → PTX line, out of the section .nv_debug_line_sass; empty without one."""
+    """Map kernel → address → PTX line, out of the section .nv_debug_line_sass; empty without one."""
     by_name = {s.name: s for s in sections}
     table, moves = by_name.get(".nv_debug_line_sass"), by_name.get(".rela.nv_debug_line_sass")
     if table is None or moves is None:

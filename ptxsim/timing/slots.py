@@ -13,7 +13,7 @@ class Slots:
         self.following: dict[int, int] = {}  # of each slot that is taken, a later one before which none is free
 
     def take(self, at: float) -> float:
-        """The first time from `at` on at which the pipe takes an instruction."""
+        """Return the first time from `at` on at which the pipe takes an instruction."""
         slot = int(at / self.cycles)
         following = self.following
         if slot not in following:

@@ -16,14 +16,14 @@ from .engines import Engines, skip
 from .event import Event
 from .hardware import WarpClock
 from .timed_program import ACQUIRE
-from .watcher import Both, Watcher
+from .watcher import ClockAndChecks, Watcher
 
 _POLL = 16.0  # cycles that a warp which polls lets pass besides its instructions
 _NOT_YET = -2  # in place of the next block: the warp's other lanes have to come first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class ClusterSlot:
     """Where on its SMs a cluster runs: the place's number, and registers for each CTA."""
 
     number: int
@@ -33,21 +33,21 @@ class Place:
 class TimedCluster(Cluster):
     """CTAs on SMs of their own, whose clock holds the event that happens now."""
 
-    def __init__(self, shared: Resources, indices: list[Dim3], place: Place, begin: float) -> None:
+    def __init__(self, shared: Resources, indices: list[Dim3], cluster_slot: ClusterSlot, begin: float) -> None:
         self.shared = shared
         self.clock = ClusterClock(shared, begin)
         self.known = 0  # the progress that the simulation has seen
         self.posted: list[tuple[Pipe, Task]] = []  # work that has been asked for and not begun
         self.finish: dict[Task, float] = {}  # when work that has begun will be done
-        super().__init__(shared.machine, indices, place.registers)
+        super().__init__(shared.machine, indices, cluster_slot.registers)
         watcher = Watcher(self.clock)
-        self.observer = Both(watcher, self.observer) if shared.machine.checks else watcher
+        self.observer = ClockAndChecks(watcher, self.observer) if shared.machine.checks else watcher
         self.engines = Engines(self.clock)
         for cta in self.ctas:
             if not shared.machine.numerics:
                 cta.shared.fill(0)
             for f in cta.fragments:
-                self.clock.add(cta, f, place.number)
+                self.clock.add(cta, f, cluster_slot.number)
 
     @property
     def later(self) -> int:
@@ -61,7 +61,7 @@ class TimedCluster(Cluster):
     # a warp's turn
     def step(self, warp: WarpClock, f: Fragment) -> None:
         """Run the block at which a fragment of a warp stands, and let the warp's clock go on."""
-        program, figures = self.shared.machine.timed_program, self.clock.figures
+        program, constants = self.shared.machine.timed_program, self.clock.constants
         index = f.pc
         block, ops, acts = program.blocks[index], program.costs[index], program.asynchronous[index]
         first = program.instructions[block.first]
@@ -83,7 +83,7 @@ class TimedCluster(Cluster):
             self.shared.recorder.waited(warp, warp.time, event.waited, first)
             warp.time = event.waited
         if following >= 0 and following != block.next and ops and ops[-1].unit == "branch" and ops[-1].address < 0:
-            warp.time += figures.branch_cycles
+            warp.time += constants.branch_cycles
         if self.rest:
             warp.time += _POLL
         if f.state is WAITING:
@@ -93,7 +93,7 @@ class TimedCluster(Cluster):
         """What the block does; the next block, -1 at the end, _NOT_YET when it cannot run."""
         visits = self.machine.visits
         if f.family is not None:
-            f.turn()
+            f.reconverge()
         if f.mask is None:
             run = block.full or self.program.compile(block, masked=False)
         elif block.collective and not f.whole():
@@ -118,11 +118,11 @@ class TimedCluster(Cluster):
 
     def _signal(self, event: Event, warp: WarpClock, ins: Instruction) -> None:
         """Arrivals with release semantics, acquired descriptors, and programmatic dependent launch."""
-        figures, dependent = self.clock.figures, self.shared.dependent
+        constants, dependent = self.clock.constants, self.shared.dependent
         if ins.parts[:3] == ("barrier", "cluster", "arrive") and "relaxed" not in ins.parts:
-            warp.time += figures.cluster_release_latency
+            warp.time += constants.cluster_release_latency
         elif ins.op.startswith(ACQUIRE):
-            warp.time += figures.tma_descriptor_latency
+            warp.time += constants.tma_descriptor_latency
         elif ins.base != "griddepcontrol":
             return
         elif "wait" not in ins.parts:
@@ -136,7 +136,7 @@ class TimedCluster(Cluster):
         self.posted.append((pipe, task))
 
     def _begin_posted(self, event: Event) -> None:
-        """The work that has been asked for begins."""
+        """Return the work that has been asked for begins."""
         for pipe, task in self.posted:
             if task not in self.finish:
                 self._begin(event, pipe, task)
@@ -148,7 +148,7 @@ class TimedCluster(Cluster):
         self.shared.calendar.task_at(end, self, pipe, task)
 
     def complete(self, pipe: Pipe) -> None:
-        """A wait needs the first task of a pipe: the fragment goes on when it is done."""
+        """Return a wait needs the first task of a pipe: the fragment goes on when it is done."""
         event, task = self.clock.event, self.pipes.queues[pipe][0]
         if task not in self.finish:
             self.posted = [x for x in self.posted if x[1] is not task]
@@ -158,12 +158,12 @@ class TimedCluster(Cluster):
         self._finish(event, pipe, end)
 
     def finish_task(self, pipe: Pipe, task: Task, end: float) -> None:
-        """A task's time has come, unless a wait was there before."""
+        """Return a task's time has come, unless a wait was there before."""
         if task in self.finish:
             self._finish(Event(end), pipe, end)
 
     def _finish(self, during: Event, pipe: Pipe, end: float) -> None:
-        """A task is done, with all that others see of it, in an event of its own."""
+        """Return a task is done, with all that others see of it, in an event of its own."""
         task = self.pipes.take(pipe)
         self.steps = 0
         self.finish.pop(task, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..frontend.parser import Module
 from ..frontend.program import Program
 from ..frontend.syntax import Instruction, Kernel
-from .device import Figures
+from .device import DeviceConstants
 from .machine_code import Op, block_costs
 from .sass import Code
 
@@ -26,10 +26,10 @@ _ALONE = (
 class TimedProgram(Program):
     """The program with the cost of each block in machine instructions."""
 
-    def __init__(self, module: Module, kernel: Kernel, code: Code | None, figures: Figures) -> None:
+    def __init__(self, module: Module, kernel: Kernel, code: Code | None, constants: DeviceConstants) -> None:
         super().__init__(module, kernel)
         self.code = code
-        self.costs: list[tuple[Op, ...]] = block_costs(self, code, figures)
+        self.costs: list[tuple[Op, ...]] = block_costs(self, code, constants)
         self.asynchronous = [self._acts(self.instructions[b.first]) for b in self.blocks]
         self.afterwards: dict[int, tuple[Op, ...]] = {}  # block → what its warp issues when its product is done
         if code is not None and code.one_product_at_a_time:
@@ -50,5 +50,5 @@ class TimedProgram(Program):
 
     @staticmethod
     def _acts(ins: Instruction) -> bool:
-        """Whether an instruction starts, signals or waits for something: its block runs when its cost is paid."""
+        """Return whether an instruction starts, signals or waits for something: its block runs when its cost is paid."""
         return ins.base in _ALONE or ins.op.startswith(_ALONE) or ins.base in ("bar", "barrier", "wgmma")

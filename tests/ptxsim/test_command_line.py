@@ -217,7 +217,7 @@ def test_without_yaml_a_prediction_is_refused_in_one_line(folder, capsys, monkey
 
 
 def test_progress_is_told_where_it_is_wanted(folder, capsys, monkeypatch) -> None:
-    monkeypatch.setattr("ptxsim.commandline.shown.time.monotonic", iter(range(0, 1000, 10)).__next__)
+    monkeypatch.setattr("ptxsim.commandline.output.time.monotonic", iter(range(0, 1000, 10)).__next__)
     status, _, err = said(capsys, folder, X, Y, N, "--progress")
     assert status == 0 and "schedule random, seed 0, launch 1 of 1: cluster 2 of 2" in err
 

@@ -14,10 +14,10 @@ NAMES = sorted(path.stem for path in DEVICES.glob("*.yaml"))
 @pytest.mark.parametrize("name", NAMES)
 def test_each_device_file_is_complete_and_says_where_its_values_are_from(name) -> None:
     card = DeviceModel.load(name)
-    assert card.figures.sm_count > 100
+    assert card.constants.sm_count > 100
     for parameter, value in card.parameters.items():
         assert value.unit and len(value.origin) > 3, parameter
-        assert getattr(card.figures, parameter) == value.value
+        assert getattr(card.constants, parameter) == value.value
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -70,6 +70,6 @@ def test_an_unknown_device_names_those_that_there_are() -> None:
 def test_a_changed_value_leaves_the_others_as_they_are() -> None:
     card = DeviceModel.load("h200")
     other = card.changed(l2_latency=1000)
-    assert (other.figures.l2_latency, other.parameters["l2_latency"].value) == (1000, 1000)
-    assert other.figures.fma_latency == card.figures.fma_latency
-    assert card.figures.l2_latency != 1000
+    assert (other.constants.l2_latency, other.parameters["l2_latency"].value) == (1000, 1000)
+    assert other.constants.fma_latency == card.constants.fma_latency
+    assert card.constants.l2_latency != 1000
