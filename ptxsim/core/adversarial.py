@@ -1,8 +1,8 @@
-"""Adversarial schedules: everything goes on at once, but for one thing that a kernel does, which is held back.
+"""Adversarial schedules: all work completes at once, except for one thing that is delayed.
 
-An aim is named `hold:KIND:PLACE`: copies, products or commits asked for at a source line (or, without line
-information, a PTX line), threads that are about to arrive on an mbarrier there, to test one, or to come to a named or
-cluster barrier; or `hold:warps:FIRST-LAST`, those warps of every CTA. What is held goes on when nothing else can.
+The name is `hold:KIND:LOCATION`, where LOCATION is a source line, or a PTX line without line information.
+KIND `copy` and `product` delay asynchronous work; `arrival`, `wait` and `barrier` delay threads before that
+instruction. `hold:warps:FIRST-LAST` delays those warps of every CTA. Delayed work runs when nothing else can.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RUNS = 24  # of a search for which no budget was named
 
 
 class Delay:
-    """What is held back. Raises ValueError for a name that is none."""
+    """What a schedule delays. Raises ValueError for an invalid name."""
 
     def __init__(self, name: str) -> None:
         parts = name.removeprefix(PREFIX).split(":", 1)
@@ -44,7 +44,7 @@ class Delay:
         self.blocks: frozenset[int] = frozenset()  # the blocks that hold them
 
     def enter(self, program: Program) -> None:
-        """Return a launch of this kernel begins."""
+        """Prepare for a launch of a kernel."""
         code = program.instructions
         self.at = frozenset(
             n for n, ins in enumerate(code) if kind_of(ins) == self.kind and location_of(ins) == self.location
@@ -53,13 +53,13 @@ class Delay:
         self.blocks = frozenset() if self.kind in OF_TASKS else frozenset(inside)
 
     def matches(self, launch: Launch, program: Program) -> bool:
-        """Return whether a launch has anything that could be held back."""
+        """Return whether a launch has anything to delay."""
         if self.kind == "warps":
             return 0 <= self.first <= self.last and self.first < launch.warps
         return any(kind_of(ins) == self.kind and location_of(ins) == self.location for ins in program.instructions)
 
     def applies_to(self, f: Fragment) -> bool:
-        """Return whether a fragment has to let the others go first."""
+        """Return whether a fragment is delayed."""
         if self.kind == "warps":
             return f.lo // 32 <= self.last and self.first <= (f.hi - 1) // 32
         return f.pc in self.blocks
@@ -69,12 +69,12 @@ class Delay:
         return origin is not None and origin.at in self.at
 
     def runnable(self, ready: list[Fragment]) -> list[Fragment]:
-        """Those that may go: all of them where nobody else could."""
+        """Return the fragments that are not delayed, or all if every one is."""
         return [f for f in ready if not self.applies_to(f)] or ready
 
 
 def kind_of(ins: Instruction) -> str | None:
-    """Return the kind of aim that an instruction can be."""
+    """Return the kind of delay that applies to an instruction."""
     match ins.parts:
         case ("mbarrier", "arrive" | "arrive_drop", *_):
             return "arrival"
@@ -92,12 +92,15 @@ def kind_of(ins: Instruction) -> str | None:
 
 
 def location_of(ins: Instruction) -> str:
-    """Return the source line, without folders, or the PTX line."""
+    """Return the source line without folders, or the PTX line."""
     return ins.source.rpartition("/")[2] if ins.source else str(ins.line)
 
 
 def delays(covered: Iterable[Coverage]) -> list[str]:
-    """Return the aims at what ran, the kinds by turns: roles of warps, then what stands first in the code."""
+    """Return the names of all delays for the code that ran.
+
+    Kinds alternate: warp roles first, then earlier instructions before later ones.
+    """
     ranges: set[tuple[int, int]] = set()
     by_kind: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
     for coverage in covered:
@@ -113,15 +116,15 @@ def delays(covered: Iterable[Coverage]) -> list[str]:
 
 
 def _smallest(ranges: set[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges of warps that went their way together and have none inside them that also did."""
+    """Return the ranges of warps that ran in step and contain no smaller such range."""
     inner = [r for r in ranges if not any(o != r and r[0] <= o[0] and o[1] <= r[1] for o in ranges)]
     return sorted(inner) if len(inner) > 1 else []
 
 
 def orders(covered: Iterable[Coverage], seed: int = 0) -> Iterator[tuple[str, int]]:
-    """Return the schedules of a search, without end: one at random, each aim in turn, then at random again.
+    """Yield the schedules of a search: one random, each delay once, then random ones without end.
 
-    `covered` has to hold the coverage of the first by the time that the second is asked for.
+    `covered` must hold the coverage of the first run before the second is requested.
     """
     yield "random", seed
     for name in delays(covered):

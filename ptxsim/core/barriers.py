@@ -1,4 +1,4 @@
-"""What fragments wait at: mbarriers, the named barriers of a CTA, the barrier of a cluster (PTX ISA 9.7.13)."""
+"""Barriers: mbarriers, the named barriers of a CTA, the cluster barrier (PTX ISA 9.7.13)."""
 
 from __future__ import annotations
 
@@ -59,20 +59,20 @@ class MBarrier:
         self._settle()
 
     def drop(self, count: int, f: Fragment, at: int) -> None:
-        """So many arrivals fewer are expected from the next phase on."""
+        """Lower the expected arrivals of all later phases."""
         if count > self.expected:
             f.report(at, "barrier", f"{count} arrivals dropped where {self.expected} are expected: {self}")
         self.expected = max(self.expected - count, 0)
 
     def expect(self, tx: int, at: int) -> None:
-        """More transaction bytes are to come in this phase."""
+        """Raise the transaction bytes expected in this phase."""
         self.tx += tx
         self.expected_at.add(at)
         if not -TX_LIMIT <= self.tx <= TX_LIMIT:
             self.cta.machine.report("barrier", f"transaction count out of range: {self}")
 
     def complete_tx(self, count: int, at: int = -1) -> None:
-        """Return bytes have come that an instruction asked for."""
+        """Count transaction bytes that an instruction's copy has delivered."""
         self.tx -= count
         self.bytes_by[at] = self.bytes_by.get(at, 0) + count
         self._settle()
@@ -98,7 +98,7 @@ class MBarrier:
 
 
 class NamedBarrier:
-    """One of the sixteen CTA barriers: who has arrived and who sleeps."""
+    """One of the sixteen CTA barriers: arrived threads and sleepers."""
 
     def __init__(self, cta: CTA, number: int) -> None:
         self.cta, self.number = cta, number
@@ -114,7 +114,7 @@ class NamedBarrier:
         return self.expected if self.expected is not None else self.cta.living
 
     def arrive(self, f: Fragment, at: int, expected: int | None, sleep: bool) -> None:
-        """Return a fragment's threads arrive; with `sleep` they stay until the barrier lets go."""
+        """Count a fragment's threads as arrived; with `sleep` they wait for the release."""
         cluster = self.cta.cluster
         cluster.progress += 1
         if self.arrived and expected != self.expected:
@@ -130,7 +130,7 @@ class NamedBarrier:
         self.check(f, at)
 
     def check(self, f: Fragment | None = None, at: int = -1) -> None:
-        """Let go when all are there: after an arrival, or after threads have exited."""
+        """Release the barrier if all have arrived, after an arrival or an exit."""
         if not self.arrived or self.arrived < self.required:
             return
         if self.arrived > self.required and self.expected is not None:
@@ -143,7 +143,7 @@ class NamedBarrier:
 
 
 class ClusterBarrier:
-    """barrier.cluster of all threads of a cluster."""
+    """The barrier of all threads of a cluster (barrier.cluster)."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -159,7 +159,7 @@ class ClusterBarrier:
 
     @property
     def arrived(self) -> int:
-        """Return how many threads have arrived and not exited: one that has exited is not waited for, and counts no more."""
+        """The number of living threads that have arrived; an exited thread is not waited for."""
         return sum(int(np.count_nonzero(cta.alive & (cta.cluster_phases > self.phase))) for cta in self.cluster.ctas)
 
     def arrive(self, f: Fragment) -> None:
@@ -177,7 +177,7 @@ class ClusterBarrier:
         self.sleepers.append(f)
 
     def check(self) -> None:
-        """Let go when all are there: after an arrival, or after threads have exited."""
+        """Release the barrier if all have arrived, after an arrival or an exit."""
         arrived = self.arrived
         if not arrived or arrived < self.required:
             return
@@ -193,7 +193,7 @@ class ClusterBarrier:
 
 
 def _release(cluster: Cluster, sleepers: list[Fragment]) -> None:
-    """Wake fragments of one CTA; those that stand side by side go on in step."""
+    """Wake fragments of one CTA; adjacent ones continue in step."""
     for f in sleepers:
         f.wake()
     if len(sleepers) > 1 and not cluster.machine.apart:

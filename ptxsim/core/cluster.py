@@ -1,4 +1,4 @@
-"""One cluster of CTAs: its threads and its asynchronous work, in the order a schedule gives."""
+"""One cluster of CTAs: threads and asynchronous work, in the order of a schedule."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Launched(Machine, Protocol):
-    """The launch, with what decides who goes next, and who watches."""
+    """The launch, with its schedule, trace and observer."""
 
     schedule: Schedule
     trace: Callable[[str], None] | None
     step_limit: int  # basic blocks that a cluster may run while no thread exits and no asynchronous work completes
 
     def observe(self, cluster: Cluster) -> Observer:
-        """Who watches a cluster."""
+        """Return the observer of a cluster."""
 
 
 class Stuck(Exception):
@@ -38,7 +38,10 @@ class Stuck(Exception):
 
 
 class Cluster:
-    """CTAs that run together. `progress` counts changes of state; `rest` says that a turn only waited or polled."""
+    """CTAs that run concurrently.
+
+    `progress` counts changes of state; `rest` says that the current time slice only waited or polled.
+    """
 
     def __init__(self, machine: Launched, indices: list[Dim3], registers: list[RegisterFile]) -> None:
         self.machine: Launched = machine
@@ -58,7 +61,10 @@ class Cluster:
         self.observer = machine.observe(self)
 
     def run(self) -> None:
-        """Run until every thread has exited and all work is done. Raises Stuck after it has reported a deadlock."""
+        """Run until every thread has exited and all work is done.
+
+        Raises Stuck after it has reported a deadlock.
+        """
         schedule, queues = self.machine.schedule, self.pipes.queues
         policy = ProgressPolicy(schedule)
         while True:
@@ -88,7 +94,7 @@ class Cluster:
         self.pipes.post(pipe, task)
 
     def complete(self, pipe: Pipe) -> None:
-        """Run the task whose turn it is in a pipe."""
+        """Run the first task of a pipe."""
         task = self.pipes.take(pipe)
         self.progress += 1
         self.steps = 0
@@ -97,9 +103,9 @@ class Cluster:
         task.run()
 
     def _run_slice(self, time_slice: TimeSlice) -> None:
-        """Run a fragment until it sleeps, polls, exits or has run its quantum of blocks.
+        """Run a fragment until it sleeps, polls, exits or uses up its quantum of blocks.
 
-        Those of its family that stand before it run in its place, unless it overtakes them.
+        Fragments of its family at earlier blocks run first, unless it overtakes them.
         """
         f, quantum, overtakes = time_slice
         blocks, visits, trace = self.program.blocks, self.machine.visits, self.machine.trace
@@ -144,14 +150,14 @@ class Cluster:
 
     @property
     def later(self) -> int:
-        """Return how many clusters of the grid run after this one, which it must not wait for."""
+        """The number of clusters that run after this one; it must not wait for them."""
         launch, (x, y, z) = self.machine.launch, self.ctas[0].index
         (gx, gy, gz), (cx, cy, cz) = launch.grid, launch.cluster
         across, down = -(-gx // cx), -(-gy // cy)
         return across * down * -(-gz // cz) - 1 - (x // cx + across * (y // cy + down * (z // cz)))
 
     def give_up(self, limit: bool = False) -> NoReturn:
-        """Report who waits for what or, where the step `limit` was reached, where threads loop."""
+        """Report the deadlock or, at the step `limit`, the loop, and raise Stuck."""
         deadlock = Deadlock(self)
         if limit:
             deadlock.report_limit()

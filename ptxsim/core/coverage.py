@@ -1,8 +1,8 @@
-"""What a launch exercised: a run that could not have met a bug must not look like one that met none.
+"""What a launch exercised, so that an untested path does not look like a tested one.
 
-Basic blocks and the source lines they come from, phases of every mbarrier, turns of the rings that mbarriers form (one
-per stage of a pipeline, side by side in shared memory), turns of the outer loops, which are the items of a persistent
-CTA. Counts are the most that one CTA came to; runs of the same launch add up by `merge`.
+Coverage is: basic blocks and their source lines, phases of every mbarrier, and iterations of mbarrier rings and of
+outer loops. A ring is a run of adjacent mbarriers, one per pipeline stage. Outer loops are the work tiles of a
+persistent CTA. Counts are maxima over CTAs; `merge` combines runs of one launch.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LOOKAHEAD = 120  # instructions behind a wait that are looked through for what i
 
 @dataclass(slots=True)
 class BarrierCoverage:
-    """An mbarrier by its offset in shared memory.
+    """Use of an mbarrier, by its offset in shared memory.
 
-    `room` says that a producer waits there for a buffer to be free, `looped` that a wait there stands in a loop: others
-    are for something that happens once.
+    `room` says that a producer waits on it for a free buffer. `looped` says that a wait on it is in a loop; others are for
+    one-time events.
     """
 
     offset: int
@@ -67,7 +67,7 @@ class Coverage:
         return cls(kernel, program.instructions, spans, loops=dict.fromkeys(loops, 0), entries=loops, repeated=repeated)
 
     def note(self, cluster: Cluster, before: dict[int, int]) -> None:
-        """Return a cluster has run; `before` are the visits of blocks until it began."""
+        """Add a cluster's run; `before` are the block visits when it began."""
         visits = cluster.machine.visits
         self.visited |= visits.keys()
         for first in self.loops:
@@ -89,7 +89,7 @@ class Coverage:
         return self.for_room[at]
 
     def merge(self, other: Coverage) -> None:
-        """Add another run of the same launch."""
+        """Add another run of the launch."""
         self.visited |= other.visited
         self.ranges |= other.ranges
         for first, iterations in other.loops.items():
@@ -98,7 +98,7 @@ class Coverage:
             self.barriers.setdefault(offset, BarrierCoverage(offset, bar.expected)).add(bar)
 
     def lines(self) -> tuple[set[str], set[str]]:
-        """Return (source lines that ran, those that did not), as file:line."""
+        """Return (source lines that ran, source lines that did not), as file:line."""
         run: set[str] = set()
         known: set[str] = set()
         for index, (first, last) in enumerate(self.blocks):
@@ -109,7 +109,7 @@ class Coverage:
         return run, known - run
 
     def rings(self) -> list[list[BarrierCoverage]]:
-        """Neighbouring mbarriers that are waited for alike: the stages of a pipeline."""
+        """Return runs of adjacent mbarriers with equal use: the stages of a pipeline."""
         out: list[list[BarrierCoverage]] = []
         for offset in sorted(self.barriers):
             bar = self.barriers[offset]
@@ -121,7 +121,7 @@ class Coverage:
         return out
 
     def notes(self) -> list[str]:
-        """In sentences what was never put to the test."""
+        """Return sentences on behaviour that was never tested."""
         out = []
         for ring in self.rings():
             where = f"mbarrier{'s' * (len(ring) > 1)} at shared offset {ring[0].offset}"
@@ -142,7 +142,7 @@ class Coverage:
         return out
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for a record."""
+        """Return the coverage as plain values for a record."""
         run, missed = self.lines()
         rings = self.rings()
         return {
@@ -175,7 +175,7 @@ class Coverage:
 
 
 def fills(instructions: list[Instruction], at: int) -> bool:
-    """Return whether the code behind a wait sends for data: then the wait was for room."""
+    """Return whether the code after a wait issues a load: then the wait was for a free buffer."""
     for ins in instructions[at + 1 : at + LOOKAHEAD]:
         if ins.parts[:2] in (("mbarrier", "try_wait"), ("mbarrier", "test_wait")):
             return False

@@ -1,4 +1,4 @@
-"""A cooperative thread array: its threads as fragments, its memories, its barriers."""
+"""A CTA: its threads as fragments, its memories, its barriers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CTA:
         self.fragments = self._threads(n)
 
     def _threads(self, n: int) -> list[Fragment]:
-        """All threads in step, or each warp by itself where the schedule wants them apart."""
+        """Return all threads as one fragment, or one per warp if the schedule runs warps apart."""
         if self.launch.threads < n:
             first = Fragment(self, 0, n, 0, self.alive.copy())
             first.family = [first]
@@ -78,7 +78,7 @@ class CTA:
         return self._tensor_memory
 
     def finish(self) -> None:
-        """Report what a CTA should not leave behind."""
+        """Report tensor memory and register requests left at the end of a CTA."""
         unreleased = "" if self._tensor_memory is None else self._tensor_memory.unreleased()
         if unreleased:
             program = self.machine.program
@@ -89,7 +89,7 @@ class CTA:
             self.register_pool.finish()
 
     def exited(self, f: Fragment) -> None:
-        """Return a fragment is gone: its warps' other lanes, and barriers, may now go on."""
+        """Remove an exited fragment; other lanes of its warps, and barriers, may now proceed."""
         self.fragments.remove(f)
         self.cluster.progress += 1
         self.cluster.steps = 0
@@ -106,7 +106,7 @@ class CTA:
         return ctas[rank] if 0 <= rank < len(ctas) else None
 
     def pair(self) -> list[CTA | None]:
-        """Return the two CTAs of cta_group::2, the even one first."""
+        """Return the two CTAs of cta_group::2, the even rank first."""
         return [self.peer(self.rank & ~1), self.peer(self.rank | 1)]
 
     def barrier(self, number: int) -> NamedBarrier:
@@ -120,7 +120,7 @@ class CTA:
         return None if target is None else target.mbarriers.get(address.offset)
 
     def symbol(self, name: str) -> int:
-        """Address of a shared, global, local or parameter symbol in its own state space."""
+        """Return the address of a symbol in its own state space."""
         return self.machine.layout.symbol(name).address(self.rank)
 
     def special(self, name: str, lo: int, hi: int) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""Why nothing goes on: the likely culprit first, then who waits for what.
+"""Deadlock diagnosis: the likely cause first, then every waiting fragment.
 
-Behind each wait stand those who should have arrived. Where they wait themselves they are no more to blame than the
-others; what cannot be explained so comes first: bytes that nobody sends or nobody has announced, products that are not
-committed, a producer that waits for a buffer which has never been filled, an arrival owed by a warp that has exited.
+Each wait is traced to the threads that should have arrived. If those wait themselves, they rank low. Causes that
+no other wait explains rank first: bytes never sent or never announced, products never committed, a producer that waits
+for a buffer never filled, an arrival owed by an exited warp.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_NAMED = 3  # instructions, or warps, that a cause names
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a wait does not end: how far from likely it is that the fault lies there, in words, where to look."""
+    """A possible cause of a wait: rank (`order`, lowest is likeliest), text, instruction."""
 
     order: int
     text: str
@@ -32,7 +32,7 @@ class Cause:
 
 
 class Deadlock:
-    """The fragments of a cluster that cannot go on."""
+    """The fragments of a cluster that cannot proceed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.instructions = cluster, cluster.program.instructions
@@ -41,12 +41,12 @@ class Deadlock:
         self.causes = sorted(((f, self._cause(f)) for f in everyone), key=lambda x: x[1].order)
 
     def report(self) -> None:
-        """Return the finding, at the instruction that the first cause names."""
+        """Report the deadlock at the instruction of the likeliest cause."""
         first, cause = self.causes[0]
         self._report(cause.text, cause.at, first)
 
     def report_limit(self) -> None:
-        """Return the finding of a cluster that reached the step limit, at the loop whose block ran most often."""
+        """Report a cluster at the step limit, at the loop whose block ran most often."""
         visits, steps = self.cluster.machine.visits, self.cluster.steps
         first = max(self.reads, key=lambda f: visits.get(f.pc, 0))
         read = self.reads[first]
@@ -75,7 +75,7 @@ class Deadlock:
         return self._at_mbarrier(f, wait.on, here)
 
     def _looping(self, f: Fragment, here: int) -> Cause:
-        """What a loop reads that does not end, and who might have changed it."""
+        """Return the cause for an endless loop: what it reads and why nothing changes that."""
         read = self.reads.get(f, Read())
         if read.at < 0:
             return Cause(5, f"threads go round at {self._location(here)} without end", here)
@@ -89,7 +89,7 @@ class Deadlock:
         return Cause(4, text, read.at)
 
     def _at_named_barrier(self, on: NamedBarrier, at: int) -> Cause:
-        """Too few left to come, or who has not come and where they are."""
+        """Return the cause for a named barrier: too few threads left, or missing warps."""
         here = sum(f.count for f in on.sleepers)
         if on.required - on.arrived > on.cta.living - here:
             why = "too few threads are left to come: some have exited, or the count is too large"
@@ -102,7 +102,7 @@ class Deadlock:
         return Cause(6, f"{on}: {'; '.join(waiting)}", at)
 
     def _at_mbarrier(self, f: Fragment, on: MBarrier, at: int) -> Cause:
-        """What its phase lacks: bytes, or arrivals and whose they would be."""
+        """Return the cause for an mbarrier: missing bytes or missing arrivals."""
         if on.tx and not on.pending:
             return self._bytes_missing(on, at)
         if on.tx < 0:
@@ -134,7 +134,7 @@ class Deadlock:
         return Cause(0, text, min(on.expected_at, default=at))
 
     def _never_signalled(self, f: Fragment, on: MBarrier, at: int) -> Cause:
-        """Nobody who arrived before is missing: arrivals that nobody makes, or too large a count."""
+        """Return the cause where no earlier arriver is missing: no arrival exists, or a wrong count."""
         initialised = f"{on}, made for {on.expected} at {self._location(on.initialised_at)}"
         if on.pending < on.expected:
             arrivals = [key for key, phase in on.signals.items() if phase == on.phase]
@@ -156,7 +156,7 @@ class Deadlock:
         return Cause(4, f"{nobody}, waited for at {self._location(at)}", at)
 
     def _consumers(self, f: Fragment, room: MBarrier, at: int) -> set[int]:
-        """Return the waits of those who take what a producer fills, which has had to wait for room at an instruction."""
+        """Return the waits of the consumers of what a producer fills, after its wait `at`."""
         if not fills(self.instructions, at):
             return set()
         filled: dict[int, set[int]] = {}
@@ -168,7 +168,7 @@ class Deadlock:
         return filled[min(filled)] if filled else set()
 
     def _owing(self, bar: MBarrier) -> list[str]:
-        """Who arrived in phases before and has not in this one, with what keeps them."""
+        """Return a text for each warp that arrived in earlier phases but not in this one."""
         out = []
         for (at, rank, warp), phase in bar.signals.items():
             if phase < bar.phase:
@@ -179,7 +179,7 @@ class Deadlock:
         return out
 
     def _has_exited(self, bar: MBarrier) -> bool:
-        """Return whether one who should arrive has exited."""
+        """Return whether a warp that should arrive has exited."""
         late = [(rank, warp) for (_, rank, warp), phase in bar.signals.items() if phase < bar.phase]
         return any(self._fragment(rank, warp) is None for rank, warp in late)
 
@@ -205,14 +205,14 @@ class Deadlock:
         return f"for {f.wait.on}{phase}, at {self._location(f.wait.at)}" + (f" ({owing[0]})" if owing else "")
 
     def _at(self, f: Fragment) -> int:
-        """Return the instruction that a fragment stands at."""
+        """Return the instruction at which a fragment stands."""
         return self.cluster.program.blocks[f.pc].first if f.wait is None else f.wait.at
 
     def _location(self, at: int) -> str:
         return self.instructions[at].location
 
     def _locations(self, of: set[int] | dict[int, int]) -> str:
-        """Some instructions, in the order of the code; of those that one source line made only the first."""
+        """Return the first few instructions in code order, one per source line, as text."""
         by_source: dict[str | int, int] = {}
         for at in sorted(at for at in of if at >= 0):
             by_source.setdefault(self.instructions[at].source or at, at)

@@ -1,8 +1,8 @@
-"""Livelock: threads that loop without end, at the same block with the same registers and memory.
+"""Livelock: threads that loop forever at one block with unchanged registers and memory.
 
-A fragment that stands at a block with the registers that it had there before, while nothing in the cluster has changed,
-will come there again: only another thread, or asynchronous work, can end that. Where all fragments that can go on loop,
-and no work is under way, nobody ever will. A loop that counts, or reads a clock, is not found: its registers change.
+A fragment that returns to a block with the same registers will loop, if nothing in the cluster changed meanwhile. Only
+another thread or asynchronous work can end that. If every runnable fragment loops and no work is in flight, none ever
+ends. A loop that counts or reads a clock is not detected: its registers change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST = 512  # blocks of a loop that are run once more to see what it reads
 
 @dataclass(slots=True)
 class _Mark:
-    """Where a fragment stood, and for how many of its turns that is to be compared with before it is taken anew."""
+    """A fragment's position and state, and for how many of its steps it is compared."""
 
     position: tuple[int, int, int, int]
     mask: np.ndarray | None
@@ -36,23 +36,23 @@ class _Mark:
 
 
 class LoopDetector:
-    """Finds which fragments loop, in clusters in which nothing changes."""
+    """Finds fragments that loop in a cluster whose state does not change."""
 
     def __init__(self) -> None:
         self._marks: dict[Fragment, _Mark] = {}
         self._looping: set[Fragment] = set()
 
     def forget(self) -> None:
-        """Something has changed."""
+        """Discard all marks, after a change of state."""
         if self._marks:
             self._marks.clear()
             self._looping.clear()
 
     def note(self, f: Fragment) -> bool:
-        """Note that a fragment is about to go on; True where it is found now that it loops.
+        """Record that a fragment is about to run; return True when it is first seen to loop.
 
-        Marks are renewed after twice as long each time (Brent's way to find cycles), so that it does not matter how
-        long a loop is and how long ago it began.
+        Marks are renewed after twice as many steps each time (Brent's cycle detection). So neither the length of a loop nor
+        its start matters.
         """
         if f in self._looping:
             return False
@@ -68,9 +68,9 @@ class LoopDetector:
         return False
 
     def alternative(self, f: Fragment) -> Fragment:
-        """Choose who goes on where a fragment would: other lanes of its warps if it loops.
+        """Return which fragment runs in place of `f`: other lanes of its warps if it loops.
 
-        They go though they stand behind it, since they may hold the lock that it asks for.
+        They run although they stand behind it, since they may hold the lock that it polls.
         """
         if f.family is None or f not in self._looping:
             return f
@@ -83,12 +83,12 @@ class LoopDetector:
 
 
 def _position(f: Fragment) -> tuple[int, int, int, int]:
-    """Block and lanes; and how often a clock was read, because what reads one may end by itself."""
+    """Return block, lanes and clock reads; a loop that reads a clock may end."""
     return f.pc, f.lo, f.hi, f.machine.ticks
 
 
 def _state(f: Fragment) -> list[np.ndarray]:
-    """Return the registers of a fragment's threads, and their carry flags."""
+    """Return the registers and carry flags of a fragment's threads."""
     return [*(array[:, f.lo : f.hi] for array in f.cta.registers.arrays.values()), f.cta.carry[f.lo : f.hi]]
 
 
@@ -101,8 +101,10 @@ def _is_unchanged(mark: _Mark, f: Fragment) -> bool:
 
 
 class Read(Observer):
-    """The last read of memory in a round, or the last one that acquires, is volatile or atomic if there is such a one:
-    the instruction and what it reads, in words."""
+    """The last memory read of a loop iteration: instruction and description.
+
+    A read that acquires, is volatile or atomic takes precedence.
+    """
 
     def __init__(self) -> None:
         self.at, self.what = -1, ""
@@ -128,7 +130,10 @@ class Read(Observer):
 
 
 def read_by(f: Fragment) -> Read:
-    """What a fragment that goes round reads: it is sent round once more. For the end of a run: checks see nothing."""
+    """Return what a looping fragment reads, by running one more iteration.
+
+    Use it at the end of a run only: checks do not see the iteration.
+    """
     cluster = f.cta.cluster
     read, before, begin = Read(), cluster.observer, f.pc
     cluster.observer = read

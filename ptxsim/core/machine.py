@@ -1,4 +1,4 @@
-"""Runs one launch, cluster after cluster, and keeps what all its clusters share: memory, counts, findings."""
+"""Runs one launch, cluster by cluster, and holds shared state: memory, counts, findings."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ class Machine:
                 allocation.track()
 
     def _program(self) -> Program:
-        """Return the kernel, ready to run."""
+        """Return the kernel's executable program."""
         return program_of(self.launch.module, self.launch.kernel)
 
     def observe(self, cluster: Cluster) -> Observer:
-        """Who watches a cluster: the checks that are asked for."""
+        """Return the observer of a cluster: the enabled checks."""
         return observer_for(cluster, self.checks, self.history)
 
     @property
@@ -82,7 +82,7 @@ class Machine:
         return list(self.by_key.values())
 
     def run(self) -> None:
-        """Run every cluster of the grid; findings and counts are left on the machine."""
+        """Run every cluster of the grid; findings and counts stay on the machine."""
         launch = self.launch
         cx, cy, cz = launch.cluster
         pool = [RegisterFile(launch.kernel.registers, 32 * launch.warps) for _ in range(cx * cy * cz)]
@@ -96,7 +96,7 @@ class Machine:
         self.counts.finish(self.program.blocks, self.visits, self.memory)
 
     def read_global(self, address: int, size: int, origin: Origin) -> np.ndarray | None:
-        """Return bytes of global memory for a copy, counted as read; None where they are not all in one allocation."""
+        """Return global bytes for a copy, counted as read; None if outside one allocation."""
         allocation = self.memory.find(address, size)
         if allocation is None:
             return None
@@ -108,7 +108,7 @@ class Machine:
     def write_global(
         self, address: int, size: int, origin: Origin | None = None, combines: bool = False
     ) -> np.ndarray | None:
-        """Return the same, counted as written."""
+        """Return global bytes for a copy to fill, counted as written; None if outside one allocation."""
         allocation = self.memory.find(address, size)
         if allocation is None:
             return None
@@ -121,7 +121,7 @@ class Machine:
     def report(
         self, kind: str, message: str, at: int = -1, f: Fragment | None = None, lanes: np.ndarray | None = None
     ) -> None:
-        """Keep a finding; repeats of the same kind at the same instruction are counted."""
+        """Record a finding; repeats of a kind at an instruction are counted."""
         key = (kind, at, message if at < 0 else "")
         if key in self.by_key:
             self.by_key[key] = replace(self.by_key[key], count=self.by_key[key].count + 1)
@@ -145,7 +145,7 @@ class Machine:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """One BLAS thread: the products are small, and a second thread that has to be waited for costs milliseconds."""
+    """Limit BLAS to one thread: the products are small, and joining a second costs milliseconds."""
     lib = _blas()
     if lib is None:
         yield
@@ -160,7 +160,7 @@ def one_thread() -> Iterator[None]:
 
 @functools.cache
 def _blas() -> ctypes.CDLL | None:
-    """numpy's own OpenBLAS, or None where numpy was built with something else."""
+    """Return numpy's OpenBLAS library; None if numpy uses another BLAS."""
     for path in (Path(np.__file__).parents[1] / "numpy.libs").glob("libscipy_openblas64_*"):
         lib = ctypes.CDLL(str(path))
         if hasattr(lib, "scipy_openblas_set_num_threads64_"):

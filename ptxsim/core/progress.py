@@ -1,4 +1,4 @@
-"""Progress policy of a cluster: who may go next, by how long nothing has changed, and when it counts as stuck."""
+"""Progress policy of a cluster: which fragments may run, and when it counts as stuck."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SPIN_STEPS = 50_000  # blocks after which the work goes on whatever changes: th
 
 
 class TimeSlice(NamedTuple):
-    """The fragment that goes next, for how many blocks, and whether it overtakes lanes of its warp that loop."""
+    """The next fragment, its number of blocks, and whether it overtakes looping lanes."""
 
     fragment: Fragment
     quantum: int
@@ -31,9 +31,9 @@ class TimeSlice(NamedTuple):
 
 
 class ProgressPolicy:
-    """Counts turns since the state of a cluster last changed.
+    """Counts time slices since the state of a cluster last changed.
 
-    A turn is `idle` where its thread waited or polled, else `busy`: plain computation may yet lead somewhere.
+    A slice is `idle` if its thread waited or polled, else `busy`: computation may still change something.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -46,19 +46,19 @@ class ProgressPolicy:
 
     @property
     def unchanged(self) -> int:
-        """Turns since the last change of state."""
+        """Time slices since the last change of state."""
         return self.idle + self.busy
 
     @property
     def waits(self) -> bool:
-        """Return whether asynchronous work waits because a schedule without chance puts it off."""
+        """Whether a deterministic schedule is delaying asynchronous work."""
         return self.fixed and self.work
 
     def count(self, progress: int, rested: bool, steps: int, work: bool) -> None:
-        """Count a turn: `rested` where its thread waited or polled.
+        """Count a time slice; `rested`: its thread waited or polled.
 
-        `progress` numbers the changes of state. `steps` counts blocks since a thread exited or work completed, and
-        `work` says whether asynchronous work is outstanding.
+        `progress` numbers the changes of state. `steps` counts blocks since a thread exited or work completed. `work` says
+        whether asynchronous work is outstanding.
         """
         self.steps, self.work = steps, work
         if progress != self._last:
@@ -70,13 +70,13 @@ class ProgressPolicy:
             self.busy += 1
 
     def stuck(self, ready: Sequence[Fragment]) -> bool:
-        """Return whether nothing is outstanding, and threads will change nothing any more."""
+        """Return whether no work is outstanding and threads will change nothing."""
         return not self.work and (self.unchanged > _PATIENCE or self._loops.all_of(ready))
 
     def candidates(self, ready: list[Fragment]) -> list[Fragment]:
-        """Return the threads that may go: none where all only poll or loop, and asynchronous work can go on instead.
+        """Return the fragments that may run; none if all poll or loop and work can proceed.
 
-        What an adversarial schedule holds back goes, too, once the others have changed nothing for long.
+        Delayed fragments also run once the others have changed nothing for long.
         """
         if self.work and (self.idle > 2 * len(ready) + 2 or self._spinning(ready)):
             return []
@@ -85,14 +85,14 @@ class ProgressPolicy:
         return ready
 
     def _spinning(self, ready: Sequence[Fragment]) -> bool:
-        """Return whether threads keep the work waiting, and only go round."""
+        """Return whether threads that only loop keep the work waiting."""
         long = self.busy > _SPIN_SLICES * len(ready) or self.steps > _SPIN_STEPS
         return self.waits and (long or self._loops.all_of(ready))
 
     def time_slice(self, candidates: Sequence[Fragment], choice: int) -> TimeSlice:
-        """What a schedule's choice among candidates leads to.
+        """Return the time slice for a schedule's choice among candidates.
 
-        Each turn without a change moves the choice on by one, so that no candidate is passed over for ever.
+        Each slice without a change moves the choice on by one, so that no candidate starves.
         """
         aside = self.steps // _FAIR_STEPS if self.fixed else 0
         f = first = candidates[(choice + self.unchanged + aside) % len(candidates)]
@@ -105,7 +105,7 @@ class ProgressPolicy:
         return TimeSlice(f, min(quantum, _CALM_QUANTUM) if short else quantum, f is not first)
 
     def _alternative_to(self, f: Fragment) -> Fragment:
-        """Other lanes of a fragment's warp where it loops, and now and then where it may: they may hold its lock."""
+        """Return other lanes of a fragment's warp if it loops, or periodically if it may loop."""
         chosen = self._loops.alternative(f)
         if chosen is f and f.family is not None and self.busy > _SPIN_SLICES and self.busy % 2:
             return next((other for other in f.family if other is not f and other.state is RUNNING), f)

@@ -1,4 +1,4 @@
-"""What the parts of a run see of the launch and the cluster that they belong to."""
+"""Protocols: what parts of a run see of their launch and cluster."""
 
 from __future__ import annotations
 
@@ -40,19 +40,22 @@ class Machine(Protocol):
     def report(
         self, kind: str, message: str, at: int = -1, f: Fragment | None = None, lanes: np.ndarray | None = None
     ) -> None:
-        """Keep a finding; repeats of the same kind at the same instruction are counted."""
+        """Record a finding; repeats of a kind at an instruction are counted."""
 
     def read_global(self, address: int, size: int, origin: Origin) -> np.ndarray | None:
-        """Return bytes of global memory for a copy, counted as read; None where they are not all in one allocation."""
+        """Return global bytes for a copy, counted as read; None if outside one allocation."""
 
     def write_global(
         self, address: int, size: int, origin: Origin | None = None, combines: bool = False
     ) -> np.ndarray | None:
-        """Return bytes of global memory for a copy, counted as written; None where they are not all in one allocation."""
+        """Return global bytes for a copy to fill, counted as written; None if outside one allocation."""
 
 
 class Cluster(Protocol):
-    """CTAs that run together. `progress` counts changes of state; `rest` says that a turn only waited or polled."""
+    """CTAs that run concurrently.
+
+    `progress` counts changes of state; `rest` says that the current time slice only waited or polled.
+    """
 
     program: Program
     pipes: Pipes
@@ -67,18 +70,18 @@ class Cluster(Protocol):
 
     @property
     def machine(self) -> Machine:
-        """The launch."""
+        """Return the launch."""
 
     @property
     def ctas(self) -> Sequence[CTA]:
-        """The CTAs by rank."""
+        """Return the CTAs by rank."""
 
     @property
     def later(self) -> int:
-        """Return how many clusters of the grid run after this one, which it must not wait for."""
+        """Return the number of clusters that run after this one; it must not wait for them."""
 
     def post(self, pipe: Pipe, task: Task) -> None:
         """Queue asynchronous work."""
 
     def complete(self, pipe: Pipe) -> None:
-        """Run the task whose turn it is in a pipe."""
+        """Run the first task of a pipe."""

@@ -1,4 +1,4 @@
-"""The registers of a CTA, which setmaxnreg moves between its warps (PTX ISA 9.7.20.5)."""
+"""The registers of a CTA, which setmaxnreg moves between warps (PTX ISA 9.7.20.5)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Requester(Protocol):
 
 
 class _Request(NamedTuple):
-    """A warp that asked for more registers per thread than were free."""
+    """A warp's request for more registers per thread than were free."""
 
     warp: int
     requested: int
@@ -37,10 +37,10 @@ class _Request(NamedTuple):
 
 
 class RegisterPool:
-    """Registers per thread that each warp of a CTA holds, and the requests that do not fit.
+    """Registers per thread of each warp of a CTA, and pending requests.
 
-    A warp that waits for registers goes on all the same, so that one run finds more. Registers of a warp that exits
-    stay with the CTA, as on hardware.
+    A warp that waits for registers continues, so that one run finds more faults. Registers of an exited warp stay with the
+    CTA, as on hardware.
     """
 
     def __init__(self, launch: Launch, per_thread: int) -> None:
@@ -50,7 +50,7 @@ class RegisterPool:
         self.waiting: list[_Request] = []
 
     def change(self, f: Requester, at: int, count: int, more: bool) -> None:
-        """Warps give registers back or, with `more`, ask for some."""
+        """Release registers of warps or, with `more`, request some."""
         for warp in f.warps():
             if more and count > self.held[warp]:
                 if all((warp, at) != (request.warp, request.at) for request in self.waiting):
@@ -63,7 +63,7 @@ class RegisterPool:
                 self.waiting.remove(request)
 
     def finish(self) -> None:
-        """Report the requests that were never granted, once per instruction."""
+        """Report requests that were never granted, once per instruction."""
         for at in dict.fromkeys(request.at for request in self.waiting):
             mine = sorted((x for x in self.waiting if x.at == at), key=lambda x: x.warp)
             warps, count, f = [x.warp for x in mine], mine[0].requested, mine[0].f
@@ -84,7 +84,7 @@ class RegisterPool:
 
 
 def registers_at_launch(launch: Launch) -> int | None:
-    """Return the most registers per thread that a CTA can begin with, None where ptxas ignores setmaxnreg.
+    """Return the most registers per thread a CTA can start with; None if ptxas ignores setmaxnreg.
 
     ptxas gives a kernel that uses setmaxnreg what its launch bounds allow.
     """
@@ -100,7 +100,7 @@ def registers_at_launch(launch: Launch) -> int | None:
 
 
 def _ranges(warps: list[int]) -> str:
-    """Warps as ranges: 0..3, 8..11."""
+    """Format warps as ranges: 0..3, 8..11."""
     starts = [w for w in warps if w - 1 not in warps]
     ends = [w for w in warps if w + 1 not in warps]
     return ", ".join(f"{a}..{b}" if a < b else str(a) for a, b in zip(starts, ends, strict=True))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Result:
-    """Findings over all launches, one Counts per launch, schedule, seed, wall seconds."""
+    """Result of a run: findings of all launches, Counts per launch, schedule, seed, wall seconds."""
 
     findings: list[Finding]
     counts: list[Counts]
@@ -29,5 +29,5 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Return whether there were no findings. It says nothing about the numbers: compare the outputs."""
+        """Whether there are no findings; output values are not compared."""
         return not self.findings

@@ -1,4 +1,4 @@
-"""Running captured launches: the call the outside makes."""
+"""`run`: execute captured launches (public entry point)."""
 
 from __future__ import annotations
 
@@ -37,18 +37,20 @@ def run(
     judge: Callable[[], str | None] | None = None,
     step_limit: int = STEP_LIMIT,
 ) -> Result:
-    """Execute launches in order; results appear in the host memory the launches were captured with.
+    """Execute launches in order; results appear in the host memory they were captured with.
 
-    schedule, seed: see ptxsim.SCHEDULES. checks: names of docs/ptxsim.md («Checks»); out-of-bounds and misaligned
-    accesses, barrier misuse and deadlocks are always reported. trace: called with a line per basic block and per
-    asynchronous completion.
-    track: count the global bytes touched once (slow). progress: called with (launches done, launches).
-    The schedule "search" runs them under one adversarial schedule after another (`hold:…`), on the same
-    memory each, until something is wrong or the budget of `runs` or `seconds` is spent; `judge` is asked after each and
-    says in a sentence what is wrong with the outputs. The result is that of the run that is wrong, or of the first.
-    The schedule "timed" goes by a clock: that of `device`, a card in ptxsim/devices, whose prediction is in the result.
-    A cluster that runs more than `step_limit` basic blocks while no thread exits and no asynchronous work completes is
-    a deadlock that names where its threads loop.
+    schedule, seed: see ptxsim.SCHEDULES.
+    checks: names from docs/ptxsim.md («Checks»). Out-of-bounds and misaligned accesses, barrier misuse and deadlocks are
+    always reported.
+    trace: called with a line per basic block and per asynchronous completion.
+    track: count unique global bytes and bank conflicts (slow).
+    progress: called with (launches done, launches).
+    device: a device of ptxsim/devices, for the schedule "timed", whose result carries a prediction.
+    runs, seconds, judge: for the schedule "search", which runs one adversarial schedule (`hold:…`) after another on the
+    same input. It stops at the first fault, or after `runs` runs or `seconds`. `judge` is called after each run and returns
+    a sentence if the outputs are wrong. The result is that of the faulty run, else of the first.
+    step_limit: basic blocks that a cluster may run without an exit or a completion, before it counts as a deadlock.
+
     Stops after the first launch that deadlocks. Raises PtxError for what cannot be simulated, ValueError for an
     unknown schedule or check and for a `hold:…` that matches nothing.
     """

@@ -1,9 +1,9 @@
-"""Schedules: who goes next, and when asynchronous work completes.
+"""Schedules: which thread runs next, and when asynchronous work completes.
 
-`eager` completes asynchronous work at once, `late` only when no thread can go on; `tma_late` and `mma_late` mix the
-two; `random` draws, from its seed, a habit per kind of work and every single choice; `warps` is like random, but no
+`eager` completes asynchronous work at once, `late` only when no thread can run; `tma_late` and `mma_late` mix these.
+`random` draws a completion rate per kind of work and every single choice from its seed. `warps` is like random, but no
 two warps run in step and some are a thousand times slower than others. Tensor-core work stays in order within its
-pipe; copies do not. `hold:…` names what is held back while all else completes at once (see adversarial.py).
+pipe; copies do not. `hold:…` names what is delayed while all else completes at once (see adversarial.py).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _SPEED_SLICES = 400  # turns after which warps change their speeds
 
 
 class Schedule:
-    """A named schedule with its seed. Raises ValueError for an unknown name.
+    """A named schedule with a seed. Raises ValueError for an unknown name.
 
-    `apart` says that warps are not run in step, `delay` what is held back.
+    `apart` says that warps are not run in step; `delay` is what an adversarial schedule delays.
     """
 
     def __init__(self, name: str = "random", seed: int = 0) -> None:
@@ -59,11 +59,14 @@ class Schedule:
             self.rng.choice(_HABITS)  # a fourth kind was drawn for once: seeds keep their meaning
 
     def quantum(self) -> int:
-        """Blocks a fragment may run before another gets its turn."""
+        """Return the number of blocks in the next time slice."""
         return self.rng.choice(_QUANTA) if self.at_once is None else 512
 
     def choose(self, fragments: Sequence[Fragment], tasks: Sequence[Task]) -> int:
-        """Return index into fragments followed by tasks (the first of each pipe); not both are empty."""
+        """Return an index into fragments followed by tasks (the first of each pipe).
+
+        At least one of the two is not empty.
+        """
         n = len(fragments)
         if not tasks:
             return self._fragment(fragments)
@@ -82,7 +85,7 @@ class Schedule:
         return n + self.rng.choice(ready) if ready else self._fragment(fragments)
 
     def _choose_of_many(self, fragments: Sequence[Fragment], tasks: Sequence[Task]) -> int:
-        """Return the same for thousands of st.async: one is asked for all, as if they were of a kind."""
+        """Choose among thousands of st.async tasks with one random draw, as if of one kind."""
         n, count = len(fragments), len(tasks)
         k = self.rng.randrange(count)
         if not n or self.rng.random() > (1 - self.habits[tasks[k].kind]) ** count:
@@ -90,7 +93,7 @@ class Schedule:
         return self._fragment(fragments)
 
     def _fragment(self, fragments: Sequence[Fragment]) -> int:
-        """Return index of the fragment that goes next."""
+        """Return the index of the next fragment."""
         if len(fragments) == 1 or self.at_once is not None:
             return 0
         if not self.apart:

@@ -38,7 +38,7 @@ UNIFORM: dict[str, Callable[[CTA, int], int]] = {
 
 
 def special_register(cta: CTA, name: str, lo: int, hi: int) -> np.ndarray:
-    """Return a special register in threads lo..hi. Raises PtxError for one that is not known."""
+    """Return a special register in threads lo..hi. Raises PtxError for an unknown one."""
     base, _, axis = name[1:].partition(".")
     threads = np.arange(lo, hi, dtype=np.uint32)
     if base == "tid":
@@ -62,7 +62,7 @@ def special_register(cta: CTA, name: str, lo: int, hi: int) -> np.ndarray:
 
 
 def _lane_mask(which: str, threads: np.ndarray) -> np.ndarray:
-    """Return per lane the mask of lanes equal to it, below (lt, le) or above (gt, ge) it."""
+    """Return per lane the mask of lanes equal to, below or above it (eq, lt, le, gt, ge)."""
     one = np.uint64(1)
     own = one << (threads % 32).astype(np.uint64)
     below = own - one

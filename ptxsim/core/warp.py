@@ -1,10 +1,10 @@
 """Control flow of the threads of a CTA.
 
-Threads run as fragments: a range [lo, hi) of whole warps at one program counter, with a mask where not all its
-lanes are there. A branch that splits along warps makes ranges, one that splits inside a warp makes two masked
-fragments of a family (same range). Inside a family the fragment with the lowest block runs first and fragments that
-meet are merged, which reconverges them; a collective instruction waits until its warps are whole. Ranges join
-again when a barrier releases them side by side.
+Threads run as fragments: a range [lo, hi) of whole warps at one program counter, with a mask if some lanes are
+elsewhere. A branch that splits along warps makes ranges. One that splits inside a warp makes two masked
+fragments of a family (same range). The fragment of a family at the lowest block runs first. Fragments at one block are
+merged, which reconverges them. A collective instruction waits until its warps are whole. Ranges join
+again when a barrier releases adjacent ones.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RUNNING, PARTED, WAITING, DONE = State  # looked up in every turn
 
 
 class Poll(NamedTuple):
-    """A wait that has failed: the instruction, and what has to change before it can succeed."""
+    """A failed wait: its instruction, and what must change before it can succeed."""
 
     at: int
     address_pair: int
@@ -47,7 +47,7 @@ class Poll(NamedTuple):
 
 
 class Fragment:
-    """Threads [lo, hi) of a CTA at block `pc`; `mask` is None when all of them are here."""
+    """Threads [lo, hi) of a CTA at block `pc`; `mask` selects the active lanes (None: all)."""
 
     __slots__ = (
         "_lanes",
@@ -88,38 +88,38 @@ class Fragment:
 
     @property
     def mask_of_pairs(self) -> np.ndarray:
-        """The mask for registers that hold two elements a lane; used by code for masked fragments only."""
+        """The mask for registers of two elements per lane; for masked fragments only."""
         if self._mask_of_pairs is None:
             assert self.mask is not None
             self._mask_of_pairs = np.repeat(self.mask, 2)
         return self._mask_of_pairs
 
     def lanes(self) -> np.ndarray:
-        """Return indices, within the range, of the active lanes."""
+        """Return the indices, within the range, of the active lanes."""
         if self._lanes is None:
             self._lanes = np.arange(self.n) if self.mask is None else flatnonzero(self.mask)
         return self._lanes
 
     def warps(self) -> range | list[int]:
-        """Return numbers, within the CTA, of the warps with an active lane."""
+        """Return the numbers, within the CTA, of the warps with an active lane."""
         if self.mask is None:
             return range(self.lo // 32, -(-self.hi // 32))
         m = self.mask
         return [self.lo // 32 + w for w in range(-(-self.n // 32)) if count_nonzero(m[32 * w : 32 * w + 32])]
 
     def warp_of(self, lane: int) -> int:
-        """Return number, within the CTA, of the warp of a lane of the range."""
+        """Return the number, within the CTA, of the warp of a lane of the range."""
         return (self.lo + int(lane)) // 32
 
     def lanes_by_warp(self, lanes: np.ndarray) -> dict[int, list[int]]:
-        """Warp → those of the given lanes (within the range) that it has."""
+        """Group lanes of the range by warp."""
         out: dict[int, list[int]] = {}
         for lane in lanes:
             out.setdefault(self.warp_of(lane), []).append(int(lane))
         return out
 
     def whole(self) -> bool:
-        """Return whether every warp with an active lane has all its living lanes here."""
+        """Return whether every warp with an active lane has all its living lanes in this fragment."""
         if self.mask is None:
             return True
         missing = self.cta.alive[self.lo : self.hi] & ~self.mask
@@ -164,11 +164,11 @@ class Fragment:
 
     # what it does besides computing
     def report(self, at: int, kind: str, message: str, lanes: np.ndarray | None = None) -> None:
-        """Return a finding at an instruction of this fragment, of the given lanes of its range."""
+        """Report a finding at an instruction, for lanes of this fragment's range."""
         self.machine.report(kind, message, at, self, lanes)
 
     def report_repeats(self, at: int, what: str, operands: Sequence[Hashable]) -> None:
-        """Return a finding where lanes of a warp ask for the very same work, given the operands of each active lane."""
+        """Report lanes of a warp that request identical work; `operands` has one per active lane."""
         if self.count == 1 or "repeated" not in self.machine.checks:
             return
         requests = Counter((self.warp_of(lane), key) for lane, key in zip(self.lanes(), operands, strict=True))
@@ -178,7 +178,7 @@ class Fragment:
                 return self.report(at, "repeated", f"{times} lanes of warp {warp} each ask for the same {what}: {why}")
 
     def issue(self, at: int, warp: int) -> Origin:
-        """Return the origin of a piece of asynchronous work that a warp asks for now."""
+        """Return the origin of asynchronous work that a warp issues now."""
         return Origin(self, at, warp, self.cta.cluster.observer.issued(self, at, warp))
 
     def sleep(self, wait: Wait) -> None:
@@ -189,7 +189,7 @@ class Fragment:
 
     # control flow
     def branch(self, p: np.ndarray, target: int, fall: int, negated: bool) -> int:
-        """Return the block to go on with; splits the fragment where its lanes disagree."""
+        """Return the next block; split the fragment if its lanes disagree."""
         taken = int(count_nonzero(p if self.mask is None else p & self.mask))
         if negated:
             taken = self.count - taken
@@ -200,7 +200,7 @@ class Fragment:
         return self._split(~p if negated else p, target, fall)
 
     def _split(self, p: np.ndarray, target: int, fall: int) -> int:
-        """Go apart: along warps where whole warps agree, else into two masks. Returns this fragment's own block."""
+        """Split along warps where whole warps agree, else into two masks; return the next block."""
         if self.mask is None and self.n > 32:
             runs = _runs(p)
             if len(runs) > 1:
@@ -217,7 +217,7 @@ class Fragment:
         return self._mask_apart(p, target, fall)
 
     def _mask_apart(self, p: np.ndarray, target: int, fall: int) -> int:
-        """Return the lanes of `p` stay in this fragment and take the branch, the others go on in a new one."""
+        """Keep the lanes of `p`, which branch; move the others to a new fragment."""
         active = np.ones(self.n, bool) if self.mask is None else self.mask
         other = Fragment(self.cta, self.lo, self.hi, fall, active & ~p)
         if self.family is None:
@@ -234,7 +234,7 @@ class Fragment:
         self.set_mask(None)
 
     def exit(self) -> int:
-        """Return the active lanes leave the kernel."""
+        """Remove the active lanes from the kernel."""
         alive = self.cta.alive[self.lo : self.hi]
         alive &= False if self.mask is None else ~self.mask
         self.state = DONE
@@ -244,7 +244,7 @@ class Fragment:
         return -1
 
     def reconverge(self) -> bool:
-        """Merge with fragments of the family at this block; False when another of them has to run first."""
+        """Merge with the family's fragments at this block; return False if another must run first."""
         family = self.family
         if family is None:
             return True
@@ -258,7 +258,7 @@ class Fragment:
         return not any(other.pc < self.pc and other.state is RUNNING for other in family if other is not self)
 
     def earlier(self) -> Fragment | None:
-        """Return the first other fragment of the family that can run and stands before this one."""
+        """Return the first runnable fragment of the family at an earlier block."""
         family = self.family or []
         family.sort(key=lambda other: other.pc)
         for other in family:
@@ -274,13 +274,13 @@ class Fragment:
         self.cta.fragments.remove(other)
 
     def unpart(self) -> None:
-        """Return lanes have moved: a collective block may now find its warps whole."""
+        """Retry a collective block, after lanes have moved."""
         if self.state is PARTED:
             self.state = RUNNING
 
 
 class _WarpRun(NamedTuple):
-    """Threads start..end of a range whose warps all take a branch, all fall through, or (None) are each divided."""
+    """Warps start..end of a range (in threads) that all branch, all fall through, or (None) diverge."""
 
     taken: bool | None
     start: int
@@ -288,7 +288,7 @@ class _WarpRun(NamedTuple):
 
 
 def _runs(p: np.ndarray) -> list[_WarpRun]:
-    """Neighbouring warps with the same fate, put together."""
+    """Group adjacent warps with equal branch outcome."""
     runs: list[_WarpRun] = []
     for start in range(0, len(p), 32):
         warp = p[start : start + 32]
@@ -303,7 +303,7 @@ def _runs(p: np.ndarray) -> list[_WarpRun]:
 
 
 def join_ranges(fragments: list[Fragment]) -> None:
-    """Join whole, adjacent fragments at the same block into one; the others are left as they are."""
+    """Join whole, adjacent fragments at the same block into one."""
     whole = sorted((f for f in fragments if f.mask is None and f.family is None), key=lambda f: f.lo)
     for a, b in itertools.pairwise(whole):
         if a.hi == b.lo and a.pc == b.pc and a.state is b.state and a.state is not DONE:

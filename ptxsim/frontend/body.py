@@ -23,7 +23,7 @@ _SPACES = (".shared", ".local", ".global", ".const")
 
 @dataclass(slots=True, eq=False)
 class _Scope:
-    """The names of one pair of braces: registers, prefixes of register ranges with their width, labels."""
+    """The names of one pair of braces: registers, register ranges with widths, labels."""
 
     parent: _Scope | None
     registers: dict[str, Reg] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class _Scope:
 
 @dataclass(slots=True, eq=False)
 class _Jump:
-    """A branch whose label is looked up when all labels are known."""
+    """A branch, resolved once all labels are known."""
 
     instruction: Instruction
     label: str
@@ -126,7 +126,10 @@ class Body:
         return Reg(self.counts[width] - 1, width, name)
 
     def _lookup(self, name: str) -> Reg | None:
-        """Return the register of a name in the innermost scope that has it; those of a range are made when first named."""
+        """Return the register of a name, from the innermost scope that declares it.
+
+        Registers of a range are created on first use.
+        """
         if name in self.scope.registers:
             return self.scope.registers[name]
         prefix = name.rstrip("0123456789")
@@ -160,7 +163,7 @@ class Body:
         self.kernel.instructions.append(ins)
 
     def _operand(self, a: str) -> Operand:
-        """Return an operand; one that stands in the same braces again is read once."""
+        """Parse an operand; repeated texts within a scope are parsed once."""
         known = self.scope.operands
         if a not in known:
             known[a] = self._read_operand(a)
@@ -205,7 +208,7 @@ class Body:
 
 
 def _immediate(a: str) -> Imm | None:
-    """Return a number, or None for anything else."""
+    """Parse a number; return None for anything else."""
     if _NUMBER.match(a):
         return Imm(int(a, 8) if _OCTAL.match(a) else int(a.rstrip("U"), 0))
     if a[:2] in ("0f", "0F"):
@@ -218,7 +221,7 @@ def _immediate(a: str) -> Imm | None:
 
 
 def _split(args: str) -> list[str]:
-    """Operands split at the commas outside any bracket."""
+    """Split operands at the commas outside brackets."""
     if not _BRACKET.search(args):
         parts = [part.strip() for part in args.split(",")]
         return parts if parts[-1] else parts[:-1]

@@ -1,4 +1,4 @@
-"""The code of a kernel as basic blocks: what follows what, and which blocks form the outer loops."""
+"""A kernel's code as basic blocks: successors and outer loops."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAVES = ("bra", "ret", "exit", "trap")
 
 @dataclass(slots=True)
 class Block:
-    """Instructions first..last-1, with the next block on fall-through and what is executed, by class.
+    """Instructions first..last-1, the fall-through block, and instruction counts by class.
 
     `collective` blocks run only when their warps are whole.
     """
@@ -35,7 +35,7 @@ class Block:
 
 
 class Code:
-    """Instructions without guards, split into basic blocks, and the constants that generated code uses."""
+    """Unguarded instructions in basic blocks, and the constants of generated code."""
 
     watches_divisions = False  # whether generated code tells what divisions are given
 
@@ -48,11 +48,11 @@ class Code:
         self.block_of = {b.first: b.index for b in self.blocks}
 
     def calls_before(self, at: int) -> Sequence[str]:
-        """Lines of generated code that run before an instruction."""
+        """Return lines of generated code to run before an instruction."""
         return ()
 
     def calls_after(self, at: int) -> Sequence[str]:
-        """Lines of generated code that run after an instruction, unless it leaves the block."""
+        """Return lines of generated code to run after an instruction, unless it leaves the block."""
         return ()
 
     def fail(self, ins: Instruction, what: str) -> PtxError:
@@ -60,14 +60,14 @@ class Code:
 
     @cached_property
     def end(self) -> int:
-        """The last instruction that is not part of returning, as line information has it: what an exit comes behind."""
+        """The last instruction before the return code, by line information; exits are reported after it."""
         code = self.instructions
         returning = {ins.source for ins in code if ins.base in ("ret", "exit")}
         own = (n for n in range(len(code) - 1, -1, -1) if code[n].source not in returning and code[n].base != "bra")
         return next(own, len(code) - 1)
 
     def after(self, block: Block) -> int:
-        """Return the block that follows, or -1 at the end of the kernel."""
+        """Return the following block, or -1 at the end of the kernel."""
         return block.next if block.next < len(self.blocks) else -1
 
     def _split(self) -> list[Block]:
@@ -101,7 +101,7 @@ class Code:
 
 
 def unguarded(code: list[Instruction]) -> list[Instruction]:
-    """Guards on anything but a branch become a branch around the instruction, so that blocks need none."""
+    """Replace guards, except on branches, by a branch around the instruction."""
     if not any(i.guard is not None and i.base != "bra" for i in code):
         return code
     out: list[Instruction] = []
@@ -126,7 +126,7 @@ def unguarded(code: list[Instruction]) -> list[Instruction]:
 
 
 def outer_loops(program: Code) -> dict[int, tuple[int, list[int]]]:
-    """First blocks of loops that lie in no other and do more than wait → last block, blocks they are entered from."""
+    """Return the outermost loops that do more than wait: first block → (last block, entry blocks)."""
     spans: dict[int, int] = {}
     for block in program.blocks:
         for following in program.successors(block):

@@ -1,4 +1,4 @@
-"""Python's collector of garbage, and what is made while it rests."""
+"""Pausing Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Returned = TypeVar("Returned")
 
 
 def without_collection(function: Callable[..., Returned]) -> Callable[..., Returned]:
-    """Return a function during which Python does not look for garbage: what it makes by the ten thousand is all kept."""
+    """Disable garbage collection during a function, whose many new objects all stay alive."""
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Returned:

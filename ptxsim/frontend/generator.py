@@ -1,4 +1,4 @@
-"""Writes the Python source of one basic block; the emitters in `isa` are handed a Generator and call its methods."""
+"""Python source generation for a basic block; emitters in `isa` call a Generator's methods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REGISTER = re.compile(rf"\b({'|'.join(f.name for f in FORMATS if f.bits != 8)})
 
 
 class Generator:
-    """The source of one block so far. In it `f` is the fragment, `m` its mask, `u32[3]` the lanes of a register."""
+    """The source of one block; in it `f` is the fragment, `m` its mask, `u32[3]` a register."""
 
     def __init__(self, program: Code, block: Block, masked: bool) -> None:
         self.program, self.block, self.masked = program, block, masked
@@ -50,14 +50,14 @@ class Generator:
         return self._function(name)
 
     def _emit(self, entry: Opcode, ins: Instruction) -> None:
-        """Write an instruction. Raises PtxError for operands that its opcode does not take."""
+        """Emit an instruction. Raises PtxError for operands that its opcode does not take."""
         try:
             entry.emit(self, ins)
         except (ValueError, LookupError, TypeError, AttributeError, StopIteration) as error:
             raise self.fail("operands that the opcode does not take") from error
 
     def _function(self, name: str) -> str:
-        """Return the lines as a function that looks up views, and registers used more than once, at its start."""
+        """Return the lines as a function; views and repeated registers are looked up at its start."""
         head = [f"def {name}(f):"]
         if self.masked:
             head.append(" m = f.mask")
@@ -78,7 +78,7 @@ class Generator:
         self.lines.append(text)
 
     def end(self, text: str) -> None:
-        """Return the last line of a block that says itself where to go on."""
+        """Append the last line of a block that returns the next block itself."""
         self.lines.append(text)
         self.ended = True
 
@@ -94,12 +94,12 @@ class Generator:
         return f"t{self.temps}"
 
     def collective(self, member: Operand = None) -> None:
-        """Return the block may only run with its warps whole, unless an explicit member mask names fewer lanes."""
+        """Require whole warps for the block, unless a constant member mask names fewer lanes."""
         if member is None or (isinstance(member, Imm) and int(member.value) & 0xFFFFFFFF == 0xFFFFFFFF):
             self.block.collective = True
 
     def bind(self, value: object) -> str:
-        """Return a name in generated code for a hashable object, such as the decoded form of an instruction."""
+        """Return a name in generated code for a hashable object, such as a decoded instruction."""
         return self._bound(value, value)
 
     def _bound(self, key: object, value: object) -> str:
@@ -110,7 +110,7 @@ class Generator:
         return name
 
     def constant(self, value: Any, fmt: Format) -> str:
-        """Return the name of a 0-d array that holds `value`; integers are taken modulo their width."""
+        """Return the name of a 0-d array of `value`; integers wrap to the format's width."""
         if fmt.dtype.kind in "ui" and not isinstance(value, np.ndarray):
             size = fmt.dtype.itemsize
             array = np.array(int(value) & ((1 << 8 * size) - 1), f"u{size}").view(fmt.dtype)
@@ -119,7 +119,10 @@ class Generator:
         return self._bound((array.tobytes(), fmt.name), array)
 
     def read(self, op: Operand, fmt: Format) -> str:
-        """Return an expression for a source operand as an array of `fmt` (0-d for what all lanes share)."""
+        """Return an expression for a source operand as an array of `fmt`.
+
+        The array is 0-d for a value that all lanes share.
+        """
         if isinstance(op, Reg):
             return self._register(op, fmt)
         if isinstance(op, Imm):
@@ -191,7 +194,7 @@ class Generator:
             self.line(f"copyto({to}, {expr}, where={self._mask(fmt)}, casting='unsafe')")
 
     def ufunc(self, op: Operand, fmt: Format, name: str, *args: str) -> None:
-        """dst = name(args) for a numpy ufunc, written in place where every lane is active."""
+        """Emit dst = name(args) for a numpy ufunc, in place if all lanes are active."""
         if op is None:
             return
         to = self.target(op, fmt)
@@ -213,12 +216,12 @@ class Generator:
         return self.read(base, U64), op.offset
 
     def address_tuple(self, op: Operand) -> str:
-        """Return a memory operand as a pair for `Fragment.addresses`: the lanes' bases and the byte offset."""
+        """Return a memory operand as the expression (lanes' base addresses, byte offset)."""
         expr, offset = self.address(op)
         return f"({expr}, {offset})"
 
     def number(self, op: Operand, what: str) -> int:
-        """Return the value of an operand that has to be an integer constant."""
+        """Return the value of an integer constant operand."""
         if not isinstance(op, Imm) or not isinstance(op.value, int):
             raise self.fail(f"{what} that is no constant")
         return op.value
@@ -228,7 +231,7 @@ class Generator:
         return f"({''.join(self.read(x, fmt) + ', ' for x in ops)})"
 
     def mods(self, ins: Instruction, allowed: set[str], types: int = 1, skip: int = 1) -> tuple[set[str], list[str]]:
-        """Return the modifiers and types of an opcode; anything not allowed is an unknown opcode."""
+        """Return an opcode's modifiers and types; anything not allowed is an unknown opcode."""
         present: set[str] = set()
         kinds = []
         for part in ins.parts[skip:]:
@@ -245,7 +248,7 @@ class Generator:
 
 @lru_cache(maxsize=4096)
 def instruction_class(parts: tuple[str, ...]) -> str:
-    """Return the class an instruction is counted under: its opcode, and for memory accesses the state space."""
+    """Return an instruction's class for counts: opcode, and state space of memory accesses."""
     base = parts[0]
     if base in ("tcgen05", "wgmma"):
         return ".".join(parts[:2])

@@ -1,4 +1,7 @@
-"""Reader of PTX text: modules, kernels' headers and directives (PTX ISA, chapters 4 to 7); body.py reads code."""
+"""PTX parser: modules, kernel headers and directives (PTX ISA, chapters 4 to 7).
+
+body.py parses kernel bodies.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ class Module:
 
 
 def _read_item(scanner: Scanner, module: Module) -> bool:
-    """Read one directive, kernel or variable of a module; False where nothing follows that matters."""
+    """Parse one directive, kernel or variable; return False when nothing relevant follows."""
     rest = scanner.ahead(400)
     if m := _HEADER.match(rest):
         if m[1] == "version":
@@ -85,7 +88,7 @@ def _read_item(scanner: Scanner, module: Module) -> bool:
 
 
 def _checked_version(scanner: Scanner, version: str) -> str:
-    """Return the version; one that is newer than what ptxsim knows gets a warning."""
+    """Return the version; warn if it is newer than the newest one compared with ptxsim."""
     m = _VERSION.match(version)
     if m is None:
         raise scanner.fail(f"«.version {version[:40]}» is no PTX ISA version")
@@ -96,7 +99,7 @@ def _checked_version(scanner: Scanner, version: str) -> str:
 
 
 def _checked_target(scanner: Scanner, target: str) -> str:
-    """Return the target; one before sm_90, whose code later GPUs run, gets a warning, an unknown one is refused."""
+    """Return the target; warn for one before sm_90, raise PtxError for an unknown one."""
     name = target.split(",")[0].strip()
     m = _TARGET.match(name)
     known = ", ".join(f"sm_{x}" for x in TARGETS)
@@ -110,7 +113,7 @@ def _checked_target(scanner: Scanner, target: str) -> str:
 
 
 def _pass_prototype(scanner: Scanner) -> None:
-    """Return a body would need calls, which the kernels met so far do not have."""
+    """Skip a function prototype; a function body is an error, since calls are not simulated."""
     semicolon, brace = (scanner.text.find(c, scanner.pos) for c in ";{")
     if 0 <= brace < semicolon:
         raise scanner.fail("device functions with a body are not simulated")
@@ -136,7 +139,7 @@ def _read_kernel(scanner: Scanner) -> Kernel:
 
 
 def _parameters(text: str) -> list[Param]:
-    """Parameters laid out one after another, each at its alignment."""
+    """Lay out parameters in order, each at its alignment."""
     out, offset = [], 0
     for p in _PARAM.finditer(text):
         item = WIDTHS[p["type"]] // 8

@@ -1,13 +1,12 @@
-"""Registers of asynchronous instructions that are touched before their wait.
+"""Registers of asynchronous instructions that are accessed before their wait.
 
-tcgen05.ld writes its registers at some time until tcgen05.wait::ld, wgmma its accumulators (and reads its A registers)
-until a wgmma.wait_group: PTX leaves open what an instruction in between sees. ptxas does not: it makes the instruction
-wait for its registers, and NVIDIA's kernels count on that. So a touch completes the load or product here too; the
-checks "unwaited" and "unwaited-ld" report it. A data flow over the basic blocks finds the instructions where it can
-happen; only these ask, when they run, whether it does.
+tcgen05.ld writes its registers at any time until tcgen05.wait::ld. wgmma writes its accumulators, and reads its A
+registers, until wgmma.wait_group. PTX leaves open what an instruction in between sees. ptxas makes that instruction
+wait for its registers, and NVIDIA's kernels rely on it. So an access completes the load or product; the
+checks "unwaited" and "unwaited-ld" report it. A data flow over the basic blocks finds the instructions that may do
+this; only these check when they run.
 
-An origin is the instruction that began the access: the index of a tcgen05.ld, or -1 minus that of a wgmma.mma_async, so
-that the two waits tell them apart.
+An origin is the instruction that began the access: the index of a tcgen05.ld, or -1 minus that of a wgmma.mma_async.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ def instruction_of(origin: int) -> int:
 
 @dataclass(frozen=True)
 class Touch:
-    """A register that an instruction uses: its name, and the instructions whose wait may be missing."""
+    """A register that an instruction accesses, and the instructions that may be unwaited."""
 
     name: str
     origins: Origins
 
 
 class PendingRegister(NamedTuple):
-    """A register that asynchronous work still holds; one it only reads matters to nobody but who writes it."""
+    """A register in use by asynchronous work; `only_read` ones conflict with writes only."""
 
     width: int
     slot: int
@@ -57,7 +56,7 @@ class PendingRegister(NamedTuple):
 
 
 def registers(operand: Operand) -> list[Reg]:
-    """All registers in an operand."""
+    """Return all registers of an operand."""
     if isinstance(operand, Reg):
         return [operand]
     if isinstance(operand, Vec):
@@ -85,7 +84,7 @@ def results_and_sources(ins: Instruction) -> tuple[list[Reg], list[Reg]]:
 
 
 def touches(program: Code) -> dict[int, list[Touch]]:
-    """Map instruction → what it may touch too early. Empty for kernels without such loads and products."""
+    """Return, per instruction, the accesses that may be too early; {} for most kernels."""
     if not any(ins.parts[:2] in (LOAD, PRODUCT) for ins in program.instructions):
         return {}
     flow = _Flow()
@@ -111,14 +110,14 @@ def touches(program: Code) -> dict[int, list[Touch]]:
 
 
 class _Flow:
-    """What is held at one point of the program, and the touches met so far."""
+    """The pending registers at one point of the program, and the accesses so far."""
 
     def __init__(self) -> None:
         self.pending: dict[PendingRegister, Origins] = {}
         self.touched: dict[int, dict[str, Origins]] = {}
 
     def step(self, ins: Instruction, at: int) -> None:
-        """Move over one instruction and note what it touches."""
+        """Process one instruction and record what it accesses."""
         kind = ins.parts[:2]
         if kind == ("tcgen05", "wait::ld"):
             return self._retain(is_product)
@@ -141,12 +140,12 @@ class _Flow:
         return None
 
     def _retain(self, is_kind: Callable[[int], bool]) -> None:
-        """Only accesses of one sort are still held after a wait for the other."""
+        """Keep only origins of one kind, after a wait for the other kind."""
         retained = {key: frozenset(o for o in origins if is_kind(o)) for key, origins in self.pending.items()}
         self.pending = {key: origins for key, origins in retained.items() if origins}
 
     def _product(self, ins: Instruction, at: int) -> None:
-        """Accumulators may be handed from product to product without a wait; A's registers are read until one."""
+        """Process a product: accumulators chain without a wait, A's registers stay in use."""
         origin = frozenset({product_origin(at)})
         for r in registers(ins.operands[0]):
             key = PendingRegister(r.width, r.slot)
@@ -157,7 +156,7 @@ class _Flow:
                 self.pending[PendingRegister(r.width, r.slot, only_read=True)] = origin
 
     def _copy(self, ins: Instruction, at: int) -> None:
-        """Return a copy is as unfinished as the load it copies."""
+        """Process a copy, whose result is as unfinished as its source."""
         results, sources = results_and_sources(ins)
         loads: Origins = frozenset()
         for r in sources:

@@ -1,4 +1,4 @@
-"""What was translated last, so that a process that simulates one module after another does not keep them all."""
+"""A small cache of translated kernels, so that a long-lived process does not keep them all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CAPACITY = 32  # more than the kernels of any one call; a translated kernel take
 
 
 class Recent(Generic[Cached]):
-    """What was made for the KEPT keys that were asked for last."""
+    """A least-recently-used cache of CAPACITY entries."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, Cached] = OrderedDict()
@@ -21,12 +21,12 @@ class Recent(Generic[Cached]):
         return len(self._entries)
 
     def find(self, key: Hashable, is_valid: Callable[[Cached], bool]) -> Cached | None:
-        """What was made for `key`, None where there is nothing that `is_valid`."""
+        """Return the entry of `key`; None if missing or not valid."""
         cached = self._entries.get(key)
         return cached if cached is not None and is_valid(cached) else None
 
     def get(self, key: Hashable, is_valid: Callable[[Cached], bool], make: Callable[[], Cached]) -> Cached:
-        """What was made for `key`, made anew unless it `is_valid`: a key may be the id of something that is gone."""
+        """Return the entry of `key`, rebuilt unless valid: a key may be the id of a dead object."""
         cached = self._entries.get(key)
         if cached is None or not is_valid(cached):
             cached = self._entries[key] = make()

@@ -1,9 +1,8 @@
-"""Kernels that have been read and translated, kept in a folder for other processes that simulate the same PTX.
+"""A folder of translated kernels, shared by processes that simulate the same PTX.
 
-Reading PTX and writing Python code for it takes a tenth of a second to four of them, as long as running a small launch;
-taking both from a file takes a tenth of that. A file is named by the PTX and by all that made something of it, this
-package's sources, Python and numpy, so that none is used that would be made otherwise now; and its content is held
-against a checksum, so that a damaged one is made anew. Files are pickles: the folder has to be as trusted as the code.
+Translation takes 0.1 to 4 seconds, as long as a small launch; loading a file takes a tenth of that.
+A file's name digests the PTX, this package's sources, and the Python and numpy versions, so that no stale file is used.
+A checksum guards the content; a damaged file is rebuilt. Files are pickles: trust the folder as much as the code.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _CHECKSUM_BYTES = hashlib.sha256().digest_size
 
 
 class Translations:
-    """Modules out of a folder, which must exist, or read here; without a folder nothing is kept."""
+    """Modules from a folder, which must exist; with None nothing is stored."""
 
     def __init__(self, folder: Path | str | None) -> None:
         self._folder = Path(folder) if folder else None
@@ -37,11 +36,11 @@ class Translations:
 
     @staticmethod
     def prepare() -> None:
-        """Read what the names of files depend on, once for a process and those that it forks."""
+        """Compute the digest in file names, once for a process and its forks."""
         translator()
 
     def module(self, text: str, path: str = "<text>") -> Module:
-        """Return the module of a PTX text that stands at `path`. Raises PtxError naming the line that cannot be read."""
+        """Return the module of a PTX text from `path`. Raises PtxError that names the line."""
         if self._folder is None:
             return Module.from_text(text, path)
         file = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}-{translator()}{SUFFIX}"
@@ -54,9 +53,9 @@ class Translations:
         return module
 
     def keep(self, module: Module) -> None:
-        """Write what has been made of a module that came from here, where that is much more than its file has.
+        """Store a module's translations, if much more was translated than its file holds.
 
-        A folder that cannot be written is no fault: the next process translates for itself.
+        An unwritable folder is no error: the next process translates again.
         """
         if id(module) not in self._files:
             return
@@ -74,7 +73,7 @@ def _code_count(programs: Sequence[Program]) -> int:
 
 @without_collection
 def _read(file: Path) -> tuple[Module, list[Program]] | None:
-    """What a file holds; None where there is none, or not a whole one."""
+    """Return a file's content; None if it is missing or damaged."""
     try:
         content = file.read_bytes()
     except OSError:
@@ -88,7 +87,7 @@ def _read(file: Path) -> tuple[Module, list[Program]] | None:
 
 @without_collection
 def _write(file: Path, module: Module, programs: Sequence[Program]) -> None:
-    """In one go for readers, and for others who write the same."""
+    """Write a file atomically, for concurrent readers and writers."""
     content = pickle.dumps((module, list(programs)), pickle.HIGHEST_PROTOCOL)
     with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as stream:
         stream.write(hashlib.sha256(content).digest() + content)
@@ -97,7 +96,7 @@ def _write(file: Path, module: Module, programs: Sequence[Program]) -> None:
 
 @lru_cache(maxsize=1)
 def translator() -> str:
-    """Digest of what reads and translates: this package's sources, Python and numpy."""
+    """Return a digest of this package's sources, Python and numpy."""
     digest = hashlib.sha256(f"{sys.version}\0{np.__version__}".encode())
     package = Path(__file__).parents[1]
     for source in sorted(package.rglob("*.py")):

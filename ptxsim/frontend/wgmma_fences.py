@@ -1,11 +1,11 @@
 """Registers of wgmma products that no wgmma.fence orders (PTX ISA 9.7.15.7.1).
 
-A warp has to execute wgmma.fence before its first product, and between any other access of a product's registers (its
-accumulators, and A where that lies in registers) and the product; products that accumulate into the same registers need
-none among them. Only writes of accumulators are looked at (compilers move what computes A behind the fence, and ptxas
-waits for it as for any operand), and a copy (mov) counts as what it copies: compilers put reads and copies
-between fence and product, and ptxas makes them vanish. A data flow over the basic blocks finds the writes that may lie
-unfenced before a product; only where there are any does the code note, when it runs, that it has come by.
+A warp must execute wgmma.fence before its first product, and between another access of a product's registers
+(accumulators, and A in registers) and the product. Products that accumulate into the same registers need none among
+them. Only writes of accumulators are checked: compilers move the computation of A past the fence, and ptxas
+waits for it as for any operand. A copy (mov) counts as its source: compilers put reads and copies
+between fence and product, and ptxas removes them. A data flow over the basic blocks finds unfenced writes;
+only their instructions are recorded at run time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Slots = dict[int, frozenset[int]]  # register → the instructions that may have
 
 
 def unfenced(program: Code) -> dict[int, dict[int, str]]:
-    """Map product → the writes that may come before it without a fence, each with the register's name."""
+    """Return, per product, the writes that may precede it unfenced, with register names."""
     products = {at: ins for at, ins in enumerate(program.instructions) if ins.parts[:2] == PRODUCT}
     if not products:
         return {}
@@ -45,12 +45,12 @@ def unfenced(program: Code) -> dict[int, dict[int, str]]:
 
 
 def _of_product(ins: Instruction) -> dict[int, str]:
-    """Return the 32-bit accumulators of a product by slot."""
+    """Return the 32-bit accumulators of a product: slot → name."""
     return {r.slot: r.name for r in registers(ins.operands[0]) if r.width == 32}
 
 
 def _copied_into(program: Code, slots: set[int]) -> set[int]:
-    """These registers, and those that copies bring into them."""
+    """Return these registers, and those that are copied into them."""
     copies = [pair for ins in program.instructions if (pair := _copy(ins)) is not None]
     while more := {source for to, source in copies if to in slots} - slots:
         slots = slots | more
