@@ -1,9 +1,9 @@
-"""Launches of cuTile's cubins, with the TMA descriptors that a driver would pass.
+"""Launches of cuTile cubins, with the TMA descriptors that the driver would pass.
 
-A cubin of cuTile takes its descriptors as hidden parameters behind the visible ones. What fills them is host code that
-cuTile's compiler writes for each kernel and puts into the cubin itself, as an object of its own: the driver calls it
-whenever the arguments change. Here it is linked and called in the same way, on the parameters as they lie in memory, as
-`capture` calls the host code of CuTe DSL's objects. Nothing of CUDA or cuTile is needed.
+A cuTile cubin takes its descriptors as hidden parameters after the visible ones. cuTile's compiler writes host code
+for each kernel that fills them, and stores it in the cubin as an object. The driver calls it whenever the
+arguments change. This module links and calls it in the same way, on parameters laid out as in memory, as
+`capture` calls the host code of CuTe DSL objects. CUDA and cuTile are not needed.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ def tile_launch(
     pointees: Sequence[Any] = (),
     early: bool = False,
 ) -> Launch:
-    """Return a launch of a kernel of a cubin that cuTile exported, over a grid of tile blocks.
+    """Return a launch of a kernel of an exported cuTile cubin over a grid of tile blocks.
 
-    module: the PTX that the cubin carries. args: what the kernel takes, by cuTile's calling convention: an array (of
-    numpy, of torch, or a Tensor) stands for its address, its shape and its strides, an int and a float for four bytes,
-    bytes for themselves. pointees: arrays that the kernel reaches by addresses among the bytes, or in other arrays.
-    early: whether the grid may start before the launch ahead of it has ended (programmatic dependent launch).
-    Raises ValueError for a kernel that is not there and for arguments that do not fit, CaptureError for a cubin whose
-    host code cannot be run here.
+    module: the PTX that the cubin carries.
+    args: by cuTile's calling convention. An array (numpy, torch or Tensor) becomes its address, shape and strides; an int
+    or a float becomes four bytes; bytes are copied.
+    pointees: arrays that the kernel reaches by addresses within bytes or other arrays.
+    early: whether the grid may start before the previous launch has ended (programmatic dependent launch).
+    Raises ValueError for a missing kernel and for arguments that do not fit, CaptureError for a cubin whose
+    host code cannot run on this machine.
     """
     if kernel not in module.kernels:
         raise ValueError(f"{module.path} has no kernel {kernel}{nearest(kernel, module.kernels)}")
@@ -66,7 +67,7 @@ def tile_launch(
 
 
 def parameter_block(cubin: str | Path, module: Module, kernel: str, values: Sequence[bytes]) -> np.ndarray:
-    """Return the bytes of all parameters of a kernel: the visible ones as given, then the descriptors by the host code.
+    """Return the bytes of all parameters: visible ones from `values`, descriptors from host code.
 
     Each lies at its offset in the kernel's `params`. Raises as `tile_launch` does.
     """
@@ -93,7 +94,7 @@ def _launch(
     memory: Memory,
     attributes: dict[str, tuple[int, ...]],
 ) -> Launch:
-    """With the threads and the cluster that the PTX asks for; a grid of clusters becomes one of CTAs."""
+    """Return a launch with the block and cluster of the PTX; grids of clusters become grids of CTAs."""
     cx, cy, cz = cluster = _three(kernel.directives.get("reqnctapercluster", (1,)))
     x, y, z = _three(grid)
     if "blocksareclusters" in kernel.directives:
@@ -124,7 +125,7 @@ def _three(x: Sequence[int]) -> Dim3:
 
 
 def _values(arg: Any, name: str, memory: Memory) -> list[bytes]:
-    """Return an argument as the bytes of the parameters that stand for it."""
+    """Return an argument as the bytes of its parameters."""
     if isinstance(arg, (bytes, bytearray)):
         return [bytes(arg)]
     if isinstance(arg, (float, np.floating)):
@@ -140,9 +141,9 @@ def _values(arg: Any, name: str, memory: Memory) -> list[bytes]:
 
 
 def _fill(cubin: Path, target: str, kernel: Kernel, params: np.ndarray) -> None:
-    """Let the cubin's host code write the descriptors of a kernel into its parameters.
+    """Run the cubin's host code to write a kernel's descriptors into its parameters.
 
-    That code sees the parameters as they lie in the constant bank, where their alignments count from the bank's start.
+    That code sees the parameters as in the constant bank, where alignment counts from the start of the bank.
     """
     library = _host_code(cubin, cubin.stat().st_mtime_ns)
     address = _callbacks(library, cubin).get(kernel.name)
@@ -162,7 +163,7 @@ def _fill(cubin: Path, target: str, kernel: Kernel, params: np.ndarray) -> None:
 
 
 def _bank_offsets(kernel: Kernel, start: int) -> list[int]:
-    """Where each parameter lies from the first one on, if that is at `start` of its bank."""
+    """Return each parameter's offset from the first one, which is at `start` of the bank."""
     out, end = [], start
     for p in kernel.params:
         align = 64 if p.size == DESCRIPTOR else p.size
@@ -173,7 +174,7 @@ def _bank_offsets(kernel: Kernel, start: int) -> list[int]:
 
 
 def _check(kernel: str, raw: np.ndarray, memory: Memory) -> None:
-    """Return whether a descriptor is one, and of an argument's memory."""
+    """Raise CaptureError unless a descriptor is valid and points into an argument's memory."""
     try:
         descriptor = decode(raw.tobytes())
     except ValueError as error:
@@ -198,7 +199,7 @@ def _host_code(cubin: Path, _changed: int) -> ctypes.CDLL:
 
 
 def _callbacks(library: ctypes.CDLL, cubin: Path) -> dict[str, int]:
-    """Map kernel name → address of what is called when its arguments change."""
+    """Return kernel name → address of the callback for changed arguments."""
     try:
         table = ctypes.addressof((ctypes.c_char * (_COUNT + 8)).in_dll(library, _TABLE))
     except ValueError:

@@ -1,4 +1,4 @@
-"""From an exported object to a library that can be called here, by the machine's C compiler."""
+"""Link an exported object into a shared library with the machine's C compiler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENTRY = "__tvm_ffi_"  # before the name of an exported function
 
 
 class CaptureError(Exception):
-    """The object could not be linked, loaded or called; the message is the object's own where it gave one."""
+    """An object that cannot be linked, loaded or called; the message is its own if it gave one."""
 
 
 ELF_HEADER = struct.Struct("<40xQ10xHH2x")  # of 64 bits: where the table of sections begins, their size, their number
@@ -31,7 +31,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def exported(obj: str | Path) -> list[str]:
-    """Return the functions that an object exports with tvm-ffi. Raises CaptureError for a file that is no object."""
+    """Return the functions that an object exports for tvm-ffi. Raises CaptureError for other files."""
     try:
         content = Path(obj).read_bytes()
     except OSError as error:
@@ -54,9 +54,9 @@ def _told_size(content: bytes) -> int:
 
 
 def compiler() -> list[str]:
-    """Return the machine's C compiler, as the words of a command: what CC names, else cc, gcc or clang.
+    """Return the C compiler as a command: $CC, else cc, gcc or clang.
 
-    Raises CaptureError where there is none, or where CC names no program.
+    Raises CaptureError if there is none, or if CC names no program.
     """
     configured = shlex.split(os.environ.get("CC") or "")
     if configured:
@@ -70,19 +70,19 @@ def compiler() -> list[str]:
 
 
 def link(obj: str | Path) -> Path:
-    """Return the object linked with the stub into a shared library, kept in a per-user cache by content."""
+    """Link an object with the stub into a shared library, cached per user by content."""
     stub = Path(__file__).with_name("stub.c")
     exported(obj)  # raises for a file that is no object
     return _linked(Path(obj).read_bytes(), str(obj), stub)
 
 
 def link_content(content: bytes, name: str) -> Path:
-    """Return an object that is given by its bytes, linked by itself; `name` says in messages where it came from."""
+    """Link an object given as bytes; `name` is its origin in messages."""
     return _linked(content, name, None)
 
 
 def _linked(content: bytes, name: str, stub: Path | None) -> Path:
-    """Return the library of an object, out of the cache or made there."""
+    """Return the library of an object, from the cache or newly linked."""
     stub_bytes = b"" if stub is None else stub.read_bytes()
     digest = hashlib.sha256(stub_bytes + content).hexdigest()[:24]
     folder = Path(os.environ.get("PTXSIM_CACHE") or Path(tempfile.gettempdir()) / f"ptxsim-{os.getuid()}")
@@ -107,7 +107,7 @@ def _linked(content: bytes, name: str, stub: Path | None) -> Path:
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the line of a linker's messages that says what is wrong."""
+    """Return the line of the linker's output that states the error."""
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower() or "not recognized" in line or "undefined" in line]
     if lines:

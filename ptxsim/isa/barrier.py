@@ -1,4 +1,4 @@
-"""Barriers of CTAs and clusters, fences, hints, addresses in other CTAs (PTX ISA 9.7.9, 9.7.13)."""
+"""CTA and cluster barriers, fences, hints, addresses in other CTAs (PTX ISA 9.7.9, 9.7.13)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _bar(g: Generator, ins: Instruction) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BarrierSpec:
-    """bar.sync, which sleeps, or bar.arrive; its own block and the one after it."""
+    """A bar.sync (sleeps) or bar.arrive; its block and the following block."""
 
     at: int
     sleep: bool
@@ -47,7 +47,7 @@ class BarrierSpec:
 
 @runtime
 def cta_barrier(f: Fragment, spec: BarrierSpec, number: np.ndarray, count: np.ndarray | None) -> int:
-    """Return a fragment's threads arrive at once, warps that name another barrier or count by themselves."""
+    """Arrive with a fragment's threads; warps with another barrier or count arrive separately."""
     at, sleep, following = spec.at, spec.sleep, spec.following
     for operand in (number, count):
         if operand is not None and np.ndim(operand):
@@ -59,7 +59,7 @@ def cta_barrier(f: Fragment, spec: BarrierSpec, number: np.ndarray, count: np.nd
 
 
 def _split_by_value(f: Fragment, spec: BarrierSpec, operand: np.ndarray) -> None:
-    """Leave those warps in the fragment that have its first lane's value; the others come to the barrier again."""
+    """Keep the warps with the first lane's value; the others retry the barrier."""
     lanes = f.lanes()
     own = operand[lanes]
     if (own == own[0]).all():
@@ -113,7 +113,7 @@ _FENCES = {
 
 @emits("membar", "fence", results=0)
 def _fence(g: Generator, ins: Instruction) -> None:
-    """Memory is sequentially consistent here; a proxy fence only matters to the checks."""
+    """Emit a fence: memory is sequentially consistent, so only the checks see it."""
     for part in ins.parts[1:]:
         if part not in _FENCES and part.split("::")[0] not in ("tensormap", "async", "shared", "global"):
             raise g.unknown(f".{part}")
@@ -130,7 +130,7 @@ def _fence(g: Generator, ins: Instruction) -> None:
 
 @emits("setmaxnreg", "griddepcontrol", "nanosleep", "pmevent", results=0)
 def _hint(g: Generator, ins: Instruction) -> None:
-    """No effect on values: launches run one after another, and every thread has registers enough."""
+    """Emit a hint, which has no effect on values."""
     known = {"inc", "dec", "sync", "aligned", "u32", "launch_dependents", "wait", "mask"}
     if set(ins.parts[1:]) - known:
         raise g.unknown()
@@ -144,7 +144,7 @@ def _hint(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def change_registers(f: Fragment, at: int, count: int, more: bool) -> None:
-    """Warps change how many registers each of their threads has."""
+    """Change the registers per thread of warps (setmaxnreg)."""
     cta = f.cta
     if cta.register_pool is None:
         per_thread = registers_at_launch(cta.launch)
@@ -156,7 +156,7 @@ def change_registers(f: Fragment, at: int, count: int, more: bool) -> None:
 
 @emits("mapa")
 def _mapa(g: Generator, ins: Instruction) -> None:
-    """Return the address of the same shared variable in another CTA of the cluster."""
+    """Emit the address of a shared variable in another CTA of the cluster."""
     dst, a, rank = ins.operands
     fmt = TYPES[ins.parts[-1]]
     spaced = "shared::cluster" in ins.parts

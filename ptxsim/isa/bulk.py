@@ -1,5 +1,7 @@
-"""cp.async.bulk: bulk copies without a tensor map, the groups of all bulk stores, and what TMA's opcodes say
-(PTX ISA 9.7.9.25)."""
+"""cp.async.bulk: bulk copies without a tensor map, and groups of bulk stores.
+
+It also decodes the opcodes of TMA copies (PTX ISA 9.7.9.25).
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ class BulkLoad:
 
 @dataclass(frozen=True, slots=True)
 class BulkStore:
-    """cp.async.bulk or cp.reduce.async.bulk to global memory; `op` "" stores, any other combines elements of `type`."""
+    """cp(.reduce).async.bulk to global memory; `op` "" stores, others combine elements of `type`."""
 
     at: int
     op: str
@@ -113,9 +115,9 @@ def _plain_copy(g: Generator, ins: Instruction, operands: list[Operand], mask: s
 
 @dataclass(slots=True, eq=False)
 class BytesLoad(Task):
-    """Bytes on their way to the shared memory of a CTA, counted on an mbarrier.
+    """A copy of bytes to a CTA's shared memory, counted on an mbarrier.
 
-    `source` is a global address, or with `from_shared` a shared one of the CTA that asked.
+    `source` is a global address or, with `from_shared`, a shared one of the issuing CTA.
     """
 
     origin: Origin
@@ -186,7 +188,7 @@ def _begin_load(
     signal: SharedAddress,
     mask: int | None,
 ) -> None:
-    """Queue a copy to each CTA that is meant."""
+    """Queue a copy to each target CTA."""
     cta, cluster = f.cta, f.cta.cluster
     origin = f.issue(spec.at, f.warp_of(lane))
     f.machine.counts.tma_instructions += 1
@@ -204,7 +206,7 @@ def _begin_load(
 
 @dataclass(slots=True, eq=False)
 class BytesStore(Store):
-    """Bytes on their way from shared to global memory."""
+    """A copy of bytes from shared to global memory."""
 
     offset: int
     size: int
@@ -263,10 +265,10 @@ def bulk_commit(f: Fragment) -> None:
 
 @runtime
 def bulk_wait(f: Fragment, left: int, read_only: bool) -> None:
-    """Complete the thread's bulk groups but the newest `left`; with .read only their reads of shared memory.
+    """Complete the thread's bulk groups but the newest `left`; with .read only their shared reads.
 
-    Of a store that several threads asked for the warp knows that it is done when the last of them has waited: until
-    then another one's copy of it might still be under way.
+    If several threads issued a store, the warp knows it is done only when the last of them has waited: another thread's
+    copy of it may still be in flight.
     """
     cluster = f.cta.cluster
     for lane in f.lanes():

@@ -1,8 +1,9 @@
-"""Cluster launch control: a running cluster asks for the work of one not yet launched (PTX ISA 9.7.13.18).
+"""Cluster launch control: a cluster requests the work of an unlaunched one (PTX ISA 9.7.13.18).
 
-On a card a request succeeds as long as clusters of the grid wait for room. Clusters run one after another here, and the
-first could take the whole grid: so a cluster is given SHARE others, and is refused after that, which a kernel must be
-ready for at any time. The answer is opaque by the manual; here it is the index of the first CTA and whether it is one.
+On a GPU a request succeeds while clusters of the grid wait for SMs. The simulator runs clusters one after another, so
+the first could take the whole grid. Each cluster is therefore granted MAX_GRANTS clusters and refused after that; a
+kernel must handle a refusal at any time. The response is opaque in PTX. The simulator stores the index of the first CTA
+and a flag.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _WORD_OF_AXIS = {"x": 0, "y": 1, "z": 2}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """clusterlaunchcontrol.try_cancel; with `everywhere` every CTA of the cluster gets the answer."""
+    """clusterlaunchcontrol.try_cancel; with `everywhere` every CTA of the cluster gets the response."""
 
     at: int
     everywhere: bool
@@ -45,7 +46,7 @@ def _try_cancel(g: Generator, ins: Instruction) -> None:
 
 @dataclass(slots=True, eq=False)
 class Response(Task):
-    """The answer to a request on its way to shared memory, counted on mbarriers as 16 bytes each."""
+    """The response to a request, written to shared memory and counted as 16 bytes on mbarriers."""
 
     origin: Origin
     offset: int

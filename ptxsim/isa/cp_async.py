@@ -1,4 +1,4 @@
-"""cp.async and st.async: copies of single threads, their groups and arrivals on mbarriers (PTX ISA 9.7.9)."""
+"""cp.async and st.async: per-thread copies, groups, mbarrier arrivals (PTX ISA 9.7.9)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .mbarrier import located
 
 @dataclass(slots=True, eq=False)
 class Move:
-    """What one lane copies: from a global address to a shared one, `valid` bytes, zeros behind them."""
+    """One lane's copy from a global to a shared address: `valid` bytes, then zeros."""
 
     to: SharedAddress
     source: int
@@ -29,7 +29,7 @@ class Move:
 
 @dataclass(slots=True, eq=False)
 class ThreadCopies(Task):
-    """The cp.async of a warp's lanes, `size` bytes each."""
+    """The cp.async copies of a warp's lanes, `size` bytes each."""
 
     origin: Origin
     moves: list[Move]
@@ -80,7 +80,7 @@ class GroupEnd(Task):
         return "cp.async group"
 
     def run(self) -> None:
-        """Nothing: it only marks the place."""
+        """Do nothing; the task only marks the end of a group."""
 
 
 @emits("cp.async", results=0)
@@ -165,7 +165,7 @@ def _cp_arrive(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def cp_async_arrive(f: Fragment, at: int, operand: Address, noinc: bool) -> None:
-    """`noinc` says that the barrier's count has these arrivals in it already."""
+    """Queue an arrival after the copies; with `noinc` the barrier's count already includes it."""
     for bar, lanes in located(f, at, operand):
         for warp, own in f.lanes_by_warp(lanes).items():
             if not noinc:
@@ -176,9 +176,9 @@ def cp_async_arrive(f: Fragment, at: int, operand: Address, noinc: bool) -> None
 
 @dataclass(slots=True, eq=False)
 class RemoteStore(Task):
-    """st.async of lanes of a warp: bytes for the shared memory of a CTA, counted on an mbarrier beside them.
+    """The st.async of a warp's lanes: bytes for a CTA's shared memory, counted on an mbarrier.
 
-    offsets: of each lane; data: its bytes, (lanes, bytes).
+    offsets: one per lane; data: (lanes, bytes).
     """
 
     origin: Origin
@@ -218,7 +218,7 @@ def _st_async(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def st_async(f: Fragment, at: int, to: Address, bar: Address, item: int, values: tuple[np.ndarray, ...]) -> None:
-    """Return a task per warp, CTA and mbarrier; `item` is the bytes of each of a lane's values."""
+    """Queue a task per warp, CTA and mbarrier; `item` is the bytes per value of a lane."""
     cta, lanes, size = f.cta, f.lanes(), item * len(values)
     columns = np.array([f.values(v) for v in values], np.uint64).astype(f"u{item}").T
     destinations = [SharedAddress.of(operand) for operand in f.addresses(to)]
@@ -241,7 +241,7 @@ def st_async(f: Fragment, at: int, to: Address, bar: Address, item: int, values:
 
 
 def _fits(f: Fragment, at: int, target: CTA, offset: int, size: int, lane: np.ndarray) -> bool:
-    """Return whether what a lane sends lies in the shared memory of a CTA, at a multiple of its size."""
+    """Return whether a lane's data is aligned and within a CTA's shared memory."""
     if offset >= 0 and offset + size <= target.shared_bytes and offset % size == 0:
         return True
     kind = "misaligned" if offset % size else "out-of-bounds"

@@ -29,7 +29,7 @@ def _init(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def mbarrier_init(f: Fragment, at: int, operand: Address, count: np.ndarray | None) -> None:
-    """Make an mbarrier per active lane or, without a count, take it away."""
+    """Initialise an mbarrier per active lane or, without a count, invalidate it."""
     lanes = f.lanes()
     counts = f.values(count) if count is not None else [0] * len(lanes)
     for n, raw in enumerate(f.addresses(operand)):
@@ -47,7 +47,7 @@ def mbarrier_init(f: Fragment, at: int, operand: Address, count: np.ndarray | No
 
 
 def located(f: Fragment, at: int, operand: Address) -> Iterator[tuple[MBarrier, np.ndarray]]:
-    """Return (barrier, active lanes) for every mbarrier the lanes name; unknown ones are reported and left out."""
+    """Yield (barrier, active lanes) for each mbarrier that lanes name; report unknown ones."""
     addr, offset = np.asarray(operand[0]), operand[1]
     lanes = f.lanes()
     groups = [(addr, lanes)]
@@ -66,22 +66,22 @@ def located(f: Fragment, at: int, operand: Address) -> Iterator[tuple[MBarrier, 
 
 
 def _note_first_use(f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
-    """Return a range of threads uses an mbarrier for the first time."""
+    """Notify the observer if a range of threads uses an mbarrier for the first time."""
     bar.users.add((f.cta.rank, f.lo, f.hi))
     f.cta.cluster.observer.mbarrier_first_used(f, bar, lanes, at)
 
 
 def _in_lanes(value: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-    """Return an operand in the given lanes of the range."""
+    """Return an operand in some lanes of the range."""
     value = np.asarray(value)
     return value[lanes].astype(np.int64) if value.ndim else np.full(len(lanes), int(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What an instruction does to an mbarrier: announce transaction bytes, count some as done, arrive.
+    """An operation on an mbarrier: expect transaction bytes, complete some, arrive.
 
-    `drops` takes the arrivals out of all later phases too; `partial` (.noComplete) must not complete the phase.
+    `drops` removes the arrivals from later phases too; `partial` (.noComplete) must not complete the phase.
     """
 
     at: int
@@ -116,7 +116,7 @@ def _arrive(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def mbarrier_arrive(f: Fragment, spec: Arrival, operand: Address, value: np.ndarray | None) -> np.ndarray:
-    """Arrivals and transaction counts of all active lanes; returns each lane's state token (the phase)."""
+    """Arrive and count transactions for all active lanes; return their state tokens (the phase)."""
     token = np.zeros(f.n, np.uint64)
     cluster = f.cta.cluster
     for bar, lanes in located(f, spec.at, operand):
@@ -147,7 +147,7 @@ def mbarrier_arrive(f: Fragment, spec: Arrival, operand: Address, value: np.ndar
 class Test:
     """A test for a phase, by parity or by state token.
 
-    `spins` says that a wait that fails only comes straight back: such a thread can as well sleep.
+    `spins` says that a failed wait only loops back, so that the thread can sleep.
     """
 
     at: int
@@ -184,7 +184,7 @@ def _spins(g: Generator) -> bool:
 
 @runtime
 def mbarrier_wait(f: Fragment, spec: Test, operand: Address, value: np.ndarray) -> np.ndarray | None:
-    """Return per lane whether the phase has completed; None when the fragment was put to sleep on the barrier."""
+    """Return per lane whether the phase has completed; None if the fragment was put to sleep."""
     cluster = f.cta.cluster
     out = np.zeros(f.n, bool)
     named = 0

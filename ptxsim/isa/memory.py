@@ -44,12 +44,12 @@ def is_ordered(ins: Instruction) -> bool:
 
 
 def is_release(ins: Instruction) -> bool:
-    """Return whether whoever reads what this writes, and acquires, learns what the thread did before."""
+    """Return whether an acquiring reader of this write learns what the thread did before."""
     return not {"release", "acq_rel"}.isdisjoint(ins.parts)
 
 
 def value_type(g: Generator, ins: Instruction, extra: frozenset[str] = frozenset()) -> str:
-    """Return the PTX type of a load, store or atomic whose other modifiers are all known."""
+    """Return the PTX type of a load, store or atomic; reject unknown modifiers."""
     known = _ORDER | set(_SPACES) | {"v2", "v4", "v8"} | extra
     kinds = []
     for part in ins.parts[1:]:
@@ -63,7 +63,7 @@ def value_type(g: Generator, ins: Instruction, extra: frozenset[str] = frozenset
 
 
 def _moved_as(kind: str) -> tuple[Format, int]:
-    """Return (format, how many of them) that a value is moved as: packed ones as their bits, 128 bits as two words."""
+    """Return (format, count) in which a value moves: packed ones as bits, 128 bits as two words."""
     fmt = TYPES[kind]
     if fmt is B128:
         return U64, 2
@@ -116,13 +116,13 @@ def _st(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def parameter(f: Fragment, offset: int, dtype: np.dtype[Any], count: int) -> np.ndarray:
-    """Return values out of the parameter bytes, the same for all lanes."""
+    """Return values from the parameter bytes, equal for all lanes."""
     return np.frombuffer(f.cta.launch.params, dtype, count, offset)
 
 
 @runtime
 def load(f: Fragment, access: Access, addr: np.ndarray) -> np.ndarray:
-    """Return a (count, lanes) array; inactive lanes hold zeros."""
+    """Load an array (count, lanes); inactive lanes hold zeros."""
     count, dtype = access.count, access.dtype
     out = np.zeros((count, f.n), dtype)
     for words, index, lanes in reach(f, access, addr):
@@ -165,7 +165,7 @@ def _settle(
 
 @emits("prefetch", "prefetchu", "applypriority", "discard", results=0)
 def _prefetch(g: Generator, ins: Instruction) -> None:
-    """Hints: no effect on values."""
+    """Emit nothing: prefetches have no effect on values."""
     first: Operand = ins.operands[0] if ins.operands else None
     if not isinstance(first, Mem):
         raise g.unknown()

@@ -1,6 +1,6 @@
-"""tcgen05.mma, cp and commit: work for the fifth-generation tensor cores (PTX ISA 9.7.16).
+"""tcgen05.mma, cp and commit: issue of fifth-generation tensor-core work (PTX ISA 9.7.16).
 
-Descriptors are those of CUTLASS's BSD headers; what a product does is in tensor_product.py.
+Descriptors are those of CUTLASS's BSD headers; tensor_product.py computes products.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def tcgen05_mma(
     scaled: tuple[Address, Address] | None,
     disabled: tuple[np.ndarray, ...],
 ) -> None:
-    """Queue one product per active lane (one elected lane, ordinarily)."""
+    """Queue one product per active lane (normally one elected lane)."""
     if f.count > 1:
         f.report_repeats(form.at, "product", list(zip(f.addresses(d), f.addresses(a), f.values(b), strict=True)))
     products = zip(
@@ -125,7 +125,7 @@ def _decoded(f: Fragment, form: Form, bits: int) -> Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class CopyForm:
-    """A tcgen05.cp as written: rows and columns that it reads, and to which warps' lanes it spreads fewer than 128."""
+    """A tcgen05.cp as written: rows and columns read, and how fewer than 128 rows are multicast."""
 
     at: int
     group: int
@@ -158,7 +158,7 @@ def tcgen05_cp(f: Fragment, form: CopyForm, to: Address, descriptor: np.ndarray)
 
 @dataclass(slots=True, eq=False)
 class TensorCopy(Task):
-    """A copy from shared memory (by descriptor) to tensor memory, from a column on."""
+    """A copy from shared memory (by descriptor) to tensor memory, starting at a column."""
 
     origin: Origin
     form: CopyForm
@@ -217,7 +217,7 @@ def tcgen05_commit(f: Fragment, at: int, operand: Address, mask: np.ndarray | No
 
 @dataclass(slots=True, eq=False)
 class Commit(Task):
-    """An arrival on mbarriers once everything queued before it has run."""
+    """An arrival on mbarriers once all work queued before it has run."""
 
     origin: Origin
     bars: list[SharedAddress]

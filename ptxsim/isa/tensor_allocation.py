@@ -45,9 +45,9 @@ def _alloc(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def tmem_alloc(f: Fragment, spec: Allocation, addr: np.ndarray, columns: np.ndarray) -> bool:
-    """Allocate and write the address to shared memory; False when the warp has to wait.
+    """Allocate columns and store the address; return False if the warp must wait.
 
-    It waits for columns, and with cta_group::2 for the peer CTA to come to its own alloc.
+    It waits for columns and, with cta_group::2, for the peer CTA's alloc.
     """
     cta, cluster, tm = f.cta, f.cta.cluster, f.cta.tensor_memory
     peer = cta.peer(cta.rank ^ 1) if spec.pair else None
@@ -68,7 +68,7 @@ def tmem_alloc(f: Fragment, spec: Allocation, addr: np.ndarray, columns: np.ndar
 
 
 def _peer_arrived(f: Fragment, at: int, tm: TensorMemory, other: TensorMemory) -> bool:
-    """Return whether the peer CTA has come to the alloc that goes with this one."""
+    """Return whether the peer CTA has reached the matching alloc."""
     poll = Poll(at, -1, tm.done)
     if f.poll != poll:
         f.poll = poll
@@ -92,7 +92,7 @@ def _requested_columns(f: Fragment, at: int, columns: np.ndarray) -> int:
 
 
 def _take_columns(tm: TensorMemory, other: TensorMemory | None, columns: int) -> int | None:
-    """Return the first of newly allocated columns, or None; both CTAs of a pair have them from the same moment on."""
+    """Allocate columns in both CTAs of a pair at once; return the first one, or None."""
     start = tm.allocate(columns)
     if start is not None and other is not None:
         granted = other.allocate(columns)
@@ -102,7 +102,7 @@ def _take_columns(tm: TensorMemory, other: TensorMemory | None, columns: int) ->
 
 
 def _store_by_first_lane(f: Fragment, access: Access, addr: np.ndarray, value: np.ndarray) -> None:
-    """Return a store by one lane of a whole warp."""
+    """Store a value by one lane of a whole warp."""
     mask, one = f.mask, np.zeros(f.n, bool)
     one[f.lanes()[0]] = True
     f.set_mask(one)

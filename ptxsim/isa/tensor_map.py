@@ -1,7 +1,7 @@
-"""TMA descriptors changed by a kernel: tensormap.replace and tensormap.cp_fenceproxy, and their fences (PTX ISA 9.7.9).
+"""TMA descriptors changed by a kernel: tensormap.replace, cp_fenceproxy, fences (PTX ISA 9.7.9).
 
-A copy that uses a changed descriptor of global memory is a race unless the change was released to the tensor-map proxy
-and a thread of the CTA that copies has acquired it since.
+A copy with a changed descriptor in global memory is a race unless two conditions hold: the change was released to the
+tensor-map proxy, and a thread of the copying CTA has acquired it since.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _COPY = {"global", "shared::cta", "tensormap::generic", "release", "sync", "alig
 
 
 def _map_access(g: Generator, ins: Instruction, operand: Operand, write: bool) -> tuple[str, Access]:
-    """Return (addresses, the access to the whole descriptor that an operand names)."""
+    """Return (addresses, access to the whole descriptor) of an operand."""
     addr, offset = g.address(operand)
     return addr, Access.of(g.at, state_space(ins), U64.dtype, BYTES // 8, offset, write=write)
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """tensormap.replace of a field; `ordinal` is the dimension's, 0 where the field has none."""
+    """tensormap.replace of a field; `ordinal` is its dimension, 0 for a field without one."""
 
     access: Access
     field: str
@@ -62,7 +62,7 @@ def _replace(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def tensormap_replace(f: Fragment, spec: Replacement, addr: np.ndarray, value: np.ndarray) -> None:
-    """In the descriptor of each active lane."""
+    """Change the descriptor of each active lane."""
     values = np.broadcast_to(np.asarray(value), (f.n,))
     f.cta.cluster.progress += 1
     for words, index, lanes in reach(f, spec.access, addr):
@@ -83,7 +83,7 @@ def _changed(f: Fragment, at: int, address: int, released: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MapCopy:
-    """tensormap.cp_fenceproxy: a descriptor from shared to global memory, released to the tensor-map proxy."""
+    """tensormap.cp_fenceproxy: copy a descriptor from shared to global memory and release it."""
 
     at: int
     access: Access
@@ -102,7 +102,7 @@ def _copy(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def tensormap_copy(f: Fragment, spec: MapCopy, to: Address, source: np.ndarray) -> None:
-    """Once per warp: all its lanes name the same places."""
+    """Copy a descriptor once per warp; all lanes name one source and one target."""
     f.cta.cluster.progress += 1
     data = load(f, spec.access, source & np.uint64(SHARED_WINDOW - 1) if source.dtype.itemsize == 8 else source)
     addresses, offset = f.addresses(to), SharedAddress.of(f.address((source, spec.access.offset))).offset
@@ -119,7 +119,7 @@ def tensormap_copy(f: Fragment, spec: MapCopy, to: Address, source: np.ndarray) 
 
 
 def map_fence(g: Generator, ins: Instruction) -> None:
-    """fence.proxy.tensormap::generic: .release for what this CTA has changed, .acquire for one descriptor."""
+    """Emit fence.proxy.tensormap::generic: .release of this CTA's changes, .acquire of a descriptor."""
     if "acquire" in ins.parts:
         g.line(f"tensormap_acquire(f, {g.address_tuple(ins.operands[0])})")
     if "release" in ins.parts:
@@ -142,7 +142,7 @@ def tensormap_release(f: Fragment) -> None:
 
 
 def check_map(f: Fragment, at: int, address: int) -> None:
-    """Report a copy that may use the descriptor as it was before the kernel changed it."""
+    """Report a copy that may use a descriptor from before the kernel changed it."""
     machine = f.machine
     changed = machine.changed_maps.get(address)
     why = "" if changed is None else changed.unseen(f.cta.index)

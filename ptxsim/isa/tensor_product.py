@@ -1,7 +1,7 @@
-"""Products of the fifth-generation tensor cores, from shared and tensor memory into tensor memory (PTX ISA 9.7.16).
+"""tcgen05 products, from shared and tensor memory into tensor memory (PTX ISA 9.7.16).
 
-Products are exact in float32 for every input format but tf32 and fp16 pairs whose sum of products rounds; sums are
-taken in float32 by the CPU's matrix product. NVIDIA documents neither order nor precision of the accumulation.
+Products are exact in float32 for every input format but tf32, and but for fp16 pairs whose sum of products rounds. Sums
+use float32 in the CPU's matrix product. NVIDIA documents neither order nor precision of the accumulation.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .numeric import TABLES
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A tcgen05.mma as written: its kind, how many CTAs work together, whether A lies in tensor memory.
+    """A tcgen05.mma as written: kind, CTAs in the group, and whether A is in tensor memory.
 
-    `scales` is how many scale factors a row has per instruction (0 without block scaling); `shift` divides the old
+    `scales` is the number of scale factors per row and instruction (0 without block scaling). `shift` divides the old
     accumulator by that power of two.
     """
 
@@ -35,7 +35,7 @@ class Form:
 
 
 def working_ctas(origin: Origin, group: int) -> list[CTA]:
-    """Return the CTAs whose tensor cores work together; none, with a finding, where the peer is missing."""
+    """Return the CTAs of a group; report a missing peer and return none."""
     ctas = [origin.cta] if group == 1 else origin.cta.pair()
     present = [cta for cta in ctas if cta is not None]
     if len(present) < group:
@@ -46,7 +46,7 @@ def working_ctas(origin: Origin, group: int) -> list[CTA]:
 
 @dataclass(slots=True, eq=False)
 class TensorProduct(Task):
-    """A product on its way: D (m, n) = A (m, k) times B (n, k) transposed, plus the old D if `accumulate`.
+    """A queued product: D (m, n) = A (m, k) times B (n, k) transposed, plus D if `accumulate`.
 
     `d`, `scale_a`, `scale_b` and an `a` in tensor memory are tensor-memory addresses; `b` and an `a` in shared memory
     are descriptors. `disabled` are words of a mask of lanes that D keeps.
@@ -70,7 +70,7 @@ class TensorProduct(Task):
 
     @property
     def rows(self) -> int:
-        """Return rows of A, and of D, that each CTA has."""
+        """Rows of A and D per CTA."""
         return self.descriptor.m // self.form.group
 
     def run(self) -> None:
@@ -118,7 +118,7 @@ class TensorProduct(Task):
         return product
 
     def _scale_factors(self, cta: CTA, address: int, rows: int, first_byte: int) -> np.ndarray:
-        """Return (rows, k) scale factors: row r in lane r % 32 of column r // 32, in the bytes from `first_byte`."""
+        """Return scale factors (rows, k): row r in lane r % 32 of column r // 32, from `first_byte` on."""
         w, tm, per = self.descriptor, cta.tensor_memory, self.form.scales
         r = np.arange(rows)
         lane, column = r % 32, (address & 0xFFFF) + r // 32
@@ -133,7 +133,7 @@ class TensorProduct(Task):
 
 
 class _Accumulator:
-    """Where one CTA's part of D lies in its tensor memory."""
+    """One CTA's part of D in its tensor memory."""
 
     def __init__(self, task: TensorProduct, cta: CTA) -> None:
         self.task, self.cta, self.tm = task, cta, cta.tensor_memory
@@ -149,7 +149,7 @@ class _Accumulator:
         self.cols = slice(self.column, self.end)
 
     def add(self, product: np.ndarray) -> None:
-        """Return the product of all of B and this CTA's rows of A, into tensor memory."""
+        """Add the product of B and this CTA's rows of A to tensor memory."""
         task, origin = self.task, self.task.origin
         if self.halved:
             half = task.descriptor.n // 2
@@ -186,7 +186,7 @@ class _Accumulator:
         return product.astype(np.float32, copy=False).view(np.uint32)
 
     def _kept_rows(self, words: list[int]) -> np.ndarray:
-        """Return which rows keep what they have; of a pair the mask's first half is for the even CTA."""
+        """Return the rows that D keeps; in a pair the mask's first half is for the even CTA."""
         if self.task.form.group == 2:
             words = words[:4] if self.cta.rank % 2 == 0 else words[4:]
         keep = np.unpackbits(np.array(words, "<u4").view(np.uint8), bitorder="little")[:LANES].astype(bool)
@@ -194,6 +194,6 @@ class _Accumulator:
 
 
 def sparse_rows(m: int, address: int) -> np.ndarray:
-    """Return lanes of the rows of a 64-row matrix: 16 in each quarter, above or below as the address's lane says."""
+    """Return the lanes of a 64-row matrix: 16 per quarter, in the half of the address's lane."""
     rows = np.arange(m)
     return rows % 16 + rows // 16 * 32 + (address >> 16 & 16)

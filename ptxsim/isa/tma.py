@@ -1,6 +1,6 @@
 """TMA loads, stores and reductions: cp.async.bulk.tensor (PTX ISA 9.7.9.27).
 
-Every copy is a task the schedule runs when it likes; a wait that needs it runs it at the latest possible moment.
+Every copy is a task that the schedule runs at any time; a wait that needs it runs it at the latest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ StoreOperands = tuple[int, int, Coordinates]  # addresses of the box in shared m
 
 
 class Target(NamedTuple):
-    """Where a load goes: a CTA's shared memory, and the mbarrier that counts its bytes."""
+    """The target of a load: a CTA, and the mbarrier that counts its bytes."""
 
     cta: CTA
     bar: MBarrier
@@ -36,7 +36,7 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TensorLoad:
-    """cp.async.bulk.tensor from global to shared memory; `pair` is cta_group::2, which may signal the peer CTA."""
+    """cp.async.bulk.tensor to shared memory; `pair` (cta_group::2) may signal the peer CTA."""
 
     at: int
     pair: bool
@@ -44,7 +44,7 @@ class TensorLoad:
 
 @dataclass(frozen=True, slots=True)
 class TensorStore:
-    """cp.async.bulk.tensor or cp.reduce.async.bulk.tensor from shared to global memory; `op` "" stores."""
+    """cp(.reduce).async.bulk.tensor from shared to global memory; `op` "" stores."""
 
     at: int
     op: str
@@ -52,7 +52,7 @@ class TensorStore:
 
 @dataclass(slots=True, eq=False)
 class BoxLoad(Task):
-    """One box on its way to one CTA, or by multicast to several."""
+    """A load of one box to one CTA, or by multicast to several."""
 
     origin: Origin
     tensor: TensorMap
@@ -80,7 +80,7 @@ class BoxLoad(Task):
 
 @dataclass(slots=True, eq=False)
 class BoxStore(Store):
-    """One box on its way from shared to global memory."""
+    """A store of one box from shared to global memory."""
 
     tensor: TensorMap
     corner: Coordinates
@@ -106,12 +106,15 @@ def _signed(values: list[int]) -> list[int]:
 
 
 def _corners(f: Fragment, coords: tuple[np.ndarray, ...]) -> list[Coordinates]:
-    """Return the coordinates in each active lane."""
+    """Return the box coordinates of each active lane."""
     return list(zip(*(_signed(f.values(c)) for c in coords), strict=True))
 
 
 def tensor_map(f: Fragment, at: int, address: int) -> TensorMap | None:
-    """Return the TMA descriptor at a generic, global or parameter address. Raises PtxError for one that is not understood."""
+    """Return the TMA descriptor at a generic, global or parameter address.
+
+    Raises PtxError for an unknown descriptor.
+    """
     machine = f.machine
     if machine.changed_maps:
         check_map(f, at, address)
@@ -130,7 +133,10 @@ def tensor_map(f: Fragment, at: int, address: int) -> TensorMap | None:
 
 
 def _aligned_start(f: Fragment, at: int, tensor: TensorMap, corner: Coordinates) -> bool:
-    """Return whether a box begins at a multiple of 16 bytes of its row; an H200 calls anything else an illegal instruction."""
+    """Return whether a box begins at a multiple of 16 bytes of its row.
+
+    An H200 calls anything else an illegal instruction.
+    """
     byte = corner[0] * tensor.bits // 8
     if byte % 16 == 0:
         return True
@@ -139,7 +145,7 @@ def _aligned_start(f: Fragment, at: int, tensor: TensorMap, corner: Coordinates)
 
 
 def _check_shared_box(f: Fragment, at: int, tensor: TensorMap, offset: int, verb: str, multiple: int) -> bool:
-    """Return whether a box fits into shared memory at an offset, which must be a multiple of so many bytes."""
+    """Return whether a box fits into shared memory at an offset that is a multiple of `multiple`."""
     cta = f.cta
     if offset >= 0 and offset + tensor.box_bytes <= cta.shared_bytes and offset % multiple == 0:
         return True
@@ -185,7 +191,7 @@ def _begin_load(
     mask: int | None,
     lane: int,
 ) -> None:
-    """Queue one load, if its places are right."""
+    """Queue one load, if its addresses are valid."""
     cluster = f.cta.cluster
     f.machine.counts.tma_instructions += 1
     f.machine.counts.tma_bytes += tensor.box_bytes
@@ -206,9 +212,9 @@ def _begin_load(
 
 
 def _targets(f: Fragment, spec: TensorLoad, to: SharedAddress, signal: SharedAddress, mask: int | None) -> list[Target]:
-    """Return the CTAs a load goes to. By multicast each has its bytes counted on its own mbarrier at the same offset.
+    """Return the targets of a load; a multicast signals each CTA's mbarrier at one offset.
 
-    With cta_group::2 they are counted on that of the CTA of its pair whose parity the address names.
+    With cta_group::2 the signalled CTA is the one of the pair whose parity the address names.
     """
     out = []
     for rank in [to.rank] if mask is None else ranks_of(mask):
@@ -227,7 +233,7 @@ def _targets(f: Fragment, spec: TensorLoad, to: SharedAddress, signal: SharedAdd
 
 
 def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndarray:
-    """Return a box as bytes in its linear order, zeros outside the tensor."""
+    """Return a box as bytes in linear order, with zeros outside the tensor."""
     machine = origin.machine
     box = np.zeros(tensor.box_shape, np.uint8)
     inside = window(tensor, corner)
@@ -277,7 +283,7 @@ def tma_store(f: Fragment, spec: TensorStore, source: Address, tensor: Address, 
 
 
 def _requesters(f: Fragment, operands: Iterable[StoreOperands]) -> list[tuple[list[int], StoreOperands]]:
-    """Return the different stores that the lanes of each warp ask for, and for each the lanes that do."""
+    """Return the distinct stores of each warp, each with the lanes that request it."""
     lanes_by_request: dict[tuple[int, StoreOperands], list[int]] = {}
     for lane, request in zip(f.lanes(), operands, strict=True):
         lanes_by_request.setdefault((f.warp_of(lane), request), []).append(int(lane))
@@ -287,7 +293,7 @@ def _requesters(f: Fragment, operands: Iterable[StoreOperands]) -> list[tuple[li
 def _begin_store(
     f: Fragment, spec: TensorStore, tensor: TensorMap, corner: Coordinates, offset: int, lanes: list[int]
 ) -> None:
-    """Queue one store, if its place is right. The counts are of what each lane asks for."""
+    """Queue one store, if its address is valid; counts include every requesting lane."""
     if not _check_shared_box(f, spec.at, tensor, offset, "store", 128):
         return
     counts = f.machine.counts
@@ -300,9 +306,9 @@ def _begin_store(
 
 
 def _outside(origin: Origin, tensor: TensorMap, corner: Coordinates) -> None:
-    """Report a box none of which lies in its tensor, where that is asked for.
+    """Report a box that lies completely outside its tensor, if that check is enabled.
 
-    Tiles that round a tensor up lie outside by right; a dimension in which the box has one element is an index.
+    Tiles that round a tensor up may lie outside. A dimension in which the box has one element is an index.
     """
     checks = origin.machine.checks
     extents = zip(tensor.box, corner, tensor.sizes, strict=True)
@@ -314,7 +320,7 @@ def _outside(origin: Origin, tensor: TensorMap, corner: Coordinates) -> None:
 
 
 def put_box(origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndarray, op: str, times: int = 1) -> None:
-    """Return a box into global memory, what lies outside the tensor left out; its bytes count as often as it was asked for."""
+    """Write a box to global memory except outside the tensor; count its bytes `times` times."""
     machine = origin.machine
     inside = window(tensor, corner)
     if inside is None:

@@ -36,7 +36,7 @@ def _shfl(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def shuffle(mode: str, b: np.ndarray, c: np.ndarray, n: int) -> Shuffled:
-    """Where each of n lanes takes its value from, for lane operand b and clamp and segment mask c."""
+    """Return the source lane of each of n lanes, for operand b and clamp and segment mask c."""
     index = np.arange(n)
     lane = index & 31
     b = np.asarray(b).astype(np.int64) & 31
@@ -55,7 +55,7 @@ def shuffle(mode: str, b: np.ndarray, c: np.ndarray, n: int) -> Shuffled:
 
 @runtime
 def check_sources(f: Fragment, at: int, source: np.ndarray, member: np.ndarray) -> None:
-    """Report lanes that take a value from one that has exited, or that the member mask leaves out."""
+    """Report lanes that read from an exited lane or from one outside the member mask."""
     if "inactive" not in f.machine.checks:
         return
     lanes = f.lanes()
@@ -89,7 +89,7 @@ def _vote(g: Generator, ins: Instruction) -> None:
 
 
 def _by_warp(f: Fragment, p: np.ndarray | bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return a predicate and who is active, as (warps, 32), padded with inactive lanes."""
+    """Return a predicate and the active lanes as (warps, 32), padded with inactive lanes."""
     n = -(-f.n // 32) * 32
     padded, active = np.zeros(n, bool), np.zeros(n, bool)
     padded[: f.n] = p
@@ -98,7 +98,7 @@ def _by_warp(f: Fragment, p: np.ndarray | bool) -> tuple[np.ndarray, np.ndarray]
 
 
 def _spread(f: Fragment, per_warp: np.ndarray) -> np.ndarray:
-    """One value per warp, in all its lanes."""
+    """Broadcast one value per warp to all its lanes."""
     return np.repeat(per_warp, 32)[: f.n]
 
 
@@ -136,7 +136,7 @@ def _first_lanes(n: int) -> np.ndarray:
 
 @runtime
 def elect(f: Fragment) -> np.ndarray:
-    """Return True in one lane per warp: the lowest active one (PTX leaves the choice open)."""
+    """Return True in the lowest active lane of each warp (PTX leaves the choice open)."""
     if f.mask is None:
         return _first_lanes(f.n)
     _, active = _by_warp(f, False)
@@ -146,7 +146,7 @@ def elect(f: Fragment) -> np.ndarray:
 
 @runtime
 def elected(f: Fragment) -> np.ndarray:
-    """Return the number of the chosen lane."""
+    """Return the number of the elected lane."""
     _, active = _by_warp(f, False)
     return _spread(f, active.argmax(1).astype(np.uint32))
 
@@ -182,7 +182,7 @@ def _redux(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def redux(f: Fragment, a: np.ndarray, op: str, magnitude: bool, nan: bool) -> np.ndarray:
-    """Return the sum, extreme or bitwise combination over the active lanes of each warp."""
+    """Return the sum, extremum or bitwise combination over the active lanes of each warp."""
     _, active = _by_warp(f, False)
     a = np.broadcast_to(a, (f.n,)).reshape(-1, 32)
     a = np.abs(a) if magnitude else a

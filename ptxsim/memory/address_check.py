@@ -1,4 +1,4 @@
-"""Which memory the lanes of an access reach, with what is wrong with their addresses reported."""
+"""Memory that the lanes of an access reach; bad addresses are reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Lanes = np.ndarray | None  # places in the fragment's range; None for all of it
 
 
 def reach(f: Fragment, access: Access, addr: np.ndarray) -> Iterator[Cells]:
-    """Return the words that the active lanes reach, memory by memory; lanes with bad addresses are reported and left out."""
+    """Yield the words that active lanes reach, per memory; report and skip bad addresses."""
     addr = np.asarray(addr)
     if addr.ndim == 0:
         addr = np.full(f.n, addr)
@@ -41,7 +41,7 @@ def _own(f: Fragment, lanes: Lanes) -> np.ndarray:
 
 
 def _index(offsets: np.ndarray, item: int) -> np.ndarray:
-    """Byte offsets as indices of words of `item` bytes."""
+    """Convert byte offsets to indices of words of `item` bytes."""
     return (offsets >> np.uint64(item.bit_length() - 1)).view(np.int64)
 
 
@@ -69,7 +69,7 @@ def _generic(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Ite
 
 
 def _global(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iterator[Cells]:
-    """Return the usual case: all lanes inside the allocation that was used last."""
+    """Yield the cells of a global access, fast if all lanes are in the last allocation used."""
     machine, size = f.machine, access.size
     allocation = machine.memory.last
     if allocation is None:
@@ -87,7 +87,7 @@ def _global(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iter
 
 
 def _global_anywhere(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iterator[Cells]:
-    """Return lanes in several allocations, or outside all, or misaligned."""
+    """Yield the cells of lanes in several allocations; report those outside or misaligned."""
     memory, size, own = f.machine.memory, access.size, _own(f, lanes)
     misaligned = addr & np.uint64(size - 1) != 0
     if count_nonzero(misaligned):
@@ -139,7 +139,7 @@ def _shared(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iter
 def _shared_inside(
     f: Fragment, access: Access, limit: int, offsets: np.ndarray, lanes: Lanes
 ) -> tuple[np.ndarray, Lanes]:
-    """Return the lanes that are aligned and in bounds, and their offsets; the others are reported."""
+    """Return aligned, in-bounds lanes and their offsets; report the others."""
     signed, size = offsets.astype(np.int64), access.size
     ok = (signed & (size - 1) == 0) & (signed + size <= limit) & (signed >= 0)
     if ok.all():

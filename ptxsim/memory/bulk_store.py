@@ -1,4 +1,4 @@
-"""Bulk stores on their way: the read of shared memory, then, by itself, the write to global memory."""
+"""Bulk stores: a task that reads shared memory, then one that writes global memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..isa.numeric import bf16_to_f32, f32_to_bf16
 
 @dataclass(slots=True, eq=False)
 class Store:
-    """A bulk store of a thread, or of threads of a warp that ask for the very same one; numbers are those in the CTA.
+    """A bulk store of a thread, or of threads of a warp that request an identical one.
 
-    Its two halves are tasks of a pipe of their own.
+    Thread numbers are within the CTA. Its two halves are tasks of a separate pipe.
     """
 
     origin: Origin
@@ -28,7 +28,7 @@ class Store:
 
     @property
     def waited(self) -> bool:
-        """Return whether every thread that asked for it has waited for its reading."""
+        """Whether every requesting thread has waited for its read of shared memory."""
         return len(self.waiters) == len(self.threads)
 
     @property
@@ -36,11 +36,11 @@ class Store:
         raise NotImplementedError
 
     def read(self) -> np.ndarray:
-        """Return the bytes, out of shared memory."""
+        """Return the bytes from shared memory."""
         raise NotImplementedError
 
     def write(self, data: np.ndarray) -> None:
-        """Return the bytes, into global memory."""
+        """Write the bytes to global memory."""
         raise NotImplementedError
 
     def begin(self) -> None:
@@ -94,7 +94,7 @@ REDUCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 def combine(old: np.ndarray, new: np.ndarray, kind: str, op: str) -> np.ndarray:
-    """old op new, element by element of a PTX type, as bytes of the shape of `old`."""
+    """Return old op new per element of a PTX type, as bytes of the shape of `old`."""
     a, b = (np.ascontiguousarray(x).view(TYPES[kind].dtype) for x in (old, new))
     if kind == "bf16":
         result = f32_to_bf16(REDUCTIONS[op](bf16_to_f32(a), bf16_to_f32(b)))

@@ -1,4 +1,4 @@
-"""Tensor memory of a CTA: 128 lanes of 512 32-bit columns, who wrote them and which are allocated (PTX ISA 9.7.16)."""
+"""Tensor memory of a CTA: 128 lanes of 512 32-bit columns (PTX ISA 9.7.16)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Index = np.ndarray | slice
 
 
 class TensorMemory:
-    """Words, who wrote them, and which columns are allocated.
+    """Words, a map of written words, and allocated columns.
 
-    Two CTAs that allocate together (cta_group::2) count their calls: `arrived` have begun, `done` are served;
-    `granted` are columns that the other CTA's call has already taken for this one.
+    Two CTAs that allocate as a pair (cta_group::2) count their calls: `arrived` have begun, `done` are served.
+    `granted` are columns that the peer CTA's call has already taken for this one.
     """
 
     def __init__(self, rank: int, checked: bool) -> None:
@@ -35,7 +35,10 @@ class TensorMemory:
         self.freed: list[tuple[int, int, str]] = []  # first and end of columns given back, and by whom where
 
     def allocate(self, columns: int) -> int | None:
-        """First column of a free, aligned run, or None. Granularity and order of placement are the allocator's own."""
+        """Allocate an aligned run of columns; return the first, or None.
+
+        The hardware's granularity and order of placement are unknown; this allocator has its own.
+        """
         for start in range(0, COLUMNS - columns + 1, max(columns, 32)):
             if not self.owned[start : start + columns].any():
                 self.owned[start : start + columns] = True
@@ -46,24 +49,24 @@ class TensorMemory:
         return None
 
     def release(self, start: int, by: str) -> None:
-        """Give an allocation back; `by` says who does it where."""
+        """Free an allocation; `by` names the warp and location for messages."""
         columns = self.blocks.pop(start)
         self.owned[start : start + columns] = False
         self.freed.append((start, start + columns, by))
 
     def freed_note(self, first: int, end: int) -> str:
-        """Return which of the columns were given back, where and by whom, as the end of a sentence."""
+        """Return which of the columns were freed, where and by which warp, as the end of a sentence."""
         released = [x for x in self.freed if x[0] < end and x[1] > first]
         return "".join(f"; columns {a} to {b} were freed {by}" for a, b, by in released)
 
     def unallocated_note(self, first: int, end: int) -> str:
-        """Columns that are not allocated, as the end of a sentence; empty where all are."""
+        """Return the columns as unallocated, as the end of a sentence; "" if all are allocated."""
         if first >= 0 and end <= COLUMNS and count_nonzero(self.owned[first:end]) == end - first:
             return ""
         return f"tensor-memory columns {first} to {end}, not all of them allocated{self.freed_note(first, end)}"
 
     def unwritten(self, rows: Index, cols: Index) -> bool:
-        """Return whether a run that checks for it meets cells that nobody wrote."""
+        """Return whether cells are unwritten; False if that check is disabled."""
         if not self.checked:
             return False
         written = self.written[rows, cols]
@@ -74,15 +77,15 @@ class TensorMemory:
         self.written[rows, cols] = True
 
     def unreleased(self) -> str:
-        """What was never given back, in words."""
+        """Describe the allocations that were never freed."""
         return ", ".join(f"{n} columns at {at}, by {self.locations[at]}" for at, n in self.blocks.items())
 
 
 @lru_cache(maxsize=64)
 def shape_index(shape: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (row, column) of register r in lane t, each (registers, 32), for an ld or st shape repeated `count` times.
+    """Return (row, column) per register and lane, each (registers, 32), of an ld or st shape.
 
-    Raises KeyError for an unknown shape.
+    The shape is repeated `count` times. Raises KeyError for an unknown shape.
     """
     t = np.arange(32)[None, :]
     if shape == "32x32b":
