@@ -24,8 +24,8 @@ LOOKAHEAD = 120  # instructions behind a wait that are looked through for what i
 class BarrierCoverage:
     """Use of an mbarrier, by its offset in shared memory.
 
-    `room` says that a producer waits on it for a free buffer. `looped` says that a wait on it is in a loop; others are for
-    one-time events.
+    `room` says that a producer waits on it for a free buffer. `looped` says that a wait on it is in a loop; others
+    are for one-time events.
     """
 
     offset: int

@@ -51,8 +51,8 @@ class LoopDetector:
     def note(self, f: Fragment) -> bool:
         """Record that a fragment is about to run; return True when it is first seen to loop.
 
-        Marks are renewed after twice as many steps each time (Brent's cycle detection). So neither the length of a loop nor
-        its start matters.
+        Marks are renewed after twice as many steps each time (Brent's cycle detection). So neither the length of a
+        loop nor its start matters.
         """
         if f in self._looping:
             return False

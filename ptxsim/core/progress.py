@@ -57,8 +57,8 @@ class ProgressPolicy:
     def count(self, progress: int, rested: bool, steps: int, work: bool) -> None:
         """Count a time slice; `rested`: its thread waited or polled.
 
-        `progress` numbers the changes of state. `steps` counts blocks since a thread exited or work completed. `work` says
-        whether asynchronous work is outstanding.
+        `progress` numbers the changes of state. `steps` counts blocks since a thread exited or work completed.
+        `work` says whether asynchronous work is outstanding.
         """
         self.steps, self.work = steps, work
         if progress != self._last:

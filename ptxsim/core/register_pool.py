@@ -39,8 +39,8 @@ class _Request(NamedTuple):
 class RegisterPool:
     """Registers per thread of each warp of a CTA, and pending requests.
 
-    A warp that waits for registers continues, so that one run finds more faults. Registers of an exited warp stay with the
-    CTA, as on hardware.
+    A warp that waits for registers continues, so that one run finds more faults. Registers of an exited warp stay
+    with the CTA, as on hardware.
     """
 
     def __init__(self, launch: Launch, per_thread: int) -> None:

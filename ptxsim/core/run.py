@@ -40,15 +40,15 @@ def run(
     """Execute launches in order; results appear in the host memory they were captured with.
 
     schedule, seed: see ptxsim.SCHEDULES.
-    checks: names from docs/ptxsim.md («Checks»). Out-of-bounds and misaligned accesses, barrier misuse and deadlocks are
-    always reported.
+    checks: names from docs/ptxsim.md («Checks»). Out-of-bounds and misaligned accesses, barrier misuse and deadlocks
+    are always reported.
     trace: called with a line per basic block and per asynchronous completion.
     track: count unique global bytes and bank conflicts (slow).
     progress: called with (launches done, launches).
     device: a device of ptxsim/devices, for the schedule "timed", whose result carries a prediction.
-    runs, seconds, judge: for the schedule "search", which runs one adversarial schedule (`hold:…`) after another on the
-    same input. It stops at the first fault, or after `runs` runs or `seconds`. `judge` is called after each run and returns
-    a sentence if the outputs are wrong. The result is that of the faulty run, else of the first.
+    runs, seconds, judge: for the schedule "search", which runs one adversarial schedule (`hold:…`) after another on
+    the same input. It stops at the first fault, or after `runs` runs or `seconds`. `judge` is called after each run
+    and returns a sentence if the outputs are wrong. The result is that of the faulty run, else of the first.
     step_limit: basic blocks that a cluster may run without an exit or a completion, before it counts as a deadlock.
 
     Stops after the first launch that deadlocks. Raises PtxError for what cannot be simulated, ValueError for an

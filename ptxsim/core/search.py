@@ -41,8 +41,8 @@ def search(
 ) -> Result:
     """Return the first faulty Result of `run`, else the first; its coverage is that of all runs.
 
-    The budget is `runs` or `seconds` (default 24 runs). Memory holds what the faulty run, or the last one, wrote. `judge`
-    is called after each run and returns a sentence if the outputs are wrong.
+    The budget is `runs` or `seconds` (default 24 runs). Memory holds what the faulty run, or the last one, wrote.
+    `judge` is called after each run and returns a sentence if the outputs are wrong.
     """
     if runs is None and seconds is None:
         runs = RUNS

@@ -22,8 +22,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Opcode:
     """Static properties of an opcode.
 
-    `own_block` makes each of its instructions a basic block, so that it can be resumed. `results` is how many of its first
-    operands it writes; a memory operand never counts.
+    `own_block` makes each of its instructions a basic block, so that it can be resumed. `results` is how many of its
+    first operands it writes; a memory operand never counts.
     """
 
     name: str

@@ -47,8 +47,8 @@ def tile_launch(
     """Return a launch of a kernel of an exported cuTile cubin over a grid of tile blocks.
 
     module: the PTX that the cubin carries.
-    args: by cuTile's calling convention. An array (numpy, torch or Tensor) becomes its address, shape and strides; an int
-    or a float becomes four bytes; bytes are copied.
+    args: by cuTile's calling convention. An array (numpy, torch or Tensor) becomes its address, shape and strides.
+    An int or a float becomes four bytes; bytes are copied.
     pointees: arrays that the kernel reaches by addresses within bytes or other arrays.
     early: whether the grid may start before the previous launch has ended (programmatic dependent launch).
     Raises ValueError for a missing kernel and for arguments that do not fit, CaptureError for a cubin whose

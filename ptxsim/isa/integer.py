@@ -220,8 +220,8 @@ def _sad(g: Generator, ins: Instruction) -> None:
 def _dot(g: Generator, ins: Instruction) -> None:
     """Emit dp4a or dp2a: a sum of byte products that wraps.
 
-    dp4a multiplies four bytes of a and b, dp2a two 16-bit halves of a with the lower or upper two bytes of b. Each operand
-    is signed or unsigned.
+    dp4a multiplies four bytes of a and b, dp2a two 16-bit halves of a with the lower or upper two bytes of b.
+    Each operand is signed or unsigned.
     """
     halves = ins.base == "dp2a"
     mods, kinds = g.mods(ins, {"lo", "hi"} if halves else set(), types=2)

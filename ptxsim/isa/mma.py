@@ -122,8 +122,8 @@ class Matrices:
 class PackedMatrices:
     """ldmatrix of `count` matrices whose rows pack 16 elements of `bits` bits into 16 bytes.
 
-    A register holds four elements, each in the low bits of a byte. `part` accesses the memory of four elements: a word of
-    8-bit, a half of 4-bit, and three separate bytes of 6-bit elements.
+    A register holds four elements, each in the low bits of a byte. `part` accesses the memory of four elements:
+    a word of 8-bit, a half of 4-bit, and three separate bytes of 6-bit elements.
     """
 
     count: int

@@ -25,8 +25,8 @@ _WIDTH_SM100 = {0: 1, 6: 2, 4: 4, 2: 8, 1: 8}
 class Matrix:
     """A decoded descriptor: start, leading and stride offsets in bytes, swizzle.
 
-    The start is a byte offset in the CTA's shared window. The swizzle is the number of chunks per row, and whether 128-byte
-    rows are swizzled in 32-byte atoms.
+    The start is a byte offset in the CTA's shared window. The swizzle is the number of chunks per row, and whether
+    128-byte rows are swizzled in 32-byte atoms.
     """
 
     start: int

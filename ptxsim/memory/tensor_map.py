@@ -21,8 +21,8 @@ DTYPE_TYPES = dict(enumerate(["u8", "u16", "u32", "s32", "u64", "s64", "f16", "f
 class TensorMap:
     """A decoded descriptor: address, element bits, and sizes, byte strides and box per dimension.
 
-    Dimensions are innermost first. swizzle is 0 to 3 (none, 32, 64, 128 bytes); atom is 0, 1 or 3 (16-, 32-, 64-byte chunks
-    kept whole).
+    Dimensions are innermost first. swizzle is 0 to 3 (none, 32, 64, 128 bytes).
+    atom is 0, 1 or 3 (16-, 32-, 64-byte chunks kept whole).
     """
 
     address: int

@@ -1,4 +1,4 @@
-"""What the clock takes a card to be: its parameters, each with a unit and with where its value comes from."""
+"""The timing model's device parameters, each with unit and source."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _KEYS = {"value", "unit", "source", "from"}
 
 
 class DeviceError(ValueError):
-    """A device file that cannot be used; the message says what is wrong with which parameter."""
+    """An unusable device file; the message names the parameter and the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A value in its unit, by whom it is known, and one sentence about where it comes from."""
+    """A value with its unit, its kind of source, and a sentence about its origin."""
 
     value: float
     unit: str
@@ -30,7 +30,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class DeviceConstants:
-    """The parameters of a card by name, in the units and with the meanings that the device files give."""
+    """The parameters of a device by name; units and meanings are those of the device files."""
 
     sm_count: float
     large_cluster_sms: float
@@ -153,7 +153,7 @@ class DeviceConstants:
 
 @dataclass(frozen=True, slots=True)
 class DeviceModel:
-    """A card: its name, the architecture whose code it runs, its figures, and what is known about each of them."""
+    """A device: name, architecture, constants, and the origin of each."""
 
     name: str
     architecture: str
@@ -161,11 +161,11 @@ class DeviceModel:
     parameters: Mapping[str, Parameter]
 
     def assumed(self) -> list[str]:
-        """Return the names of the parameters that nobody measured."""
+        """Return the names of unmeasured parameters."""
         return [name for name, parameter in self.parameters.items() if parameter.source == "assumed"]
 
     def changed(self, **values: float) -> DeviceModel:
-        """Return the same card with other values, for a test or to see what a parameter does."""
+        """Return this device with other values, for tests and sensitivity studies."""
         constants = dataclasses.replace(self.constants, **values)
         parameters = {
             name: dataclasses.replace(p, value=values.get(name, p.value)) for name, p in self.parameters.items()
@@ -174,7 +174,10 @@ class DeviceModel:
 
     @classmethod
     def load(cls, device: str | Path) -> DeviceModel:
-        """Return a card by its name in ptxsim/devices ("h200") or by the path of such a file. Raises DeviceError."""
+        """Load a device by its name in ptxsim/devices ("h200") or by the path of a device file.
+
+        Raises DeviceError.
+        """
         path = Path(device) if str(device).endswith((".yaml", ".yml")) else DEVICES / f"{device}.yaml"
         if not path.is_file():
             known = ", ".join(sorted(x.stem for x in DEVICES.glob("*.yaml")))
@@ -216,7 +219,7 @@ def _parameter(file: str, name: str, entry: Any) -> Parameter:
 
 
 def _nearest(name: str, missing: list[str]) -> str:
-    """Return a hint for a misspelt name."""
+    """Return a hint for a misspelt name, or ""."""
     import difflib
 
     near = difflib.get_close_matches(name, missing, 1)

@@ -1,4 +1,4 @@
-"""When asynchronous work is done: copies, stores and products, each by its engine."""
+"""Completion times of asynchronous work: copies, stores and products, per engine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Engines:
         }
 
     def begin(self, pipe: Pipe, task: Task, at: float) -> float:
-        """When a task asked for at a time will be done; tasks of a pipe in order."""
+        """Return when a task issued at `at` completes; tasks of a pipe complete in order."""
         how = self.how.get(type(task))
         end = at if how is None else how(task, pipe, at)
         end = self.last[pipe] = max(end, self.last.get(pipe, 0.0))
@@ -117,9 +117,10 @@ class Engines:
 
     # products
     def _wgmma(self, task: wgmma.WarpgroupProduct, pipe: Pipe, at: float) -> float:
-        """Each warp's quarter runs on the tensor core of its scheduler; A and B are read once for all four.
+        """Return when a wgmma product completes.
 
-        Where ptxas waits for each product, the warp does.
+        Each warp's quarter runs on the tensor core of its scheduler; A and B are read once for all four.
+        If ptxas waits for each product, so does the warp.
         """
         spec, f = task.spec, self.constants
         bits = _BITS[spec.a_type]
@@ -175,7 +176,7 @@ class Engines:
 
 
 def skip(task: Task) -> bool:
-    """Do only what others wait for, where numbers do not matter; False for work that has to be done in full."""
+    """Do only a task's signals, where data does not matter; return False if it must run fully."""
     if isinstance(task, wgmma.WarpgroupProduct):
         unfinished = task.origin.cta.unfinished
         for warp in task.warps:
@@ -195,7 +196,7 @@ def skip(task: Task) -> bool:
 
 
 class Copied(NamedTuple):
-    """What a copy moves to or from global memory: the address of its first byte, and how many there are."""
+    """The global memory of a copy: address of its first byte, size in bytes, direction."""
 
     address: int
     size: float
@@ -203,7 +204,7 @@ class Copied(NamedTuple):
 
 
 def copied(task: Task) -> Copied | None:
-    """Return the global memory that a piece of asynchronous work reads or writes; None for one that does neither."""
+    """Return the global memory that a task reads or writes; None if it does neither."""
     if isinstance(task, tma.BoxLoad):
         return Copied(task.tensor.nearest(task.corner), float(task.tensor.box_bytes))
     if isinstance(task, bulk.BytesLoad) and not task.from_shared:

@@ -1,4 +1,4 @@
-"""How a grid lies on a card: CTAs per SM, waves, and which clusters stand for all."""
+"""Placement of a grid on a device: CTAs per SM, waves, L1 size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CARVE_OUTS = (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)  # KiB of shared memor
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A grid on a card: `groups` sets of SMs that each hold `slots_per_group` clusters at once; `rounds` clusters for each."""
+    """A grid on a device: `groups` sets of SMs, each with `slots_per_group` concurrent clusters."""
 
     clusters: int
     cluster_size: int
@@ -32,7 +32,7 @@ class Placement:
 
 
 def blocks_per_sm(launch: Launch, device: DeviceModel, code: Code | None) -> int:
-    """CTAs of a launch that fit into an SM at once. Raises DeviceError where not even one does."""
+    """Return the CTAs of a launch that fit into an SM. Raises DeviceError if none fits."""
     f = device.constants
     shared = shared_bytes(launch, device)
     registers = code.registers if code is not None and code.registers else _registers_of_ptx(launch)
@@ -50,16 +50,16 @@ def blocks_per_sm(launch: Launch, device: DeviceModel, code: Code | None) -> int
 
 
 def shared_bytes(launch: Launch, device: DeviceModel) -> float:
-    """Return bytes of shared memory that a CTA takes of its SM."""
+    """Return the bytes of shared memory that a CTA occupies on its SM."""
     requested = Layout(launch).shared_bytes + device.constants.shared_reserved_bytes
     return -(-requested // _SHARED_UNIT) * _SHARED_UNIT
 
 
 def l1_bytes(shared: float, device: DeviceModel) -> float:
-    """Return bytes of L1 that are left to an SM whose CTAs take so many of shared memory.
+    """Return the bytes of L1 on an SM whose CTAs occupy `shared` bytes of shared memory.
 
-    The driver sets shared memory to the least of a few sizes that does not limit the CTAs (CUDA programming guide,
-    shared memory of compute capability 9.0 and 10.0); a carve-out that the program prefers is not known here.
+    The driver uses the smallest shared-memory carve-out that does not limit the CTAs (CUDA programming guide,
+    shared memory of compute capability 9.0 and 10.0). A carve-out that the program prefers is unknown to the model.
     """
     sizes = (1024.0 * size for size in _CARVE_OUTS)
     return device.constants.l1_and_shared_bytes - next(
@@ -68,12 +68,16 @@ def l1_bytes(shared: float, device: DeviceModel) -> float:
 
 
 def _registers_of_ptx(launch: Launch) -> int:
-    """What PTX says, or else a number that does not limit: only the machine code knows."""
+    """Return the PTX's register limit, else a number that limits nothing.
+
+    Only the machine code has the real number.
+    """
     maxnreg = launch.kernel.directives.get("maxnreg", ())
     return maxnreg[0] if maxnreg else 32
 
 
 def placement_of(launch: Launch, device: DeviceModel, code: Code | None) -> Placement:
+    """Return the placement of a launch on a device."""
     cx, cy, cz = launch.cluster
     size = cx * cy * cz
     gx, gy, gz = launch.grid

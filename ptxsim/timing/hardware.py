@@ -1,4 +1,4 @@
-"""The parts of a streaming multiprocessor that warps and engines compete for, as reservations in time (SM cycles)."""
+"""Parts of an SM that warps and engines compete for, as reservations in SM cycles."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OPERANDS_READ = 12.0  # cycles after which an instruction of variable latency h
 
 
 class Server:
-    """Something that moves bytes at a rate, one request after another."""
+    """A resource that moves bytes at a fixed rate, one request after another."""
 
     __slots__ = ("busy", "free", "rate")
 
@@ -38,7 +38,7 @@ class Server:
         self.rate, self.free, self.busy = rate, 0.0, 0.0
 
     def take(self, amount: float, at: float) -> float:
-        """When a request made at a time has been served."""
+        """Return when a request of `amount` made at `at` has been served."""
         cycles = amount / self.rate
         self.free = max(self.free, at) + cycles
         self.busy += cycles
@@ -46,7 +46,7 @@ class Server:
 
 
 class CodeCache:
-    """The instruction caches of an SM: what a line of code costs that is not in the small one, or in neither."""
+    """The instruction caches of an SM: fetch cost of code lines missing in one or both levels."""
 
     def __init__(self, constants: DeviceConstants) -> None:
         f = self.constants = constants
@@ -59,10 +59,11 @@ class CodeCache:
         self.far: list[dict[int, None]] = [{} for _ in range(max(self.large // _CODE_WAYS, 1))]
 
     def launched(self, size: int, own: Sequence[int], others: int, cold: bool) -> None:
-        """Return a launch of so many lines of code begins, of which the call before ran `own`, and since then so many others.
+        """Start a launch of `size` code lines, of which the previous call ran the lines `own`.
 
-        The large cache has what was used last, and the launch brings the beginning of its code there; the small one has
-        all or nothing. What neither has comes from L2, behind a flush from DRAM.
+        Since then `others` lines of other kernels ran. The large cache holds the most recent lines, and the launch prefetches
+        the beginning of its code there. The small cache holds all of the code or none. Lines in neither come from L2, after a
+        flush from DRAM.
         """
         f = self.constants
         far = f.fetch_dram_cycles if cold else f.fetch_far_cycles
@@ -83,9 +84,9 @@ class CodeCache:
             del ways[next(iter(ways))]
 
     def fetch(self, line: int, at: float, requested_at: float) -> float:
-        """Return cycles that a warp waits for a line of code, which it has asked for at a time before.
+        """Return the cycles that a warp waits for a code line requested earlier.
 
-        One on its way for another warp is waited for, too.
+        A line in flight for another warp is waited for, too.
         """
         near = self.near
         if line in near:
@@ -101,7 +102,7 @@ class CodeCache:
 
 
 class Scheduler:
-    """A warp scheduler: its issue slots and the pipes of its quarter of the SM."""
+    """A warp scheduler: its issue slots and the pipes of its SM partition."""
 
     def __init__(self, constants: DeviceConstants) -> None:
         f = constants
@@ -120,7 +121,7 @@ class Scheduler:
 
 
 class SM:
-    """One multiprocessor."""
+    """One streaming multiprocessor."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class SM:
         l1_bytes: float,
         l2_rates: tuple[float, float, float] = (math.inf, math.inf, 0.0),
     ) -> None:
-        """`sharers` says how many SMs of its pair (a TPC) load by TMA at the same time (1 or 2).
+        """Set up an SM; `sharers` SMs of its TPC load by TMA at once (1 or 2).
 
         `l2_rates` are its part of L2's bandwidth for local memory (MemorySystem.local_rates).
         """
@@ -156,7 +157,7 @@ class SM:
 
 
 class Latency(NamedTuple):
-    """Cycles from the beginning of a block to a result, and from its issue where nothing else is under way."""
+    """Cycles to a result: from the start of the block, and from issue without contention."""
 
     cycles: float
     least: float
@@ -164,7 +165,7 @@ class Latency(NamedTuple):
 
 @dataclass(slots=True)
 class WarpClock:
-    """Where a warp is in time: its clock, its scoreboards, and when its PTX registers are ready."""
+    """A warp's time, scoreboards, and PTX registers' ready times."""
 
     sm: SM
     scheduler: Scheduler
@@ -186,7 +187,7 @@ class WarpClock:
     warp_slot: int = 0  # the warp's number among those that the SM has places for
 
     def runnable(self) -> Fragment | None:
-        """Return the fragment of this warp that goes next: the one at the lowest block."""
+        """Return the warp's next fragment: the runnable one at the lowest block."""
         f = self.fragment
         if f.family is None and f.state is RUNNING:
             return f
@@ -200,8 +201,8 @@ class WarpClock:
     def walk(self, ops: tuple[Op, ...], done: dict[int, Latency], passes: dict[int, float]) -> None:
         """Issue instructions in order.
 
-        `done` has, per PTX line, what the memory system has found for its accesses, all of which were asked for at the
-        beginning; `passes` has the cycles that it takes through the banks of shared memory.
+        `done` has, per PTX line, the latencies of its memory accesses, all requested at the start of the block. `passes` has
+        their cycles in the banks of shared memory.
         """
         begun = t = self.time
         boards, ready, issue, pipes = self.boards, self.ready, self.scheduler.issue, self.scheduler.pipes
@@ -241,7 +242,7 @@ class WarpClock:
         self.time = t
 
     def _fetched(self, address: int, t: float) -> float:
-        """When the instruction at an address is there: its line of code, and what a branch costs that was taken."""
+        """Return when an instruction is available, with its code line's fetch and taken branches."""
         line, last = address >> _LINE_BITS, self.address >> _LINE_BITS
         if line != last:
             code = self.sm.code  # the next line was asked for with this one, a branch's only now
@@ -254,7 +255,7 @@ class WarpClock:
     def _accessed(
         self, op: Op, t: float, begun: float, done: dict[int, Latency], passes: dict[int, float]
     ) -> tuple[float, float]:
-        """When an access to memory has its result, and when the warp goes on."""
+        """Return when a memory access has its result, and when the warp continues."""
         if op.slot is not None:
             return self.sm.local.access(self.warp_slot, op.slot, t)
         end = t + op.latency
@@ -267,7 +268,7 @@ class WarpClock:
         return end, t
 
     def divide(self, times: float) -> None:
-        """So many calls of the subroutine for divisions, one after the other, beside what their short way takes."""
+        """Add the time of `times` slow-path divisions beyond their fast path."""
         f, issue, t = self.sm.constants, self.scheduler.issue, self.time
         count = round(times * f.slow_division_issue_cycles)
         apart = f.slow_division_latency / max(f.slow_division_issue_cycles, 1.0)
@@ -276,7 +277,7 @@ class WarpClock:
         self.time = t
 
     def _through_banks(self, at: float, passes: float) -> float:
-        """Return cycles that an access is late because shared memory is busy, by its own passes or those of others."""
+        """Return the cycles that an access is delayed by shared-memory bank passes, own or others'."""
         banks, last = self.sm.banks, at
         for _ in range(round(passes)):
             last = banks.take(last)

@@ -1,4 +1,4 @@
-"""One launch on a card: representative clusters simulated, the rest of the grid worked out from them."""
+"""Time of one launch: simulate representative clusters, extrapolate to the grid."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What came out for a launch, in cycles from its start.
+    """The timing result of a launch, in cycles from its start.
 
-    `awaited` is when it waits for the grid before it (griddepcontrol.wait; None: never), `triggered` when it lets the
+    `awaited` is when it waits for the previous grid (griddepcontrol.wait; None: never). `triggered` is when it lets the
     next one start (griddepcontrol.launch_dependents, or its end).
     """
 
@@ -54,7 +54,7 @@ class Timed:
 
     @property
     def early(self) -> bool:
-        """Return whether it may start before the grid before it has ended."""
+        """Whether it may start before the previous grid has ended."""
         return bool(self.launch.attributes.get(_EARLY, (0,))[0])
 
     def at(self, start_us: float, end_us: float, clock_mhz: float) -> LaunchTime:
@@ -74,7 +74,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What simulated clusters did: their ends, the work they had, and the cycles of all that their SMs run."""
+    """Simulated clusters: their ends, their work, and the cycles of all clusters on their SMs."""
 
     simulation: Simulation
     finished: list[FinishedCluster]
@@ -83,12 +83,12 @@ class Trial:
 
     @property
     def last(self) -> float:
-        """When the last of them was over, its stores included."""
+        """When the last of the clusters ended, stores included."""
         return max(x.drained for x in self.finished)
 
 
 class Setting:
-    """A launch on a card at a clock, ready to be tried."""
+    """A launch on a device at a clock, ready to simulate."""
 
     def __init__(
         self,
@@ -100,8 +100,10 @@ class Setting:
         survey: Survey | None = None,
         earlier: Sequence[Setting] = (),
     ) -> None:
-        """`survey` is what is known of the launch's clusters already; None: nothing. `earlier`: the call's launches
-        before this one."""
+        """Prepare a launch; `earlier` are the call's previous launches.
+
+        `survey` is a known survey of the launch's clusters (None: survey it now).
+        """
         self.launch, self.device, self.code, self.clock_mhz, self.cache = launch, device, code, clock_mhz, cache
         self.placement = placement_of(launch, device, code)
         self.survey = survey or surveyed(launch) or Survey((1.0,) * self.placement.clusters, {}, {}, {})
@@ -114,19 +116,19 @@ class Setting:
 
     @property
     def competing(self) -> int:
-        """SMs that want bandwidth at a time: as many as the work would keep busy if each had that of the busiest."""
+        """SMs that compete for bandwidth: those that the work would keep busy at the busiest SM's rate."""
         work, at_once = self.survey.work, self.placement.groups * self.placement.slots_per_group
         busy = sum(work) / max(max(work), 1.0) / min(at_once, len(work))
         return max(round(self.placement.active_sms * min(busy, 1.0)), self.placement.cluster_size)
 
     def machine(self) -> TimedMachine:
-        """Return a machine that only times: copies and products are not made, and stores are taken back."""
+        """Return a machine that only times: copies and products are skipped, stores undone."""
         return TimedMachine(
             self.launch, self.device, self.code, numerics=False, slow_divisions=self.survey.slow_divisions
         )
 
     def simulate(self, machine: TimedMachine, recorder: Recorder, numbers: Sequence[int], most: int) -> Trial:
-        """Run clusters on one group of SMs, at most so many of them; the others are taken to go on alike."""
+        """Simulate at most `most` clusters on one group of SMs; extrapolate the rest."""
         f, placement = self.device.constants, self.placement
         memory = MemorySystem(f, self.clock_mhz, placement.cluster_size, self.competing)
         rates = self.miss_rates
@@ -152,7 +154,7 @@ class Setting:
         return Trial(simulation, finished, cycles, sum(self.survey.work[n] for n in numbers[:most]))
 
     def outcome(self, cycles: float, trials: list[Trial], recorder: Recorder) -> Timed:
-        """What the simulated clusters say about the whole grid."""
+        """Return the timing of the whole grid, scaled from the simulated clusters."""
         f = self.device.constants
         scale = sum(self.survey.work) / sum(trial.work for trial in trials)
         simulations = [trial.simulation for trial in trials]
@@ -177,14 +179,14 @@ class Setting:
 
 
 def share_instruction_cache(settings: Sequence[Setting]) -> None:
-    """Launches of one call: what each finds in the instruction caches depends on what the others run."""
+    """Tell each launch of a call how many code lines the others run."""
     lines = {setting.launch.name: len(setting.code_lines) for setting in settings}
     for setting in settings:
         setting.other_lines = sum(lines.values()) - lines[setting.launch.name]
 
 
 def surveyed(launch: Launch) -> Survey | None:
-    """What the clusters have to do; where time depends on what is computed, one of them is run with its numbers."""
+    """Survey a launch's clusters; where time depends on data, execute one of them."""
     survey = Surveyor(launch).survey()
     if survey is None or not numbers_matter(launch.kernel):
         return survey
@@ -193,7 +195,7 @@ def surveyed(launch: Launch) -> Survey | None:
 
 
 def time_launch(setting: Setting) -> Timed:
-    """Return the first group of SMs stands for all where all clusters have the same to do; else see `_uneven`."""
+    """Time a launch: one group of SMs represents all if work is uniform, else see `_uneven`."""
     placement, recorder = setting.placement, Recorder()
     if not setting.uniform:
         return check_possible(_uneven(setting))
@@ -203,7 +205,10 @@ def time_launch(setting: Setting) -> Timed:
 
 
 def check_possible(timed: Timed) -> Timed:
-    """What came out, unless no card could do it. Raises PtxError: the scouted clusters did not stand for the others."""
+    """Return the timing. Raises PtxError if it exceeds the device's limits.
+
+    Then the surveyed clusters did not represent the others.
+    """
     busiest = max(timed.tensor_percent, timed.dram_percent, timed.l2_percent)
     if busiest > _IMPOSSIBLE:
         raise PtxError(
@@ -214,9 +219,10 @@ def check_possible(timed: Timed) -> Timed:
 
 
 def _uneven(setting: Setting) -> Timed:
-    """Clusters of much and of middling work are simulated (of little, where most have much); others' times go by work.
+    """Time a launch whose clusters differ in work.
 
-    Clusters come to places on SMs in the order of their numbers, each to that which is free first.
+    Clusters of large work, and of medium (or small) work, are simulated; the times of others are interpolated by work.
+    Clusters are assigned in grid order to the first free slot.
     """
     placement, work = setting.placement, setting.survey.work
     order = sorted(range(len(work)), key=lambda n: work[n])
@@ -240,10 +246,10 @@ def _uneven(setting: Setting) -> Timed:
 
 
 def dispatched(times: Sequence[float], groups: int, slots: int, alone: float, refill: float) -> float:
-    """When the last of clusters is over that come to `groups` of SMs in order, to that which has a place first.
+    """Return when the last cluster ends, if clusters go in order to the first free slot.
 
-    `times` are those of clusters whose group has no place free; one that has it for itself takes `alone` of its time,
-    one with some others something between. `refill` is the time between a cluster and the next in its place.
+    `times` are for clusters whose group is full. A cluster alone on its group takes `alone` of its time, one with a few
+    others a value between. `refill` is the time between a cluster and the next in its slot.
     """
     queue, now = deque(times), 0.0
     remaining: list[list[float]] = [[] for _ in range(groups)]  # of each group's clusters: what remains of their times
@@ -272,7 +278,7 @@ def dispatched(times: Sequence[float], groups: int, slots: int, alone: float, re
 
 
 def _slowdown(resident: int, slots: int, alone: float) -> float:
-    """Return how many times its time among `slots` a cluster takes among so many."""
+    """Return a cluster's time with `resident` clusters, relative to a full group of `slots`."""
     return 1.0 if slots == 1 else alone + (1.0 - alone) * (resident - 1) / (slots - 1)
 
 

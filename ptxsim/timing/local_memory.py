@@ -1,8 +1,8 @@
-"""Local memory under the clock: registers that ptxas has spilled, and arrays of a thread.
+"""Local memory under the clock: spilled registers and per-thread arrays.
 
-It lies so that the same word of a warp's 32 lanes is one line of L1 (CUDA programming guide, local memory). L1 keeps
-what is stored, but passes all of it on to L2 at once, and there loads that miss L1 compete with stores (both measured,
-group `local_memory` of benchmarks/microbenchmarks/).
+One word of a warp's 32 lanes is one L1 line (CUDA programming guide, local memory). L1 keeps stored lines, but writes
+all of them through to L2 at once. In L2, loads that miss L1 compete with stores. Both were measured: group
+`local_memory` of benchmarks/microbenchmarks/.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ _L2_SLOTS = 2  # of L2
 
 
 class LocalMemory:
-    """The way of an SM's warps to it."""
+    """The path of an SM's local-memory accesses through L1 and L2."""
 
     def __init__(
         self, constants: DeviceConstants, l1: L1Cache, read_rate: float, write_rate: float, write_cost: float
     ) -> None:
-        """Return the rates are the SM's part of L2 in bytes a cycle; a byte written counts for `write_cost` bytes read."""
+        """Set up the path; rates are the SM's part of L2 in bytes per cycle.
+
+        A byte written counts as `write_cost` bytes read.
+        """
         f = constants
         self.latency, self.miss_latency, self.l1 = f.local_latency, f.local_l2_latency, l1
         store = min(f.store_bytes_per_cycle, write_rate)
@@ -44,7 +47,10 @@ class LocalMemory:
         self.first = math.inf
 
     def access(self, warp: int, slot: Slot, at: float) -> tuple[float, float]:
-        """When an access of a warp (a number of its own on the SM) has its data, and when the next one can be made."""
+        """Return when an access has its data, and when the warp's next one can issue.
+
+        `warp` is the warp's slot on the SM.
+        """
         first = -1 - (warp * MAX_WORDS + slot.word)
         end = taken = at
         for line in range(first, first - slot.words, -1):
@@ -65,7 +71,7 @@ class LocalMemory:
         return max(self.out.take(since), _take_slots(self.l2, self.store_l2_slots, since), begun)
 
     def _since(self, at: float) -> float:
-        """From when on L2 may have had time for an access."""
+        """Return the earliest time at which L2 can serve an access made at `at`."""
         self.first = min(self.first, at)
         return max(self.first, at - self.saved)
 

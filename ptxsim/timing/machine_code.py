@@ -1,8 +1,7 @@
-"""What each basic block costs a warp: its machine instructions as the clock walks them.
+"""Machine instructions of each basic block, with their costs.
 
-With a cubin beside the PTX these are ptxas's own instructions, found by the PTX line that each was made for, with the
-stall counts and scoreboards in them. Without one they are made up from the PTX: one instruction for one, less those
-that ptxas is known to fold away, with registers as scoreboards.
+With a cubin these are ptxas's instructions, with stall counts and scoreboards, assigned by PTX line. Without one they
+are estimated from the PTX: one instruction each, less those that ptxas folds away, with registers as scoreboards.
 """
 
 from __future__ import annotations
@@ -43,13 +42,12 @@ _MIN_MATCHING = 0.5  # the part of such instructions that stand at lines of thei
 
 
 class Op(NamedTuple):
-    """One machine instruction as the clock sees it.
+    """One machine instruction in the timing model.
 
-    It needs `pipe` for `cycles`, and its result is there after `latency` unless the memory system says when (units
-    "shared", "global" and "tensor", told apart by the PTX line). `waits` are scoreboards it waits for, `sets` the one
-    for its result and `frees` the one for its operands (-1: none); `reads` and `writes` are PTX registers where there
-    is no machine code. `address` is where it stands, -1 where that is not known; `slot` is the place of an access to
-    local memory, None of others and where there is no machine code.
+    It occupies `pipe` for `cycles`. Its result is ready after `latency`, unless the memory system sets the time (units
+    "shared", "global" and "tensor", by PTX line). `waits` are scoreboards it waits for, `sets` the one
+    for its result and `frees` the one for its operands (-1: none). `reads` and `writes` are PTX registers, used without
+    machine code. `address` is its code address (-1: unknown). `slot` is the target of a local-memory access, else None.
     """
 
     unit: str
@@ -68,7 +66,7 @@ class Op(NamedTuple):
 
 
 class Costs:
-    """Pipe, occupancy and latency of each unit on a card."""
+    """Pipe, cycles and latency of each unit on a device."""
 
     def __init__(self, constants: DeviceConstants) -> None:
         f = constants
@@ -113,7 +111,7 @@ class Costs:
 
 
 def block_costs(program: Program, code: Code | None, constants: DeviceConstants) -> list[tuple[Op, ...]]:
-    """Return the instructions of each block."""
+    """Return the machine instructions of each block."""
     costs = Costs(constants)
     if code is None or not belongs(program.instructions, code):
         return [tuple(_estimated(program, block, costs)) for block in program.blocks]
@@ -131,9 +129,9 @@ def block_costs(program: Program, code: Code | None, constants: DeviceConstants)
 
 
 def belongs(instructions: Sequence[Instruction], code: Code) -> bool:
-    """Return whether the PTX lines in the machine code are those of this text.
+    """Return whether the machine code's PTX lines match this PTX text.
 
-    They are not where somebody has changed the text after it was assembled: a blank line less is enough.
+    They do not if the text was edited after assembly: one removed blank line is enough.
     """
     units = {ins.line: ptx_unit(ins) for ins in instructions}
     distinctive = [op for op in code.ops if op.unit in _DISTINCTIVE]
@@ -142,7 +140,7 @@ def belongs(instructions: Sequence[Instruction], code: Code) -> bool:
 
 
 def _one_pass(program: Program, block: Block, ops: list[SassOp]) -> list[SassOp]:
-    """Return the instructions that one pass over a block executes: without slow paths, and one of several copies."""
+    """Return the instructions of one pass over a block: no slow paths, one of several copies."""
     first = program.instructions[block.first]
     if first.parts[0] == "mbarrier" and first.parts[1] in ("try_wait", "test_wait"):
         return _up_to_test(ops)
@@ -161,7 +159,7 @@ def _one_pass(program: Program, block: Block, ops: list[SassOp]) -> list[SassOp]
 
 
 def _up_to_test(ops: list[SassOp]) -> list[SassOp]:
-    """Of a wait the first test and the branch on it; what follows is where the warp sleeps."""
+    """Return a wait's first test and its branch, without the sleep code after them."""
     out: list[SassOp] = []
     for n, op in enumerate(ops):
         out.append(op)
@@ -175,7 +173,7 @@ _SINGLE = ("fma", "half", "special", "shared", "global", "shuffle", "tensor", "c
 
 
 def _copies(program: Program, block: Block, ops: list[SassOp]) -> int:
-    """Return how often ptxas has put down the same block (unrolled or duplicated), by PTX lines that make one instruction."""
+    """Return how many copies of a block ptxas emitted, from lines that make one instruction."""
     units = {ins.line: ptx_unit(ins) for ins in program.instructions[block.first : block.last]}
     counts = Counter(op.line for op in ops if op.unit in _SINGLE and op.unit == units.get(op.line))
     ordered = sorted(counts.values())
@@ -192,7 +190,7 @@ def _estimated(program: Program, block: Block, costs: Costs) -> list[Op]:
 
 
 def ptx_unit(ins: Instruction) -> str:
-    """Return the unit that a PTX instruction goes to, "" for one that costs nothing by itself."""
+    """Return the unit of a PTX instruction, "" if it costs nothing."""
     base, parts = ins.base, ins.parts
     if base == "bra":  # one that only stands for a guard is none in the machine
         return "branch" if ins.guard is not None and " bra" in f" {ins.text}" else ""

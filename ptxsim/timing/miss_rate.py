@@ -1,4 +1,4 @@
-"""What of a launch's memory misses L2, who reads the same at a time, and what has to be written back meanwhile."""
+"""L2 miss rates of a launch, concurrent readers, and write-back traffic."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SAME_BYTES = 0.75  # of what two neighbours read, the part that differs, up to 
 
 @dataclass(frozen=True, slots=True)
 class MissRates:
-    """Per allocation the share of its reads that miss L2, and the share of stored bytes that go on to DRAM.
+    """L2 miss rate of reads by allocation, and the share of stored bytes that go on to DRAM.
 
-    `readers` is by allocation how many CTAs ask for the same at a time, and `displaced` how many bytes of others are
-    written back for each byte that comes into L2.
+    `readers` is, by allocation, how many CTAs concurrently read the same bytes. `displaced` is the bytes of other data
+    written back per byte that enters L2.
     """
 
     reads: dict[int, float]
@@ -37,7 +37,7 @@ def miss_rates(
     earlier: Sequence[tuple[Launch, Survey]],
     f: DeviceConstants,
 ) -> MissRates:
-    """What the whole grid reads and writes against what L2 holds; `earlier` are the call's launches before this one."""
+    """Compare a grid's reads and writes with L2's capacity; `earlier`: the call's previous launches."""
     unique = distinct_bytes(launch, survey)
     read = survey.read
     readers = {
@@ -54,10 +54,10 @@ def miss_rates(
 
 
 def concurrent_readers(survey: Survey, placement: Placement, allocation: int, readers: float) -> float:
-    """Return how many CTAs ask for the same bytes at a time, of so many that do in the whole grid.
+    """Return how many CTAs read the same bytes concurrently, of `readers` in the grid.
 
-    Where neighbours in the order of the grid do, all of them are neighbours and run together; else they are spread over
-    the grid evenly.
+    If neighbours in grid order share bytes, all readers are neighbours and run concurrently. Else they are spread evenly
+    over the grid.
     """
     if survey.distinct.get(allocation, 1.0) < _SAME_BYTES:
         return min(readers, float(placement.groups * placement.slots_per_group))
@@ -65,7 +65,7 @@ def concurrent_readers(survey: Survey, placement: Placement, allocation: int, re
 
 
 def distinct_bytes(launch: Launch, survey: Survey) -> dict[int, float]:
-    """By allocation, the different bytes that a grid reads or writes."""
+    """Return, by allocation, the distinct bytes that a grid reads or writes."""
     sizes = {a.address: float(a.size) for a in launch.memory.allocations}
     unique = {}
     for key in survey.read | survey.written:
@@ -75,7 +75,7 @@ def distinct_bytes(launch: Launch, survey: Survey) -> dict[int, float]:
 
 
 def left_in_l2(earlier: Sequence[tuple[Launch, Survey]], f: DeviceConstants) -> dict[int, float]:
-    """By allocation, bytes that the launches before this one of the same call have left in L2."""
+    """Return, by allocation, the bytes that earlier launches of the call left in L2."""
     resident: dict[int, float] = {}
     since = 0.0  # bytes that have come into L2 since
     for launch, survey in reversed(earlier):

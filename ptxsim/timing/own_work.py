@@ -1,4 +1,4 @@
-"""Kernels whose clusters find out while they run what they have to do: a few simulated ones do not stand for all."""
+"""Detection of kernels that distribute work at run time, which the clock cannot follow."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ..frontend.syntax import Instruction, PtxError
 
 
 def check_static_work(launch: Launch) -> None:
-    """Raise PtxError where clusters share out their work among each other, unless there is only one.
+    """Raise PtxError if several clusters distribute work among themselves at run time.
 
-    Clusters are simulated group after group: the first to ask would be given the work of all the others, and one that
-    counts how many have come before it would find none.
+    Groups of clusters are simulated one after another. The first to request work would get all of it, and one that counts
+    its predecessors would find none.
     """
     (gx, gy, gz), (cx, cy, cz) = launch.grid, launch.cluster
     if gx * gy * gz == cx * cy * cz:
@@ -31,7 +31,7 @@ def check_static_work(launch: Launch) -> None:
 
 
 def _returns_to_use(ins: Instruction, instructions: list[Instruction]) -> bool:
-    """Return whether this is an atomic of global memory whose result another instruction reads."""
+    """Return whether an instruction is a global atomic whose result is read."""
     if ins.base != "atom" or any(part.startswith("shared") for part in ins.parts):
         return False
     returned = {(register.width, register.slot) for register in results_and_sources(ins)[0]}

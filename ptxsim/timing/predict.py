@@ -1,4 +1,4 @@
-"""The call the outside makes: launches and a card in, microseconds out."""
+"""`predict`: launches and a device in, microseconds out (public entry point)."""
 
 from __future__ import annotations
 
@@ -30,20 +30,23 @@ def predict(
     calls_per_graph: int | None = None,
     single_launch_us: float | None = None,
 ) -> Prediction:
-    """Return how long a call takes that makes these launches one after the other.
+    """Predict the time of a call that makes these launches one after another.
 
-    device: a name in ptxsim/devices, a device file, or a DeviceModel. clock_mhz: the SM clock; by default the card's
-    highest. cache: "warm" for calls back to back, whose data L2 still holds as far as it fits; "cold" for a lone call
-    that finds nothing of it in L2. code: the cubin that ptxas made of the PTX, or one per kernel name, from which
-    instruction counts and stalls are read; without it they are estimated from the PTX. surveys: what the grids of
-    these launches have to do, by the launch's `id`. It takes half of the time to find out and depends neither on the
-    card nor on the cache: with one dict for several calls, between which launches and memory stay, it is done once.
-    calls_per_graph: how many warm calls stand in each of the graphs that are replayed one after the other, as calls are
-    timed; they share what lies between two graphs. None: there are no such gaps. lone_us: what a lone launch of a
-    kernel that does nothing takes between two events on the host that is meant, which cold calls begin with; None: what
-    the card's table has, from the host of its micro-benchmarks.
-    Memory is left as it was. Raises DeviceError for a device or cubin that cannot be used, PtxError for what cannot be
-    simulated, and for kernels whose clusters share out their work while they run (cluster launch control, a counter).
+    device: a name in ptxsim/devices, a device file, or a DeviceModel.
+    clock_mhz: the SM clock; default: the device's maximum.
+    cache: "warm" for repeated calls, whose data L2 still holds as far as it fits; "cold" for a single call after an L2
+    flush.
+    code: the cubin that ptxas made of the PTX, or one per kernel name, for instruction counts and stalls. Without it
+    they are estimated from the PTX.
+    surveys: the work of the launches' grids, by the launch's `id`; filled if missing. A survey takes half of the time and
+    depends neither on device nor on cache. Pass one dict to several calls while launches and memory stay.
+    calls_per_graph: warm calls per CUDA graph, with graphs replayed back to back; the calls share the gap between graphs.
+    None: no such gaps.
+    single_launch_us: time of an empty kernel's single launch between two events on the host in question, which a cold
+    call starts with. None: the device file's value, from the host of its micro-benchmarks.
+
+    Memory is left unchanged. Raises DeviceError for an unusable device or cubin, PtxError for what cannot be simulated
+    and for kernels that distribute work at run time (cluster launch control, a counter).
     """
     model = device if isinstance(device, DeviceModel) else DeviceModel.load(device)
     clock = clock_mhz or model.constants.sm_clock_mhz
@@ -71,7 +74,7 @@ def prediction(
     calls_per_graph: int | None = None,
     single_launch_us: float | None = None,
 ) -> Prediction:
-    """Return the launches of a call put together."""
+    """Combine the timed launches of a call into a Prediction."""
     spans = times([timed], model, clock_mhz, cache)
     parts = tuple(x.at(start, end, clock_mhz) for x, (start, end) in zip(timed, spans, strict=True))
     assumed = tuple(name for name in model.assumed() if any(_matters(name, x.launch) for x in timed))
@@ -97,7 +100,7 @@ _ABOUT = {  # the beginning of a parameter's name → opcodes without one of whi
 
 
 def _matters(parameter: str, launch: Launch) -> bool:
-    """Return whether a launch's kernel has what a parameter is about; those about everything always matter."""
+    """Return whether a kernel has opcodes that a parameter concerns; general ones always matter."""
     for name, opcodes in _ABOUT.items():
         if parameter.startswith(name):
             return any(ins.op.startswith(opcodes) for ins in launch.kernel.instructions)
@@ -105,7 +108,7 @@ def _matters(parameter: str, launch: Launch) -> bool:
 
 
 def _notes(timed: Sequence[Timed]) -> tuple[str, ...]:
-    """What was simplified, in sentences."""
+    """Return the simplifications of a prediction as sentences."""
     notes = []
     if any(not x.exact for x in timed):
         notes.append("The work differs from cluster to cluster; the times of most go by how much work they have.")

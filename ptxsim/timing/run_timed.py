@@ -1,4 +1,4 @@
-"""`ptxsim.run(..., schedule="timed")`: every cluster is simulated with its numbers, and the clock runs along."""
+"""`ptxsim.run(..., schedule="timed")`: execute every cluster under the clock."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ def run_timed(
     code: Mapping[str, Path] | Path | None = None,
     step_limit: int = STEP_LIMIT,
 ) -> Result:
-    """Run launches under the clock; the Result has the prediction. Stops after a launch that deadlocks.
+    """Run launches under the clock; return a Result with a prediction.
 
-    Raises PtxError for kernels whose clusters share out their work while they run: groups come one after the other.
+    Stops after a launch that deadlocks.
+    Raises PtxError for kernels that distribute work at run time: groups of clusters run one after another.
     """
     model = device if isinstance(device, DeviceModel) else DeviceModel.load(device)
     clock = clock_mhz or model.constants.sm_clock_mhz

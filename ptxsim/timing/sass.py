@@ -1,8 +1,8 @@
-"""Machine code read out of a cubin: each instruction's unit, what ptxas encoded in it, and the PTX line it is for.
+"""Machine code from a cubin: unit, scheduling fields and PTX line of each instruction.
 
-An instruction has 128 bits. Bits 0 to 8 are its opcode; from bit 105 on stands what the scheduler has to know (found
-by public assemblers such as CuAssembler): cycles to stall, which of six scoreboards it sets when its result is there
-and when its operands have been read, and which scoreboards it waits for.
+An instruction has 128 bits. Bits 0 to 8 are the opcode. From bit 105 on are the scheduling fields, documented by
+public assemblers such as CuAssembler: stall cycles, the scoreboards (of six) set when the result is ready and when
+operands have been read, and the scoreboards to wait for.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _UNIT_OF = {code: unit for unit, codes in _UNITS.items() for code in codes}
 
 
 class Slot(NamedTuple):
-    """Where on a thread's stack an access to local memory goes: its first 4-byte word and how many.
+    """A local-memory access on a thread's stack: its first 4-byte word, and how many.
 
-    Word -1 is a place that is known only when the kernel runs. `last` says that what was stored is not needed any more.
+    Word -1 is an address known only at run time. `last` says that the stored value is not needed any more.
     """
 
     word: int
@@ -64,9 +64,9 @@ class Slot(NamedTuple):
 
 
 class SassOp(NamedTuple):
-    """One instruction: where it is, its unit, cycles to stall, scoreboards set (-1: none) and waited for, PTX line.
+    """One instruction: address, unit, stall cycles, scoreboards (-1: none), PTX line.
 
-    `predicated` says that it is executed under a predicate, `slot` is the place of an access to local memory.
+    `predicated` says that it executes under a predicate; `slot` is the target of a local-memory access.
     """
 
     address: int
@@ -83,7 +83,7 @@ class SassOp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The machine code of one kernel, in order, and the registers that each of its threads has (0: not known)."""
+    """The machine code of one kernel in order, and its registers per thread (0: unknown)."""
 
     name: str
     ops: tuple[SassOp, ...]
@@ -91,28 +91,27 @@ class Code:
 
     @property
     def hot_length(self) -> int:
-        """Return how many instructions stand before the end of the last way through the kernel.
+        """The number of instructions up to the last unpredicated exit.
 
-        Behind it ptxas puts what is seldom run: where a warp sleeps whose first test of a barrier failed, and divisions
-        of numbers that the short way does not take.
+        After it ptxas puts rarely executed code: sleeping after a barrier's first test failed, and slow-path divisions.
         """
         ends = [n for n, op in enumerate(self.ops) if op.opcode == _EXIT and not op.predicated]
         return ends[-1] + 1 if ends else len(self.ops)
 
     def code_lines(self, lines: Collection[int]) -> list[int]:
-        """Return the pieces of CODE_LINE bytes, in order, that hold what runs for these lines of PTX; all for none."""
+        """Return the indices of CODE_LINE-byte lines with code for these PTX lines ({}: all)."""
         ops = self.ops[: self.hot_length]
         return sorted({op.address // CODE_LINE for op in ops if not lines or op.line in lines})
 
     @property
     def one_product_at_a_time(self) -> bool:
-        """Return whether ptxas has put an arrival before each wgmma and a wait behind it (its warning C7510 and others)."""
+        """Whether ptxas serialised each wgmma by an arrival and a wait (its warning C7510 and others)."""
         products = sum(op.opcode in _WGMMA for op in self.ops)
         return 0 < 2 * products <= sum(op.opcode == _WARPGROUP for op in self.ops)
 
     @property
     def size(self) -> int:
-        """Return bytes of code."""
+        """Bytes of code."""
         return SIZE * len(self.ops)
 
 
@@ -124,7 +123,7 @@ class _Section(NamedTuple):
 
 @cache
 def read_cubin(path: Path) -> dict[str, Code]:
-    """Map kernel name → its code. Raises DeviceError for a file that is no cubin."""
+    """Return kernel name → machine code. Raises DeviceError for a file that is not a cubin."""
     data = path.read_bytes()
     if data[:4] != b"\x7fELF":
         raise DeviceError(f"{path} is no cubin (ELF file)")
@@ -140,7 +139,10 @@ def read_cubin(path: Path) -> dict[str, Code]:
 
 
 def code_of(kernel: str, cubins: Mapping[str, Path] | Path | None) -> Code | None:
-    """Return the machine code of a kernel out of a cubin, or the cubin that a mapping has for its name. Raises DeviceError."""
+    """Return a kernel's machine code from a cubin, or from its cubin in a mapping.
+
+    Raises DeviceError.
+    """
     path = cubins.get(kernel) if isinstance(cubins, Mapping) else cubins
     if path is None:
         return None
@@ -151,7 +153,7 @@ def code_of(kernel: str, cubins: Mapping[str, Path] | Path | None) -> Code | Non
 
 
 def _registers(data: bytes, sections: list[_Section]) -> dict[str, int]:
-    """Map kernel → registers a thread, out of the attributes in .nv.info (EIATTR_REGCOUNT)."""
+    """Return kernel → registers per thread, from .nv.info (EIATTR_REGCOUNT)."""
     by_name = {s.name: s for s in sections}
     info, symbols, strings = (by_name.get(name) for name in (".nv.info", ".symtab", ".strtab"))
     out: dict[str, int] = {}
@@ -207,7 +209,7 @@ def _decode(code: bytes, lines: dict[int, int]) -> tuple[SassOp, ...]:
 
 
 def _slot(opcode: int, low: int, high: int) -> Slot:
-    """Return the place of an LDL or STL, whose offset is a signed number of 24 bits."""
+    """Decode the stack slot of an LDL or STL; its offset is a signed 24-bit number."""
     size = max(high >> 9 & 7, 4) - 4  # 4 bytes (or fewer), 8, 16
     offset = (low >> 40) - (1 << 24) * (low >> 63)
     on_stack = low >> 24 & 255 == _STACK and not high >> 27 & 1  # not by a uniform register, too
@@ -216,7 +218,7 @@ def _slot(opcode: int, low: int, high: int) -> Slot:
 
 
 def _ptx_lines(data: bytes, sections: list[_Section]) -> dict[str, dict[int, int]]:
-    """Map kernel → address → PTX line, out of the section .nv_debug_line_sass; empty without one."""
+    """Return kernel → address → PTX line, from .nv_debug_line_sass; empty without it."""
     by_name = {s.name: s for s in sections}
     table, moves = by_name.get(".nv_debug_line_sass"), by_name.get(".rela.nv_debug_line_sass")
     if table is None or moves is None:

@@ -1,8 +1,8 @@
-"""How much each cluster of a grid has to do, found without a clock and without numbers.
+"""Survey of a grid's work per cluster, without clock and data.
 
-A scouted cluster runs with its warps in step, its copies and products skipped; what counts is how many instructions
-its warps execute and which parts of global memory it asks for. From some clusters, all values along an axis of the
-grid where work goes by that, or along two, follows the work of all.
+A scouted cluster runs with its warps in step and without copies and products. It counts warp instructions and the
+global memory accessed. A few clusters suffice: where work depends on one or two grid axes, clusters along these axes
+are scouted and the others interpolated.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ _SECTOR = 5  # within what ordinary loads are fetched by
 
 @dataclass(frozen=True, slots=True)
 class Scouted:
-    """A cluster's warp instructions, bytes read and written by allocation, the pieces of memory that it reads, and the
-    PTX lines that it runs."""
+    """One cluster's warp instructions, bytes by allocation, L2 lines read, and PTX lines run."""
 
     work: float
     read: dict[int, float]
@@ -54,7 +53,7 @@ class Scouted:
 
 
 class Witness(Observer):
-    """Notes which global memory ordinary loads touch, and keeps what ordinary stores overwrite.
+    """Records global memory of ordinary loads, and saves what ordinary stores overwrite.
 
     A sector that a cluster loads again counts once: its SM or L2 has it.
     """
@@ -68,7 +67,7 @@ class Witness(Observer):
         self.divisions: dict[int, list[int]] = {}  # by instruction: warps that go the long way, warps
 
     def note(self, allocation: Allocation, copy: Copied) -> None:
-        """Return a copy reads or writes an allocation."""
+        """Record a copy's read or write of an allocation."""
         moved = self.written if copy.writes else self.read
         moved[allocation.address] = moved.get(allocation.address, 0.0) + copy.size
         if not copy.writes:
@@ -90,7 +89,7 @@ class Witness(Observer):
 
 
 class Scout(Cluster):
-    """A cluster that skips its copies and products but notes what the copies read."""
+    """A cluster that skips copies and products, but records the memory that copies access."""
 
     witness: Witness
 
@@ -110,7 +109,7 @@ class Scout(Cluster):
 
 
 def scout(launch: Launch, indices: list[Dim3]) -> Scouted | None:
-    """What one cluster does; None if it cannot end by itself."""
+    """Return the work of one cluster; None if it cannot end by itself."""
     machine = Machine(launch, Schedule("eager"), step_limit=LIMIT)
     witness = run_alone(Scout, machine, indices)
     if witness is None:
@@ -123,7 +122,7 @@ def scout(launch: Launch, indices: list[Dim3]) -> Scouted | None:
 
 
 def run_alone(kind: type[Scout], machine: Machine, indices: list[Dim3]) -> Witness | None:
-    """What was noted of one cluster, which leaves ordinary stores undone; None if it cannot end by itself."""
+    """Run one cluster and undo its ordinary stores; return the record, or None if it cannot end."""
     launch, (cx, cy, cz) = machine.launch, machine.launch.cluster
     pool = [RegisterFile(launch.kernel.registers, 32 * launch.warps) for _ in range(cx * cy * cz)]
     cluster = kind(machine, indices, pool)
@@ -142,12 +141,12 @@ def run_alone(kind: type[Scout], machine: Machine, indices: list[Dim3]) -> Witne
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The work of every cluster, the bytes by allocation that all read and write, and of those read the different ones.
+    """Work of every cluster, and bytes read and written by allocation over the grid.
 
-    `distinct` is, by allocation, the part of the pieces that neighbouring clusters read which is not read by both;
-    `but_for_edges` says that nearly all scouted clusters have the same to do, and none of the others much more;
-    `slow_divisions` by PTX line what part of a warp's divisions go the long way (divisions.py); `lines` are the PTX
-    lines that scouted clusters ran.
+    `distinct` is, by allocation, the share of what neighbouring clusters read that is distinct.
+    `but_for_edges` says that nearly all scouted clusters have equal work, and none of the others much more.
+    `slow_divisions` is, by PTX line, the share of a warp's divisions on the slow path (divisions.py).
+    `lines` are the PTX lines that scouted clusters ran.
     """
 
     work: tuple[float, ...]
@@ -164,7 +163,7 @@ class Survey:
 
 
 class Surveyor:
-    """Looks at clusters of a launch, at each at most once."""
+    """Scouts clusters of a launch, each at most once."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
@@ -178,7 +177,7 @@ class Surveyor:
                 self.seen[number] = result
 
     def survey(self) -> Survey | None:
-        """Look at a few clusters and, where their work differs, at more; None if none of them can end by itself."""
+        """Scout a few clusters, and more if their work differs; None if none can end by itself."""
         n = len(self.clusters)
         self.scout_clusters([0, min(1, n - 1), n // 2, n - 1])
         if not self.seen:
@@ -201,7 +200,7 @@ class Surveyor:
         return odd <= _MAX_ODD * len(works) and max(works) <= _MAX_RATIO * usual
 
     def _by_axis(self) -> tuple[float, ...]:
-        """Return the work of all clusters, by the axis of the grid that explains that of the scouted ones best, or by two."""
+        """Return the work of all clusters, interpolated along the best one or two grid axes."""
         n = len(self.clusters)
         probes = sorted({int(n * (k * _GOLDEN % 1)) for k in range(1, _PROBES + 1)})
         self.scout_clusters(probes)
@@ -221,17 +220,17 @@ class Surveyor:
         return work, self._error(work, self.seen)
 
     def _error(self, work: tuple[float, ...], numbers: Iterable[int]) -> float:
-        """Mean distance of what is expected from what was seen."""
+        """Return the mean absolute difference between estimated and scouted work."""
         result = [abs(work[number] - self.seen[number].work) for number in numbers if number in self.seen]
         return float(np.mean(result)) if result else math.inf
 
     def _sampled(self, axis: int, most: int) -> list[int]:
-        """Return values along an axis, not more than about so many, the first and the last among them."""
+        """Return about `most` values along an axis, including the first and the last."""
         values = sorted({indices[0][axis] for indices in self.clusters})
         return sorted({*values[:: -(-len(values) // most)], values[-1]})
 
     def _numbers(self, values: dict[int, list[int]]) -> list[int]:
-        """Return the clusters with these values along some axes and the first one along the others."""
+        """Return the clusters with these values along some axes, and the first along the others."""
         ranges = [values.get(axis, [0]) for axis in range(3)]
         return [self.numbers[index] for index in itertools.product(*ranges) if index in self.numbers]
 
@@ -244,7 +243,7 @@ class Surveyor:
         return tuple(np.interp([indices[0][axis] for indices in self.clusters], known, means).tolist())
 
     def _along_two(self, first: int, second: int) -> tuple[float, ...]:
-        """By a table of what clusters do that have a value of each of two axes, between its places linearly."""
+        """Interpolate work bilinearly in a table of clusters scouted along two axes."""
         rows_at = self._sampled(first, _ALONG)
         columns_at = self._sampled(second, max(_TABLE // len(rows_at), 2))
         self.scout_clusters(self._numbers({first: rows_at, second: columns_at}))
@@ -275,7 +274,7 @@ def _total(parts: list[dict[int, float]], scale: float) -> dict[int, float]:
 
 
 def _distinct(neighbours: list[Scouted]) -> dict[int, float]:
-    """By allocation, different pieces of memory over all pieces that neighbours ask for."""
+    """Return, by allocation, distinct over all memory lines that neighbours read."""
     requested = Counter(allocation for x in neighbours for allocation, _ in x.pieces)
     different = Counter(allocation for allocation, _ in frozenset().union(*(x.pieces for x in neighbours)))
     return {allocation: different[allocation] / count for allocation, count in requested.items()}

@@ -1,4 +1,4 @@
-"""The calendar of one launch on the simulated SMs: warps and asynchronous work in the order of their times."""
+"""Event loop of a launch on simulated SMs: warps and asynchronous work in time order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CALM = 5_000  # blocks without any change of state after which it is looked for
 
 @dataclass(frozen=True, slots=True)
 class FinishedCluster:
-    """A cluster that has run: its number in the grid, when it began and ended, when its last store was in L2."""
+    """A simulated cluster: number in the grid, begin, end, and when its last store reached L2."""
 
     number: int
     begin: float
@@ -37,7 +37,7 @@ class FinishedCluster:
 
 
 class Simulation:
-    """Clusters that share SMs, a place for each that runs at once; the next takes a place that becomes free."""
+    """Clusters in slots of shared SMs; the next cluster takes the first free slot."""
 
     def __init__(
         self, machine: TimedMachine, memory: MemorySystem, placement: Placement, sharers: int, recorder: Recorder
@@ -62,12 +62,12 @@ class Simulation:
         self.loops, self.calm = LoopDetector(), 0
 
     def launched(self, size: int, own: Sequence[int], others: int) -> None:
-        """What the instruction caches have when the launch begins (CodeCache.launched)."""
+        """Set up the instruction caches for the launch (CodeCache.launched)."""
         for sm in self.sms:
             sm.code.launched(size, own, others, self.memory.cold)
 
     def run(self, clusters: list[tuple[int, list[Dim3]]]) -> list[FinishedCluster]:
-        """Run clusters (number and CTA indices) in order. Raises Stuck after a deadlock has been reported."""
+        """Run clusters (number, CTA indices) in order. Raises Stuck after reporting a deadlock."""
         queued = deque(clusters)
         f = self.constants
         fill = f.cta_fill_cycles
@@ -90,7 +90,7 @@ class Simulation:
         return self.finished
 
     def _run_warp(self, clock: WarpClock) -> TimedCluster | None:
-        """Let a warp run until it sleeps or another's time is earlier; its cluster if that may have ended."""
+        """Run a warp until it sleeps or another is earlier; return its cluster if that may have ended."""
         clock.scheduled = False
         cluster: TimedCluster = clock.cta.cluster  # type: ignore[assignment]  # here all clusters have clocks
         while (f := clock.runnable()) is not None:
@@ -122,7 +122,7 @@ class Simulation:
         return None
 
     def _look_for_loops(self, f: Fragment) -> None:
-        """Nothing has changed. Raises Stuck, after it has been reported, where all warps of all clusters loop."""
+        """Report a livelock and raise Stuck if all warps of all clusters loop."""
         if f.state not in (RUNNING, PARTED) or not self.loops.note(f):
             return
         all_warps = [f for cluster in self.living for cta in cluster.ctas for f in cta.fragments]

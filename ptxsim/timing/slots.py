@@ -1,10 +1,10 @@
-"""A pipe that takes one thing at a time, in whatever order those that want it come to the clock."""
+"""A pipe with one instruction per slot, reserved in any order of time."""
 
 from __future__ import annotations
 
 
 class Slots:
-    """A pipe that takes one instruction every so many cycles; later requests may fill the gaps earlier ones left."""
+    """A pipe that accepts one instruction per `cycles`; later requests may fill earlier gaps."""
 
     __slots__ = ("cycles", "following")
 
@@ -13,7 +13,7 @@ class Slots:
         self.following: dict[int, int] = {}  # of each slot that is taken, a later one before which none is free
 
     def take(self, at: float) -> float:
-        """Return the first time from `at` on at which the pipe takes an instruction."""
+        """Reserve and return the first free time from `at` on."""
         slot = int(at / self.cycles)
         following = self.following
         if slot not in following:

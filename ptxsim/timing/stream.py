@@ -1,4 +1,4 @@
-"""Launches one after the other in a stream: gaps between dependent grids, and grids that start early."""
+"""Launches in a stream: gaps between dependent grids, and early starts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _BY_DESCRIPTOR = ("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor")
 def times(
     calls: Sequence[Sequence[Timed]], device: DeviceModel, clock_mhz: float, cache: Cache = "warm"
 ) -> list[tuple[float, float]]:
-    """Start and end of each launch of calls made back to back, in microseconds from the first start.
+    """Return (start, end) in µs of each launch of back-to-back calls, from the first start.
 
-    Among the first launches of a graph gaps are longer; a cold call is a graph by itself.
+    Gaps are longer among the first launches of a graph; a cold call is a graph by itself.
     """
     f, out = device.constants, list[tuple[float, float]]()
     gap = f.launch_lone_gap_us if cache == "cold" else f.launch_gap_us
@@ -38,7 +38,7 @@ def times(
 def _early(
     timed: Timed, before: Timed, last: tuple[float, float], device: DeviceModel, clock_mhz: float
 ) -> tuple[float, float]:
-    """Return a launch that may start when all of the grid before it has said so, and where its SMs have room for it."""
+    """Return (start, end) of a launch that starts early, given a trigger and room on the SMs."""
     gap = device.constants.launch_early_us + descriptor_us(timed, device) + fill_us(timed, device)
     start = last[0] + before.triggered / clock_mhz
     if not _can_overlap(timed, before, device):
@@ -50,23 +50,23 @@ def _early(
 
 
 def fill_us(timed: Timed, device: DeviceModel) -> float:
-    """What the start of a grid takes longer because it has many CTAs, in microseconds."""
+    """Return the extra launch latency (µs) of a grid with many CTAs."""
     return device.constants.launch_full_us * _fill_share(timed, device)
 
 
 def _fill_share(timed: Timed, device: DeviceModel) -> float:
-    """Return how much of that a grid has to bear: a few CTAs, on as many SMs, nearly half as much as a full grid."""
+    """Return the share of that latency: a few CTAs, each on its SM, have nearly half of it."""
     return min(math.log(max(timed.placement.active_sms, 1)) / math.log(max(device.constants.sm_count, 2)), 1.0)
 
 
 def descriptor_us(timed: Timed, device: DeviceModel) -> float:
-    """What the start of a grid takes longer that has TMA descriptors among its parameters, in microseconds."""
+    """Return the extra launch latency (µs) with TMA descriptors."""
     described = any(ins.op.startswith(_BY_DESCRIPTOR) for ins in timed.launch.kernel.instructions)
     return device.constants.launch_map_us if described else 0.0
 
 
 def _can_overlap(timed: Timed, before: Timed, device: DeviceModel) -> bool:
-    """Return whether a CTA of each of two grids fits on an SM, or one of them leaves SMs free."""
+    """Return whether CTAs of both grids fit on one SM, or the grids fit on disjoint SMs."""
     f = device.constants
     if before.placement.active_sms + timed.placement.active_sms <= f.sm_count:
         return True
@@ -83,10 +83,10 @@ def call_us(
     calls_per_graph: int | None = None,
     single_launch_us: float | None = None,
 ) -> float:
-    """Microseconds of a call: of one among many back to back (warm), or of a lone one between two events (cold).
+    """Return the µs of a call: one of many back to back (warm), or a single one (cold).
 
-    `calls_per_graph` is how many stand in each of the graphs that follow each other; None: all in one. `single_launch_us` is
-    what a lone launch of nothing takes on the host; None: what the table has.
+    `calls_per_graph` is the number of calls in each of the graphs that follow each other; None: all in one.
+    `single_launch_us` is the time of an empty kernel's single launch on the host; None: the device file's value.
     """
     if cache == "cold":
         f, first = device.constants, call[0]

@@ -1,4 +1,4 @@
-"""A cluster whose warps and asynchronous work have clocks; the event loop is in simulation.py."""
+"""A cluster whose warps and asynchronous work have clocks; simulation.py has the event loop."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _NOT_YET = -2  # in place of the next block: the warp's other lanes have to come
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterSlot:
-    """Where on its SMs a cluster runs: the place's number, and registers for each CTA."""
+    """A slot for one concurrent cluster: its number, and registers for each CTA."""
 
     number: int
     registers: list[RegisterFile]
 
 
 class TimedCluster(Cluster):
-    """CTAs on SMs of their own, whose clock holds the event that happens now."""
+    """CTAs on SMs, with a clock that holds the current event."""
 
     def __init__(self, shared: Resources, indices: list[Dim3], cluster_slot: ClusterSlot, begin: float) -> None:
         self.shared = shared
@@ -51,7 +51,7 @@ class TimedCluster(Cluster):
 
     @property
     def later(self) -> int:
-        """Clusters run beside each other."""
+        """0, since clusters run concurrently."""
         return 0
 
     @property
@@ -60,7 +60,7 @@ class TimedCluster(Cluster):
 
     # a warp's turn
     def step(self, warp: WarpClock, f: Fragment) -> None:
-        """Run the block at which a fragment of a warp stands, and let the warp's clock go on."""
+        """Run the block of a warp's fragment, and advance the warp's clock."""
         program, constants = self.shared.machine.timed_program, self.clock.constants
         index = f.pc
         block, ops, acts = program.blocks[index], program.costs[index], program.asynchronous[index]
@@ -90,7 +90,7 @@ class TimedCluster(Cluster):
             warp.asleep = (warp.time, f.wait)
 
     def _run_block(self, event: Event, f: Fragment, block: Block) -> int:
-        """What the block does; the next block, -1 at the end, _NOT_YET when it cannot run."""
+        """Execute a block; return the next one, -1 at the end, _NOT_YET if it cannot run."""
         visits = self.machine.visits
         if f.family is not None:
             f.reconverge()
@@ -117,7 +117,7 @@ class TimedCluster(Cluster):
         return following
 
     def _signal(self, event: Event, warp: WarpClock, ins: Instruction) -> None:
-        """Arrivals with release semantics, acquired descriptors, and programmatic dependent launch."""
+        """Time releasing cluster arrivals, descriptor acquires and programmatic dependent launch."""
         constants, dependent = self.clock.constants, self.shared.dependent
         if ins.parts[:3] == ("barrier", "cluster", "arrive") and "relaxed" not in ins.parts:
             warp.time += constants.cluster_release_latency
@@ -136,19 +136,19 @@ class TimedCluster(Cluster):
         self.posted.append((pipe, task))
 
     def _begin_posted(self, event: Event) -> None:
-        """Return the work that has been asked for begins."""
+        """Begin the requested work."""
         for pipe, task in self.posted:
             if task not in self.finish:
                 self._begin(event, pipe, task)
         self.posted.clear()
 
     def _begin(self, event: Event, pipe: Pipe, task: Task) -> None:
-        """Find out when a task will be done and note that in the calendar."""
+        """Compute when a task completes, and schedule that."""
         end = self.finish[task] = self.engines.begin(pipe, task, event.now)
         self.shared.calendar.task_at(end, self, pipe, task)
 
     def complete(self, pipe: Pipe) -> None:
-        """Return a wait needs the first task of a pipe: the fragment goes on when it is done."""
+        """Finish the first task of a pipe for a wait, and delay the fragment until then."""
         event, task = self.clock.event, self.pipes.queues[pipe][0]
         if task not in self.finish:
             self.posted = [x for x in self.posted if x[1] is not task]
@@ -158,12 +158,12 @@ class TimedCluster(Cluster):
         self._finish(event, pipe, end)
 
     def finish_task(self, pipe: Pipe, task: Task, end: float) -> None:
-        """Return a task's time has come, unless a wait was there before."""
+        """Finish a task at its scheduled time, unless a wait has already finished it."""
         if task in self.finish:
             self._finish(Event(end), pipe, end)
 
     def _finish(self, during: Event, pipe: Pipe, end: float) -> None:
-        """Return a task is done, with all that others see of it, in an event of its own."""
+        """Finish a task with all its visible effects, in an event of its own."""
         task = self.pipes.take(pipe)
         self.steps = 0
         self.finish.pop(task, None)

@@ -1,4 +1,4 @@
-"""A launch under the clock: its program cut for it, and what memory held before, where nothing is to be changed."""
+"""A launch under the clock: its timed program, and saved memory if stores are undone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROGRAMS: Recent[TimedProgram] = Recent()
 
 
 class OneWarp(Schedule):
-    """Each warp by itself, a block at a time: what the clock's calendar asks for."""
+    """A schedule of single warps, one block at a time, as the clock's calendar needs."""
 
     def __init__(self) -> None:
         super().__init__("warps")
@@ -31,9 +31,10 @@ class OneWarp(Schedule):
 
 
 class TimedMachine(Machine):
-    """The state of one launch. Without `numerics` copies and products are only timed, and stores are taken back.
+    """The state of one launch under the clock.
 
-    `slow_divisions` says by PTX line what part of a warp's divisions go the long way.
+    Without `numerics` copies and products are only timed, and stores are undone.
+    `slow_divisions` is, by PTX line, the share of a warp's divisions on the slow path.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class TimedMachine(Machine):
         return self.timed_program
 
     def save_for_undo(self, allocation: Allocation, offsets: np.ndarray, size: int) -> None:
-        """Remember what stands where a block is about to store, to put it back in the end."""
+        """Save the memory that a store will overwrite."""
         if not self.numerics:
             at = offsets.astype(np.int64)[:, None] + np.arange(size)
             self.saved.append((allocation, at, allocation.words[1][at]))

@@ -1,4 +1,4 @@
-"""A kernel cut into blocks for the clock: whatever has an effect on others at a moment of its own stands alone."""
+"""A kernel split into blocks for the clock: externally visible actions are blocks alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALONE = (
 
 
 class TimedProgram(Program):
-    """The program with the cost of each block in machine instructions."""
+    """A program with the machine instructions of each block."""
 
     def __init__(self, module: Module, kernel: Kernel, code: Code | None, constants: DeviceConstants) -> None:
         super().__init__(module, kernel)
@@ -39,9 +39,9 @@ class TimedProgram(Program):
         return super().stands_alone(ins) or self._acts(ins)
 
     def _put_off(self) -> None:
-        """Where ptxas waits for each product, what it has put behind one is issued after that, not before.
+        """Delay code that ptxas placed after a serialised product until the product completes.
 
-        Mostly that is the storing of registers that have no place.
+        Most of it stores spilled registers.
         """
         for index, ops in enumerate(self.costs):
             if self.instructions[self.blocks[index].first].base == "wgmma":
@@ -50,5 +50,5 @@ class TimedProgram(Program):
 
     @staticmethod
     def _acts(ins: Instruction) -> bool:
-        """Return whether an instruction starts, signals or waits for something: its block runs when its cost is paid."""
+        """Return whether an instruction starts, signals or awaits something outside its warp."""
         return ins.base in _ALONE or ins.op.startswith(_ALONE) or ins.base in ("bar", "barrier", "wgmma")

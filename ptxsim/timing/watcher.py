@@ -1,4 +1,4 @@
-"""What the clock notes while a block runs: accesses to memory, and barriers that let go."""
+"""Observer for the clock: memory accesses, and barriers that release their waiters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STORE_BUFFER = 8192.0  # bytes of ordinary stores that may be on their way befo
 
 
 class Watcher(Observer):
-    """Notes in the present event what its block touches, and tells the clock which barriers let go."""
+    """Records the accesses of a block in the current event, and barrier releases in the clock."""
 
     def __init__(self, clock: ClusterClock) -> None:
         self.clock, self.constants = clock, clock.constants
@@ -108,7 +108,7 @@ def _forward(name: str) -> Any:
 
 
 class ClockAndChecks(Observer):
-    """The clock and the checks, one after the other; what an issue returns is the checks'."""
+    """The clock and the checks in sequence; tokens are those of the checks."""
 
     def __init__(self, clock: Watcher, checks: Observer) -> None:
         self.clock, self.checks = clock, checks
@@ -125,7 +125,7 @@ for _name, _value in vars(Observer).items():
 
 
 def _sector_lines(offsets: np.ndarray, size: int, start: int) -> Lines:
-    """Return the 32-byte sectors, by line, that accesses of `size` bytes at offsets from sector `start` touch."""
+    """Return the 32-byte sectors, by line, of accesses at offsets from sector `start`."""
     first = offsets.astype(np.int64)
     latency = set((first >> 5).tolist())
     if size > 1:
@@ -139,7 +139,7 @@ def _sector_lines(offsets: np.ndarray, size: int, start: int) -> Lines:
 
 @lru_cache(maxsize=65536)
 def bank_passes(raw: bytes, size: int) -> int:
-    """Passes through the 32 banks of an access of `size` bytes per lane at these byte offsets (uint64)."""
+    """Return the passes through the 32 banks of `size` bytes per lane at offsets (uint64)."""
     offsets = np.frombuffer(raw, np.uint64).astype(np.int64)
     lanes_per_pass, passes = 32 if size <= 4 else max(128 // size, 1), 0
     for start in range(0, len(offsets), lanes_per_pass):
