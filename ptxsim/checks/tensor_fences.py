@@ -190,7 +190,8 @@ class _Fences(Clocks):
         fence = "after_thread_sync" if heard else "before_thread_sync"
         side = f"warp {me.warp} of CTA {me.rank} executes no" if heard else "who did that executes no"
         between = "between the wait for it and this" if heard else "between that, waited for, and the arrival for it"
-        message = f"{words.location(n)} is accessed after the {kind} by {self.names[actor]} at {code[before].location}, but {side}"
+        access = f"{kind} by {self.names[actor]} at {code[before].location}"
+        message = f"{words.location(n)} is accessed after the {access}, but {side}"
         self.machine.report("tensor fence", f"{message} tcgen05.fence::{fence} {between}", at, f)
 
 

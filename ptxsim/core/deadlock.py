@@ -52,7 +52,8 @@ class Deadlock:
         read = self.reads[first]
         at, reading = (read.at, f", reading {read.what}") if read.at >= 0 else (self._at(first), "")
         since = "since a thread last exited or asynchronous work last completed"
-        text = f"{_warps_text(first)} loop at {self._location(at)}{reading}: {steps:,} basic blocks ran {since} (step_limit)"
+        where = f"{self._location(at)}{reading}"
+        text = f"{_warps_text(first)} loop at {where}: {steps:,} basic blocks ran {since} (step_limit)"
         self._report(text, at, first)
 
     def _report(self, text: str, at: int, first: Fragment) -> None:
@@ -84,8 +85,8 @@ class Deadlock:
         )
         later = self.cluster.later
         why += f"; the {later} clusters that follow in the grid run when this one has ended" if later else ""
-        text = f"{_warps_text(f)} go round without end at {self._location(read.at)}, reading {read.what}: nobody will write there"
-        text = f"{text} ({why})"
+        where = f"{self._location(read.at)}, reading {read.what}"
+        text = f"{_warps_text(f)} go round without end at {where}: nobody will write there ({why})"
         return Cause(4, text, read.at)
 
     def _at_named_barrier(self, on: NamedBarrier, at: int) -> Cause:
@@ -146,7 +147,8 @@ class Deadlock:
         nobody = f"nobody has ever arrived there: {initialised}"
         pending = [cta.uncommitted for cta in self.cluster.ctas if cta.uncommitted >= 0]
         if pending:
-            text = f"products issued at {self._locations(set(pending))} were never committed (tcgen05.commit), and {nobody}"
+            where = self._locations(set(pending))
+            text = f"products issued at {where} were never committed (tcgen05.commit), and {nobody}"
             return Cause(2, text, pending[0])
         consumers = self._consumers(f, on, at)
         if consumers:

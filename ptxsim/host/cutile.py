@@ -14,6 +14,7 @@ import platform
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -215,19 +216,16 @@ def _u64(address: int) -> int:
     return int(ctypes.c_uint64.from_address(address).value)
 
 
-def _section(cubin: Path, wanted: str) -> bytes | None:
-    """Return the content of a section of an ELF file. Raises CaptureError for a file that is none, or cut short."""
+def _section(cubin: Path, name: str) -> bytes | None:
+    """Return a section of a cubin, None if missing. Raises CaptureError for other files."""
+    from elftools.common.exceptions import ELFError  # only these launches need pyelftools
+    from elftools.elf.elffile import ELFFile
+
     try:
         data = cubin.read_bytes()
         if data[:4] != b"\x7fELF":
             raise CaptureError(f"{cubin} is no cubin: it does not begin as ELF does")
-        (offset,) = struct.unpack_from("<Q", data, 0x28)
-        size, count, names = struct.unpack_from("<HHH", data, 0x3A)
-        headers = [struct.unpack_from("<IIQQQQ", data, offset + n * size) for n in range(count)]
-        for header in headers:
-            start = headers[names][4] + header[0]
-            if data[start : data.index(b"\0", start)].decode() == wanted:
-                return data[header[4] : header[4] + header[5]]
-    except (OSError, struct.error, ValueError, IndexError) as error:
+        section = ELFFile(BytesIO(data)).get_section_by_name(name)
+    except (OSError, ELFError, UnicodeDecodeError) as error:
         raise CaptureError(f"{cubin} cannot be read as a cubin: {error}") from None
-    return None
+    return None if section is None else bytes(section.data())

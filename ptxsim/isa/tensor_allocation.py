@@ -115,8 +115,8 @@ def tmem_dealloc(f: Fragment, at: int, addr: np.ndarray, columns: np.ndarray) ->
     tm = f.cta.tensor_memory
     start, n = f.value(addr) & 0xFFFF, f.value(columns)
     if tm.blocks.get(start) != n:
-        allocated = tm.blocks or "nothing"
-        what = f"tcgen05.dealloc of {n} columns at {start}, where {allocated} is allocated{tm.freed_note(start, start + n)}"
+        allocated = f"{tm.blocks or 'nothing'} is allocated{tm.freed_note(start, start + n)}"
+        what = f"tcgen05.dealloc of {n} columns at {start}, where {allocated}"
         f.report(at, "leak", what)
         return
     warp, where = f.warp_of(f.lanes()[0]), f.machine.program.instructions[at].location

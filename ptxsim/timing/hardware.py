@@ -61,9 +61,9 @@ class CodeCache:
     def launched(self, size: int, own: Sequence[int], others: int, cold: bool) -> None:
         """Start a launch of `size` code lines, of which the previous call ran the lines `own`.
 
-        Since then `others` lines of other kernels ran. The large cache holds the most recent lines, and the launch prefetches
-        the beginning of its code there. The small cache holds all of the code or none. Lines in neither come from L2, after a
-        flush from DRAM.
+        Since then `others` lines of other kernels ran. The large cache holds the most recent lines, and the launch
+        prefetches the beginning of its code there. The small cache holds all of the code or none. Lines in neither come
+        from L2, after a flush from DRAM.
         """
         f = self.constants
         far = f.fetch_dram_cycles if cold else f.fetch_far_cycles
@@ -201,8 +201,8 @@ class WarpClock:
     def walk(self, ops: tuple[Op, ...], done: dict[int, Latency], passes: dict[int, float]) -> None:
         """Issue instructions in order.
 
-        `done` has, per PTX line, the latencies of its memory accesses, all requested at the start of the block. `passes` has
-        their cycles in the banks of shared memory.
+        `done` has, per PTX line, the latencies of its memory accesses, all requested at the start of the block.
+        `passes` has their cycles in the banks of shared memory.
         """
         begun = t = self.time
         boards, ready, issue, pipes = self.boards, self.ready, self.scheduler.issue, self.scheduler.pipes

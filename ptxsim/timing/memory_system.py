@@ -59,8 +59,8 @@ def tma_sharing_gain(readers: float, f: DeviceConstants) -> float:
 def evicted(footprint: float, f: DeviceConstants) -> float:
     """Return the share of a call's bytes in L2 that are evicted before the next call.
 
-    `footprint` is the bytes that a call puts into L2. Nothing is evicted up to what L2 keeps between launches, and nearly
-    everything soon beyond it.
+    `footprint` is the bytes that a call puts into L2. Nothing is evicted up to what L2 keeps between launches, and
+    nearly everything soon beyond it.
     """
     return 1.0 - math.exp(-f.l2_overrun * max(footprint / f.l2_again_bytes - 1.0, 0.0))
 
@@ -110,9 +110,9 @@ def l2_rate_per_sm(active: int, f: DeviceConstants) -> float:
 class Queue(Server):
     """A server of TMA boxes and other requests, in order; others wait for at most `ahead` bytes of boxes.
 
-    Further boxes have been requested, but have not left the TMA units. Other requests wait for all earlier ones of their
-    kind. The rate is an even share: up to `saved` bytes unused in a pause may be used at once after it. There
-    is no pause before the first request, which all SMs make at one time.
+    Further boxes have been requested, but have not left the TMA units. Other requests wait for all earlier ones of
+    their kind. The rate is an even share: up to `saved` bytes unused in a pause may be used at once after it. There is
+    no pause before the first request, which all SMs make at one time.
     """
 
     __slots__ = ("_plain_free", "ahead", "saved")

@@ -56,8 +56,8 @@ def miss_rates(
 def concurrent_readers(survey: Survey, placement: Placement, allocation: int, readers: float) -> float:
     """Return how many CTAs read the same bytes concurrently, of `readers` in the grid.
 
-    If neighbours in grid order share bytes, all readers are neighbours and run concurrently. Else they are spread evenly
-    over the grid.
+    If neighbours in grid order share bytes, all readers are neighbours and run concurrently. Else they are spread
+    evenly over the grid.
     """
     if survey.distinct.get(allocation, 1.0) < _SAME_BYTES:
         return min(readers, float(placement.groups * placement.slots_per_group))

@@ -10,8 +10,8 @@ from ..frontend.syntax import Instruction, PtxError
 def check_static_work(launch: Launch) -> None:
     """Raise PtxError if several clusters distribute work among themselves at run time.
 
-    Groups of clusters are simulated one after another. The first to request work would get all of it, and one that counts
-    its predecessors would find none.
+    Groups of clusters are simulated one after another. The first to request work would get all of it, and one that
+    counts its predecessors would find none.
     """
     (gx, gy, gz), (cx, cy, cz) = launch.grid, launch.cluster
     if gx * gy * gz == cx * cy * cz:

@@ -38,9 +38,10 @@ def predict(
     flush.
     code: the cubin that ptxas made of the PTX, or one per kernel name, for instruction counts and stalls. Without it
     they are estimated from the PTX.
-    surveys: the work of the launches' grids, by the launch's `id`; filled if missing. A survey takes half of the time and
-    depends neither on device nor on cache. Pass one dict to several calls while launches and memory stay.
-    calls_per_graph: warm calls per CUDA graph, with graphs replayed back to back; the calls share the gap between graphs.
+    surveys: the work of the launches' grids, by the launch's `id`; filled if missing. A survey takes half of the time
+    and depends neither on device nor on cache. Pass one dict to several calls while launches and memory stay.
+    calls_per_graph: warm calls per CUDA graph, with graphs replayed back to back; the calls share the gap between
+    graphs.
     None: no such gaps.
     single_launch_us: time of an empty kernel's single launch between two events on the host in question, which a cold
     call starts with. None: the device file's value, from the host of its micro-benchmarks.

@@ -46,8 +46,8 @@ class Timeline:
 class LaunchTime:
     """One launch: start and end in µs from the start of the first, SM cycles, utilisation.
 
-    `waves` is CTAs over concurrent CTAs of the device. `tensor_percent` is the share of the peak of all SMs' tensor cores;
-    `dram_percent` and `l2_percent` are shares of peak bandwidth.
+    `waves` is CTAs over concurrent CTAs of the device. `tensor_percent` is the share of the peak of all SMs' tensor
+    cores; `dram_percent` and `l2_percent` are shares of peak bandwidth.
     """
 
     name: str

@@ -11,10 +11,14 @@ import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .device import DeviceError
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
 
 SIZE = 16  # bytes of an instruction
 CODE_LINE = 128  # bytes of a line of the instruction caches
@@ -115,26 +119,22 @@ class Code:
         return SIZE * len(self.ops)
 
 
-class _Section(NamedTuple):
-    name: str
-    offset: int
-    size: int
-
-
 @cache
 def read_cubin(path: Path) -> dict[str, Code]:
     """Return kernel name → machine code. Raises DeviceError for a file that is not a cubin."""
-    data = path.read_bytes()
-    if data[:4] != b"\x7fELF":
-        raise DeviceError(f"{path} is no cubin (ELF file)")
-    sections = _sections(data)
-    lines, registers = _ptx_lines(data, sections), _registers(data, sections)
+    from elftools.common.exceptions import ELFError  # only the clock needs pyelftools
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        elf = ELFFile(BytesIO(path.read_bytes()))
+    except ELFError:
+        raise DeviceError(f"{path} is no cubin (ELF file)") from None
+    lines, registers = _ptx_lines(elf), _registers(elf)
     out = {}
-    for section in sections:
+    for section in elf.iter_sections():
         if section.name.startswith(".text."):
             name = section.name.removeprefix(".text.")
-            body = data[section.offset : section.offset + section.size]
-            out[name] = Code(name, _decode(body, lines.get(name, {})), registers.get(name, 0))
+            out[name] = Code(name, _decode(section.data(), lines.get(name, {})), registers.get(name, 0))
     return out
 
 
@@ -152,36 +152,22 @@ def code_of(kernel: str, cubins: Mapping[str, Path] | Path | None) -> Code | Non
     return code_by_kernel[kernel]
 
 
-def _registers(data: bytes, sections: list[_Section]) -> dict[str, int]:
+def _registers(elf: ELFFile) -> dict[str, int]:
     """Return kernel → registers per thread, from .nv.info (EIATTR_REGCOUNT)."""
-    by_name = {s.name: s for s in sections}
-    info, symbols, strings = (by_name.get(name) for name in (".nv.info", ".symtab", ".strtab"))
+    info, symbols = elf.get_section_by_name(".nv.info"), elf.get_section_by_name(".symtab")
     out: dict[str, int] = {}
-    if info is None or symbols is None or strings is None:
+    if info is None or symbols is None:
         return out
-    at, end = info.offset, info.offset + info.size
-    while at + 4 <= end:
+    data, at = info.data(), 0
+    while at + 4 <= len(data):
         form, attribute, size = struct.unpack_from("<BBH", data, at)
         at += 4
         if form == _SIZED:
             if attribute == _REGISTER_COUNT:
                 symbol, count = struct.unpack_from("<II", data, at)
-                name = struct.unpack_from("<I", data, symbols.offset + 24 * symbol)[0]
-                out[_string(data, strings.offset + name)] = count
+                out[symbols.get_symbol(symbol).name] = count
             at += size
     return out
-
-
-def _sections(data: bytes) -> list[_Section]:
-    table = struct.unpack_from("<Q", data, 0x28)[0]
-    size, count, names = struct.unpack_from("<HHH", data, 0x3A)
-    raw = [struct.unpack_from("<IIQQQQ", data, table + n * size) for n in range(count)]
-    strings = raw[names][4]
-    return [_Section(_string(data, strings + x[0]), x[4], x[5]) for x in raw]
-
-
-def _string(data: bytes, start: int) -> str:
-    return data[start : data.index(b"\0", start)].decode()
 
 
 def _decode(code: bytes, lines: dict[int, int]) -> tuple[SassOp, ...]:
@@ -217,19 +203,17 @@ def _slot(opcode: int, low: int, high: int) -> Slot:
     return Slot(offset >> 2 if on_stack and offset >= 0 else -1, 1 << size, opcode == _STORE_LOCAL, last)
 
 
-def _ptx_lines(data: bytes, sections: list[_Section]) -> dict[str, dict[int, int]]:
+def _ptx_lines(elf: ELFFile) -> dict[str, dict[int, int]]:
     """Return kernel → address → PTX line, from .nv_debug_line_sass; empty without it."""
-    by_name = {s.name: s for s in sections}
-    table, moves = by_name.get(".nv_debug_line_sass"), by_name.get(".rela.nv_debug_line_sass")
+    names = (".nv_debug_line_sass", ".rela.nv_debug_line_sass", ".symtab")
+    table, moves, symbols = (elf.get_section_by_name(name) for name in names)
     if table is None or moves is None:
         return {}
-    symbols = by_name[".symtab"].offset
     kernels: dict[int, str] = {}  # offset of a set_address operand → kernel
-    for at in range(moves.offset, moves.offset + moves.size, 24):
-        place, info, _ = struct.unpack_from("<QQq", data, at)
-        section = struct.unpack_from("<IBBH", data, symbols + 24 * (info >> 32))[3]
-        kernels[place] = sections[section].name.removeprefix(".text.")
-    return _LineProgram(data[table.offset : table.offset + table.size], kernels).run()
+    for move in moves.iter_relocations():
+        section = elf.get_section(symbols.get_symbol(move["r_info_sym"])["st_shndx"])
+        kernels[move["r_offset"]] = section.name.removeprefix(".text.")
+    return _LineProgram(table.data(), kernels).run()
 
 
 class _LineProgram:
@@ -261,9 +245,9 @@ class _LineProgram:
                 self.out.setdefault(kernel, {})[address] = line
             elif code == 0:
                 size = self._unsigned()
-                kind, place = self.data[self.at], self.at + 1
+                kind, operand = self.data[self.at], self.at + 1
                 if kind == 2:
-                    kernel, address = self.kernels.get(place, ""), struct.unpack_from("<Q", self.data, place)[0]
+                    kernel, address = self.kernels.get(operand, ""), struct.unpack_from("<Q", self.data, operand)[0]
                 elif kind == 1:
                     address, line = 0, 1
                 self.at += size
